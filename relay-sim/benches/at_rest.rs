@@ -1,4 +1,4 @@
-//! What does a format save or cost at rest?
+//! Savings and costs of formats at rest.
 //!
 //! `cargo bench -p relay-sim --bench at-rest` fills a store on disk in each format and prints a
 //! table: bytes on disk, time to fill and to start, and what a REQ takes on the thread that answers
@@ -45,7 +45,7 @@ struct Args {
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
     requests: u16,
 
-    /// What `cargo bench` passes
+    /// Passed by `cargo bench`
     #[arg(long, hide = true)]
     bench: bool,
 }

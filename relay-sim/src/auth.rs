@@ -18,7 +18,7 @@ const MAX_AUTHORS: usize = 100;
 #[derive(Debug)]
 pub(crate) struct Auth {
     challenge: String,
-    /// What the client may call this relay.
+    /// Names by which the client may call this relay.
     hosts: Vec<String>,
     authors: Vec<[u8; 32]>,
 }
@@ -29,7 +29,7 @@ impl Auth {
         Auth { challenge: hex::encode(&challenge), hosts: own_hosts(hosts, local), authors: Vec::new() }
     }
 
-    /// What the client must sign.
+    /// The challenge that the client must sign.
     pub(crate) fn challenge(&self) -> &str {
         &self.challenge
     }

@@ -49,9 +49,9 @@ pub struct Config {
     pub keep_expired: bool,
     /// Host names besides the listening address that an AUTH event's `relay` tag may name.
     pub hosts: Vec<String>,
-    /// What one REQ or COUNT may ask.
+    /// Bounds on one REQ or COUNT.
     pub limits: Limits,
-    /// What reconciliations (NIP-77) may take.
+    /// Bounds on reconciliations (NIP-77).
     pub reconcile: ReconcileLimits,
     /// Subscriptions of one connection.
     pub max_subscriptions: usize,
@@ -146,7 +146,7 @@ impl Config {
             .collect()
     }
 
-    /// What a handshake may agree on.
+    /// Formats and compressions for the handshake.
     pub(crate) fn support(&self) -> Support {
         Support {
             formats: self.formats.clone(),

@@ -45,7 +45,7 @@ const FLUSH_BYTES: usize = 32 << 10;
 /// Hex digits of an event's id.
 const ID_DIGITS: usize = 64;
 
-/// What a floor relay must know by heart. Filters are the text of the REQ from its first brace to
+/// The answers that a floor relay is given. Filters are the text of the REQ from its first brace to
 /// its last.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Script {

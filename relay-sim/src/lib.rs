@@ -1,4 +1,4 @@
-//! What does a Nostr relay do, and what does it cost, in each wire format?
+//! A Nostr relay in every wire format, made to measure its cost.
 //!
 //! [`serve`] is the relay: NIP-01 with everything in memory, or in a directory ([`StoreConfig`]),
 //! fast enough that what is measured is the format. [`Config`] says how it behaves, [`Totals`] what

@@ -57,10 +57,10 @@ pub struct Time {
     pub unix_seconds: u64,
 }
 
-/// What is settled when a connection opens.
+/// The agreement with which a connection opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opening {
-    /// What it speaks.
+    /// The wire format.
     pub format: Format,
     /// Whether events may come together in EVENTS messages.
     pub batched: bool,

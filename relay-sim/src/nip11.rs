@@ -1,4 +1,4 @@
-//! What does the relay tell about itself? NIP-11, with one key of our own: `wire`.
+//! The relay's document about itself: NIP-11, with one key of our own: `wire`.
 //!
 //! The document is a hint. What a connection speaks is decided in its handshake.
 

@@ -40,7 +40,7 @@ struct Message {
     shared: Option<Shared>,
 }
 
-/// What a message has in common with those of other subscriptions: all behind its prefix.
+/// The part of a message that other subscriptions share: all behind its prefix.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) prefix_bytes: usize,

@@ -1,5 +1,5 @@
-//! What may a client ask, and what does the relay answer? Messages in, answers out: no socket and
-//! no bytes, so every rule of NIP-01, 09, 40, 42, 45, 70 and 77 can be tested as values.
+//! Requests of a client and the relay's answers, as messages in and messages out: no socket and no
+//! bytes, so every rule of NIP-01, 09, 40, 42, 45, 70 and 77 can be tested as values.
 
 use std::{borrow::Cow, collections::BTreeMap, net::IpAddr, slice, sync::Arc};
 
@@ -30,7 +30,7 @@ pub(crate) struct Peer {
     auth: Option<Auth>,
 }
 
-/// What to send back.
+/// An answer to send back.
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// Nothing at all.
@@ -55,7 +55,7 @@ impl Peer {
         Peer { relay, format, outbox, subscriptions: BTreeMap::new(), reconciliations, auth }
     }
 
-    /// What the relay says before the client says anything.
+    /// The relay's message before the client says anything.
     pub(crate) fn greeting(&self) -> Option<RelayMessage<'static>> {
         self.auth.as_ref().map(|auth| RelayMessage::Auth { challenge: auth.challenge().to_owned().into() })
     }

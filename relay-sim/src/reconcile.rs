@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use negentropy::{Id, Negentropy, NegentropyStorageVector};
 
-/// What an open reconciliation may take.
+/// Bounds on open reconciliations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReconcileLimits {
     /// Open ones of one connection.
@@ -27,7 +27,7 @@ impl Default for ReconcileLimits {
     }
 }
 
-/// What the crate demands of a frame.
+/// The smallest frame that the crate takes.
 pub(crate) const MIN_FRAME_BYTES: usize = 4_096;
 
 /// The reconciliations of one connection.

@@ -1,4 +1,4 @@
-//! What did a message ask that does not decode? Enough to answer it, as far as it can be read.
+//! Reads a message that does not decode as far as it takes to answer it.
 
 use std::{borrow::Cow, fmt};
 
@@ -8,14 +8,14 @@ use serde::{
     de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
-/// What a client waits for an answer to.
+/// A request that a client waits for an answer to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// A request of this name.
     Request(Request, String),
     /// The next round of a reconciliation of this name.
     Round(String),
-    /// What becomes of an event with this id.
+    /// The outcome for the event with this id.
     Event([u8; 32]),
     /// Whether an AUTH event with this id proves who the client is (NIP-42).
     Auth([u8; 32]),

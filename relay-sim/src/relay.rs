@@ -1,4 +1,4 @@
-//! What all sessions share: the store, the subscriptions and the counters.
+//! State that all sessions share: the store, the subscriptions and the counters.
 //!
 //! Store and subscriptions stand behind one lock. Whoever takes it gives an event or a REQ its
 //! place in one order: a REQ finds the events before it in its snapshot and gets the events after
@@ -38,7 +38,7 @@ const PUBLIC_KEYS: usize = 8_192;
 pub struct Relay {
     pub(crate) config: Config,
     pub(crate) counters: Counters,
-    /// What checks signatures.
+    /// The checker of signatures, with the keys that it has seen.
     pub(crate) keys: PublicKeys,
     /// Only in a relay that was told to misbehave.
     pub(crate) burner: Option<Burner>,
@@ -51,7 +51,7 @@ pub struct Relay {
     durable: Option<Durable>,
 }
 
-/// What a relay with a store on disk has besides.
+/// Parts that only a relay with a store on disk has.
 #[derive(Debug)]
 struct Durable {
     disk: Arc<Disk>,
@@ -79,7 +79,7 @@ struct Shared {
     subscriptions: Subscriptions,
 }
 
-/// What preloading did.
+/// The outcome of preloading.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Preloaded {
     /// Events in the store.
@@ -309,8 +309,8 @@ impl Relay {
         full.iter().for_each(|offer| self.answer(offer, Outcome::Full));
     }
 
-    /// What becomes of an event whose row was written, or which has none; `None` when it needs one
-    /// after all.
+    /// Settles an event whose row was written, or which has none; `None` when it needs one after
+    /// all.
     fn settle_one(&self, offer: &Offer, row: Option<u64>, is_written: bool) -> Option<Outcome> {
         let Offer { event: stored, unix_seconds, .. } = offer;
         if row.is_some() && !is_written {
@@ -345,7 +345,7 @@ impl Relay {
         }
     }
 
-    /// What OK says of an outcome, which is counted.
+    /// Counts an outcome, and words it for OK.
     pub(crate) fn verdict(&self, outcome: Outcome) -> (bool, &'static str) {
         let (accepted, text) = match outcome {
             Outcome::Stored | Outcome::Ephemeral => (true, ""),
@@ -452,7 +452,7 @@ impl Relay {
         }
     }
 
-    /// What is shared, without what has expired by then.
+    /// Locks the shared state, without the events that have expired by then.
     fn at(&self, unix_seconds: u64) -> MutexGuard<'_, Shared> {
         let mut shared = self.lock();
         if !self.config.keep_expired {

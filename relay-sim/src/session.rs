@@ -271,7 +271,7 @@ impl Session {
 
     // --- ending ---
 
-    /// What was accepted before the relay was told to stop still reaches its subscribers.
+    /// Delivers events that were accepted before the relay was told to stop.
     async fn deliver_the_rest(&mut self) -> Result<(), End> {
         self.machine.hold_nothing();
         self.unread.clear();
@@ -282,7 +282,7 @@ impl Session {
 
     async fn finish(mut self, end: End) {
         debug!(?end, "connection ends");
-        // What is published while the Close frame waits for the peer makes no slow consumer of it.
+        // Events published while the Close frame waits for the peer make no slow consumer of it.
         self.outbox.end();
         if matches!(end, End::Stopped(Stop::Shutdown))
             && timeout(FAREWELL, self.deliver_the_rest()).await.is_err()
@@ -305,7 +305,7 @@ impl Session {
             End::Close(close) => Some(close),
         };
         if close.is_some() && patience == FAREWELL {
-            // What was answered before goes before; a peer that takes nothing gets nothing.
+            // Earlier answers go first; a peer that takes nothing gets nothing.
             let _ = self.hand_over().now_or_never();
         }
         let Session { relay, mut conn, machine, outbox, unread, .. } = self;
@@ -333,7 +333,7 @@ async fn until(instant: Option<Instant>) {
     }
 }
 
-/// What ended the wait for a flush.
+/// The event that ended the wait for a flush.
 enum Meanwhile {
     Flushed(Result<(), WireError>),
     Arrived(Option<Result<Message, WireError>>),
@@ -359,7 +359,7 @@ fn unread(unread: &mut VecDeque<Message>, unread_bytes: &mut usize) -> Option<Me
     Some(message)
 }
 
-/// What a message that was read ahead takes in memory: empty messages are not free.
+/// Bytes of a message that was read ahead: empty messages are not free.
 fn held_bytes(message: &Message) -> usize {
     size_of::<Message>() + message.payload.len()
 }

@@ -67,7 +67,7 @@ impl Address {
     }
 }
 
-/// What became of an offered event.
+/// The outcome for an offered event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// New and kept.
@@ -110,7 +110,7 @@ pub(crate) struct Store {
     rows: Option<Rows>,
 }
 
-/// What a store on disk has besides.
+/// Parts that only a store on disk has.
 #[derive(Debug)]
 struct Rows {
     disk: Arc<Disk>,
@@ -123,7 +123,7 @@ struct Rows {
     carried: Vec<Weak<StoredEvent>>,
 }
 
-/// What the next commit is to do.
+/// Rows that the next commit writes and removes.
 #[derive(Debug)]
 pub(crate) struct NextRows {
     /// The numbers for new rows.
@@ -192,7 +192,7 @@ impl Store {
         })
     }
 
-    /// What a commit of that many new rows is to do.
+    /// Plans a commit of that many new rows.
     pub(crate) fn next_rows(&mut self, count: usize) -> NextRows {
         let rows = self.rows.as_mut().expect("only a store on disk has rows");
         let first = rows.next;
@@ -242,7 +242,7 @@ impl Store {
 
     /// Whether so many bytes more fit.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        // What a store on disk has encoded is a cache, which makes room.
+        // Encodings of a store on disk are a cache, which makes room.
         let encoded_bytes =
             if self.rows.is_some() { 0 } else { self.encodings.bytes.load(Ordering::Relaxed) };
         self.held_bytes + encoded_bytes + bytes <= self.max_bytes
@@ -256,7 +256,7 @@ impl Store {
 
     /// Upper bound on the memory that a store on disk takes for the event.
     pub(crate) fn max_row_bytes(event: &StoredEvent) -> usize {
-        // What a deletion names is remembered besides, in less than its tags take.
+        // The names in a deletion are remembered besides, in less than its tags take.
         let times = if event.head().kind == DELETION { 2 } else { 1 };
         times * event.max_row_bytes()
     }
@@ -386,7 +386,7 @@ impl Store {
         if let (Some(rows), Some(number)) = (&mut self.rows, stored.row()) {
             rows.cache.remove(id);
             rows.carried.extend(stored.carried());
-            // What a deletion deleted stays so when it has expired itself.
+            // Deleted events stay deleted when the deletion itself has expired.
             if stored.head().kind != DELETION {
                 rows.removed.push(number);
             }

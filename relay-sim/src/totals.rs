@@ -1,4 +1,4 @@
-//! What did the relay do? Counted as it happens, reported when it stops.
+//! Counters of the relay's work, reported when it stops.
 
 use std::sync::{
     Mutex, PoisonError,
@@ -22,7 +22,7 @@ macro_rules! counters {
             traffic: Mutex<Traffic>,
         }
 
-        /// What a relay did from its start to its stop.
+        /// Counts of a relay from its start to its stop.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[non_exhaustive]
         pub struct Totals {
@@ -130,7 +130,7 @@ pub(crate) fn add(counter: &AtomicU64, n: u64) {
 }
 
 impl Counters {
-    /// What counts faults of this kind.
+    /// The counter of faults of this kind.
     pub(crate) fn planted(&self, kind: DeliveryFault) -> &AtomicU64 {
         match kind {
             DeliveryFault::Lose => &self.planted_lost,

@@ -22,7 +22,7 @@ use tokio::{
 /// Far beyond what a round takes, so that a relay that loses an event is a failure and not a wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What every subscriber asks for.
+/// The filter of every subscriber.
 pub(super) const FILTER: &str = r#"{"kinds":[1],"limit":0}"#;
 
 /// Who publishes what, and who listens.
@@ -36,7 +36,7 @@ pub(super) struct Load<'e> {
     pub(super) window: usize,
 }
 
-/// What a relay did for it.
+/// The relay's work for it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outcome {
     pub(super) relay_cpu_ns: u64,

@@ -1,4 +1,4 @@
-//! What does relay-sim cost beside a relay that does no Nostr work?
+//! The cost of relay-sim beside a relay that does no Nostr work.
 //!
 //! `cargo bench -p relay-sim --bench floor` plays the same events against both, each in a process
 //! of its own on one core with the clients on another, in alternation, and prints relay CPU as
@@ -28,7 +28,7 @@ use relay_sim::{Announcement, Reencode, floor::Script};
 use secp256k1::{SECP256K1, XOnlyPublicKey, schnorr::Signature};
 use tempfile::NamedTempFile;
 
-/// What is played.
+/// The part that is played.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// One event to many subscribers, and the floor's
@@ -57,7 +57,7 @@ struct Args {
     #[arg(long, default_value_t = Implementation::Library)]
     implementation: Implementation,
 
-    /// What is played.
+    /// The part that is played.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::FanOut, Part::Publish, Part::Threads])]
     parts: Vec<Part>,
 
@@ -78,7 +78,7 @@ struct Args {
     #[arg(long, value_name = "NAME=COMMAND")]
     beside: Vec<Other>,
 
-    /// What `cargo bench` passes.
+    /// Passed by `cargo bench`.
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -192,7 +192,7 @@ fn publish(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What more threads bring, and what they cost each other: without locks and shared caches between
+/// Gain of more threads, and their cost to each other: without locks and shared caches between
 /// them, an OK takes as much CPU by many as by one.
 fn threads(args: &Args, cores: &[usize]) -> anyhow::Result<()> {
     let frames = frames(&notes(20_000));
@@ -226,7 +226,7 @@ fn threads(args: &Args, cores: &[usize]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What libsecp256k1 alone needs for the signatures, on the core of the relays.
+/// CPU time of libsecp256k1 alone for the signatures, on the core of the relays.
 fn signature_checks(events: &[Event<'_>]) -> anyhow::Result<CpuTime> {
     pin(&[RELAY_CORE])?;
     let clock = CpuClock::this_process();
@@ -261,7 +261,7 @@ fn frames(events: &[Event<'static>]) -> Vec<Vec<u8>> {
     frames.collect()
 }
 
-/// What the floor relay is told: every event goes to every subscriber.
+/// Writes the floor relay's script: every event goes to every subscriber.
 fn script(events: &[Event<'_>]) -> anyhow::Result<NamedTempFile> {
     let ids = events.iter().map(|event| hex::encode(&event.id)).collect();
     let script = Script { live: [(driver::FILTER.to_owned(), ids)].into(), ..Script::default() };

@@ -34,7 +34,7 @@ impl Default for BatchLimits {
 pub(crate) struct Batch {
     pub(crate) subscription: Arc<Subscription>,
     pub(crate) events: Vec<Arc<StoredEvent>>,
-    /// What they count in the outbox.
+    /// Bytes that they count in the outbox.
     pub(crate) outbox_bytes: usize,
     encoded_bytes: usize,
     since: Instant,

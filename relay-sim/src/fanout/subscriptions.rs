@@ -7,7 +7,7 @@
 //! feeds that have the author, not 10,000 scans of 200 keys. A filter knows its place in each
 //! bucket, so that to close a feed costs its own 200 keys, however many feeds share them.
 //!
-//! What waits for a connection stands here, too: a delivery has its subscription, and a
+//! The queue of each connection stands here, too: a delivery has its subscription, and a
 //! subscription its connection's queue.
 
 use std::{
@@ -27,7 +27,7 @@ use crate::store::StoredEvent;
 /// A connection's queue of what others have for it. Live events count as they are encoded.
 pub(crate) type Outbox = outbox::Outbox<Queued>;
 
-/// What waits for a connection.
+/// A message that waits for a connection.
 #[derive(Debug)]
 pub(crate) enum Queued {
     Event(Delivery),
@@ -44,7 +44,7 @@ pub(crate) struct Answered {
 }
 
 impl Answered {
-    /// What it counts in the outbox: an OK in JSON, roughly.
+    /// Bytes that it counts in the outbox: an OK in JSON, roughly.
     pub(crate) const BYTES: usize = 100;
 }
 
@@ -53,7 +53,7 @@ impl Answered {
 pub(crate) struct Delivery {
     pub(crate) subscription: Arc<Subscription>,
     pub(crate) event: Arc<StoredEvent>,
-    /// What it counts in the outbox.
+    /// Bytes that it counts in the outbox.
     pub(crate) payload_bytes: usize,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Delivery {
 pub(crate) struct Subscription {
     /// The client's name for it.
     pub(crate) name: String,
-    /// What its connection speaks.
+    /// The format of its connection.
     pub(crate) format: Format,
     /// Its connection's queue.
     pub(crate) outbox: Arc<Outbox>,

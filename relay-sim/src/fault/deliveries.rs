@@ -11,7 +11,7 @@ use codecs::Event;
 
 use super::Fault;
 
-/// What is done to a delivery.
+/// A misbehaviour of a single delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeliveryFault {
     /// It is left out.
@@ -90,8 +90,8 @@ impl DeliveryFaults {
         self.0.is_empty()
     }
 
-    /// What hits this delivery: the first fault in their given order that does, and what its
-    /// details are drawn from.
+    /// Chooses the fault that hits this delivery: the first in their given order that does, and the
+    /// numbers from which its details are drawn.
     pub(crate) fn hitting(
         &self,
         connection: u64,

@@ -19,8 +19,7 @@ use super::Fault;
 /// what was asked for.
 const PORTION_NS: i64 = 100_000;
 
-/// What a delayed connection reads at once, and how many such reads may be under way: 32 MiB at
-/// most.
+/// Bytes that a delayed connection reads at once, and reads that may be under way: 32 MiB at most.
 const CHUNK_BYTES: usize = 32 << 10;
 const CHUNKS: usize = 1 << 10;
 
@@ -57,7 +56,7 @@ impl Burner {
     }
 }
 
-/// What this thread has spent; every Linux has this clock.
+/// CPU time of this thread; every Linux has this clock.
 fn thread_cpu_ns() -> Option<i64> {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).ok()?;
     Some(time.tv_sec() * 1_000_000_000 + time.tv_nsec())

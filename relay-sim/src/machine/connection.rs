@@ -1,4 +1,4 @@
-//! What one client says, and what is said to it.
+//! The messages of one client, and those to it.
 
 use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Instant, vec};
 
@@ -42,9 +42,9 @@ pub struct Connection {
     shares: bool,
     peer: Peer,
     outbox: Arc<Outbox>,
-    /// What goes out next, before any live event.
+    /// The answers that go out next, before any live event.
     due: VecDeque<Due>,
-    /// What was taken from the outbox.
+    /// Deliveries that were taken from the outbox.
     deliveries: VecDeque<Queued>,
     /// Live events that wait to go out together, where batches are agreed.
     batches: Option<Batches>,
@@ -309,7 +309,7 @@ impl Connection {
         &mut self.deliveries
     }
 
-    /// What was written, to be sent; see [`Connection::transmitted`].
+    /// The messages that were written, to be sent; see [`Connection::transmitted`].
     pub(crate) fn outgoing(&mut self) -> &mut Outgoing {
         &mut self.outgoing
     }

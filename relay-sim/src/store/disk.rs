@@ -55,7 +55,7 @@ pub enum StoreError {
     /// The directory holds something else.
     #[error("{} is no store of relay-sim; name an empty directory with --store", path.display())]
     Foreign {
-        /// What is in the way.
+        /// The file or folder in the way.
         path: PathBuf,
     },
     /// The file is damaged.
@@ -72,7 +72,7 @@ pub enum StoreError {
     Layout {
         /// The file.
         file: PathBuf,
-        /// What it states.
+        /// The layout that it states.
         found: String,
     },
     /// The directory holds another format than was asked for.
@@ -81,9 +81,9 @@ pub enum StoreError {
     AtRest {
         /// The file.
         file: PathBuf,
-        /// What it holds.
+        /// The format that it holds.
         held: String,
-        /// What was asked for.
+        /// The format that was asked for.
         asked: Format,
     },
     /// Another relay has the file open.
@@ -248,7 +248,7 @@ fn open(file: &Path, check: bool) -> Result<Database, StoreError> {
     builder.open(file).map_err(|error| unreadable(file, error))
 }
 
-/// What an error says of a file that was not read yet.
+/// The error about a file that was not read yet.
 fn unreadable(file: &Path, error: impl Into<redb::Error>) -> StoreError {
     use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     use redb::Error;

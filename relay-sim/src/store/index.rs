@@ -358,7 +358,7 @@ impl<'i> Iterator for Candidates<'i> {
 /// Ranges of one index that hold every match of a filter.
 struct Source<'i> {
     ranges: Box<dyn Iterator<Item = Candidates<'i>> + 'i>,
-    /// What remains of the range that is gone through, and how many matches it had.
+    /// The rest of the range that is gone through, and its matches so far.
     range: Option<(Candidates<'i>, usize)>,
     /// The conditions that the ranges leave to check. To scan a list of 2,000 authors again for
     /// each of their events would cost more than to find the event.
@@ -407,7 +407,7 @@ impl<'i> Source<'i> {
     }
 }
 
-/// What stands for a one-letter tag and its value.
+/// The hash that stands for a one-letter tag and its value.
 fn tag_hash(hasher: &RandomState, letter: char, value: &str) -> u64 {
     hasher.hash_one((letter, value))
 }

@@ -33,7 +33,7 @@ pub(crate) struct StoredEvent {
     indexed_tags: usize,
     /// See [`expires_at`].
     expires_at: Option<u64>,
-    /// What the encodings hold in memory.
+    /// Bytes of the encodings in memory.
     encoded_bytes: AtomicUsize,
     all: Arc<AllEncodings>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct StoredEvent {
 /// The encodings of all events of a relay.
 #[derive(Debug, Default)]
 pub(crate) struct AllEncodings {
-    /// What those of living events hold in memory.
+    /// Bytes of those of living events in memory.
     pub(crate) bytes: AtomicUsize,
     /// How often an event was encoded or read from disk to be sent.
     pub(crate) cold: AtomicU64,
@@ -112,9 +112,9 @@ impl Encodings {
 #[derive(Debug, Default)]
 pub(crate) struct Encoded {
     pub(crate) bytes: Box<[u8]>,
-    /// What its messages have in common, compressed, where a connection shares that.
+    /// The part that its messages share, compressed, where a connection wants that.
     pub(crate) shared: Shared,
-    /// What of `shared` is counted.
+    /// Bytes of `shared` that are counted.
     counted_bytes: AtomicUsize,
     /// Whether the bytes are those that the publisher sent.
     pub(crate) is_received: bool,
@@ -167,8 +167,8 @@ impl StoredEvent {
         stored
     }
 
-    /// What the store keeps of an event that is in a row of the disk: what filters, deletions and
-    /// addresses look at.
+    /// The part of an event on disk that stays in memory: what filters, deletions and addresses
+    /// look at.
     pub(super) fn of_row(event: &Event<'_>, disk: &Arc<Disk>, number: u64, all: &Arc<AllEncodings>) -> Self {
         let is_letter = |name: &str| name.chars().nth(1).is_none();
         let tags = event.tags.iter().filter(|tag| tag.first().is_some_and(|name| is_letter(name)));
@@ -233,7 +233,7 @@ impl StoredEvent {
         self.expires_at
     }
 
-    /// What filters ask of the event: of one in memory, all of it.
+    /// The part of the event that filters look at: of one in memory, all of it.
     pub(super) fn event(&self) -> &FlatEvent {
         &self.event
     }
@@ -325,7 +325,7 @@ impl StoredEvent {
         (Reverse(self.head().created_at), self.head().id)
     }
 
-    /// What the event itself holds in memory, roughly: enough to bound the store.
+    /// Bytes of the event itself in memory, roughly: enough to bound the store.
     pub(crate) fn held_bytes(&self) -> usize {
         const INDEXES_BYTES: usize = 4 * 80;
         const TAG_BYTES: usize = 80;
@@ -349,7 +349,7 @@ pub(crate) fn expires_at(event: &Event<'_>) -> Option<u64> {
     event.first_tag_value("expiration")?.parse().ok()
 }
 
-/// What a thread keeps to encode the next event in: more than nearly all of them need.
+/// Bytes that a thread keeps to encode the next event in: more than nearly all of them need.
 const MAX_SCRATCH_BYTES: usize = 64 << 10;
 
 impl Drop for StoredEvent {

@@ -220,7 +220,7 @@ fn every_filter_gives_what_a_scan_of_all_events_gives() {
     }
 }
 
-/// What a REQ costs, as candidates that are looked at, follows from what it returns and not from
+/// The cost of a REQ, as candidates that are looked at, follows from what it returns and not from
 /// what is stored.
 fn check_cost(events: u32) {
     let mut store = Store::new(usize::MAX);

@@ -26,7 +26,7 @@ async fn websocket(relay: &TestRelay, token: &str) -> WebSocketStream<TcpStream>
     client_async(request, stream).await.unwrap().0
 }
 
-/// What the relay sends until it closes: the texts, then the close code.
+/// Reads until the relay closes: the texts, then the close code.
 async fn hear_close(socket: &mut WebSocketStream<TcpStream>) -> (Vec<String>, Option<u16>) {
     let mut texts = Vec::new();
     while let Some(message) = timeout(PATIENCE, socket.next()).await.expect("an answer in time") {

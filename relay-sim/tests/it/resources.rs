@@ -1,4 +1,4 @@
-//! What peers can take from the program: memory, descriptors, tasks.
+//! Resources that peers can take from the program: memory, descriptors, tasks.
 
 use std::{
     fs,

@@ -354,7 +354,7 @@ async fn shared_bodies_outlive_readers_who_leave_and_events_that_are_deleted() {
             assert!(slow.hear().await.unwrap() == expected, "{name}");
         }
         slow.expect(r#"["EOSE","all"]"#).await;
-        // What is left, by another name.
+        // The rest, under another subscription.
         slow.request("another", kinds(&[1])).await;
         for expected in newest_first(&mut events.iter().skip(1).step_by(2), "another") {
             assert!(slow.hear().await.unwrap() == expected, "{name}");
@@ -476,7 +476,7 @@ async fn two_peers_that_only_feed_each_other_do_not_stall() {
         for _ in 0..EVENTS {
             peer.send(frame.clone()).await.unwrap();
         }
-        // What both published, and the OKs.
+        // The events of both, and the OKs.
         for _ in 0..3 * EVENTS {
             assert!(peer.next().await.unwrap().unwrap().is_text());
         }

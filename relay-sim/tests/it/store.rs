@@ -55,7 +55,7 @@ impl Side {
         self.format.spec().library
     }
 
-    /// What the relay says up to the message that answers, in an order of its own: a live event may
+    /// The relay's messages up to the one that answers, in an order of its own: a live event may
     /// come before or after the OK of its publisher.
     fn ask(&mut self, message: &codecs::ClientMessage<'_>, unix_seconds: u64) -> Vec<Vec<u8>> {
         let time = Time { instant: Instant::now(), unix_seconds };

@@ -178,8 +178,8 @@ fn messages_are_taken_ahead_of_a_long_answer_up_to_a_bound() {
     assert!(reader.connection.has_room());
 }
 
-/// What readers of one format hear of one event that a publisher of that format sent, singly and in
-/// batches, and what the relay counted.
+/// Messages to readers of one format about an event of a publisher of that format, singly and in
+/// batches, and the relay's counts.
 fn passed_on(reencode: Reencode, format: Format, payload: &[u8]) -> (Vec<Bytes>, [u64; 3]) {
     let relay = relay(|config| config.reencode = reencode);
     let mut publisher = Client::open(&relay, format, false);

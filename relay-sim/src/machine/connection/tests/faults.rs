@@ -35,8 +35,8 @@ fn filters() -> [(&'static str, Filter); 3] {
     ]
 }
 
-/// What went wrong, as a client that knows every event sees it: lost, doubled, altered, invented,
-/// misrouted.
+/// Counts of what went wrong, as a client that knows every event sees it: lost, doubled, altered,
+/// invented, misrouted.
 fn found(deliveries: &[(String, Event<'static>)], subscriptions: &[(&str, Filter)]) -> [u64; 5] {
     let events: HashMap<_, _> = events().into_iter().map(|event| (event.id, event)).collect();
     let mut times = HashMap::new();
