@@ -1,4 +1,4 @@
-//! What each end brings to the handshake, and its result.
+//! The parts of both ends in the handshake, and its result.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -44,7 +44,7 @@ pub enum Layer {
     ZstdDict(DictionaryId),
 }
 
-/// What a client asks for.
+/// A client's request in the handshake.
 ///
 /// ```
 /// let offer = wire::Offer {
@@ -65,7 +65,7 @@ pub struct Offer {
     pub compression: Compression,
 }
 
-/// What a relay enables.
+/// The formats and compressions that a relay enables.
 ///
 /// ```
 /// let support = wire::Support {
@@ -91,7 +91,7 @@ pub struct Support {
     pub strict: bool,
 }
 
-/// What both ends do on a connection.
+/// The result of a handshake: what both ends do on a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agreement {
     /// The format of every message.

@@ -79,8 +79,8 @@ pub struct Endpoint {
     /// The file of roots, unless they are the platform's.
     ca: Option<Arc<Path>>,
     tls: Option<ClientTls>,
-    /// What the name was looked up as, once for all connections and clones: a resolver's time and
-    /// failures are none of the relay's.
+    /// The addresses behind the name, looked up once for all connections and clones: a resolver's
+    /// time and failures are none of the relay's.
     addresses: Arc<OnceCell<Vec<SocketAddr>>>,
     /// Whether a relay that was silent to TLS answers without it: asked once for all connections.
     answers_plain: Arc<OnceCell<bool>>,
@@ -379,7 +379,7 @@ fn check_upgrade(head: &Head<StatusLine>, key: &str) -> Result<(), WireError> {
     Ok(())
 }
 
-/// What an answer that is no upgrade says of itself: where the relay is, which credentials it wants
+/// The reason in an answer that is no upgrade: where the relay is, which credentials it wants
 /// (RFC 9110 §10.2.2 and §11.6.1), or its text; of a page for people its title.
 fn refusal(head: &Head<StatusLine>) -> String {
     let header = |name| http::list(&head.headers, name);

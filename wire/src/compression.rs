@@ -94,9 +94,9 @@ pub enum CompressionError {
     Parameter {
         /// The compression's name.
         compression: &'static str,
-        /// What was asked for.
+        /// The name that was given.
         parameter: String,
-        /// What there is.
+        /// The names that the compression has.
         known: String,
         /// All of them with their default values.
         example: String,
@@ -108,7 +108,7 @@ pub enum CompressionError {
         parameter: &'static str,
         /// The value.
         value: String,
-        /// What is possible.
+        /// The values that are possible.
         expected: String,
     },
 }

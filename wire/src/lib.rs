@@ -1,4 +1,4 @@
-//! What do both ends agree on before they talk, and how do the bytes travel afterwards?
+//! Negotiation before both ends talk, and the transport of their bytes afterwards.
 //!
 //! A client makes an [`Offer`], a relay has its [`Support`]; the WebSocket handshake turns them
 //! into an [`Agreement`] on a wire format and a [`Compression`], by the pure functions of

@@ -17,7 +17,7 @@ use crate::{
     tls::ServerTls,
 };
 
-/// What a relay answers in handshakes and plain HTTP.
+/// A relay's answers in handshakes and plain HTTP.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
     /// Formats and compressions.

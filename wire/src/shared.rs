@@ -1,4 +1,4 @@
-//! What messages to many connections have in common, compressed once.
+//! Compression, once, of the part that messages to many connections share.
 
 use tungstenite_deflate::SharedDeflate;
 

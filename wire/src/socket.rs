@@ -36,7 +36,7 @@ pub(crate) struct Counted {
     takes_nothing: bool,
 }
 
-/// What carries the bytes.
+/// The carrier of the bytes.
 #[derive(Debug)]
 enum Stream {
     Tcp(TcpStream),

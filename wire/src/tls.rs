@@ -98,7 +98,7 @@ impl ClientTls {
         Ok(stream.into())
     }
 
-    /// What mends a refused certificate, behind the reason; nothing where that says it.
+    /// The remedy for a refused certificate, behind the reason; nothing where that says it.
     fn remedy(&self, host: &str, error: &io::Error) -> String {
         match refused_certificate(error) {
             // A bad signature is that of an issuer with the same name and another key.

@@ -1,4 +1,4 @@
-//! What does the transport cost beside raw TCP and beside tungstenite's defaults?
+//! The cost of the transport beside raw TCP and beside tungstenite's defaults.
 //!
 //! `cargo bench -p wire --bench transport` plays every pair in alternation on two cores and prints
 //! ratios of the same run. docs/transport.md has the table and says how to read it.
@@ -20,7 +20,7 @@ use nix::{
 };
 use wire::{Compression, ServerConfig, Support, WireLimits};
 
-/// What the transport costs, as ratios of the same run.
+/// The cost of the transport, as ratios of the same run.
 #[derive(Debug, Parser)]
 #[command(name = "transport")]
 struct Args {

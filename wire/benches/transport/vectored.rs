@@ -14,10 +14,11 @@ use crate::{PEER_CORE, SERVER_CORE, cpu_ns, join, median, on_core, say};
 /// full write buffer, a follow list.
 const SHAPES: [(usize, usize); 4] = [(700, 1), (700, 16), (700, 45), (32 << 10, 1)];
 
-/// What each delivery has for itself: the frame's header and all that stands before the event.
+/// The part of a delivery that no other shares: the frame's header and all that stands before the
+/// event.
 const HEAD: [u8; 24] = [b'h'; 24];
 
-/// What closes a message in JSON.
+/// The end of a message in JSON.
 const TAIL: [u8; 1] = [b']'];
 
 const SENT_BYTES: usize = 200 << 20;

@@ -39,7 +39,7 @@ fn recipe() -> String {
     command[..ends.unwrap()].to_owned()
 }
 
-/// What a shell makes of a command for openssl.
+/// Splits a command for openssl as a shell does.
 fn by_openssl(command: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let made = Command::new("sh").args(["-ec", command]).current_dir(folder.path()).output().unwrap();
@@ -199,7 +199,7 @@ async fn a_slow_relay_with_tls_is_not_taken_for_one_without() {
     assert!(relay.await.unwrap().is_ok());
 }
 
-/// What a client that trusts `roots` says of the relay's certificate, at 127.0.0.1.
+/// The verdict of a client that trusts `roots` on the relay's certificate, at 127.0.0.1.
 async fn said(relay: &Path, roots: &Path) -> String {
     let (connected, accepted) = attempt(relay, |a| format!("wss://{a}"), "none", roots).await;
     assert!(matches!(accepted, Err(WireError::Handshake { .. })), "{accepted:?}");
