@@ -11,7 +11,7 @@ use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};
 
 use crate::{error::Error, params::Direction, scratch};
 
-/// What compressors and decompressors take, in bytes. Buffers are not counted.
+/// Memory of compressors and decompressors, in bytes. Buffers are not counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CompressionMemory {
     /// Of the connection alone.
@@ -260,7 +260,7 @@ fn new_decompress(window_bits: u8) -> Decompress {
     Decompress::new_with_window_bits(false, window_bits.clamp(9, 15))
 }
 
-/// What an inflated message may take before the buffer grows.
+/// Bytes of an inflated message before the buffer grows.
 const FIRST_BYTES: usize = 64 << 10;
 
 fn inflate(state: &mut Decompress, payload: &[u8], limit_bytes: usize) -> Result<Bytes, Error> {

@@ -151,7 +151,7 @@ where
     /// what a server holds of data: tungstenite's `max_write_buffer_size` is for control frames.
     ///
     /// # Errors
-    /// What tungstenite says. After an error the connection is unusable.
+    /// An error of tungstenite's. After it the connection is unusable.
     ///
     /// # Panics
     /// For another opcode.

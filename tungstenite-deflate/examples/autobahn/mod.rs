@@ -1,4 +1,4 @@
-//! What both ends do in the Autobahn testsuite.
+//! Shared by both ends in the Autobahn testsuite.
 
 use std::time::Duration;
 

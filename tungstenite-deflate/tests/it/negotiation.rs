@@ -9,7 +9,7 @@ use tungstenite_deflate::{
 /// The server's answer, its own direction and the client's.
 type Granted<'a> = (&'a str, Direction, Direction);
 
-/// What the client sends with and what the server does.
+/// The client's direction, and the server's.
 type Directions = (Direction, Direction);
 
 const KEPT: Direction = Direction::DEFAULT;
@@ -23,7 +23,7 @@ fn bits(direction: Direction, window_bits: u8) -> Direction {
     Direction { window_bits, ..direction }
 }
 
-/// What the server answers and does (server's direction, client's direction); `None`: declined.
+/// Checks the server's answer and parameters (its direction, the client's); `None`: declined.
 fn check_accept(enabled: &[DeflateParams], header: &str, expected: Option<Granted<'_>>) {
     let accepted = accept(header, enabled).unwrap();
     let found = accepted.as_ref();
@@ -154,7 +154,7 @@ fn a_header_outside_the_grammar_is_refused() {
     }
 }
 
-/// What the client does after an answer (client's direction, server's direction); `Err`: a failed
+/// Checks the client's parameters after an answer (its direction, the server's); `Err`: a failed
 /// handshake.
 fn check_client(offered: Option<&DeflateParams>, answer: &str, expected: Result<Option<Directions>, &str>) {
     let found = check_answer(answer, offered).map_err(|error| error.to_string());

@@ -360,7 +360,7 @@ fn frame(first_byte: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What permessage-deflate makes of a first message.
+/// A first message as permessage-deflate compresses it.
 fn deflated(payload: &[u8]) -> Vec<u8> {
     let mut encoder = DeflateEncoder::new(Vec::new(), Level::new(6));
     encoder.write_all(payload).unwrap();
