@@ -1,4 +1,4 @@
-//! What a process allocated, in builds that count it.
+//! Allocations of a process, in builds that count them.
 //!
 //! Counting makes every allocation slower, so it is a feature of the build, and such a build says
 //! so in every record: its latencies and CPU times are no evidence.

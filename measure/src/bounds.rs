@@ -1,4 +1,4 @@
-//! What a scenario demands: figures that make a run count as evidence, and latencies that the relay
+//! Demands of a scenario: figures that make a run count as evidence, and latencies that the relay
 //! must keep.
 
 use std::fmt;

@@ -43,7 +43,7 @@ fn withheld(word: &str, is_address: bool) -> String {
     parts.fold(scheme, |text, part| text + "://" + &without_user(part))
 }
 
-/// What follows a scheme, with `***` for what stands before the host.
+/// The address behind a scheme, with `***` for user and password.
 fn without_user(address: &str) -> String {
     let (authority, path) = address.split_at(address.find(['/', '?', '#']).unwrap_or(address.len()));
     match authority.rsplit_once('@') {

@@ -1,4 +1,4 @@
-//! What a process spent, and what the scheduler kept from it.
+//! CPU time of a process, and its waits for a core.
 
 use std::{fs, io, ops::Add};
 
@@ -29,7 +29,7 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// What was spent since an earlier reading of the same clock.
+    /// CPU time since an earlier reading of the same clock.
     #[must_use]
     pub fn since(self, earlier: CpuTime) -> CpuTime {
         let split = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
@@ -86,7 +86,7 @@ impl CpuClock {
         Ok(CpuClock { clock, pid: Some(pid) })
     }
 
-    /// What the process has spent since it started.
+    /// CPU time of the process since it started.
     ///
     /// # Errors
     /// When the process has ended: its clock ends with it, so read it before.

@@ -1,5 +1,4 @@
-//! What it costs a relay to deliver an event for the first time, and how many deliveries were first
-//! ones.
+//! Cost of an event's first delivery to the relay, and how many deliveries were first ones.
 
 use derive_more::{Add, Sum};
 use schemars::JsonSchema;

@@ -135,7 +135,7 @@ fn chrony() -> Option<String> {
     tracking(&said_within(ANSWERS_WITHIN, Command::new("chronyc").args(["-c", "-n", "tracking"]))?)
 }
 
-/// What a program writes to its end; `None` of one that goes on after this time, which is killed.
+/// Output of a program; `None` of one that goes on after this time, which is killed.
 fn said_within(limit: Duration, command: &mut Command) -> Option<String> {
     let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = piped.spawn().ok()?;
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(said(60_000, "echo 1,2; echo 3 >&2").as_deref(), Some("1,2\n"));
         assert_eq!(said(60_000, "printf '\\377'"), None, "no text");
         let since = Instant::now();
-        // What it wrote before counts for nothing, and closing its output does not let it go on.
+        // Earlier output counts for nothing, and closing its output does not let it go on.
         assert_eq!(said(100, "echo 1,2; exec sleep 600"), None);
         assert_eq!(said(60_000, "exec sleep 600 >&-").as_deref(), Some(""));
         assert!(since.elapsed() < Duration::from_secs(300), "it was waited for");

@@ -45,7 +45,7 @@ impl Exit {
         Exit::Interrupted,
     ];
 
-    /// What an exit code stands for, if it is one of these.
+    /// The meaning of an exit code, if it is one of these.
     pub fn of(code: i32) -> Option<Exit> {
         Exit::ALL.into_iter().find(|exit| exit.is(Some(code)))
     }

@@ -1,4 +1,4 @@
-//! What did a run do, how long did it take, and may the numbers be believed?
+//! Counts and times of a run, and whether they may be believed.
 //!
 //! [`Latency`] collects durations, [`CpuClock`] what a process spent, [`Counts`] is the ledger,
 //! [`Signals`] become a [`Validity`], and all of it ends in a [`RunRecord`], the file one run

@@ -1,4 +1,4 @@
-//! What an emulated access link did in a run, and whether it kept to its own times.
+//! Counts of emulated access links in a run, and whether they kept to their own times.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

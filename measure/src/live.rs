@@ -1,4 +1,4 @@
-//! What clients count while they play, for who watches: never part of a record.
+//! Counts of clients while they play, for who watches: never part of a record.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -83,7 +83,7 @@ impl LiveLatency {
     }
 }
 
-/// What a client process counts while it plays a block.
+/// Counts of a client process while it plays a block.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LiveCounts {

@@ -164,7 +164,7 @@ impl Merge {
     }
 }
 
-/// What agents have in common, and the sums of what they measured.
+/// The parts that agents share, and the sums of their measurements.
 #[derive(Debug)]
 struct Sum {
     record: RunRecord,
@@ -176,7 +176,7 @@ struct Sum {
     agents: BTreeMap<u16, Said>,
 }
 
-/// What stands in the record of all for one agent.
+/// One agent's part in the record of all.
 #[derive(Debug)]
 struct Said {
     agent: AgentRecord,

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What a folder on a full disk does not take.
+/// Bytes that a folder on a full disk does not take.
 const TRIAL_BYTES: [u8; 4096] = [0; 4096];
 
 /// The most links behind each other, as in Linux (path_resolution(7)).

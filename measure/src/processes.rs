@@ -1,4 +1,4 @@
-//! What several processes spent, with everything that they started: relays that fork, are started
+//! CPU time of several processes, with everything that they started: relays that fork, are started
 //! by a shell, or end workers while they are measured.
 
 use std::{
@@ -20,7 +20,7 @@ struct Process {
     started_ticks: u64,
 }
 
-/// What one process spent, and the children that it has waited for.
+/// CPU time of one process, and of the children that it has waited for.
 #[derive(Debug, Clone, Copy)]
 struct Spent {
     own: CpuTime,
@@ -115,7 +115,7 @@ impl Processes {
 }
 
 impl ProcessesCpu {
-    /// What was spent since an earlier reading of the same processes.
+    /// CPU time since an earlier reading of the same processes.
     ///
     /// A process that ended in between left its time to the parent that waited for it, with what it
     /// had spent before the earlier reading.

@@ -1,5 +1,5 @@
-//! What control groups take from a process: CPU quotas, of which containers and services are made
-//! (<https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu-interface-files>,
+//! CPU quotas, which control groups take from a process, and of which containers and services are
+//! made (<https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu-interface-files>,
 //! <https://docs.kernel.org/scheduler/sched-bwc.html>).
 
 use std::{
@@ -23,7 +23,7 @@ pub struct CpuQuota {
 }
 
 impl CpuQuota {
-    /// What a quota leaves of some cores, in thousandths of a core.
+    /// Capacity of some cores under the quota, in thousandths of a core.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -34,7 +34,7 @@ impl CpuQuota {
     }
 }
 
-/// What these cores can run in so much time, of which a quota may leave less. Bounded, as agents
+/// CPU time of these cores in so much time, of which a quota may leave less. Bounded, as agents
 /// say what they like of themselves.
 pub(crate) fn capacity_ns(cores: u64, millicores: Option<u64>, elapsed_ns: u64) -> u64 {
     match millicores {
@@ -169,8 +169,8 @@ fn cores(group: &Path) -> Option<f64> {
     (quota > 0 && period > 0).then(|| quota as f64 / period as f64)
 }
 
-/// What the quotas of these groups took so far. Of two groups of which one holds the other, the
-/// inner one uses nothing up while the outer one has nothing left, so times add up.
+/// Time that the quotas of these groups took so far. Of two groups of which one holds the other,
+/// the inner one uses nothing up while the outer one has nothing left, so times add up.
 fn throttled(groups: &BTreeSet<PathBuf>) -> Throttled {
     let mut sum = Throttled::default();
     for stat in groups.iter().filter_map(|group| fs::read_to_string(group.join("cpu.stat")).ok()) {

@@ -1,4 +1,4 @@
-//! What the host of a relay knows of a block that agents play: the relay's part of one record.
+//! The relay's part of one record, read by its own host while agents play a block.
 
 use std::path::Path;
 
@@ -68,7 +68,7 @@ impl CpuReadings {
         is_full
     }
 
-    /// What was spent at the first reading at or after this instant.
+    /// CPU time at the first reading at or after this instant.
     pub(crate) fn at(&self, after_ns: u64) -> Option<CpuTime> {
         self.0.iter().find(|(read_ns, _)| *read_ns >= after_ns).map(|(_, spent)| *spent)
     }

@@ -1,4 +1,4 @@
-//! What the record of one agent holds so that the records of all agents of a plan make one.
+//! The fields of an agent's record by which the records of all agents of a plan make one.
 
 use std::num::NonZeroU16;
 

@@ -105,7 +105,7 @@ impl SliceRecorder {
         let mut in_flight = 0_u64;
         let slices = self.0.iter().take(whole).map(|second| {
             let samples = second.latency.as_ref().map_or(0, Histogram::len);
-            // What was due earlier was counted then: the difference cannot fall below zero.
+            // Earlier ones were counted then: the difference cannot fall below zero.
             in_flight = (in_flight + second.due).saturating_sub(samples);
             let median = second.latency.as_ref().filter(|_| samples >= SAMPLES_FOR_MEDIAN);
             Slice { samples, latency_ns_p50: median.map(|l| l.value_at_quantile(0.5)), in_flight }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Latency;
 
-/// What a worker counts at first; a multiple of it is reported.
+/// A worker's first interval; a multiple of it is reported.
 const GRID_NS: u64 = 10_000_000;
 
 /// Intervals kept at most: bounds memory (24 bytes each, 1.5 MiB a worker). Beyond it pairs become

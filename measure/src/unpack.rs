@@ -15,7 +15,7 @@ const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// Upper bound on bytes, of which a few packed ones can claim any number; results are far smaller.
 const MAX_UNPACKED_BYTES: u64 = 1 << 30;
 
-/// What a file holds, unpacked if it is compressed with gzip.
+/// Reads a file, unpacked if it is compressed with gzip.
 ///
 /// # Errors
 /// When it cannot be read, is damaged, or holds more than a gibibyte, packed or not.

@@ -382,7 +382,7 @@ impl Signals {
         }
     }
 
-    /// What the generator's cores could have run.
+    /// CPU time that the generator's cores could have given.
     fn capacity_ns(&self) -> f64 {
         self.generator_cores as f64 * self.elapsed_ns as f64
     }
@@ -392,7 +392,7 @@ impl Signals {
         if let Some(wait_ns) = self.generator_wait_ns
             && capacity_ns > 0.0
         {
-            // What its quota took is its own cost, which the host is not blamed for.
+            // Its quota's time is its own cost, for which the host is not blamed.
             let wait_ns = wait_ns.saturating_sub(self.quota.map_or(0, |quota| quota.throttled_ns));
             let ratio = wait_ns as f64 / capacity_ns;
             let reason = format!(
