@@ -23,12 +23,12 @@ pub struct Programs {
     pub user: Vec<String>,
 }
 
-/// What the user's program left behind.
+/// The output of the user's program.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Heard {
     /// Its standard output.
     pub output: String,
-    /// What the emulator did meanwhile.
+    /// The emulator's report on that time.
     pub report: Report,
 }
 

@@ -45,7 +45,7 @@ const DRAINED: Duration = Duration::from_millis(120);
 /// How often a step is tried: a hiccup of the host is no limit.
 const TRIES: usize = 2;
 
-/// What this host emulates on time.
+/// Load that this host emulates on time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Carries {
     /// Packets a second, both ways together.

@@ -74,11 +74,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// One figure of the check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What was measured, with its unit.
+    /// The quantity, with its unit.
     pub what: String,
-    /// What the link's rates and delays demand.
+    /// The value that the link's rates and delays demand.
     pub expected: f64,
-    /// What it was.
+    /// The value that was measured.
     pub measured: f64,
     /// How far it may be off.
     pub tolerance: f64,
@@ -103,14 +103,14 @@ impl Finding {
     }
 }
 
-/// What a check found.
+/// The findings of a check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Checked {
     /// Every figure.
     pub findings: Vec<Finding>,
     /// p99 of the emulator's lateness over the transfers.
     pub late_ns_p99: u64,
-    /// What that may be at most for the link that was checked.
+    /// Its limit for the link that was checked.
     pub late_limit_ns: u64,
 }
 
@@ -135,7 +135,7 @@ impl Checked {
     }
 }
 
-/// What is checked.
+/// The checks to make.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Order {
     /// The link that is emulated, instead of the standing one.
@@ -413,7 +413,7 @@ fn bulk(connection: &TcpStream, link: &Link) -> anyhow::Result<Finding> {
     })
 }
 
-/// What a link without loss takes, in seconds.
+/// Times that a link without loss takes, in seconds.
 #[derive(Debug)]
 pub struct Model {
     down_bits_per_s: f64,

@@ -1,4 +1,4 @@
-//! What a plan asks of the emulator, known before anything runs: packets over time.
+//! A plan's demand on the emulator, known before anything runs: packets over time.
 
 use std::time::Duration;
 

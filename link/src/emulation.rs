@@ -125,7 +125,7 @@ impl Emulation {
         self.ask("begin").map(drop)
     }
 
-    /// What the emulator did since [`Emulation::begin`].
+    /// The emulator's report since [`Emulation::begin`].
     ///
     /// # Errors
     /// When the emulator has ended.

@@ -38,7 +38,7 @@ impl Way {
     }
 }
 
-/// What became of the packets of one direction, over all users. Bytes are those of IP packets.
+/// Fates of the packets of one direction, over all users. Bytes are those of IP packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WayCounts {
     /// Packets that came.
@@ -59,7 +59,7 @@ impl WayCounts {
         self.forwarded + self.tail_dropped + self.lost
     }
 
-    /// What came and went since an earlier reading.
+    /// Packets that came and went since an earlier reading.
     #[must_use]
     pub fn since(self, earlier: WayCounts) -> WayCounts {
         WayCounts {
@@ -83,7 +83,7 @@ pub struct Due<P> {
     pub way: Way,
     /// The user whose link it crosses.
     pub user: u32,
-    /// What came in.
+    /// The packet itself.
     pub packet: P,
 }
 
@@ -169,7 +169,7 @@ impl<P> Emulator<P> {
         self.heads.peek().map(|Reverse((at_ns, _))| *at_ns)
     }
 
-    /// What became of the packets of a direction so far.
+    /// Fates of the packets of a direction so far.
     pub fn counts(&self, way: Way) -> WayCounts {
         match way {
             Way::Down => self.down,
@@ -177,7 +177,7 @@ impl<P> Emulator<P> {
         }
     }
 
-    /// What became of the packets of one link, by its place, in a direction so far.
+    /// Fates of the packets of one link, by its place, in a direction so far.
     pub fn counts_of(&self, link: usize, way: Way) -> WayCounts {
         self.by_link.get(link).map_or_else(WayCounts::default, |both| both[way.place()])
     }
@@ -246,7 +246,7 @@ struct Packet<P> {
     packet: P,
 }
 
-/// What a direction still has to carry.
+/// The packets that a direction still has to carry.
 #[derive(Debug, Default)]
 struct Carrier {
     /// When the last packet has been carried.

@@ -54,7 +54,7 @@ impl Settings {
     }
 }
 
-/// What to do about a failure.
+/// The remedy for a failure.
 fn remedy(settings: &Settings, error: &io::Error) -> String {
     let is = |setting: &Option<String>, value: &str| setting.as_deref() == Some(value);
     let denied = [Errno::EPERM, Errno::EACCES].map(|errno| errno as i32);

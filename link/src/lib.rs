@@ -1,4 +1,4 @@
-//! What would a user wait for over a real access link?
+//! Emulated access links: how long a user would wait over a real one.
 //!
 //! A [`Link`] has rates, a round trip, a queue, loss and jitter; [`PROFILES`] are links with a
 //! name. [`Emulator`] carries the packets of all users as a state machine without device and clock.

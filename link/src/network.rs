@@ -46,7 +46,7 @@ pub(crate) struct End {
     protocols: File,
 }
 
-/// What the kernel counted in a namespace.
+/// Counts of the kernel in a namespace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct KernelCounts {
     /// Packets that the emulator read from the device.
@@ -157,7 +157,7 @@ impl End {
         self.device.send(packet).map(drop)
     }
 
-    /// What the kernel has counted since the namespace was equipped.
+    /// Counts of the kernel since the namespace was equipped.
     pub(crate) fn counts(&mut self) -> anyhow::Result<KernelCounts> {
         let devices = again(&mut self.devices).context("cannot read the counts of a device")?;
         let [read, dropped, written] = device_counts(&devices, self.name)

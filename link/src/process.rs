@@ -124,7 +124,7 @@ struct Process {
     begun: Begun,
 }
 
-/// What is counted since the emulator was told to begin.
+/// Counts since the emulator was told to begin.
 #[derive(Default)]
 struct Tally {
     lateness: Latency,
@@ -274,12 +274,12 @@ impl Process {
         })
     }
 
-    /// What became of the packets of a link so far, down and up.
+    /// Fates of the packets of a link so far, down and up.
     fn counts_of(&self, link: usize) -> [WayCounts; 2] {
         [Way::Down, Way::Up].map(|way| self.emulator.counts_of(link, way))
     }
 
-    /// What each of several links did.
+    /// The report on each of several links.
     fn parts(&self) -> Vec<Part> {
         let part = |(link, (begun, queued)): (usize, (&[WayCounts; 2], &[Latency; 2]))| {
             let ([down, up], [queued_down, queued_up]) = (self.counts_of(link), queued.clone());

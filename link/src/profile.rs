@@ -109,7 +109,7 @@ pub struct Link {
     given: Given,
 }
 
-/// What the text of a link says.
+/// The values that the text of a link gives.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Given {
     profile: Option<&'static str>,

@@ -1,5 +1,4 @@
-//! What the emulator's process and the program that started it say to each other, a line of JSON
-//! each.
+//! Messages between the emulator's process and the program that started it, a line of JSON each.
 
 use std::net::Ipv4Addr;
 
@@ -11,7 +10,7 @@ use crate::{emulator::WayCounts, network::TcpSettings};
 /// The first argument that makes a program an emulator.
 pub const LINK_ROLE: &str = "role:link";
 
-/// What the emulator is started with, as its second argument.
+/// The emulator's second argument.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Order {
     /// The links, each as a text that makes it.
@@ -24,14 +23,14 @@ pub(crate) struct Order {
     pub(crate) unbound: Ipv4Addr,
 }
 
-/// What the emulator says when both namespaces are ready.
+/// The emulator's message when both namespaces are ready.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Ready {
     pub(crate) pid: u32,
     pub(crate) tcp: TcpSettings,
 }
 
-/// What the emulator did since it was told to begin.
+/// The emulator's report since it was told to begin.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// From relay to users.
@@ -64,7 +63,7 @@ pub struct Report {
     pub unbalanced: Option<String>,
 }
 
-/// What one of several links did.
+/// The report on one of several links.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Part {
     /// From relay to its users.

@@ -147,7 +147,7 @@ fn a_trace_carries_1500_bytes_at_each_of_its_instants() {
     }
     let at = |left: Vec<Due<u32>>| left.iter().map(|due| due.at_ns / MS).collect::<Vec<_>>();
     assert_eq!(at(drain(&mut emulator)), [2, 4, 4, 4, 10, 12]);
-    // What an opportunity has left is gone when a later packet comes.
+    // The rest of an opportunity is gone when a later packet comes.
     emulator.on_packet(13 * MS, Way::Down, USER, 100, 0);
     emulator.on_packet(17 * MS, Way::Down, USER, 1_500, 1);
     assert_eq!(at(drain(&mut emulator)), [14, 20]);
