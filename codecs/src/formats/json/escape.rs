@@ -101,60 +101,42 @@ fn utf16_unit(digits: &[u8]) -> Result<(u16, &[u8]), DecodeError> {
 #[inline(never)]
 pub(super) fn unescaped(escaped: &str) -> Cow<'_, str> {
     let mut text = String::with_capacity(escaped.len());
-    Unescaped(escaped).for_each(|piece| match piece {
-        Piece::Run(run) => text.push_str(run),
-        Piece::Char(c) => text.push(c),
-    });
+    let mut rest = escaped;
+    // Only backslashes are special here.
+    while let Some((run, special)) = rest.split_at_checked(plain_len(rest.as_bytes())) {
+        text.push_str(run);
+        let Some(escape) = special.strip_prefix('\\') else { break };
+        let Some((c, after)) = unescape(escape) else { break };
+        text.push(c);
+        rest = after;
+    }
     Cow::Owned(text)
 }
 
-/// The pieces of a string whose escapes were checked.
-struct Unescaped<'v>(&'v str);
-
-enum Piece<'v> {
-    Run(&'v str),
-    Char(char),
+/// The character of an escape that was checked, and what follows.
+#[inline]
+fn unescape(escape: &str) -> Option<(char, &str)> {
+    let c = match escape.as_bytes().first()? {
+        b'n' => '\n',
+        b'u' => return unescape_unicode(escape),
+        b'b' => '\u{8}',
+        b't' => '\t',
+        b'f' => '\u{c}',
+        b'r' => '\r',
+        other => char::from(*other), // a quote or a slash
+    };
+    Some((c, escape.get(1..)?))
 }
 
-impl<'v> Iterator for Unescaped<'v> {
-    type Item = Piece<'v>;
-
-    fn next(&mut self) -> Option<Piece<'v>> {
-        let Some(escape) = self.0.strip_prefix('\\') else {
-            if self.0.is_empty() {
-                return None;
-            }
-            let (run, rest) = self.0.split_at(self.0.find('\\').unwrap_or(self.0.len()));
-            self.0 = rest;
-            return Some(Piece::Run(run));
-        };
-        let mut chars = escape.chars();
-        let plain = match chars.next()? {
-            'b' => '\u{8}',
-            't' => '\t',
-            'n' => '\n',
-            'f' => '\u{c}',
-            'r' => '\r',
-            'u' => return self.unicode(escape),
-            other => other, // a quote or a slash
-        };
-        self.0 = chars.as_str();
-        Some(Piece::Char(plain))
-    }
-}
-
-impl<'v> Unescaped<'v> {
-    /// `u` and four hex digits, or twice that for what UTF-16 writes as a pair (RFC 8259 §7).
-    fn unicode(&mut self, escape: &'v str) -> Option<Piece<'v>> {
-        let unit = |range: Range<usize>| u16::from_str_radix(escape.get(range)?, 16).ok();
-        let first = unit(1..5)?;
-        let (c, len) = match char::from_u32(first.into()) {
-            Some(c) => (c, 5),
-            None => (char::decode_utf16([first, unit(7..11)?]).next()?.ok()?, 11),
-        };
-        self.0 = escape.get(len..)?;
-        Some(Piece::Char(c))
-    }
+/// `u` and four hex digits, or twice that for what UTF-16 writes as a pair (RFC 8259 §7).
+fn unescape_unicode(escape: &str) -> Option<(char, &str)> {
+    let unit = |range: Range<usize>| u16::from_str_radix(escape.get(range)?, 16).ok();
+    let first = unit(1..5)?;
+    let (c, len) = match char::from_u32(first.into()) {
+        Some(c) => (c, 5),
+        None => (char::decode_utf16([first, unit(7..11)?]).next()?.ok()?, 11),
+    };
+    Some((c, escape.get(len..)?))
 }
 
 #[cfg(test)]
