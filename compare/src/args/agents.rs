@@ -127,8 +127,8 @@ impl OverAgents {
         Ok(Some(place))
     }
 
-    /// Why agents could not reach the relay that this machine would start or the one behind `url`, or
-    /// could not read the events.
+    /// Why agents could not reach the relay that this machine would start or the one behind `url`,
+    /// or could not read the events.
     pub(crate) fn refusal(&self, url: Option<&RelayUrl>, skip_invalid: bool) -> Option<String> {
         let server = self.server()?;
         if skip_invalid {
