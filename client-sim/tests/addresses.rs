@@ -255,7 +255,7 @@ fn a_header_field_that_is_wrong_or_refused_is_not_repeated() {
         (&open, "X-Api-Key: s3cret", 2, "--header <NAME=VALUE>: expected NAME=VALUE"),
         (&open, "Authorization: Basic s3cret=", 2, "no field name"),
         (&open, "X-Api-Key=s3cret\r\nHost: b", 2, "control character"),
-        (&open, "Host=s3cret", 2, "Host is set by the handshake"),
+        (&open, "Host=s3cret", 2, "Host is not for users to set"),
         (&closed, "Authorization=Bearer s3cret", 2, "user and password of the URL"),
     ] {
         let run = ["--scenario", "note-stream", "--seconds", "1", "--url", url, "--header", header];

@@ -2,6 +2,7 @@
 
 use std::{io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
+use rustls::pki_types::CertificateDer;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpSocket, TcpStream, lookup_host},
@@ -32,9 +33,6 @@ const MAX_EXCERPT_CHARS: usize = 300;
 /// Silence after a ClientHello behind which the relay is asked without TLS, and time for its
 /// answer.
 const SILENT_TO_TLS: Duration = Duration::from_secs(2);
-
-/// As long as the begin of an answer that has a status.
-const STATUS_400: &[u8] = b"HTTP/1.1 400";
 
 /// Shorter parts of header values are words, such as `https` or `Bearer`.
 const SHORTEST_SECRET_BYTES: usize = 8;
@@ -76,8 +74,6 @@ pub async fn connect(url: &str, offer: &Offer, limits: &WireLimits) -> Result<Co
 pub struct Endpoint {
     url: RelayUrl,
     headers: Arc<[Header]>,
-    /// The file of roots, unless they are the platform's.
-    ca: Option<Arc<Path>>,
     tls: Option<ClientTls>,
     /// The addresses behind the name, looked up once for all connections and clones: a resolver's
     /// time and failures are none of the relay's.
@@ -97,7 +93,6 @@ impl Endpoint {
         Ok(Endpoint {
             url,
             headers: Arc::default(),
-            ca: ca.map(Arc::from),
             tls,
             addresses: Arc::default(),
             answers_plain: Arc::default(),
@@ -131,9 +126,9 @@ impl Endpoint {
         agent.into_iter().chain(authorization).chain(given)
     }
 
-    /// The file of the roots that are trusted instead of the platform's.
-    pub(crate) fn ca(&self) -> Option<&Path> {
-        self.ca.as_deref()
+    /// The roots that are trusted; none without TLS.
+    pub(crate) fn roots(&self) -> &[CertificateDer<'static>] {
+        self.tls.as_ref().map_or(&[], ClientTls::roots)
     }
 
     /// Whether requests have what the user added.
@@ -237,7 +232,8 @@ impl Endpoint {
                         return Err(WireError::handshake(reason));
                     }
                 };
-                // From now on silence is that of a busy relay. An error: it is being asked.
+                // From now on silence is that of a busy relay. Fails while the relay is being asked, which
+                // then decides.
                 let _ = self.answers_plain.set(false);
                 Socket::Tls(Box::new(stream))
             }
@@ -294,7 +290,7 @@ impl Endpoint {
                  Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n"
             );
             tcp.write_all(request.as_bytes()).await?;
-            let mut status = [0; STATUS_400.len()];
+            let mut status = [0; b"HTTP/1.1 400".len()];
             tcp.read_exact(&mut status).await?;
             io::Result::Ok(status)
         };

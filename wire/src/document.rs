@@ -1,25 +1,18 @@
 //! A relay's information document (NIP-11), over HTTP at the address of its WebSocket.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use crate::client::Endpoint;
 
 /// Most bytes of a document.
 const MAX_BYTES: u64 = 256 << 10;
 
-/// Why there is no document.
+/// Why there is no document: the request, the relay's answer or its length.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum DocumentError {
-    /// The file of root certificates.
-    #[error("cannot read --ca {0}: {1}")]
-    Roots(String, std::io::Error),
-    /// The request, the relay's answer or its length.
-    #[error(transparent)]
-    Http(#[from] ureq::Error),
-}
+#[error(transparent)]
+pub struct DocumentError(#[from] ureq::Error);
 
 /// Fetches the document as text, with the header fields and roots of the endpoint. Blocks for as
 /// long as `patience`.
@@ -27,7 +20,8 @@ pub enum DocumentError {
 /// # Errors
 /// [`DocumentError`].
 pub fn document(relay: &Endpoint, patience: Duration) -> Result<String, DocumentError> {
-    let roots = relay.ca().map_or(Ok(RootCerts::WebPki), trusted)?;
+    let trusted = relay.roots().iter().map(|der| Certificate::from_der(der).to_owned());
+    let roots = RootCerts::Specific(Arc::new(trusted.collect()));
     let mut config = ureq::Agent::config_builder()
         .timeout_global(Some(patience))
         .tls_config(TlsConfig::builder().root_certs(roots).build());
@@ -42,13 +36,4 @@ pub fn document(relay: &Endpoint, patience: Duration) -> Result<String, Document
         request = request.header(name, value.as_bytes());
     }
     Ok(request.call()?.body_mut().with_config().limit(MAX_BYTES).read_to_string()?)
-}
-
-fn trusted(file: &Path) -> Result<RootCerts, DocumentError> {
-    let pem = std::fs::read(file).map_err(|error| DocumentError::Roots(file.display().to_string(), error))?;
-    let certificates = parse_pem(&pem).filter_map(|item| match item {
-        Ok(PemItem::Certificate(certificate)) => Some(certificate),
-        _ => None,
-    });
-    Ok(RootCerts::Specific(Arc::new(certificates.collect())))
 }

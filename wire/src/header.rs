@@ -41,8 +41,8 @@ pub enum HeaderError {
     /// A character that ends a header, or is none of one.
     #[error("the value of {0} has a control character, which RFC 9110 §5.5 forbids")]
     Value(String),
-    /// The handshake has it already.
-    #[error("{0} is set by the handshake itself: leave it out")]
+    /// One that the requests have themselves, or that HTTP forbids in them.
+    #[error("{0} is not for users to set in these requests: leave it out")]
     Own(String),
     /// Given more than once.
     #[error("{0} is given twice: a list is one value with commas (RFC 9110 §5.3)")]
@@ -151,14 +151,14 @@ mod tests {
             ("x=s3cret\nz", "value of x has a control character"),
             ("x=s3cret\0", "value of x has a control character"),
             ("x=s3cret\u{7f}", "value of x has a control character"),
-            ("Host=s3cret", "Host is set by the handshake"),
-            ("HOST=s3cret", "HOST is set by the handshake"),
-            ("connection=s3cret", "connection is set by the handshake"),
-            ("Upgrade=s3cret", "Upgrade is set by the handshake"),
-            ("Content-Length=s3cret", "Content-Length is set by the handshake"),
-            ("Transfer-Encoding=s3cret", "Transfer-Encoding is set by the handshake"),
-            ("Sec-WebSocket-Protocol=s3cret", "Sec-WebSocket-Protocol is set by the handshake"),
-            ("sec-websocket-anything=s3cret", "sec-websocket-anything is set by the handshake"),
+            ("Host=s3cret", "Host is not for users to set"),
+            ("HOST=s3cret", "HOST is not for users to set"),
+            ("connection=s3cret", "connection is not for users to set"),
+            ("Upgrade=s3cret", "Upgrade is not for users to set"),
+            ("Content-Length=s3cret", "Content-Length is not for users to set"),
+            ("Transfer-Encoding=s3cret", "Transfer-Encoding is not for users to set"),
+            ("Sec-WebSocket-Protocol=s3cret", "Sec-WebSocket-Protocol is not for users to set"),
+            ("sec-websocket-anything=s3cret", "sec-websocket-anything is not for users to set"),
         ] {
             let error = text.parse::<Header>().unwrap_err().to_string();
             assert!(error.contains(why) && !error.contains("s3cret"), "{text:?}: {error}");

@@ -14,6 +14,8 @@ use crate::{error::WireError, socket::Counted};
 #[derive(Clone)]
 pub(crate) struct ClientTls {
     connector: TlsConnector,
+    /// The roots that it trusts.
+    roots: Arc<[CertificateDer<'static>]>,
     /// The file that the roots are from; `None` for the platform's.
     file: Option<Arc<Path>>,
 }
@@ -50,14 +52,14 @@ impl ClientTls {
     /// # Errors
     /// [`TlsError::NoRoots`].
     pub(crate) fn platform() -> Result<ClientTls, TlsError> {
-        let found = rustls_native_certs::load_native_certs();
-        let mut roots = RootCertStore::empty();
-        let (usable, _) = roots.add_parsable_certificates(found.certs);
-        if usable == 0 {
+        let mut found = rustls_native_certs::load_native_certs();
+        let mut store = RootCertStore::empty();
+        found.certs.retain(|certificate| store.add(certificate.clone()).is_ok());
+        if found.certs.is_empty() {
             let why = found.errors.first().map_or_else(|| "none was found".to_owned(), ToString::to_string);
             return Err(TlsError::NoRoots(why));
         }
-        ClientTls::trusting(roots, None)
+        ClientTls::trusting(store, found.certs, None)
     }
 
     /// Trusts only the certificates in a PEM file.
@@ -65,20 +67,27 @@ impl ClientTls {
     /// # Errors
     /// [`TlsError::File`], and [`TlsError::Refused`] for certificates that cannot be roots.
     pub(crate) fn from_file(path: &Path) -> Result<ClientTls, TlsError> {
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates(path)? {
-            roots.add(certificate)?;
-        }
-        ClientTls::trusting(roots, Some(path.into()))
+        let (mut store, roots) = (RootCertStore::empty(), certificates(path)?);
+        roots.iter().try_for_each(|certificate| store.add(certificate.clone()))?;
+        ClientTls::trusting(store, roots, Some(path.into()))
     }
 
-    fn trusting(roots: RootCertStore, file: Option<Arc<Path>>) -> Result<ClientTls, TlsError> {
+    /// The roots that are trusted.
+    pub(crate) fn roots(&self) -> &[CertificateDer<'static>] {
+        &self.roots
+    }
+
+    fn trusting(
+        store: RootCertStore,
+        roots: Vec<CertificateDer<'static>>,
+        file: Option<Arc<Path>>,
+    ) -> Result<ClientTls, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = rustls::ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
+            .with_root_certificates(store)
             .with_no_client_auth();
-        Ok(ClientTls { connector: TlsConnector::from(Arc::new(config)), file })
+        Ok(ClientTls { connector: TlsConnector::from(Arc::new(config)), roots: roots.into(), file })
     }
 
     /// Begins TLS; `other_scheme` follows a failure that a relay without TLS would explain.
