@@ -157,7 +157,9 @@ fn plan(args: &Explain) -> anyhow::Result<String> {
         let steps = loads.iter().map(step).collect::<anyhow::Result<Vec<_>>>()?;
         return if *json { Ok(serde_json::to_string_pretty(&steps)? + "\n") } else { explain::steps(&steps) };
     }
-    loads.iter().for_each(|load| scenario.set_load(*load));
+    if let [load] = loads[..] {
+        scenario.set_load(load);
+    }
     let workload = plan_over(&scenario, &corpus, *seed, &formats)?;
     let explanation = explain::Explanation {
         scenario: &scenario,

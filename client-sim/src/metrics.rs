@@ -77,7 +77,9 @@ impl Endpoint {
             Ok(port) => TcpListener::bind(("127.0.0.1", port)),
             Err(_) => TcpListener::bind(address),
         };
-        listener.map(Endpoint).with_context(|| format!("cannot listen on --metrics-listen {address}"))
+        listener.map(Endpoint).with_context(|| {
+            format!("cannot listen on --metrics-listen {address}; expected [HOST:]PORT, with a free port")
+        })
     }
 
     /// Answers requests until the process ends, one after the other, and says on standard error

@@ -52,10 +52,13 @@ impl<'a> Progress<'a> {
         let total = self.total;
         let (samples, p99) = self.shared.last_second();
         if self.json {
-            let line = serde_json::json!({
+            let mut line = serde_json::json!({
                 "second": self.seconds, "of": total.ceil(), "samples": samples, "latency_ns_p99": p99,
                 "so_far": self.shared.live(),
             });
+            if let Some(counts) = line["so_far"].as_object_mut().filter(|_| !self.shared.is_live()) {
+                counts.remove("latency");
+            }
             writeln!(stdout(), "{line}").ok();
         }
         if self.quiet {

@@ -1,13 +1,21 @@
 //! One run: the plan, the preparation, the load, and the record of it.
 
-use std::{collections::HashMap, ffi::OsString, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    ffi::OsString,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use anyhow::{Context, bail};
 use cell::{Batching, Factor, Side};
 use codecs::Format;
 use corpus::Corpus;
 use link::Link;
-use measure::{CpuClock, Environment, Expectation, PinnedCores, RelayProcess, RunRecord, Status};
+use measure::{
+    CpuClock, Environment, Expectation, PinnedCores, Processes, ProcessesCpu, RelayProcess, RunRecord, Status,
+};
 use program::Interrupt;
 use wire::{Compression, Dictionary, Offer, RelayUrlError, WireLimits};
 
@@ -186,14 +194,20 @@ fn target(
 /// How a run is, whenever it is asked.
 fn watch(options: &swarm::Options) -> impl Fn() -> Seen + Send + Sync + 'static {
     let watched = Arc::clone(&options.watched);
-    // A process that ended has no clock.
-    let spent = |clock: &CpuClock| clock.read().map_or(0, |cpu| cpu.total_ns);
     let client = CpuClock::this_process();
-    let relay: Vec<_> = options.relay_pids.iter().filter_map(|pid| CpuClock::of_process(*pid).ok()).collect();
-    move || Seen {
-        relay_cpu_ns: relay.iter().map(spent).sum(),
-        client_cpu_ns: spent(&client),
-        ..watched.get().map(|shared| shared.seen()).unwrap_or_default()
+    let relay = Mutex::new((Processes::of(&options.relay_pids).ok(), 0));
+    move || {
+        let mut relay = relay.lock().unwrap_or_else(PoisonError::into_inner);
+        let (processes, spent_ns) = &mut *relay;
+        if let Some(Ok(now)) = processes.as_mut().map(Processes::read) {
+            // A relay that ended keeps what it spent: a counter never falls.
+            *spent_ns = now.since(&ProcessesCpu::default()).cpu.total_ns.max(*spent_ns);
+        }
+        Seen {
+            relay_cpu_ns: *spent_ns,
+            client_cpu_ns: client.read().map_or(0, |cpu| cpu.total_ns),
+            ..watched.get().map(|shared| shared.seen()).unwrap_or_default()
+        }
     }
 }
 
