@@ -45,7 +45,7 @@ pub struct PlanFacts {
     pub published_json_bytes: u64,
 }
 
-/// What a plan asks for, over the seconds in which work is started.
+/// Averages of a plan over the seconds in which work is started.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PerSecond {
     /// The load of the scenario.
@@ -61,7 +61,7 @@ pub struct PerSecond {
 }
 
 impl PlanFacts {
-    /// The same for each second of the scenario.
+    /// These sums divided by the seconds of the scenario.
     pub fn per_second(&self, scenario: &Scenario) -> PerSecond {
         let each = |count: u64| count as f64 / scenario.seconds;
         PerSecond {

@@ -141,9 +141,8 @@ async fn unless_stopped<T>(
     options: &swarm::Options,
     preparing: impl Future<Output = anyhow::Result<T>>,
 ) -> anyhow::Result<T> {
-    let Some(player) = &options.player else { return preparing.await };
     tokio::select! {
-        reason = player.orders.stopped() => Err(anyhow!("stopped before it was prepared: {reason}")),
+        reason = swarm::stopped(options) => Err(anyhow!("stopped before it was prepared: {reason}")),
         prepared = preparing => prepared,
     }
 }

@@ -28,7 +28,7 @@ use crate::{
 /// How long clients go on after the first connection failed, to count what is on the way.
 const GRACE: Duration = Duration::from_millis(300);
 
-/// How late a timer fires of a process that was stopped, or did not get a core.
+/// How late at least a timer fires of a process that was stopped, or did not get a core.
 const STOOD_STILL: Duration = Duration::from_millis(500);
 
 /// How long clients read on after the measured span.
@@ -175,7 +175,7 @@ async fn all_ready(workers: &mut [Worker], shared: &Shared) -> bool {
 }
 
 /// Waits until the coordinator of a share stops it; returns the reason.
-async fn stopped(options: &Options) -> String {
+pub(crate) async fn stopped(options: &Options) -> String {
     match &options.player {
         Some(player) => player.orders.stopped().await,
         None => std::future::pending().await,

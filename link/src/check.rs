@@ -413,7 +413,7 @@ fn bulk(connection: &TcpStream, link: &Link) -> anyhow::Result<Finding> {
     })
 }
 
-/// Times that a link without loss takes, in seconds.
+/// Rates and delays of a link without loss, from which follow the seconds that it takes.
 #[derive(Debug)]
 pub struct Model {
     down_bits_per_s: f64,

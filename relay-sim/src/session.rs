@@ -289,10 +289,8 @@ impl Session {
         {
             debug!("the peer did not take what was left for it");
         }
-        let patience = match end {
-            End::Stopped(Stop::SlowConsumer) => SLOW_FAREWELL,
-            _ => FAREWELL,
-        };
+        let is_slow = matches!(end, End::Stopped(Stop::SlowConsumer));
+        let patience = if is_slow { SLOW_FAREWELL } else { FAREWELL };
         let counters = &self.relay.counters;
         let close = match end {
             End::Left => None,
@@ -304,7 +302,7 @@ impl Session {
             End::Stopped(stop) => Some(stop.into()),
             End::Close(close) => Some(close),
         };
-        if close.is_some() && patience == FAREWELL {
+        if close.is_some() && !is_slow {
             // Earlier answers go first; a peer that takes nothing gets nothing.
             let _ = self.hand_over().now_or_never();
         }
@@ -315,7 +313,7 @@ impl Session {
             tokio::select! {
                 biased;
                 () = conn.close_within(code, &reason, patience) => {}
-                _ = outbox.stopped(), if patience == SLOW_FAREWELL => {
+                _ = outbox.stopped(), if is_slow => {
                     debug!("the relay stops before the peer has heard why");
                 }
             }
@@ -333,7 +331,7 @@ async fn until(instant: Option<Instant>) {
     }
 }
 
-/// The event that ended the wait for a flush.
+/// How the wait for a flush ended.
 enum Meanwhile {
     Flushed(Result<(), WireError>),
     Arrived(Option<Result<Message, WireError>>),

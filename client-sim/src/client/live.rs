@@ -165,6 +165,10 @@ impl Client {
     /// Takes a CLOSED of a subscription that lasts as long as the run: nothing more is owed to it.
     pub(super) fn live_closed(&mut self, filter: u32) {
         let Some(live) = self.shared.workload.roles[self.id].filters().get(filter as usize) else { return };
+        // Nothing was subscribed to yet: a CLOSED of what was never asked for.
+        if filter as usize >= self.report.closed.len() {
+            return;
+        }
         if self.report.closed.put(filter as usize) {
             return;
         }

@@ -17,7 +17,7 @@ mod world;
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use cell::Cell;
 use clap::Parser;
 use codecs::Format;
@@ -114,6 +114,11 @@ fn play(args: &Args) -> anyhow::Result<()> {
     let cells: Vec<(&str, &Cell)> = args.cell.iter().map(|one| (one.id.as_str(), &one.cell)).collect();
     for (_, cell) in &cells {
         cell.format.codec(cell.implementation)?;
+    }
+    let pace = |cell: &Cell| (cell.rate_per_s, cell.load);
+    if cells.windows(2).any(|two| pace(two[0].1) != pace(two[1].1)) {
+        let why = "the cells of one count have one rate and load: count the others apart";
+        return Err(UsageError(anyhow!(why)).into());
     }
     let loaded = load(name, &[], Some(args.seconds), args.corpus.as_deref(), args.skip_invalid);
     let (mut scenario, corpus) = loaded.map_err(UsageError)?;

@@ -13,7 +13,7 @@
 //! which is not JSON for control characters (README.md); so every message here is one that any JSON
 //! reader takes, with the same event in it.
 //!
-//! Sent as plain JSON is what NSON cannot hold: a time without ten digits, a text above 65,535
+//! NSON cannot hold these, which are sent as plain JSON: a time without ten digits, a text above 65,535
 //! escaped bytes, a descriptor above 255 bytes (some 120 values), an empty tag before another one
 //! (go-nostr's reader loses its way there). Readers take both, and a message is NSON when its fixed
 //! parts stand where they must. A descriptor that lies would show NSON readers another event than

@@ -39,7 +39,7 @@ fn recipe() -> String {
     command[..ends.unwrap()].to_owned()
 }
 
-/// Splits a command for openssl as a shell does.
+/// Runs a command for openssl in a shell; returns the folder with its output.
 fn by_openssl(command: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let made = Command::new("sh").args(["-ec", command]).current_dir(folder.path()).output().unwrap();

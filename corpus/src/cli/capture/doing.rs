@@ -14,7 +14,7 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// Between lines that say nothing new.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// The event that a relay's task waits for.
+/// State of a relay's task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Doing {
     Connecting,
