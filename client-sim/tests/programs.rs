@@ -5,11 +5,13 @@
 mod common;
 #[path = "common/events.rs"]
 mod events;
+#[path = "common/scrape.rs"]
+mod scrape;
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read, Write},
-    net::{TcpListener, TcpStream},
+    io::{BufRead, BufReader},
+    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     thread,
@@ -19,6 +21,7 @@ use std::{
 use codecs::Format;
 use common::{Relay, program};
 use measure::{Planted, RunRecord, Status};
+use scrape::scrape;
 use tempfile::TempDir;
 use wire::Compression;
 
@@ -631,17 +634,6 @@ fn progress_for_programs_is_a_line_of_json_a_second() {
         slices.seconds.iter().all(|slice| slice.samples > 0 && slice.latency_ns_p50.is_some()),
         "{slices:?}"
     );
-}
-
-/// The metrics at an address; `None` once nobody listens.
-fn scrape(address: &str) -> Option<String> {
-    let mut stream = TcpStream::connect(address).ok()?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: test\r\n\r\n").ok()?;
-    let mut answer = String::new();
-    // The process may end meanwhile.
-    stream.read_to_string(&mut answer).ok()?;
-    let (_, body) = answer.split_once("\r\n\r\n")?;
-    body.ends_with("# EOF\n").then(|| body.to_owned())
 }
 
 #[test]

@@ -62,7 +62,8 @@ impl Metrics {
                 ended.deliveries += last.deliveries;
                 return;
             };
-            ended.sent += record.counts.planned;
+            let counts = &record.counts;
+            ended.sent += counts.acked + counts.rejected + counts.timed_out + counts.unknown;
             ended.deliveries += record.counts.deliveries;
             ended.relay_cpu_ns += record.relay_cpu.map_or(0, |cpu| cpu.total_ns);
             ended.client_cpu_ns += record.client_cpu.total_ns;

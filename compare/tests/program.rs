@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
+#[path = "../../client-sim/tests/common/scrape.rs"]
+mod scrape;
+
 use std::{
     fs,
     io::{self, BufRead, BufReader, Read, Write},
@@ -15,6 +18,7 @@ use std::{
 
 use compare::ResultFile;
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use scrape::scrape;
 use tempfile::TempDir;
 
 fn compare(out: &Path, args: &[&str]) -> Output {
@@ -78,17 +82,6 @@ fn a_small_matrix_runs_from_start_to_table() {
     assert!(export.status().unwrap().success());
     let entries: serde_json::Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     assert!(entries.is_array());
-}
-
-/// The metrics at an address; `None` once nobody listens.
-fn scrape(address: &str) -> Option<String> {
-    let mut stream = TcpStream::connect(address).ok()?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: test\r\n\r\n").ok()?;
-    let mut answer = String::new();
-    // The process may end meanwhile.
-    stream.read_to_string(&mut answer).ok()?;
-    let (_, body) = answer.split_once("\r\n\r\n")?;
-    body.ends_with("# EOF\n").then(|| body.to_owned())
 }
 
 #[test]
@@ -584,7 +577,10 @@ fn a_share_of_each_relays_own_core_is_asked_for_and_what_was_reached_is_said() {
     }
     let summary = fs::read_to_string(folder.join("summary.md")).unwrap();
     assert!(summary.contains("for 8.0 % of its relay's cores"), "{summary}");
-    for wrong in [&["--load", "4"][..], &["--rates", "10"], &["--link", "wifi"]] {
+    let file = out.path().join("loads.toml");
+    fs::write(&file, "loads = [2, 4]\n").unwrap();
+    let file = ["--matrix", file.to_str().unwrap()];
+    for wrong in [&["--load", "4"][..], &["--rates", "10"], &["--link", "wifi"], &file] {
         let run = compare(out.path(), &[&["--utilisation", "10%"], wrong].concat());
         assert_eq!(run.status.code(), Some(2), "{wrong:?}");
     }

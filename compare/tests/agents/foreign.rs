@@ -3,8 +3,7 @@
 use std::{
     collections::BTreeSet,
     fs,
-    io::{BufRead, BufReader, Read, Write},
-    net::TcpStream,
+    io::{BufRead, BufReader},
     path::Path,
     process::Command,
     thread,
@@ -15,21 +14,10 @@ use compare::ResultFile;
 use measure::{Counts, RunRecord};
 
 use crate::{
+    scrape::scrape,
     site::{Process, but, said, site},
     watching::listening,
 };
-
-/// The metrics at an address; `None` once nobody listens.
-fn scrape(address: &str) -> Option<String> {
-    let mut stream = TcpStream::connect(address).ok()?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: test\r\n\r\n").ok()?;
-    let mut answer = String::new();
-    // The process may end meanwhile.
-    stream.read_to_string(&mut answer).ok()?;
-    let (head, body) = answer.split_once("\r\n\r\n")?;
-    assert!(head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text"), "{head}");
-    body.ends_with("# EOF\n").then(|| body.to_owned())
-}
 
 /// The value of a sample, named as it is written.
 fn value(metrics: &str, sample: &str) -> u64 {

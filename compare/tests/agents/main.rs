@@ -10,6 +10,8 @@ mod foreign;
 mod losses;
 mod precision;
 mod relay;
+#[path = "../../../client-sim/tests/common/scrape.rs"]
+mod scrape;
 mod secure;
 mod site;
 mod watching;
