@@ -484,7 +484,7 @@ fn read_rate(cell: &mut Cell, text: &str) -> Result<(), String> {
 }
 
 /// The most that a load may be: a plan's memory bounds it earlier, and no product overflows.
-const MOST_LOAD: f64 = 1e4;
+pub const MOST_LOAD: f64 = 1e4;
 
 fn read_load(cell: &mut Cell, text: &str) -> Result<(), String> {
     let load = text.parse().ok().filter(|load: &f64| *load > 0.0 && *load <= MOST_LOAD);

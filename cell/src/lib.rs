@@ -21,7 +21,7 @@ use relay_sim::Reencode;
 use wire::Compression;
 
 pub use batching::Batching;
-pub use factors::{Factor, Row, Side};
+pub use factors::{Factor, MOST_LOAD, Row, Side};
 
 /// What stands for every setting of another's relay.
 pub const UNKNOWN: &str = "unknown";

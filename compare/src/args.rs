@@ -4,7 +4,7 @@ mod agents;
 mod browser;
 mod search;
 
-use std::{path::PathBuf, str::FromStr, time::Duration};
+use std::{ops::RangeInclusive, path::PathBuf, str::FromStr, time::Duration};
 
 use anyhow::Result;
 use cell::Factor;
@@ -268,23 +268,21 @@ impl FromStr for Rate {
 }
 
 /// `3%` or `0.03`.
-fn share(text: &str) -> Result<f64, String> {
-    let share = match text.strip_suffix('%') {
-        Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
-        None => text.parse::<f64>(),
-    };
-    let share = share.ok().filter(|share| (0.001..=0.5).contains(share));
-    share.ok_or_else(|| "expected a share from 0.1% to 50%, as in 3%".to_owned())
+fn half_width(text: &str) -> Result<f64, String> {
+    share(text, 0.001..=0.5).ok_or_else(|| "expected a share from 0.1% to 50%, as in 3%".to_owned())
 }
 
 /// `30%` or `0.3`.
-fn of_a_core(text: &str) -> Result<f64, String> {
+fn of_cores(text: &str) -> Result<f64, String> {
+    share(text, 0.01..=0.9).ok_or_else(|| "expected a share from 1% to 90%, as in 30%".to_owned())
+}
+
+fn share(text: &str, range: RangeInclusive<f64>) -> Option<f64> {
     let share = match text.strip_suffix('%') {
-        Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
-        None => text.parse::<f64>(),
+        Some(percent) => percent.trim().parse::<f64>().ok()? / 100.0,
+        None => text.parse().ok()?,
     };
-    let share = share.ok().filter(|share| (0.01..=0.9).contains(share));
-    share.ok_or_else(|| "expected a share from 1% to 90%, as in 30%".to_owned())
+    range.contains(&share).then_some(share)
 }
 
 /// The longest block that is chosen for its bursts, in seconds: beyond it somebody has to say so.
@@ -345,7 +343,7 @@ pub(crate) struct Run {
     /// Two probes of each cell, which are not counted, choose its load; the report has the share
     /// that was reached beside the wanted one.
     #[arg(
-        long, help_heading = "Load", value_delimiter = ',', value_name = "SHARES", value_parser = of_a_core,
+        long, help_heading = "Load", value_delimiter = ',', value_name = "SHARES", value_parser = of_cores,
         conflicts_with_all = ["load", "link", "rates", "url", "nats"], hide_short_help = true
     )]
     pub(crate) utilisation: Vec<f64>,
@@ -410,7 +408,7 @@ pub(crate) struct Run {
     /// As many rounds as give CPU times an interval of ± this share, as in 3%
     ///
     /// Planned from a pilot of five rounds that are not counted.
-    #[arg(long, help_heading = "Rounds", value_name = "SHARE", value_parser = share, conflicts_with = "rounds")]
+    #[arg(long, help_heading = "Rounds", value_name = "SHARE", value_parser = half_width, conflicts_with = "rounds")]
     pub(crate) precision: Option<f64>,
     /// No more rounds than end within this time (90s, 30m, 2h), the pilot included
     #[arg(
@@ -421,7 +419,7 @@ pub(crate) struct Run {
     /// TOML file of the values of factors; flags replace what it says
     ///
     /// It states any of scenarios, formats, compressions, batchings, implementations,
-    /// verifications, reencodings, relay_threads, client_verifications, links, rates_per_s.
+    /// verifications, reencodings, relay_threads, client_verifications, loads, links, rates_per_s.
     #[arg(long, help_heading = "Rounds", value_name = "FILE", hide_short_help = true)]
     pub(crate) matrix: Option<PathBuf>,
     #[command(flatten)]

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use crate::{
     matrix::CellSpec,
     merged::Merged,
-    result::{AtLoad1, Block, Calibration, ChosenLoad, Config, MAX_ROUNDS, Role, SearchConfig},
+    result::{AtLoad1, Block, Calibration, ChosenLoad, Config, MAX_ROUNDS, Role, SearchConfig, percent},
     search::Probes,
 };
 
@@ -26,16 +26,19 @@ const FARTHEST: f64 = 40.0;
 
 /// Each cell once at each share of its own relay's cores.
 pub fn at_shares(cells: &[CellSpec], shares: &[f64]) -> Vec<CellSpec> {
-    let at = |share: &f64| {
-        let share = *share;
+    let mut shares = shares.to_vec();
+    shares.sort_by(f64::total_cmp);
+    shares.dedup();
+    let several = shares.len() > 1;
+    let at = |share: f64| {
         cells.iter().cloned().map(move |mut cell| {
-            if shares.len() > 1 {
-                cell.id = format!("{}+{}-percent", cell.id, share * 100.0);
+            if several {
+                cell.id = format!("{}+{}-percent", cell.id, percent(share));
             }
             CellSpec { utilisation: Some(share), ..cell }
         })
     };
-    shares.iter().flat_map(at).collect()
+    shares.into_iter().flat_map(at).collect()
 }
 
 /// The question that the probes are played with.
@@ -116,12 +119,14 @@ fn calibrate(
 /// How busy the relay was in a probe.
 fn measured(id: &str, block: &Block) -> Result<Calibration> {
     let why = || block.failure.clone().unwrap_or_else(|| "it has no record".to_owned());
-    let record =
-        block.record.as_ref().with_context(|| format!("the calibration of {id} failed: {}", why()))?;
+    let record = block
+        .record
+        .as_ref()
+        .with_context(|| format!("a probe of --utilisation of {id} failed: {}", why()))?;
     let utilisation = Merged::of_counts([record]).relay_utilisation();
     let utilisation = utilisation.with_context(|| {
         format!(
-            "the relay of {id} does not tell its CPU time and cores, so no share of them can be asked for"
+            "the relay of {id} does not tell its CPU time and cores, so --utilisation cannot ask for a share of them"
         )
     })?;
     ensure!(utilisation > 0.0, "the relay of {id} used no CPU time in {PROBE_SECONDS} s");

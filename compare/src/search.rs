@@ -177,7 +177,8 @@ impl<'a> Probes<'a> {
             Some(one) => cells[cell].cell.load = one.load(rate_per_s),
             None => cells[cell].cell.rate_per_s = Some(f64::from(rate_per_s)),
         }
-        let config = Config { seed: self.config.seed + self.played, seconds, ..self.config.as_run() };
+        let config =
+            Config { seed: self.config.seed.wrapping_add(self.played), seconds, ..self.config.as_run() };
         self.played += 1;
         let request = Request {
             generator: self.generator,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use cell::Factor;
+use cell::{Factor, MOST_LOAD};
 use clap::{Args, ValueEnum};
 use link::{Capacity, Link};
 use measure::Unechoed;
@@ -255,13 +255,14 @@ impl SearchFlags {
     pub(crate) fn config(&self, at_load_1: Option<AtLoad1>) -> SearchConfig {
         let CapacityFlags { start, limit, precision, no_curve, url, header, ca, relay_pid, .. } =
             &self.capacity;
-        let standing = at_load_1.map_or(250, AtLoad1::whole);
+        let standing = at_load_1.map_or(250, |one| one.deliveries_per_s_at(1.0));
+        let most = at_load_1.map_or(u32::MAX, |one| one.deliveries_per_s_at(MOST_LOAD));
         SearchConfig {
             scenario: self.scenario.clone(),
             slo: self.slo().to_string(),
             at_load_1,
-            start_per_s: start.unwrap_or(standing),
-            limit_per_s: limit.unwrap_or(1_000_000),
+            start_per_s: start.unwrap_or(standing).min(most),
+            limit_per_s: limit.unwrap_or(1_000_000).min(most),
             probe_seconds: self.probe_seconds(),
             precision: precision.unwrap_or(0.05),
             curve: !no_curve,

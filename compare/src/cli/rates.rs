@@ -5,7 +5,7 @@ use std::{
     io::{self, Write},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow};
 use cell::Cell;
 use measure::Status;
 
@@ -16,7 +16,7 @@ use crate::{
     result::{AtLoad1, ChosenLoad, Config, Header, MAX_ROUNDS, Probe, ResultFile, Search},
     search::Probes,
     this_machine::ThisMachine,
-    usage::{SKIP_INVALID, UsageError},
+    usage::{UsageError, skips_invalid},
 };
 
 /// Runs the pilot of `--rates auto` for each scenario and sets the rate of its cells; false after
@@ -97,11 +97,16 @@ pub(super) fn at_load_1(
     seconds: u32,
 ) -> Result<AtLoad1> {
     let set = links::values(client_args, "--set");
-    let skip_invalid = client_args.iter().any(|arg| arg == SKIP_INVALID);
+    let skip_invalid = skips_invalid(client_args);
     let asked =
         client_sim::asked_per_second(cell, &set, seconds, corpus, skip_invalid).map_err(UsageError)?;
     let deliveries_per_s =
         if asked.deliveries_per_s > 0.0 { asked.deliveries_per_s } else { asked.publishes_per_s };
-    ensure!(deliveries_per_s > 0.0, "{} asks for no delivery in {seconds} s", cell.scenario);
+    if deliveries_per_s <= 0.0 {
+        let scenario = &cell.scenario;
+        let why =
+            format!("{scenario} asks for no delivery in {seconds} s: take more seconds or another scenario");
+        return Err(UsageError(anyhow!(why)).into());
+    }
     Ok(AtLoad1 { deliveries_per_s })
 }

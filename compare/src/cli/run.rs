@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow};
-use cell::Factor;
+use cell::{Factor, Side};
 use measure::{Exit, Status, utc};
 use tempfile::TempDir;
 
@@ -28,7 +28,7 @@ use crate::{
     generator::Generator,
     git,
     grants::Question,
-    matrix::{CellSpec, cells},
+    matrix::{CellSpec, Matrix, cells},
     metrics::Metrics,
     over_agents::Agents,
     own_core,
@@ -84,6 +84,17 @@ struct Setup<'a> {
     answers: Option<PathBuf>,
 }
 
+/// Why `--utilisation` cannot choose the load: a matrix file does.
+fn chosen_twice(matrix: &Matrix) -> Option<String> {
+    let standing = Matrix::default();
+    let set = Factor::of(Side::Load)
+        .find(|factor| *factor != Factor::Scenario && matrix.values(*factor) != standing.values(*factor))?;
+    Some(format!(
+        "--utilisation chooses the load of each cell: leave {} out of the matrix file",
+        set.row().key
+    ))
+}
+
 /// A run behind its last block.
 struct Played {
     measured: Measured,
@@ -101,6 +112,7 @@ impl<'a> Setup<'a> {
         let seconds = flags.block_seconds(scenarios);
         cells.retain(|cell| flags.measures(cell, seconds) && flags.over.can_play(cell));
         if !flags.utilisation.is_empty() {
+            refuse(chosen_twice(&matrix))?;
             cells = own_core::at_shares(&cells, &flags.utilisation);
         }
         let git = git::current();

@@ -9,7 +9,7 @@ use super::{steady::Steadiness, utilisation::Utilisation};
 use crate::{
     merged::{Merged, Metric, SESSION, latency_of},
     reference::{self, Compared},
-    result::{Block, CellResult, ResultFile, Role},
+    result::{Block, CellResult, ResultFile, Role, percent},
     stats,
 };
 
@@ -74,7 +74,7 @@ impl<'a> LoadView<'a> {
         let cell = self.cells[0].cell;
         let rate = cell.rate_per_s.map_or_else(String::new, |rate| format!(" at {rate} events/s"));
         let times = match (cell.utilisation, cell.cell.load.as_str()) {
-            (Some(share), _) => format!(" at {} % of each relay's cores", share * 100.0),
+            (Some(share), _) => format!(" at {} % of each relay's cores", percent(share)),
             (None, "1") => String::new(),
             (None, load) => format!(" at load {load}"),
         };

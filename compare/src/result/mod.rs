@@ -30,6 +30,7 @@ pub use browser::{
 };
 pub use git::Git;
 pub use instructions::{Conditions, INSTRUCTIONS_FILE, Instructions, RESOLUTION, Row};
+pub(crate) use planned::percent;
 pub use planned::{Calibration, ChosenLoad, ChosenRate, PlannedRounds};
 pub use search::{AtLoad1, CellProbes, Played, Probe, ProbeOutcome, Purpose, Search, SearchConfig};
 pub(crate) use selftest::TRIALS;

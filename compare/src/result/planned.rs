@@ -72,6 +72,11 @@ pub struct Calibration {
     pub deliveries_per_s: f64,
 }
 
+/// A share in per cent, as it was written: 0.07 is 7, although a hundred times that is not.
+pub(crate) fn percent(share: f64) -> f64 {
+    (share * 1e4).round() / 100.0
+}
+
 impl ChosenLoad {
     /// What was asked for, and with `reached` what the rounds came to.
     pub(crate) fn line(&self, reached: Option<f64>) -> String {

@@ -1,5 +1,6 @@
 //! The question and the probes of `compare search`.
 
+use cell::MOST_LOAD;
 use measure::RunRecord;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -62,12 +63,6 @@ pub struct AtLoad1 {
 }
 
 impl AtLoad1 {
-    /// The rate in whole numbers.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate of deliveries")]
-    pub(crate) fn whole(self) -> u32 {
-        self.deliveries_per_s.round().max(1.0) as u32
-    }
-
     /// The deliveries that a load asks for.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate of deliveries")]
     pub(crate) fn deliveries_per_s_at(self, load: f64) -> u32 {
@@ -78,7 +73,8 @@ impl AtLoad1 {
     pub(crate) fn load(self, deliveries_per_s: u32) -> f64 {
         /// Digits of a load in names and records.
         const STEPS: f64 = 1e4;
-        (f64::from(deliveries_per_s) / self.deliveries_per_s * STEPS).round().max(1.0) / STEPS
+        let load = f64::from(deliveries_per_s) / self.deliveries_per_s;
+        ((load * STEPS).round().max(1.0) / STEPS).min(MOST_LOAD)
     }
 }
 
@@ -217,5 +213,19 @@ impl SearchConfig {
             chosen_rates: Vec::new(),
             chosen_loads: Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client refuses more than [`MOST_LOAD`].
+    #[test]
+    fn a_rate_beyond_the_highest_load_asks_for_that_load() {
+        let one = AtLoad1 { deliveries_per_s: 10.0 };
+        let loads = [1, 10, 163_840, u32::MAX].map(|rate| one.load(rate));
+        assert_eq!(loads, [0.1, 1.0, MOST_LOAD, MOST_LOAD]);
+        assert_eq!(one.load(one.deliveries_per_s_at(MOST_LOAD)), MOST_LOAD);
     }
 }

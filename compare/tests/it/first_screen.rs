@@ -142,7 +142,7 @@ fn the_picture_of_the_first_screen_is_that_of_mixed_day() {
 
 #[test]
 fn the_lines_of_the_first_screen_are_what_compare_prints() {
-    let (printed, _) = reported("follow-list-burst-library");
+    let (printed, _) = reported("follow-list-burst-quick");
     let (_, code) = text_and_code(first_screen());
     let shown: Vec<&str> =
         code.lines().skip_while(|line| !line.starts_with("follow-list-burst, ")).take(8).collect();

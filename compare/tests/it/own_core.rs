@@ -60,6 +60,14 @@ fn each_cell_gets_the_load_of_its_share_and_a_control_that_of_its_anchor() {
 }
 
 #[test]
+fn a_share_stands_once_and_is_named_as_it_was_written() {
+    let cells = at_shares(&matrix(&["cbor+none"]), &[0.07, 0.1, 0.07, 0.29]);
+    let ids: Vec<&str> =
+        cells.iter().filter(|cell| cell.role == Role::Cell).map(|cell| cell.id.as_str()).collect();
+    assert_eq!(ids, ["cbor+none+7-percent", "cbor+none+10-percent", "cbor+none+29-percent"]);
+}
+
+#[test]
 fn a_relay_that_does_not_tell_how_busy_it_is_has_no_share_and_an_interruption_ends_the_probes() {
     let (cells, folder) = (cells(), tempfile::tempdir().unwrap());
     let question = question("note-stream", &config("quick", 1), AtLoad1 { deliveries_per_s: 4_000.0 });
