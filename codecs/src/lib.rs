@@ -24,6 +24,8 @@
 //! [`FORMATS`]: the command line, negotiation, comparisons and reports follow from there. The
 //! README lists what else tests ask for.
 
+#![warn(missing_docs)]
+
 mod codec;
 mod envelope;
 mod error;

@@ -21,10 +21,12 @@ pub(crate) use self::{
 use crate::{
     matrix::{CellSpec, FACTORS, Matrix, Values},
     plan::{self, Profile},
-    result::{Config, MAX_ROUNDS, Role},
     selftest,
-    slo::Slo,
     usage::SKIP_INVALID,
+};
+use report::{
+    result::{Config, MAX_ROUNDS, Role},
+    slo::Slo,
 };
 
 const EXAMPLES: &str = "\

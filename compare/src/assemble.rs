@@ -4,11 +4,8 @@ use std::{ffi::OsString, time::SystemTime};
 
 use measure::{Environment, Status, command_line, utc};
 
-use crate::{
-    matrix::CellSpec,
-    plan::Plan,
-    result::{Block, CellResult, Config, Git, Header, ResultFile},
-};
+use crate::{matrix::CellSpec, plan::Plan};
+use report::result::{Block, CellResult, Config, Git, Header, ResultFile};
 
 /// The header of a complete result of this program on this host.
 pub(crate) fn header(args: &[OsString], git: Option<Git>, started: SystemTime, config: Config) -> Header {

@@ -10,10 +10,9 @@ use measure::{RunRecord, ValidityClass};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
-use crate::{
-    matrix::CellSpec,
+use crate::{matrix::CellSpec, plan::Plan};
+use report::{
     merged::latency_of,
-    plan::Plan,
     result::{Block, BreakEven, BreakEvenConfig, CellTimes, TimedBlock},
 };
 

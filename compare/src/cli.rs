@@ -30,13 +30,15 @@ use crate::{
     assemble, git,
     grants::{self, Question},
     matrix::{CellSpec, UnknownName, cells},
-    report::{self, Derived},
-    result::{AtLoad1, Config, Foreign, Header, Oracle, Probe, ResultFile, Role, Search, SelfTest},
     run::Stopped,
     search::{Probes, search},
     selftest,
     this_machine::ThisMachine,
     usage::{Ended, NOTHING_MEASURED, SKIP_INVALID, UsageError, read_corpus, refuse},
+};
+use report::{
+    Derived,
+    result::{AtLoad1, Config, Foreign, Header, Oracle, Probe, ResultFile, Role, Search, SelfTest},
 };
 
 /// Does what the command line says. `args` begins with the program's name.

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::result::Git;
+use report::result::Git;
 
 /// The checkout around the current folder, if there is one.
 pub(crate) fn current() -> Option<Git> {

@@ -17,9 +17,11 @@ use wire::{Header, RelayUrl};
 
 use crate::{
     matrix::CellSpec,
+    usage::{SKIP_INVALID, UsageError, header_args},
+};
+use report::{
     reference::BASE_COMPRESSION,
     result::{Foreign, Role},
-    usage::{SKIP_INVALID, UsageError, header_args},
 };
 
 /// What `client-sim doctor --json` says of one offer.

@@ -6,7 +6,8 @@ use anyhow::Result;
 use client_sim::metrics::{Endpoint, Seen};
 use measure::LiveCounts;
 
-use crate::{result::Block, usage::UsageError};
+use crate::usage::UsageError;
+use report::result::Block;
 
 /// What all blocks count so far, for whoever asks; its copies are one.
 #[derive(Debug, Clone, Default)]

@@ -7,11 +7,10 @@
 
 use anyhow::{Context, Result, ensure};
 
-use crate::{
-    matrix::CellSpec,
+use crate::{matrix::CellSpec, search::Probes};
+use report::{
     merged::Merged,
     result::{AtLoad1, Block, Calibration, ChosenLoad, Config, MAX_ROUNDS, Role, SearchConfig, percent},
-    search::Probes,
 };
 
 /// Seconds of a probe.

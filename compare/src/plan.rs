@@ -11,8 +11,8 @@ use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use wire::Compression;
 
-use crate::{
-    matrix::CellSpec,
+use crate::matrix::CellSpec;
+use report::{
     reference::{BASE_COMPRESSION, BASE_FORMAT},
     result::{Block, QUICK, Role, with_further},
 };

@@ -2,9 +2,9 @@
 
 use measure::{Quantile, RunRecord, ValidityClass};
 
-use crate::{
+use report::{
+    Utilisation,
     merged::latency_of,
-    report::Utilisation,
     result::{Block, Played, Probe, ProbeOutcome, Purpose},
     slo::{Measured, Slo},
     stats,

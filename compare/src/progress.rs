@@ -10,9 +10,9 @@ use measure::LiveCounts;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{
+use crate::metrics::Metrics;
+use report::{
     merged::{Merged, Metric, latency_of},
-    metrics::Metrics,
     result::Block,
 };
 

@@ -6,13 +6,15 @@ use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
 use crate::{
-    bracket::Bracket,
     matrix::CellSpec,
-    merged::Merged,
     probe::{self, Asked},
-    report::Utilisation,
-    result::{ChosenRate, Probe, ProbeOutcome, Purpose, Role, SearchConfig},
     search::Probes,
+};
+use report::{
+    Utilisation,
+    bracket::Bracket,
+    merged::Merged,
+    result::{ChosenRate, Probe, ProbeOutcome, Purpose, Role, SearchConfig},
     slo::Slo,
 };
 

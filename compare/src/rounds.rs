@@ -17,11 +17,12 @@ use crate::{
     matrix::CellSpec,
     metrics::Metrics,
     plan::Plan,
-    precision,
     progress::Progress,
-    report,
-    result::{Block, Config, Header, PlannedRounds, unfinished},
     run::{Outcome, Request, run_until_signal},
+};
+use report::{
+    precision,
+    result::{Block, Config, Header, PlannedRounds, unfinished},
 };
 
 /// From the seed of the counted rounds to the pilot's: more than there are counted blocks, of which
@@ -165,10 +166,8 @@ fn pilot_seed(seed: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        plan::round_seed,
-        result::{MAX_ROUNDS, with_further},
-    };
+    use crate::plan::round_seed;
+    use report::result::{MAX_ROUNDS, with_further};
 
     #[test]
     fn no_counted_block_has_a_seed_of_the_pilot() {

@@ -19,8 +19,8 @@ use crate::{
     matrix::CellSpec,
     plan::{self, Plan},
     progress::Progress,
-    result::{Block, Config, Role},
 };
+use report::result::{Block, Config, Role};
 
 /// How a client ends that leaves a record behind although something is wrong.
 const KEPT: [Exit; 3] = [Exit::Invalid, Exit::Unbalanced, Exit::Incomplete];

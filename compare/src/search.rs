@@ -1,5 +1,5 @@
 //! Searches the highest rate of deliveries, or of publishing, that each cell sustains under an SLO
-//! ([`Limit`](crate::bracket::Limit)).
+//! ([`Limit`](report::bracket::Limit)).
 //!
 //! Cells take turns in random order, so that drift of the machine meets all of them.
 
@@ -13,16 +13,18 @@ use rand_chacha::ChaCha8Rng;
 use tokio::runtime::Runtime;
 
 use crate::{
-    bracket::Bracket,
     generator::Generator,
     matrix::CellSpec,
     plan::{self, Plan},
     probe::{self, Asked},
     progress::Progress,
-    result::{Block, CellProbes, Config, Probe, ProbeOutcome, Purpose, Role, SearchConfig},
     run::{self, Request, Stopped},
-    slo::Slo,
     usage::UsageError,
+};
+use report::{
+    bracket::Bracket,
+    result::{Block, CellProbes, Config, Probe, ProbeOutcome, Purpose, Role, SearchConfig},
+    slo::Slo,
 };
 
 /// Shares of the lowest capacity at which p99 is measured.

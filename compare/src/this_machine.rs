@@ -25,9 +25,9 @@ use crate::{
     generator::{self, Generator, Interrupt, Played, Task},
     plan,
     progress::Progress,
-    result::{Config, Role},
     usage::header_args,
 };
+use report::result::{Config, Role};
 
 /// Bytes kept of a failing client's stderr: an error and its causes.
 const TAIL_BYTES: usize = 4096;

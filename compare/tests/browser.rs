@@ -13,12 +13,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use compare::{ResultFile, Role, report::comparisons, result::Part};
 use corpus::Corpus;
 use nix::{
     sys::signal::{Signal, kill, killpg},
     unistd::Pid,
 };
+use report::{ResultFile, Role, comparisons, result::Part};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_tungstenite::tungstenite::{self, Message};

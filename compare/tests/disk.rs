@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use compare::ResultFile;
+use report::ResultFile;
 use tempfile::TempDir;
 
 fn compare(args: &[&str]) -> Output {

@@ -9,7 +9,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use compare::{
+use report::{
     ResultFile,
     bracket::{End, Limit},
     result::{Probe, ProbeOutcome},

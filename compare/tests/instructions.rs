@@ -8,9 +8,10 @@ use std::{
     process::{Command, Output},
 };
 
-use compare::{
-    report::{Verdict, check, unsteady},
+use report::{
+    Verdict, check,
     result::{Instructions, RESOLUTION},
+    unsteady,
 };
 
 fn instructions() -> Command {

@@ -16,8 +16,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use compare::ResultFile;
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use report::ResultFile;
 use scrape::scrape;
 use tempfile::TempDir;
 

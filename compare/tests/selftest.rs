@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use compare::result::SelfTest;
+use report::result::SelfTest;
 use tempfile::TempDir;
 
 #[test]

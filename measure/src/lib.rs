@@ -10,6 +10,8 @@
 //! To add something to the record, add a field with `#[serde(default)]` and raise the minor number
 //! of [`SCHEMA_VERSION`].
 
+#![warn(missing_docs)]
+
 mod allocations;
 mod bounds;
 mod command_line;

@@ -40,6 +40,8 @@
 //! [RFC 7692]: https://www.rfc-editor.org/rfc/rfc7692
 //! [tokio-tungstenite]: https://docs.rs/tokio-tungstenite
 
+#![warn(missing_docs)]
+
 mod deflate;
 mod error;
 mod frames;

@@ -41,6 +41,8 @@
 //! To add a compression, add a variant to [`Compression`] with complete parameters, a way to agree
 //! on it to `negotiate.rs`, and its two directions to `connection.rs`.
 
+#![warn(missing_docs)]
+
 mod agreement;
 mod client;
 mod compression;

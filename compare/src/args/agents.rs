@@ -11,8 +11,8 @@ use wire::{Header, RelayUrl};
 use crate::{
     matrix::CellSpec,
     relay_agent::{RelayPlace, untold},
-    result::Role,
 };
+use report::result::Role;
 
 /// One slot is the relay's.
 const MOST_AGENTS: i64 = u16::MAX as i64 - 1;

@@ -8,10 +8,8 @@ use std::{
 use clap::{Args, ValueEnum};
 use link::Link;
 
-use crate::{
-    browser::{LISTS, MIXED},
-    result::{BrowserConfig, MAX_ROUNDS, Part},
-};
+use crate::browser::{LISTS, MIXED};
+use report::result::{BrowserConfig, MAX_ROUNDS, Part};
 
 /// Formats that are measured when none are named: those of the comparison and msgpack.
 pub(crate) const OTHERS: &str = "msgpack";

@@ -10,8 +10,8 @@ use measure::Unechoed;
 use wire::{Header, RelayUrl};
 
 use super::{client_args, seed};
-use crate::{
-    matrix::{Matrix, Values},
+use crate::matrix::{Matrix, Values};
+use report::{
     reference::BASE_COMPRESSION,
     result::{AtLoad1, BreakEvenConfig, MAX_ROUNDS, SearchConfig},
     slo::Slo,

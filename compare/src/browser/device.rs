@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::{
 };
 
 use super::{error::BrowserError, server::Socket};
-use crate::result::BrowserBlock;
+use report::result::BrowserBlock;
 
 /// Limit of a call: a step lasts seconds, a comparison of all events with `JSON.parse` tens of them
 /// on a slow phone.
@@ -177,10 +177,8 @@ mod tests {
     use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
     use super::*;
-    use crate::{
-        browser::{events::Events, server::Server},
-        result::BrowserStep,
-    };
+    use crate::browser::{events::Events, server::Server};
+    use report::result::BrowserStep;
 
     static EVENTS: LazyLock<Arc<Events>> =
         LazyLock::new(|| Arc::new(Events::read(None, false, &[]).unwrap()));

@@ -7,10 +7,8 @@ use measure::CorpusRecord;
 use serde_json::{Value, json};
 use wire::Compression;
 
-use crate::{
-    result::{BrowserCell, EventSet, Part},
-    usage::read_corpus,
-};
+use crate::usage::read_corpus;
+use report::result::{BrowserCell, EventSet, Part};
 
 /// Every event of the corpus that all formats of the run can hold: what decoders are checked on.
 pub(crate) const ALL: &str = "all";

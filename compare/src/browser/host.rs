@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{chromium::Chromium, device::Device, error::BrowserError};
-use crate::result::{BrowserSoftware, DEVICE};
+use report::result::{BrowserSoftware, DEVICE};
 
 /// What opens pages.
 #[derive(Debug)]

@@ -54,12 +54,8 @@ pub(crate) use self::{
     events::{LISTS, MIXED},
     rows::{Asked, Rows},
 };
-use crate::{
-    plan::Plan,
-    progress::Progress,
-    result::{Browser, BrowserBlock, BrowserCell, BrowserConfig, BrowserSoftware, EventSet, Part},
-    run::Stopped,
-};
+use crate::{plan::Plan, progress::Progress, run::Stopped};
+use report::result::{Browser, BrowserBlock, BrowserCell, BrowserConfig, BrowserSoftware, EventSet, Part};
 
 /// What a block takes beyond its steps, before one was measured.
 const BLOCK_OVERHEAD: Duration = Duration::from_millis(700);
@@ -408,6 +404,6 @@ mod tests {
             .collect();
         assert_eq!(flat, (0..cells.len()).collect::<Vec<_>>());
         let plan = Plan::of_loads(&places, 2, 1);
-        assert!(plan.rounds.iter().all(|round| cells[round[0]].role == crate::Role::Anchor));
+        assert!(plan.rounds.iter().all(|round| cells[round[0]].role == report::Role::Anchor));
     }
 }

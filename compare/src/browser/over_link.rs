@@ -7,7 +7,7 @@ use link::{DEFAULT_CONGESTION, Emulation, Link, Report};
 use measure::may_be_late_ns;
 
 use super::{error::BrowserError, page::Page, relays::Relays, steps::connect};
-use crate::result::{BrowserBlock, BrowserCell};
+use report::result::{BrowserBlock, BrowserCell};
 
 /// The link, with the relays at its one end and this process at the other.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ use super::{
     error::BrowserError,
     host::{Host, text, whole},
 };
-use crate::{result::BrowserStep, stats};
+use report::{result::BrowserStep, stats};
 
 /// Limit of a page's loading.
 const LOADS_WITHIN: Duration = Duration::from_secs(20);

@@ -20,7 +20,7 @@ use tokio::{net::TcpStream, time};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async, tungstenite::Message};
 
 use super::events::{Events, MIXED, ZSTD_LAYER, request};
-use crate::result::BrowserCell;
+use report::result::BrowserCell;
 
 /// A kind that relays pass on and do not keep (NIP-01), so that a REQ has the same answer in every
 /// block.

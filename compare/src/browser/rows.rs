@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::result::{BrowserCell, CONTROL, Part, Role};
+use report::result::{BrowserCell, CONTROL, Part, Role};
 
 /// What `npm run build` says of the decoders in the page's script.
 const ROWS: &str = include_str!("../../browser/dist/rows.json");

@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::{error::BrowserError, page::Page, relays::Relays};
-use crate::result::{BrowserBlock, BrowserCell, BrowserStep, Part};
+use report::result::{BrowserBlock, BrowserCell, BrowserStep, Part};
 
 /// Events of the cold step: a first screen or two.
 const COLD_EVENTS: u32 = 100;

@@ -19,11 +19,11 @@ use crate::{
     git,
     matrix::{CellSpec, cells},
     progress::Progress,
-    result::{Block, BreakEvenConfig, Header, ResultFile, Role},
     run::{Outcome, Request, run_until_signal},
     this_machine::ThisMachine,
     usage::{Ended, NOTHING_MEASURED, UsageError, refuse},
 };
+use report::result::{Block, BreakEvenConfig, Header, ResultFile, Role};
 
 /// Measures the grid and writes a result folder.
 pub(super) fn find(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {

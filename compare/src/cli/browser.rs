@@ -15,8 +15,8 @@ use crate::{
     args::BrowserFlags,
     browser::{self, Asked, BrowserError, Client, Found, Question, Rows},
     git,
-    result::{Header, Part, ResultFile},
 };
+use report::result::{Header, Part, ResultFile};
 
 /// Measures and writes a result folder.
 pub(super) fn measure(flags: &BrowserFlags, args: &[OsString]) -> Result<Exit> {

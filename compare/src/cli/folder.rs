@@ -11,10 +11,10 @@ use std::{
 use anyhow::{Context, Result};
 
 use super::{show, write_reports};
-use crate::{
-    report::Derived,
+use crate::usage::UsageError;
+use report::{
+    Derived,
     result::{ResultFile, unfinished},
-    usage::UsageError,
 };
 
 /// Folders of one name, for results that began in the same second.

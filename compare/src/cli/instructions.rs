@@ -14,9 +14,11 @@ use crate::{
     args::InstructionFlags,
     count::{self, NotInstalled, Play, Program},
     matrix::{CellSpec, cells, references},
-    report::{self, FAILS, Outcome},
-    result::{INSTRUCTIONS_FILE, Instructions, ResultFile},
     usage::{UsageError, skips_invalid},
+};
+use report::{
+    FAILS, Outcome,
+    result::{INSTRUCTIONS_FILE, Instructions, ResultFile},
 };
 
 /// Seconds of a plan whose cells are counted beside what is measured: two bursts of every bundled

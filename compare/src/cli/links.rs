@@ -9,9 +9,9 @@ use link::Demand;
 
 use crate::{
     matrix::{CellSpec, OverLinks},
-    result::Config,
     usage::{UsageError, skips_invalid},
 };
+use report::result::Config;
 
 /// The share of its packets a second that a plan of twice the seconds may still ask for.
 const WORTH_IT: f64 = 0.9;

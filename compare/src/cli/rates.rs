@@ -13,11 +13,11 @@ use super::{folder::Folder, links};
 use crate::{
     matrix::CellSpec,
     own_core, rate,
-    result::{AtLoad1, ChosenLoad, Config, Header, MAX_ROUNDS, Probe, ResultFile, Search},
     search::Probes,
     this_machine::ThisMachine,
     usage::{UsageError, skips_invalid},
 };
+use report::result::{AtLoad1, ChosenLoad, Config, Header, MAX_ROUNDS, Probe, ResultFile, Search};
 
 /// Runs the pilot of `--rates auto` for each scenario and sets the rate of its cells; false after
 /// an interruption. Its probes are kept in the folder until the run begins.

@@ -33,13 +33,15 @@ use crate::{
     over_agents::Agents,
     own_core,
     plan::Profile,
-    report::{self, Derived},
-    result::{Config, Git, Header, ResultFile, Role, SelfTest},
     rounds::{Measured, NoRounds, Rounds},
     run::{Outcome, Stopped},
     selftest,
     this_machine::ThisMachine,
     usage::{Ended, NOTHING_MEASURED, UsageError, read_corpus, refuse},
+};
+use report::{
+    Derived,
+    result::{Config, Git, Header, ResultFile, Role, SelfTest},
 };
 
 /// Measures a matrix and writes a result folder.

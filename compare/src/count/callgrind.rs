@@ -12,10 +12,8 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use measure::Exit;
 use serde::Deserialize;
 
-use crate::{
-    result::{Conditions, Row},
-    usage::UsageError,
-};
+use crate::usage::UsageError;
+use report::result::{Conditions, Row};
 
 /// The role in which a program plays what is counted.
 const COUNT_ROLE: &str = "role:count";

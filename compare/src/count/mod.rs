@@ -13,11 +13,8 @@ use serde_json::json;
 
 pub use callgrind::{NotInstalled, Program};
 
-use crate::{
-    matrix::CellSpec,
-    result::{Conditions, Instructions, Role, Row},
-    usage::SKIP_INVALID,
-};
+use crate::{matrix::CellSpec, usage::SKIP_INVALID};
+use report::result::{Conditions, Instructions, Role, Row};
 
 /// What is counted of a scenario.
 #[derive(Debug, Clone)]

@@ -6,7 +6,7 @@ use cell::{Factor, Side};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, FromArgMatches};
 
 use super::Matrix;
-use crate::reference::BASE_COMPRESSION;
+use report::reference::BASE_COMPRESSION;
 
 /// The values of factors that a command line asks for; a factor without a flag keeps its own. With
 /// `LOADS` there are flags for loads, too.

@@ -10,13 +10,13 @@ use cell::{Cell, Factor, Side, UNKNOWN};
 use codecs::{Format, Implementation};
 use serde::{Deserialize, Deserializer, de::Error as _};
 
-use crate::{
-    reference::{BASE_FORMAT, Compared, reference},
-    result::{CONTROL, FLOOR, Role},
-};
 pub(crate) use flags::{FACTORS, Values};
 pub use names::UnknownName;
 use names::choose;
+use report::{
+    reference::{BASE_FORMAT, Compared, reference},
+    result::{CONTROL, FLOOR, Role},
+};
 
 /// The values of every factor. A matrix file has a key for each (`formats`, `links`, …); what it
 /// leaves out keeps its default.

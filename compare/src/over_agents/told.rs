@@ -7,7 +7,8 @@ use anyhow::{Context, Result};
 use cell::{Cell, Factor, Side};
 
 use super::Relay;
-use crate::{generator::Task, matrix::CellSpec, result::Role};
+use crate::{generator::Task, matrix::CellSpec};
+use report::result::Role;
 
 /// What agents are told of every block alike.
 #[derive(Debug)]

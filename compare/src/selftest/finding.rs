@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::result::Oracle;
+use report::result::Oracle;
 
 /// How much is tested.
 #[derive(Debug, Clone)]
@@ -53,7 +53,7 @@ mod tests {
     use measure::{Environment, SCHEMA_VERSION, Tool};
 
     use super::*;
-    use crate::result::SelfTest;
+    use report::result::SelfTest;
 
     #[test]
     fn what_was_not_measured_is_absent_and_the_file_can_be_read_again() {

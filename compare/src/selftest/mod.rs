@@ -1,11 +1,11 @@
 //! Is the instrument right? A known disturbance goes in, and the result must show it.
 //!
-//! Each [`Oracle`](crate::result::Oracle) plays `selftest.toml` with real processes while the
+//! Each [`Oracle`](report::result::Oracle) plays `selftest.toml` with real processes while the
 //! relay, the host or the plan misbehaves with a computable effect. Reports show the measured
 //! effect beside the expected one.
 //!
 //! To add an oracle, add a method to `Bench`, a line to `TESTS` and its name to
-//! [`crate::result::SELFTESTS`].
+//! [`report::result::SELFTESTS`].
 
 mod bench;
 mod finding;
@@ -23,13 +23,11 @@ use std::{path::Path, time::Instant, time::SystemTime};
 use anyhow::{Context, Result, bail};
 use measure::{Environment, SCHEMA_VERSION, Tool, utc};
 
-use crate::{
-    git,
-    result::{SelfTest, TRIALS},
-};
+use crate::git;
 use bench::Bench;
 use finding::Finding;
 pub use finding::Options;
+use report::result::{SelfTest, TRIALS};
 
 type Test = fn(&mut Bench<'_>) -> Result<Finding>;
 
@@ -124,7 +122,7 @@ fn joined(untested: &[String]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::SELFTESTS;
+    use report::result::SELFTESTS;
 
     #[test]
     fn reports_know_all_tests() {

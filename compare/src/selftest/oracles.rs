@@ -22,7 +22,7 @@ use super::{
     finding::Finding,
     proxy::CountedRelay,
 };
-use crate::stats::median;
+use report::stats::median;
 
 /// Length of the stall, and the tolerance of a quantile.
 const STALL_MS: f64 = 500.0;

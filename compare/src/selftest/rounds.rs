@@ -8,13 +8,8 @@ use codecs::VerifyLevel;
 use measure::{Environment, Status, command_line, utc};
 
 use super::bench::Bench;
-use crate::{
-    assemble::assemble,
-    matrix::CellSpec,
-    plan::Plan,
-    result::{Config, Header, ResultFile, Role},
-    run::Outcome,
-};
+use crate::{assemble::assemble, matrix::CellSpec, plan::Plan, run::Outcome};
+use report::result::{Config, Header, ResultFile, Role};
 
 impl Bench<'_> {
     /// JSON without compression, whose relay checks `verify` and has these faults.

@@ -10,10 +10,12 @@ use super::{bench::Bench, finding::Finding, rounds};
 use crate::{
     plan::{self, Plan},
     progress::Progress,
-    report::{Derived, Verdict},
-    result::{ResultFile, Role},
     run::{self, Request},
     this_machine::ThisMachine,
+};
+use report::{
+    Derived, Verdict,
+    result::{ResultFile, Role},
 };
 
 /// Events a second, and seconds of a block. An event burns for milliseconds, beside which the

@@ -10,14 +10,16 @@ use program::Interrupt;
 use super::{bench::Bench, finding::Finding, rounds};
 use crate::{
     matrix::CellSpec,
-    merged::Metric,
     plan::{self, Plan},
     progress::Progress,
-    report::{Comparison, Verdict, comparisons},
-    result::{CONTROL, Config, ResultFile, Role},
     run::{self, Request, Stopped},
-    stats::median,
     this_machine::ThisMachine,
+};
+use report::{
+    Comparison, Verdict, comparisons,
+    merged::Metric,
+    result::{CONTROL, Config, ResultFile, Role},
+    stats::median,
 };
 
 /// Extra CPU of the dearer relay, as a share.

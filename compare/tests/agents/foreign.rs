@@ -10,8 +10,8 @@ use std::{
     time::Duration,
 };
 
-use compare::ResultFile;
 use measure::{Counts, RunRecord};
+use report::ResultFile;
 
 use crate::{
     scrape::scrape,

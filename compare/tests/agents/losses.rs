@@ -11,13 +11,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use compare::ResultFile;
 use corpus::Corpus;
 use measure::{RunRecord, Status};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use report::ResultFile;
 use serde_json::Value;
 
 use crate::site::{Process, Site, compare, instead, said, site, site_of_bundled_events};

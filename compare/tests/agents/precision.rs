@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, ffi::OsStr, fs, path::Path, time::Duration};
 
-use compare::ResultFile;
+use report::ResultFile;
 
 use crate::site::{instead, said, site};
 

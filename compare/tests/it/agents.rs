@@ -4,7 +4,7 @@
 use measure::{AgentRecord, ClockRecord, RunRecord, UsableCores};
 
 use crate::common::{PLAIN, record, result};
-use compare::{ResultFile, merged::Merged, report};
+use report::{ResultFile, merged::Merged};
 
 const HEADING: &str = "Agents that differ from the others";
 

@@ -5,16 +5,18 @@ use std::{fs, time::Duration};
 use cell::Factor;
 use codecs::Format;
 use compare::{
-    Block, CellSpec, Header, ResultFile, Role,
+    CellSpec,
     bandwidths::Grid,
-    crossing::versus,
     generator::{Played, Task},
     progress::Progress,
-    report::{self, Derived},
-    result::{BreakEven, BreakEvenConfig},
     run::{self, Request},
 };
 use measure::{Latency, RunRecord, Status, ValidityClass};
+use report::{
+    Block, Derived, Header, ResultFile, Role,
+    crossing::versus,
+    result::{BreakEven, BreakEvenConfig},
+};
 
 use crate::common::{PLAIN, Scripted, host, link, matrix, record};
 

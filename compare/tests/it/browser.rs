@@ -5,16 +5,15 @@ use std::{
     fs,
 };
 
-use compare::{
-    Header, ResultFile, Role,
+use measure::{CorpusRecord, Status};
+use report::{
+    Derived, Header, ResultFile, Role, Verdict,
     merged::Metric,
-    report::{self, Derived, Verdict},
     result::{
         Browser, BrowserBlock, BrowserCell, BrowserConfig, BrowserSoftware, BrowserStep, DEVICE, EventSet,
         Part,
     },
 };
-use measure::{CorpusRecord, Status};
 
 use crate::common::host;
 
@@ -299,8 +298,8 @@ fn a_result_is_read_back_and_compares_with_its_like_alone() {
     let reasons = report::unlike(&before, &other);
     assert!(reasons.len() == 1 && reasons[0].contains("Chrome/157.0.0.0"), "{reasons:?}");
     // Blocks beyond the rounds would cost the statistics the cube of their number.
-    let text = fs::read_to_string(folder.path().join(compare::RESULT_FILE)).unwrap();
+    let text = fs::read_to_string(folder.path().join(report::RESULT_FILE)).unwrap();
     let text = text.replace("\"round\": 7", "\"round\": 4000000000");
-    fs::write(folder.path().join(compare::RESULT_FILE), text).unwrap();
+    fs::write(folder.path().join(report::RESULT_FILE), text).unwrap();
     assert!(ResultFile::read(folder.path()).unwrap_err().to_string().contains("beyond its rounds"));
 }

@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::BTreeMap, fs, path::Path};
 use anyhow::Result;
 use cell::Factor;
 use compare::{
-    Block, CellSpec, Config, Git, Header, Matrix, Plan, ResultFile, Role, assemble, cells,
+    CellSpec, Matrix, Plan, assemble, cells,
     generator::{Generator, Interrupt, Played, Task},
     progress::Progress,
 };
@@ -15,6 +15,7 @@ use measure::{
     FlowRecord, Latency, RelayProcess, RunRecord, SCHEMA_VERSION, Status, Throughput, ThroughputRecorder,
     Tool, TrafficRecord, UsableCores, Validity,
 };
+use report::{Block, Config, Git, Header, ResultFile, Role};
 
 /// What distinguishes the runs of these tests.
 #[derive(Debug, Clone, Copy)]

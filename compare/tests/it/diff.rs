@@ -8,7 +8,7 @@ use crate::{
     report::{CELLS, measured},
     search,
 };
-use compare::ResultFile;
+use report::ResultFile;
 
 /// Everything as usual, but relay CPU of cbor-packed without compression is so many percent of the
 /// usual.

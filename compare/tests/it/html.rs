@@ -6,7 +6,6 @@ use crate::{
     common::result,
     report::{CELLS, measured, troubled},
 };
-use compare::report;
 
 /// What a browser that is installed here is called.
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];

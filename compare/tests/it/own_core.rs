@@ -5,9 +5,9 @@ use std::time::Duration;
 use compare::{
     CellSpec,
     own_core::{at_shares, choose, give, question},
-    result::{AtLoad1, Role},
     search::Probes,
 };
+use report::result::{AtLoad1, Role};
 
 use crate::common::{Left, PLAIN, Scripted, config, interrupted, matrix, measured, record};
 

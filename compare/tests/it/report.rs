@@ -4,14 +4,13 @@
 use std::{collections::BTreeMap, fs, io::Write, path::Path, process::Command};
 
 use crate::common::{self, PLAIN, Run, record, result};
-use compare::{
-    Git, RESULT_FILE, ResultFile, Role,
-    merged::{Merged, Metric},
-    report::{self, DERIVED_FILE, Derived, Verdict},
-    result::{Oracle, SELFTESTS, SelfTest},
-};
 use flate2::{Compression, write::GzEncoder};
 use measure::{Quantile, RunRecord, Status, ValidityClass};
+use report::{
+    DERIVED_FILE, Derived, Git, RESULT_FILE, ResultFile, Role, Verdict,
+    merged::{Merged, Metric},
+    result::{Oracle, SELFTESTS, SelfTest},
+};
 
 pub(crate) const CELLS: [&str; 5] =
     ["json+none", "json+deflate", "cbor-packed+none", "cbor-packed+deflate", "proto+none"];

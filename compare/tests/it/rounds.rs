@@ -4,12 +4,13 @@ use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
 use anyhow::Result;
 use compare::{
-    CellSpec, Config, Header, Role,
+    CellSpec,
     generator::{Generator, Task},
     rounds::{Measured, NoRounds, Rounds},
     run::{Outcome, Stopped},
 };
 use measure::{RunRecord, Status, ValidityClass};
+use report::{Config, Header, Role};
 
 use crate::common::{Left, PLAIN, Run, Scripted, config, host, interrupted, matrix, measured, record};
 

@@ -3,12 +3,13 @@
 use std::{cell::RefCell, fs, future::pending, path::Path, time::Duration};
 
 use compare::{
-    Block, CellSpec, Config, Plan, Role,
+    CellSpec, Plan,
     generator::{Generator, Played, Task},
     progress::Progress,
     run::{self, Outcome, Request, Stopped},
 };
 use measure::{RunRecord, Status, ValidityClass};
+use report::{Block, Config, Role};
 
 use crate::common::{Left, PLAIN, Scripted, config, interrupted, matrix, measured, record};
 

@@ -8,13 +8,10 @@ use crate::{
     common::{check_snapshot, result},
     report::{CELLS, measured, troubled},
 };
-use compare::{
-    ResultFile,
-    report::{DERIVED_FILE, Derived},
-};
+use report::{DERIVED_FILE, Derived, ResultFile};
 
-const RESULT_SCHEMA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/schema/result-v2.schema.json");
-const DERIVED_SCHEMA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/schema/derived-v1.schema.json");
+const RESULT_SCHEMA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../report/schema/result-v2.schema.json");
+const DERIVED_SCHEMA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../report/schema/derived-v1.schema.json");
 
 #[test]
 fn the_committed_schemas_are_those_of_the_types() {
@@ -37,7 +34,7 @@ jsonschema.validate(file, schema)";
         let output = Command::new("python3").args(["-c", validate, schema]).arg(file).output().unwrap();
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    let file = folder.path().join(compare::RESULT_FILE);
+    let file = folder.path().join(report::RESULT_FILE);
     for result in [
         result("standard", 6, &CELLS, measured),
         troubled(),

@@ -2,16 +2,18 @@
 
 use anyhow::Result;
 use compare::{
-    CellSpec, Header, ResultFile,
-    bracket::{End, Limit},
+    CellSpec,
     generator::{Generator, Played, Task},
     rate,
-    report::{self, Derived},
-    result::{AtLoad1, ChosenRate, Probe, ProbeOutcome, Purpose, Role, Search, SearchConfig},
     search::{self, Probes, search},
-    slo::Slo,
 };
 use measure::{Latency, RunRecord, Slice, Slices, Status, ValidityClass};
+use report::{
+    Derived, Header, ResultFile,
+    bracket::{End, Limit},
+    result::{AtLoad1, ChosenRate, Probe, ProbeOutcome, Purpose, Role, Search, SearchConfig},
+    slo::Slo,
+};
 
 use crate::common::{Left, PLAIN, Run, Scripted, host, interrupted, matrix, measured, record};
 

@@ -3,8 +3,6 @@
 
 use std::process::{Command, Stdio};
 
-use compare::report;
-
 use crate::{
     break_even,
     common::result,

@@ -10,12 +10,13 @@ use std::{
 
 use crate::common::{PLAIN, config, matrix, record};
 use compare::{
-    Plan, Role,
+    Plan,
     progress::Progress,
     run::{self, Outcome, Request, Stopped},
     this_machine::ThisMachine,
 };
 use measure::{Status, ValidityClass};
+use report::Role;
 
 /// Copies `canned.json` to the file behind `--record` with this run's names and seed in it, then
 /// does what the test wants. The arguments are kept in `arguments`, one run a line.

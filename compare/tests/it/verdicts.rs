@@ -6,11 +6,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::common::{PLAIN, Run, record, result};
-use compare::{
-    ResultFile,
-    merged::Metric,
-    report::{self, Comparison, Verdict},
-};
+use report::{Comparison, ResultFile, Verdict, merged::Metric};
 
 const CELLS: [&str; 3] = ["json+none", "cbor-packed+none", "proto+none"];
 

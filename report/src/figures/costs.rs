@@ -6,18 +6,16 @@ use super::{
     svg::{At, Axis, Figure, INK, Sheet, padded},
 };
 use crate::{
+    comparison::{Comparison, Verdict},
     merged::Metric,
-    report::{
-        comparison::{Comparison, Verdict},
-        number,
-        view::{CellView, LoadView},
-    },
+    number,
     result::Role,
     stats::BAND,
+    view::{CellView, LoadView},
 };
 
 /// Wire bytes against a CPU cost, one mark a cell; the Pareto frontier is drawn and labelled.
-pub(in crate::report) fn pareto(load: &LoadView<'_>, cpu: Metric) -> String {
+pub(crate) fn pareto(load: &LoadView<'_>, cpu: Metric) -> String {
     let value =
         |view: &CellView<'_>, metric: Metric| Some(view.value(metric, load.latency.0)? / metric.unit());
     let points: Vec<(f64, f64, &CellView<'_>)> = (load.cells.iter())
@@ -66,7 +64,7 @@ fn reach(rows: &[&Comparison]) -> std::ops::Range<f64> {
 }
 
 /// The ratios of one metric with their intervals, one row a cell, the ±2 % band behind them.
-pub(in crate::report) fn forest(load: &LoadView<'_>, comparisons: &[Comparison], metric: Metric) -> String {
+pub(crate) fn forest(load: &LoadView<'_>, comparisons: &[Comparison], metric: Metric) -> String {
     let rows: Vec<&Comparison> = comparisons.iter().filter(|c| c.metric == metric).collect();
     let names = 150.0;
     let (bottom, top) = (-0.5, rows.len() as f64 - 0.5);

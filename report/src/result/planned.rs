@@ -73,13 +73,13 @@ pub struct Calibration {
 }
 
 /// A share in per cent, as it was written: 0.07 is 7, although a hundred times that is not.
-pub(crate) fn percent(share: f64) -> f64 {
+pub fn percent(share: f64) -> f64 {
     (share * 1e4).round() / 100.0
 }
 
 impl ChosenLoad {
     /// What was asked for, and with `reached` what the rounds came to.
-    pub(crate) fn line(&self, reached: Option<f64>) -> String {
+    pub fn line(&self, reached: Option<f64>) -> String {
         let ChosenLoad { cell, utilisation, load, probes } = self;
         let probe = |one: &Calibration| format!("{:.1} % at load {}", one.utilisation * 100.0, one.load);
         let reached = reached.map_or_else(String::new, |share| format!(", reached {:.1} %", share * 100.0));

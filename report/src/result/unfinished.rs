@@ -32,7 +32,7 @@ struct Kept {
 ///
 /// # Errors
 /// When either cannot be written.
-pub(crate) fn begin(folder: &Path, plan: &ResultFile) -> Result<PathBuf> {
+pub fn begin(folder: &Path, plan: &ResultFile) -> Result<PathBuf> {
     remove(folder);
     state(folder, plan)?;
     Ok(folder.join(BLOCKS))
@@ -42,7 +42,7 @@ pub(crate) fn begin(folder: &Path, plan: &ResultFile) -> Result<PathBuf> {
 ///
 /// # Errors
 /// When it cannot be written.
-pub(crate) fn state(folder: &Path, so_far: &ResultFile) -> Result<()> {
+pub fn state(folder: &Path, so_far: &ResultFile) -> Result<()> {
     let blocks = folder.join(BLOCKS);
     fs::create_dir_all(&blocks).with_context(|| format!("cannot make {}", blocks.display()))?;
     write_json(&blocks.join(PLAN), so_far)
@@ -52,7 +52,7 @@ pub(crate) fn state(folder: &Path, so_far: &ResultFile) -> Result<()> {
 ///
 /// # Errors
 /// When it cannot be written.
-pub(crate) fn keep(blocks: &Path, cell: &str, block: &Block) -> Result<()> {
+pub fn keep(blocks: &Path, cell: &str, block: &Block) -> Result<()> {
     let name = format!("{:03}-{:03}.json", block.round, block.position);
     let kept =
         Kept { schema_version: SCHEMA_VERSION.to_owned(), cell: cell.to_owned(), block: block.clone() };
@@ -60,7 +60,7 @@ pub(crate) fn keep(blocks: &Path, cell: &str, block: &Block) -> Result<()> {
 }
 
 /// Removes the blocks of a run whose result is written, or that measured nothing.
-pub(crate) fn remove(folder: &Path) {
+pub fn remove(folder: &Path) {
     // What stays does no harm: a result is read before them.
     let _ = fs::remove_dir_all(folder.join(BLOCKS));
 }

@@ -7,11 +7,9 @@ use super::{
 };
 use crate::{
     merged::Metric,
-    report::{
-        number,
-        view::{CellView, LoadView},
-    },
+    number,
     result::Role,
+    view::{CellView, LoadView},
 };
 
 /// Room between the outermost marks and the edge of the plot, as a factor.
@@ -35,7 +33,7 @@ struct Point {
 /// Wire bytes against CPU of relay and clients together, each ÷ JSON without compression, one named
 /// mark a cell with its intervals; those of JSON itself are the resolution of the run. `None`
 /// without cells to compare.
-pub(in crate::report) fn picture(load: &LoadView<'_>) -> Option<String> {
+pub(crate) fn picture(load: &LoadView<'_>) -> Option<String> {
     let packings = packings(load);
     let points = points(load, &packings);
     if points.len() < 2 {

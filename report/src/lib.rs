@@ -1,12 +1,17 @@
 //! From a result to tables, figures, verdicts and `derived.json`: pure functions of the result
-//! file.
+//! file, which is defined here ([`result`]). Nothing in this crate starts a process or opens a
+//! socket.
+//!
+//! To add a column, add a variant to [`merged::Metric`].
 
 mod agents;
 mod answer;
+pub mod bracket;
 mod break_even;
 mod browser;
 mod check;
 mod comparison;
+pub mod crossing;
 mod derived;
 mod diff;
 mod export;
@@ -18,11 +23,17 @@ mod likeness;
 mod limits;
 mod links;
 mod logs;
+pub mod merged;
 mod number;
+pub mod precision;
 mod provenance;
 mod reading;
 mod readme;
+pub mod reference;
+pub mod result;
+pub mod slo;
 mod slos;
+pub mod stats;
 mod steady;
 mod summary;
 mod table;
@@ -33,7 +44,7 @@ mod warmth;
 
 pub use browser::PageFigures;
 pub use check::{Check, FAILS, Outcome, check, unsteady};
-pub(crate) use comparison::deviations;
+pub use comparison::deviations;
 pub use comparison::{Comparison, Verdict, comparisons};
 pub use derived::{CellFigures, DERIVED_FILE, DERIVED_SCHEMA_VERSION, Derived};
 pub use diff::{Change, Diff, diff, of_other_kinds, unlike};
@@ -41,6 +52,9 @@ pub use export::github_action_benchmark;
 pub use html::html;
 pub use logs::{write_intervals, write_percentiles, write_pictures};
 pub use readme::refreshed;
+pub use result::{
+    Block, CellResult, Config, Foreign, Git, Header, PlannedRounds, RESULT_FILE, ResultFile, Role,
+};
 pub use steady::Steadiness;
 pub use summary::{summary, terminal, terminal_of};
 pub use table::Table;

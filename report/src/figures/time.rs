@@ -6,18 +6,16 @@ use super::{
 };
 use crate::{
     merged::{Merged, Metric},
-    report::{
-        number,
-        view::{CellView, LoadView},
-    },
+    number,
     result::{Block, Role},
+    view::{CellView, LoadView},
 };
 
 /// Dashes of cells, which may have one colour.
 const DASHES: [&str; 4] = ["", "8 4", "3 3", "12 3"];
 
 /// Latency by percentile of the cells with one of the packings; both axes logarithmic.
-pub(in crate::report) fn percentiles(load: &LoadView<'_>, packed: &str) -> Option<String> {
+pub(crate) fn percentiles(load: &LoadView<'_>, packed: &str) -> Option<String> {
     let views: Vec<&CellView<'_>> = (load.cells.iter())
         .filter(|view| {
             !matches!(view.cell.role, Role::Control | Role::Floor) && packing(load, view) == packed
@@ -55,7 +53,7 @@ pub(in crate::report) fn percentiles(load: &LoadView<'_>, packed: &str) -> Optio
 
 /// Relay CPU of every block over the run ÷ its cell's total, which shows drift of the machine.
 /// Spans of invalid blocks are shaded and crossed.
-pub(in crate::report) fn time_series(load: &LoadView<'_>) -> Option<String> {
+pub(crate) fn time_series(load: &LoadView<'_>) -> Option<String> {
     let mut points = Vec::new();
     let mut invalid = Vec::new();
     for view in &load.cells {

@@ -37,7 +37,7 @@ impl Utilisation {
     }
 
     /// The processes that used more than a share of their cores, with what they used.
-    pub(crate) fn above(&self, most: f64) -> Vec<String> {
+    pub fn above(&self, most: f64) -> Vec<String> {
         let busy = |(what, share): (&str, Option<f64>)| {
             let share = share.filter(|share| *share > most)?;
             Some(format!("the {what} used {:.0} % of its cores", share * 100.0))

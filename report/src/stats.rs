@@ -13,7 +13,7 @@ pub(crate) const SIGNIFICANT: f64 = 0.05;
 pub(crate) const BAND: f64 = 0.02;
 
 /// The median; the mean of the two middle values when their number is even. `None` of nothing.
-pub(crate) fn median(values: &[f64]) -> Option<f64> {
+pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let n = sorted.len();
@@ -116,7 +116,7 @@ pub(crate) fn holm(probabilities: &[f64]) -> Vec<f64> {
 /// that rise or fall as consistently, if their order had been chance; by the normal approximation,
 /// which is meant for ten values or more. Ties and continuity are corrected for. 1 of fewer than
 /// two values.
-pub(crate) fn mann_kendall(values: &[f64]) -> f64 {
+pub fn mann_kendall(values: &[f64]) -> f64 {
     let n = values.len() as f64;
     let later = |at: usize| &values[at + 1..];
     let signs = (0..values.len()).flat_map(|at| later(at).iter().map(move |other| order(values[at], *other)));
@@ -134,13 +134,13 @@ pub(crate) fn mann_kendall(values: &[f64]) -> f64 {
 }
 
 /// The medians of the first and of the second half; `None` of fewer than two.
-pub(crate) fn halves(values: &[f64]) -> Option<(f64, f64)> {
+pub fn halves(values: &[f64]) -> Option<(f64, f64)> {
     let (first, second) = values.split_at(values.len() / 2);
     Some((median(first)?, median(second)?))
 }
 
 /// Whether counts rise: by [`mann_kendall`], and by more than 5 % and one from half to half.
-pub(crate) fn grows((first, second): (f64, f64), mann_kendall: f64) -> bool {
+pub fn grows((first, second): (f64, f64), mann_kendall: f64) -> bool {
     mann_kendall <= SIGNIFICANT && second >= first * 1.05 + 1.0
 }
 

@@ -75,7 +75,7 @@ pub enum Part {
 
 impl Part {
     /// Whether its cells have a compression, batches and messages.
-    pub(crate) fn is_over_sockets(self) -> bool {
+    pub fn is_over_sockets(self) -> bool {
         matches!(self, Part::EndToEnd | Part::Live)
     }
 }

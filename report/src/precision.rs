@@ -17,7 +17,7 @@ use crate::{
 
 /// Rounds of a pilot. Deviations are pooled over the cells, so few rounds have many degrees of
 /// freedom.
-pub(crate) const PILOT_ROUNDS: u32 = 5;
+pub const PILOT_ROUNDS: u32 = 5;
 
 /// The fewest rounds with an interval.
 const FEWEST_ROUNDS: u32 = 6;
@@ -32,7 +32,7 @@ const Z: f64 = 1.959_963_984_540_054;
 impl PlannedRounds {
     /// Plans from a pilot; `None` when it does not know the CPU time of relay or clients in two
     /// rounds.
-    pub(crate) fn of(
+    pub fn of(
         deviations: BTreeMap<Metric, f64>,
         round: Duration,
         precision: f64,
@@ -61,7 +61,7 @@ impl PlannedRounds {
     }
 
     /// Whether so few rounds fit that none would have an interval.
-    pub(crate) fn is_too_few(&self) -> bool {
+    pub fn is_too_few(&self) -> bool {
         self.rounds < FEWEST_ROUNDS
     }
 

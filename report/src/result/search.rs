@@ -65,12 +65,12 @@ pub struct AtLoad1 {
 impl AtLoad1 {
     /// The deliveries that a load asks for.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate of deliveries")]
-    pub(crate) fn deliveries_per_s_at(self, load: f64) -> u32 {
+    pub fn deliveries_per_s_at(self, load: f64) -> u32 {
         (self.deliveries_per_s * load).round().max(1.0) as u32
     }
 
     /// The load that asks for so many.
-    pub(crate) fn load(self, deliveries_per_s: u32) -> f64 {
+    pub fn load(self, deliveries_per_s: u32) -> f64 {
         /// Digits of a load in names and records.
         const STEPS: f64 = 1e4;
         let load = f64::from(deliveries_per_s) / self.deliveries_per_s;
@@ -93,7 +93,7 @@ pub struct Played {
 
 impl Played {
     /// As a record counted it.
-    pub(crate) fn of(record: &RunRecord) -> Played {
+    pub fn of(record: &RunRecord) -> Played {
         let elapsed_s = record.elapsed_ns.max(1) as f64 / 1e9;
         Played {
             load: record.cell.load.parse().unwrap_or(1.0),
@@ -115,13 +115,13 @@ pub struct CellProbes {
 
 impl Search {
     /// A search before its first probe.
-    pub(crate) fn begun<'c>(config: SearchConfig, cells: impl Iterator<Item = &'c str>) -> Search {
+    pub fn begun<'c>(config: SearchConfig, cells: impl Iterator<Item = &'c str>) -> Search {
         let cells = cells.map(|cell| CellProbes { cell: cell.to_owned(), probes: Vec::new() });
         Search { config, cells: cells.collect() }
     }
 
     /// Adds a probe of one of its cells.
-    pub(crate) fn add(&mut self, cell: &str, probe: &Probe) {
+    pub fn add(&mut self, cell: &str, probe: &Probe) {
         let place = self.cells.iter_mut().find(|one| one.cell == cell);
         place.into_iter().for_each(|one| one.probes.push(probe.clone()));
     }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use cell::Factor;
 
 use super::svg::{PALETTE, escape};
-use crate::report::view::{CellView, LoadView};
+use crate::view::{CellView, LoadView};
 
 /// The formats of a load in order; a format's place decides its colour.
 pub(super) fn formats<'a>(load: &LoadView<'a>) -> Vec<&'a str> {
@@ -14,7 +14,7 @@ pub(super) fn formats<'a>(load: &LoadView<'a>) -> Vec<&'a str> {
 
 /// How messages of a load are packed, in order: the compressions, each with and without batches
 /// where both were measured. The place decides a cell's shape.
-pub(in crate::report) fn packings(load: &LoadView<'_>) -> Vec<String> {
+pub(crate) fn packings(load: &LoadView<'_>) -> Vec<String> {
     distinct(load, |view| packing(load, view))
 }
 
@@ -54,7 +54,7 @@ pub(super) fn swatch(colour: &str, name: &str) -> String {
 }
 
 /// What the colours and shapes mean, as HTML.
-pub(in crate::report) fn legend(load: &LoadView<'_>) -> String {
+pub(crate) fn legend(load: &LoadView<'_>) -> String {
     let mut html = "<p class=\"legend\">".to_owned();
     for format in formats(load) {
         html += &swatch(colour(load, format), format);

@@ -7,19 +7,17 @@ use super::{
     svg::{Axis, Curve, Figure, Sheet},
 };
 use crate::{
-    report::{
-        number,
-        steady::by_second,
-        view::{CellView, LoadView},
-    },
+    number,
     result::{Block, Role},
+    steady::by_second,
+    view::{CellView, LoadView},
 };
 
 /// Fewest seconds of a block whose course is drawn.
 const SECONDS: usize = 3;
 
 /// Envelopes a second by the share of intervals that are slower, of the cells with one packing.
-pub(in crate::report) fn throughput(load: &LoadView<'_>, packed: &str) -> Option<String> {
+pub(crate) fn throughput(load: &LoadView<'_>, packed: &str) -> Option<String> {
     let curve = |view: &CellView<'_>| -> Curve {
         let Some(throughput) = &view.merged.throughput else { return Curve::new() };
         let rates = &throughput.envelopes_per_s;
@@ -37,7 +35,7 @@ pub(in crate::report) fn throughput(load: &LoadView<'_>, packed: &str) -> Option
 }
 
 /// Envelopes of each second of a block, the median over rounds, of the cells with one packing.
-pub(in crate::report) fn course(load: &LoadView<'_>, packed: &str) -> Option<String> {
+pub(crate) fn course(load: &LoadView<'_>, packed: &str) -> Option<String> {
     let curve = |view: &CellView<'_>| -> Curve {
         let usable = view.cell.blocks.iter().filter_map(Block::usable);
         let blocks: Vec<&[Slice]> =

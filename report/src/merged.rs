@@ -134,9 +134,7 @@ impl Merged {
 
 /// The latency of the columns, with its meaning: the first candidate that any record has samples
 /// of; over links that of sessions comes first.
-pub(crate) fn latency_of<'a>(
-    records: impl IntoIterator<Item = &'a RunRecord>,
-) -> (&'static str, &'static str) {
+pub fn latency_of<'a>(records: impl IntoIterator<Item = &'a RunRecord>) -> (&'static str, &'static str) {
     let has =
         |record: &RunRecord, name: &str| record.latency.get(name).is_some_and(|found| !found.is_empty());
     let candidates = || std::iter::once(SESSION).chain(LATENCIES);
@@ -420,7 +418,7 @@ impl Metric {
 
     /// The value in the base unit (a second, a byte, a nanosecond), unless it was not measured.
     /// `latency` names the metric of the latency columns.
-    pub(crate) fn value(self, measured: &Merged, latency: &str) -> Option<f64> {
+    pub fn value(self, measured: &Merged, latency: &str) -> Option<f64> {
         let envelopes = Some(measured.counts.envelopes()).filter(|envelopes| *envelopes > 0)? as f64;
         let is_cpu = matches!(self, Metric::RelayCpu | Metric::ClientCpu | Metric::BothCpu);
         if (is_cpu && measured.over_links) || (self.is_of_links() && !measured.over_links) {

@@ -5,7 +5,7 @@
 
 use std::{fmt, fmt::Write as _, ops::Range};
 
-use crate::report::number;
+use crate::number;
 
 /// Colours of formats, readable on white and on near black.
 pub(super) const PALETTE: [&str; 10] = [
@@ -18,7 +18,7 @@ pub(super) const INK: &str = "class=\"bc-axis\"";
 
 /// The style of ink and paper, for a page that holds figures; a figure that stands by itself
 /// brings it along.
-pub(in crate::report) const STYLE: &str = "\
+pub(crate) const STYLE: &str = "\
 .bc-paper{fill:#fff}.bc-ink{fill:#1a1a19}.bc-axis{stroke:#1a1a19;fill:none}.bc-grid{stroke:#ddddda}\
 .bc-band{fill:#ddddda}.bc-halo{stroke:#fff;stroke-width:3px;paint-order:stroke}\
 @media (prefers-color-scheme:dark){.bc-paper{fill:#161615}.bc-ink{fill:#e9e9e4}.bc-axis{stroke:#e9e9e4}\
@@ -34,7 +34,7 @@ pub(super) type At = (f64, f64);
 pub(super) type Curve = Vec<(f64, f64)>;
 
 /// Text for HTML and SVG; names come from files that anyone may have written.
-pub(in crate::report) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -64,7 +64,7 @@ pub struct SloResult {
 
 /// Measured blocks of one cell.
 #[derive(Debug, Clone)]
-pub(crate) struct Measured {
+pub struct Measured {
     merged: Merged,
     lost: u64,
     planned_ns: f64,
@@ -75,7 +75,7 @@ pub(crate) struct Measured {
 
 impl Measured {
     /// Blocks that each had `seconds` of work planned.
-    pub(crate) fn of(records: &[&RunRecord], seconds: u32) -> Measured {
+    pub fn of(records: &[&RunRecord], seconds: u32) -> Measured {
         let planned = f64::from(seconds) * 1e9;
         let merged = Merged::of(records.iter().copied());
         Measured {
@@ -93,16 +93,16 @@ impl Measured {
     }
 
     /// The same as if the generator had been punctual: each quantile less that of the send lag.
-    pub(crate) fn without_lag(self) -> Measured {
+    pub fn without_lag(self) -> Measured {
         Measured { without_lag: true, ..self }
     }
 
     /// The blocks together.
-    pub(crate) fn merged(&self) -> &Merged {
+    pub fn merged(&self) -> &Merged {
         &self.merged
     }
 
-    pub(crate) fn achieved(&self) -> Option<f64> {
+    pub fn achieved(&self) -> Option<f64> {
         let taken_ns = (self.taken_ns - self.lag_ns(0.99) as f64).max(self.planned_ns);
         (taken_ns > 0.0).then(|| self.planned_ns / taken_ns)
     }
@@ -132,7 +132,7 @@ impl Measured {
 
 impl Slo {
     /// Judges a cell; `latency` names what its quantiles are of.
-    pub(crate) fn judge(&self, cell: &str, measured: &Measured, latency: &str) -> Vec<SloResult> {
+    pub fn judge(&self, cell: &str, measured: &Measured, latency: &str) -> Vec<SloResult> {
         let judge = |bound: &Bound| {
             let value = measured.figure(bound.figure, latency);
             SloResult {
@@ -146,7 +146,7 @@ impl Slo {
     }
 
     /// Samples that its highest quantile takes to be exact: a hundred above it.
-    pub(crate) fn samples(&self) -> f64 {
+    pub fn samples(&self) -> f64 {
         let of = |bound: &Bound| match bound.figure {
             Figure::Quantile(q) => 100.0 / (1.0 - q),
             _ => 0.0,

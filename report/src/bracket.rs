@@ -102,7 +102,7 @@ impl Limit {
 /// until one passes; from then on each probe goes to the median of the capacity's distribution, and
 /// to no more than twice what passed.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Bracket {
+pub struct Bracket {
     start: u32,
     limit: u32,
     precision: f64,
@@ -113,7 +113,7 @@ pub(crate) struct Bracket {
 }
 
 impl Bracket {
-    pub(crate) fn new(config: &SearchConfig) -> Bracket {
+    pub fn new(config: &SearchConfig) -> Bracket {
         let (limit, precision) = (config.limit_per_s, config.precision);
         Bracket {
             start: config.start_per_s.min(limit),
@@ -127,7 +127,7 @@ impl Bracket {
 
     /// The rate to try next; `None` when the capacity is known well enough or cannot become known
     /// better.
-    pub(crate) fn next_rate(&self) -> Option<u32> {
+    pub fn next_rate(&self) -> Option<u32> {
         if self.disturbed_in_a_row >= MOST_DISTURBED || self.seen.len() >= MOST_PROBES || self.has_changed() {
             return None;
         }
@@ -145,7 +145,7 @@ impl Bracket {
     }
 
     /// Takes a probe's outcome into account.
-    pub(crate) fn observe(&mut self, rate_per_s: u32, outcome: ProbeOutcome) {
+    pub fn observe(&mut self, rate_per_s: u32, outcome: ProbeOutcome) {
         if outcome == ProbeOutcome::Disturbed {
             self.disturbed_in_a_row += 1;
             return;
@@ -162,7 +162,7 @@ impl Bracket {
     }
 
     /// What is known to be sustained, by whoever ended it.
-    pub(crate) fn sustained(&self) -> Option<u32> {
+    pub fn sustained(&self) -> Option<u32> {
         self.capacity_per_s().or(self.highest_pass())
     }
 

@@ -57,7 +57,7 @@ impl LoadView<'_> {
 
 /// For every judged metric the standard deviation between rounds of cell ÷ reference, in
 /// logarithms, pooled over the cells of a load; of several loads the largest.
-pub(crate) fn deviations(result: &ResultFile) -> BTreeMap<Metric, f64> {
+pub fn deviations(result: &ResultFile) -> BTreeMap<Metric, f64> {
     let mut deviations = BTreeMap::new();
     for load in views(result) {
         for metric in load.judged() {

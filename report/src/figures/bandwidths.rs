@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     crossing::{self, Crossing, Versus},
-    report::number,
+    number,
     result::BreakEven,
 };
 
@@ -30,7 +30,7 @@ struct Line {
 }
 
 /// Time against bandwidth; a ring with its interval is a break-even. `None` where nothing counts.
-pub(in crate::report) fn time_against_bandwidth(found: &BreakEven) -> Option<String> {
+pub(crate) fn time_against_bandwidth(found: &BreakEven) -> Option<String> {
     let lines = lines(found);
     let grid: Vec<f64> = found.config.down_bits_per_s.iter().map(|down| *down as f64 / 1e6).collect();
     let mut ms = lines.iter().flat_map(|line| line.points.values().copied()).peekable();

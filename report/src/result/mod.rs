@@ -9,7 +9,7 @@ mod instructions;
 mod planned;
 mod search;
 mod selftest;
-pub(crate) mod unfinished;
+pub mod unfinished;
 
 use std::{
     collections::BTreeMap,
@@ -30,10 +30,10 @@ pub use browser::{
 };
 pub use git::Git;
 pub use instructions::{Conditions, INSTRUCTIONS_FILE, Instructions, RESOLUTION, Row};
-pub(crate) use planned::percent;
+pub use planned::percent;
 pub use planned::{Calibration, ChosenLoad, ChosenRate, PlannedRounds};
 pub use search::{AtLoad1, CellProbes, Played, Probe, ProbeOutcome, Purpose, Search, SearchConfig};
-pub(crate) use selftest::TRIALS;
+pub use selftest::TRIALS;
 pub use selftest::{Oracle, SELFTESTS, SelfTest};
 
 /// The name of the result file in its folder.
@@ -50,10 +50,10 @@ pub const QUICK: &str = "quick";
 
 /// The most rounds of a result: the exact distribution of the signed-rank test costs the cube of
 /// their number.
-pub(crate) const MAX_ROUNDS: u32 = 200;
+pub const MAX_ROUNDS: u32 = 200;
 
 /// Rounds with the further ones that are played where times of blocks are invalid.
-pub(crate) const fn with_further(rounds: u32) -> u32 {
+pub const fn with_further(rounds: u32) -> u32 {
     rounds + rounds / 2
 }
 

@@ -6,12 +6,13 @@ use super::{
 };
 use crate::{
     bracket::Limit,
-    report::{limits, number, view::LoadView},
+    limits, number,
     result::{Role, Search},
+    view::LoadView,
 };
 
 /// p99 against rate, a line for each cell, where several rates of one scenario were measured.
-pub(in crate::report) fn p99_against_rate(loads: &[LoadView<'_>], scenario: &str) -> Option<String> {
+pub(crate) fn p99_against_rate(loads: &[LoadView<'_>], scenario: &str) -> Option<String> {
     // Name, format, points.
     let mut lines: Vec<(String, String, Curve)> = Vec::new();
     let loads: Vec<&LoadView<'_>> =
@@ -53,7 +54,7 @@ fn begin(height: f64, rate: &str, points: impl Iterator<Item = (f64, f64)> + Clo
 
 /// p99 against rate of a search, a line for each cell, with both ends of its bracket; and what the
 /// colours mean, as HTML.
-pub(in crate::report) fn search_curve(search: &Search) -> Option<(String, String)> {
+pub(crate) fn search_curve(search: &Search) -> Option<(String, String)> {
     let lines: Vec<(Limit, Curve)> = (search.cells.iter())
         .map(|cell| (Limit::of(&search.config, cell), limits::points(cell)))
         .filter(|(_, points)| !points.is_empty())
