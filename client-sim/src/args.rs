@@ -8,7 +8,7 @@ use codecs::Format;
 use measure::Unechoed;
 use wire::{Compression, Header};
 
-use crate::{scenario::Scenario, workload::Share};
+use workload::{Share, scenario::Scenario};
 
 /// A swarm of simulated Nostr clients.
 ///

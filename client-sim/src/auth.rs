@@ -1,9 +1,7 @@
 //! What answers a relay's challenge (NIP-42).
 
 use codecs::Event;
-
-/// Kind of the event that answers a challenge.
-pub(crate) const CLIENT_AUTH: u16 = 22_242;
+use workload::CLIENT_AUTH;
 
 /// The answer to a challenge of the relay at this URL, without author and signature.
 pub(crate) fn proof(url: &str, challenge: &str, created_at: i64) -> Event<'static> {

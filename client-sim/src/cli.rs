@@ -10,12 +10,16 @@ use tracing_subscriber::EnvFilter;
 
 use crate::{
     args::{Args, Command, Doctor, Explain},
-    doctor, explain, floor, handshakes,
-    inputs::{UsageError, load, plan_over, print, report},
+    doctor, floor, handshakes,
+    inputs::UsageError,
     interruption::Interrupted,
-    links,
+    links, run, serve, swarm,
+};
+use program::{print, report};
+use workload::{
+    explain,
+    inputs::{load, plan_over},
     plan_facts::PlanFacts,
-    run, serve, swarm,
 };
 
 /// Runs the program. `args` are the arguments after its name and role.

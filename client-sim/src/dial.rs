@@ -15,10 +15,8 @@ use tokio::{
 };
 use wire::{Agreement, Connection, Dictionary, Endpoint, Offer, RelayUrl, WireError, WireLimits};
 
-use crate::{
-    resources::LocalPorts,
-    workload::{Over, Role, Speaks, Workload},
-};
+use crate::resources::LocalPorts;
+use workload::{Over, Role, Speaks, Workload};
 
 /// Connections from one source address, where the system does not tell its ports.
 const CONNECTIONS_PER_SOURCE: usize = 10_000;
@@ -263,7 +261,7 @@ fn numbered(url: &RelayUrl) -> Option<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::{Reading, Task};
+    use workload::{Reading, Task};
 
     #[test]
     fn only_a_numbered_address_gets_chosen_sources() {

@@ -24,10 +24,9 @@ use crate::{
     dial::Dialer,
     recorder::Recorder,
     resources,
-    schedule::nanos,
     shared::Shared,
-    workload::Due,
 };
+use workload::{Due, schedule::nanos};
 
 /// Most messages written between two flushes, and read in a row. The client reads between batches,
 /// so that a relay that stops reading until its own messages are read cannot deadlock with the
@@ -447,12 +446,8 @@ mod tests {
     use wire::{Compression, WireLimits};
 
     use super::*;
-    use crate::{
-        dial::Target,
-        inputs::{endpoint, plan_over},
-        scenario::Scenario,
-        shared::Fate,
-    };
+    use crate::{dial::Target, inputs::endpoint, shared::Fate};
+    use workload::{inputs::plan_over, scenario::Scenario};
 
     #[tokio::test]
     async fn what_comes_after_the_start_counts_before_a_client_is_told_of_it() {

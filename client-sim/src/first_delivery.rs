@@ -13,8 +13,8 @@ use crate::{
     prepare::Progress,
     recorder::Recorder,
     shared::Shared,
-    workload::{Due, Speaks, Workload},
 };
+use workload::{Due, Speaks, Workload};
 
 /// Identical passes over the events after the first: their spread is the resolution.
 const WARM_PASSES: u32 = 3;

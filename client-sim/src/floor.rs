@@ -12,10 +12,8 @@ use codecs::{ClientMessage, Codec, Filter};
 use relay_sim::floor::Script;
 use wire::Compression;
 
-use crate::{
-    args::Args,
-    workload::{Speaks, Workload},
-};
+use crate::args::Args;
+use workload::{Speaks, Workload};
 
 /// A plan that a floor relay cannot serve.
 #[derive(Debug, thiserror::Error)]

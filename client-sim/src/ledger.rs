@@ -9,11 +9,10 @@ use measure::{Counts, union_of_spans};
 use crate::{
     client::{Report, Subscription, lacked, planned_from},
     incidents::{Incidents, Wrong},
-    schedule::nanos,
     shared::{Fate, Shared},
     swarm::Outcome,
-    workload::{Live, Workload},
 };
+use workload::{Live, Workload, schedule::nanos};
 
 /// Closes the ledger of a run: sums the clients' reports, which stand in the order of the plan, and
 /// compares the sums with the plan. In an incomplete run an unanswered publication is unknown

@@ -10,17 +10,17 @@ use crate::{
     args::Args,
     dial::{Dialer, Target},
     first_delivery,
-    inputs::{UsageError, report},
+    inputs::UsageError,
     interruption::{self, Interrupted, unless_interrupted},
     links::{self, Links},
     own_relay::OwnRelay,
-    plan_facts::PlanFacts,
     prepare,
     record::Prepared,
     shared::Shared,
     swarm::{self, Outcome},
-    workload::{Speaks, Workload},
 };
+use program::report;
+use workload::{Speaks, Workload, plan_facts::PlanFacts};
 
 /// The results of the load.
 pub(crate) struct Played {

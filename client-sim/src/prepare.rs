@@ -15,8 +15,8 @@ use crate::{
     meaning::quoted,
     recorder::Recorder,
     shared::{Fate, Shared},
-    workload::{Due, Speaks, Workload},
 };
+use workload::{Due, Speaks, Workload};
 
 /// How long the relay may take for one step, whatever else it says meanwhile.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -230,7 +230,7 @@ mod tests {
     use wire::{Accepted, Compression, Offer, ServerConfig, Support, WireLimits};
 
     use super::*;
-    use crate::{inputs::plan_over, scenario::Scenario};
+    use workload::{inputs::plan_over, scenario::Scenario};
 
     /// A plan of one pass over some stored events.
     fn pass(events: usize) -> Workload {

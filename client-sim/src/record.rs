@@ -6,26 +6,19 @@ use cell::Cell;
 use corpus::Corpus;
 use link::{Link, TcpSettings};
 use measure::{
-    AgreementRecord, CompressionMemoryRecord, CorpusRecord, EncodingsRecord, Environment,
-    FirstDeliveryRecord, FlowRecord, LinkRecord, NO_LINK, Pace, PinnedCores, Planted, PopulationRecord,
-    Quantile, RelayProcess, RunRecord, SCHEMA_VERSION, ShareRecord, Signals, Spans, Status, Tool,
-    TrafficRecord, UsableCores, Validity, ValidityClass, command_line,
+    AgreementRecord, CompressionMemoryRecord, EncodingsRecord, Environment, FirstDeliveryRecord, FlowRecord,
+    LinkRecord, NO_LINK, Pace, PinnedCores, Planted, PopulationRecord, Quantile, RelayProcess, RunRecord,
+    SCHEMA_VERSION, ShareRecord, Signals, Spans, Status, Tool, TrafficRecord, UsableCores, Validity,
+    ValidityClass, command_line,
 };
 use relay_sim::Totals;
 use wire::{Agreement, Compression, Flow, Traffic};
 
 use crate::{
-    args::Args,
-    client::Report,
-    ledger, links,
-    recorder::Timing,
-    relay_pids::Proof,
-    schedule::nanos,
-    share::Player,
-    shared::Shared,
+    args::Args, client::Report, ledger, links, relay_pids::Proof, share::Player, shared::Shared,
     swarm::Outcome,
-    workload::{Over, Publication, Speaks},
 };
+use workload::{Over, Publication, Speaks, Timing, schedule::nanos};
 
 /// Everything about a run except its outcome.
 #[derive(Debug)]
@@ -120,7 +113,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         started_utc: facts.started_utc.clone(),
         cell: cell(facts).recorded(),
         seed: facts.seed,
-        corpus: corpus_record(facts.corpus),
+        corpus: workload::corpus_record(facts.corpus),
         status,
         agreement: agreement_record(facts),
         relay: relay(&outcome, facts),
@@ -169,18 +162,6 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         throughput: outcome.recorder.throughput.within(&spans, interval_ns),
         slices: outcome.recorder.slices(u64::try_from(facts.window.as_nanos()).unwrap_or(u64::MAX)),
         latency: outcome.recorder.into_named(&shared.workload.labels),
-    }
-}
-
-/// The corpus as results name it.
-pub fn corpus_record(corpus: &Corpus) -> CorpusRecord {
-    CorpusRecord {
-        name: corpus.name.clone(),
-        sha256: corpus.fingerprint.to_string(),
-        events: corpus.events.len() as u64,
-        invalid_skipped: corpus.skipped.count(),
-        origin: corpus.origin.to_string(),
-        kinds: corpus.kinds().into_iter().map(|(kind, n)| (kind.to_string(), n as u64)).collect(),
     }
 }
 

@@ -4,69 +4,7 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use measure::{Latency, LiveLatency, SliceRecorder, Slices, ThroughputRecorder};
-
-/// What is timed, in nanoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Timing {
-    /// From the instant an event or request was due to its delivery: what a user waits.
-    Response,
-    /// From the instant an event or request was sent to its delivery.
-    Service,
-    /// From the instant an event or session was due to the instant it was sent: what the generator
-    /// added.
-    SendLag,
-    /// From the instant an event was due to its OK.
-    PublishOk,
-    /// From the instant a request was due to its EOSE.
-    Eose,
-    /// From the instant a step was due to its first event.
-    FirstEvent,
-    /// From the instant a step was due to its fiftieth event: a first screen.
-    FiftiethEvent,
-    /// From the instant a session was due to the last EOSE of its last step, including its
-    /// handshake if it connects.
-    Session,
-    /// From the first byte of TCP to the end of the WebSocket handshake.
-    Handshake,
-    /// From sending AUTH to its OK.
-    Auth,
-    /// From the instant a reconciliation (NIP-77) was due to the instant its difference was known.
-    Reconcile,
-}
-
-impl Timing {
-    /// All timings, in the order of every table.
-    pub const ALL: [Timing; 11] = [
-        Timing::Response,
-        Timing::Service,
-        Timing::SendLag,
-        Timing::PublishOk,
-        Timing::Eose,
-        Timing::FirstEvent,
-        Timing::FiftiethEvent,
-        Timing::Session,
-        Timing::Handshake,
-        Timing::Auth,
-        Timing::Reconcile,
-    ];
-
-    /// The name in results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Timing::Response => "response",
-            Timing::Service => "service",
-            Timing::SendLag => "send_lag",
-            Timing::PublishOk => "publish_ok",
-            Timing::Eose => "eose",
-            Timing::FirstEvent => "first_event",
-            Timing::FiftiethEvent => "fiftieth_event",
-            Timing::Session => "session",
-            Timing::Handshake => "handshake",
-            Timing::Auth => "auth",
-            Timing::Reconcile => "reconcile",
-        }
-    }
-}
+use workload::Timing;
 
 /// One timed interval, with both ends on one clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,8 @@ use measure::Processes;
 use url::Url;
 use wire::RelayUrl;
 
-use crate::{args::Args, inputs::report};
+use crate::args::Args;
+use program::report;
 
 /// The state of a listening socket in `/proc/net/tcp` (tcp_states.h).
 const LISTEN: &str = "0A";

@@ -21,29 +21,33 @@ use wire::{Compression, Dictionary, Offer, RelayUrlError, WireLimits};
 
 use crate::{
     args::Args,
-    cores, demand,
+    cores,
     dial::{self, Target},
     doctor::{
         self,
         needs::{Needs, json_bytes},
     },
-    expect, floor,
+    floor,
     incidents::Incidents,
-    inputs::{UsageError, endpoint, load, plan_share_over, print, report},
+    inputs::{UsageError, endpoint},
     interruption::{self, Interrupted},
     links::{self, Links},
     meaning::quoted,
     metrics::{Endpoint, Seen},
     own_relay::OwnRelay,
-    plan_facts::{PlanFacts, connections_made},
     play::{Played, play},
     record::{self, Facts},
     relay_pids, resources,
-    scenario::Scenario,
     share::{Orders, Player},
     summary,
     swarm::{self, Outcome},
-    workload::{Over, Role, Share, Workload},
+};
+use program::{print, report};
+use workload::{
+    Over, Role, Share, Workload, demand, expect,
+    inputs::{load, plan_share_over},
+    plan_facts::{PlanFacts, connections_made},
+    scenario::Scenario,
 };
 
 /// Plans, prepares, runs and writes the record.

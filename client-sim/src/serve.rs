@@ -18,9 +18,9 @@ use crate::{
     own_relay::OwnRelay,
     record::encodings_between,
     run,
-    schedule::nanos,
     share::{Orders, say_prepared},
 };
+use workload::schedule::nanos;
 
 /// How long before the start the relay says what it did until then, so that no answer is measured.
 const ASKED_AHEAD: Duration = Duration::from_millis(200);

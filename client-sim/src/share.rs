@@ -16,7 +16,8 @@ use nix::{
 };
 use tokio::sync::watch;
 
-use crate::{inputs::print, workload::Share};
+use program::print;
+use workload::Share;
 
 /// The longest line of a coordinator, with the newline at its end.
 const LINE_BYTES: usize = 1 << 10;
@@ -35,7 +36,7 @@ const FAR_AHEAD: Duration = Duration::from_secs(3_600);
 pub struct Player {
     /// Its share.
     pub share: Share,
-    /// [`crate::workload::Workload::sha256`] of the whole plan.
+    /// [`workload::Workload::sha256`] of the whole plan.
     pub plan_sha256: String,
     /// The fingerprint of the corpus in hex.
     pub corpus_sha256: String,

@@ -15,12 +15,8 @@ use fixedbitset::FixedBitSet;
 use measure::{LiveCounts, LiveLatency};
 use tokio::sync::Notify;
 
-use crate::{
-    incidents::Incidents,
-    metrics::Seen,
-    schedule::nanos,
-    workload::{Publication, Workload},
-};
+use crate::{incidents::Incidents, metrics::Seen};
+use workload::{Publication, Workload, schedule::nanos};
 
 /// The fate of a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -435,7 +431,7 @@ mod tests {
     use codecs::Filter;
 
     use super::*;
-    use crate::workload::{Live, Role, Speaks, Task};
+    use workload::{Live, Role, Speaks, Task};
 
     const MS: u64 = 1_000_000;
 

@@ -22,8 +22,8 @@ use crate::{
     share::Player,
     shared::{CLOCKS_APART, Shared},
     worker::{self, NotStarted, Worker, WorkerReport},
-    workload::Role,
 };
+use workload::Role;
 
 /// How long clients go on after the first connection failed, to count what is on the way.
 const GRACE: Duration = Duration::from_millis(300);

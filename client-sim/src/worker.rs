@@ -27,8 +27,8 @@ use crate::{
     pacer::Pacer,
     recorder::Recorder,
     shared::{Fate, Shared},
-    workload::Due,
 };
+use workload::Due;
 
 /// Length of the queue of due work of a client. Publications beyond it are dropped, which makes the
 /// run invalid.

@@ -85,7 +85,7 @@ fn text(bytes: &[u8]) -> String {
 
 fn every_scenario_in(format: &str) {
     let setup = Setup::new();
-    for scenario in client_sim::scenario::Scenario::names() {
+    for scenario in workload::scenario::Scenario::names() {
         let mut extra = vec!["--format", format, "--seconds", "0.4", "--verify", "none"];
         let smaller =
             SMALLER.iter().find(|(name, _)| *name == scenario).map_or(&[] as &[_], |(_, sets)| sets);
@@ -255,7 +255,7 @@ fn clients_that_reconcile_end_with_the_union_in_more_formats() {
 fn scenarios_are_listed_with_their_questions_and_explained_before_anything_runs() {
     let listed = text(&program().arg("scenarios").output().unwrap().stdout);
     let setup = Setup::new();
-    for scenario in client_sim::scenario::Scenario::names() {
+    for scenario in workload::scenario::Scenario::names() {
         let line = listed.lines().find(|line| line.split(' ').next() == Some(scenario)).unwrap();
         assert!(line.ends_with('?'), "{line}");
     }

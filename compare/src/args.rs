@@ -292,7 +292,7 @@ const LONGEST_OF_BURSTS: u32 = 60;
 
 /// The fewest seconds, from these on, of a block that holds enough bursts of a scenario.
 fn enough_seconds(scenario: &str, from: u32) -> u32 {
-    let enough = |seconds: &u32| client_sim::too_few_bursts(scenario, *seconds).is_none();
+    let enough = |seconds: &u32| workload::too_few_bursts(scenario, *seconds).is_none();
     (from..=LONGEST_OF_BURSTS).find(enough).unwrap_or(from)
 }
 

@@ -2,7 +2,9 @@
 //! their terminal.
 
 mod interrupt;
+mod output;
 mod terminal;
 
 pub use interrupt::{Interrupt, leave_terminal_to_parent};
+pub use output::{print, report};
 pub use terminal::rewrites_lines;

@@ -6,7 +6,8 @@ use codecs::{ClientMessage, Event};
 use fixedbitset::FixedBitSet;
 
 use super::{Action, Client, Failure, Owed, Subscription, Wake};
-use crate::{auth, incidents, recorder::Timing, schedule::nanos};
+use crate::{auth, incidents};
+use workload::{Timing, schedule::nanos};
 
 /// How long the relay may be silent while a connection is set up.
 const SILENCE: Duration = Duration::from_secs(10);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use fixedbitset::FixedBitSet;
 
 use super::{Action, Client, Stay, Subscription, Wake, take_out};
-use crate::{incidents::Wrong, recorder::Timing, schedule::nanos};
+use crate::incidents::Wrong;
+use workload::{Timing, schedule::nanos};
 
 /// The live subscriptions of a session.
 #[derive(Debug)]

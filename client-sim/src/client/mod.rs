@@ -48,10 +48,10 @@ use self::{
 use crate::{
     incidents::Wrong,
     meaning::{Interpreter, Meaning},
-    recorder::{Sample, Timing},
+    recorder::Sample,
     shared::Shared,
-    workload::{Due, Reading, Task},
 };
+use workload::{Due, Reading, Task, Timing};
 
 /// What a client does when a timer fires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -174,7 +174,7 @@ impl Client {
             Due::Publication(n) => self.publish_due(n, now_ns),
             Due::Flood(n) => self.start_flood(n),
             Due::Session(n) => {
-                let due_ns = crate::schedule::nanos(self.shared.workload.sessions[n as usize].at);
+                let due_ns = workload::schedule::nanos(self.shared.workload.sessions[n as usize].at);
                 self.start_session(n, due_ns, now_ns);
             }
             Due::CatchUp => self.catch_up(now_ns),

@@ -5,9 +5,8 @@ use std::{borrow::Cow, collections::VecDeque, ops::Range, sync::Arc};
 use codecs::ClientMessage;
 
 use super::Client;
-use crate::{
-    incidents::About, meaning::Verdict, recorder::Timing, schedule::nanos, shared::Fate, workload::Task,
-};
+use crate::{incidents::About, meaning::Verdict, shared::Fate};
+use workload::{Task, Timing, schedule::nanos};
 
 /// Publications that wait for answers rather than for an instant.
 #[derive(Debug, Default)]

@@ -14,12 +14,8 @@ use super::{
     Client, Subscription,
     session::{OpenRequest, lacked},
 };
-use crate::{
-    incidents::Wrong,
-    recorder::Timing,
-    shared::Fate,
-    workload::{Reconciliation, Workload},
-};
+use crate::{incidents::Wrong, shared::Fate};
+use workload::{Reconciliation, Timing, Workload};
 
 /// A reconciliation under way.
 #[derive(Debug)]

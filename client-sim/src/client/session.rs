@@ -7,13 +7,8 @@ use codecs::Filter;
 use fixedbitset::FixedBitSet;
 
 use super::{Action, Client, RequestId, Subscription, Wake, live::Visit};
-use crate::{
-    incidents::Wrong,
-    recorder::Timing,
-    scenario::Connect,
-    schedule::nanos,
-    workload::{PlannedRequest, Session, Task, Workload},
-};
+use crate::incidents::Wrong;
+use workload::{PlannedRequest, Session, Task, Timing, Workload, scenario::Connect, schedule::nanos};
 
 /// How many events fill a first screen.
 const FIRST_SCREEN: usize = 50;

@@ -11,12 +11,9 @@ use fixedbitset::FixedBitSet;
 use measure::Counts;
 
 use super::{Action, Client, Failure, Report};
-use crate::{
-    ledger,
-    recorder::{Sample, Timing},
-    scenario::Connect,
-    shared::Shared,
-    workload::{Due, Live, PlannedRequest, Publication, Role, Session, Speaks, Task, Workload},
+use crate::{ledger, recorder::Sample, shared::Shared};
+use workload::{
+    Due, Live, PlannedRequest, Publication, Role, Session, Speaks, Task, Timing, Workload, scenario::Connect,
 };
 
 const MS: u64 = 1_000_000;

@@ -41,9 +41,8 @@ use crate::{
     args,
     inputs::{self, UsageError},
     interruption::{self, unless_interrupted},
-    scenario::Scenario,
-    workload::Workload,
 };
+use workload::{Workload, scenario::Scenario};
 
 /// Time for all probes.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -68,7 +67,7 @@ struct Report<'a> {
 /// # Errors
 /// When the command line is wrong, the relay cannot be reached, or a signal comes meanwhile.
 pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
-    let corpus = inputs::events(args.corpus.as_deref(), args.skip_invalid);
+    let corpus = workload::inputs::events(args.corpus.as_deref(), args.skip_invalid);
     let corpus = corpus.map_err(|error| UsageError(error.into()))?;
     let names = match args.scenario.as_slice() {
         [] => Scenario::names().into_iter().map(str::to_owned).collect(),
@@ -97,7 +96,7 @@ pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
         batched: true,
     };
     let relay = inputs::endpoint(&args.url, args.ca.as_deref(), &args.header).map_err(UsageError)?;
-    inputs::report(&format!("asks {} what it takes, for {} s at most", relay.url(), PATIENCE.as_secs()));
+    program::report(&format!("asks {} what it takes, for {} s at most", relay.url(), PATIENCE.as_secs()));
     let asking = ask(&relay, &needs, Some(&offers), Patience::STANDING);
     let answers = interruption::block_on(unless_interrupted(&mut interruption::listen()?, asking))?;
     let refused = table::refused(&answers, &corpus.events);
@@ -196,7 +195,7 @@ fn brief(name: &str) -> anyhow::Result<Scenario> {
 }
 
 fn plan(scenario: &Scenario, corpus: &Corpus) -> anyhow::Result<Workload> {
-    inputs::plan_over(scenario, corpus, 1, &[Format::JSON])
+    workload::inputs::plan_over(scenario, corpus, 1, &[Format::JSON])
 }
 
 /// Whether the scenario can be played with what the relay does not refuse.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use codecs::{Event, Filter, Format};
 use corpus::rules::{has_odd_reference, longest_tag_value};
 
-use crate::workload::Workload;
+use workload::Workload;
 
 /// The largest of each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

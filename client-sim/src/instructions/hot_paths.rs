@@ -20,7 +20,7 @@ use super::{
     publish::publish,
     wires::{feed_shared, flush, next, pair},
 };
-use crate::{inputs::plan_over, scenario::Scenario};
+use workload::{inputs::plan_over, scenario::Scenario};
 
 /// Events of a section: enough that one more kind of event does not change the sum.
 const EVENTS: usize = 300;

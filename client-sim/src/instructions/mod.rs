@@ -24,10 +24,11 @@ use codecs::Format;
 use measure::Exit;
 use serde::Deserialize;
 
-use crate::{
-    cores,
-    inputs::{UsageError, events, load, plan_over, report},
-    workload::Workload,
+use crate::{cores, inputs::UsageError};
+use program::report;
+use workload::{
+    Workload,
+    inputs::{events, load, plan_over},
 };
 
 /// The first argument that makes a program count.

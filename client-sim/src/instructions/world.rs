@@ -25,10 +25,9 @@ use crate::{
     client::{Action, Client, Report},
     ledger,
     recorder::Recorder,
-    schedule::nanos,
     shared::Shared,
-    workload::{Due, Speaks, Workload},
 };
+use workload::{Due, Speaks, Workload, schedule::nanos};
 
 /// The relay's URL in AUTH events (NIP-42).
 const URL: &str = "ws://127.0.0.1";

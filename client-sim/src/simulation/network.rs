@@ -23,8 +23,8 @@ use crate::{
     incidents::Wrong,
     ledger,
     shared::Shared,
-    workload::{Due, Workload},
 };
+use workload::{Due, Workload};
 
 const MS: u64 = 1_000_000;
 

@@ -5,12 +5,9 @@ use std::{sync::Arc, time::Duration};
 use codecs::{Event, Filter, TagFilter};
 use corpus::Random;
 
-use crate::{
-    scenario::Connect,
-    workload::{
-        Due, Flood, Live, PlannedRequest, Publication, Reading, Reconciliation, Role, Session, Speaks, Task,
-        Workload,
-    },
+use workload::{
+    Due, Flood, Live, PlannedRequest, Publication, Reading, Reconciliation, Role, Session, Speaks, Task,
+    Workload, scenario::Connect,
 };
 
 /// When the newest stored event was written; what is published is newer.
@@ -235,5 +232,5 @@ fn milliseconds(random: &mut Random, below: usize) -> Duration {
 /// Everything that is due at planned instants, with whose it is.
 pub(super) fn timeline(plan: &Workload) -> Vec<(u64, usize, Due)> {
     let timeline = plan.timeline(|_| true);
-    timeline.into_iter().map(|(at, client, due)| (crate::schedule::nanos(at), client, due)).collect()
+    timeline.into_iter().map(|(at, client, due)| (workload::schedule::nanos(at), client, due)).collect()
 }

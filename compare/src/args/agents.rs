@@ -145,7 +145,7 @@ impl OverAgents {
     /// Whether agents can play a cell: not every scenario has a floor, and a relay that cannot play
     /// it would end their run.
     pub(crate) fn can_play(&self, cell: &CellSpec) -> bool {
-        self.nats.is_none() || cell.role != Role::Floor || client_sim::has_floor(&cell.cell.scenario)
+        self.nats.is_none() || cell.role != Role::Floor || workload::has_floor(&cell.cell.scenario)
     }
 }
 

@@ -51,7 +51,7 @@ impl Events {
             Some(file) => read_corpus(file, skip_invalid)?,
             None => Corpus::bundled(),
         };
-        let record = client_sim::corpus_record(&corpus);
+        let record = workload::corpus_record(&corpus);
         let before = corpus.events.len();
         for name in formats {
             let codec = codec(name)?;

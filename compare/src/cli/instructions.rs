@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use measure::Exit;
+use program::print;
 
 use super::{columns, try_file};
 use crate::{
@@ -150,8 +151,4 @@ fn check(committed: &Instructions, counted: &Instructions, file: &Path, only: Op
 fn tell(section: &str) {
     // A closed stderr does not end a count.
     let _ = writeln!(io::stderr(), "counted {section}");
-}
-
-fn print(text: &str) -> Result<()> {
-    io::stdout().write_all(text.as_bytes()).context("cannot write to stdout")
 }

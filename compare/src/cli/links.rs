@@ -34,7 +34,7 @@ pub(super) fn size(
     cells: &mut [CellSpec],
     note: impl Fn(&str),
 ) -> Result<Option<String>> {
-    size_by(client_sim::link_demand, seconds, (config, cells), note)
+    size_by(workload::link_demand, seconds, (config, cells), note)
 }
 
 /// What a cell asks of links, by changes of its scenario, seconds, corpus and whether what in it is

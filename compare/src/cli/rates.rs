@@ -98,8 +98,7 @@ pub(super) fn at_load_1(
 ) -> Result<AtLoad1> {
     let set = links::values(client_args, "--set");
     let skip_invalid = skips_invalid(client_args);
-    let asked =
-        client_sim::asked_per_second(cell, &set, seconds, corpus, skip_invalid).map_err(UsageError)?;
+    let asked = workload::asked_per_second(cell, &set, seconds, corpus, skip_invalid).map_err(UsageError)?;
     let deliveries_per_s =
         if asked.deliveries_per_s > 0.0 { asked.deliveries_per_s } else { asked.publishes_per_s };
     if deliveries_per_s <= 0.0 {

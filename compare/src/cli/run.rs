@@ -301,7 +301,7 @@ fn leave(running: TempDir) {
 /// Why a profile does not measure from this source tree, or with blocks of this length.
 fn refusal(profile: Profile, config: &Config, git: Option<&Git>) -> Option<String> {
     let unpublished = || git::publishable(git).err().filter(|_| profile == Profile::Publish);
-    let too_short = |name: &String| client_sim::too_few_bursts(name, config.seconds);
+    let too_short = |name: &String| workload::too_few_bursts(name, config.seconds);
     unpublished().or_else(|| config.scenarios.iter().find_map(too_short))
 }
 

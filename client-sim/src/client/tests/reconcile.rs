@@ -3,7 +3,7 @@
 use negentropy::{Id, Negentropy, NegentropyStorageVector};
 
 use super::*;
-use crate::workload::Reconciliation;
+use workload::Reconciliation;
 
 /// Stored events `0..4`, of which the client has two; publication 0 as event 4 of somebody else;
 /// publication 1 as event 5, which only this client has.

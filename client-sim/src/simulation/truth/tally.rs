@@ -7,7 +7,7 @@ use measure::Counts;
 use negentropy::{Id, Negentropy, NegentropyStorageVector};
 
 use super::{Entry, Seen, Truth};
-use crate::workload::{Reading, Reconciliation, Session, Task, Workload};
+use workload::{Reading, Reconciliation, Session, Task, Workload};
 
 /// A subscription, as far as the log was read.
 #[derive(Debug)]
@@ -437,7 +437,7 @@ impl<'t> Tally<'t> {
                 Entry::Eose { id, now_ns } | Entry::Closed { id, now_ns }
                     if missing.remove(id) && missing.is_empty() =>
                 {
-                    began = Some((place, now_ns + crate::schedule::nanos(session.stay)));
+                    began = Some((place, now_ns + workload::schedule::nanos(session.stay)));
                 }
                 Entry::Timer { now_ns } => {
                     let is_over = |(_, until): &(usize, u64)| now_ns >= until;

@@ -8,7 +8,7 @@ use codecs::Event;
 
 use super::{Live, PlannedRequest, Publication, Role, Session, Share};
 use crate::{
-    resources,
+    machine,
     scenario::{Arrival, LiveFilter, Scenario, Span, Step},
 };
 
@@ -34,7 +34,7 @@ struct Part {
 /// # Errors
 /// When it does, with what would fit.
 pub(super) fn check(scenario: &Scenario, eligible: &[&Event<'static>], share: Share) -> anyhow::Result<()> {
-    resources::memory_bytes().map_or(Ok(()), |memory| fits(&parts(scenario, eligible, share), memory))
+    machine::memory_bytes().map_or(Ok(()), |memory| fits(&parts(scenario, eligible, share), memory))
 }
 
 fn fits(parts: &[Part], memory: u64) -> anyhow::Result<()> {

@@ -10,7 +10,7 @@ use corpus::Random;
 use crate::scenario::{Arrival, Span};
 
 /// A duration in nanoseconds; a `u64` holds 584 years.
-pub(crate) fn nanos(duration: Duration) -> u64 {
+pub fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -34,7 +34,7 @@ pub(super) fn select<'c>(
         let newest = newest.get(&(event.pubkey, event.kind, event.address()));
         let reason = if newest.is_some_and(|best| best.id != event.id) {
             "a newer version of it is in the corpus"
-        } else if event.kind == crate::auth::CLIENT_AUTH
+        } else if event.kind == crate::CLIENT_AUTH
             || event.tags.iter().any(|t| t.first().is_some_and(|n| n == "-"))
         {
             "relays take it only from its author (NIP-42, NIP-70)"

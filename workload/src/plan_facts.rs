@@ -10,8 +10,8 @@ use measure::FlowRecord;
 use serde::Serialize;
 
 use crate::{
+    plan::{Task, Workload},
     scenario::{Connect, Scenario},
-    workload::{Task, Workload},
 };
 
 /// Sums over a plan, or over an agent's share of it.
@@ -131,7 +131,7 @@ impl PlanFacts {
 }
 
 /// Connections that each of `of` agents makes over the whole run.
-pub(crate) fn connections_made(workload: &Workload, of: NonZeroU16) -> Vec<u64> {
+pub fn connections_made(workload: &Workload, of: NonZeroU16) -> Vec<u64> {
     let agents = workload.agents(of);
     let mut made = vec![0; usize::from(of.get())];
     for (role, agent) in workload.roles.iter().zip(&agents) {

@@ -30,14 +30,14 @@ use wire::Compression;
 
 pub use self::agents::{Elsewhere, Share};
 use crate::{
-    scenario::{Access, Arrival, Connect, Request, Scenario},
-    schedule,
-    workload::{
+    plan::{
         live::{LivePlanner, Published},
         select::select,
         sessions::{Asker, position},
         stored::Stored,
     },
+    scenario::{Access, Arrival, Connect, Request, Scenario},
+    schedule,
 };
 
 /// The plan of a run.
@@ -79,17 +79,18 @@ pub struct Workload {
     pub set_aside: BTreeMap<&'static str, usize>,
     /// Ids of events that the relay of others had before the run and the plan does not know:
     /// reconciliations name them.
-    pub(crate) foreign: HashSet<[u8; 32]>,
+    pub foreign: HashSet<[u8; 32]>,
     /// Whether clients report such ids.
-    pub(crate) reports_foreign: bool,
+    pub reports_foreign: bool,
     /// What other agents do; `None` in a whole plan. Sessions and live subscriptions are then those
     /// of one agent, and of clients that reconcile or read from several relays.
     pub elsewhere: Option<Elsewhere>,
     /// Hash of what sessions and live subscriptions follow from.
-    pub(crate) inputs: [u8; 32],
-    pub(crate) index: HashMap<[u8; 32], u32, BuildHasherDefault<IdHasher>>,
+    pub inputs: [u8; 32],
+    /// The place of each event in `events`, by its id.
+    pub index: HashMap<[u8; 32], u32, BuildHasherDefault<IdHasher>>,
     /// For each published event, its place in `publications`.
-    pub(crate) publication_of: Vec<usize>,
+    pub publication_of: Vec<usize>,
 }
 
 /// The task of a connection, and the population that it belongs to.
@@ -319,7 +320,7 @@ impl Workload {
     ///
     /// # Errors
     /// When the plan holds an event twice.
-    pub(crate) fn indexed(mut self) -> anyhow::Result<Workload> {
+    pub fn indexed(mut self) -> anyhow::Result<Workload> {
         for (position, event) in (0..).zip(self.events.iter()) {
             self.index.insert(event.id, position);
         }
@@ -358,7 +359,7 @@ impl Workload {
 
     /// The stored events that sessions ask for, in ascending order; all where other agents' may ask
     /// for any.
-    pub(crate) fn asked(&self) -> Vec<u32> {
+    pub fn asked(&self) -> Vec<u32> {
         if self.elsewhere.is_some() {
             return (0..).take(self.stored).collect();
         }
@@ -377,7 +378,7 @@ impl Workload {
     ///
     /// # Errors
     /// When the plan holds an event twice.
-    pub(crate) fn passes(&self, asked: &[u32], passes: u32, speaks: Speaks) -> anyhow::Result<Workload> {
+    pub fn passes(&self, asked: &[u32], passes: u32, speaks: Speaks) -> anyhow::Result<Workload> {
         /// Relays send 100 events for a filter without a limit, and more.
         const CHUNK: usize = 100;
         let request = |chunk: &[u32]| {
@@ -405,7 +406,7 @@ impl Workload {
     ///
     /// # Errors
     /// When the plan holds an event twice.
-    pub(crate) fn reconciling_all(&self) -> anyhow::Result<Option<Workload>> {
+    pub fn reconciling_all(&self) -> anyhow::Result<Option<Workload>> {
         let mut filters: Vec<&Reconciliation> = Vec::new();
         for planned in self.sessions.iter().filter_map(|session| session.reconciliation.as_ref()) {
             if !filters.iter().any(|other| other.filter == planned.filter) {
@@ -475,7 +476,7 @@ impl Workload {
 
     /// The number of each connection's user: connections of one client that reads from several
     /// relays are of one user.
-    pub(crate) fn users(&self) -> Vec<usize> {
+    pub fn users(&self) -> Vec<usize> {
         let mut others = self.readers..;
         let user = |role: &Role| match role.task {
             Task::Reader(reading) => reading.reader,
@@ -548,7 +549,7 @@ impl Workload {
     }
 
     /// The same, to the chosen connections alone.
-    pub(crate) fn fan_out_to(&self, chosen: impl Fn(usize) -> bool) -> Vec<u32> {
+    pub fn fan_out_to(&self, chosen: impl Fn(usize) -> bool) -> Vec<u32> {
         let mut fan_out = vec![0; self.publications.len()];
         let mut subscribers = vec![0; self.live.len()];
         let roles = self.roles.iter().enumerate().filter(|(connection, _)| chosen(*connection));
@@ -656,7 +657,7 @@ impl Workload {
 
 impl Session {
     /// Makes a session without requests that is due once.
-    pub(crate) fn once(at: Duration, connection: usize) -> Self {
+    pub fn once(at: Duration, connection: usize) -> Self {
         Session {
             at,
             connection,
@@ -684,7 +685,7 @@ impl Session {
 
 impl Role {
     /// A connection of the population with this place among the labels.
-    pub(crate) fn new(label: Option<usize>, speaks: Speaks, task: Task) -> Role {
+    pub fn new(label: Option<usize>, speaks: Speaks, task: Task) -> Role {
         Role { label, speaks, task }
     }
 
@@ -709,7 +710,7 @@ impl Role {
 
 /// Hashes an event id by its first eight bytes: an id is a SHA-256 hash (NIP-01).
 #[derive(Default)]
-pub(crate) struct IdHasher(u64);
+pub struct IdHasher(u64);
 
 impl Hasher for IdHasher {
     fn write(&mut self, bytes: &[u8]) {

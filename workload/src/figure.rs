@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 
-use crate::recorder::Timing;
+use crate::timing::Timing;
 
 /// A count or size of a run; a latency is named by its timing and quantile instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

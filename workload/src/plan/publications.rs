@@ -69,7 +69,7 @@ impl Workload {
 
     /// The most events that are due, over all agents, within any second. Those of a closed loop are
     /// due at its start.
-    pub(crate) fn published_per_s_max(&self) -> usize {
+    pub fn published_per_s_max(&self) -> usize {
         /// Instants a second apart by their rate are so within rounding.
         const SECOND: Duration = Duration::from_micros(999_999);
         let mut first = 0;

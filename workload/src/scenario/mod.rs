@@ -62,7 +62,7 @@ impl Scenario {
 
     /// Why a block of so many seconds holds too few bursts, and what would do; `None` without
     /// bursts.
-    pub(crate) fn too_few_bursts(&self, seconds: f64) -> Option<String> {
+    pub fn too_few_bursts(&self, seconds: f64) -> Option<String> {
         /// The first burst pays for what later ones find ready.
         const FEWEST: f64 = 5.0;
         let arrivals = (self.request.iter().map(|request| request.arrival))

@@ -11,8 +11,8 @@ use codecs::{ClientMessage, Codec, Format, Implementation};
 use link::{Demand, Link};
 
 use crate::{
+    plan::{Session, Task, Workload},
     scenario::Connect,
-    workload::{Session, Task, Workload},
 };
 
 /// Bytes of `["EVENT","s0-0-0",…]` around an event, with the frame's head.
@@ -31,7 +31,7 @@ const HANDSHAKE_ROUND_TRIPS: f64 = 2.0;
 const RECONCILIATION_ROUND_TRIPS: f64 = 3.0;
 
 /// Adds up a plan over links: `run` is the link of populations without one of their own.
-pub(crate) fn of(workload: &Workload, run: Option<&Link>) -> Demand {
+pub fn of(workload: &Workload, run: Option<&Link>) -> Demand {
     let json = Format::JSON.codec(Implementation::Library).expect("JSON has an implementation of its own");
     let mut links = Links::of(workload, run, json);
     links.publications();

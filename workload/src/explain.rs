@@ -8,10 +8,10 @@ use measure::CorpusRecord;
 use serde::Serialize;
 
 use crate::{
+    corpus_record,
+    plan::Workload,
     plan_facts::{self, PerSecond, PlanFacts},
-    record,
     scenario::{Bound, Scenario},
-    workload::Workload,
 };
 
 /// The built-in scenarios with their questions.
@@ -166,7 +166,7 @@ impl Explanation<'_> {
             sources: &scenario.sources,
             seconds: scenario.seconds,
             seed: *seed,
-            corpus: record::corpus_record(corpus),
+            corpus: corpus_record(corpus),
             set_aside: &workload.set_aside,
             stored: workload.stored,
             fresh: workload.fresh,

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The bounds on latencies, which are demands on the relay, not on the run.
-pub(crate) fn latency_bounds(scenario: &Scenario) -> Vec<LatencyBound> {
+pub fn latency_bounds(scenario: &Scenario) -> Vec<LatencyBound> {
     let bound = |(name, bound): (&String, &Bound)| {
         let (timing, quantile) = latency(name)?;
         Some(LatencyBound { metric: timing.to_owned(), quantile, min_ms: bound.min, max_ms: bound.max })
@@ -21,7 +21,7 @@ pub(crate) fn latency_bounds(scenario: &Scenario) -> Vec<LatencyBound> {
 /// The figures that the scenario expects, as the run came out; for a share of a plan, the share's
 /// part of each. `plan` is of the same share; `delivers` says whether the whole plan has
 /// deliveries.
-pub(crate) fn expectations(
+pub fn expectations(
     scenario: &Scenario,
     record: &RunRecord,
     plan: &PlanFacts,

@@ -99,7 +99,7 @@ impl Workload {
     }
 
     /// Whether other agents have connections that read.
-    pub(crate) fn reads_elsewhere(&self) -> bool {
+    pub fn reads_elsewhere(&self) -> bool {
         self.elsewhere.is_some() && self.roles.iter().any(|role| !matches!(role.task, Task::Publisher { .. }))
     }
 

@@ -1,0 +1,25 @@
+//! Lines for people and results for programs.
+
+use std::io::{ErrorKind, Write, stdout};
+
+use anyhow::Context;
+
+/// Prints a line to standard error: standard output is for results.
+#[expect(clippy::print_stderr, reason = "messages for people go to standard error")]
+pub fn report(text: &str) {
+    eprintln!("{text}");
+}
+
+/// Prints a result to standard output. A pipe that its reader closed is no error.
+///
+/// # Errors
+/// When standard output cannot be written otherwise.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to standard output")
+        }
+        _ => Ok(()),
+    }
+}
