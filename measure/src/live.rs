@@ -94,7 +94,8 @@ pub struct LiveCounts {
     /// Deliveries that it received and was owed.
     pub deliveries: u64,
     /// Latencies of deliveries with both ends in this process: of whole seconds while it plays, of
-    /// all at its end, both of ten minutes at most.
+    /// all at its end, both of ten minutes at most. Absent where nobody shows them.
+    #[serde(default)]
     pub latency: LiveLatency,
 }
 
