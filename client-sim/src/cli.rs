@@ -11,10 +11,10 @@ use tracing_subscriber::EnvFilter;
 use crate::{
     args::{Args, Command, Doctor, Explain},
     doctor, floor, handshakes,
-    inputs::UsageError,
     interruption::Interrupted,
     links, run, serve, swarm,
 };
+use program::UsageError;
 use program::{print, report};
 use workload::{
     explain,

@@ -19,13 +19,8 @@ use tokio::{
 };
 use wire::{Agreement, CloseCode, CompressionMemory, Connection, Message, Offer, Traffic, WireError};
 
-use crate::{
-    client::{Action, Client, Report},
-    dial::Dialer,
-    recorder::Recorder,
-    resources,
-    shared::Shared,
-};
+use crate::{dial::Dialer, resources};
+use client::{Action, Client, Report, recorder::Recorder, shared::Shared};
 use workload::{Due, schedule::nanos};
 
 /// Most messages written between two flushes, and read in a row. The client reads between batches,
@@ -446,7 +441,8 @@ mod tests {
     use wire::{Compression, WireLimits};
 
     use super::*;
-    use crate::{dial::Target, inputs::endpoint, shared::Fate};
+    use crate::{dial::Target, inputs::endpoint};
+    use client::shared::Fate;
     use workload::{inputs::plan_over, scenario::Scenario};
 
     #[tokio::test]

@@ -11,9 +11,8 @@ use crate::{
     driver::Driver,
     meters::relay_clock,
     prepare::Progress,
-    recorder::Recorder,
-    shared::Shared,
 };
+use client::{recorder::Recorder, shared::Shared};
 use workload::{Due, Speaks, Workload};
 
 /// Identical passes over the events after the first: their spread is the resolution.

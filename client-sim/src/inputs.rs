@@ -5,11 +5,6 @@ use std::path::Path;
 use anyhow::Context;
 use wire::{Endpoint, Header};
 
-/// A mistake in the command line, the scenario or the corpus; the text says how to correct it.
-#[derive(Debug, thiserror::Error)]
-#[error("{0:#}")]
-pub(crate) struct UsageError(pub(crate) anyhow::Error);
-
 /// The relay of a URL with the header fields of requests to it and, for `wss://`, the root
 /// certificates to trust, read once for all connections.
 pub(crate) fn endpoint(url: &str, ca: Option<&Path>, headers: &[Header]) -> anyhow::Result<Endpoint> {

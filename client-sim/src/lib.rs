@@ -1,7 +1,7 @@
 //! How long do users wait, how many bytes cross the wire and what does it cost in CPU, when a
 //! scenario is played against a relay?
 //!
-//! The [`swarm`] plays a [`workload::Workload`] against a relay, the [`ledger`] proves that every
+//! The [`swarm`] plays a [`workload::Workload`] against a relay, the [`client::ledger`] proves that every
 //! planned event and every expected delivery is accounted for, and a [`measure::RunRecord`] holds
 //! the measurements. The words are those of `docs/glossary.md`.
 
@@ -9,23 +9,16 @@
 compile_error!("client-sim paces with timerfd and reads other processes' CPU clocks: it needs Linux");
 
 pub mod args;
-mod auth;
 mod cli;
-mod client;
-mod cores;
 pub mod dial;
 mod doctor;
 mod driver;
 mod first_delivery;
 mod floor;
 mod handshakes;
-pub mod incidents;
 mod inputs;
-pub mod instructions;
 mod interruption;
-pub mod ledger;
 mod links;
-mod meaning;
 mod memory;
 mod meters;
 pub mod metrics;
@@ -36,15 +29,11 @@ mod play;
 mod prepare;
 mod progress;
 mod record;
-pub mod recorder;
 mod relay_pids;
 mod resources;
 mod run;
 mod serve;
 pub mod share;
-pub mod shared;
-#[cfg(test)]
-mod simulation;
 mod summary;
 pub mod swarm;
 mod worker;

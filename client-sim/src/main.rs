@@ -4,8 +4,9 @@
 
 use std::process::ExitCode;
 
-use client_sim::{instructions::COUNT_ROLE, own_relay::RELAY_ROLE};
+use client_sim::own_relay::RELAY_ROLE;
 use link::LINK_ROLE;
+use rehearsals::instructions::COUNT_ROLE;
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1).peekable();
@@ -16,7 +17,7 @@ fn main() -> ExitCode {
         return link::main(args);
     }
     if args.next_if(|role| role == COUNT_ROLE).is_some() {
-        return client_sim::instructions::main(args);
+        return rehearsals::instructions::main(args);
     }
     client_sim::main(args)
 }

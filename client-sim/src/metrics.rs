@@ -17,6 +17,8 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
+use client::shared::Shared;
+
 /// Longest request that is read: those of Prometheus have some 400 bytes.
 const REQUEST_BYTES: usize = 8 << 10;
 
@@ -48,6 +50,18 @@ pub struct Seen {
     pub client_cpu_ns: u64,
     /// Blocks by how they ended: valid, suspect, invalid, without a record.
     pub blocks: [u64; 4],
+}
+
+impl From<&Shared> for Seen {
+    fn from(shared: &Shared) -> Seen {
+        Seen {
+            connections: shared.connections() as u64,
+            sent: shared.sent_count(),
+            deliveries: shared.deliveries(),
+            latency_ns_p99: shared.latency_ns_p99(),
+            ..Seen::default()
+        }
+    }
 }
 
 impl Seen {

@@ -12,11 +12,11 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use measure::{Allocations, PinnedCores};
+use measure::{Allocations, PinnedCores, cores};
 use relay_sim::{Announcement, Refusal, Totals};
 use serde::de::DeserializeOwned;
 
-use crate::{cores, links::Links};
+use crate::links::Links;
 
 /// The first argument that makes a program a relay.
 pub const RELAY_ROLE: &str = "role:relay";

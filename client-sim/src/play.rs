@@ -10,15 +10,15 @@ use crate::{
     args::Args,
     dial::{Dialer, Target},
     first_delivery,
-    inputs::UsageError,
     interruption::{self, Interrupted, unless_interrupted},
     links::{self, Links},
     own_relay::OwnRelay,
     prepare,
     record::Prepared,
-    shared::Shared,
     swarm::{self, Outcome},
 };
+use client::shared::Shared;
+use program::UsageError;
 use program::report;
 use workload::{Speaks, Workload, plan_facts::PlanFacts};
 

@@ -8,10 +8,11 @@ use tokio::time::{Instant, timeout_at};
 use wire::Agreement;
 
 use crate::{
-    client::Report,
     dial::{Dialer, Target},
     driver::Driver,
-    incidents,
+};
+use client::{
+    Report, incidents,
     meaning::quoted,
     recorder::Recorder,
     shared::{Fate, Shared},

@@ -8,7 +8,7 @@ use std::{
 use measure::LiveCounts;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use crate::{recorder::Recorder, shared::Shared};
+use client::{recorder::Recorder, shared::Shared};
 
 const PERIOD: Duration = Duration::from_secs(1);
 

@@ -14,10 +14,8 @@ use measure::{
 use relay_sim::Totals;
 use wire::{Agreement, Compression, Flow, Traffic};
 
-use crate::{
-    args::Args, client::Report, ledger, links, relay_pids::Proof, share::Player, shared::Shared,
-    swarm::Outcome,
-};
+use crate::{args::Args, links, relay_pids::Proof, share::Player, swarm::Outcome};
+use client::{Report, ledger, shared::Shared};
 use workload::{Over, Publication, Speaks, Timing, schedule::nanos};
 
 /// Everything about a run except its outcome.
@@ -69,9 +67,9 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
     outcome.clients.iter().for_each(|(id, client)| reports[*id] = &client.report);
     let counts = ledger::close(shared, &reports, outcome.incomplete.is_none());
     let populations = populations(shared, &outcome, &reports, facts);
-    let elapsed_ns = ledger::elapsed_ns(&shared.workload, &outcome);
-    let active_spans = ledger::active_spans(&shared.workload, &outcome);
-    let (spans, interval_ns) = ledger::throughput_spans(&shared.workload, &outcome);
+    let elapsed_ns = ledger::elapsed_ns(&shared.workload, &reports);
+    let active_spans = ledger::active_spans(&shared.workload, &reports);
+    let (spans, interval_ns) = ledger::throughput_spans(&shared.workload, &reports);
     let traffic = outcome.clients.iter().fold(Traffic::default(), |sum, (_, client)| sum + client.traffic);
     let mut validity = judge(shared, &outcome, counts, facts);
     if let Some(faults) = facts.relay.as_ref().map(|relay| &relay.faults).filter(|faults| !faults.is_empty())

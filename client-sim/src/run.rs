@@ -14,25 +14,23 @@ use codecs::Format;
 use corpus::Corpus;
 use link::Link;
 use measure::{
-    CpuClock, Environment, Expectation, PinnedCores, Processes, ProcessesCpu, RelayProcess, RunRecord, Status,
+    CpuClock, Environment, Expectation, PinnedCores, Processes, ProcessesCpu, RelayProcess, RunRecord,
+    Status, cores,
 };
 use program::Interrupt;
 use wire::{Compression, Dictionary, Offer, RelayUrlError, WireLimits};
 
 use crate::{
     args::Args,
-    cores,
     dial::{self, Target},
     doctor::{
         self,
         needs::{Needs, json_bytes},
     },
     floor,
-    incidents::Incidents,
-    inputs::{UsageError, endpoint},
+    inputs::endpoint,
     interruption::{self, Interrupted},
     links::{self, Links},
-    meaning::quoted,
     metrics::{Endpoint, Seen},
     own_relay::OwnRelay,
     play::{Played, play},
@@ -42,6 +40,8 @@ use crate::{
     summary,
     swarm::{self, Outcome},
 };
+use client::{incidents::Incidents, meaning::quoted};
+use program::UsageError;
 use program::{print, report};
 use workload::{
     Over, Role, Share, Workload, demand, expect,
@@ -189,7 +189,7 @@ fn target(
     Ok(Target {
         relay: endpoint(url, args.ca.as_deref(), &args.header).map_err(UsageError)?,
         offer: Offer { batched: args.cell.batching.is_some(), formats: vec![args.cell.format], compression },
-        limits: limits(connections),
+        limits: WireLimits::for_connections(connections),
         implementation: args.cell.implementation,
         over_links: own_relay.is_some_and(|relay| relay.links.is_some()),
     })
@@ -210,7 +210,7 @@ fn watch(options: &swarm::Options) -> impl Fn() -> Seen + Send + Sync + 'static 
         Seen {
             relay_cpu_ns: *spent_ns,
             client_cpu_ns: client.read().map_or(0, |cpu| cpu.total_ns),
-            ..watched.get().map(|shared| shared.seen()).unwrap_or_default()
+            ..watched.get().map(|shared| Seen::from(&**shared)).unwrap_or_default()
         }
     }
 }
@@ -406,18 +406,6 @@ fn pinned(args: &Args) -> anyhow::Result<Option<PinnedCores>> {
         return Ok(None);
     }
     cores::halves().context("cannot read which cores this process may use (--no-pin avoids this)")
-}
-
-/// Larger read buffers where there are few connections; with many they would take gigabytes.
-pub(crate) fn limits(connections: usize) -> WireLimits {
-    const FEW: usize = 1_000;
-    const STREAM_BUFFER_BYTES: usize = 16 << 10;
-    let standing = WireLimits::default();
-    let few = connections <= FEW;
-    WireLimits {
-        read_buffer_bytes: if few { STREAM_BUFFER_BYTES } else { standing.read_buffer_bytes },
-        ..standing
-    }
 }
 
 /// The compression of `--compression`, with the dictionary of `--dictionary`.

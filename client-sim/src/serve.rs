@@ -13,13 +13,13 @@ use wire::RelayUrl;
 
 use crate::{
     args::Args,
-    inputs::UsageError,
     memory,
     own_relay::OwnRelay,
     record::encodings_between,
     run,
     share::{Orders, say_prepared},
 };
+use program::UsageError;
 use workload::schedule::nanos;
 
 /// How long before the start the relay says what it did until then, so that no answer is measured.

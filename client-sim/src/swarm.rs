@@ -18,10 +18,12 @@ use crate::{
     meters::Clocks,
     own_relay::OwnRelay,
     progress::{self, Progress},
-    recorder::Recorder,
     share::Player,
-    shared::{CLOCKS_APART, Shared},
     worker::{self, NotStarted, Worker, WorkerReport},
+};
+use client::{
+    recorder::Recorder,
+    shared::{CLOCKS_APART, Shared},
 };
 use workload::Role;
 

@@ -25,6 +25,8 @@ use crate::{
     driver::{ClientOutcome, Driver},
     opening::Window,
     pacer::Pacer,
+};
+use client::{
     recorder::Recorder,
     shared::{Fate, Shared},
 };

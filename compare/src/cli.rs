@@ -34,8 +34,9 @@ use crate::{
     search::{Probes, search},
     selftest,
     this_machine::ThisMachine,
-    usage::{Ended, NOTHING_MEASURED, SKIP_INVALID, UsageError, read_corpus, refuse},
+    usage::{Ended, NOTHING_MEASURED, SKIP_INVALID, read_corpus, refuse},
 };
+use program::UsageError;
 use report::{
     Derived,
     result::{AtLoad1, Config, Foreign, Header, Oracle, Probe, ResultFile, Role, Search, SelfTest},

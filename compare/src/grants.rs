@@ -17,8 +17,9 @@ use wire::{Header, RelayUrl};
 
 use crate::{
     matrix::CellSpec,
-    usage::{SKIP_INVALID, UsageError, header_args},
+    usage::{SKIP_INVALID, header_args},
 };
+use program::UsageError;
 use report::{
     reference::BASE_COMPRESSION,
     result::{Foreign, Role},

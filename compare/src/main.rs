@@ -3,9 +3,9 @@
 
 use std::{env, process::ExitCode};
 
-use client_sim::instructions::COUNT_ROLE;
 use compare::cli;
 use link::LINK_ROLE;
+use rehearsals::instructions::COUNT_ROLE;
 
 fn main() -> ExitCode {
     let role = env::args_os().nth(1);
@@ -13,7 +13,7 @@ fn main() -> ExitCode {
         Some("role:relay") => relay_sim::main(env::args_os().skip(2)),
         Some("role:client") => client_sim::main(env::args_os().skip(2)),
         Some(LINK_ROLE) => link::main(env::args_os().skip(2)),
-        Some(COUNT_ROLE) => client_sim::instructions::main(env::args_os().skip(2)),
+        Some(COUNT_ROLE) => rehearsals::instructions::main(env::args_os().skip(2)),
         _ => cli::main(env::args_os()),
     }
 }

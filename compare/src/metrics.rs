@@ -6,7 +6,7 @@ use anyhow::Result;
 use client_sim::metrics::{Endpoint, Seen};
 use measure::LiveCounts;
 
-use crate::usage::UsageError;
+use program::UsageError;
 use report::result::Block;
 
 /// What all blocks count so far, for whoever asks; its copies are one.

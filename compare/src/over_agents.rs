@@ -30,9 +30,9 @@ use crate::{
     matrix::CellSpec,
     progress::Progress,
     relay_agent::{self, LocalAgent, RelayPlace},
-    usage::UsageError,
     watched,
 };
+use program::UsageError;
 
 /// A run whose agents are there. When it is dropped they are let go.
 #[derive(Debug)]

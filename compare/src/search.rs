@@ -19,8 +19,8 @@ use crate::{
     probe::{self, Asked},
     progress::Progress,
     run::{self, Request, Stopped},
-    usage::UsageError,
 };
+use program::UsageError;
 use report::{
     bracket::Bracket,
     result::{Block, CellProbes, Config, Probe, ProbeOutcome, Purpose, Role, SearchConfig},

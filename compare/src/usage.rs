@@ -8,13 +8,8 @@ use std::{
 use anyhow::{Context, Result, anyhow};
 use corpus::Corpus;
 use measure::Exit;
+use program::UsageError;
 use wire::Header;
-
-/// A mistake in the command line or in a file that it names, which ends the program with exit code
-/// 2; the text says what is wrong.
-#[derive(Debug, thiserror::Error)]
-#[error("{0:#}")]
-pub(crate) struct UsageError(pub(crate) anyhow::Error);
 
 /// An end of the program with an exit code of its own; the text says why.
 #[derive(Debug, thiserror::Error)]

@@ -15,6 +15,7 @@
 mod allocations;
 mod bounds;
 mod command_line;
+pub mod cores;
 mod counts;
 mod cpu;
 mod encodings;

@@ -6,5 +6,5 @@ mod output;
 mod terminal;
 
 pub use interrupt::{Interrupt, leave_terminal_to_parent};
-pub use output::{print, report};
+pub use output::{UsageError, print, report};
 pub use terminal::rewrites_lines;

@@ -4,6 +4,12 @@ use std::io::{ErrorKind, Write, stdout};
 
 use anyhow::Context;
 
+/// A mistake in the command line or in a file that it names, which ends the program with exit code
+/// 2; the text says how to correct it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:#}")]
+pub struct UsageError(pub anyhow::Error);
+
 /// Prints a line to standard error: standard output is for results.
 #[expect(clippy::print_stderr, reason = "messages for people go to standard error")]
 pub fn report(text: &str) {

@@ -127,6 +127,22 @@ pub struct WireLimits {
     pub max_head_bytes: usize,
 }
 
+impl WireLimits {
+    /// Those of a process with so many connections: larger read buffers where they are few; with
+    /// many they would take gigabytes.
+    #[must_use]
+    pub fn for_connections(connections: usize) -> WireLimits {
+        const FEW: usize = 1_000;
+        const STREAM_BUFFER_BYTES: usize = 16 << 10;
+        let standing = WireLimits::default();
+        let few = connections <= FEW;
+        WireLimits {
+            read_buffer_bytes: if few { STREAM_BUFFER_BYTES } else { standing.read_buffer_bytes },
+            ..standing
+        }
+    }
+}
+
 impl Default for WireLimits {
     fn default() -> Self {
         WireLimits {

@@ -7,10 +7,8 @@ use tokio::time::{Instant, timeout_at};
 use wire::{CloseCode, Compression, Connection, Layer, Offer, Token, WireLimits};
 
 use super::{answers::Handshake, talk::Peer};
-use crate::{
-    dial::{Dialer, Target},
-    meaning::{Interpreter, Meaning},
-};
+use crate::dial::{Dialer, Target};
+use client::meaning::{Interpreter, Meaning};
 
 /// Handshakes until what is offered is what is granted: a relay may narrow each of two directions.
 const TRIES: usize = 3;

@@ -38,10 +38,10 @@ use self::{
     talk::{Patience, Peer, Talk},
 };
 use crate::{
-    args,
-    inputs::{self, UsageError},
+    args, inputs,
     interruption::{self, unless_interrupted},
 };
+use program::UsageError;
 use workload::{Workload, scenario::Scenario};
 
 /// Time for all probes.

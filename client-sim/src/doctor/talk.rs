@@ -12,8 +12,9 @@ use tokio::time::{Instant, timeout_at};
 use wire::{CloseCode, Compression, Connection, Endpoint, Offer, WireLimits};
 
 use super::answers::{Answer, Spent};
-use crate::{
-    auth, driver,
+use crate::driver;
+use client::{
+    auth,
     meaning::{Interpreter, Meaning, Verdict, quoted},
 };
 

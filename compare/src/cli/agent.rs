@@ -24,8 +24,9 @@ use crate::{
     over_agents::{self, Agents, Events, Relay, Told},
     plan::Profile,
     relay_agent,
-    usage::{UsageError, header_args},
+    usage::header_args,
 };
+use program::UsageError;
 
 /// Most bytes of a decompressed stream of events that somebody else sent: four times the largest
 /// file that travels, and still in an agent's memory.

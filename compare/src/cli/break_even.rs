@@ -21,8 +21,9 @@ use crate::{
     progress::Progress,
     run::{Outcome, Request, run_until_signal},
     this_machine::ThisMachine,
-    usage::{Ended, NOTHING_MEASURED, UsageError, refuse},
+    usage::{Ended, NOTHING_MEASURED, refuse},
 };
+use program::UsageError;
 use report::result::{Block, BreakEvenConfig, Header, ResultFile, Role};
 
 /// Measures the grid and writes a result folder.

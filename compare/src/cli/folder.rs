@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, Result};
 
 use super::{show, write_reports};
-use crate::usage::UsageError;
+use program::UsageError;
 use report::{
     Derived,
     result::{ResultFile, unfinished},

@@ -15,8 +15,9 @@ use crate::{
     args::InstructionFlags,
     count::{self, NotInstalled, Play, Program},
     matrix::{CellSpec, cells, references},
-    usage::{UsageError, skips_invalid},
+    usage::skips_invalid,
 };
+use program::UsageError;
 use report::{
     FAILS, Outcome,
     result::{INSTRUCTIONS_FILE, Instructions, ResultFile},

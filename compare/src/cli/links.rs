@@ -9,8 +9,9 @@ use link::Demand;
 
 use crate::{
     matrix::{CellSpec, OverLinks},
-    usage::{UsageError, skips_invalid},
+    usage::skips_invalid,
 };
+use program::UsageError;
 use report::result::Config;
 
 /// The share of its packets a second that a plan of twice the seconds may still ask for.

@@ -11,12 +11,9 @@ use measure::Status;
 
 use super::{folder::Folder, links};
 use crate::{
-    matrix::CellSpec,
-    own_core, rate,
-    search::Probes,
-    this_machine::ThisMachine,
-    usage::{UsageError, skips_invalid},
+    matrix::CellSpec, own_core, rate, search::Probes, this_machine::ThisMachine, usage::skips_invalid,
 };
+use program::UsageError;
 use report::result::{AtLoad1, ChosenLoad, Config, Header, MAX_ROUNDS, Probe, ResultFile, Search};
 
 /// Runs the pilot of `--rates auto` for each scenario and sets the rate of its cells; false after

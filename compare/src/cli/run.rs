@@ -37,8 +37,9 @@ use crate::{
     run::{Outcome, Stopped},
     selftest,
     this_machine::ThisMachine,
-    usage::{Ended, NOTHING_MEASURED, UsageError, read_corpus, refuse},
+    usage::{Ended, NOTHING_MEASURED, read_corpus, refuse},
 };
+use program::UsageError;
 use report::{
     Derived,
     result::{Config, Git, Header, ResultFile, Role, SelfTest},

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use measure::Exit;
 use serde::Deserialize;
 
-use crate::usage::UsageError;
+use program::UsageError;
 use report::result::{Conditions, Row};
 
 /// The role in which a program plays what is counted.
@@ -232,10 +232,10 @@ mod tests {
 
     #[test]
     fn the_cost_of_a_side_is_what_its_calls_cost_with_all_below_them() {
-        let text = "version: 1\npositions: line\nevents: Ir\n\nfn=main\n0 10\ncfn=client_sim::instructions::probe::relay_side\n\
-                    calls=3 0\n0 700\ncfn=client_sim::instructions::probe::client_side\ncalls=1 0\n0 50\n\n\
-                    fn=client_sim::instructions::probe::relay_side\n0 9\ncfn=work\ncalls=3 0\n0 691\n\n\
-                    fn=other\n0 1\ncfn=client_sim::instructions::probe::relay_side\ncalls=1 0\n0 30\n";
+        let text = "version: 1\npositions: line\nevents: Ir\n\nfn=main\n0 10\ncfn=rehearsals::instructions::probe::relay_side\n\
+                    calls=3 0\n0 700\ncfn=rehearsals::instructions::probe::client_side\ncalls=1 0\n0 50\n\n\
+                    fn=rehearsals::instructions::probe::relay_side\n0 9\ncfn=work\ncalls=3 0\n0 691\n\n\
+                    fn=other\n0 1\ncfn=rehearsals::instructions::probe::relay_side\ncalls=1 0\n0 30\n";
         assert_eq!(cost(text.as_bytes()).unwrap(), Cost { relay: 730, client: 50 });
     }
 

@@ -1,7 +1,7 @@
 //! Counts instructions in user space by Valgrind, instead of timing: a cost that repeats, of relay
 //! and clients apart.
 //!
-//! The same binary plays in one process what is counted (`client_sim::instructions`);
+//! The same binary plays in one process what is counted (`rehearsals::instructions`);
 //! `callgrind.rs` runs it and reads what Valgrind wrote. Every count is made twice, by two
 //! processes, and the difference is stated.
 

@@ -18,12 +18,7 @@ use relay_sim::{
 };
 
 use super::{plan, truth::Truth};
-use crate::{
-    client::{Action, Client, Report},
-    incidents::Wrong,
-    ledger,
-    shared::Shared,
-};
+use client::{Action, Client, Report, incidents::Wrong, ledger, shared::Shared};
 use workload::{Due, Workload};
 
 const MS: u64 = 1_000_000;

@@ -4,7 +4,7 @@ use codecs::Event;
 use workload::CLIENT_AUTH;
 
 /// The answer to a challenge of the relay at this URL, without author and signature.
-pub(crate) fn proof(url: &str, challenge: &str, created_at: i64) -> Event<'static> {
+pub fn proof(url: &str, challenge: &str, created_at: i64) -> Event<'static> {
     let tag = |name: &'static str, value: &str| vec![name.into(), value.to_owned().into()];
     Event {
         id: [0; 32],

@@ -24,7 +24,7 @@ use codecs::Format;
 use measure::Exit;
 use serde::Deserialize;
 
-use crate::{cores, inputs::UsageError};
+use program::UsageError;
 use program::report;
 use workload::{
     Workload,
@@ -104,7 +104,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
 
 fn play(args: &Args) -> anyhow::Result<()> {
     // On one core a corpus is checked by one thread, which allocates in the same order each time.
-    cores::keep_to_this().context("cannot keep to one core")?;
+    measure::cores::keep_to_this().context("cannot keep to one core")?;
     probe::state_build()?;
     let Some(name) = &args.scenario else {
         let corpus = events(args.corpus.as_deref(), args.skip_invalid);

@@ -32,12 +32,12 @@ pub struct Report {
     /// Why the relay ended the connection of a slow reader.
     pub cut_off: Option<String>,
     /// Ids that a reconciliation named and the plan does not know, where the plan asks for them.
-    pub(crate) foreign: Vec<[u8; 32]>,
+    pub foreign: Vec<[u8; 32]>,
 }
 
 impl Report {
     /// What the relay said first, as the end of a sentence; empty when it said nothing.
-    pub(crate) fn said(&self) -> String {
+    pub fn said(&self) -> String {
         let said = self.complaint.as_ref().or(self.passed_over.as_ref());
         said.map_or_else(String::new, |said| format!("; the relay said {}", quoted(said)))
     }
@@ -47,7 +47,7 @@ impl Report {
 #[derive(Debug)]
 pub struct Stay {
     /// Its id.
-    pub(crate) subscription: Subscription,
+    pub subscription: Subscription,
     /// Its filter, as a place in `Workload::live`.
     pub live: u32,
     /// The publications that were sent during the stay, from its EOSE to its planned end. Those

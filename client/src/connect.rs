@@ -108,7 +108,7 @@ impl Client {
     }
 
     /// Takes the connection that [`Action::Connect`] asked for.
-    pub(crate) fn on_connected(&mut self, now_ns: u64) {
+    pub fn on_connected(&mut self, now_ns: u64) {
         if let Link::Connecting { since_ns } = self.link {
             self.record_always(Timing::Handshake, since_ns, now_ns);
             self.shared.connected_in(now_ns.saturating_sub(since_ns));
@@ -122,7 +122,7 @@ impl Client {
     }
 
     /// Takes the end of the connection, or the failure to make one.
-    pub(crate) fn on_disconnected(&mut self, why: &str) {
+    pub fn on_disconnected(&mut self, why: &str) {
         self.go_down();
         // A relay may end a connection that is read too slowly.
         let Some(reader) = self.reader.as_mut().filter(|_| self.started) else {
@@ -137,7 +137,7 @@ impl Client {
 
     /// Takes the failure to make a connection that this machine had no room for: the sessions that
     /// wait for it do not begin, which is not the relay's fault.
-    pub(crate) fn on_no_connection(&mut self, why: &str, now_ns: u64) {
+    pub fn on_no_connection(&mut self, why: &str, now_ns: u64) {
         self.go_down();
         self.report.no_connection.get_or_insert_with(|| why.to_owned());
         for session in std::mem::take(&mut self.waiting) {
@@ -248,12 +248,12 @@ impl Client {
     }
 
     /// Whether the client may read now.
-    pub(crate) fn may_read(&self) -> bool {
+    pub fn may_read(&self) -> bool {
         !self.started || self.reader.as_ref().is_none_or(|reader| !reader.pausing)
     }
 
     /// Whether its role reads slowly, which needs a small receive buffer.
-    pub(crate) fn reads_slowly(&self) -> bool {
+    pub fn reads_slowly(&self) -> bool {
         self.reader.is_some()
     }
 

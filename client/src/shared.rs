@@ -15,7 +15,7 @@ use fixedbitset::FixedBitSet;
 use measure::{LiveCounts, LiveLatency};
 use tokio::sync::Notify;
 
-use crate::{incidents::Incidents, metrics::Seen};
+use crate::incidents::Incidents;
 use workload::{Publication, Workload, schedule::nanos};
 
 /// The fate of a publication.
@@ -48,7 +48,7 @@ impl Fate {
 /// How far apart the clocks of agents are at most, with much to spare: so long before the start a
 /// share's clients begin to count what comes, and what another agent publishes is owed to a stay
 /// only when it is due so long after the stay began.
-pub(crate) const CLOCKS_APART: Duration = Duration::from_millis(100);
+pub const CLOCKS_APART: Duration = Duration::from_millis(100);
 
 /// The state shared by all workers.
 #[derive(Debug)]
@@ -238,19 +238,22 @@ impl Shared {
     /// What is counted so far, with latencies where a coordinator shows them.
     pub fn live(&self) -> LiveCounts {
         let latency = self.live.as_ref().map(|live| *live.lock().unwrap_or_else(PoisonError::into_inner));
-        let Seen { connections, sent, deliveries, .. } = self.seen();
-        LiveCounts { connections, sent, deliveries, latency: latency.unwrap_or_default() }
+        LiveCounts {
+            connections: self.connections() as u64,
+            sent: self.sent_count(),
+            deliveries: self.deliveries(),
+            latency: latency.unwrap_or_default(),
+        }
     }
 
-    /// What is counted so far, for who watches: costs clients nothing.
-    pub(crate) fn seen(&self) -> Seen {
-        Seen {
-            connections: self.connections() as u64,
-            sent: self.sent_ns.iter().filter(|sent| sent.load(Ordering::Relaxed) > 0).count() as u64,
-            deliveries: self.deliveries(),
-            latency_ns_p99: self.latency_ns_p99.load(Ordering::Relaxed),
-            ..Seen::default()
-        }
+    /// Publications sent so far. Counted when asked: it costs clients nothing.
+    pub fn sent_count(&self) -> u64 {
+        self.sent_ns.iter().filter(|sent| sent.load(Ordering::Relaxed) > 0).count() as u64
+    }
+
+    /// The 99th percentile of the last second's latencies, in nanoseconds, where progress is shown.
+    pub fn latency_ns_p99(&self) -> u64 {
+        self.latency_ns_p99.load(Ordering::Relaxed)
     }
 
     /// Subtracts `count` pieces of work; notifies [`Shared::changed`] with the last.
@@ -300,7 +303,7 @@ impl Shared {
 
     /// Settles a session that did not fit into a queue, and those that follow it: they do not
     /// begin.
-    pub(crate) fn drop_session(&self, session: u32) {
+    pub fn drop_session(&self, session: u32) {
         let next = |session: &u32| self.workload.sessions[*session as usize].next;
         for session in std::iter::successors(Some(session), next) {
             self.note_dropped_session(session);
@@ -309,12 +312,12 @@ impl Shared {
     }
 
     /// Notes a session that the generator did not begin.
-    pub(crate) fn note_dropped_session(&self, session: u32) {
+    pub fn note_dropped_session(&self, session: u32) {
         self.dropped_sessions.lock().unwrap_or_else(PoisonError::into_inner).insert(session);
     }
 
     /// The sessions that the generator did not begin: nothing is owed to them.
-    pub(crate) fn dropped_sessions(&self) -> HashSet<u32> {
+    pub fn dropped_sessions(&self) -> HashSet<u32> {
         self.dropped_sessions.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -411,7 +414,7 @@ impl Shared {
     }
 
     /// Waits until a connection ends early, and returns why.
-    pub(crate) async fn failed(&self) -> String {
+    pub async fn failed(&self) -> String {
         loop {
             if let Some(failure) = self.first_failure() {
                 return failure;

@@ -12,7 +12,7 @@ use codecs::{ClientMessage, Codec, Filter, RelayMessage};
 use measure::Counts;
 
 use self::tally::Tally;
-use crate::shared::Shared;
+use client::shared::Shared;
 use workload::{Reading, Task};
 
 /// One entry of the log: a message or another event, as its client saw it.

@@ -45,7 +45,7 @@ pub enum Wrong {
 }
 
 impl Wrong {
-    pub(crate) const ALL: [Wrong; 6] = [
+    pub const ALL: [Wrong; 6] = [
         Wrong::Lost,
         Wrong::Duplicated,
         Wrong::Altered,
@@ -91,7 +91,7 @@ impl fmt::Display for Incident {
 
 /// What a text of the relay is about.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(crate) enum About {
+pub enum About {
     /// CLOSED: a connection and its subscription.
     Subscription(usize, String),
     /// OK.
@@ -150,7 +150,7 @@ impl Incidents {
     }
 
     /// Keeps what the relay said; a later text about the same replaces an earlier one.
-    pub(crate) fn said(&self, about: About, text: &str) {
+    pub fn said(&self, about: About, text: &str) {
         let mut kept = self.kept();
         if kept.said.len() < TEXTS || kept.said.contains_key(&about) {
             kept.said.insert(about, text.chars().take(TEXT_CHARS).collect());
@@ -158,7 +158,7 @@ impl Incidents {
     }
 
     /// Adds a wrong delivery of an event to a subscription of a connection.
-    pub(crate) fn add<'f>(
+    pub fn add<'f>(
         &self,
         wrong: Wrong,
         (id, kind): (&[u8; 32], Option<u16>),
@@ -233,7 +233,7 @@ fn json(filter: &Filter) -> serde_json::Value {
 }
 
 /// A REQ as JSON, for people.
-pub(crate) fn request(subscription: &str, filter: &Filter) -> String {
+pub fn request(subscription: &str, filter: &Filter) -> String {
     let message = ClientMessage::Req { subscription: subscription.into(), filters: vec![filter.clone()] };
     let mut text = Vec::new();
     let codec = Format::JSON.codec(Implementation::Library);

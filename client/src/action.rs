@@ -7,7 +7,7 @@ use crate::recorder::Sample;
 
 /// One thing to do. Carry out actions in the order in which the machine gives them.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Action {
+pub enum Action {
     /// Send one protocol message; flush when no more are waiting.
     Send(Bytes),
     /// Connect, then call `on_connected` or `on_disconnected`.

@@ -3,18 +3,27 @@
 //! Inputs (`on_due`, `on_connected`, `on_message`, `on_disconnected`, `on_timer`) change the state
 //! and leave [`Action`]s, which the owner of the connection takes with [`Client::next_action`] and
 //! carries out in order. Times are nanoseconds on one clock; with [`Client::start`] that clock
-//! begins anew at the start of the run. [`crate::driver`] runs the machine over a socket,
-//! `simulation` over a simulated network.
+//! begins anew at the start of the run. client-sim runs the machine over a socket, `rehearsals` over
+//! a simulated network.
+//!
+//! What all clients of a run have in common stands in [`shared`]; the [`ledger`] proves that every
+//! planned event and every expected delivery is accounted for.
 
 mod action;
+pub mod auth;
 mod connect;
 mod failure;
 mod hear;
+pub mod incidents;
+pub mod ledger;
 mod live;
+pub mod meaning;
 mod publish;
 mod reconcile;
+pub mod recorder;
 mod report;
 mod session;
+pub mod shared;
 mod subscription;
 #[cfg(test)]
 mod tests;
@@ -31,18 +40,17 @@ use bytes::Bytes;
 use codecs::{ClientMessage, Codec, Event, Filter, hex};
 use fixedbitset::FixedBitSet;
 
-pub(crate) use self::{
+pub use self::{
     action::Action,
     failure::{Failure, Owed},
     report::{Report, Stay},
-    session::{lacked, planned_from},
     subscription::Subscription,
 };
 use self::{
     connect::{Identity, Link, Patience, Reader},
     publish::Backlog,
     reconcile::OpenReconciliation,
-    session::{OpenRequest, OpenSession},
+    session::{OpenRequest, OpenSession, lacked, planned_from},
     subscription::RequestId,
 };
 use crate::{
@@ -72,7 +80,7 @@ enum Wake {
 
 /// One simulated client.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub struct Client {
     id: usize,
     shared: Arc<Shared>,
     codec: &'static dyn Codec,
@@ -113,7 +121,7 @@ pub(crate) struct Client {
 impl Client {
     /// Makes the client of `workload.roles[id]`. `url` is the relay's URL in AUTH events (NIP-42),
     /// `unix_s` the wall clock at instant zero of the machine's clock, in seconds since 1970.
-    pub(crate) fn new(
+    pub fn new(
         shared: Arc<Shared>,
         codec: &'static dyn Codec,
         id: usize,
@@ -156,20 +164,20 @@ impl Client {
     // --- inputs ---
 
     /// Connects and subscribes, where the role does so before the start.
-    pub(crate) fn open(&mut self, now_ns: u64) {
+    pub fn open(&mut self, now_ns: u64) {
         if self.shared.workload.roles[self.id].connects_before() {
             self.connect(now_ns);
         }
     }
 
     /// Starts the run: later times count from its start, at which the wall clock reads `unix_s`.
-    pub(crate) fn start(&mut self, unix_s: u64) {
+    pub fn start(&mut self, unix_s: u64) {
         self.identity.unix_s = unix_s;
         self.started = true;
     }
 
     /// Does one thing that is due by plan.
-    pub(crate) fn on_due(&mut self, due: Due, now_ns: u64) {
+    pub fn on_due(&mut self, due: Due, now_ns: u64) {
         match due {
             Due::Publication(n) => self.publish_due(n, now_ns),
             Due::Flood(n) => self.start_flood(n),
@@ -182,7 +190,7 @@ impl Client {
     }
 
     /// Handles every timer that is due.
-    pub(crate) fn on_timer(&mut self, now_ns: u64) {
+    pub fn on_timer(&mut self, now_ns: u64) {
         if let Some(patience) = self.patience.take_if(|patience| patience.ends_ns() <= now_ns) {
             let failure = patience.failure(self.owed(), self.report.said());
             self.actions.push_back(Action::Fail(failure));
@@ -206,7 +214,7 @@ impl Client {
     }
 
     /// Handles one message of the relay.
-    pub(crate) fn on_message(&mut self, payload: &[u8], now_ns: u64) {
+    pub fn on_message(&mut self, payload: &[u8], now_ns: u64) {
         self.pause_after(payload.len(), now_ns);
         self.hear(now_ns);
         if self.passes_over(payload, now_ns) {
@@ -233,7 +241,7 @@ impl Client {
     /// Publishes one event that waits for answers rather than for an instant. Call it while
     /// [`Client::has_backlog`], with the clock read anew, because such a publication is timed from
     /// when it is sent.
-    pub(crate) fn on_room(&mut self, now_ns: u64) {
+    pub fn on_room(&mut self, now_ns: u64) {
         if let Some(proof) = self.proof.take() {
             self.send_proof(&proof, now_ns);
         } else if let Some(n) = self.backlog.next(self.in_flight.len()) {
@@ -244,12 +252,12 @@ impl Client {
     // --- outputs ---
 
     /// The next thing to do, if any.
-    pub(crate) fn next_action(&mut self) -> Option<Action> {
+    pub fn next_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
     /// The next sample to record, unless something else is to be done before it.
-    pub(crate) fn next_sample(&mut self) -> Option<Sample> {
+    pub fn next_sample(&mut self) -> Option<Sample> {
         let Some(Action::Record(sample)) = self.actions.front() else { return None };
         let sample = *sample;
         self.actions.pop_front();
@@ -257,23 +265,23 @@ impl Client {
     }
 
     /// Whether [`Client::next_action`] or [`Client::on_room`] has something to do.
-    pub(crate) fn has_work(&self) -> bool {
+    pub fn has_work(&self) -> bool {
         !self.actions.is_empty() || self.has_backlog()
     }
 
     /// When to call [`Client::on_timer`].
-    pub(crate) fn next_wake_ns(&self) -> Option<u64> {
+    pub fn next_wake_ns(&self) -> Option<u64> {
         let wake = self.wakes.peek().map(|Reverse((at, _))| *at);
         wake.into_iter().chain(self.patience.as_ref().map(Patience::ends_ns)).min()
     }
 
     /// Whether [`Client::on_room`] has something to publish.
-    pub(crate) fn has_backlog(&self) -> bool {
+    pub fn has_backlog(&self) -> bool {
         self.proof.is_some() || self.backlog.has_next(self.in_flight.len())
     }
 
     /// Whether the run may start.
-    pub(crate) fn is_ready(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         match self.link {
             Link::Down => !self.shared.workload.roles[self.id].connects_before(),
             Link::Up => self.opening.is_clear(),
@@ -282,17 +290,17 @@ impl Client {
     }
 
     /// The place of its population's name among the labels of the plan.
-    pub(crate) fn label(&self) -> Option<usize> {
+    pub fn label(&self) -> Option<usize> {
         self.shared.workload.roles[self.id].label
     }
 
     /// What the client has seen so far.
-    pub(crate) fn report(&self) -> &Report {
+    pub fn report(&self) -> &Report {
         &self.report
     }
 
     /// Ends the client and returns its report, with what its open sessions saw.
-    pub(crate) fn finish(mut self) -> Report {
+    pub fn finish(mut self) -> Report {
         self.name_lost();
         // Sorts, so that the same run gives the same report.
         let mut open: Vec<_> = std::mem::take(&mut self.sessions).into_iter().collect();

@@ -97,7 +97,7 @@ fn a_seed_repeats_its_run() {
     }
 }
 
-/// Run with `cargo test --release -p client-sim --lib simulation_campaign -- --ignored
+/// Run with `cargo test --release -p rehearsals simulation_campaign -- --ignored
 /// --nocapture`. `SIMULATION_STEPS` sets the number of steps (default ten million),
 /// `SIMULATION_SEED` the first seed.
 #[test]

@@ -17,7 +17,7 @@ pub(super) fn pair(cell: &Cell, clients: usize) -> anyhow::Result<(Connection, C
     let support =
         Support { formats: formats.clone(), compressions: vec![compression], batched, strict: true };
     let offer = Offer { formats, batched, compression };
-    let limits = [&crate::run::limits(clients), &WireLimits::default()];
+    let limits = [&WireLimits::for_connections(clients), &WireLimits::default()];
     Ok(at_once(wire::in_memory(&offer, &support, limits))??)
 }
 

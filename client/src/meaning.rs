@@ -16,7 +16,7 @@ const QUOTED_CHARS: usize = 200;
 
 /// What a message of a relay means.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Meaning<'a> {
+pub enum Meaning<'a> {
     /// A message in the form of its NIP.
     Message(RelayMessage<'a>),
     /// The same with elements more or fewer than its NIP has.
@@ -29,21 +29,21 @@ pub(crate) enum Meaning<'a> {
 
 /// Reads messages in one format.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Interpreter {
+pub struct Interpreter {
     codec: &'static dyn Codec,
     /// Whether the format is the JSON of NIP-01, which relays extend.
     is_json: bool,
 }
 
 impl Interpreter {
-    pub(crate) fn new(codec: &'static dyn Codec) -> Interpreter {
+    pub fn new(codec: &'static dyn Codec) -> Interpreter {
         let mut notice = Vec::new();
         let written = codec.encode_relay(&RelayMessage::Notice { text: "".into() }, &mut notice);
         Interpreter { codec, is_json: written.is_ok() && notice == br#"["NOTICE",""]"# }
     }
 
     #[inline]
-    pub(crate) fn read<'a>(&self, payload: &'a [u8]) -> Meaning<'a> {
+    pub fn read<'a>(&self, payload: &'a [u8]) -> Meaning<'a> {
         match self.codec.decode_relay(payload) {
             Ok(message) => Meaning::Message(message),
             Err(error) if self.is_json => self.read_extended(payload, error),
@@ -102,7 +102,7 @@ fn usual_form(verb: &str, mut elements: Vec<Value>) -> Vec<Value> {
 
 /// What a relay says to a publication (NIP-01).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub enum Verdict {
     Accepted,
     /// It had the event, and delivers nothing.
     Duplicate,
@@ -112,7 +112,7 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    pub(crate) fn of(accepted: bool, text: &str) -> Verdict {
+    pub fn of(accepted: bool, text: &str) -> Verdict {
         match accepted {
             true if text.starts_with("duplicate:") => Verdict::Duplicate,
             true => Verdict::Accepted,
@@ -123,7 +123,7 @@ impl Verdict {
 }
 
 /// A relay's words, short and harmless to a terminal.
-pub(crate) fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     let mut quoted = String::new();
     for (n, char) in text.chars().enumerate() {
         match char {

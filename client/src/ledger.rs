@@ -7,10 +7,10 @@ use fixedbitset::FixedBitSet;
 use measure::{Counts, union_of_spans};
 
 use crate::{
-    client::{Report, Subscription, lacked, planned_from},
+    Report, Subscription,
     incidents::{Incidents, Wrong},
+    lacked, planned_from,
     shared::{Fate, Shared},
-    swarm::Outcome,
 };
 use workload::{Live, Workload, schedule::nanos};
 
@@ -180,24 +180,24 @@ fn name<'f>(
 /// their sum is the denominator of envelopes per second. With publications that is the whole run;
 /// with sessions alone it is the union of their spans, so that a pause between two bursts does not
 /// count.
-pub fn active_spans(workload: &Workload, outcome: &Outcome) -> Vec<(u64, u64)> {
+pub fn active_spans(workload: &Workload, reports: &[&Report]) -> Vec<(u64, u64)> {
     if !workload.publications.is_empty() {
         let first_ns = nanos(workload.first_due());
-        return union_of_spans([(first_ns, first_ns + elapsed_ns(workload, outcome))]);
+        return union_of_spans([(first_ns, first_ns + elapsed_ns(workload, reports))]);
     }
-    union_of_spans(outcome.clients.iter().flat_map(|(_, client)| client.report.busy_ns.iter().copied()))
+    union_of_spans(reports.iter().flat_map(|report| report.busy_ns.iter().copied()))
 }
 
 /// The spans of envelope throughput in nanoseconds from the start, disjoint and in ascending order,
 /// and the interval that they ask for. With publications it is one span, from the first planned
 /// instant to the last, in a closed loop to the last answer; with sessions alone the union of
 /// theirs, which may be bursts of a fraction of a second. Warm-up phases are cut out.
-pub fn throughput_spans(workload: &Workload, outcome: &Outcome) -> (Vec<(u64, u64)>, u64) {
+pub fn throughput_spans(workload: &Workload, reports: &[&Report]) -> (Vec<(u64, u64)>, u64) {
     const STREAM_NS: u64 = 100_000_000;
     const BURST_NS: u64 = 10_000_000;
-    let last_ns = outcome.clients.iter().map(|(_, c)| c.report.last_ns).max().unwrap_or(0);
+    let last_ns = reports.iter().map(|report| report.last_ns).max().unwrap_or(0);
     let (spans, wanted_ns) = if workload.publications.is_empty() {
-        let busy = outcome.clients.iter().flat_map(|(_, client)| client.report.busy_ns.iter().copied());
+        let busy = reports.iter().flat_map(|report| report.busy_ns.iter().copied());
         (union_of_spans(busy), BURST_NS)
     } else {
         let last_due_ns = workload.publications.last().map_or(0, |publication| nanos(publication.at));
@@ -215,8 +215,8 @@ fn without(spans: &[(u64, u64)], (from, to): (u64, u64)) -> Vec<(u64, u64)> {
 }
 
 /// Nanoseconds from the first instant at which something was due to the last answer.
-pub fn elapsed_ns(workload: &Workload, outcome: &Outcome) -> u64 {
-    let last_ns = outcome.clients.iter().map(|(_, c)| c.report.last_ns).max().unwrap_or(0);
+pub fn elapsed_ns(workload: &Workload, reports: &[&Report]) -> u64 {
+    let last_ns = reports.iter().map(|report| report.last_ns).max().unwrap_or(0);
     last_ns.saturating_sub(nanos(workload.first_due()))
 }
 

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 /// Why a client cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// The relay said nothing for so long while a connection was set up.
     #[error("the relay was silent for {} s: {owed} did not come{said}", .patience.as_secs())]
     Silent { patience: Duration, owed: Owed, said: String },
@@ -18,7 +18,7 @@ pub(crate) enum Failure {
 
 /// What a relay owes while a connection is set up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Owed {
+pub enum Owed {
     /// AUTH with a challenge.
     Challenge,
     /// OK to AUTH.

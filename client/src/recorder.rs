@@ -29,7 +29,7 @@ const SLICED: [Timing; 3] = [Timing::Response, Timing::PublishOk, Timing::Eose];
 pub struct Recorder {
     latencies: BTreeMap<(Timing, Option<usize>), Latency>,
     slices: [SliceRecorder; SLICED.len()],
-    pub(crate) throughput: ThroughputRecorder,
+    pub throughput: ThroughputRecorder,
 }
 
 impl Recorder {

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 /// The purpose of a subscription, which its id encodes. [`Display`](fmt::Display) writes the id
 /// that goes over the wire, and [`FromStr`] reads exactly these ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Subscription {
+pub enum Subscription {
     /// `live-0`: a live subscription of a subscriber, by its place among the role's filters.
     Live(u32),
     /// `v7-0`: a live subscription of session 7, by its place among the session's filters.
@@ -30,18 +30,18 @@ pub(crate) enum Subscription {
 
 /// One planned request for stored events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct RequestId {
+pub struct RequestId {
     /// Place in `Workload::sessions`.
-    pub(crate) session: u32,
+    pub session: u32,
     /// Place in `Session::steps`.
-    pub(crate) step: u32,
+    pub step: u32,
     /// Place in the step.
-    pub(crate) request: u32,
+    pub request: u32,
 }
 
 /// An id that no simulated client makes.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct ForeignId;
+pub struct ForeignId;
 
 impl fmt::Display for Subscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

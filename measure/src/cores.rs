@@ -3,7 +3,7 @@
 
 use std::io;
 
-use measure::PinnedCores;
+use crate::PinnedCores;
 use nix::{
     sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity},
     unistd::Pid,
@@ -18,7 +18,7 @@ const SELF: Pid = Pid::from_raw(0);
 ///
 /// # Errors
 /// When the kernel does not report the allowed cores.
-pub(crate) fn halves() -> io::Result<Option<PinnedCores>> {
+pub fn halves() -> io::Result<Option<PinnedCores>> {
     let allowed = sched_getaffinity(SELF)?;
     let cores: Vec<u32> = (0..CpuSet::count())
         .filter(|&core| allowed.is_set(core).unwrap_or(false))
@@ -32,7 +32,7 @@ pub(crate) fn halves() -> io::Result<Option<PinnedCores>> {
 ///
 /// # Errors
 /// When the kernel refuses.
-pub(crate) fn keep_to_this() -> io::Result<()> {
+pub fn keep_to_this() -> io::Result<()> {
     let core = u32::try_from(sched_getcpu()?).map_err(io::Error::other)?;
     keep_to(&[core])
 }
@@ -41,7 +41,7 @@ pub(crate) fn keep_to_this() -> io::Result<()> {
 ///
 /// # Errors
 /// When the kernel refuses.
-pub(crate) fn keep_to(cores: &[u32]) -> io::Result<()> {
+pub fn keep_to(cores: &[u32]) -> io::Result<()> {
     let mut set = CpuSet::new();
     cores.iter().try_for_each(|&core| set.set(core as usize))?;
     Ok(sched_setaffinity(SELF, &set)?)

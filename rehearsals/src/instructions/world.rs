@@ -21,12 +21,7 @@ use super::{
     probe,
     wires::{feed, flush, next, pair, serve},
 };
-use crate::{
-    client::{Action, Client, Report},
-    ledger,
-    recorder::Recorder,
-    shared::Shared,
-};
+use client::{Action, Client, Report, ledger, recorder::Recorder, shared::Shared};
 use workload::{Due, Speaks, Workload, schedule::nanos};
 
 /// The relay's URL in AUTH events (NIP-42).
