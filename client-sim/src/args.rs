@@ -5,7 +5,7 @@ use std::{net::SocketAddr, num::NonZeroU16, path::PathBuf};
 use cell::{Cell, Factor};
 use clap::{ArgGroup, Parser, Subcommand};
 use codecs::Format;
-use measure::Unechoed;
+use program::Unechoed;
 use wire::{Compression, Header};
 
 use workload::{Share, scenario::Scenario};

@@ -3,7 +3,6 @@
 use std::{ffi::OsString, io::stderr, process::ExitCode};
 
 use anyhow::{Context, ensure};
-use clap::Parser;
 use codecs::Format;
 use measure::{Exit, RunRecord, Status, ValidityClass};
 use tracing_subscriber::EnvFilter;
@@ -24,14 +23,10 @@ use workload::{
 
 /// Runs the program. `args` are the arguments after its name and role.
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
-    let args = match Args::try_parse_from(std::iter::once("client-sim".into()).chain(args)) {
+    let args: Vec<OsString> = std::iter::once("client-sim".into()).chain(args).collect();
+    let args = match program::parse::<Args>(&args) {
         Ok(args) => args,
-        Err(error) => {
-            // clap prints help to standard output and mistakes to standard error. A failure to
-            // print is ignored.
-            error.print().ok();
-            return if error.use_stderr() { Exit::Usage } else { Exit::Success }.into();
-        }
+        Err(code) => return code,
     };
     tracing_subscriber::fmt()
         .with_env_filter(log_filter())

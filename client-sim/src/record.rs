@@ -9,8 +9,9 @@ use measure::{
     AgreementRecord, CompressionMemoryRecord, EncodingsRecord, Environment, FirstDeliveryRecord, FlowRecord,
     LinkRecord, NO_LINK, Pace, PinnedCores, Planted, PopulationRecord, Quantile, RelayProcess, RunRecord,
     SCHEMA_VERSION, ShareRecord, Signals, Spans, Status, Tool, TrafficRecord, UsableCores, Validity,
-    ValidityClass, command_line,
+    ValidityClass,
 };
+use program::command_line;
 use relay_sim::Totals;
 use wire::{Agreement, Compression, Flow, Traffic};
 

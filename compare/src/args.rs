@@ -10,7 +10,7 @@ use anyhow::Result;
 use cell::Factor;
 use clap::{Args, Parser, Subcommand};
 use codecs::Format;
-use measure::Unechoed;
+use program::Unechoed;
 use wire::{Compression, Header, RelayUrl};
 
 pub(crate) use self::{

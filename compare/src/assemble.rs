@@ -2,7 +2,8 @@
 
 use std::{ffi::OsString, time::SystemTime};
 
-use measure::{Environment, Status, command_line, utc};
+use measure::{Environment, Status, utc};
+use program::command_line;
 
 use crate::{matrix::CellSpec, plan::Plan};
 use report::result::{Block, CellResult, Config, Git, Header, ResultFile};

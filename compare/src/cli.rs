@@ -21,7 +21,6 @@ use std::{
 
 use anyhow::{Context, Result};
 use cell::Factor;
-use clap::Parser;
 use measure::{Exit, Status, utc};
 
 use self::folder::Folder;
@@ -45,13 +44,9 @@ use report::{
 /// Does what the command line says. `args` begins with the program's name.
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.collect();
-    let cli = match Cli::try_parse_from(&args) {
+    let cli = match program::parse::<Cli>(&args) {
         Ok(cli) => cli,
-        Err(error) => {
-            // A closed stderr still leaves the exit code.
-            let _ = error.print();
-            return if error.use_stderr() { Exit::Usage } else { Exit::Success }.into();
-        }
+        Err(code) => return code,
     };
     let done = match cli.command {
         Command::Run(flags) => run::measure(&flags, &args),

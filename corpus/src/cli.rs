@@ -59,7 +59,11 @@ enum Command {
 
 /// Does what the command line says; `args` begins with the program's name.
 pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
-    run(Cli::parse_from(args)).unwrap_or_else(|error| {
+    let cli = match program::parse::<Cli>(&args.collect::<Vec<_>>()) {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    run(cli).unwrap_or_else(|error| {
         tell(&format!("error: {error:#}"));
         ExitCode::FAILURE
     })

@@ -14,7 +14,6 @@
 
 mod allocations;
 mod bounds;
-mod command_line;
 pub mod cores;
 mod counts;
 mod cpu;
@@ -35,14 +34,12 @@ mod share;
 mod slices;
 mod spans;
 mod throughput;
-mod unechoed;
 mod unpack;
 pub mod utc;
 mod validity;
 
 pub use allocations::Allocations;
 pub use bounds::{Expectation, LatencyBound};
-pub use command_line::command_line;
 pub use counts::Counts;
 pub use cpu::{CpuClock, CpuTime, cpu_pressure_percent, main_thread_ns, runnable_wait_ns};
 pub use encodings::{EncodingsRecord, FirstDelivery, FirstDeliveryRecord};
@@ -65,5 +62,4 @@ pub use share::{AgentRecord, ClockRecord, ShareRecord};
 pub use slices::{Slice, SliceRecorder, Slices};
 pub use spans::{Spans, union_of_spans};
 pub use throughput::{Throughput, ThroughputRecorder};
-pub use unechoed::Unechoed;
 pub use validity::{Pace, Rate, Signals, Validity, ValidityClass};

@@ -1,10 +1,16 @@
-//! What all programs have in common with the system around them: the signals that end them, and
-//! their terminal.
+//! What all programs have in common with the system around them: their arguments and command line,
+//! the signals that end them, their output, and their terminal.
 
+mod arguments;
+mod command_line;
 mod interrupt;
 mod output;
 mod terminal;
+mod unechoed;
 
+pub use arguments::parse;
+pub use command_line::command_line;
 pub use interrupt::{Interrupt, leave_terminal_to_parent};
 pub use output::{UsageError, print, report};
 pub use terminal::rewrites_lines;
+pub use unechoed::Unechoed;

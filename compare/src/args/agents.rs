@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use agents::{RunId, Target, nats::Server};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use measure::Unechoed;
+use program::Unechoed;
 use wire::{Header, RelayUrl};
 
 use crate::{

@@ -6,7 +6,7 @@ use anyhow::Result;
 use cell::{Factor, MOST_LOAD};
 use clap::{Args, ValueEnum};
 use link::{Capacity, Link};
-use measure::Unechoed;
+use program::Unechoed;
 use wire::{Header, RelayUrl};
 
 use super::{client_args, seed};

@@ -8,7 +8,8 @@ use std::{
 
 use anyhow::Result;
 use codecs::Format;
-use measure::{Environment, Exit, Status, command_line, utc};
+use measure::{Environment, Exit, Status, utc};
+use program::command_line;
 
 use super::{folder::Folder, stopped_code};
 use crate::{

@@ -5,7 +5,8 @@ use std::{env, time::SystemTime};
 use anyhow::{Result, ensure};
 use cell::{Cell, RelaySide};
 use codecs::VerifyLevel;
-use measure::{Environment, Status, command_line, utc};
+use measure::{Environment, Status, utc};
+use program::command_line;
 
 use super::bench::Bench;
 use crate::{assemble::assemble, matrix::CellSpec, plan::Plan, run::Outcome};

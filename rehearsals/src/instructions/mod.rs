@@ -86,12 +86,10 @@ impl std::str::FromStr for Counted {
 
 /// Runs the program in the role that counts. `args` are the arguments after its name and role.
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
-    let args = match Args::try_parse_from(std::iter::once("role:count".into()).chain(args)) {
+    let args: Vec<OsString> = std::iter::once("role:count".into()).chain(args).collect();
+    let args = match program::parse::<Args>(&args) {
         Ok(args) => args,
-        Err(error) => {
-            error.print().ok();
-            return if error.use_stderr() { Exit::Usage } else { Exit::Success }.into();
-        }
+        Err(code) => return code,
     };
     match play(&args) {
         Ok(()) => ExitCode::SUCCESS,

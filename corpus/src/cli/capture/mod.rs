@@ -19,8 +19,8 @@ use std::{
 
 use anyhow::{Context, ensure};
 use codecs::{ClientMessage, Codec, Event, Filter, Format, Implementation};
-use measure::Unechoed;
 use program::Interrupt;
+use program::Unechoed;
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,

@@ -34,7 +34,8 @@ fn name_alone(header: &str) -> String {
     header.split_once('=').map_or_else(|| "***".to_owned(), |(name, _)| format!("{name}=***"))
 }
 
-fn withheld(word: &str, is_address: bool) -> String {
+/// A word with `***` for user and password of every address in it.
+pub(crate) fn withheld(word: &str, is_address: bool) -> String {
     if !word.contains("://") {
         return if is_address { without_user(word) } else { word.to_owned() };
     }

@@ -1,0 +1,43 @@
+//! Arguments of a program, and errors about them.
+
+use std::{ffi::OsString, process::ExitCode};
+
+use clap::Parser;
+
+use crate::command_line::withheld;
+
+/// Reads the arguments, of which the first is the program's name. Help goes to standard output and
+/// errors to standard error, without user and password of any address among the arguments.
+///
+/// # Errors
+/// The exit code for help or a mistake, once that is printed.
+pub fn parse<A: Parser>(args: &[OsString]) -> Result<A, ExitCode> {
+    A::try_parse_from(args).map_err(|error| {
+        // Where nobody reads any more the exit code is left.
+        match without_secrets(&error.to_string(), args) {
+            Some(text) => crate::report(text.trim_end()),
+            None => error.print().unwrap_or_default(),
+        }
+        ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+    })
+}
+
+/// The text with `***` for user and password of every address in it; `None` where it has none.
+fn without_secrets(text: &str, args: &[OsString]) -> Option<String> {
+    let words = args.iter().map(|arg| arg.to_string_lossy());
+    let hidden = words.fold(text.to_owned(), |text, word| text.replace(&*word, &withheld(&word, false)));
+    (hidden != text).then_some(hidden)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_about_a_stray_address_has_no_password() {
+        let args = ["x", "ws://me:s3cret@relay/p", "ws"].map(OsString::from);
+        let said = without_secrets("error: unexpected argument 'ws://me:s3cret@relay/p' found", &args);
+        assert_eq!(said.unwrap(), "error: unexpected argument 'ws://***@relay/p' found");
+        assert_eq!(without_secrets("error: unexpected argument 'ws' found", &args), None);
+    }
+}
