@@ -364,27 +364,43 @@ fn a_run_that_misses_what_its_scenario_expects_is_no_evidence() {
     assert!(text(&output.stderr).contains("unknown field `rate`"), "{}", text(&output.stderr));
 }
 
-#[test]
-fn a_reader_that_the_relay_gives_up_is_counted_and_not_blamed_on_it() {
+/// Plays a publisher in a closed loop against two readers that take so many bytes a second, until
+/// the relay gives them up; returns what was said of it.
+fn given_up(read_bytes_per_s: u32) -> String {
     let setup = Setup::new();
-    // One after the other, so that a slow machine is slow and no more; in all 8 MB of follow lists
-    // for a reader who takes none, where outbox and send buffer hold 4.5.
-    let stalled = r#"
+    // One after the other, so that a slow machine is slow and no more; in all 8 MB of follow lists,
+    // where outbox and send buffer hold 4.5.
+    let stalled = format!(
+        r#"
         question = "Who gives up first?"
         learn = "That the relay does."
         seconds = 1
-        publish = [{ connections = 1, arrival = { shape = "closed", rounds = 800 }, window = 4, kinds = [3] }]
-        subscribe = [{ connections = 2, read_bytes_per_s = 0, filter = [{}] }]
-    "#;
+        publish = [{{ connections = 1, arrival = {{ shape = "closed", rounds = 800 }}, window = 4, kinds = [3] }}]
+        subscribe = [{{ connections = 2, read_bytes_per_s = {read_bytes_per_s}, filter = [{{}}] }}]
+    "#
+    );
     let scenario = setup.path("stalled.toml");
     fs::write(&scenario, stalled).unwrap();
     let relay = Relay::start(&["--outbox-bytes", "500000"]);
     let (output, record) = setup.run(scenario.to_str().unwrap(), &["--url", &relay.url]);
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", text(&output.stderr));
+    let said = text(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{said}");
     let counts = record.unwrap().counts;
     counts.balanced().unwrap();
-    assert_eq!(counts.readers_cut_off, 2, "{}", text(&output.stderr));
+    assert_eq!(counts.readers_cut_off, 2, "{said}");
     assert!(counts.deliveries_cut_off > 0);
+    said.to_string()
+}
+
+#[test]
+fn a_reader_that_the_relay_gives_up_is_counted_and_not_blamed_on_it() {
+    given_up(0);
+}
+
+#[test]
+fn a_slow_reader_hears_why_the_relay_gives_it_up() {
+    let said = given_up(400_000);
+    assert!(said.contains("to a slow reader, closed with 1013: slow consumer"), "{said}");
 }
 
 /// Plays slow-consumer against a relay of this name, and fails unless what the stalled reader left
