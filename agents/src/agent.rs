@@ -11,7 +11,7 @@ use crate::{
     times::{FIRST_PING_NS, FURTHEST_START_NS, LEAST_WAIT_NS, PUBLISH_NS, SILENCE_NS, STOP_NS},
 };
 
-/// What an agent's own command line allows, whatever a coordinator says.
+/// The limits of an agent's own command line, whatever a coordinator says.
 #[derive(Debug, Clone)]
 pub struct Policy {
     /// Relays that it may play against.
@@ -75,7 +75,7 @@ pub struct Ending {
     pub record: Vec<u8>,
 }
 
-/// What an agent's driver has to do.
+/// Work for the agent's driver.
 #[derive(Debug, PartialEq)]
 pub enum Output {
     /// Start a player, which prepares this block.
@@ -115,7 +115,7 @@ pub struct Agent {
     phase: Phase,
     block: Option<BlockKey>,
     facts: Option<Facts>,
-    /// What the player counts, until it is told.
+    /// Counts of the player that are still to be told.
     counts: Option<Box<LiveCounts>>,
     start_ns: u64,
     /// The player runs.
@@ -162,7 +162,7 @@ impl Agent {
         self.phase
     }
 
-    /// What to do next; `None` when there is nothing.
+    /// The next thing to do; `None` when there is nothing.
     pub fn next_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }

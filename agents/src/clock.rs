@@ -29,7 +29,7 @@ pub struct Offset {
 }
 
 impl Offset {
-    /// What the agent's clock shows when the coordinator's shows `at_ns`; `None` before its zero.
+    /// The agent's clock when the coordinator's shows `at_ns`; `None` before its zero.
     pub fn there_ns(self, at_ns: u64) -> Option<u64> {
         at_ns.checked_add_signed(self.ns)
     }

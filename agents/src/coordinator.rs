@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// What the coordinator's driver has to do.
+/// Work for the coordinator's driver.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Order {
     /// Write the run's state where everybody reads it.
@@ -34,7 +34,6 @@ pub enum Order {
     Command {
         /// Which agent.
         index: u16,
-        /// What is asked.
         command: Command,
     },
     /// Read an agent's record from the stream.
@@ -78,7 +77,7 @@ pub struct Coordinator {
     opened_ns: u64,
     block: Option<Current>,
     orders: VecDeque<Order>,
-    /// What all agents counted in earlier blocks.
+    /// Sums of all agents over earlier blocks.
     counted: LiveCounts,
     counts_refused: u64,
     blocks_merged: u64,
@@ -89,7 +88,7 @@ struct Current {
     key: BlockKey,
     began_ns: u64,
     seconds: u32,
-    /// What the players are told, until the relay that they play against listens.
+    /// Words for the players, kept until the relay that they play against listens.
     waiting: Option<Box<Block>>,
     /// The common start, once it is set.
     start_ns: Option<u64>,
@@ -125,7 +124,7 @@ impl Coordinator {
         &self.state
     }
 
-    /// What to do next; `None` when there is nothing.
+    /// The next thing to do; `None` when there is nothing.
     pub fn next_order(&mut self) -> Option<Order> {
         self.orders.pop_front()
     }
@@ -486,7 +485,7 @@ impl Coordinator {
                     member.next_ping_ns = 0;
                 }
             }
-            // What the clocks show from now on is what they have drifted to.
+            // From now on the clocks show where they have drifted to.
             (RunState::Running, _) => self.members.iter_mut().for_each(|member| member.offsets.clear()),
             (RunState::Merged, _) => self.blocks_merged = self.blocks_merged.saturating_add(1),
             (RunState::Published, Some(block)) => {

@@ -1,4 +1,4 @@
-//! What coordinator and agents say to each other: JSON, bounded in size.
+//! Messages between coordinator and agents: JSON, bounded in size.
 
 use measure::LiveCounts;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -39,11 +39,11 @@ pub struct Pong {
     pub block: Option<BlockKey>,
     /// How far the agent is.
     pub phase: Phase,
-    /// What the player said once prepared.
+    /// Facts from the player once prepared.
     pub facts: Option<Facts>,
     /// Why the agent failed.
     pub failure: Option<String>,
-    /// What the player counts in `block`, where it changed since the last answer. For who watches.
+    /// Counts of the player in `block`, where they changed since the last answer. For who watches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<Box<LiveCounts>>,
 }
@@ -70,7 +70,7 @@ pub enum Phase {
     Stopped,
 }
 
-/// What a player says once it is prepared: of plan and events all agents must say the same.
+/// Facts of a player once it is prepared: of plan and events all agents must say the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Facts {
@@ -83,7 +83,7 @@ pub struct Facts {
     pub url: Option<String>,
 }
 
-/// What the coordinator asks of one agent.
+/// A coordinator's request to one agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Command {

@@ -13,9 +13,9 @@ pub struct Overview {
     pub agents: Vec<Seen>,
     /// The agent that starts the relay, where there is one.
     pub relay: Option<Seen>,
-    /// What all agents count in the block under way or last played.
+    /// Counts of all agents in the block under way or last played.
     pub block: LiveCounts,
-    /// What all agents counted in the whole run. Its connections are the block's.
+    /// Counts of all agents in the whole run. Its connections are the block's.
     pub run: LiveCounts,
     /// Blocks whose records are all there.
     pub blocks_merged: u64,
@@ -23,7 +23,7 @@ pub struct Overview {
     pub counts_refused: u64,
 }
 
-/// What is known of an agent.
+/// State of an agent as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Seen {
     /// Nobody answers for its slot yet.

@@ -1,4 +1,4 @@
-//! What plays an agent's share of a block.
+//! The process that plays an agent's share of a block.
 
 use std::{
     ffi::OsString,
@@ -42,7 +42,7 @@ pub fn now_ns() -> u64 {
     u64::try_from(now.as_nanos()).expect("a machine that is up for 584 years")
 }
 
-/// What a player is told while it plays.
+/// A word to a player while it plays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Commanded {
     /// Time zero of the plan.

@@ -20,7 +20,7 @@ use crate::{
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
 
-/// What goes wrong, and when.
+/// A fault, and when it happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     None,
@@ -110,9 +110,9 @@ struct World {
     taken: Vec<Ending>,
     aborted_ns: Option<u64>,
     wakes_ns: u64,
-    /// What a player has counted when it ends.
+    /// The player's counts when it ends.
     counts: fn(u16) -> LiveCounts,
-    /// What agent 1 says otherwise than it is.
+    /// The change that agent 1 makes to what it says of itself.
     alters: fn(&mut Pong),
     /// The least that every message takes.
     delay_ns: u64,

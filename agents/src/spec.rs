@@ -1,4 +1,4 @@
-//! What the agents of a run must agree on, and what they play.
+//! The run that agents must agree on, and their parts in it.
 
 use std::{collections::BTreeMap, fmt, fs::File, io, path::Path, str::FromStr};
 
@@ -94,7 +94,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// What differs from `other`, as a reason for people.
+    /// The first difference from `other`, as a reason for people.
     pub(crate) fn difference(&self, other: &Identity) -> Option<String> {
         let pairs = [
             ("program_sha256", &self.program_sha256, &other.program_sha256),
@@ -146,7 +146,7 @@ impl CorpusFile {
     }
 }
 
-/// What all agents of a run know of it from the beginning. Its hash names this start of the run.
+/// The run as all agents know it from the beginning. Its hash names this start of the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
@@ -200,7 +200,7 @@ pub struct Block {
     pub round: u32,
     /// Which place in the round, from 0.
     pub position: u32,
-    /// What the player plays.
+    /// The player's part.
     pub play: Play,
 }
 
@@ -221,7 +221,7 @@ pub struct BlockKey {
     pub position: u32,
 }
 
-/// What a player may be told, and no other.
+/// All words that a player may be told.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Play {
@@ -236,7 +236,7 @@ pub struct Play {
     pub scenario: String,
     /// Text of the scenario, as TOML, when it is none that every player knows by name.
     pub scenario_toml: Option<String>,
-    /// What the relay was found to take, for the player to read; empty when nobody asked.
+    /// Answers of the relay to probes, for the player to read; empty when nobody asked.
     pub answers: String,
     /// The values of the cell's other factors by their names, which only the player reads.
     pub cell: BTreeMap<String, String>,

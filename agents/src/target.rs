@@ -58,8 +58,8 @@ impl fmt::Display for Target {
     }
 }
 
-/// What was probably meant, or else the relay of this machine; without what stands before the last
-/// @, which may be a password that ends an address.
+/// The address that was probably meant, or else the relay of this machine; without what stands
+/// before the last @, which may be a password that ends an address.
 fn example(text: &str) -> String {
     let (scheme, rest) = text.split_once("://").unwrap_or(("ws", text));
     let rest = rest.rsplit_once('@').map_or(rest, |(_, host)| host);

@@ -40,7 +40,7 @@ pub enum Factor {
 /// Whose property a factor is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// What both ends agree on, or how they are written.
+    /// Terms that both ends agree on, or how they are written.
     Wire,
     /// The relay's own setting, which another's relay does not tell.
     Relay,
@@ -50,7 +50,7 @@ pub enum Side {
     Load,
 }
 
-/// What every program knows of a factor.
+/// A factor as every program knows it.
 #[derive(Debug)]
 pub struct Row {
     /// Its name in records and in `--cell`.
@@ -63,13 +63,13 @@ pub struct Row {
     pub key: &'static str,
     /// Whose property it is.
     pub side: Side,
-    /// What stands for its value in help.
+    /// The word for its value in help.
     pub value_name: &'static str,
     /// The group of flags in which help shows it.
     pub help_heading: &'static str,
     /// Help of both flags in one line.
     pub help: &'static str,
-    /// What only `--help` adds; may be empty.
+    /// The part of its help that only `--help` shows; may be empty.
     pub details: &'static str,
     /// Left out of `-h`.
     pub is_rare: bool,
@@ -135,7 +135,7 @@ impl Factor {
         Factor::Link,
     ];
 
-    /// What every program knows of it.
+    /// Its row in the table of factors.
     pub fn row(self) -> &'static Row {
         &ROWS[self as usize]
     }

@@ -23,7 +23,7 @@ use wire::Compression;
 pub use batching::Batching;
 pub use factors::{Factor, MOST_LOAD, Row, Side};
 
-/// What stands for every setting of another's relay.
+/// The word for every setting of another's relay.
 pub const UNKNOWN: &str = "unknown";
 
 /// One value of every factor.
@@ -41,11 +41,11 @@ pub struct Cell {
     pub format: Format,
     /// The compression of both directions.
     pub compression: Compression,
-    /// What clients offer of batches, and the limits that the relay keeps; `None` without batches.
+    /// Batches that clients offer, and the limits that the relay keeps; `None` without batches.
     pub batching: Option<Batching>,
     /// Who wrote the codec of both ends.
     pub implementation: Implementation,
-    /// What clients check of each event that they receive.
+    /// The check of each event that clients receive.
     pub client_verify: VerifyLevel,
     /// The settings of a relay of our own; `None` of another's.
     pub relay: Option<RelaySide>,
@@ -54,7 +54,7 @@ pub struct Cell {
 /// The factors that only a relay of our own takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RelaySide {
-    /// What it checks of each published event.
+    /// The check of each published event.
     pub verify: VerifyLevel,
     /// Whether it encodes an event anew in its publisher's format.
     pub reencode: Reencode,

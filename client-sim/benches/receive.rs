@@ -1,5 +1,4 @@
-//! What does client-sim spend on an event that it receives, beside a reader that does nothing with
-//! it?
+//! Cost of an event that client-sim receives, beside a reader that does nothing with it.
 //!
 //! `cargo bench -p client-sim --bench receive` plays `note-stream` against the floor relay, by
 //! client-sim and by bare tungstenite readers in turn, each with the relay on the one core and the
@@ -63,7 +62,6 @@ struct Args {
     #[arg(long, default_value_t = Implementation::Library)]
     implementation: Implementation,
 
-    /// What `cargo bench` passes.
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -73,7 +71,7 @@ const CLIENT_ROLE: &str = "role:client";
 /// Those of the scenario.
 const SUBSCRIBERS: usize = 8;
 
-/// What client-sim asks for, which a floor relay knows by its text.
+/// The request of client-sim, which a floor relay knows by its text.
 const FILTER: &str = r#"{"kinds":[1],"limit":0}"#;
 
 const RELAY_CORE: usize = 0;
@@ -229,7 +227,7 @@ fn messages(notes: &[Event<'static>]) -> Vec<String> {
     encoded.collect()
 }
 
-/// What the floor relay is told: every note goes to every subscriber.
+/// The floor relay's script: every note goes to every subscriber.
 fn script(notes: &[Event<'_>]) -> anyhow::Result<NamedTempFile> {
     let ids = notes.iter().map(|note| hex::encode(&note.id)).collect();
     let script = Script { live: [(FILTER.to_owned(), ids)].into(), ..Script::default() };

@@ -31,7 +31,6 @@ pub struct Args {
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// What both ends are.
     #[command(flatten)]
     pub cell: Cell,
 
@@ -125,7 +124,7 @@ pub struct Args {
     )]
     pub header: Vec<Header>,
 
-    /// What client-sim doctor --json wrote about the relay behind --url.
+    /// Answers of `client-sim doctor --json` about the relay behind --url.
     ///
     /// The relay is then not asked again.
     #[arg(long, help_heading = "Relay", requires = "url", value_name = "FILE", hide_short_help = true)]
@@ -223,7 +222,7 @@ pub struct Args {
     #[arg(long, help_heading = "Output", hide_short_help = true)]
     pub quiet: bool,
 
-    // What follows is for programs that play a block together, and not in help.
+    // Flags from here on are for programs that play a block together, and not in help.
     /// Print a line of JSON on standard output each second instead of the summary.
     ///
     /// For programs that show progress: second, of, samples, latency_ns_p99, and so_far, what is
@@ -438,7 +437,7 @@ Examples:
   Links   client-sim --scenario home-feed-cold-start --link slow-4g
   Output  client-sim --scenario note-stream --json | jq .counts";
 
-/// What only `--help` shows after the examples.
+/// Lists that only `--help` shows, after the examples.
 fn lists() -> String {
     let formats: Vec<_> =
         Format::all().map(|format| format!("  {:<16} {}", format.name(), format.spec().layout)).collect();

@@ -70,7 +70,7 @@ fn done(played: anyhow::Result<Exit>) -> ExitCode {
 /// Logs of the HTTP client, which hold the heads of requests and so what is secret in them.
 const SECRET_LOGS: [&str; 2] = ["ureq=off", "ureq_proto::util=off"];
 
-/// What RUST_LOG asks for, but for secrets.
+/// The filter of RUST_LOG, but for secrets.
 fn log_filter() -> EnvFilter {
     let asked = EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
     let without = SECRET_LOGS.map(|directive| directive.parse().expect("a constant that was tried"));

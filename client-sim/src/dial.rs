@@ -38,7 +38,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// What a client offers that speaks something of its own.
+    /// The offer of a client that speaks something of its own.
     pub fn offer_of(&self, speaks: Speaks) -> Offer {
         Offer {
             formats: speaks.format.map_or_else(|| self.offer.formats.clone(), |format| vec![format]),

@@ -35,7 +35,7 @@ const SLOW_RECEIVE_BUFFER_BYTES: u32 = 16 << 10;
 /// The result of one client.
 #[derive(Debug, Default)]
 pub struct ClientOutcome {
-    /// What the client saw.
+    /// The client's report.
     pub report: Report,
     /// Bytes and messages since the start of the run, over all connections of the client.
     pub traffic: Traffic,
@@ -69,7 +69,7 @@ pub(crate) struct Driver {
     outcome: ClientOutcome,
 }
 
-/// What ended the wait of a client.
+/// Reasons for the end of a client's wait.
 enum Ready {
     Timer,
     Message(Option<Result<Message, WireError>>),
@@ -172,7 +172,7 @@ impl Driver {
         self.outcome
     }
 
-    /// What the client has seen so far.
+    /// The client's report so far.
     pub(crate) fn report(&self) -> &Report {
         self.client.report()
     }
@@ -217,7 +217,7 @@ impl Driver {
 
     /// Waits for what is due, a timer or a message, and handles it.
     async fn step(&mut self, due: &mut mpsc::Receiver<Due>, batch: &mut Vec<Due>) -> anyhow::Result<()> {
-        // What is due comes before reading: an open schedule never waits for replies.
+        // Due work comes before reading: an open schedule never waits for replies.
         let ready = tokio::select! {
             biased;
             _ = due.recv_many(batch, BATCH), if !due.is_closed() => None,

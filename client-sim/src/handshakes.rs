@@ -47,7 +47,7 @@ const KEY: &str = "key.pem";
 /// How far from a whole number of round trips a step may end: computation takes the rest.
 const MOST_OFF: f64 = 0.4;
 
-/// What a step cost: time ÷ round trip, and bytes of IP packets with their headers.
+/// Cost of a step: time ÷ round trip, and bytes of IP packets with their headers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Cost {
     /// A whole number.
@@ -128,7 +128,7 @@ fn certificate(folder: &Path) -> anyhow::Result<()> {
     std::fs::write(folder.join(KEY), made.signing_key.serialize_pem()).context("cannot write a key")
 }
 
-/// What a relay does that knows no subprotocols.
+/// Answers of relays that know no subprotocols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Subprotocols {
     Ignored,
@@ -310,8 +310,8 @@ impl Bench {
         Ok(Instant::now())
     }
 
-    /// What was spent since `start`, with the bytes of acknowledgements and session tickets that
-    /// are still under way.
+    /// Cost since `start`, with the bytes of acknowledgements and session tickets that are still
+    /// under way.
     async fn end(&mut self, start: Instant) -> anyhow::Result<Cost> {
         let spent = start.elapsed();
         sleep(self.rtt * 2).await;

@@ -1,4 +1,4 @@
-//! What a mistake of the user is, and the relay that the user names.
+//! The relay that the user names.
 
 use std::path::Path;
 

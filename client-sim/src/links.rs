@@ -41,7 +41,7 @@ impl Links {
         Ok(Links { emulation, ended: Some(ended) })
     }
 
-    /// What [`unless_ended`] waits for.
+    /// The end that [`unless_ended`] waits for.
     pub(crate) fn ended(&mut self) -> Option<oneshot::Receiver<()>> {
         self.ended.take()
     }
@@ -102,7 +102,7 @@ pub(crate) fn within_capacity(
     .into())
 }
 
-/// What the emulator did, for the record. `links` are those of the run, each with how many
+/// The emulator's work, for the record. `links` are those of the run, each with how many
 /// connections use it; `run` is that of the command line.
 pub(crate) fn record(
     links: &[(Link, u64)],
@@ -191,7 +191,7 @@ pub(crate) fn list() -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// What a check of links came to.
+/// Outcome of a check of links.
 pub(crate) enum Outcome {
     /// Every figure is as it should be.
     Right,

@@ -1,4 +1,4 @@
-//! What a run costs both processes: clocks and counters, read at its start and at its end.
+//! Cost of a run to both processes: clocks and counters, read at its start and at its end.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use measure::{
 
 use crate::own_relay::OwnRelay;
 
-/// What a run cost.
+/// Cost of a run.
 #[derive(Debug)]
 pub(crate) struct Cost {
     pub(crate) client_cpu: CpuTime,

@@ -1,4 +1,4 @@
-//! What is seen of a run while it lasts, as metrics that Prometheus reads.
+//! The state of a run while it lasts, as metrics that Prometheus reads.
 
 use std::{
     fmt,
@@ -44,9 +44,9 @@ pub struct Seen {
     pub deliveries: u64,
     /// The p99 of the last second's deliveries, from the instant each was due.
     pub latency_ns_p99: u64,
-    /// What the relay's processes have spent, where they are known.
+    /// CPU time of the relay's processes, where they are known.
     pub relay_cpu_ns: u64,
-    /// What the clients' processes have spent.
+    /// CPU time of the clients' processes.
     pub client_cpu_ns: u64,
     /// Blocks by how they ended: valid, suspect, invalid, without a record.
     pub blocks: [u64; 4],

@@ -113,7 +113,7 @@ impl OwnRelay {
         self.ask("allocations")
     }
 
-    /// What the relay did since it started; `None` without an answer.
+    /// The relay's totals since it started; `None` without an answer.
     pub fn totals(&mut self) -> Option<Totals> {
         self.ask("totals")
     }

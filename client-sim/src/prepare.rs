@@ -31,7 +31,7 @@ const PATIENCE_LIMIT_0: Duration = Duration::from_secs(10);
 struct NoEose {
     patience: Duration,
     request: String,
-    /// What the relay said meanwhile.
+    /// The relay's words meanwhile.
     said: String,
 }
 
@@ -169,10 +169,10 @@ pub(crate) async fn wait_for_stored(target: &Target, workload: &Workload) -> any
 /// wait.
 pub(crate) struct Progress<'s> {
     shared: &'s Shared,
-    /// What the wait is for, as an error says it.
+    /// The purpose of the wait, as an error says it.
     doing: &'static str,
     patience: Duration,
-    /// What came of what is owed, less what is outstanding.
+    /// Answers to what is owed, less what is outstanding.
     came: i64,
     deadline: Instant,
 }

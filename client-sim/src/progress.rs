@@ -20,7 +20,7 @@ pub(crate) struct Progress<'a> {
     quiet: bool,
     json: bool,
     seconds: u64,
-    /// What the run takes, in seconds.
+    /// Length of the run, in seconds.
     total: f64,
     terminal: bool,
 }

@@ -50,13 +50,13 @@ pub(crate) struct Facts<'a> {
     pub player: Option<Player>,
 }
 
-/// What is known before the clock starts.
+/// Facts that are known before the clock starts.
 #[derive(Debug, Default)]
 pub(crate) struct Prepared {
     /// `None` where the user ended the run before the relay was prepared.
     pub(crate) agreement: Option<Agreement>,
     pub(crate) first_delivery: Option<FirstDeliveryRecord>,
-    /// What the relay had done until then, of a relay of our own.
+    /// The relay's totals until then, of a relay of our own.
     pub(crate) totals: Option<Totals>,
 }
 
@@ -213,7 +213,7 @@ fn cell(facts: &Facts<'_>) -> Cell {
     Cell { format, compression, batching, ..asked.clone() }
 }
 
-/// What the emulator of links did in the measured time.
+/// The emulator's work in the measured time.
 fn link_record(outcome: &Outcome, facts: &Facts<'_>) -> Option<LinkRecord> {
     let (links, tcp) = facts.links.as_ref()?;
     Some(links::record(links, facts.args.cell.link.as_ref(), tcp, outcome.links.as_ref()?))
@@ -337,8 +337,8 @@ fn burst_sends(shared: &Shared) -> u64 {
     due.chunk_by(|one, next| one.0 == next.0).map(<[_]>::len).max().unwrap_or(0) as u64
 }
 
-/// What this process published at planned instants. `None` for a closed loop, which has no rate,
-/// and for a run that ended early.
+/// Pace of this process's publications at planned instants. `None` for a closed loop, which has no
+/// rate, and for a run that ended early.
 fn pace(shared: &Shared, outcome: &Outcome) -> Option<Pace> {
     if outcome.incomplete.is_some() || shared.workload.is_closed() {
         return None;

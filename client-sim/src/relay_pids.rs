@@ -22,7 +22,7 @@ const LISTEN: &str = "0A";
 /// `__SO_ACCEPTCON`, the flag of a listening socket in `/proc/net/unix`.
 const ACCEPTS: u32 = 0x1_0000;
 
-/// What is known of the processes.
+/// Facts about the processes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Proof {
     /// Why it is not known whether they are the relay; `None` when one of them listens at its

@@ -1,5 +1,4 @@
-//! What this machine gives a run: descriptors and local ports. A plan that needs more is refused
-//! before it begins.
+//! Descriptors and local ports of this machine. A plan that needs more is refused before it begins.
 
 use std::{fs, io};
 

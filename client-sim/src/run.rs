@@ -265,7 +265,7 @@ fn links_of(args: &Args, workload: &Workload) -> Vec<(Link, u64)> {
     run.chain(own).collect()
 }
 
-/// What is told of a run beside its record, in the words of the relay and the system.
+/// Words about a run beside its record, those of the relay and the system.
 struct Said {
     /// Why the load did not begin.
     no_load: Option<String>,

@@ -94,7 +94,7 @@ fn reached_at(args: &Args) -> anyhow::Result<Option<RelayUrl>> {
     Ok(at)
 }
 
-/// What was read of a relay, in pairs before the start and after the end.
+/// Readings of a relay, in pairs before the start and after the end.
 struct Seen {
     cpu: CpuReadings,
     memory: (Option<u64>, Option<u64>),

@@ -40,7 +40,7 @@ pub struct Player {
     pub plan_sha256: String,
     /// The fingerprint of the corpus in hex.
     pub corpus_sha256: String,
-    /// What the coordinator says.
+    /// The coordinator's orders.
     pub orders: Orders,
 }
 
@@ -87,7 +87,7 @@ pub enum StartError {
     Clock(#[from] nix::Error),
 }
 
-/// What a coordinator has said so far.
+/// Orders of a coordinator so far.
 #[derive(Debug, Default)]
 struct Said {
     start_ns: Option<u64>,
@@ -168,7 +168,7 @@ fn obey(input: impl AsFd, sender: &watch::Sender<Said>) {
 /// a core takes no waiting line for silence.
 struct Lines<F> {
     input: F,
-    /// What was read beyond the last line.
+    /// Bytes beyond the last line.
     bytes: Vec<u8>,
     /// The longest wait for input.
     patience: PollTimeout,

@@ -69,7 +69,7 @@ pub struct Outcome {
     pub clients: Vec<(usize, ClientOutcome)>,
     /// CPU time of this process from start to end.
     pub client_cpu: CpuTime,
-    /// What the relay spent from start to end.
+    /// CPU time of the relay from start to end.
     pub relay: Option<ProcessesSpent>,
     /// Allocations of both processes from start to end, in builds with `count-allocations`.
     pub allocations: Option<AllocationsRecord>,
@@ -83,7 +83,7 @@ pub struct Outcome {
     pub relay_quota: Option<CpuQuota>,
     /// Wall time from start to end.
     pub wall: Duration,
-    /// What the emulator of links did from start to end.
+    /// The emulator's work from start to end.
     pub links: Option<link::Report>,
     /// Resident memory before and after the connections are open.
     pub memory: Option<MemoryRecord>,

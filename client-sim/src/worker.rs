@@ -142,7 +142,7 @@ async fn work(
     Ok((recorder, reports))
 }
 
-/// What is due to a client, and when the run starts and stops.
+/// Work due to a client, and when the run starts and stops.
 type Cues = (mpsc::Receiver<Due>, watch::Receiver<bool>, watch::Receiver<bool>);
 
 /// Runs one client from its connection to its end, and reports a failure at once. From its opening

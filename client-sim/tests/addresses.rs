@@ -1,4 +1,4 @@
-//! What the program makes of a relay's address, and what of it goes where.
+//! Addresses of relays: how the program reads them, and which parts go where.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 

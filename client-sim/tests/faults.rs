@@ -153,7 +153,8 @@ fn play(relay: &str, toxic: &Toxic, drain_seconds: u32) -> Played {
     Played { code: output.status.code(), record, said, named }
 }
 
-/// What befell some clients is nothing to the relay, which tells the next one of itself (NIP-11).
+/// Whatever befell some clients is nothing to the relay, which tells the next one of itself
+/// (NIP-11).
 fn assert_served(relay: &str) {
     let mut stream = TcpStream::connect(relay.strip_prefix("ws://").unwrap()).unwrap();
     let request =

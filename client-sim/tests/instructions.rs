@@ -1,4 +1,4 @@
-//! What the program plays for a counter of instructions, without the counter.
+//! The program as a counter of instructions plays it, without the counter.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 

@@ -24,7 +24,7 @@ use measure::{Counts, RunRecord};
 use serde_json::{Value, json};
 use wire::Connection;
 
-/// What becomes of an event.
+/// Fate of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// As the relay behind says.

@@ -353,7 +353,7 @@ fn a_closed_terminal_and_sigterm_keep_what_was_measured() {
 #[test]
 fn a_run_that_was_stopped_beyond_its_patience_waits_for_what_is_owed_all_the_same() {
     let setup = Setup::new();
-    // What is on its way when it goes on comes later than clients read after a run.
+    // A delivery on its way when it goes on comes later than clients read after a run.
     let flags = ["--seconds", "2", "--drain-seconds", "1", "--progress-json", "--relay-fault", "delay=400ms"];
     let mut child = setup.command(&flags).stdout(Stdio::piped()).spawn().unwrap();
     let mut seconds = BufReader::new(child.stdout.take().unwrap()).lines();

@@ -1,5 +1,4 @@
-//! What client-sim does before the clock starts: it asks the relay, has it store events, and
-//! connects.
+//! Set-up before the clock starts: client-sim asks the relay, has it store events, and connects.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
@@ -144,7 +143,8 @@ async fn hand_over(message: Option<Result<wire::Message, wire::WireError>>, to: 
     to.feed_message(message).await.is_ok() && to.flush().await.is_ok()
 }
 
-/// What a relay gives a handshake from its first byte on, as relay-sim and Python's websockets do.
+/// The time that a relay gives a handshake from its first byte on, as relay-sim and Python's
+/// websockets do.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// Fifty readers of what one client publishes.
@@ -258,8 +258,7 @@ fn ended_by(signal: Signal, mut child: Child) -> (Output, String) {
     (output, said)
 }
 
-/// What a signal leaves of a run that was being set up: a sentence, and a record of all that it
-/// owed.
+/// A signal during set-up leaves a sentence, and a record of all that the run owed.
 fn assert_nothing_was_measured((output, said): (Output, String), folder: &TempDir) -> RunRecord {
     assert_eq!(output.status.code(), Some(130), "{said}");
     assert_eq!(

@@ -22,7 +22,7 @@ use nix::time::{ClockId, clock_gettime};
 use tempfile::TempDir;
 use wire::{Compression, Offer, WireLimits};
 
-/// What is owed does not depend on when it happens: no stays, no reconciliations.
+/// Deliveries here do not depend on time: no stays, no reconciliations.
 const TIMELESS: &str = r#"
 question = "Do shares make the whole?"
 learn = "Whether they do."
@@ -58,7 +58,7 @@ connections = { min = 27, max = 27 }
 published = { min = 150 }
 "#;
 
-/// What is owed follows from instants, which other agents know by plan alone.
+/// Deliveries here follow from instants, which other agents know by plan alone.
 const TIMED: &str = r#"
 question = "Is what another agent publishes owed to a stay, a slow reader, a reconciliation?"
 learn = "Whether it is."
@@ -219,7 +219,7 @@ struct Ended {
     code: Option<i32>,
     text: String,
     record: PathBuf,
-    /// What it counted, line by line.
+    /// Counts so far, line by line.
     told: Vec<LiveCounts>,
 }
 
@@ -329,7 +329,7 @@ fn any_number_of_agents_sends_the_same_events_with_the_same_ledger() {
         assert_eq!(held(&relay), ids, "{of} agents");
         assert_eq!((merged.connections, merged.agents.len()), (whole.connections, usize::from(of)));
         assert_eq!(merged.validity.counts, ValidityClass::Valid, "{:?}", merged.validity.reasons);
-        // What agents of 27 users are too few for is judged over all of them.
+        // Expectations that agents of 27 users are too few for are judged over all of them.
         assert!(!merged.validity.reasons.iter().any(|reason| reason.contains("expected at")));
         let publications = merged.traffic.to_relay.messages;
         assert_eq!(publications, whole.traffic.to_relay.messages, "{of} agents");

@@ -121,8 +121,8 @@ impl Numbers {
         Value::Array(elements).to_string()
     }
 
-    /// What follows an answer now and then and says nothing more: the same again, OK with another
-    /// verdict, CLOSED of a request that is over.
+    /// Words that follow an answer now and then and say nothing more: the same again, OK with
+    /// another verdict, CLOSED of a request that is over.
     fn again(&mut self, answer: &str) -> Option<String> {
         let Ok(Value::Array(mut elements)) = serde_json::from_str(answer) else { return None };
         match (elements[0].as_str()?, elements.get(1)?.as_str()?) {

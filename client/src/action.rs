@@ -1,4 +1,4 @@
-//! What the state machine asks the owner of its connection and clock to do.
+//! Actions that the state machine asks of the owner of its connection and clock.
 
 use bytes::Bytes;
 

@@ -1,4 +1,4 @@
-//! What answers a relay's challenge (NIP-42).
+//! The answer to a relay's challenge (NIP-42).
 
 use codecs::Event;
 use workload::CLIENT_AUTH;

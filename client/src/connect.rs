@@ -222,7 +222,7 @@ impl Client {
         }
     }
 
-    /// What the relay owes while the connection is set up.
+    /// The answer that the relay owes while the connection is set up.
     pub(super) fn owed(&self) -> Owed {
         match self.link {
             Link::Challenge => Owed::Challenge,

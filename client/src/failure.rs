@@ -16,7 +16,7 @@ pub enum Failure {
     Other(String),
 }
 
-/// What a relay owes while a connection is set up.
+/// An answer that a relay owes while a connection is set up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Owed {
     /// AUTH with a challenge.

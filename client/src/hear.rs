@@ -1,4 +1,4 @@
-//! What the relay says: which message answers what, and what is passed over.
+//! Messages of the relay: which answers what, and which are passed over.
 
 use codecs::RelayMessage;
 

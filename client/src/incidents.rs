@@ -1,5 +1,5 @@
-//! What a ledger that does not balance is made of: each delivery that was lost, doubled, altered or
-//! not owed, with what the relay said.
+//! Incidents behind a ledger that does not balance: each delivery that was lost, doubled, altered
+//! or not owed, with what the relay said.
 //!
 //! Five of each are kept to be named, every one goes into the file of `--ledger` as it is
 //! found.
@@ -26,7 +26,7 @@ const NAMED: usize = 5;
 const TEXTS: usize = 10_000;
 const TEXT_CHARS: usize = 300;
 
-/// What is wrong with a delivery.
+/// Faults of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wrong {
@@ -58,7 +58,6 @@ impl Wrong {
 /// One wrong delivery: a line of the file of `--ledger`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Incident {
-    /// What is wrong.
     pub wrong: Wrong,
     /// The number of the client's connection in the plan.
     pub connection: usize,
@@ -89,7 +88,7 @@ impl fmt::Display for Incident {
     }
 }
 
-/// What a text of the relay is about.
+/// Subject of a text of the relay.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub enum About {
     /// CLOSED: a connection and its subscription.

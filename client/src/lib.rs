@@ -6,8 +6,8 @@
 //! begins anew at the start of the run. client-sim runs the machine over a socket, `rehearsals` over
 //! a simulated network.
 //!
-//! What all clients of a run have in common stands in [`shared`]; the [`ledger`] proves that every
-//! planned event and every expected delivery is accounted for.
+//! State that all clients of a run have in common stands in [`shared`]; the [`ledger`] proves that
+//! every planned event and every expected delivery is accounted for.
 
 mod action;
 pub mod auth;
@@ -61,7 +61,7 @@ use crate::{
 };
 use workload::{Due, Reading, Task, Timing};
 
-/// What a client does when a timer fires.
+/// Work that a timer wakes a client for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Wake {
     /// Start `sessions[n]`; the second number is the instant at which it was due, in nanoseconds.
@@ -294,7 +294,7 @@ impl Client {
         self.shared.workload.roles[self.id].label
     }
 
-    /// What the client has seen so far.
+    /// The client's report so far.
     pub fn report(&self) -> &Report {
         &self.report
     }

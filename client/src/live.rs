@@ -15,7 +15,7 @@ pub(super) struct Visit {
     opening: FixedBitSet,
     /// Subscriptions that were sent the stored event that they asked for.
     answered: FixedBitSet,
-    /// What each subscription has seen and is owed.
+    /// Deliveries that each subscription has seen and is owed.
     subscriptions: Vec<Stay>,
     /// Publications sent before the last of these EOSEs.
     before: FixedBitSet,

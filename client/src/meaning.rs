@@ -1,4 +1,4 @@
-//! What a message of a relay means: the one rule of runs and of `client-sim doctor`.
+//! Meaning of a relay's message: the one rule of runs and of `client-sim doctor`.
 //!
 //! NIP-01 fixes no rule for NOTICE, and relays extend the protocol: greetings, verbs of their own,
 //! further elements. What answers a request is taken as its answer, what answers nothing is passed
@@ -14,7 +14,7 @@ const MOST_BYTES: usize = 256 << 10;
 /// Characters of a relay's words that are shown.
 const QUOTED_CHARS: usize = 200;
 
-/// What a message of a relay means.
+/// Meaning of a relay's message.
 #[derive(Debug, PartialEq)]
 pub enum Meaning<'a> {
     /// A message in the form of its NIP.
@@ -100,7 +100,7 @@ fn usual_form(verb: &str, mut elements: Vec<Value>) -> Vec<Value> {
     elements
 }
 
-/// What a relay says to a publication (NIP-01).
+/// A relay's answer to a publication (NIP-01).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Accepted,

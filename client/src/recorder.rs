@@ -9,7 +9,6 @@ use workload::Timing;
 /// One timed interval, with both ends on one clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
-    /// What was timed.
     pub timing: Timing,
     /// The instant it was due, or began, in nanoseconds.
     pub since_ns: u64,

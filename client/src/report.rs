@@ -1,4 +1,4 @@
-//! What one client has seen.
+//! The report of one client.
 
 use fixedbitset::FixedBitSet;
 use measure::Counts;
@@ -6,7 +6,7 @@ use measure::Counts;
 use super::Subscription;
 use crate::meaning::quoted;
 
-/// What one client saw on its connections.
+/// Deliveries, bytes and faults that one client saw on its connections.
 #[derive(Debug, Default)]
 pub struct Report {
     /// The client's part of the ledger. [`crate::ledger::close`] adds what follows from the plan.
@@ -36,7 +36,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// What the relay said first, as the end of a sentence; empty when it said nothing.
+    /// The relay's first words, as the end of a sentence; empty when it said nothing.
     pub fn said(&self) -> String {
         let said = self.complaint.as_ref().or(self.passed_over.as_ref());
         said.map_or_else(String::new, |said| format!("; the relay said {}", quoted(said)))

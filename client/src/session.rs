@@ -36,7 +36,7 @@ pub(super) struct OpenRequest {
     pub(super) seen: FixedBitSet,
 }
 
-/// What a request or a fetch asked for.
+/// The filter and events of a request or a fetch.
 pub(super) struct Asked<'a> {
     /// The events that must come, in ascending order.
     expected: &'a [u32],
@@ -151,7 +151,7 @@ impl Client {
         true
     }
 
-    /// What a request or a fetch asked for; `None` for one that was not sent.
+    /// The filter and events of a request or a fetch; `None` for one that was not sent.
     pub(super) fn asked(&self, subscription: Subscription) -> Option<Asked<'_>> {
         match subscription {
             Subscription::Request(id) => {

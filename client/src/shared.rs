@@ -59,7 +59,7 @@ pub struct Shared {
     sent_ns: Vec<AtomicU64>,
     /// Notified when everything is done, or something failed.
     pub changed: Notify,
-    /// What clients check of each event that they receive, besides that the plan has it.
+    /// The check of each event that clients receive, besides that the plan has it.
     pub verify: VerifyLevel,
     fates: Vec<AtomicU8>,
     /// For each publication, the deliveries that are outstanding; 0 or less once none is.
@@ -235,7 +235,7 @@ impl Shared {
         }
     }
 
-    /// What is counted so far, with latencies where a coordinator shows them.
+    /// Counts so far, with latencies where a coordinator shows them.
     pub fn live(&self) -> LiveCounts {
         let latency = self.live.as_ref().map(|live| *live.lock().unwrap_or_else(PoisonError::into_inner));
         LiveCounts {

@@ -165,7 +165,7 @@ impl Table {
         self
     }
 
-    /// What a client sent since the last call.
+    /// Messages that a client sent since the last call.
     fn sent(&mut self, client: usize) -> Vec<ClientMessage<'static>> {
         let codec = self.format.codec(codecs::Implementation::Library).unwrap();
         let actions = std::iter::from_fn(|| self.clients[client].next_action());

@@ -172,7 +172,7 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = INSTRUCTION_EXAMPLES)]
 pub(crate) struct InstructionFlags {
-    /// What is sent: a scenario, by name or TOML file
+    /// The scenario, by name or TOML file
     #[arg(long, help_heading = "Load", default_value = "note-stream")]
     pub(crate) scenario: String,
     #[command(flatten)]
@@ -238,7 +238,7 @@ fn seed(relay_stays: bool) -> u64 {
     if relay_stays { rand::random::<u32>().into() } else { 1 }
 }
 
-/// What every client is told, ours first.
+/// Arguments of every client, ours first.
 fn client_args(ca: Option<&str>, relay_pids: &[u32], skip_invalid: bool, others: &[String]) -> Vec<String> {
     let ca = ca.into_iter().flat_map(|file| ["--ca".to_owned(), file.to_owned()]);
     let pids = relay_pids.iter().flat_map(|pid| ["--relay-pid".to_owned(), pid.to_string()]);
@@ -541,7 +541,7 @@ impl Run {
         self.seconds.is_none() && seconds > self.profile.size().1
     }
 
-    /// What was asked for, with the profile's rounds where no flag replaces them.
+    /// The run as asked for, with the profile's rounds where no flag replaces them.
     pub(crate) fn config(&self, scenarios: Vec<String>, seconds: u32) -> Config {
         let (rounds, _) = self.profile.size();
         Config {

@@ -22,7 +22,7 @@ const SESSION: &str = "session";
 /// The grid of a search with its cells.
 #[derive(Debug)]
 pub struct Grid<'a> {
-    /// What was asked for.
+    /// The run as asked for.
     pub config: &'a BreakEvenConfig,
     /// The cells without links.
     pub cells: &'a [CellSpec],
@@ -68,7 +68,7 @@ impl<'a> Grid<'a> {
         Plan { rounds: (0..self.config.rounds).map(&mut round).collect(), spare: Vec::new() }
     }
 
-    /// What the blocks say.
+    /// Times of cells and the bandwidths at which they break even.
     pub fn found(&self, blocks: &[(usize, Block)]) -> BreakEven {
         let records = || blocks.iter().filter_map(|(_, block)| block.record.as_ref());
         let has_sessions =

@@ -132,7 +132,7 @@ fn find_limits(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
     Ok(if finished { Exit::Success } else { Exit::Interrupted })
 }
 
-/// What the scenario asks for at load 1; `None` where rates of publishing are searched.
+/// Demand of the scenario at load 1; `None` where rates of publishing are searched.
 fn at_load_1(flags: &SearchFlags, cells: &[CellSpec]) -> Result<Option<AtLoad1>> {
     let Some(first) = cells.first().filter(|_| flags.capacity.by != Some(By::Rate)) else { return Ok(None) };
     let skip = flags.skip_invalid.then(|| SKIP_INVALID.to_owned());
@@ -183,7 +183,7 @@ fn test_instrument(flags: &SelftestFlags) -> Result<Exit> {
         let _ = writeln!(io::stderr(), "not tested: {untested}");
     }
     if found.oracles.is_empty() {
-        // What was asked for by name could not be tested: that is no success.
+        // A test asked for by name that could not run is no success.
         return Ok(Exit::Invalid);
     }
     write(&found)?;

@@ -16,7 +16,7 @@ pub struct Task<'a> {
     pub round: u32,
     /// Its place in the round, from 0 on.
     pub position: u32,
-    /// What is measured.
+    /// The cell that is measured.
     pub cell: &'a CellSpec,
     /// The formats of the plan: events that one of them cannot hold are set aside for all.
     pub comparable_with: &'a [String],
@@ -33,7 +33,7 @@ pub struct Task<'a> {
 pub struct Played {
     /// The exit code of the client, or the gravest one of several; `None` when there is none.
     pub exit_code: Option<i32>,
-    /// What went wrong.
+    /// Why it failed.
     pub failure: Option<String>,
     /// Whether it was ended because `interrupt` completed.
     pub interrupted: bool,

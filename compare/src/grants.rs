@@ -25,7 +25,7 @@ use report::{
     result::{Foreign, Role},
 };
 
-/// What `client-sim doctor --json` says of one offer.
+/// One offer, in the output of `client-sim doctor --json`.
 #[derive(Debug, Clone, Deserialize)]
 struct Handshake {
     format: String,

@@ -1,4 +1,4 @@
-//! What is seen of all blocks of a run while it lasts.
+//! State of all blocks of a run while it lasts.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use measure::LiveCounts;
 use program::UsageError;
 use report::result::Block;
 
-/// What all blocks count so far, for whoever asks; its copies are one.
+/// Counts of all blocks so far, for whoever asks; its copies are one.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics(Arc<Mutex<State>>);
 

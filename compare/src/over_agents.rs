@@ -187,7 +187,7 @@ impl Agents {
         Ok(Played { interrupted, ..played }.with_words())
     }
 
-    /// What agents are told about a block. A round begins with its first one.
+    /// The block as agents are told of it. A round begins with its first one.
     fn block(&self, task: &Task<'_>) -> Result<Block> {
         let play = self.told.play(task)?;
         let begins = u32::from(task.position == 0);

@@ -142,7 +142,7 @@ impl Plan {
         Plan { rounds: (0..rounds).map(round).collect(), spare: Vec::new() }
     }
 
-    /// What all blocks take, before one was measured.
+    /// Time of all blocks, before one was measured.
     pub(crate) fn estimate(&self, cells: &[CellSpec], seconds: u32) -> Duration {
         self.rounds.iter().flatten().map(|cell| cell_estimate(&cells[*cell], seconds)).sum()
     }
@@ -153,13 +153,13 @@ impl Plan {
     }
 }
 
-/// What a block takes, before one was measured.
+/// Time of a block, before one was measured.
 pub(crate) fn block_estimate(seconds: u32) -> Duration {
     Duration::from_secs(u64::from(seconds)) + BLOCK_OVERHEAD
 }
 
-/// What a block of a cell takes, before one was measured: over links as long as these carry what
-/// the plan sends.
+/// Time of a block of a cell, before one was measured: over links as long as these carry what the
+/// plan sends.
 pub(crate) fn cell_estimate(cell: &CellSpec, seconds: u32) -> Duration {
     let lasts = cell.over_links.map_or(Duration::ZERO, |over| over.lasts + BLOCK_OVERHEAD);
     block_estimate(seconds).max(lasts)
@@ -237,7 +237,7 @@ mod tests {
         let two = ["dannypack+deflate", "dannypack+none", "json+deflate", "json+none", "json-control"];
         assert_eq!((cells, seconds), (two.map(str::to_owned).to_vec(), 5));
         assert!(estimate < Duration::from_mins(5), "{estimate:?}");
-        // What README says of the nine formats.
+        // The time that README states for the nine formats.
         let (cells, seconds, estimate) =
             chosen("--scenario follow-list-burst --formats core --compressions none");
         assert_eq!((cells.len(), seconds), (11, 5));

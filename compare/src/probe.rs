@@ -1,4 +1,4 @@
-//! What one probe of a search says: whether the SLO held, and if not, whose miss it is.
+//! Outcome of one probe of a search: whether the SLO held, and if not, whose miss it is.
 
 use measure::{Quantile, RunRecord, ValidityClass};
 
@@ -16,7 +16,7 @@ const LONGEST_SECONDS: u32 = 60;
 /// Share of the planned rate below which another rate was probed.
 const ACHIEVED: f64 = 0.97;
 
-/// What was asked for.
+/// A probe as asked for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked {
     pub(crate) rate_per_s: u32,

@@ -122,7 +122,7 @@ impl Progress {
         self.draw(line);
     }
 
-    /// What a page on a device shows of it.
+    /// Progress as a page on a device shows it.
     pub(crate) fn shown(&self) -> Value {
         let (done, left) = (self.finished, minutes(self.left()));
         let last = format!("{}: {}", self.before, self.last);

@@ -24,8 +24,8 @@ use report::{
 /// deliveries share a flush the more each costs.
 const UTILISATION_MAX: f64 = 0.6;
 
-/// What a cell must keep in the pilot beside [`UTILISATION_MAX`]: the rate itself. Latencies are
-/// what the run is to find.
+/// The SLO of a cell in the pilot beside [`UTILISATION_MAX`]: the rate itself. Latencies are what
+/// the run is to find.
 const KEPT: &str = "lost=0, achieved>=0.97";
 
 /// Events published per second in the first probe.

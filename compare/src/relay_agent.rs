@@ -41,7 +41,7 @@ impl RelayPlace {
         untold("--relay-url", url).map_or(Ok(()), |why| bail!(why))
     }
 
-    /// What starts the relay of a block, for a plan over these events.
+    /// The process that starts the relay of a block, for a plan over these events.
     ///
     /// # Errors
     /// When this program's own file is unknown.
@@ -68,7 +68,7 @@ pub(crate) fn untold(flag: &str, url: &RelayUrl) -> Option<String> {
     ))
 }
 
-/// What an agent that starts relays does at most.
+/// Bounds on an agent that starts relays.
 pub(crate) fn policy(identity: agents::Identity) -> Policy {
     Policy { targets: Vec::new(), max_rate_per_s: None, starts_relays: true, identity }
 }

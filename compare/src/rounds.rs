@@ -29,7 +29,7 @@ use report::{
 /// each has a seed of its own where the relay stays.
 const SEEDS_BEFORE_PILOT: u64 = 1 << 32;
 
-/// What the blocks of a run have in common.
+/// Settings that the blocks of a run have in common.
 #[derive(Clone, Copy)]
 pub struct Rounds<'a> {
     /// Plays the blocks.
@@ -46,14 +46,14 @@ pub struct Rounds<'a> {
     pub metrics: Option<&'a Metrics>,
 }
 
-/// What was played.
+/// Rounds that were played.
 #[derive(Debug)]
 pub struct Measured {
-    /// What blocks were played by: its rounds are those that were planned.
+    /// The settings of the blocks: its rounds are those that were planned.
     pub config: Config,
     /// Their order.
     pub plan: Plan,
-    /// What they left.
+    /// Their outcome.
     pub outcome: Outcome,
 }
 
@@ -62,7 +62,7 @@ pub struct Measured {
 #[error("{0}")]
 pub struct NoRounds(String);
 
-/// What came of the pilot.
+/// Outcome of the pilot.
 enum Pilot {
     /// The rounds that are counted follow from it.
     Planned(PlannedRounds),

@@ -32,7 +32,7 @@ const FAILURES_IN_A_ROW: usize = 3;
 pub struct Request<'a> {
     /// Plays the blocks.
     pub generator: &'a dyn Generator,
-    /// What every block has in common.
+    /// Settings that every block has in common.
     pub config: &'a Config,
     /// The matrix.
     pub cells: &'a [CellSpec],

@@ -30,7 +30,7 @@ use report::{
 /// Shares of the lowest capacity at which p99 is measured.
 const CURVE: [f64; 6] = [0.10, 0.25, 0.50, 0.70, 0.85, 0.95];
 
-/// What a search found.
+/// Outcome of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
     /// One for each cell.
@@ -72,7 +72,7 @@ struct UnderWay<'a, 'g, T> {
     slo: &'a Slo,
     order: ChaCha8Rng,
     brackets: Vec<Bracket>,
-    /// What each cell's last probe showed; it decides how long the next one is.
+    /// Answers for each event in a cell's last probe; they decide how long the next one is.
     answers_per_event: Vec<Option<f64>>,
     found: Vec<CellProbes>,
     probes: &'a mut Probes<'g>,

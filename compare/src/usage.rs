@@ -35,7 +35,7 @@ pub(crate) fn skips_invalid(client_args: &[String]) -> bool {
     client_args.iter().any(|arg| arg == SKIP_INVALID)
 }
 
-/// What a process is told of header fields, values included.
+/// Flags with header fields for a process, values included.
 pub(crate) fn header_args(headers: &[Header]) -> impl Iterator<Item = String> {
     headers.iter().flat_map(|header| ["--header".to_owned(), header.with_value()])
 }

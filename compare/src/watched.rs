@@ -1,4 +1,4 @@
-//! What people see of a run over agents while it lasts.
+//! Progress of a run over agents, for people.
 
 use std::{fmt::Write, time::Duration};
 

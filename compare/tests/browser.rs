@@ -195,7 +195,7 @@ fn running(out: &Path) -> Child {
     child
 }
 
-/// What a running program tells until it has told this.
+/// Lines of a running program until it has told this.
 fn told_until(child: &mut Child, what: &str) -> String {
     let stderr = child.stderr.as_mut().unwrap();
     let mut told = String::new();
@@ -278,7 +278,7 @@ fn serving(out: &Path, args: &[&str]) -> (Child, String) {
     (child, url)
 }
 
-/// What a page answers to a call, but for the time that it takes.
+/// A page's answer to a call, but for the time that it takes.
 fn page(asked: &Value) -> Value {
     let expression = asked["argument"].as_str().unwrap();
     let value = match (asked["deed"].as_str().unwrap(), expression.split('(').next().unwrap()) {

@@ -1,4 +1,4 @@
-//! What a disk refuses: known before anything is measured, and no loss of what was.
+//! Refusals of a disk: known before anything is measured, and no loss of what was.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
@@ -89,7 +89,7 @@ fn killed(out: &Path, args: &str, files: usize) -> PathBuf {
     folder
 }
 
-/// What `compare report` makes of a folder that has no result.
+/// The result that `compare report` makes of a folder that has none.
 fn reported(folder: &Path) -> (ResultFile, String) {
     let output = compare(&["report", folder.to_str().unwrap()]);
     assert!(output.status.success(), "{}", said(&output));
@@ -149,7 +149,7 @@ fn what_killed_pages_of_a_browser_measured_is_read() {
     assert!(text.contains("unfinished: no result was written"), "{text}");
 }
 
-/// What a shell says of a run in a place that it prepared, and of a report of what was kept there.
+/// A shell's output of a run in a place that it prepared, and of a report of what was kept there.
 fn in_a_shell(start: &[&str], prepare: &str, out: &Path) -> (Output, Output) {
     let compare = env!("CARGO_BIN_EXE_compare");
     let out = out.display();

@@ -18,8 +18,8 @@ pub struct Allocations {
 }
 
 impl Allocations {
-    /// What this process has allocated since it started; `None` unless it was built with the
-    /// feature `count-allocations`.
+    /// Allocations of this process since it started; `None` unless it was built with the feature
+    /// `count-allocations`.
     pub fn so_far() -> Option<Allocations> {
         counter::so_far()
     }

@@ -15,7 +15,7 @@ pub struct Expectation {
     pub figure: String,
     /// The sum.
     pub sum: u64,
-    /// What the sum is divided by; `None` for a figure that is a sum itself.
+    /// The divisor of the sum; `None` for a figure that is a sum itself.
     pub per: Option<u64>,
     /// Not below.
     pub min: Option<f64>,

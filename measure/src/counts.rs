@@ -79,7 +79,7 @@ pub struct Counts {
     /// Live subscriptions that the relay ended (CLOSED), which NIP-01 allows.
     #[serde(default)]
     pub subscriptions_closed: u64,
-    /// What would have been due to these readers and subscriptions after that: neither expected nor
+    /// Deliveries to these readers and subscriptions that were due after that: neither expected nor
     /// lost.
     #[serde(default)]
     pub deliveries_cut_off: u64,

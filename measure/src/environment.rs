@@ -18,8 +18,8 @@ use crate::{CpuQuota, QuotaMeter};
 /// For chronyc to answer: it asks a daemon of this machine, which may hang.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
-/// What of the machine can change a result. A field that the system does not report is empty, never
-/// guessed.
+/// Properties of the machine that can change a result. A field that the system does not report is
+/// empty, never guessed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Environment {
     /// The processor's name.
@@ -42,7 +42,8 @@ pub struct Environment {
     pub kernel: Option<String>,
     /// The machine's load over the last minute, when the run began.
     pub load_1_minute: Option<f64>,
-    /// What is said to keep its clock: chrony, systemd-timesyncd, PTP clocks. Nothing relies on it.
+    /// The service that keeps its clock: chrony, systemd-timesyncd, PTP clocks. Nothing relies on
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_sync: Option<String>,
     /// The compiler that built this program.

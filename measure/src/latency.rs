@@ -249,9 +249,9 @@ pub enum LatencyError {
     /// The count beside the histogram differs from the histogram's.
     #[error("a histogram holds {held} samples, the file says {said}")]
     Samples {
-        /// What the histogram holds.
+        /// The number of values in the histogram.
         held: u64,
-        /// What stands beside it.
+        /// The number stated beside it.
         said: u64,
     },
 }

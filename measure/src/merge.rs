@@ -74,7 +74,7 @@ pub enum MergeError {
     Large {
         /// The agent.
         index: u16,
-        /// What there is too much of.
+        /// The kind of thing that there is too much of.
         what: &'static str,
     },
     /// The relay's part is of something else.
@@ -89,7 +89,7 @@ pub enum MergeError {
     /// The relay's part would make the record large.
     #[error("the relay's part has {what}")]
     RelayLarge {
-        /// What there is too much of.
+        /// The kind of thing that there is too much of.
         what: &'static str,
     },
 }

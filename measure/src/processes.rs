@@ -41,7 +41,7 @@ pub struct Processes {
 #[derive(Debug, Clone, Default)]
 pub struct ProcessesCpu(BTreeMap<Process, Spent>);
 
-/// What [`Processes`] spent between two readings.
+/// CPU time of [`Processes`] between two readings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProcessesSpent {
     /// That of living processes in nanoseconds, and that of ended ones in ticks of 10 ms.
@@ -312,7 +312,7 @@ mod tests {
 
     impl Drop for Shell {
         fn drop(&mut self) {
-            // What it started ends with its input.
+            // A process that it started ends with its input.
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
@@ -389,7 +389,7 @@ mod tests {
             let expected = ProcessesSpent { cpu: cpu(ms), processes: 1, is_incomplete };
             assert_eq!(spent, expected, "{after}");
         }
-        // What came meanwhile counts from its start, and with what it waited for.
+        // Work that came meanwhile counts from its start, and with what it waited for.
         assert_eq!(reading(&[(1, 10, 500), (2, 100, 40), (3, 60, 0), (4, 7, 3)]).since(&before).cpu, cpu(10));
         // No id stands for two processes.
         let again = ProcessesCpu(

@@ -16,7 +16,7 @@ use crate::{
 /// number; any other change raises the first, and readers refuse a first number they do not know.
 pub const SCHEMA_VERSION: &str = "2.8";
 
-/// What one run did, how long it took and whether that may be believed.
+/// One run: its deliveries, bytes, times and cost, and whether they may be believed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunRecord {
     /// [`SCHEMA_VERSION`] of the writer.
@@ -29,7 +29,7 @@ pub struct RunRecord {
     pub command: Vec<String>,
     /// Wall clock at the start, see [`crate::utc::format`]. It labels; no duration comes from it.
     pub started_utc: String,
-    /// What was measured.
+    /// The cell that was measured.
     pub cell: Cell,
     /// The seed of everything random.
     pub seed: u64,
@@ -37,7 +37,7 @@ pub struct RunRecord {
     pub corpus: CorpusRecord,
     /// Whether the run reached its end.
     pub status: Status,
-    /// What client and relay agreed on.
+    /// Terms that client and relay agreed on.
     pub agreement: AgreementRecord,
     /// The relay's process, where it is known.
     pub relay: Option<RelayProcess>,
@@ -51,9 +51,9 @@ pub struct RunRecord {
     pub counts: Counts,
     /// Bytes and messages at the socket.
     pub traffic: TrafficRecord,
-    /// What the client process spent during the run.
+    /// CPU time of the client process during the run.
     pub client_cpu: CpuTime,
-    /// What the relay process spent during the run, where its clock can be read.
+    /// CPU time of the relay process during the run, where its clock can be read.
     pub relay_cpu: Option<CpuTime>,
     /// The populations apart, where they do not all speak the cell's format and compression, or do
     /// not all have its link.
@@ -68,10 +68,10 @@ pub struct RunRecord {
     /// (docs/links.md).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<LinkRecord>,
-    /// What connections take, where it was looked at.
+    /// Memory of connections, where it was looked at.
     #[serde(default)]
     pub memory: Option<MemoryRecord>,
-    /// What compression takes of that, where it was looked at.
+    /// Memory of compression in that, where it was looked at.
     #[serde(default)]
     pub compression_memory: Option<CompressionMemoryRecord>,
     /// The cores that relay and clients kept to, where a relay of our own had cores apart from the
@@ -81,7 +81,7 @@ pub struct RunRecord {
     /// How many cores each process could use; absent in older records.
     #[serde(default)]
     pub usable_cores: Option<UsableCores>,
-    /// What both processes allocated during the run, in builds that count it. Latencies and CPU
+    /// Allocations of both processes during the run, in builds that count them. Latencies and CPU
     /// times of such a run are no evidence.
     #[serde(default)]
     pub allocations: Option<AllocationsRecord>,
@@ -89,7 +89,7 @@ pub struct RunRecord {
     /// well.
     #[serde(default)]
     pub encodings: Option<EncodingsRecord>,
-    /// What first deliveries of stored events cost the relay before the clock started, where its
+    /// Cost of first deliveries of stored events to the relay before the clock started, where its
     /// CPU clock can be read.
     #[serde(default)]
     pub first_delivery: Option<FirstDeliveryRecord>,
@@ -106,7 +106,7 @@ pub struct RunRecord {
     /// The agents that this record was merged from ([`crate::Merge`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<AgentRecord>,
-    /// What the scenario demands of latencies. A run that misses it measured well; it is the relay
+    /// Bounds of the scenario on latencies. A run that misses them measured well; it is the relay
     /// that is too slow.
     #[serde(default)]
     pub latency_bounds: Vec<LatencyBound>,
@@ -224,7 +224,7 @@ pub enum RecordError {
     Layout {
         /// The file.
         name: String,
-        /// What it should be.
+        /// The form that it should have.
         what: &'static str,
         /// Where it differs.
         source: serde_json::Error,
@@ -234,7 +234,7 @@ pub enum RecordError {
     Cut {
         /// The file.
         name: String,
-        /// What it should be.
+        /// The form that it should have.
         what: &'static str,
     },
     /// The file states no version.
@@ -242,7 +242,7 @@ pub enum RecordError {
     Unversioned {
         /// The file.
         name: String,
-        /// What it should be.
+        /// The form that it should have.
         what: &'static str,
     },
     /// The file has another major version.
@@ -273,7 +273,7 @@ pub const NO_LINK: &str = "none";
 /// The name of no batches in a [`Cell`].
 pub const NO_BATCHES: &str = "none";
 
-/// What one number of the table belongs to.
+/// The cell that one number of the table belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Cell {
     /// The scenario's name.
@@ -289,7 +289,7 @@ pub struct Cell {
     pub compression: String,
     /// Its parameters in full, because library defaults drift.
     pub compression_parameters: String,
-    /// What the relay checks before it accepts an event: `none`, `id` or `full`.
+    /// The check before the relay accepts an event: `none`, `id` or `full`.
     pub verify: String,
     /// Batches of events: `none`, or the relay's limits (`ms=5 n=64 bytes=65536`).
     #[serde(default = "no_batching")]
@@ -301,8 +301,8 @@ pub struct Cell {
     /// Threads of the relay; `1` in older records, `unknown` of another's.
     #[serde(default = "one_thread")]
     pub relay_threads: String,
-    /// What clients check of each event that they receive: `none` (all that older clients could),
-    /// `id` or `full`.
+    /// The check of each event that clients receive: `none` (all that older clients could), `id` or
+    /// `full`.
     #[serde(default = "no_check")]
     pub client_verify: String,
     /// How many times the scenario's clients and rates were played; `1` in older records.
@@ -392,7 +392,7 @@ pub struct PopulationRecord {
     pub to_client: FlowRecord,
 }
 
-/// What client and relay agreed on in the handshake.
+/// Terms that client and relay agreed on in the handshake.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgreementRecord {
     /// The subprotocol as the relay echoed it.
@@ -482,7 +482,8 @@ pub struct UsableCores {
     pub relay: Option<u64>,
     /// Of the clients.
     pub clients: u64,
-    /// What a CPU quota leaves the relay of them, in thousandths of a core, where that is less.
+    /// The part of them that a CPU quota leaves the relay, in thousandths of a core, where that is
+    /// less.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay_millicores: Option<u64>,
     /// The same of the clients. Both may have one quota together.
@@ -504,12 +505,12 @@ impl UsableCores {
         }
     }
 
-    /// What the relay can use in so much time, where that is known.
+    /// CPU time that the relay can use in so much time, where that is known.
     pub fn relay_capacity_ns(self, elapsed_ns: u64) -> Option<u64> {
         Some(capacity_ns(self.relay?, self.relay_millicores, elapsed_ns))
     }
 
-    /// What the clients can use in so much time.
+    /// CPU time that the clients can use in so much time.
     pub fn clients_capacity_ns(self, elapsed_ns: u64) -> u64 {
         capacity_ns(self.clients, self.clients_millicores, elapsed_ns)
     }
@@ -533,19 +534,19 @@ pub struct MemoryRecord {
 }
 
 impl MemoryRecord {
-    /// What one connection takes in the client.
+    /// Memory of one connection in the client.
     pub fn client_bytes_per_connection(&self) -> u64 {
         self.client_after_bytes.saturating_sub(self.client_before_bytes) / self.connections.max(1)
     }
 
-    /// What one connection takes in the relay.
+    /// Memory of one connection in the relay.
     pub fn relay_bytes_per_connection(&self) -> Option<u64> {
         let grown = self.relay_after_bytes?.saturating_sub(self.relay_before_bytes?);
         Some(grown / self.connections.max(1))
     }
 }
 
-/// What both processes allocated during a run.
+/// Allocations of both processes during a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AllocationsRecord {
     /// The client process.
@@ -594,7 +595,7 @@ pub struct FlowRecord {
     pub wire_bytes: u64,
 }
 
-/// What crossed the sockets of all connections of a run, counted by the client.
+/// Bytes and messages that crossed the sockets of all connections of a run, counted by the client.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Add, Serialize, Deserialize, JsonSchema)]
 pub struct TrafficRecord {
     /// From client to relay.

@@ -12,7 +12,7 @@ use crate::{
 /// Readings of a relay's CPU clock at most: some 100 KB in a file.
 const MOST_READINGS: usize = 1 << 10;
 
-/// What a relay did while agents played a block against it, as its own host read it.
+/// A relay's side of a block that agents played against it, as its own host read it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RelayRecord {
     /// [`crate::SCHEMA_VERSION`] of the writer.
@@ -29,7 +29,7 @@ pub struct RelayRecord {
     pub process: RelayProcess,
     /// Cores that it can keep busy.
     pub cores: u64,
-    /// What it spent since the plan's time zero.
+    /// CPU time since the plan's time zero.
     pub cpu: CpuReadings,
     /// Its resident memory when all connections were open.
     pub memory_bytes: Option<u64>,
@@ -41,14 +41,14 @@ pub struct RelayRecord {
     pub compression_bytes_per_connection: Option<u64>,
     /// The same of a thread.
     pub compression_shared_bytes: Option<u64>,
-    /// What it allocated, in builds that count it.
+    /// Its allocations, in builds that count them.
     pub allocations: Option<Allocations>,
     /// [`crate::cpu_pressure_percent`] of its machine at the end.
     pub cpu_pressure_percent: Option<f64>,
 }
 
-/// What a process had spent at instants from the plan's last on, because its host does not know
-/// when the agents are done.
+/// CPU time of a process at instants from the plan's last on, because its host does not know when
+/// the agents are done.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuReadings(Vec<(u64, CpuTime)>);
 

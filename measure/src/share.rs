@@ -40,15 +40,14 @@ pub struct ShareRecord {
     pub intervals: ThroughputRecorder,
     /// The most sends that the plan has due at one instant here.
     pub burst_sends: u64,
-    /// What was published at planned instants; `None` for a closed loop, and for a run that ended
+    /// Pace of publications at planned instants; `None` for a closed loop, and for a run that ended
     /// early.
     pub pace: Option<Pace>,
-    /// What the scenario expects of the whole plan, with this agent's part of each figure.
+    /// Expectations of the scenario for the whole plan, with this agent's part of each figure.
     pub expected: Vec<Expectation>,
 }
 
-/// What is known of an agent's clock in a block. Nothing is corrected by it: it says how common the
-/// start was.
+/// An agent's clock in a block. Nothing is corrected by it: it says how common the start was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockRecord {
     /// The agent's start is off the common one by at most this.
@@ -66,7 +65,7 @@ pub struct AgentRecord {
     pub index: u16,
     /// Its client connections.
     pub connections: u64,
-    /// What it spent during the run.
+    /// CPU time of the clients during the run.
     pub client_cpu: CpuTime,
     /// From the plan's time zero to the instant at which its last worker began.
     pub started_late_ns: u64,
@@ -76,7 +75,7 @@ pub struct AgentRecord {
     /// The cores that its clients can keep busy, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<u64>,
-    /// What a CPU quota leaves of them, in thousandths of a core, where that is less.
+    /// The part of them that a CPU quota leaves, in thousandths of a core, where that is less.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub millicores: Option<u64>,
     /// p99 of its send lag, where it sent enough for one.

@@ -23,8 +23,8 @@ const FEWEST_PUBLICATIONS: u64 = 100;
 const LAG_SUSPECT_ABOVE_NS: u64 = 10_000_000;
 const LAG_INVALID_ABOVE_NS: u64 = 50_000_000;
 
-/// What the plan itself delays: one core serves sends that are due at one instant in turn, each
-/// with the answers that come meanwhile.
+/// Delay by the plan itself: one core serves sends that are due at one instant in turn, each with
+/// the answers that come meanwhile.
 const BURST_NS_PER_SEND: u64 = 1_000_000;
 
 /// Generator CPU ÷ its cores. Queueing delay grows without bound near 1: at 0.8 it is already four
@@ -156,7 +156,7 @@ impl Validity {
     }
 }
 
-/// What one run knows about how it went.
+/// Signals of how one run went.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Signals {
     /// The ledger.
@@ -171,14 +171,14 @@ pub struct Signals {
     pub send_lag_ns_p99: Quantile,
     /// The most sends that the plan has due at one instant.
     pub burst_sends: u64,
-    /// What this process spent in the block.
+    /// CPU time of this process in the block.
     pub generator_cpu_ns: u64,
     /// How long its threads were runnable without running, where the kernel tells.
     pub generator_wait_ns: Option<u64>,
     /// Cores this process may use: those it is pinned to, or its worker threads, whichever is
     /// fewer.
     pub generator_cores: u64,
-    /// What the relay's processes spent in the block, where their clocks are known.
+    /// CPU time of the relay's processes in the block, where their clocks are known.
     pub relay_cpu_ns: Option<u64>,
     /// How long the block took.
     pub elapsed_ns: u64,
@@ -186,7 +186,7 @@ pub struct Signals {
     pub cpu_pressure_percent: Option<f64>,
     /// The CPU quota of this process and of a relay of our own, with what it took in the block.
     pub quota: Option<CpuQuota>,
-    /// What these two spent in the block.
+    /// CPU time of these two in the block.
     pub quota_cpu_ns: u64,
     /// The quota of a relay that is not our own.
     pub relay_quota: Option<CpuQuota>,

@@ -7,7 +7,7 @@ use serde_json::json;
 
 const METRICS: [&str; 6] = ["response", "service", "send_lag", "publish_ok", "eose", "handshake"];
 
-/// What agent `index` of `of` measured, each something else.
+/// The record of agent `index` of `of`, each with other figures.
 fn record(index: u16, of: u16) -> RunRecord {
     let n = u64::from(index) + 1;
     let flow = json!({"messages": n, "payload_bytes": 10 * n, "wire_bytes": 12 * n});
@@ -163,6 +163,6 @@ fn a_merge_holds_the_sum_and_one_record_whatever_the_number_of_agents() {
     assert!(one > 6 * 200_000, "histograms take most of it: {one}");
     let (two, hundred) = (held_bytes(2), held_bytes(100));
     assert!(two < 3 * one, "two agents took {two} bytes, a record takes {one}");
-    // What the record of all says of each agent.
+    // The part of each agent in the record of all.
     assert!(hundred < two + 98 * 2_048, "100 agents took {hundred} bytes, two took {two}");
 }

@@ -64,8 +64,8 @@ fn disturbance(seed: u64) -> Vec<(u64, u64)> {
     stretches
 }
 
-/// What a block of the cell measures: one core that serves events in the order in which they are
-/// due, and stands still in each stretch.
+/// A block of the cell as it is measured: one core that serves events in the order in which they
+/// are due, and stands still in each stretch.
 struct Block {
     signals: Signals,
     response_p99_ns: u64,

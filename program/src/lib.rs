@@ -1,5 +1,5 @@
-//! What all programs have in common with the system around them: their arguments and command line,
-//! the signals that end them, their output, and their terminal.
+//! Ground that all programs share: their arguments and command line, the signals that end them,
+//! their output, and their terminal.
 
 mod arguments;
 mod command_line;

@@ -1,4 +1,4 @@
-//! What a terminal is asked to do.
+//! Requests to a terminal.
 
 use std::{env, io::IsTerminal};
 

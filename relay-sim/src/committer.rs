@@ -1,7 +1,8 @@
 //! When is an event on the disk? One thread takes all that was offered meanwhile and commits it
 //! together, so that a commit costs many publishers what it costs one.
 //!
-//! What is to be done with a group is the relay's matter; this is its queue and its thread.
+//! Group commit: the queue of publications and the thread that writes them; what is done with a
+//! group is the relay's matter.
 
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},

@@ -307,7 +307,7 @@ impl Session {
             let _ = self.hand_over().now_or_never();
         }
         let Session { relay, mut conn, machine, outbox, unread, .. } = self;
-        // What waits for a slow peer is what the connection holds, and no more.
+        // A slow peer's connection holds what waits for it, and no more.
         drop((machine, unread));
         if let Some(Close { code, reason }) = close {
             tokio::select! {

@@ -21,7 +21,7 @@ const LAG_MS: f64 = 1.0;
 /// Handshakes, of two round trips, that differ by less are those within one data centre.
 const HANDSHAKE_MS: f64 = 1.0;
 
-/// What is looked at of each agent in each block.
+/// A fact about each agent in each block.
 struct Fact {
     heading: &'static str,
     /// In the unit of the heading; `None` where it is not known.

@@ -122,7 +122,7 @@ fn rounds_to_decide(comparison: &Comparison) -> Option<f64> {
     times.is_finite().then(|| (f64::from(comparison.rounds) * times).ceil())
 }
 
-/// What so many rounds take, by those that ran.
+/// Time of so many rounds, by those that ran.
 fn time(result: &ResultFile, rounds: f64) -> String {
     let end = |block: &Block| block.started_after_ns + block.process_ns;
     let blocks = || result.cells.iter().flat_map(|cell| &cell.blocks);

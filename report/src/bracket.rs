@@ -78,7 +78,7 @@ pub enum End {
 }
 
 impl Limit {
-    /// What a cell's probes leave.
+    /// The limit that a cell's probes leave.
     pub fn of(config: &SearchConfig, found: &CellProbes) -> Limit {
         let mut bracket = Bracket::new(config);
         let searched = || found.probes.iter().filter(|probe| probe.purpose == Purpose::Search);
@@ -161,7 +161,7 @@ impl Bracket {
         high - low <= self.precision * std::f64::consts::SQRT_2 || high.exp() - low.exp() < 1.0
     }
 
-    /// What is known to be sustained, by whoever ended it.
+    /// The rate that is known to be sustained, by whoever ended it.
     pub fn sustained(&self) -> Option<u32> {
         self.capacity_per_s().or(self.highest_pass())
     }
@@ -410,7 +410,8 @@ mod tests {
 
     #[test]
     fn a_relay_that_gets_slower_as_it_stores_ends_its_search_before_probes_take_minutes() {
-        // What it sustains falls with the square of what it stores, a second's worth of each probe.
+        // The sustained rate falls with the square of what it stores, a second's worth of each
+        // probe.
         let mut stored = 0;
         let bracket = found(250, 40_000, |rate| {
             stored += rate;

@@ -1,4 +1,4 @@
-//! What `compare search --metric break-even-bandwidth` found: sentences, tables, and how to read
+//! Output of `compare search --metric break-even-bandwidth`: sentences, tables, and how to read
 //! them.
 
 use measure::may_be_late_ns;
@@ -80,7 +80,7 @@ fn even(pair: &Versus, crossing: &Crossing) -> String {
     )
 }
 
-/// What is undecided below, within and above the decided bandwidths.
+/// The undecided part below, within and above the decided bandwidths.
 fn undecided(pair: &Versus, lowest: u64, highest: u64) -> Vec<String> {
     let open = |holds: &dyn Fn(u64) -> bool| -> Vec<&TimeRatio> {
         let undecided = pair.points.iter().filter(|point| point.faster.is_none());
@@ -200,7 +200,7 @@ fn headings(found: &BreakEven, names: &str) -> Vec<String> {
     ["round trip", names].map(str::to_owned).into_iter().chain(downlinks).collect()
 }
 
-/// What the tables of times and of ratios are of.
+/// Captions of the tables of times and of ratios.
 pub(crate) fn captions(found: &BreakEven) -> [String; 2] {
     [
         format!("{} p50 in ms by downlink in Mbit/s", found.latency),
@@ -208,7 +208,7 @@ pub(crate) fn captions(found: &BreakEven) -> [String; 2] {
     ]
 }
 
-/// What the grid was and how much of it counts, in a sentence.
+/// The grid and how much of it counts, in a sentence.
 pub(crate) fn headline(found: &BreakEven) -> String {
     let BreakEvenConfig { scenario, uplink_share, rtts_ns, rounds, seconds, .. } = &found.config;
     let blocks = || found.cells.iter().flat_map(|cell| &cell.blocks);
@@ -239,7 +239,7 @@ pub(crate) fn left_out(found: &BreakEven) -> Vec<String> {
     lines
 }
 
-/// What to do where the emulator could not keep up; `None` where it could.
+/// Advice where the emulator could not keep up; `None` where it could.
 pub(crate) fn remark(found: &BreakEven) -> Option<String> {
     let late = found.cells.iter().flat_map(|cell| &cell.blocks).filter(|block| {
         let most_ns = may_be_late_ns(block.rtt_ns);

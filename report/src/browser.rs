@@ -1,5 +1,5 @@
-//! What `compare browser` measured: tables and verdicts of each load (a part and its events), and
-//! how to read them.
+//! Output of `compare browser`: tables and verdicts of each load (a part and its events), and how
+//! to read them.
 
 use std::collections::BTreeMap;
 
@@ -122,7 +122,7 @@ fn compare(found: &Browser, load: &[BrowserCell]) -> Vec<Comparison> {
     comparisons
 }
 
-/// What a load is, in a heading.
+/// The name of a load in a heading.
 fn heading(load: &[BrowserCell]) -> String {
     let set = &load[0].events;
     match load[0].part {
@@ -133,7 +133,7 @@ fn heading(load: &[BrowserCell]) -> String {
     }
 }
 
-/// What the rows are called: without the part and the set, which the heading has.
+/// The names of the rows: without the part and the set, which the heading has.
 fn label(cell: &BrowserCell) -> String {
     match cell.role {
         Role::Control => "json-control".to_owned(),
@@ -215,8 +215,8 @@ fn shown(value: Option<f64>, unit: f64) -> String {
     value.map_or_else(|| NOTHING.to_owned(), |value| number::three(value / unit))
 }
 
-/// What could not be measured, a sentence for each load, and the share of decoding where the run
-/// has it.
+/// Parts that could not be measured, a sentence for each load, and the share of decoding where the
+/// run has it.
 pub(crate) fn findings(found: &Browser) -> Vec<String> {
     let comparisons = comparisons(found);
     let not_measured = found.not_measured.iter().map(|what| format!("Not measured: {what}."));
@@ -256,7 +256,7 @@ fn name(cell: &BrowserCell) -> String {
     }
 }
 
-/// What share decoding has of decoding and verifying, for each library that verifies.
+/// The share of decoding in decoding and verifying, for each library that verifies.
 fn share_of_decoding(found: &Browser) -> Vec<String> {
     let Some(load) = loads(found).find(|load| load[0].part == Part::InProportion) else { return Vec::new() };
     let metric = metrics(found, Part::InProportion)[0];
@@ -270,7 +270,7 @@ fn share_of_decoding(found: &Browser) -> Vec<String> {
     verifying.filter_map(share).collect()
 }
 
-/// What was run and how much of it counts, in a sentence.
+/// The run and how much of it counts, in a sentence.
 pub(crate) fn headline(found: &Browser) -> String {
     let blocks = || found.cells.iter().flat_map(|cell| &cell.blocks);
     let software = &found.software;
@@ -376,7 +376,7 @@ pub(crate) fn reading(found: &Browser) -> String {
     )
 }
 
-/// What the columns are that this result has.
+/// The meaning of the columns that this result has.
 fn columns(found: &Browser) -> String {
     if found.config.link.is_some() {
         return "packet B/event: IP packets to the page, with the headers of IP and TCP".to_owned();

@@ -43,7 +43,7 @@ impl Check {
         }
     }
 
-    /// What became of a side: `codec json library, relay`.
+    /// The verdict on a side: `codec json library, relay`.
     pub fn verdict(&self, side: &str) -> Option<Verdict> {
         self.verdicts.iter().find(|(name, _)| name == side).map(|(_, verdict)| *verdict)
     }
@@ -110,7 +110,8 @@ pub fn unsteady(counted: &Instructions) -> Vec<&Row> {
     counted.rows.iter().filter(|row| row.repeat_difference >= most(row)).collect()
 }
 
-/// What a ratio of two counts says, where two counts of the same differed by the share `repeats`.
+/// The verdict on a ratio of two counts, where two counts of the same differed by the share
+/// `repeats`.
 pub(crate) fn verdict(ratio: f64, repeats: f64) -> Verdict {
     let resolution = RESOLUTION.max(repeats);
     match () {
@@ -120,7 +121,7 @@ pub(crate) fn verdict(ratio: f64, repeats: f64) -> Verdict {
     }
 }
 
-/// What keeps two counts from comparing.
+/// Differences that keep two counts from comparing.
 fn differences(committed: &Instructions, now: &Instructions) -> Vec<String> {
     let (before, now) = (&committed.conditions, &now.conditions);
     let compiler = |name: &Option<String>| name.clone().unwrap_or_else(|| "unknown".to_owned());

@@ -31,7 +31,7 @@ pub const DERIVED_FILE: &str = "derived.json";
 /// The layout of [`Derived`]. An added field raises the second number, any other change the first.
 pub const DERIVED_SCHEMA_VERSION: &str = "1.5";
 
-/// What follows from a result.
+/// Figures, comparisons and verdicts that follow from a result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Derived {
     /// [`DERIVED_SCHEMA_VERSION`] of the writer.

@@ -19,12 +19,12 @@ use crate::{
     stats::BAND,
 };
 
-/// What became of the cells that two results share.
+/// Changes of the cells that two results share.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Diff {
     /// One for each shared cell and metric; better and worse are of the second against the first.
     pub changes: Vec<Change>,
-    /// What has no verdict, in sentences.
+    /// Cells without a verdict, in sentences.
     pub remarks: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ pub struct Change {
     pub counts: bool,
 }
 
-/// What a result holds. Only results of one kind compare.
+/// The kind of a result. Only results of one kind compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Run,
@@ -131,7 +131,7 @@ pub fn unlike(before: &ResultFile, after: &ResultFile) -> Vec<String> {
     reasons
 }
 
-/// What a cell was measured with; its name has only the factors that varied in its run.
+/// The setting of a cell; its name has only the factors that varied in its run.
 fn setting(cell: &CellResult) -> String {
     let recorded = |row: &Row| Some(format!("{} {}", row.heading, (row.recorded)(&cell.cell)?));
     let named = [Factor::Format, Factor::Scenario];

@@ -126,7 +126,7 @@ fn limits_section(body: &mut String, search: &Search) {
     }
 }
 
-/// What was found, time against bandwidth, and both tables.
+/// Times against bandwidth, and both tables.
 fn break_even_section(body: &mut String, found: &BreakEven) {
     body.push_str("<h2>Break-even bandwidths</h2>\n<ul>\n");
     for finding in break_even::findings(found).into_iter().chain(break_even::remark(found)) {
@@ -148,7 +148,7 @@ fn break_even_section(body: &mut String, found: &BreakEven) {
     }
 }
 
-/// What was found, and a table for each part.
+/// A table for each part, and its verdicts.
 fn browser_section(body: &mut String, found: &Browser) {
     let item = |text: &String| format!("<li>{}</li>\n", escape(text));
     let items: String = browser::findings(found).iter().map(item).collect();

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::result::{Conditions, Instructions, RESOLUTION, Row};
 
-/// What stands above a committed table.
+/// The text above a committed table.
 const HEAD: &str = "\
 # Instructions of the hot paths
 
@@ -87,7 +87,7 @@ impl Instructions {
         table
     }
 
-    /// What the counts are, and how well they repeat.
+    /// The meaning of the counts, and how well they repeat.
     pub fn note(&self) -> String {
         let differ = self.repeat_difference();
         let repeats = match differ <= RESOLUTION {
@@ -111,7 +111,7 @@ impl Instructions {
 }
 
 impl LoadView<'_> {
-    /// What was counted of the load's cells, each against the cell that it is measured against.
+    /// Counts of the load's cells, each against the cell that it is measured against.
     pub(crate) fn instructions(&self) -> Option<(Table, String)> {
         let counted = self.result.instructions.as_ref()?;
         let id = |view| self.reference(view).map(|reference| reference.cell.id.as_str());

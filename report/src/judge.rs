@@ -20,7 +20,6 @@ pub struct Comparison {
     pub cell: String,
     /// The name of the cell it is divided by.
     pub reference: String,
-    /// What is compared.
     pub metric: Metric,
     /// The Hodges–Lehmann estimate over rounds of the ratio, taken in logarithms.
     pub ratio: f64,
@@ -35,11 +34,10 @@ pub struct Comparison {
     pub corrected: bool,
     /// The interval of JSON against itself in this metric: the resolution that the run reached.
     pub aa_interval: Option<(f64, f64)>,
-    /// What it says.
     pub verdict: Verdict,
 }
 
-/// What a [`Comparison`] says.
+/// The verdict of a [`Comparison`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -60,7 +58,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// What the marks of [`Verdict::mark`] mean.
+    /// The meaning of the marks of [`Verdict::mark`].
     pub(crate) const MARKS: &str = "< better, > worse, = same, ? inconclusive, ~ unsteady, ! saturated; --wide has words and more columns";
 
     /// One character for narrow tables.
@@ -138,7 +136,7 @@ fn verdict(interval: Option<(f64, f64)>, p: f64) -> Verdict {
     }
 }
 
-/// What the rounds of one cell say of one metric.
+/// The rounds of one cell, judged by one metric.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Judged {
     ratio: f64,

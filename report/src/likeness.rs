@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::view::LoadView;
 use crate::result::{CellResult, Role};
 
-/// What records call code that no crate has.
+/// The name in records of code that no crate has.
 const OURS: &str = "this repository";
 
 /// Which code the tables are of, and which verdict follows from them.

@@ -1,4 +1,4 @@
-//! What `compare search` found: brackets, p99 against rate, and how to read them.
+//! Output of `compare search`: brackets, p99 against rate, and how to read them.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +13,17 @@ use crate::{
     stats,
 };
 
-/// What each cell's probes leave.
+/// The limit that each cell's probes leave.
 pub(crate) fn limits(search: &Search) -> Vec<Limit> {
     search.cells.iter().map(|cell| Limit::of(&search.config, cell)).collect()
 }
 
-/// What is looked for, in words.
+/// The aim of the search, in words.
 pub(crate) fn sought(config: &SearchConfig) -> &'static str {
     if config.at_load_1.is_some() { "most deliveries/s" } else { "highest rate" }
 }
 
-/// What a rate counts.
+/// The unit of a rate.
 pub(crate) fn counted(config: &SearchConfig) -> &'static str {
     if config.at_load_1.is_some() { "deliveries" } else { "published events" }
 }
@@ -99,7 +99,7 @@ fn ended(search: &Search, cell: &CellProbes, limit: &Limit) -> String {
     }
 }
 
-/// What the generator and the host leave open, and what to do about it.
+/// Questions that the generator and the host leave open, and what to do about them.
 pub(crate) fn remarks(search: &Search) -> Vec<String> {
     let found = limits(search);
     let names = |end: End| {

@@ -1,4 +1,4 @@
-//! What crossed the emulated access links, with the headers of IP and TCP.
+//! Bytes and packets that crossed the emulated access links, with the headers of IP and TCP.
 
 use measure::{Latency, LinkFlow, LinkPart, LinkRecord, NO_LINK};
 

@@ -16,7 +16,7 @@ const LATENCIES: [(&str, &str); 3] = [
     ("eose", "from the instant a request was due to the end of its stored events"),
 ];
 
-/// What a user with an access link waits for: the whole session.
+/// The wait of a user with an access link: the whole session.
 pub(crate) const SESSION: (&str, &str) =
     ("session", "from the instant a session was due to the end of its last step, its handshake included");
 
@@ -49,7 +49,7 @@ pub struct Merged {
     pub relay_allocations: Option<Allocations>,
     /// Deliveries by where the relays had the bytes from, when every block knows it.
     pub encodings: Option<EncodingsRecord>,
-    /// What first deliveries cost the relays before the clock started, where that was measured.
+    /// Cost of first deliveries to the relays before the clock started, where that was measured.
     pub first_delivery: Option<FirstDelivery>,
     /// Envelope throughput by interval, of the blocks that know it.
     pub throughput: Option<Throughput>,
@@ -178,9 +178,9 @@ pub enum Metric {
     EnvelopesPerSecond,
     /// Median of envelopes a second over intervals: [`measure::Throughput`].
     ThroughputP50,
-    /// What one interval in a hundred stays below: the slow tail.
+    /// The rate that one interval in a hundred stays below: the slow tail.
     ThroughputP1,
-    /// What one interval in ten stays below: the slow tail of few intervals.
+    /// The rate that one interval in ten stays below: the slow tail of few intervals.
     ThroughputP10,
     /// Median latency in nanoseconds.
     LatencyP50,

@@ -22,8 +22,8 @@ pub const PILOT_ROUNDS: u32 = 5;
 /// The fewest rounds with an interval.
 const FEWEST_ROUNDS: u32 = 6;
 
-/// What is planned for: CPU time decides between formats and varies from round to round; bytes
-/// hardly vary, and what latencies would get is told.
+/// Metrics that rounds are planned for: CPU time decides between formats and varies from round to
+/// round; bytes hardly vary, and what latencies would get is told.
 const PLANNED: [Metric; 2] = [Metric::RelayCpu, Metric::ClientCpu];
 
 /// The normal distribution's two-sided 5 % point.

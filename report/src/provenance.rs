@@ -44,7 +44,7 @@ fn distinct(result: &ResultFile, factor: Factor) -> String {
     values.join(", ")
 }
 
-/// What every block of a run had, or the values of the factors.
+/// The setting of every block of a run, or the values of the factors.
 fn measured(result: &ResultFile) -> String {
     let config = &result.config;
     format!(
@@ -168,7 +168,7 @@ fn made_by(result: &ResultFile) -> String {
     text
 }
 
-/// What the compression's states take, as the cell's last run counted it.
+/// Memory of the compression's states, as the cell's last run counted it.
 fn compressors(cell: &CellResult) -> String {
     let last = cell.blocks.iter().rev().find_map(|block| block.record.as_ref()?.compression_memory);
     last.map_or_else(String::new, |memory| format!("; its states take {memory}"))

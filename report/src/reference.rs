@@ -10,7 +10,7 @@ pub const BASE_FORMAT: &str = "json";
 /// The compression every ratio refers to.
 pub const BASE_COMPRESSION: &str = "none";
 
-/// What decides about the reference of a cell.
+/// The factors that decide about the reference of a cell.
 #[derive(Debug, Clone)]
 pub struct Compared {
     role: Role,

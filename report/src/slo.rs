@@ -55,7 +55,7 @@ pub struct SloResult {
     pub cell: String,
     /// The bound as it was written.
     pub bound: String,
-    /// What was measured, in nanoseconds, bytes, events or as a share; absent when there were too
+    /// The measured value, in nanoseconds, bytes, events or as a share; absent when there were too
     /// few samples.
     pub value: Option<f64>,
     /// Whether it holds; false without a value.
@@ -107,7 +107,7 @@ impl Measured {
         (taken_ns > 0.0).then(|| self.planned_ns / taken_ns)
     }
 
-    /// What is to be taken off.
+    /// The lag to be taken off.
     fn lag_ns(&self, q: f64) -> u64 {
         if self.without_lag { self.merged.quantile("send_lag", q).ns().unwrap_or(0) } else { 0 }
     }

@@ -117,7 +117,7 @@ pub fn summary(result: &ResultFile) -> String {
     text
 }
 
-/// What the result is about.
+/// The subject of the result.
 pub(crate) fn title(result: &ResultFile) -> String {
     let scenarios = result.config.scenarios.join(", ");
     if result.browser.is_some() {
@@ -232,7 +232,7 @@ pub fn terminal_of(result: &ResultFile, wide: bool, room: Option<usize>) -> Stri
     text
 }
 
-/// What the A/A control says, in a sentence.
+/// The verdict of the A/A control, in a sentence.
 pub(crate) fn control_line(load: &LoadView<'_>, comparisons: &[Comparison]) -> String {
     let Some(control) = load.control() else { return "There is no A/A control.".to_owned() };
     let of_control = || comparisons.iter().filter(|comparison| comparison.cell == control.cell.id);

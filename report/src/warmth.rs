@@ -1,5 +1,5 @@
-//! What is young and what is steady in the blocks of a load: the cost of first deliveries, and
-//! their share of those that were measured.
+//! Young and steady parts of the blocks of a load: the cost of first deliveries, and their share of
+//! those that were measured.
 
 use super::{
     number,
@@ -20,7 +20,7 @@ impl LoadView<'_> {
     pub(crate) const WARMTH: [&'static str; 3] =
         ["first delivery relay µs/event", "first deliveries %", "spliced %"];
 
-    /// What is new and what is warm in every table of the load, in a sentence.
+    /// New and warm deliveries in every table of the load, in a sentence.
     pub(crate) fn warmth_line(&self) -> String {
         let young = "New in every block: processes, connections, compression contexts and allocators";
         let shares = (self.cells.iter().filter(|view| view.cell.role != Role::Floor))

@@ -22,8 +22,7 @@ const MAX_WINDOW_BITS: u8 = 15;
 #[error("{0}")]
 pub struct NegotiationError(String);
 
-/// What stands in `Sec-WebSocket-Extensions`: its lines as one list (RFC 9110 §5.3), empty without
-/// the header.
+/// The lines of `Sec-WebSocket-Extensions` as one list (RFC 9110 §5.3), empty without the header.
 pub fn extensions(headers: &HeaderMap) -> String {
     let lines = headers.get_all(SEC_WEBSOCKET_EXTENSIONS).iter();
     lines.map(|line| String::from_utf8_lossy(line.as_bytes())).collect::<Vec<_>>().join(", ")

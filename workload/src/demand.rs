@@ -1,4 +1,4 @@
-//! What a plan asks of the users' links, known before the run: how long they are busy, and how many
+//! Demand of a plan on the users' links, known before the run: how long they are busy, and how many
 //! packets a second the emulator must carry.
 //!
 //! Bytes are those of JSON without compression, because other cells ask for less. Transfers share

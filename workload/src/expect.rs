@@ -1,5 +1,5 @@
-//! What a run must reach to count as evidence: the figures of `[expect]`. A scenario
-//! about large follow lists that streamed small ones has answered another question.
+//! Figures of `[expect]`, which a run must reach to count as evidence. A scenario about large
+//! follow lists that streamed small ones has answered another question.
 
 use measure::{Expectation, LatencyBound, RunRecord};
 

@@ -75,7 +75,7 @@ pub struct Explanation<'p> {
     pub agents: Option<NonZeroU16>,
 }
 
-/// What `client-sim explain --json` prints.
+/// The output of `client-sim explain --json`.
 #[derive(Debug, Serialize)]
 struct Explained<'p> {
     scenario: &'p str,
@@ -84,7 +84,7 @@ struct Explained<'p> {
     sources: &'p [String],
     /// Seconds in which work is started.
     seconds: f64,
-    /// What is asked for in each of them.
+    /// Events and requests a second of each of them.
     per_second: PerSecond,
     seed: u64,
     corpus: CorpusRecord,

@@ -75,7 +75,7 @@ pub fn link_demand(
     Ok(Some(demand::of(&workload, cell.link.as_ref())))
 }
 
-/// What a block of a cell asks for in a second. The other arguments are those of [`link_demand`].
+/// Demand of a block of a cell in a second. The other arguments are those of [`link_demand`].
 ///
 /// # Errors
 /// As [`link_demand`].

@@ -299,7 +299,7 @@ mod tests {
 
     use super::*;
 
-    /// What adds up over agents, the whole's in place of what does not.
+    /// Sums over agents, with the whole's in place of figures that do not add up.
     fn sum(shares: &[PlanFacts], whole: &PlanFacts) -> PlanFacts {
         let sum = |of: fn(&PlanFacts) -> u64| shares.iter().map(of).sum();
         PlanFacts {

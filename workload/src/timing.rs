@@ -1,6 +1,6 @@
 //! Names of the latencies that a run records and a scenario may bound.
 
-/// What is timed, in nanoseconds.
+/// Latencies that are recorded, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Timing {
     /// From the instant an event or request was due to its delivery: what a user waits.

@@ -53,7 +53,7 @@ pub struct Attendance {
     pub index: u16,
     /// How many agents this agent expects the run to have.
     pub of: u16,
-    /// What the agent does at most.
+    /// Bounds on what the agent does.
     pub policy: Policy,
 }
 
@@ -121,7 +121,7 @@ pub async fn attend<P: Player>(
             counts = next(&mut attendee.counts) => attendee.agent.counted(counts),
             ending = of(&mut attendee.playing) => {
                 attendee.playing = None;
-                // What the player counted at its end is told with it.
+                // The player's last counts are told with its end.
                 if let Some(counts) = attendee.counts.take()
                     && counts.borrow().has_changed()
                 {

@@ -188,7 +188,7 @@ pub async fn coordinate(server: Server, spec: Spec, events: Option<PathBuf>) -> 
     Ok(Run { asks, overview, thread: Some(thread) })
 }
 
-/// What came of a request.
+/// Outcome of a request.
 enum Answer {
     Pong { index: u16, sent_ns: u64, received_ns: u64, pong: Pong },
     Reply { index: u16, command: Command, reply: Reply },
@@ -203,7 +203,7 @@ enum Answer {
 enum Unanswered {
     /// Nobody listens, as the server says.
     Unheard,
-    /// What came is of another run.
+    /// An answer of another run.
     Mismatched,
     /// Nothing came, or nothing that can be read.
     Silence,
@@ -277,7 +277,7 @@ impl Desk {
                 _ => NatsError::server("write the run's spec")(error.into()),
             });
         }
-        // What a late agent of an earlier start published.
+        // Records that a late agent of an earlier start published.
         forget_records(&stream, names.results(None)).await?;
         let claims = bucket.watch_with_history(format!("{}.slot.*", spec.run)).await;
         let claims = claims.map_err(|error| NatsError::server("watch claims")(error.into()))?;

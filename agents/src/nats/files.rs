@@ -90,7 +90,7 @@ async fn bucket(jetstream: &jetstream::Context) -> Result<ObjectStore, Box<dyn E
 /// hash for later runs. Returns the file, or `None` when the run has the events of the fingerprint
 /// `own_sha256`, or states no file.
 ///
-/// What the file holds is for the caller to check: a coordinator may state any.
+/// The caller checks the file's content: a coordinator may state any.
 ///
 /// # Errors
 /// When the server cannot be reached, or the file is too large, of another hash, or not there.

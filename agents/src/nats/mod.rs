@@ -41,7 +41,7 @@ const BUCKET: &str = "nsim";
 /// The stream of records.
 const STREAM: &str = "NSIM";
 
-/// What the stream holds: run, round, position, agent.
+/// Subjects of the stream: run, round, position, agent.
 const RESULTS: &str = "nsim.v1.*.result.*.*.*";
 
 /// Says which start of which run a message belongs to.
@@ -50,7 +50,7 @@ const RUN_HEADER: &str = "Nsim-Run";
 /// Exit code of the player whose record a message is; absent when a signal ended it.
 const EXIT_HEADER: &str = "Nsim-Exit";
 
-/// What a run leaves behind when its coordinator is killed is forgotten after a day.
+/// Leavings of a run whose coordinator was killed are forgotten after a day.
 const KEPT: Duration = Duration::from_secs(24 * 3_600);
 
 /// Longest wait for an answer of the server.
@@ -85,7 +85,7 @@ pub enum NatsError {
     Connect {
         /// Host and port.
         server: String,
-        /// What the client says.
+        /// The client's words.
         reason: String,
         /// Whether a later attempt fails, too: a file, a certificate or the user is refused.
         is_final: bool,
@@ -96,9 +96,8 @@ pub enum NatsError {
     /// The server does not do what is asked.
     #[error("the NATS server: {what}: {reason}")]
     Server {
-        /// What was asked.
         what: &'static str,
-        /// What the client says.
+        /// The client's words.
         reason: String,
     },
     /// The run is there already.
@@ -127,7 +126,7 @@ impl NatsError {
 #[derive(Debug, Clone)]
 enum End {
     Lost,
-    /// What the server says.
+    /// The server's words.
     Denied(String),
 }
 
@@ -180,7 +179,7 @@ impl Server {
         Ok(Link { client, end })
     }
 
-    /// What the client says, with the flag and the file that may decide it.
+    /// The client's words, with the flag and the file that may decide it.
     fn explained(&self, error: &ConnectError) -> String {
         let of = match error.kind() {
             ConnectErrorKind::Io | ConnectErrorKind::Tls if is_of_certificates(error) => (CA_FLAG, &self.ca),

@@ -37,7 +37,7 @@ pub(crate) fn certificate(folder: &Path, name: &str) -> [PathBuf; 2] {
     files
 }
 
-/// What the example of a configuration grants to whom `of` leads to there, as claims.
+/// Rights that the example of a configuration grants to whom `of` leads to there, as claims.
 pub(crate) fn rights(of: &str) -> Value {
     let (_, own) = include_str!("../../nats-server.conf").split_once(of).unwrap();
     let list = |name: &str| -> Vec<&str> {

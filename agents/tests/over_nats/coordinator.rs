@@ -49,7 +49,7 @@ async fn context(url: &str) -> jetstream::Context {
     jetstream::new(async_nats::connect(url).await.unwrap())
 }
 
-/// What the stream holds of a run: the sequence and record of each agent.
+/// The stream's content for a run: the sequence and record of each agent.
 async fn stored(stream: &Stream, name: &str) -> Vec<(u64, Vec<u8>)> {
     let mut found = Vec::new();
     for index in 0..MANY {

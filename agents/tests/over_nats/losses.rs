@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::site::{Way, agent, agents, attendance, block, finished, nats, open, play, process, way_to};
 
-/// What a run of three agents loses; of the agents it is the last.
+/// A loss of a run of three agents; of the agents it is the last.
 #[derive(Debug, Clone, Copy)]
 enum Loss {
     Agent(Signal),

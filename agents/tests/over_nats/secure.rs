@@ -64,7 +64,7 @@ fn attends(server: Server, index: u16) -> Attendance {
     Attendance { server, ..attendance("", "run", index, 2) }
 }
 
-/// What a coordinator and an agent are told, both at once.
+/// Errors that a coordinator and an agent are told, both at once.
 async fn refused(server: &Server) -> [NatsError; 2] {
     let opened = timeout(AT_ONCE, open(server.clone())).await.expect("a coordinator that is told");
     let left = timeout(AT_ONCE, agent(attends(server.clone(), 1))).await.expect("an agent that is told");

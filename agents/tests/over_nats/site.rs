@@ -198,7 +198,7 @@ struct Waits;
 /// Stands for a second, so that blocks are short.
 const SECOND: Duration = Duration::from_millis(100);
 
-/// What [`Waits`] counts of a block until its start, or in all.
+/// Counts of a block that [`Waits`] makes until its start, or in all.
 pub(crate) fn counted(index: u16, is_over: bool) -> LiveCounts {
     let sent = u64::from(index) + if is_over { 100 } else { 10 };
     LiveCounts {
@@ -269,7 +269,7 @@ pub(crate) async fn finished(agents: Vec<JoinHandle<Result<Attended, NatsError>>
     dropped
 }
 
-/// What came of a block: the clocks, or why there are none, and the records that arrived.
+/// Outcome of a block: the clocks, or why there are none, and the records that arrived.
 pub(crate) async fn play(run: &Run, block: Block) -> (Result<Vec<ClockRecord>, Aborted>, Vec<Arrival>) {
     let mut arrived = Vec::new();
     let clocks = run.play(block, |arrival| arrived.push(arrival)).await;

@@ -1,4 +1,4 @@
-//! What a relay answered to the probes: the output of `client-sim doctor --json`.
+//! Answers of a relay to the probes: the output of `client-sim doctor --json`.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ pub(crate) enum Demand {
     Deflate,
 }
 
-/// What NIP-11 says, as far as a run asks for it.
+/// NIP-11 as far as a run asks for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Info {
@@ -92,7 +92,7 @@ pub(crate) struct Limitation {
     pub(crate) auth_required: Option<bool>,
 }
 
-/// What came of one offer in the WebSocket handshake.
+/// Outcome of one offer in the WebSocket handshake.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Handshake {
     /// The format that was offered.
@@ -129,7 +129,7 @@ pub(crate) struct Seam {
     pub(crate) missing: u64,
 }
 
-/// What the probes cost the relay.
+/// Cost of the probes to the relay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Spent {
     /// Connections.
@@ -173,7 +173,7 @@ pub(crate) struct Answers {
     pub(crate) reconcile: Answer,
     /// The bounds that were found.
     pub(crate) rules: Rules,
-    /// What the relay said at each bound.
+    /// The relay's words at each bound.
     pub(crate) said: BTreeMap<Demand, String>,
     /// Kinds whose requests were refused, and why.
     pub(crate) unread_kinds: BTreeMap<u16, String>,
@@ -187,12 +187,11 @@ pub(crate) struct Answers {
     pub(crate) handshakes: Vec<Handshake>,
     /// Why the probes ended early.
     pub(crate) stopped: Option<String>,
-    /// What the probes cost.
     pub(crate) spent: Spent,
 }
 
 impl Demand {
-    /// What a setting is for, as in "settings for larger events".
+    /// The purpose of a setting, as in "settings for larger events".
     pub(crate) fn words(self) -> &'static str {
         match self {
             Demand::EventBytes => "larger events",

@@ -1,4 +1,4 @@
-//! What the relay grants of formats, compressions and batches, one handshake an offer.
+//! Formats, compressions and batches that the relay grants, one handshake an offer.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const TRIES: usize = 3;
 /// How long the relay may take for its first answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What to offer: every format with every compression.
+/// Every format with every compression, to be offered.
 #[derive(Debug, Clone)]
 pub(super) struct Offers {
     pub(super) formats: Vec<Format>,

@@ -50,7 +50,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Seconds of a scenario whose plan is looked at: its shapes do not depend on its length.
 const PLAN_SECONDS: f64 = 1.0;
 
-/// What `client-sim doctor --json` prints.
+/// The output of `client-sim doctor --json`.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     #[serde(flatten)]
@@ -58,7 +58,7 @@ struct Report<'a> {
     corpus: &'a str,
     refused_events: &'a Refused,
     scenarios: &'a [Verdict],
-    /// What to set on the relay.
+    /// Settings to change on the relay.
     settings: &'a [String],
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
         named => named.to_vec(),
     };
     let named = !args.scenario.is_empty();
-    // What no scenario writes is not tried.
+    // Kinds that no scenario writes are not tried.
     let mut needs = Needs { written: BTreeMap::new(), ..Needs::of_events(&corpus.events) };
     let mut scenarios = Vec::new();
     for name in names {

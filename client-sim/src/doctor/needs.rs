@@ -1,4 +1,4 @@
-//! What a plan asks of a relay: the largest of each that it sends and requests.
+//! Demands of a plan on a relay: the largest of each that it sends and requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 

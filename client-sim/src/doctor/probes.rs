@@ -386,7 +386,7 @@ async fn seam(
     let due = accepted * SEAM_SUBSCRIPTIONS;
     let distinct = |reader: &Talk| reader.heard.iter().collect::<HashSet<_>>().len() as u64;
     while distinct(&reader) < due && reader.hear().await {}
-    // What comes twice at the end comes behind the last.
+    // A second copy comes behind the last event.
     while matches!(tokio::time::timeout(AFTER_THE_LAST, reader.hear()).await, Ok(true)) {}
     let (came, distinct) = (reader.heard.len() as u64, distinct(&reader));
     talk.spent.connections += 1;

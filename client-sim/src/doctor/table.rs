@@ -20,7 +20,7 @@ use super::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reason {
     pub(crate) text: String,
-    /// What a setting of the relay would be for.
+    /// The demand that a setting of the relay would meet.
     pub(crate) demand: Option<Demand>,
 }
 
@@ -171,7 +171,7 @@ pub(crate) fn refusal(answers: &Answers, needs: &Needs) -> Option<String> {
     Some(texts.join("; ")).filter(|text| !text.is_empty())
 }
 
-/// What to set on the relay, a line for each demand of the reasons.
+/// Settings to change on the relay, a line for each demand of the reasons.
 pub(crate) fn settings<'r>(answers: &Answers, reasons: impl IntoIterator<Item = &'r Reason>) -> Vec<String> {
     let demands = reasons.into_iter().filter_map(|reason| reason.demand);
     answers.settings(demands.collect())

@@ -40,7 +40,7 @@ const SLOWEST_ANSWERS: u32 = 4;
 /// Deliveries that are noted: more than the probes cause.
 pub(super) const MAX_HEARD: usize = 1_000;
 
-/// What the names of subscriptions begin with, before a number.
+/// Beginning of the names of subscriptions, before a number.
 const NAME: &str = "doctor-";
 
 /// The relay to talk to.
@@ -52,7 +52,7 @@ pub(super) struct Peer {
     pub(super) patience: Patience,
 }
 
-/// What came for a request.
+/// Reply to a request.
 #[derive(Debug, Default)]
 pub(super) struct Reply {
     /// Ids of the first events, at most [`MAX_HEARD`].

@@ -22,7 +22,7 @@ use crate::inputs::endpoint;
 const PATIENCE: Patience =
     Patience { usual: Duration::from_millis(700), longest: Duration::from_millis(2_500) };
 
-/// What the relay at this address answers.
+/// Answers of the relay at this address.
 fn ask(relay: &Endpoint, needs: &Needs, offers: Option<&handshakes::Offers>) -> anyhow::Result<Answers> {
     interruption::block_on(super::ask(relay, needs, offers, PATIENCE))
 }
@@ -253,7 +253,7 @@ fn an_ephemeral_event_that_nobody_listens_to_is_taken() {
     assert_eq!(table::refusal(&answers, &needs), None);
 }
 
-/// What a plan needs that writes events of these kinds and nothing else.
+/// Needs of a plan that writes events of these kinds and nothing else.
 fn writes(kinds: &[u16]) -> Needs {
     let bundled = Corpus::bundled().events;
     let one = |kind: u16| {
@@ -412,7 +412,7 @@ fn answers_of_an_earlier_version_are_read_and_judged_as_they_were() {
     assert_eq!(judged(earlier("taken".into())), None);
     let why = judged(earlier("silent".into())).unwrap();
     assert!(why.starts_with("it refuses a small ephemeral event: the relay was silent"), "{why}");
-    // What this version writes it reads.
+    // Every version reads what it writes.
     let mut answers = Answers { read: Answer::Taken, ..Answers::default() };
     answers.written_kinds = [(1, Answer::Taken), (7, Answer::Refused("no".into()))].into();
     answers.unread_kinds = [(4, "no".to_owned())].into();

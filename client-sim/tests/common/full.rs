@@ -17,7 +17,7 @@ use tokio::{
     },
 };
 
-/// What the way asks of the kernel for its own end of a connection.
+/// The send buffer that the way asks of the kernel for its own end of a connection.
 const SEND_BUFFER_BYTES: u32 = 4 << 10;
 
 /// The longest time in which a client's end took nothing, and the bytes that it had taken before.

@@ -71,7 +71,7 @@ Needs Chromium or Chrome: `apt-get install chromium` on Debian; with --serve any
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct BrowserFlags {
-    /// What is measured, separated by commas
+    /// Parts to measure, separated by commas
     ///
     /// [default: all four; with --link end-to-end]
     #[arg(long, help_heading = "Page", value_enum, value_delimiter = ',')]
@@ -161,7 +161,7 @@ pub(crate) struct BrowserFlags {
 }
 
 impl BrowserFlags {
-    /// What was asked for, with the formats that the names stand for.
+    /// The run as asked for, with the formats that the names stand for.
     pub(crate) fn config(&self, formats: Vec<String>) -> BrowserConfig {
         let of = |part: &PartFlag| match part {
             PartFlag::Decode => Part::Decode,

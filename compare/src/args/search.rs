@@ -17,7 +17,7 @@ use report::{
     slo::Slo,
 };
 
-/// What `compare search` looks for.
+/// The aim of `compare search`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SearchMetric {
     /// The most deliveries a second that each cell sustains under an SLO
@@ -28,7 +28,7 @@ pub(crate) enum SearchMetric {
     BreakEvenBandwidth,
 }
 
-/// What a search for capacities varies.
+/// The setting that a search for capacities varies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum By {
     /// The load: clients, sessions and publications together; rates are deliveries per second
@@ -55,7 +55,7 @@ pub(crate) struct SearchFlags {
     /// For --by rate one that publishes at a rate.
     #[arg(long, help_heading = "Load", default_value = "note-stream", value_name = "NAME|FILE")]
     pub(crate) scenario: String,
-    /// What is looked for
+    /// The aim of the search
     #[arg(long, help_heading = "Load", value_enum, default_value = "capacity")]
     pub(crate) metric: SearchMetric,
     #[command(flatten)]
@@ -92,7 +92,7 @@ pub(crate) struct SearchFlags {
     pub(crate) out: PathBuf,
 }
 
-/// What only a search for capacities takes.
+/// Flags of a search for capacities alone.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Capacity")]
 pub(crate) struct CapacityFlags {
@@ -126,7 +126,7 @@ pub(crate) struct CapacityFlags {
     /// wire_bytes.
     #[arg(long)]
     pub(crate) slo: Option<Slo>,
-    /// What is varied [default: load]
+    /// The setting that is varied [default: load]
     #[arg(long, value_enum)]
     pub(crate) by: Option<By>,
     /// First rate, in deliveries per second [default: those of load 1]
@@ -145,7 +145,7 @@ pub(crate) struct CapacityFlags {
     pub(crate) no_curve: bool,
 }
 
-/// What only a search for break-even bandwidths takes.
+/// Flags of a search for break-even bandwidths alone.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Break-even")]
 pub(crate) struct BreakEvenFlags {
@@ -190,7 +190,7 @@ const BREAK_EVEN_SECONDS: u32 = 5;
 /// which no session ends.
 const DRAIN: [&str; 2] = ["--drain-seconds", "90"];
 
-/// What a capacity must keep unless told otherwise.
+/// The SLO of a capacity unless told otherwise.
 const SLO: &str = "p99<10ms, lost=0, achieved>=0.99";
 
 impl SearchFlags {

@@ -35,7 +35,7 @@ pub(crate) struct Device {
     pub(crate) clock_ns: u64,
 }
 
-/// What a device answers to a call.
+/// Answer of a device to a call.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Answer {
@@ -193,7 +193,7 @@ mod tests {
         (Device::new(arrival.await.unwrap()), far)
     }
 
-    /// What a call ends with when the device answers with this message, or leaves.
+    /// Result of a call when the device answers with this message, or leaves.
     async fn answered(message: Option<Message>) -> Result<Value, BrowserError> {
         let (mut device, mut far) = connected().await;
         let answering = async {

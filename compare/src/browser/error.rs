@@ -53,7 +53,7 @@ pub enum BrowserError {
     /// The page threw an exception.
     #[error("the page failed in {expression}: {why}")]
     Page {
-        /// What it was told to do.
+        /// The expression that the page was to evaluate.
         expression: String,
         /// The exception.
         why: String,
@@ -65,10 +65,10 @@ pub enum BrowserError {
         decoder: String,
         /// The event's id.
         id: String,
-        /// What it returned, or its error.
+        /// Its value, or its error.
         found: String,
     },
-    /// What came over a WebSocket is not what others received.
+    /// The message received over a WebSocket differs from that of others.
     #[error("{cell} received {found} where JSON without compression received {expected}")]
     Received {
         /// The cell.

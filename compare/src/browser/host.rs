@@ -1,11 +1,11 @@
-//! What opens pages: Chromium on this machine, or a device that a person opened the page on.
+//! Hosts of pages: Chromium on this machine, or a device that a person opened the page on.
 
 use serde_json::{Value, json};
 
 use super::{chromium::Chromium, device::Device, error::BrowserError};
 use report::result::{BrowserSoftware, DEVICE};
 
-/// What opens pages.
+/// A host of pages.
 #[derive(Debug)]
 pub(crate) enum Host {
     /// Chromium on this machine, and where the page is.
@@ -15,7 +15,7 @@ pub(crate) enum Host {
 }
 
 impl Host {
-    /// What this is, of which a page says `about`.
+    /// Browser and system of the host, of which a page says `about`.
     pub(crate) async fn software(&mut self, about: &Value) -> Result<BrowserSoftware, BrowserError> {
         let failed =
             |why: &str| BrowserError::Page { expression: "bench.about()".to_owned(), why: why.to_owned() };

@@ -57,10 +57,10 @@ pub(crate) use self::{
 use crate::{plan::Plan, progress::Progress, run::Stopped};
 use report::result::{Browser, BrowserBlock, BrowserCell, BrowserConfig, BrowserSoftware, EventSet, Part};
 
-/// What a block takes beyond its steps, before one was measured.
+/// Time of a block beyond its steps, before one was measured.
 const BLOCK_OVERHEAD: Duration = Duration::from_millis(700);
 
-/// What the page runs on.
+/// The host that the page runs on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Client<'a> {
     /// This browser, headless on this machine.
@@ -69,12 +69,12 @@ pub(crate) enum Client<'a> {
     Device(SocketAddrV4),
 }
 
-/// What is measured where.
+/// Parts to measure, and their host.
 #[derive(Debug)]
 pub(crate) struct Question<'a> {
-    /// What the page runs on.
+    /// The host that the page runs on.
     pub(crate) client: Client<'a>,
-    /// What was asked for.
+    /// The run as asked for.
     pub(crate) config: &'a BrowserConfig,
     /// The emulated access link to the relays.
     pub(crate) link: Option<&'a Link>,
@@ -86,7 +86,7 @@ pub(crate) struct Question<'a> {
     pub(crate) quiet: bool,
 }
 
-/// What was measured until the end, or until it was stopped.
+/// Blocks that were measured until the end, or until it was stopped.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) browser: Browser,
@@ -276,7 +276,7 @@ fn outcome(block: &BrowserBlock) -> String {
 }
 
 impl Bench {
-    /// What browser or device this is.
+    /// Name and version of the browser or device.
     async fn software(&mut self) -> Result<BrowserSoftware, BrowserError> {
         let mut page = Page::open(&mut self.host).await?;
         let about = page.run("bench.about()").await?;

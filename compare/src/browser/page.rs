@@ -43,7 +43,7 @@ const CLOCKS_DIFFER: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(crate) struct Page<'a> {
     place: Place<'a>,
-    /// What a step costs that does nothing.
+    /// Cost of a step that does nothing.
     empty: Spent,
 }
 
@@ -79,7 +79,7 @@ struct Spent {
     network_ns: u64,
 }
 
-/// What was read before a step.
+/// Readings before a step.
 #[derive(Debug)]
 struct Before {
     inside_ns: u64,
@@ -87,7 +87,7 @@ struct Before {
     began: Instant,
 }
 
-/// What the page says of a step.
+/// The page's own account of a step.
 #[derive(Debug, Deserialize)]
 struct Said {
     events: u64,

@@ -38,7 +38,7 @@ pub(crate) struct Relays {
     _folder: TempDir,
 }
 
-/// What a page needs to ask a relay.
+/// Requests of a page to a relay.
 #[derive(Debug)]
 pub(crate) struct Asking {
     /// `ws://…`

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use report::result::{BrowserCell, CONTROL, Part, Role};
 
-/// What `npm run build` says of the decoders in the page's script.
+/// Rows that `npm run build` writes about the decoders in the page's script.
 const ROWS: &str = include_str!("../../browser/dist/rows.json");
 
 /// The first row: `JSON.parse` of text, which every ratio refers to.
@@ -53,7 +53,7 @@ fn none() -> String {
     "none".to_owned()
 }
 
-/// What is asked for.
+/// The run as asked for.
 #[derive(Debug)]
 pub(crate) struct Asked<'a> {
     pub(crate) parts: &'a [Part],

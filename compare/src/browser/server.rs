@@ -30,7 +30,8 @@ use super::events::Events;
 
 /// The document of a block.
 const PAGE: &str = include_str!("../../browser/page.html");
-/// What `npm run build` made of `compare/browser/src` and the packages of its lock file.
+/// The script that `npm run build` makes of `compare/browser/src` and the packages of its lock
+/// file.
 const PAGE_SCRIPT: &str = include_str!("../../browser/dist/page.js");
 /// The document that a person opens on a device.
 const DEVICE: &str = include_str!("../../browser/device.html");
@@ -65,7 +66,7 @@ pub(crate) struct Server {
     task: JoinHandle<()>,
 }
 
-/// What is served.
+/// Files that are served.
 #[derive(Debug)]
 struct Site {
     token: String,
@@ -157,7 +158,7 @@ async fn head(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(head))
 }
 
-/// What stands at a path below the token, with its media type.
+/// The file at a path below the token, with its media type.
 fn resource(target: &str, site: &Site) -> Option<(&'static str, Vec<u8>)> {
     const HTML: &str = "text/html; charset=utf-8";
     const SCRIPT: &str = "text/javascript; charset=utf-8";
@@ -184,7 +185,7 @@ async fn welcome(head: Vec<u8>, stream: TcpStream, site: &Site) -> io::Result<()
         .max_message_size(Some(MAX_ANSWER_BYTES))
         .max_frame_size(Some(MAX_ANSWER_BYTES));
     let accepted = time::timeout(PATIENCE, accept_async_with_config(whole, Some(config))).await?;
-    // What asks for no WebSocket gets none.
+    // A request for no WebSocket gets none.
     let Ok(mut socket) = accepted else { return Ok(()) };
     let expected = site.device.lock().unwrap_or_else(PoisonError::into_inner).take();
     match expected {
@@ -222,7 +223,7 @@ mod tests {
         let mut stream = TcpStream::connect(parts(server).0).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
-        // What a server leaves unread ends a connection by a reset (RFC 9293 §3.6.1).
+        // A request that a server leaves unread ends a connection by a reset (RFC 9293 §3.6.1).
         if let Err(error) = stream.read_to_end(&mut answer).await {
             assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
         }

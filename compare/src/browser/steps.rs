@@ -1,4 +1,4 @@
-//! What a block does in its page: the steps of each part.
+//! Steps of a block in its page, those of each part.
 
 use anyhow::Result;
 use serde_json::json;

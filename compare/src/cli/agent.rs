@@ -97,7 +97,7 @@ async fn events(flags: &AgentFlags) -> Result<(Corpus, Option<PathBuf>)> {
     Ok((Corpus::read_within(&file, EVENTS_BYTES)?, Some(file)))
 }
 
-/// What plays this agent's share.
+/// The process that plays this agent's share.
 fn player(flags: &AgentFlags, corpus: Option<&Path>) -> Result<Process> {
     let mut arguments = vec![OsString::from("role:client")];
     if let Some(file) = corpus {

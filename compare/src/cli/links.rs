@@ -20,7 +20,7 @@ const WORTH_IT: f64 = 0.9;
 /// The longest block that is chosen for a slow link, in seconds: beyond it somebody has to say so.
 const LONGEST_SECONDS: u32 = 120;
 
-/// What each cell asks of links; `None` without any.
+/// Demand of each cell on links; `None` without any.
 type Demands = Vec<Option<Demand>>;
 
 /// Makes blocks as long as a session over the slowest link, unless `seconds` were given, and notes
@@ -38,7 +38,7 @@ pub(super) fn size(
     size_by(workload::link_demand, seconds, (config, cells), note)
 }
 
-/// What a cell asks of links, by changes of its scenario, seconds, corpus and whether what in it is
+/// Demand of a cell on links, by changes of its scenario, seconds, corpus and whether what in it is
 /// no valid event is skipped.
 type LinkDemand = fn(&Cell, &[String], u32, Option<&str>, bool) -> Result<Option<Demand>>;
 
@@ -99,12 +99,12 @@ fn peak(demands: &Demands, place: usize) -> f64 {
     demands[place].as_ref().map_or(0.0, Demand::peak_packets_per_s)
 }
 
-/// What the arguments for every client say that the host carries.
+/// The host's capacity as the arguments for every client state it.
 fn given_capacity(client_args: &[String]) -> Option<f64> {
     values(client_args, "--link-capacity").last()?.parse().ok()
 }
 
-/// What each cell asks of links, with blocks as long as sessions take.
+/// Demand of each cell on links, with blocks as long as sessions take.
 fn lengthened(
     demand: LinkDemand,
     seconds: Option<u32>,
@@ -318,7 +318,7 @@ mod tests {
             "{text}"
         );
         assert!(cells.iter().all(|cell| cell.over_links.is_none()));
-        // What comes at a rate comes at it for twice as long, too.
+        // Arrivals at a rate come for twice as long, too.
         let (seconds, _, _, refused) = sized_for("100", None, &["lte"]);
         assert!(refused.unwrap().contains("over lte asks for 1500"), "{seconds}");
     }

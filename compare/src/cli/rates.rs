@@ -87,7 +87,7 @@ pub(super) fn choose_loads(quiet: bool, config: &mut Config, cells: &mut [CellSp
     Ok(true)
 }
 
-/// What the plan of a cell asks for at load 1, with this corpus and these arguments of clients.
+/// Demand of a cell's plan at load 1, with this corpus and these arguments of clients.
 pub(super) fn at_load_1(
     cell: &Cell,
     (corpus, client_args): (Option<&str>, &[String]),

@@ -83,7 +83,7 @@ struct Setup<'a> {
     chooses_rate: bool,
     /// Where somebody scrapes it.
     metrics: Option<Metrics>,
-    /// What a relay of others answered.
+    /// Answers of another's relay.
     answers: Option<PathBuf>,
 }
 

@@ -44,14 +44,14 @@ pub struct Program {
     valgrind: String,
 }
 
-/// What the program prints first: what built it.
+/// First output of the program: its build.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 struct Build {
     rustc: Option<String>,
     optimised: bool,
 }
 
-/// What the program prints when a section ends.
+/// Output of the program when a section ends.
 #[derive(Debug, Deserialize)]
 struct Section {
     section: Option<String>,
@@ -81,7 +81,7 @@ impl Program {
         Ok(Program { file, valgrind })
     }
 
-    /// What changes the counts of the same source.
+    /// Conditions that change the counts of the same source.
     fn conditions(&self, build: Build) -> Result<Conditions> {
         let ldd = Command::new("ldd").arg("--version").output().context("cannot start ldd")?;
         let text = String::from_utf8_lossy(&ldd.stdout);

@@ -16,7 +16,7 @@ pub use callgrind::{NotInstalled, Program};
 use crate::{matrix::CellSpec, usage::SKIP_INVALID};
 use report::result::{Conditions, Instructions, Role, Row};
 
-/// What is counted of a scenario.
+/// The part of a scenario that is counted.
 #[derive(Debug, Clone)]
 pub struct Play<'a> {
     /// Seconds of the plan.

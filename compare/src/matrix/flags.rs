@@ -35,7 +35,7 @@ impl<const LOADS: bool> Values<LOADS> {
             .map(|factor| format!("--{}", factor.row().list_flag))
     }
 
-    /// What is measured without any flag: one compression where there are no rounds.
+    /// The matrix without any flag: one compression where there are no rounds.
     pub(crate) fn standing() -> Matrix {
         let matrix = Matrix::default();
         if LOADS { matrix } else { matrix.with(Factor::Compression, [BASE_COMPRESSION]) }

@@ -110,13 +110,13 @@ pub struct CellSpec {
     /// The cell's name in files and on the terminal: `json+deflate`, with the factors that have
     /// several values behind.
     pub id: String,
-    /// What it is for.
+    /// Its part in comparisons.
     pub role: Role,
     /// Its value of every factor.
     pub cell: Cell,
     /// The share of its own relay's cores that its load is to be chosen for.
     pub utilisation: Option<f64>,
-    /// What the plan asks of the users' links, where there are any.
+    /// Demand of the plan on the users' links, where there are any.
     pub over_links: Option<OverLinks>,
     /// How the relay misbehaves, for tests of the instrument; no matrix has such cells.
     pub faults: Vec<String>,
@@ -134,7 +134,7 @@ impl CellSpec {
     }
 }
 
-/// What the plan of a cell over links asks for, in JSON without compression.
+/// Demand of a cell's plan over links, in JSON without compression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OverLinks {
     /// How long a block lasts.

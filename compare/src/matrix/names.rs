@@ -12,7 +12,7 @@ pub struct UnknownName {
     pub(super) known: Vec<&'static str>,
     /// Names of groups.
     pub(super) groups: Vec<&'static str>,
-    /// What is wrong with a value that is no mere name.
+    /// The fault of a value that is no mere name.
     pub(super) why: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What agents are told of a block.
+//! Words to agents about a block.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -10,7 +10,7 @@ use super::Relay;
 use crate::{generator::Task, matrix::CellSpec};
 use report::result::Role;
 
-/// What agents are told of every block alike.
+/// Words to agents about every block alike.
 #[derive(Debug)]
 pub(crate) struct Told {
     /// A relay that runs already: its URL, and what it was found to take.
@@ -45,7 +45,7 @@ impl Told {
         Ok(told)
     }
 
-    /// What players of a block are told.
+    /// Words to the players of a block.
     ///
     /// # Errors
     /// When its cell is none of those that it was made for.

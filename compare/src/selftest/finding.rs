@@ -1,4 +1,4 @@
-//! What one test found, and how much is tested.
+//! Finding of one test, and how much is tested.
 
 use std::time::Instant;
 

@@ -17,7 +17,7 @@ const SCENARIO: &str = include_str!("ledger.toml");
 /// Deliveries spoiled in each of the five ways.
 const RATE: &str = "3%";
 
-/// What the relay is told to do to deliveries, all at once.
+/// Faults of the relay's deliveries, all at once.
 const FAULTS: [&str; 5] = ["lose", "double", "alter", "invent", "misroute"];
 
 /// Clients that run at a time.
@@ -110,12 +110,12 @@ impl Bench<'_> {
     }
 }
 
-/// What the ledger says otherwise than the relay; `None` when they agree to the count.
+/// The difference between ledger and relay; `None` when they agree to the count.
 fn difference(run: &Run, planted: &Planted) -> Option<String> {
     let Counts { deliveries_lost, deliveries_unexpected, answers_unexpected, decode_errors, .. } =
         run.record.counts;
     let found = Planted {
-        // What was altered or misrouted never came as it should have.
+        // An altered or misrouted delivery never came as it should have.
         lost: deliveries_lost.saturating_sub(planted.altered + planted.misrouted),
         doubled: run.record.counts.deliveries_duplicated,
         altered: run.record.counts.deliveries_altered,

@@ -75,7 +75,7 @@ impl Bench<'_> {
         })
     }
 
-    /// What the relay sends arrives 50 ms later, so every response takes 50 ms longer.
+    /// Delays deliveries by 50 ms, so that every response takes 50 ms longer.
     pub(super) fn delay(&mut self) -> Result<Finding> {
         let base = self.own_relay(2.0, &[])?.response_ms(0.5)?;
         let delayed = self.own_relay(2.0, &["delay=50ms"])?.response_ms(0.5)?;

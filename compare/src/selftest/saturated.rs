@@ -73,7 +73,7 @@ impl Bench<'_> {
     }
 }
 
-/// What the report says of a cell, and whether the host let it.
+/// The report's view of a cell, and whether the host let it.
 #[derive(Debug, Clone)]
 struct Seen {
     /// CPU of the relay as a share of its core; absent without a usable block.
@@ -82,7 +82,7 @@ struct Seen {
     saturated: Vec<String>,
     /// The verdicts on latencies.
     verdicts: Vec<Verdict>,
-    /// What shows that the host had other things to do.
+    /// Evidence that the host had other things to do.
     busy: Option<String>,
 }
 

@@ -38,7 +38,7 @@ print(' '.join(f'{f.name}:{f.type}:{f.unit}' for f in parse(open(sys.argv[1]).re
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// What is served of a run at any time, each state of it once.
+/// Metrics served of a run at any time, each state of it once.
 fn all_metrics(run: &mut Process) -> Vec<String> {
     let mut lines = BufReader::new(run.0.stderr.take().unwrap()).lines();
     let address = lines.find_map(|line| {
@@ -86,7 +86,7 @@ fn assert_metrics(scrapes: &[String], result: &ResultFile, folder: &Path) {
 
 const PYTHON: &str = include_str!("sums.py");
 
-/// What Python found of a metric of a block.
+/// Figures that Python found of a metric of a block.
 #[derive(serde::Deserialize)]
 struct Recomputed(String, u32, u32, String, usize, bool, u64, u64, u64, u64, u64);
 

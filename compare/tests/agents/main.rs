@@ -29,7 +29,7 @@ use crate::{
     watching::listening,
 };
 
-/// What a coordinator tells a player of `compare agent`.
+/// A coordinator's block for a player of `compare agent`.
 fn batched_block(url: String) -> Block {
     let word = |word: &str| word.to_owned();
     let play = Play {

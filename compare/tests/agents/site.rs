@@ -48,7 +48,7 @@ pub(crate) struct Site {
     pub(crate) nats: String,
     pub(crate) relay: String,
     pub(crate) folder: TempDir,
-    /// What all processes play instead of the bundled events.
+    /// Events that all processes play instead of the bundled ones.
     events: Option<PathBuf>,
     _processes: [Process; 2],
 }

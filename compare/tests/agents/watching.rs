@@ -1,4 +1,4 @@
-//! What is seen of a run while it lasts, and the ports on which it listens.
+//! State of a run while it lasts, and the ports on which it listens.
 
 use std::{
     fs,

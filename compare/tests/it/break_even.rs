@@ -51,7 +51,7 @@ fn link_text(cell: &CellSpec) -> String {
     (Factor::Link.row().write)(&cell.cell)
 }
 
-/// What a block of this cell over this link leaves; times deviate by the round and the place.
+/// A block of this cell over this link; times deviate by the round and the place.
 fn measured(cell: &CellSpec, round: u32, place: usize) -> Block {
     let is_json = cell.cell.format == Format::JSON;
     let link_of = link_text(cell);

@@ -17,7 +17,7 @@ use measure::{
 };
 use report::{Block, Config, Git, Header, ResultFile, Role};
 
-/// What distinguishes the runs of these tests.
+/// Figures that distinguish the runs of these tests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Run {
     pub(crate) deliveries: u64,
@@ -285,7 +285,7 @@ pub(crate) fn link(forwarded_bytes: u64) -> measure::LinkRecord {
 /// Starts no process: a function says what a block leaves and how it ends.
 pub(crate) struct Scripted<F>(RefCell<F>);
 
-/// What a scripted block leaves.
+/// Record and outcome of a scripted block.
 pub(crate) type Left = (Option<RunRecord>, Played);
 
 impl<F: FnMut(&Task<'_>) -> Left> Scripted<F> {

@@ -111,7 +111,7 @@ fn searches_are_compared_by_their_capacities() {
     assert!(code == Some(0) && text.contains("better"), "{text}");
     // Two searches differ by chance, and say so where that is asked.
     assert_eq!(diff(&before, &before, &["--strict"]).0, Some(101));
-    // What the rate's limit ended is above what it kept.
+    // The rate's limit that ended it is above what it kept.
     let (code, text) = diff(&search::sustaining([900, 200_000]), &before, &[]);
     assert!(code == Some(100) && text.contains("over "), "{text}");
     let mut other = before.clone();

@@ -30,7 +30,7 @@ const ROWS: [(&str, &str); 6] = [
     ("json+deflate", "JSON, deflate"),
 ];
 
-/// What stands before the first link; pictures are none.
+/// The part before the first link; pictures are none.
 fn first_screen() -> &'static str {
     let is_picture = |place: usize| {
         let before = README[..place].rfind('[').unwrap_or(0);
@@ -56,7 +56,7 @@ fn text_and_code(document: &str) -> (String, String) {
     (text, code)
 }
 
-/// What `compare report` prints of a published result, and the figures that it writes.
+/// Output of `compare report` for a published result, and the figures that it writes.
 fn reported(result: &str) -> (String, Value) {
     let folder = tempfile::tempdir().unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();

@@ -10,13 +10,13 @@ const COLUMNS: usize = 100;
 /// Flags that are read at a glance and need no groups.
 const FEW: usize = 10;
 
-/// What stands under a heading.
+/// The part under a heading.
 struct Section<'a> {
     heading: &'a str,
     lines: Vec<&'a str>,
 }
 
-/// What compare prints in the role of a program, to standard output or to standard error.
+/// Output of compare in the role of a program, to standard output or to standard error.
 pub(crate) fn said(program: &str, words: &[&str]) -> (bool, String) {
     let role: &[&str] = match program {
         "client-sim" => &["role:client"],

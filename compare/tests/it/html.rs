@@ -7,7 +7,7 @@ use crate::{
     report::{CELLS, measured, troubled},
 };
 
-/// What a browser that is installed here is called.
+/// Names of a browser that may be installed here.
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
 /// Looks at the page at both widths and writes what it saw into the title.

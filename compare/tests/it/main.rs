@@ -1,4 +1,4 @@
-//! What `compare` does from outside: reports of results made by hand, and runs with a client of a
+//! Tests of `compare` from outside: reports of results made by hand, and runs with a client of a
 //! few lines.
 
 #[cfg(test)]

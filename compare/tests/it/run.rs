@@ -59,7 +59,7 @@ fn untimed() -> RunRecord {
     record
 }
 
-/// What is compared of a task with the plan.
+/// The part of a task that is compared with the plan.
 type Asked = (u32, u32, String, u64, u32);
 
 fn asked(task: &Task<'_>) -> Asked {

@@ -95,7 +95,7 @@ fn chosen(
 
 #[test]
 fn a_search_of_loads_finds_deliveries_per_second_and_says_what_was_played() {
-    // What note-stream asks for at 50 notes a second, to eight subscribers.
+    // Demand of note-stream at 50 notes a second, to eight subscribers.
     let config = SearchConfig {
         at_load_1: Some(AtLoad1 { deliveries_per_s: 400.0 }),
         start_per_s: 400,

@@ -1,5 +1,4 @@
-//! What a terminal is shown: nothing wider than it, and no control characters that it has no use
-//! for.
+//! Output for a terminal: nothing wider than it, and no control characters that it has no use for.
 
 use std::process::{Command, Stdio};
 
@@ -56,7 +55,7 @@ fn what_is_no_terminal_has_all_columns_unless_it_states_its_own() {
     }
 }
 
-/// What a terminal gets of a command in a shell.
+/// Output of a command in a shell to a terminal.
 fn shown(script: &str, environment: (&str, &str)) -> String {
     let mut terminal = Command::new("script");
     for name in ["COLUMNS", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI"] {

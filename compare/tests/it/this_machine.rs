@@ -151,7 +151,7 @@ fn a_further_round_makes_up_for_times_that_are_invalid() {
     assert_eq!(late_in(&[1]).run(4, pending()).blocks.len(), 3 * 4);
     // Half as many rounds at most.
     assert_eq!(late_in(&(1..=100).collect::<Vec<_>>()).run(4, pending()).blocks.len(), 3 * 6);
-    // What is wrong with a ledger is wrong again.
+    // A ledger that is wrong is wrong again.
     assert_eq!(Fake::new("write; exit 4").run(4, pending()).blocks.len(), 3 * 4);
 }
 

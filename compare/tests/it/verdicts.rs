@@ -1,4 +1,4 @@
-//! What the verdicts find, and what they do not: results with known effects under noise as it was
+//! Findings of the verdicts, and their limits: results with known effects under noise as it was
 //! seen on a shared machine (3 % from block to block, and a drift that doubles the cost over a
 //! run).
 

@@ -47,7 +47,7 @@ fn files(folder: &Path) -> Vec<(String, String)> {
     found
 }
 
-/// What cargo says of the packages of the workspace.
+/// Packages of the workspace, by cargo.
 fn packages() -> Vec<serde_json::Value> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1", "--manifest-path"])
@@ -110,7 +110,7 @@ fn published_results_weigh_at_most_10_mb() {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
-            // What `compare report` writes beside a result is not tracked (.gitignore).
+            // Files that `compare report` writes beside a result are not tracked (.gitignore).
             if path.ends_with("hgrm") || path.ends_with("derived.json") {
                 continue;
             }

@@ -1,5 +1,5 @@
-//! What a text may not say: a path or a link that leads nowhere, a test that is nowhere, a line
-//! beyond 100 columns.
+//! Faults of a text: a path or a link that leads nowhere, a test that is nowhere, a line beyond 100
+//! columns.
 
 use std::{collections::BTreeSet, path::Path};
 

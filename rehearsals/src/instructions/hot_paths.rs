@@ -1,4 +1,4 @@
-//! What each path costs for itself: codecs, compressions, the check of an event, relay and client.
+//! Cost of each path by itself: codecs, compressions, the check of an event, relay and client.
 //!
 //! In a section of a codec the relay's side encodes and the clients' decodes; in one of a
 //! compression the relay's side sends and the clients' receives; in the one of the corpus clients
@@ -32,7 +32,7 @@ const CHECKED_EVENTS: usize = 20;
 /// and large ones to each.
 const PLAYED: [(&str, f64); 2] = [("note-stream", 0.2), ("follow-list-burst", 2.0)];
 
-/// What sections have that is not the code's.
+/// Work of sections that is not the code's.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Planted {
     /// A format that encodes one event in so many twice.

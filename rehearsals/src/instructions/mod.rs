@@ -1,4 +1,4 @@
-//! What a program counts under Valgrind (`valgrind --tool=callgrind`): relay and clients in one
+//! Work that is counted under Valgrind (`valgrind --tool=callgrind`): relay and clients in one
 //! thread, from a seed, over connections in memory.
 //!
 //! The program runs in sections. `probe` has the functions by which the counting side (`compare

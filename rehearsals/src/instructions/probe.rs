@@ -32,12 +32,12 @@ fn section_ends(section: &Section<'_>) {
     black_box(section);
 }
 
-/// What was counted since the section before.
+/// Counts since the section before.
 #[derive(Debug, Serialize)]
 struct Section<'a> {
     /// Its name; none for work that is no part of a result.
     section: Option<&'a str>,
-    /// What its instructions are divided by.
+    /// The divisor of its instructions.
     units: u64,
 }
 

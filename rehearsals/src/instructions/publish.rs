@@ -1,4 +1,4 @@
-//! What a publication costs a relay that sends it to nobody: to take it from the wire, decode it,
+//! Cost of a publication to a relay that sends it to nobody: to take it from the wire, decode it,
 //! store it, find the subscriptions that it matches, and answer.
 
 use std::{borrow::Cow, collections::BTreeSet, sync::Arc, time::Instant};
@@ -22,7 +22,7 @@ pub(super) const FEEDS: usize = 500;
 
 const AUTHORS_OF_A_FEED: usize = 200;
 
-/// What feeds ask for, and no note is: long-form content (NIP-23).
+/// A kind that feeds ask for, and no note is: long-form content (NIP-23).
 const ANOTHER_KIND: u16 = 30_023;
 
 /// Two times as many as the relay indexes together.

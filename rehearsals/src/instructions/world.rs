@@ -80,7 +80,7 @@ struct Link {
     to_client: bool,
 }
 
-/// What a client is told.
+/// Input of a client.
 #[derive(Debug, Clone, Copy)]
 enum Input {
     Open,
@@ -104,7 +104,7 @@ struct World {
     relay: Arc<Relay>,
     stations: Vec<Station>,
     recorder: Recorder,
-    /// What is due by plan, the next one last.
+    /// Work due by plan, the next one last.
     dues: Vec<(u64, usize, Due)>,
     timers: BinaryHeap<Reverse<(u64, Timer)>>,
     epoch: Instant,
@@ -431,7 +431,7 @@ fn config(workload: &Workload, cell: &Cell) -> Config {
     config
 }
 
-/// What a population speaks that states a format or a compression of its own.
+/// The cell of a population that states a format or a compression of its own.
 fn spoken(cell: &Cell, speaks: Speaks) -> Cell {
     Cell {
         format: speaks.format.unwrap_or(cell.format),

@@ -439,8 +439,7 @@ impl World {
         }
     }
 
-    /// What a relay that lies says instead of a message, beside altered events. `before` is its
-    /// message before that.
+    /// Messages of a relay that lies, beside altered events. `before` is its message before that.
     fn lie(&mut self, message: &Bytes, before: Option<Bytes>) -> Vec<Bytes> {
         let (codec, format) = (self.codec, self.format);
         let lie = self.random.below(4);

@@ -87,7 +87,7 @@ enum Seen {
 pub(super) struct Truth {
     /// Only its plan.
     shared: Arc<Shared>,
-    /// What each client saw, in the order of time.
+    /// Entries of all clients, in the order of time.
     log: Vec<(usize, Entry)>,
     /// The length of the log when the run started.
     start: usize,

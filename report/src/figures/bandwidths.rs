@@ -70,7 +70,7 @@ fn lines(found: &BreakEven) -> Vec<Line> {
     lines
 }
 
-/// What colours and dashes mean: cells in the first row, round trips in the second.
+/// The meaning of colours and dashes: cells in the first row, round trips in the second.
 fn legend(svg: &mut Figure, found: &BreakEven) {
     let left = Sheet::PICTURE.plot.left + 8.0;
     let mut x = left;

@@ -53,7 +53,7 @@ pub(super) fn swatch(colour: &str, name: &str) -> String {
     format!("<span><b style=\"color:{colour}\">■</b> {}</span> ", escape(name))
 }
 
-/// What the colours and shapes mean, as HTML.
+/// The meaning of colours and shapes, as HTML.
 pub(crate) fn legend(load: &LoadView<'_>) -> String {
     let mut html = "<p class=\"legend\">".to_owned();
     for format in formats(load) {

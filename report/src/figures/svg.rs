@@ -1,4 +1,4 @@
-//! What every figure is drawn with: sheet, axes, marks and labels, as text.
+//! The means of every figure: sheet, axes, marks and labels, as text.
 //!
 //! Written by hand, because no library of charts knows classes, by which one file is light or dark
 //! as its reader prefers.
@@ -318,7 +318,7 @@ impl Figure {
         ));
     }
 
-    /// What a mark says of its cell, as a circle large enough for a finger.
+    /// A mark's words about its cell, as a circle large enough for a finger.
     pub(super) fn mark(&mut self, (x, y): At, cell: &str, says: &str) {
         let (cell, says) = (escape(cell), escape(says));
         writeln!(

@@ -9,9 +9,9 @@ use super::Config;
 /// see [`Versus`](crate::crossing::Versus).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BreakEven {
-    /// What was asked for.
+    /// The run as asked for.
     pub config: BreakEvenConfig,
-    /// What is timed: `session`, or in a scenario without sessions the latency of the tables.
+    /// The latency that is timed: `session`, or in a scenario without sessions that of the tables.
     pub latency: String,
     /// The cells, in the order of every table.
     pub cells: Vec<CellTimes>,

@@ -10,10 +10,10 @@ use super::{Config, Role};
 /// `client` of what `compare browser --serve` measured.
 pub const DEVICE: &str = "device";
 
-/// What a page in a browser spends on events.
+/// Time that a page in a browser spends on events.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Browser {
-    /// What was asked for.
+    /// The run as asked for.
     pub config: BrowserConfig,
     /// The browser.
     pub software: BrowserSoftware,
@@ -23,7 +23,7 @@ pub struct Browser {
     pub events: Vec<EventSet>,
     /// The cells, in the order of every table.
     pub cells: Vec<BrowserCell>,
-    /// What was asked for and could not be measured, and why.
+    /// Parts asked for that could not be measured, and why.
     #[serde(default)]
     pub not_measured: Vec<String>,
 }
@@ -39,7 +39,7 @@ impl Browser {
 /// The question.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BrowserConfig {
-    /// What is measured.
+    /// Parts that are measured.
     pub parts: Vec<Part>,
     /// Wire formats.
     pub formats: Vec<String>,
@@ -59,7 +59,7 @@ pub struct BrowserConfig {
     pub link: Option<String>,
 }
 
-/// What a page is measured at.
+/// A part of a page's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
@@ -90,7 +90,7 @@ pub struct BrowserSoftware {
     pub product: String,
     /// V8's version; of a device `unknown`.
     pub v8: String,
-    /// What the page is told.
+    /// The browser's own name for itself.
     pub user_agent: String,
     /// Command-line flags, without folders.
     pub flags: Vec<String>,
@@ -129,11 +129,10 @@ pub struct EventSet {
 pub struct BrowserCell {
     /// The cell's name.
     pub id: String,
-    /// What is measured.
     pub part: Part,
     /// The set of events.
     pub events: String,
-    /// What it is for.
+    /// Its part in comparisons.
     pub role: Role,
     /// The decoder, or the task beside decoding.
     pub row: String,
@@ -189,7 +188,7 @@ pub struct BrowserBlock {
     pub why: Vec<String>,
 }
 
-/// What one step took, an empty step subtracted. Of a device only `wall_ns` is measured, the CPU
+/// Time of one step, an empty step subtracted. Of a device only `wall_ns` is measured, the CPU
 /// times are zero.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BrowserStep {
@@ -211,7 +210,7 @@ pub struct BrowserStep {
 }
 
 impl BrowserConfig {
-    /// What a report says of every result.
+    /// The settings that a report states of every result.
     pub fn as_run(&self) -> Config {
         Config {
             scenarios: vec!["browser".to_owned()],

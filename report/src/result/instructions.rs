@@ -16,20 +16,21 @@ pub const INSTRUCTIONS_FILE: &str = "instructions.json";
 /// less.
 pub const RESOLUTION: f64 = 0.002;
 
-/// What was counted, and where.
+/// Counts of instructions, and their conditions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Instructions {
     /// [`measure::SCHEMA_VERSION`] of the writer.
     pub schema_version: String,
     /// The program that wrote this.
     pub tool: Tool,
-    /// What changes counts of the same source.
+    /// Conditions that change counts of the same source.
     pub conditions: Conditions,
     /// The counts, in the order in which they were made.
     pub rows: Vec<Row>,
 }
 
-/// What changes the counts of the same source: counts compare only when this is the same.
+/// Conditions that change the counts of the same source: counts compare only when these are the
+/// same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Conditions {
     /// The compiler of the program that was counted.
@@ -47,9 +48,9 @@ pub struct Conditions {
 /// One section of the program that was counted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Row {
-    /// What was counted: a hot path, or a cell and a part of its play.
+    /// The name of a hot path, or of a cell and a part of its play.
     pub name: String,
-    /// What the counts are divided by: deliveries, events or messages.
+    /// The divisor of the counts: deliveries, events or messages.
     pub units: u64,
     /// Instructions of the relay's side for each.
     pub relay: f64,

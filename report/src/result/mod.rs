@@ -74,7 +74,7 @@ pub struct ResultFile {
     pub started_utc: String,
     /// Whether all blocks of the schedule ran.
     pub status: Status,
-    /// What was asked for.
+    /// The run as asked for.
     pub config: Config,
     /// The instrument's own tests, made before.
     #[serde(default)]
@@ -85,22 +85,22 @@ pub struct ResultFile {
     pub schedule: Vec<Vec<String>>,
     /// The cells with their blocks, in the order of every table.
     pub cells: Vec<CellResult>,
-    /// What `compare search` was asked for and measured; absent in other results.
+    /// Settings and probes of `compare search`; absent in other results.
     #[serde(default)]
     pub search: Option<Search>,
-    /// What `compare search --metric break-even-bandwidth` was asked for and measured; absent in
-    /// other results.
+    /// Settings and times of `compare search --metric break-even-bandwidth`; absent in other
+    /// results.
     #[serde(default)]
     pub break_even: Option<BreakEven>,
-    /// What `compare browser` was asked for and measured; absent in other results.
+    /// Settings and blocks of `compare browser`; absent in other results.
     #[serde(default)]
     pub browser: Option<Browser>,
-    /// What was counted of the same cells: a file of its own beside the result's.
+    /// Counts of the same cells: a file of its own beside the result's.
     #[serde(skip)]
     pub instructions: Option<Instructions>,
 }
 
-/// What was asked for.
+/// A run as asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Config {
     /// Scenario names or files.
@@ -122,7 +122,7 @@ pub struct Config {
     /// Header fields of requests to it; the command line in the result has their names.
     #[serde(skip)]
     pub headers: Vec<wire::Header>,
-    /// What that relay declined and refused, where it was asked before the first round.
+    /// Cells that the relay declined and refused, where it was asked before the first round.
     #[serde(default)]
     pub foreign: Option<Foreign>,
     /// Further arguments of every client.
@@ -142,7 +142,7 @@ pub struct Config {
     pub chosen_loads: Vec<ChosenLoad>,
 }
 
-/// What a relay of others declined and refused by its own rules, for all cells.
+/// Cells that a relay of others declined and refused by its own rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Foreign {
     /// Cells that are not measured or bear another name, each with the reason.
@@ -151,7 +151,7 @@ pub struct Foreign {
     pub refused_events: BTreeMap<String, u64>,
 }
 
-/// What a cell is for.
+/// The part of a cell in comparisons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -171,7 +171,7 @@ pub enum Role {
 pub struct CellResult {
     /// The cell's name, such as `json+deflate`.
     pub id: String,
-    /// What it is for.
+    /// Its part in comparisons.
     pub role: Role,
     /// Events published per second, where the matrix sets it.
     pub rate_per_s: Option<u32>,

@@ -1,4 +1,4 @@
-//! What a pilot decided before the counted rounds: how many there are, and at which rate.
+//! Decisions of a pilot before the counted rounds: how many there are, and at which rate.
 
 use std::collections::BTreeMap;
 
@@ -78,7 +78,7 @@ pub fn percent(share: f64) -> f64 {
 }
 
 impl ChosenLoad {
-    /// What was asked for, and with `reached` what the rounds came to.
+    /// The utilisation as asked for, and with `reached` that of the rounds.
     pub fn line(&self, reached: Option<f64>) -> String {
         let ChosenLoad { cell, utilisation, load, probes } = self;
         let probe = |one: &Calibration| format!("{:.1} % at load {}", one.utilisation * 100.0, one.load);

@@ -12,7 +12,7 @@ use super::Config;
 /// [`Limit`](crate::bracket::Limit).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Search {
-    /// What was asked for.
+    /// The search as asked for.
     pub config: SearchConfig,
     /// The probes of each cell, in the order of every table.
     pub cells: Vec<CellProbes>,
@@ -23,7 +23,7 @@ pub struct Search {
 pub struct SearchConfig {
     /// Scenario name or file.
     pub scenario: String,
-    /// What must hold.
+    /// The condition that must hold.
     pub slo: String,
     /// What the scenario asks for at load 1, where loads are searched: a rate is then one of
     /// deliveries, and a probe is played at the load that asks for so many. Absent where rates of
@@ -55,7 +55,7 @@ pub struct SearchConfig {
     pub client_args: Vec<String>,
 }
 
-/// What the plan of a scenario asks for at load 1.
+/// Demand of a scenario's plan at load 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AtLoad1 {
     /// Deliveries, or publications where nothing is delivered.
@@ -78,7 +78,7 @@ impl AtLoad1 {
     }
 }
 
-/// What a probe was played with, and what came of it.
+/// Settings of a probe, and its outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Played {
     /// The load of the scenario.
@@ -133,16 +133,16 @@ pub struct Probe {
     /// The rate that was asked for: deliveries per second where loads are searched, otherwise
     /// events published.
     pub rate_per_s: u32,
-    /// What it was played with; absent in older results, and without a record.
+    /// Its settings; absent in older results, and without a record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub played: Option<Played>,
     /// Seconds in which work started: more than asked for where the SLO's quantile takes them; 0 in
     /// older results.
     #[serde(default)]
     pub seconds: u32,
-    /// What it was for.
+    /// Its purpose in the search.
     pub purpose: Purpose,
-    /// What came out.
+    /// Its outcome.
     pub outcome: ProbeOutcome,
     /// Which bounds were missed, and what tells whose miss it is.
     pub why: Vec<String>,
@@ -152,7 +152,7 @@ pub struct Probe {
     pub achieved: Option<f64>,
 }
 
-/// What a probe is for.
+/// The purpose of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
@@ -163,7 +163,7 @@ pub enum Purpose {
     Curve,
 }
 
-/// What a probe found.
+/// The outcome of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProbeOutcome {

@@ -57,11 +57,11 @@ pub struct SelfTest {
 pub struct Oracle {
     /// Its name.
     pub name: String,
-    /// What was done.
+    /// The disturbance that was planted.
     pub done: String,
-    /// What had to be seen.
+    /// The finding that was expected.
     pub limit: String,
-    /// What was seen.
+    /// The finding.
     pub measured: String,
     /// The same as numbers, by name with unit.
     pub values: BTreeMap<String, f64>,

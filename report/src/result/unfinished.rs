@@ -1,4 +1,4 @@
-//! What was measured is on disk as it comes: what is left of a command that never wrote its result.
+//! Blocks are on disk as they come: this is what is left of a command that never wrote its result.
 
 use std::{
     fs,
@@ -61,11 +61,11 @@ pub fn keep(blocks: &Path, cell: &str, block: &Block) -> Result<()> {
 
 /// Removes the blocks of a run whose result is written, or that measured nothing.
 pub fn remove(folder: &Path) {
-    // What stays does no harm: a result is read before them.
+    // Files that stay do no harm: a result is read before them.
     let _ = fs::remove_dir_all(folder.join(BLOCKS));
 }
 
-/// What a run without a result has on disk; `None` when `folder` has no blocks.
+/// The blocks of a run without a result; `None` when `folder` has none.
 ///
 /// # Errors
 /// Names the file that cannot be read, or that belongs to no cell of the plan.

@@ -1,4 +1,4 @@
-//! What is published.
+//! The contents of the package.
 
 use std::process::Command;
 

@@ -45,7 +45,7 @@ impl FromStr for Share {
     }
 }
 
-/// What an agent knows of the sessions of other agents, whose requests it does not plan.
+/// Sessions of other agents as an agent knows them, whose requests it does not plan.
 #[derive(Debug, Clone)]
 pub struct Elsewhere {
     share: Share,
@@ -191,7 +191,7 @@ mod tests {
         }
     }
 
-    /// What a connection subscribes to, and what it does in its sessions, in the order of these.
+    /// Subscriptions of a connection, and its requests in its sessions, in the order of these.
     fn reads(plan: &Workload, connection: usize) -> String {
         let live = |places: &[u32]| -> Vec<_> {
             let one = |place: &u32| &plan.live[*place as usize];

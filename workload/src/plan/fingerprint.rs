@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use super::{Flood, Publication, Role, Speaks, Task, Workload};
 use crate::{scenario::Scenario, schedule::nanos};
 
-/// What sessions and live subscriptions follow from, beside the events.
+/// The inputs that sessions and live subscriptions follow from, beside the events.
 pub(super) fn inputs(scenario: &Scenario, seed: u64) -> [u8; 32] {
     let Scenario { subscribe, request, fan_in, reconcile, phase, seconds, .. } = scenario;
     let text = format!("{seed} {seconds} {phase:?} {subscribe:?} {request:?} {fan_in:?} {reconcile:?}");
@@ -66,7 +66,7 @@ impl Workload {
     }
 }
 
-/// What is hashed has a fixed length, or begins with its length.
+/// A hash of fields that have a fixed length, or begin with their length.
 #[derive(Default)]
 struct Hash {
     sha256: Sha256,
@@ -136,7 +136,7 @@ mod tests {
             change(&mut plan, nanosecond);
             hashes.push(plan.sha256());
         }
-        // What only sessions and live subscriptions follow from.
+        // Changes that only sessions and live subscriptions follow from.
         for (name, seed, set) in [
             ("reconnect-storm", 1, "request.connections=1000"),
             ("reconnect-storm", 2, "request.connections=1000"),

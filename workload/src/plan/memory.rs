@@ -16,7 +16,7 @@ use crate::{
 /// keeps the events, for what clients note of them, and for others.
 const PARTS: u64 = 2;
 
-/// What the allocator keeps beside a small block, and what points to it.
+/// The allocator's own bytes beside a small block, and the pointer to it.
 const BLOCK: f64 = 40.0;
 
 /// A part of a plan that grows with what a user asks for.
@@ -25,7 +25,7 @@ struct Part {
     what: &'static str,
     count: f64,
     bytes: f64,
-    /// What makes it smaller.
+    /// The change that makes it smaller.
     fewer: &'static str,
 }
 

@@ -48,7 +48,7 @@ pub struct Workload {
     pub events: Arc<Vec<Event<'static>>>,
     /// How many of `events` the relay holds before the clock starts.
     pub stored: usize,
-    /// What each connection does.
+    /// The task of each connection.
     pub roles: Vec<Role>,
     /// The names of the populations that have one.
     pub labels: Vec<String>,
@@ -82,8 +82,8 @@ pub struct Workload {
     pub foreign: HashSet<[u8; 32]>,
     /// Whether clients report such ids.
     pub reports_foreign: bool,
-    /// What other agents do; `None` in a whole plan. Sessions and live subscriptions are then those
-    /// of one agent, and of clients that reconcile or read from several relays.
+    /// Tasks of other agents; `None` in a whole plan. Sessions and live subscriptions are then
+    /// those of one agent, and of clients that reconcile or read from several relays.
     pub elsewhere: Option<Elsewhere>,
     /// Hash of what sessions and live subscriptions follow from.
     pub inputs: [u8; 32],
@@ -98,13 +98,13 @@ pub struct Workload {
 pub struct Role {
     /// The place of its population's name in [`Workload::labels`].
     pub label: Option<usize>,
-    /// What it speaks, and over which link, instead of the run's.
+    /// Its format and compression, and its link, instead of the run's.
     pub speaks: Speaks,
     /// The task.
     pub task: Task,
 }
 
-/// What a population speaks, and over which link; `None` is what the run is played with.
+/// Format, compression and link of a population; `None` is what the run is played with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Speaks {
     /// The wire format.
@@ -136,7 +136,7 @@ pub struct Reading {
     pub peeks: bool,
 }
 
-/// What a connection does.
+/// The task of a connection.
 #[derive(Debug, Clone)]
 pub enum Task {
     /// Publishes events.
@@ -431,8 +431,8 @@ impl Workload {
         if plan.sessions.is_empty() { Ok(None) } else { plan.indexed().map(Some) }
     }
 
-    /// What populations speak, each once, whatever their links; the run's own format and
-    /// compression are the default.
+    /// Formats and compressions of populations, each once, whatever their links; the run's own are
+    /// the default.
     pub fn spoken(&self) -> Vec<Speaks> {
         let mut spoken = Vec::new();
         for role in &self.roles {
@@ -444,7 +444,7 @@ impl Workload {
         spoken
     }
 
-    /// What a population speaks, and over which link; [`Workload::links`] gains a new one.
+    /// Format, compression and link of a population; [`Workload::links`] gains a new one.
     pub(crate) fn speaks(
         &mut self,
         format: Option<Format>,

@@ -29,7 +29,7 @@ pub struct Scenario {
     pub load: f64,
     /// The question that the scenario answers.
     pub question: String,
-    /// What a NIP author learns from the answer.
+    /// The lesson for a NIP author.
     pub learn: String,
     /// Where the parameters come from.
     #[serde(default)]
@@ -121,7 +121,7 @@ pub struct Request {
     pub stay_ms: Option<u64>,
 }
 
-/// What a session does about its connection.
+/// The connection of a session: kept, or made anew.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Connect {

@@ -21,7 +21,7 @@ struct Open {
     /// The client said CLOSE.
     closed: bool,
     seen: BTreeSet<usize>,
-    /// What came before EOSE or CLOSED, and not again.
+    /// Events that came before EOSE or CLOSED, and not again.
     before: BTreeSet<usize>,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Tally<'t> {
     /// Events without their OK, by client; AUTH events have no publication.
     waiting: BTreeSet<(usize, [u8; 32])>,
     open: HashMap<(usize, String), Open>,
-    /// What each client with several relays has.
+    /// Events that each client with several relays has.
     known: BTreeSet<(usize, usize)>,
     reconciled: BTreeMap<(usize, String), Reconciled>,
 }
