@@ -1,9 +1,9 @@
 //! How long do users wait, how many bytes cross the wire and what does it cost in CPU, when a
 //! scenario is played against a relay?
 //!
-//! The [`swarm`] plays a [`workload::Workload`] against a relay, the [`client::ledger`] proves that every
-//! planned event and every expected delivery is accounted for, and a [`measure::RunRecord`] holds
-//! the measurements. The words are those of `docs/glossary.md`.
+//! The [`swarm`] plays a [`workload::Workload`] against a relay, the [`client::ledger`] proves that
+//! every planned event and every expected delivery is accounted for, and a [`measure::RunRecord`]
+//! holds the measurements. The words are those of `docs/glossary.md`.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("client-sim paces with timerfd and reads other processes' CPU clocks: it needs Linux");

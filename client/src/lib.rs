@@ -3,8 +3,8 @@
 //! Inputs (`on_due`, `on_connected`, `on_message`, `on_disconnected`, `on_timer`) change the state
 //! and leave [`Action`]s, which the owner of the connection takes with [`Client::next_action`] and
 //! carries out in order. Times are nanoseconds on one clock; with [`Client::start`] that clock
-//! begins anew at the start of the run. client-sim runs the machine over a socket, `rehearsals` over
-//! a simulated network.
+//! begins anew at the start of the run. client-sim runs the machine over a socket, `rehearsals`
+//! over a simulated network.
 //!
 //! State that all clients of a run have in common stands in [`shared`]; the [`ledger`] proves that
 //! every planned event and every expected delivery is accounted for.

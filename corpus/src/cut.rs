@@ -1,5 +1,5 @@
-//! Finds and repairs the end of a growing file after a crash: a line without its end, or a compressed
-//! stream without its end.
+//! Finds and repairs the end of a growing file after a crash: a line without its end, or a
+//! compressed stream without its end.
 //!
 //! Only that may be removed from a user's file, and only beside a copy. Everything else that cannot
 //! be read is an error of the file, which stays as it is.

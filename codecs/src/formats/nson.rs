@@ -13,11 +13,11 @@
 //! which is not JSON for control characters (README.md); so every message here is one that any JSON
 //! reader takes, with the same event in it.
 //!
-//! NSON cannot hold these, which are sent as plain JSON: a time without ten digits, a text above 65,535
-//! escaped bytes, a descriptor above 255 bytes (some 120 values), an empty tag before another one
-//! (go-nostr's reader loses its way there). Readers take both, and a message is NSON when its fixed
-//! parts stand where they must. A descriptor that lies would show NSON readers another event than
-//! JSON readers: each part must end where it says, as JSON too.
+//! NSON cannot hold these, which are sent as plain JSON: a time without ten digits, a text above
+//! 65,535 escaped bytes, a descriptor above 255 bytes (some 120 values), an empty tag before
+//! another one (go-nostr's reader loses its way there). Readers take both, and a message is NSON
+//! when its fixed parts stand where they must. A descriptor that lies would show NSON readers
+//! another event than JSON readers: each part must end where it says, as JSON too.
 //!
 //! No library exists in Rust; serde_json writes and reads the texts. Messages other than EVENT and
 //! AUTH are `json`'s.
