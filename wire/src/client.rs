@@ -232,8 +232,8 @@ impl Endpoint {
                         return Err(WireError::handshake(reason));
                     }
                 };
-                // From now on silence is that of a busy relay. Fails while the relay is being asked, which
-                // then decides.
+                // From now on silence is that of a busy relay. Fails while the relay is being
+                // asked, which then decides.
                 let _ = self.answers_plain.set(false);
                 Socket::Tls(Box::new(stream))
             }
