@@ -24,8 +24,13 @@ pub fn parse<A: Parser>(args: &[OsString]) -> Result<A, ExitCode> {
 
 /// The text with `***` for user and password of every address in it; `None` where it has none.
 fn without_secrets(text: &str, args: &[OsString]) -> Option<String> {
-    let words = args.iter().map(|arg| arg.to_string_lossy());
-    let hidden = words.fold(text.to_owned(), |text, word| text.replace(&*word, &withheld(&word, false)));
+    let hidden = args.iter().fold(text.to_owned(), |text, arg| {
+        // clap quotes the whole argument, or the value behind its `=`.
+        let word = arg.to_string_lossy();
+        let value = word.split_once('=').map_or("", |(_, value)| value);
+        let text = text.replace(&*word, &withheld(&word, false));
+        if value.is_empty() { text } else { text.replace(value, &withheld(value, false)) }
+    });
     (hidden != text).then_some(hidden)
 }
 
@@ -39,5 +44,8 @@ mod tests {
         let said = without_secrets("error: unexpected argument 'ws://me:s3cret@relay/p' found", &args);
         assert_eq!(said.unwrap(), "error: unexpected argument 'ws://***@relay/p' found");
         assert_eq!(without_secrets("error: unexpected argument 'ws' found", &args), None);
+        let args = ["x", "--rate=ws://me:s3cret@relay"].map(OsString::from);
+        let said = without_secrets("error: invalid value 'ws://me:s3cret@relay' for '--rate'", &args);
+        assert_eq!(said.unwrap(), "error: invalid value 'ws://***@relay' for '--rate'");
     }
 }
