@@ -13,8 +13,7 @@ use crate::{
     interruption::Interrupted,
     links, run, serve, swarm,
 };
-use program::UsageError;
-use program::{print, report};
+use program::{UsageError, print, report};
 use workload::{
     explain,
     inputs::{load, plan_over},
@@ -26,7 +25,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = std::iter::once("client-sim".into()).chain(args).collect();
     let args = match program::parse::<Args>(&args) {
         Ok(args) => args,
-        Err(code) => return code,
+        Err(not_parsed) => return not_parsed.code,
     };
     tracing_subscriber::fmt()
         .with_env_filter(log_filter())

@@ -2,6 +2,7 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::Path,
     pin::pin,
     sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
@@ -13,7 +14,7 @@ use tokio::{
     net::{TcpSocket, TcpStream},
     time::timeout,
 };
-use wire::{Agreement, Connection, Dictionary, Endpoint, Offer, RelayUrl, WireError, WireLimits};
+use wire::{Agreement, Connection, Dictionary, Endpoint, Header, Offer, RelayUrl, WireError, WireLimits};
 
 use crate::resources::LocalPorts;
 use workload::{Over, Role, Speaks, Workload};
@@ -35,6 +36,13 @@ pub struct Target {
     pub implementation: Implementation,
     /// Whether the relay is reached over emulated links.
     pub over_links: bool,
+}
+
+/// The relay of a URL with the header fields of requests to it and, for `wss://`, the root
+/// certificates to trust, read once for all connections.
+pub(crate) fn endpoint(url: &str, ca: Option<&Path>, headers: &[Header]) -> anyhow::Result<Endpoint> {
+    let relay = Endpoint::new(url.parse()?, ca).context("cannot check the relay's certificate")?;
+    relay.with_headers(headers.to_vec()).context("--header")
 }
 
 impl Target {

@@ -441,7 +441,7 @@ mod tests {
     use wire::{Compression, WireLimits};
 
     use super::*;
-    use crate::{dial::Target, inputs::endpoint};
+    use crate::dial::{Target, endpoint};
     use client::shared::Fate;
     use workload::{inputs::plan_over, scenario::Scenario};
 

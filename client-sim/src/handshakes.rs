@@ -22,7 +22,7 @@ use tokio::{
 use wire::{Connection, Endpoint, Offer, WireError, WireLimits};
 
 use crate::{
-    inputs::endpoint,
+    dial::endpoint,
     links::{self, Links},
     own_relay::OwnRelay,
 };

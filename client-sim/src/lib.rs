@@ -16,7 +16,6 @@ mod driver;
 mod first_delivery;
 mod floor;
 mod handshakes;
-mod inputs;
 mod interruption;
 mod links;
 mod memory;

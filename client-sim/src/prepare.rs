@@ -271,7 +271,7 @@ mod tests {
     ) -> anyhow::Result<()> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let target = Target {
-            relay: crate::inputs::endpoint(&format!("ws://{}", listener.local_addr().unwrap()), None, &[])
+            relay: crate::dial::endpoint(&format!("ws://{}", listener.local_addr().unwrap()), None, &[])
                 .unwrap(),
             offer: Offer { formats: vec![Format::JSON], batched: false, compression: Compression::None },
             limits: WireLimits::default(),

@@ -22,13 +22,12 @@ use wire::{Compression, Dictionary, Offer, RelayUrlError, WireLimits};
 
 use crate::{
     args::Args,
-    dial::{self, Target},
+    dial::{self, Target, endpoint},
     doctor::{
         self,
         needs::{Needs, json_bytes},
     },
     floor,
-    inputs::endpoint,
     interruption::{self, Interrupted},
     links::{self, Links},
     metrics::{Endpoint, Seen},

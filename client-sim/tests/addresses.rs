@@ -277,3 +277,19 @@ fn a_header_field_that_is_wrong_or_refused_is_not_repeated() {
     );
     silent(&own, folder.path());
 }
+
+#[test]
+fn an_address_that_stands_where_none_belongs_is_shown_without_its_password() {
+    let lines: [&[&str]; 4] = [
+        &["ws://me:s3cret@relay"],
+        &["--seconds=ws://me:s3cret@relay"],
+        &["role:relay", "ws://me:s3cret@relay"],
+        &["role:relay", "--announce", "--threads=ws://me:s3cret@relay"],
+    ];
+    for line in lines {
+        let Output { status, stdout, stderr } = program().args(line).output().unwrap();
+        let said = String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned();
+        assert_eq!(status.code(), Some(2), "{line:?}: {said}");
+        assert!(said.contains("ws://***@relay") && !said.contains("s3cret"), "{line:?}: {said}");
+    }
+}

@@ -46,7 +46,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.collect();
     let cli = match program::parse::<Cli>(&args) {
         Ok(cli) => cli,
-        Err(code) => return code,
+        Err(not_parsed) => return not_parsed.code,
     };
     let done = match cli.command {
         Command::Run(flags) => run::measure(&flags, &args),

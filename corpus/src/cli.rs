@@ -61,7 +61,7 @@ enum Command {
 pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let cli = match program::parse::<Cli>(&args.collect::<Vec<_>>()) {
         Ok(cli) => cli,
-        Err(code) => return code,
+        Err(not_parsed) => return not_parsed.code,
     };
     run(cli).unwrap_or_else(|error| {
         tell(&format!("error: {error:#}"));

@@ -6,19 +6,31 @@ use clap::Parser;
 
 use crate::command_line::withheld;
 
+/// The end of a program whose arguments were not taken, or asked for help.
+#[derive(Debug)]
+pub struct NotParsed {
+    /// The text that was printed.
+    pub said: String,
+    /// The exit code: 0 for help, 2 for a mistake.
+    pub code: ExitCode,
+}
+
 /// Reads the arguments, of which the first is the program's name. Help goes to standard output and
 /// errors to standard error, without user and password of any address among the arguments.
 ///
 /// # Errors
-/// The exit code for help or a mistake, once that is printed.
-pub fn parse<A: Parser>(args: &[OsString]) -> Result<A, ExitCode> {
+/// Help or a mistake, once that is printed.
+pub fn parse<A: Parser>(args: &[OsString]) -> Result<A, NotParsed> {
     A::try_parse_from(args).map_err(|error| {
+        let text = error.to_string();
+        let hidden = without_secrets(&text, args);
         // Where nobody reads any more the exit code is left.
-        match without_secrets(&error.to_string(), args) {
-            Some(text) => crate::report(text.trim_end()),
+        match &hidden {
+            Some(hidden) => crate::report(hidden.trim_end()),
             None => error.print().unwrap_or_default(),
         }
-        ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+        let code = ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        NotParsed { said: hidden.unwrap_or(text), code }
     })
 }
 

@@ -8,7 +8,7 @@ mod output;
 mod terminal;
 mod unechoed;
 
-pub use arguments::parse;
+pub use arguments::{NotParsed, parse};
 pub use command_line::command_line;
 pub use interrupt::{Interrupt, leave_terminal_to_parent};
 pub use output::{UsageError, print, report};

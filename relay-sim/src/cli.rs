@@ -12,7 +12,6 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use clap::Parser;
 use codecs::Format;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use program::Interrupt;
@@ -61,15 +60,13 @@ pub struct Refusal {
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = std::iter::once("relay-sim".into()).chain(args).collect();
     let announces = args.iter().any(|arg| arg == "--announce");
-    let args = match Args::try_parse_from(args) {
+    let args = match program::parse::<Args>(&args) {
         Ok(args) => args,
-        Err(error) => {
+        Err(not_parsed) => {
             if announces {
-                let text = error.to_string();
-                say_failed(text.lines().next().unwrap_or_default());
+                say_failed(not_parsed.said.lines().next().unwrap_or_default());
             }
-            let usage = u8::try_from(error.exit_code()).unwrap_or(2);
-            return error.print().map_or(ExitCode::FAILURE, |()| ExitCode::from(usage));
+            return not_parsed.code;
         }
     };
     // The log of a relay started by another program is that program's business.

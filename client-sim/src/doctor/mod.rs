@@ -38,7 +38,7 @@ use self::{
     talk::{Patience, Peer, Talk},
 };
 use crate::{
-    args, inputs,
+    args, dial,
     interruption::{self, unless_interrupted},
 };
 use program::UsageError;
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
         compressions: args.compressions.clone(),
         batched: true,
     };
-    let relay = inputs::endpoint(&args.url, args.ca.as_deref(), &args.header).map_err(UsageError)?;
+    let relay = dial::endpoint(&args.url, args.ca.as_deref(), &args.header).map_err(UsageError)?;
     program::report(&format!("asks {} what it takes, for {} s at most", relay.url(), PATIENCE.as_secs()));
     let asking = ask(&relay, &needs, Some(&offers), Patience::STANDING);
     let answers = interruption::block_on(unless_interrupted(&mut interruption::listen()?, asking))?;

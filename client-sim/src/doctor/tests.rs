@@ -16,7 +16,7 @@ use super::{
     answers::{Answer, Demand, Ties},
     *,
 };
-use crate::inputs::endpoint;
+use crate::dial::endpoint;
 
 /// Silence takes time.
 const PATIENCE: Patience =

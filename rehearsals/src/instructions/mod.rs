@@ -89,7 +89,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = std::iter::once("role:count".into()).chain(args).collect();
     let args = match program::parse::<Args>(&args) {
         Ok(args) => args,
-        Err(code) => return code,
+        Err(not_parsed) => return not_parsed.code,
     };
     match play(&args) {
         Ok(()) => ExitCode::SUCCESS,
