@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::Output,
 };
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -13,13 +13,14 @@ use cell::{Cell, Factor};
 use codecs::Format;
 use measure::Exit;
 use serde::Deserialize;
+use tokio::process::Command;
 use wire::{Header, RelayUrl};
 
 use crate::{
     matrix::CellSpec,
-    usage::{SKIP_INVALID, header_args},
+    usage::{Ended, NOTHING_MEASURED, SKIP_INVALID, header_args},
 };
-use program::UsageError;
+use program::{Interrupt, UsageError};
 use report::{
     reference::BASE_COMPRESSION,
     result::{Foreign, Role},
@@ -69,7 +70,7 @@ pub(crate) struct Question<'a> {
 /// what was dropped and refused, and the file of answers, for `--doctor` of every client.
 ///
 /// # Errors
-/// When the relay cannot be reached, or a scenario cannot be played with it.
+/// When the relay cannot be reached, or a scenario cannot be played with it, and after Ctrl-C.
 pub(crate) fn ask(
     question: &Question<'_>,
     cells: &mut Vec<CellSpec>,
@@ -95,7 +96,7 @@ pub(crate) fn ask(
     for scenario in distinct(Factor::Scenario) {
         command.args(["--scenario", &scenario]);
     }
-    let output = command.output().context("cannot start client-sim doctor")?;
+    let output = output_unless_interrupted(command)?;
     let said = String::from_utf8_lossy(&output.stderr);
     if output.stdout.is_empty() {
         let error = anyhow!("the relay was asked what it takes: {}", said.trim());
@@ -113,6 +114,21 @@ pub(crate) fn ask(
     fs::write(&file, &output.stdout).with_context(|| format!("cannot write {}", file.display()))?;
     let declined = name_by_grants(cells, &answers.handshakes)?;
     Ok((Foreign { declined, refused_events: answers.refused_events }, file))
+}
+
+/// Runs a program to its end. A signal ends both programs, so that neither is left behind.
+fn output_unless_interrupted(mut command: Command) -> Result<Output> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("cannot start the runtime")?.block_on(async {
+        let mut interrupt = Interrupt::listen()?;
+        tokio::select! {
+            biased;
+            () = interrupt.wait() => {
+                Err(Ended { exit: Exit::Interrupted, reason: NOTHING_MEASURED.to_owned() }.into())
+            }
+            output = command.kill_on_drop(true).output() => output.context("cannot start client-sim doctor"),
+        }
+    })
 }
 
 /// Drops what is declined, and renames what is granted otherwise than offered; says what it did.

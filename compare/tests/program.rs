@@ -862,6 +862,34 @@ fn a_closed_terminal_ends_a_run_that_keeps_what_it_measured() {
 }
 
 #[test]
+fn a_signal_while_a_mute_relay_is_asked_leaves_no_process_and_no_folder() {
+    let place = TempDir::new().unwrap();
+    let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("ws://{}", mute.local_addr().unwrap());
+    for command in ["run", "search"] {
+        let child = Command::new(env!("CARGO_BIN_EXE_compare"))
+            .args([command, "--scenario", "note-stream", "--formats", "json", "--url", &url, "--out"])
+            .arg(place.path().join("results"))
+            .env("TMPDIR", place.path())
+            .stderr(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (mut asking, _) = mute.accept().unwrap();
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+        let run = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.code() == Some(130) && said.contains("nothing was measured"), "{command}: {said}");
+        // The program that asks is gone, too: its connection ends.
+        asking.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut asked = Vec::new();
+        asking.read_to_end(&mut asked).unwrap();
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0, "{command}");
+    }
+}
+
+#[test]
 fn a_folder_for_results_that_cannot_be_written_is_refused_before_anything_runs() {
     let place = TempDir::new().unwrap();
     let file = place.path().join("file");
