@@ -24,6 +24,7 @@ pub mod metrics;
 mod opening;
 pub mod own_relay;
 mod pacer;
+mod patience;
 mod play;
 mod prepare;
 mod progress;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::bail;
-use measure::{AllocationsRecord, CpuQuota, CpuTime, MemoryRecord, ProcessesSpent};
+use measure::{AllocationsRecord, CpuQuota, CpuTime, MemoryRecord, ProcessesSpent, Threads};
 use program::Interrupt;
 use tokio::sync::watch;
 
@@ -17,6 +17,7 @@ use crate::{
     memory,
     meters::Clocks,
     own_relay::OwnRelay,
+    patience::Patience,
     progress::{self, Progress},
     share::Player,
     worker::{self, NotStarted, Worker, WorkerReport},
@@ -29,9 +30,6 @@ use workload::Role;
 
 /// How long clients go on after the first connection failed, to count what is on the way.
 const GRACE: Duration = Duration::from_millis(300);
-
-/// How late at least a timer fires of a process that was stopped, or did not get a core.
-const STOOD_STILL: Duration = Duration::from_millis(500);
 
 /// How long clients read on after the measured span.
 const LINGER: Duration = Duration::from_millis(100);
@@ -262,7 +260,7 @@ async fn collect(workers: Vec<Worker>) -> anyhow::Result<WorkerReport> {
 /// other agents' loads are planned beside them. Returns why the run is incomplete.
 async fn watch_run(shared: &Shared, options: &Options, interrupt: &mut Interrupt) -> Option<String> {
     let last = shared.workload.last_due();
-    let mut deadline = tokio::time::Instant::from_std(shared.start() + last + options.drain);
+    let mut patience = Patience::new(shared.start() + last, options.drain, Threads::of(&options.relay_pids));
     let others_end = tokio::time::Instant::from_std(shared.start() + last);
     let mut others_play = shared.is_share();
     let mut so_far = (shared.outstanding(), shared.deliveries());
@@ -271,12 +269,10 @@ async fn watch_run(shared: &Shared, options: &Options, interrupt: &mut Interrupt
     loop {
         tokio::select! {
             () = shared.changed.notified() => {}
-            () = tokio::time::sleep_until(deadline) => {
-                if deadline.elapsed() < STOOD_STILL {
+            () = tokio::time::sleep_until(patience.deadline().into()) => {
+                if patience.is_over(Instant::now(), Threads::of(&options.relay_pids)) {
                     return None;
                 }
-                // Who did not run heard nothing: that silence is not the relay's.
-                deadline = tokio::time::Instant::now() + options.drain;
             }
             () = tokio::time::sleep_until(others_end), if others_play => others_play = false,
             () = progress.tick() => {
@@ -286,7 +282,7 @@ async fn watch_run(shared: &Shared, options: &Options, interrupt: &mut Interrupt
                 let now = (shared.outstanding(), shared.deliveries());
                 if now.0 < so_far.0 || now.1 > so_far.1 {
                     so_far = now;
-                    deadline = deadline.max(tokio::time::Instant::now() + options.drain);
+                    patience.heard(Instant::now(), Threads::of(&options.relay_pids));
                 }
             }
             () = interrupt.wait() => return Some(INTERRUPTED.to_owned()),

@@ -1,6 +1,6 @@
 //! CPU time of a process, and its waits for a core.
 
-use std::{fs, io, ops::Add};
+use std::{fs, io, ops::Add, time::Duration};
 
 use nix::{
     errno::Errno,
@@ -143,6 +143,37 @@ pub fn runnable_wait_ns() -> io::Result<u64> {
     Ok(sum)
 }
 
+/// The living threads of a process, as the scheduler sees them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Threads {
+    /// Whether one has a core or waits for one. The kernel counts a wait only at its end.
+    pub runnable: bool,
+    /// How long they had a core, since each started.
+    pub ran: Duration,
+}
+
+impl Threads {
+    /// Those of several processes together. A process that has ended, or a kernel without
+    /// `schedstat`, adds none.
+    pub fn of(pids: &[u32]) -> Threads {
+        let tasks = pids.iter().filter_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).ok()).flatten();
+        let seen = tasks.flatten().filter_map(|task| {
+            let stat = fs::read_to_string(task.path().join("stat")).ok()?;
+            let ran = schedstat_ns(&fs::read_to_string(task.path().join("schedstat")).ok()?, 0).ok()?;
+            Some(Threads { runnable: is_runnable(&stat), ran: Duration::from_nanos(ran) })
+        });
+        seen.fold(Threads::default(), |all, one| Threads {
+            runnable: all.runnable || one.runnable,
+            ran: all.ran.saturating_add(one.ran),
+        })
+    }
+}
+
+/// Whether a `stat` line has state R. The name before it may hold any character.
+fn is_runnable(stat: &str) -> bool {
+    stat.rsplit_once(')').is_some_and(|(_, fields)| fields.trim_start().starts_with('R'))
+}
+
 /// CPU time of a process's first thread, which runs the script of a browser's page. Exact while the
 /// thread sleeps; of a running thread up to a tick of the scheduler old.
 ///
@@ -182,6 +213,26 @@ fn pressure_some_avg10(text: &str) -> Option<f64> {
 mod tests {
     use super::*;
     use std::process::Command;
+
+    #[test]
+    fn a_process_that_computes_is_runnable_and_one_that_sleeps_is_not() {
+        let mut computing = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let mut sleeping = Command::new("sleep").arg("60").spawn().unwrap();
+        let ended = |threads: Threads| threads.runnable && threads.ran > Duration::from_millis(20);
+        while !ended(Threads::of(&[computing.id()])) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        while Threads::of(&[sleeping.id()]).runnable {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(Threads::of(&[sleeping.id(), computing.id()]).runnable);
+        for child in [&mut computing, &mut sleeping] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert_eq!(Threads::of(&[computing.id()]), Threads::default());
+        assert!(is_runnable("7 (a) S (b) R 1 2") && !is_runnable("7 (R) S 1 2") && !is_runnable(""));
+    }
 
     #[test]
     fn the_own_clock_sees_work_and_its_split() {

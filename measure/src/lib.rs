@@ -41,7 +41,7 @@ mod validity;
 pub use allocations::Allocations;
 pub use bounds::{Expectation, LatencyBound};
 pub use counts::Counts;
-pub use cpu::{CpuClock, CpuTime, cpu_pressure_percent, main_thread_ns, runnable_wait_ns};
+pub use cpu::{CpuClock, CpuTime, Threads, cpu_pressure_percent, main_thread_ns, runnable_wait_ns};
 pub use encodings::{EncodingsRecord, FirstDelivery, FirstDeliveryRecord};
 pub use environment::Environment;
 pub use exit::Exit;
