@@ -173,7 +173,7 @@ fn plan(args: &Explain) -> anyhow::Result<String> {
 /// ledger.
 fn exit(record: &RunRecord) -> Exit {
     match (&record.status, record.counts.balanced(), record.validity.class) {
-        (Status::Incomplete { reason }, _, _) if reason == swarm::INTERRUPTED => Exit::Interrupted,
+        (status, _, _) if swarm::interrupted(status) => Exit::Interrupted,
         (Status::Incomplete { .. }, _, _) => Exit::Incomplete,
         (Status::Complete, Err(_), _) => Exit::Unbalanced,
         (Status::Complete, Ok(()), ValidityClass::Invalid) => Exit::Invalid,

@@ -576,7 +576,7 @@ fn finish(args: &Args, record: &RunRecord, said: &Said, incidents: &Incidents) -
     }
     if let Some(why) = &said.no_load {
         report(&format!("client-sim: {why} before the load began: nothing was measured"));
-    } else if let Err(why) = record.counts.balanced() {
+    } else if let Err(why) = swarm::owed(record).balanced() {
         let hint = if args.ledger.is_none() { " (--ledger FILE names all)" } else { "" };
         report(&format!("the ledger does not balance: {why}{hint}"));
         report(incidents.named().trim_end());

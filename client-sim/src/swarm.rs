@@ -7,7 +7,9 @@ use std::{
 };
 
 use anyhow::bail;
-use measure::{AllocationsRecord, CpuQuota, CpuTime, MemoryRecord, ProcessesSpent, Threads};
+use measure::{
+    AllocationsRecord, Counts, CpuQuota, CpuTime, MemoryRecord, ProcessesSpent, RunRecord, Status, Threads,
+};
 use program::Interrupt;
 use tokio::sync::watch;
 
@@ -36,6 +38,16 @@ const LINGER: Duration = Duration::from_millis(100);
 
 /// Why a run that the user ended is incomplete.
 pub const INTERRUPTED: &str = "interrupted";
+
+/// Whether the user ended the run.
+pub(crate) fn interrupted(status: &Status) -> bool {
+    matches!(status, Status::Incomplete { reason } if reason == INTERRUPTED)
+}
+
+/// The ledger by which the relay is judged: what the user did not wait for, it did not lose.
+pub(crate) fn owed(record: &RunRecord) -> Counts {
+    if interrupted(&record.status) { record.counts.as_awaited() } else { record.counts }
+}
 
 /// Options of a run.
 #[derive(Debug, Clone)]

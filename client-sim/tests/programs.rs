@@ -383,6 +383,14 @@ fn what_a_signal_keeps(signal: nix::sys::signal::Signal) {
     let record = setup.record();
     assert_eq!(record.status, Status::Incomplete { reason: "interrupted".to_owned() });
     assert!(record.counts.deliveries > 0);
+    // What the user did not wait for is not the relay's loss.
+    let said = stderr(&output);
+    assert!(!said.contains("does not balance") && !said.contains("lost 1"), "{said}");
+    assert!(
+        !record.validity.reasons.iter().any(|reason| reason.contains("balance")),
+        "{:?}",
+        record.validity
+    );
 }
 
 #[test]

@@ -163,6 +163,8 @@ pub struct Signals {
     pub counts: Counts,
     /// Whether other processes play the rest of the plan: one may have nothing to do.
     pub is_share: bool,
+    /// Whether the user ended the run, so that what was on its way did not arrive.
+    pub interrupted: bool,
     /// Samples beyond the histograms' range, summed over all of them.
     pub clipped: u64,
     /// Events a second by plan, and as sent; `None` in closed-loop scenarios, which plan no rate.
@@ -309,7 +311,8 @@ impl Signals {
         if !self.is_share && counts.planned + counts.requests + counts.deliveries_expected == 0 {
             validity.add(ValidityClass::Invalid, "nothing was planned, so nothing was measured".to_owned());
         }
-        if let Err(failure) = counts.balanced() {
+        let balanced = if self.interrupted { counts.as_awaited().balanced() } else { counts.balanced() };
+        if let Err(failure) = balanced {
             validity.add(ValidityClass::Invalid, format!("the ledger does not balance: {failure}"));
         }
         if counts.dropped_by_generator > 0 {
@@ -444,6 +447,7 @@ mod tests {
                 ..Counts::default()
             },
             is_share: false,
+            interrupted: false,
             clipped: 0,
             rate_per_second: Some(Rate { offered: 100.0, sent: 99.5 }),
             send_lag_ns_p99: Quantile::Exact(50_000),
@@ -578,6 +582,21 @@ mod tests {
             assert_eq!(validity.reasons.len(), 1, "{:?}", validity.reasons);
             assert!(validity.reasons[0].contains(reason), "{:?}", validity.reasons);
         }
+    }
+
+    #[test]
+    fn what_a_user_did_not_wait_for_is_nobodys_loss_and_damage_stays_damage() {
+        let mut signals = Signals { interrupted: true, ..calm() };
+        signals.counts.deliveries -= 3;
+        signals.counts.deliveries_lost += 3;
+        assert_eq!(signals.judge(), Validity::default());
+        signals.counts.deliveries_altered = 1;
+        assert_eq!(
+            signals.judge().reasons,
+            ["the ledger does not balance: deliveries_altered is 1, must be 0"]
+        );
+        signals.interrupted = false;
+        assert!(signals.judge().reasons[0].contains("deliveries_lost is 3"));
     }
 
     #[test]
