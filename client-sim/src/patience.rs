@@ -41,7 +41,8 @@ impl Patience {
     pub(crate) fn is_over(&mut self, now: Instant, relay: Threads) -> bool {
         let stood_still = now.saturating_duration_since(self.deadline) >= STOOD_STILL;
         let ran = relay.ran.saturating_sub(self.relay_ran);
-        if !stood_still && !(relay.runnable && ran < self.drain / 4) {
+        let starved = relay.runnable && ran < self.drain / 4;
+        if !stood_still && !starved {
             return true;
         }
         self.deadline = now + self.drain;
