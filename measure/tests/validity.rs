@@ -114,6 +114,7 @@ fn play(cell: Cell, stretches: &[(u64, u64)]) -> Block {
         },
         clipped: 0,
         is_share: false,
+        interrupted: false,
         rate_per_second: Some(Rate { offered: PER_SECOND as f64, sent: PER_SECOND as f64 }),
         send_lag_ns_p99: lag.quantile_ns(0.99),
         burst_sends: 1,
