@@ -6,6 +6,7 @@ mod dictionary;
 mod fetch;
 mod files;
 mod generate;
+mod trial;
 mod verify;
 
 use std::{

@@ -232,6 +232,37 @@ fn a_dictionary_is_trained_on_a_file_or_on_generated_events_and_named_by_its_has
 }
 
 #[test]
+fn a_dictionary_is_tried_on_events_that_it_did_not_learn_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let corpus = Corpus::bundled();
+    corpus::write(&folder.path().join("all.jsonl"), &corpus.events[..900]).unwrap();
+    corpus::write(&folder.path().join("some.jsonl"), &corpus.events[..300]).unwrap();
+    let args = ["train-dictionary", "a.zdict", "--corpus", "all.jsonl", "--bytes", "4096"];
+    let learned = |more: &[&str]| {
+        let output = run(&[&args, more].concat(), folder.path());
+        let said = text(&output.stdout);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let words: Vec<&str> = said.split_whitespace().collect();
+        let from = words.iter().position(|word| *word == "from").unwrap();
+        (words[from + 1].parse::<usize>().unwrap(), said.to_owned())
+    };
+    let (all, _) = learned(&[]);
+    let (others, said) = learned(&["--try", "some.jsonl"]);
+    let (strangers, _) = learned(&["--try", "some.jsonl", "--strangers"]);
+    assert!(strangers < others && others + 300 >= all && others < all, "{all} {others} {strangers}");
+    // A row a compression, each with its bytes; whatever compresses leaves less than none.
+    let table = said.lines().skip_while(|line| !line.starts_with("compression"));
+    let bytes: Vec<f64> =
+        table.skip(1).map(|row| row.split_whitespace().rev().nth(1).unwrap().parse().unwrap()).collect();
+    assert!(bytes.len() == 5 && bytes[1..].iter().all(|less| *less < 0.8 * bytes[0]), "{said}");
+    assert!(bytes[4] < bytes[2], "a dictionary saves more than zstd alone: {said}");
+    let same =
+        run(&["train-dictionary", "b.zdict", "--corpus", "some.jsonl", "--try", "some.jsonl"], folder.path());
+    assert!(!same.status.success() && text(&same.stderr).contains("every event to learn from"));
+    assert!(!folder.path().join("b.zdict").exists());
+}
+
+#[test]
 fn mistakes_are_answered_before_the_work() {
     let folder = tempfile::tempdir().unwrap();
     for (args, answer) in [
