@@ -335,7 +335,7 @@ pub(crate) struct Run {
     pub(crate) values: Values<true>,
     /// Events published per second, or auto
     ///
-    /// Separated by commas, instead of the scenario's rate; several draw p99 against rate. Auto is
+    /// Separated by commas, instead of the scenario's rate; several draw curves. Auto is
     /// one that every cell keeps with at most 60 % of its cores, found by a pilot that is not
     /// counted, so that no latency is the length of a queue.
     #[arg(long, help_heading = "Load", value_delimiter = ',', value_name = "PER_SECOND")]

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     browser::{self, PageFigures},
     comparison::{Comparison, comparisons},
+    floor::AboveFloor,
     limits,
     slos::slos,
     steady::Steadiness,
@@ -29,7 +30,7 @@ use crate::{
 pub const DERIVED_FILE: &str = "derived.json";
 
 /// The layout of [`Derived`]. An added field raises the second number, any other change the first.
-pub const DERIVED_SCHEMA_VERSION: &str = "1.5";
+pub const DERIVED_SCHEMA_VERSION: &str = "1.6";
 
 /// Figures, comparisons and verdicts that follow from a result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -76,6 +77,9 @@ pub struct CellFigures {
     pub latency: String,
     /// Figures in base units (a second, a byte, a nanosecond); one with too few samples is absent.
     pub figures: BTreeMap<Metric, f64>,
+    /// The relay's CPU above that of the floor relay; absent without a floor, and of the floor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relay_cpu_above_floor: Option<AboveFloor>,
     /// The relay's CPU for the first delivery of a stored event beyond a later one, in nanoseconds,
     /// before the clock started; absent when not above its resolution.
     pub first_delivery_cpu_ns: Option<f64>,
@@ -146,6 +150,7 @@ fn cells(load: &LoadView<'_>) -> Vec<CellFigures> {
         counted_blocks: view.blocks_for(Metric::WireBytes).blocks,
         latency: load.latency.0.to_owned(),
         figures: metrics().filter_map(|metric| Some((metric, view.value(metric, load.latency.0)?))).collect(),
+        relay_cpu_above_floor: load.above_floor(view, load.reference(view)),
         first_delivery_cpu_ns: view.merged.first_delivery.and_then(|first| first.cpu_ns),
         first_delivery_resolution_ns: view.merged.first_delivery.map(|first| first.resolution_ns),
         first_deliveries_share: view.merged.encodings.and_then(measure::EncodingsRecord::cold_share),

@@ -57,11 +57,11 @@ pub fn html(result: &ResultFile) -> Result<String> {
     for load in &loads {
         section(&mut body, load);
     }
-    for scenario in &result.config.scenarios {
-        if let Some(svg) = figures::p99_against_rate(&loads, scenario) {
-            let caption = format!("p99 against rate, {scenario}");
-            add(&mut body, format_args!("<div class=\"figures\">{}</div>", figure(&caption, &svg)));
-        }
+    for drawn in figures::against_load(&loads) {
+        let (heading, legend) = (escape(&drawn.heading), drawn.legend);
+        add(&mut body, format_args!("<h2>{heading}</h2>\n{legend}\n<div class=\"figures\">\n"));
+        drawn.figures.iter().for_each(|(caption, svg)| body.push_str(&figure(caption, svg)));
+        body.push_str("</div>\n");
     }
     demands_and_tests(&mut body, result, &loads);
     body.push_str(&list("How to read this", &reading::reading(result, &loads)));

@@ -43,6 +43,14 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
         }
         false => "",
     };
+    let floor = match loads.iter().any(|load| load.floor().is_some()) {
+        true => {
+            " Relay CPU above the floor is a cell's less the floor's, by which it is divided as by its reference's: in \
+             each round, where both were above the floor in every round, and otherwise, without interval, over all blocks. \
+             It has no verdict: relay CPU has one of the same sign."
+        }
+        false => "",
+    };
     format!(
         "{over_links}- An envelope is one event delivered to one subscriber (an acknowledged publish where nothing is delivered). \
          Envelope throughput is the envelopes that came in each interval (100 ms, 10 ms where sessions alone make \
@@ -65,7 +73,7 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
          it does not exceed. First deliveries %: deliveries in the measured time whose event was encoded for them. Spliced %: \
          those with the publisher's bytes.\n\
          - floor is a relay without Nostr work that answers from a script: the cost of generator and sockets alone. It is \
-         never ranked.\n\
+         never ranked.{floor}\n\
          - Peak memory is the median over blocks of the most that the relay's process had, its events included.\n\
          - × is a block divided by its nearest anchors, JSON without compression at every fourth place, as the \
          Hodges–Lehmann estimate over rounds: the median of the means of all pairs of rounds. Where single blocks have too \

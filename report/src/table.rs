@@ -17,6 +17,9 @@ use crate::{
 /// Stands for a value that was not measured or has too few samples.
 pub(crate) const NOTHING: &str = "–";
 
+/// The heading of what a relay takes beyond the floor.
+const ABOVE_FLOOR: &str = "relay above floor µs/event";
+
 /// How much a table of verdicts says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -87,6 +90,7 @@ impl LoadView<'_> {
         let mut headings = self.label_headings();
         let names = headings.len();
         headings.extend(self.columns().iter().map(|metric| metric.heading().to_owned()));
+        headings.extend(self.floor().map(|_| ABOVE_FLOOR.to_owned()));
         headings.extend(["valid".to_owned(), "ledger".to_owned()]);
         Table { names, headings, rows: self.cells.iter().map(|view| self.cost_row(view)).collect() }
     }
@@ -95,7 +99,7 @@ impl LoadView<'_> {
     pub(crate) fn main_costs(&self) -> Table {
         let rates = [Metric::ThroughputP50, Metric::ThroughputP1, Metric::ThroughputP10];
         let mut left_out = rates.map(Metric::heading).to_vec();
-        left_out.extend(["p99.9 ms", "ledger"]);
+        left_out.extend(["p99.9 ms", "ledger", ABOVE_FLOOR]);
         if self.is_over_links() {
             left_out.push(Metric::WireBytes.heading());
         }
@@ -119,6 +123,9 @@ impl LoadView<'_> {
                 None => value,
             });
         }
+        let above = self.above_floor(view, self.anchor().filter(|_| view.cell.role != Role::Anchor));
+        let above = above.map_or_else(|| NOTHING.to_owned(), |above| above.cost());
+        row.extend(self.floor().map(|_| above));
         row.push(format!("{}/{}", view.merged.blocks, view.cell.blocks.len()));
         row.push(ledger(view.cell));
         row
@@ -145,12 +152,7 @@ impl LoadView<'_> {
         );
         let warmth = self.knows_warmth();
         headings.extend(Self::WARMTH.map(str::to_owned).into_iter().filter(|_| warmth));
-        let peak = |view: &CellView<'_>| {
-            let records = view.cell.blocks.iter().filter_map(Block::counted);
-            let peaks = records.filter_map(|record| record.memory?.relay_peak_bytes);
-            stats::median(&peaks.map(|bytes| bytes as f64 / f64::from(1 << 20)).collect::<Vec<_>>())
-        };
-        let memory = self.cells.iter().any(|view| peak(view).is_some());
+        let memory = self.cells.iter().any(|view| view.relay_peak_mib().is_some());
         headings.extend(memory.then(|| "relay peak MiB".to_owned()));
         let row = |view: &CellView<'_>| {
             let mut row = self.labels(view.cell);
@@ -174,7 +176,9 @@ impl LoadView<'_> {
                 number::three(bytes as f64 / connections as f64)
             });
             row.extend(view.warmth().into_iter().filter(|_| warmth));
-            row.extend(memory.then(|| peak(view).map_or_else(|| NOTHING.to_owned(), number::three)));
+            row.extend(
+                memory.then(|| view.relay_peak_mib().map_or_else(|| NOTHING.to_owned(), number::three)),
+            );
             row
         };
         Some(Table { names, headings, rows: self.cells.iter().map(row).collect() })
@@ -368,14 +372,20 @@ impl LoadView<'_> {
                 None => metric.short().to_owned(),
             }
         }));
+        let floor = self.floor().filter(|_| form != Form::Marks);
+        headings.extend(floor.map(|_| "relay CPU above the floor".to_owned()));
         let row = |view: &CellView<'_>| {
             let mut row = self.labels(view.cell);
-            let reference = self.reference(view)?.cell.id.clone();
-            row.extend(full.then_some(reference));
+            let reference = self.reference(view)?;
+            row.extend(full.then(|| reference.cell.id.clone()));
             row.extend(judged.iter().map(|metric| {
                 let found = comparisons.iter().find(|c| c.cell == view.cell.id && c.metric == *metric);
                 let shown = if form == Form::Marks { Comparison::short } else { Comparison::to_string };
                 found.map_or_else(|| NOTHING.to_owned(), shown)
+            }));
+            row.extend(floor.map(|_| {
+                let above = self.above_floor(view, Some(reference));
+                above.map_or_else(|| NOTHING.to_owned(), |above| above.quotient())
             }));
             Some(row)
         };

@@ -184,6 +184,13 @@ impl CellView<'_> {
         metric.value(self.blocks_for(metric), latency)
     }
 
+    /// The median over blocks of the most memory that the relay's process had, in MiB.
+    pub(crate) fn relay_peak_mib(&self) -> Option<f64> {
+        let records = self.cell.blocks.iter().filter_map(Block::counted);
+        let peaks = records.filter_map(|record| record.memory?.relay_peak_bytes);
+        stats::median(&peaks.map(|bytes| bytes as f64 / f64::from(1 << 20)).collect::<Vec<_>>())
+    }
+
     /// CPU time as shares of the cores.
     pub(crate) fn utilisation(&self) -> Utilisation {
         Utilisation::of(&self.merged)

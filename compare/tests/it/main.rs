@@ -18,6 +18,8 @@ mod help;
 #[cfg(test)]
 mod html;
 #[cfg(test)]
+mod loads;
+#[cfg(test)]
 mod own_core;
 #[cfg(test)]
 mod report;

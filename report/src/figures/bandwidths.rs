@@ -117,7 +117,6 @@ fn ring(svg: &mut Figure, found: &BreakEven, pair: &Versus, crossing: &Crossing)
     // On the line as it is drawn, between two points.
     let share = (bits_per_s / *low as f64).ln() / (*high as f64 / *low as f64).ln();
     let ms = (slow.ln() + if high > low { share } else { 0.0 } * (quick / slow).ln()).exp() / 1e6;
-    let (x, y) = svg.at(bits_per_s / 1e6, ms);
     if let Some((from, to)) = crossing.interval_bits_per_s {
         svg.segment(svg.at(from / 1e6, ms), svg.at(to / 1e6, ms), &format!("{INK} stroke-width=\"2\""));
     }
@@ -127,9 +126,5 @@ fn ring(svg: &mut Figure, found: &BreakEven, pair: &Versus, crossing: &Crossing)
         pair.other,
         number::three(bits_per_s / 1e6)
     );
-    svg.titled(&says, |svg| {
-        svg.add(format_args!(
-            "<circle {INK} cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"7\" stroke-width=\"2\" pointer-events=\"all\"/>"
-        ));
-    });
+    svg.titled(&says, |svg| svg.ring(svg.at(bits_per_s / 1e6, ms)));
 }

@@ -32,7 +32,7 @@ fn nearest_free(sheet: &Sheet, (x, y): At, name: &str, taken: &[Area]) -> Option
         let steps = (room / STEP) as i32;
         steps
     };
-    let (plot, line, width) = (sheet.plot, sheet.line(), sheet.text_width(name));
+    let (plot, line, width) = (sheet.plot, sheet.line_height(), sheet.text_width(name));
     let (rows, columns) = (steps(plot.bottom - plot.top), steps(plot.right - plot.left));
     let mut best: Option<(f64, Area)> = None;
     for row in -rows..=rows {

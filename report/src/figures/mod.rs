@@ -8,6 +8,7 @@
 mod bandwidths;
 mod cells;
 mod costs;
+mod curves;
 mod labels;
 mod picture;
 mod rates;
@@ -18,8 +19,9 @@ mod time;
 pub(super) use bandwidths::time_against_bandwidth;
 pub(super) use cells::{legend, packings};
 pub(super) use costs::{forest, pareto};
+pub(super) use curves::against_load;
 pub(super) use picture::picture;
-pub(super) use rates::{p99_against_rate, search_curve};
+pub(super) use rates::search_curve;
 pub(super) use svg::{STYLE, escape};
 pub(super) use throughput::{course, throughput};
 pub(super) use time::{percentiles, time_series};

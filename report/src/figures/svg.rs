@@ -24,6 +24,9 @@ pub(crate) const STYLE: &str = "\
 @media (prefers-color-scheme:dark){.bc-paper{fill:#161615}.bc-ink{fill:#e9e9e4}.bc-axis{stroke:#e9e9e4}\
 .bc-grid{stroke:#3b3b38}.bc-band{fill:#3b3b38}.bc-halo{stroke:#161615}}";
 
+/// Dashes of lines that may have one colour.
+pub(super) const DASHES: [&str; 4] = ["", "8 4", "3 3", "12 3"];
+
 /// Half the size of a mark with the room around it.
 pub(super) const MARK: f64 = 7.0;
 
@@ -100,7 +103,7 @@ impl Sheet {
     }
 
     /// Height of a label.
-    pub(super) fn line(&self) -> f64 {
+    pub(super) fn line_height(&self) -> f64 {
         self.font_px * 7.0 / 6.0
     }
 
@@ -254,16 +257,18 @@ impl Figure {
 
     /// A line through values; the dash as SVG has it, none where it is empty.
     pub(super) fn curve(&mut self, points: impl IntoIterator<Item = (f64, f64)>, colour: &str, dash: &str) {
+        let dash = if dash.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dash}\"") };
+        self.line(points, &format!("fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dash}"));
+    }
+
+    /// The same in a style of its own.
+    pub(super) fn line(&mut self, points: impl IntoIterator<Item = (f64, f64)>, style: &str) {
         let mut places = String::new();
         for (x, y) in points {
             let (x, y) = self.at(x, y);
             write!(places, "{x:.1},{y:.1} ").expect("writing to a string does not fail");
         }
-        let dash = if dash.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dash}\"") };
-        self.add(format_args!(
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dash}/>",
-            places.trim_end()
-        ));
+        self.add(format_args!("<polyline points=\"{}\" {style}/>", places.trim_end()));
     }
 
     /// A rectangle between two values.
@@ -295,6 +300,13 @@ impl Figure {
 
     pub(super) fn dot(&mut self, (x, y): At, radius: f64, colour: &str) {
         self.add(format_args!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{colour}\"/>"));
+    }
+
+    /// A ring of ink around a mark.
+    pub(super) fn ring(&mut self, (x, y): At) {
+        self.add(format_args!(
+            "<circle {INK} cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"7\" stroke-width=\"2\" pointer-events=\"all\"/>"
+        ));
     }
 
     /// Elements with a title, which a pointer shows.

@@ -2,7 +2,7 @@
 
 use super::{
     cells::{colour, packing},
-    svg::{Axis, Curve, Figure, Sheet, padded},
+    svg::{Axis, Curve, DASHES, Figure, Sheet, padded},
 };
 use crate::{
     merged::{Merged, Metric},
@@ -10,9 +10,6 @@ use crate::{
     result::{Block, Role},
     view::{CellView, LoadView},
 };
-
-/// Dashes of cells, which may have one colour.
-const DASHES: [&str; 4] = ["", "8 4", "3 3", "12 3"];
 
 /// Latency by percentile of the cells with one of the packings; both axes logarithmic.
 pub(crate) fn percentiles(load: &LoadView<'_>, packed: &str) -> Option<String> {
