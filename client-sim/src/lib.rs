@@ -22,6 +22,7 @@ mod memory;
 mod meters;
 pub mod metrics;
 mod opening;
+mod outputs;
 pub mod own_relay;
 mod pacer;
 mod patience;

@@ -14,8 +14,7 @@ use codecs::Format;
 use corpus::Corpus;
 use link::Link;
 use measure::{
-    CpuClock, Environment, Expectation, PinnedCores, Processes, ProcessesCpu, RelayProcess, RunRecord,
-    Status, cores,
+    CpuClock, Environment, Expectation, PinnedCores, Processes, ProcessesCpu, RelayProcess, RunRecord, cores,
 };
 use program::Interrupt;
 use wire::{Compression, Dictionary, Offer, RelayUrlError, WireLimits};
@@ -31,17 +30,16 @@ use crate::{
     interruption::{self, Interrupted},
     links::{self, Links},
     metrics::{Endpoint, Seen},
+    outputs::{self, Said},
     own_relay::OwnRelay,
     play::{Played, play},
     record::{self, Facts},
     relay_pids, resources,
     share::{Orders, Player},
-    summary,
-    swarm::{self, Outcome},
+    swarm,
 };
-use client::{incidents::Incidents, meaning::quoted};
 use program::UsageError;
-use program::{print, report};
+use program::report;
 use workload::{
     Over, Role, Share, Workload, demand, expect,
     inputs::{load, plan_share_over},
@@ -51,7 +49,7 @@ use workload::{
 
 /// Plans, prepares, runs and writes the record.
 pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
-    try_outputs(args).map_err(UsageError)?;
+    outputs::try_all(args).map_err(UsageError)?;
     // Before the network namespace of links, where nobody would reach it.
     let endpoint = args.metrics_listen.as_deref().map(Endpoint::listen).transpose().map_err(UsageError)?;
     let over_links = over_links(args).map_err(UsageError)?;
@@ -138,7 +136,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
         Some(share) => share.expected = expected,
         None => judge(&mut record, &expected),
     }
-    finish(args, &record, &said, &shared.incidents)?;
+    outputs::finish(args, &record, &said, &shared.incidents)?;
     stopped.transpose().context("the relay of our own did not end well")?;
     Ok(record)
 }
@@ -262,33 +260,6 @@ fn links_of(args: &Args, workload: &Workload) -> Vec<(Link, u64)> {
     let run = args.cell.link.iter().map(|link| (link.clone(), count(Over::Run)));
     let own = workload.links.iter().enumerate().map(|(n, link)| (link.clone(), count(Over::Own(n))));
     run.chain(own).collect()
-}
-
-/// Words about a run beside its record, those of the relay and the system.
-struct Said {
-    /// Why the load did not begin.
-    no_load: Option<String>,
-    /// Its first refusal, or else why it ended the connection of a slow reader.
-    complaint: Option<String>,
-    /// The first message that answers nothing.
-    passed_over: Option<String>,
-    /// Why the first connection was not made that this machine had no room for, in the system's
-    /// words.
-    no_connection: Option<String>,
-}
-
-impl Said {
-    fn of(outcome: &Outcome) -> Said {
-        let reports = || outcome.clients.iter().map(|(_, client)| &client.report);
-        let complaint = reports().find_map(|report| report.complaint.clone());
-        let cut_off = || reports().find_map(|report| report.cut_off.as_ref());
-        Said {
-            no_load: outcome.incomplete.clone().filter(|_| outcome.is_of_nothing()),
-            complaint: complaint.or_else(|| cut_off().map(|why| format!("to a slow reader, {why}"))),
-            passed_over: reports().find_map(|report| report.passed_over.clone()),
-            no_connection: reports().find_map(|report| report.no_connection.clone()),
-        }
-    }
 }
 
 /// The relay's process as the record describes it, where its process id is known.
@@ -420,18 +391,6 @@ fn compression(args: &Args) -> anyhow::Result<Compression> {
     Ok(compression)
 }
 
-/// Tries the files that are written at the end.
-pub(crate) fn try_outputs(args: &Args) -> anyhow::Result<()> {
-    for (flag, file) in [("--record", &args.record), ("--ledger", &args.ledger)] {
-        file.iter().try_for_each(|file| measure::try_file(file)).context(flag)?;
-    }
-    anyhow::ensure!(
-        args.record.is_none() || args.record != args.ledger,
-        "--record and --ledger name the same file; give each its own"
-    );
-    Ok(())
-}
-
 /// A seed that differs from run to run: the standard library seeds its hash maps at random.
 fn any_seed() -> u64 {
     std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id())
@@ -545,43 +504,4 @@ fn relay_flags(args: &Args, workload: &Workload, store: Option<&Path>) -> Vec<Os
     // A corpus is replayed years after some of its events expired (NIP-40).
     let flags = flags.chain(["--keep-expired".into()]);
     flags.chain(workload.auth.then(|| "--auth".into())).chain(faults).chain(frame).collect()
-}
-
-/// Writes the record, prints it or the summary, and reports what is wrong; also of an incomplete
-/// run. What cannot be written keeps nothing from being printed.
-fn finish(args: &Args, record: &RunRecord, said: &Said, incidents: &Incidents) -> anyhow::Result<()> {
-    let ledger = args.ledger.as_deref().unwrap_or(Path::new(""));
-    let finished = incidents.finish().with_context(|| format!("cannot write --ledger {}", ledger.display()));
-    let written = args.record.iter().try_for_each(|path| record.write(path));
-    let printed = match () {
-        () if args.json => print(&record.to_json()),
-        () if args.quiet || args.progress_json || args.share.is_some() || said.no_load.is_some() => Ok(()),
-        () => print(&summary::summary(record)),
-    };
-    if let (Some(share), Status::Incomplete { reason }) = (&record.share, &record.status) {
-        report(&format!("agent {}: {reason}", share.index));
-    }
-    if let Some(complaint) = &said.complaint {
-        report(&format!("the relay's first complaint: {}", quoted(complaint)));
-    }
-    if let Some(first) = &said.passed_over {
-        let count = record.counts.answers_unexpected;
-        report(&format!("passed over {count} messages of the relay, the first: {first}"));
-    }
-    if let Some(why) = &said.no_connection {
-        report(&format!("this machine had no room for a connection: {why}"));
-    }
-    for (bound, ns) in record.missed_bounds() {
-        report(&format!("the scenario demands {bound}, and it was {:.3} ms", ns as f64 / 1e6));
-    }
-    if let Some(why) = &said.no_load {
-        report(&format!("client-sim: {why} before the load began: nothing was measured"));
-    } else if let Err(why) = swarm::owed(record).balanced() {
-        let hint = if args.ledger.is_none() { " (--ledger FILE names all)" } else { "" };
-        report(&format!("the ledger does not balance: {why}{hint}"));
-        report(incidents.named().trim_end());
-    }
-    written?;
-    finished?;
-    printed
 }

@@ -13,7 +13,7 @@ use wire::RelayUrl;
 
 use crate::{
     args::Args,
-    memory,
+    memory, outputs,
     own_relay::OwnRelay,
     record::encodings_between,
     run,
@@ -39,7 +39,7 @@ const OUTLIVES: Duration = Duration::from_millis(100);
 /// # Errors
 /// When the relay does not start or is lost, or is told to stop before the start.
 pub(crate) fn serve(args: &Args) -> anyhow::Result<()> {
-    run::try_outputs(args).map_err(UsageError)?;
+    outputs::try_all(args).map_err(UsageError)?;
     run::over_links(args).map_err(UsageError)?;
     let at = reached_at(args).map_err(UsageError)?;
     let (scenario, corpus, seed) = run::inputs(args).map_err(UsageError)?;

@@ -1,0 +1,97 @@
+//! Output of a run: files, tried before it begins, and words for people.
+
+use std::path::Path;
+
+use anyhow::Context;
+use measure::{RunRecord, Status};
+use program::{print, report};
+
+use crate::{
+    args::Args,
+    summary,
+    swarm::{self, Outcome},
+};
+use client::{incidents::Incidents, meaning::quoted};
+
+/// Tries the files that are written at the end.
+pub(crate) fn try_all(args: &Args) -> anyhow::Result<()> {
+    for (flag, file) in [("--record", &args.record), ("--ledger", &args.ledger)] {
+        file.iter().try_for_each(|file| measure::try_file(file)).context(flag)?;
+    }
+    anyhow::ensure!(
+        args.record.is_none() || args.record != args.ledger,
+        "--record and --ledger name the same file; give each its own"
+    );
+    Ok(())
+}
+
+/// Words about a run beside its record, those of the relay and the system.
+pub(crate) struct Said {
+    /// Why the load did not begin.
+    no_load: Option<String>,
+    /// Its first refusal, or else why it ended the connection of a slow reader.
+    complaint: Option<String>,
+    /// The first message that answers nothing.
+    passed_over: Option<String>,
+    /// Why the first connection was not made that this machine had no room for, in the system's
+    /// words.
+    no_connection: Option<String>,
+}
+
+impl Said {
+    pub(crate) fn of(outcome: &Outcome) -> Said {
+        let reports = || outcome.clients.iter().map(|(_, client)| &client.report);
+        let complaint = reports().find_map(|report| report.complaint.clone());
+        let cut_off = || reports().find_map(|report| report.cut_off.as_ref());
+        Said {
+            no_load: outcome.incomplete.clone().filter(|_| outcome.is_of_nothing()),
+            complaint: complaint.or_else(|| cut_off().map(|why| format!("to a slow reader, {why}"))),
+            passed_over: reports().find_map(|report| report.passed_over.clone()),
+            no_connection: reports().find_map(|report| report.no_connection.clone()),
+        }
+    }
+}
+
+/// Writes the record, prints it or the summary, and reports what is wrong; also of an incomplete
+/// run. What cannot be written keeps nothing from being printed.
+pub(crate) fn finish(
+    args: &Args,
+    record: &RunRecord,
+    said: &Said,
+    incidents: &Incidents,
+) -> anyhow::Result<()> {
+    let ledger = args.ledger.as_deref().unwrap_or(Path::new(""));
+    let finished = incidents.finish().with_context(|| format!("cannot write --ledger {}", ledger.display()));
+    let written = args.record.iter().try_for_each(|path| record.write(path));
+    let printed = match () {
+        () if args.json => print(&record.to_json()),
+        () if args.quiet || args.progress_json || args.share.is_some() || said.no_load.is_some() => Ok(()),
+        () => print(&summary::summary(record)),
+    };
+    if let (Some(share), Status::Incomplete { reason }) = (&record.share, &record.status) {
+        report(&format!("agent {}: {reason}", share.index));
+    }
+    if let Some(complaint) = &said.complaint {
+        report(&format!("the relay's first complaint: {}", quoted(complaint)));
+    }
+    if let Some(first) = &said.passed_over {
+        let count = record.counts.answers_unexpected;
+        report(&format!("passed over {count} messages of the relay, the first: {first}"));
+    }
+    if let Some(why) = &said.no_connection {
+        report(&format!("this machine had no room for a connection: {why}"));
+    }
+    for (bound, ns) in record.missed_bounds() {
+        report(&format!("the scenario demands {bound}, and it was {:.3} ms", ns as f64 / 1e6));
+    }
+    if let Some(why) = &said.no_load {
+        report(&format!("client-sim: {why} before the load began: nothing was measured"));
+    } else if let Err(why) = swarm::owed(record).balanced() {
+        let hint = if args.ledger.is_none() { " (--ledger FILE names all)" } else { "" };
+        report(&format!("the ledger does not balance: {why}{hint}"));
+        report(incidents.named().trim_end());
+    }
+    written?;
+    finished?;
+    printed
+}
