@@ -5,15 +5,19 @@ use std::{
     time::Duration,
 };
 
-use measure::LiveCounts;
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use measure::{LastSecond, LiveCounts};
+use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
 use client::{recorder::Recorder, shared::Shared};
 
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Shows how far a run is: on standard error, where a terminal has its line rewritten, and with
-/// `json` as JSON lines on standard output.
+/// Behind the end of a second, when workers sum it up.
+const BEHIND: Duration = Duration::from_millis(100);
+
+/// Shows how far a run is, and the rate, p50 and p99 of its last second: on standard error, where a
+/// terminal has its line rewritten, and with `json` as JSON lines on standard output.
 pub(crate) struct Progress<'a> {
     shared: &'a Shared,
     interval: Interval,
@@ -22,7 +26,8 @@ pub(crate) struct Progress<'a> {
     seconds: u64,
     /// Length of the run, in seconds.
     total: f64,
-    terminal: bool,
+    /// On a terminal; cleared when it is dropped.
+    bar: Option<ProgressBar>,
 }
 
 impl<'a> Progress<'a> {
@@ -30,19 +35,17 @@ impl<'a> Progress<'a> {
     /// `expected` is how long it takes, where that is longer than its plan.
     pub(crate) fn new(shared: &'a Shared, quiet: bool, json: bool, expected: Option<Duration>) -> Self {
         let last = shared.workload.last_due();
-        let total = expected.map_or(last, |expected| expected.max(last)).as_secs_f64();
-        let mut interval = interval(PERIOD);
+        let total = expected.map_or(last, |expected| expected.max(last));
+        let mut interval = interval_at((shared.start() + PERIOD + BEHIND).into(), PERIOD);
         interval.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        interval.reset();
-        Progress {
-            shared,
-            interval,
-            quiet,
-            json,
-            seconds: 0,
-            total,
-            terminal: program::rewrites_lines(&stderr()),
-        }
+        let bar = (!quiet && program::rewrites_lines(&stderr())).then(|| {
+            let style = ProgressStyle::with_template("{bar:16} {wide_msg}")
+                .expect("the template is a constant that was tried");
+            // Drawn once a second: ticks alone draw.
+            let target = ProgressDrawTarget::stderr_with_hz(2);
+            ProgressBar::with_draw_target(Some(total.as_secs().max(1)), target).with_style(style)
+        });
+        Progress { shared, interval, quiet, json, seconds: 0, total: total.as_secs_f64(), bar }
     }
 
     /// Waits for the next second and prints its line; cancel-safe.
@@ -50,10 +53,11 @@ impl<'a> Progress<'a> {
         self.interval.tick().await;
         self.seconds += 1;
         let total = self.total;
-        let (samples, p99) = self.shared.last_second();
+        let second = self.shared.last_second();
         if self.json {
             let mut line = serde_json::json!({
-                "second": self.seconds, "of": total.ceil(), "samples": samples, "latency_ns_p99": p99,
+                "second": self.seconds, "of": total.ceil(), "samples": second.samples,
+                "latency_ns_p50": second.latency_ns_p50, "latency_ns_p99": second.latency_ns_p99,
                 "so_far": self.shared.live(),
             });
             if let Some(counts) = line["so_far"].as_object_mut().filter(|_| !self.shared.is_live()) {
@@ -64,11 +68,26 @@ impl<'a> Progress<'a> {
         if self.quiet {
             return;
         }
-        let line = format!("{} s of {total:.0} s, {} deliveries", self.seconds, self.shared.deliveries());
-        let end = if self.terminal { "\r" } else { "\n" };
-        // A closed standard error does not end a measurement.
-        write!(stderr(), "{line}{end}").ok();
+        let line = line(self.seconds, total, self.shared.deliveries(), second);
+        match &self.bar {
+            Some(bar) => {
+                bar.set_message(line);
+                bar.set_position(self.seconds);
+            }
+            // A closed standard error does not end a measurement.
+            None => drop(writeln!(stderr(), "{line}")),
+        }
     }
+}
+
+fn line(seconds: u64, total: f64, deliveries: u64, last: LastSecond) -> String {
+    let LastSecond { samples, latency_ns_p50, latency_ns_p99 } = last;
+    let ms = |ns: u64| format!("{:.2} ms", ns as f64 / 1e6);
+    let latency = match samples {
+        0 => String::new(),
+        _ => format!(", p50 {}, p99 {}", ms(latency_ns_p50), ms(latency_ns_p99)),
+    };
+    format!("{seconds} s of {total:.0} s, {deliveries} deliveries, {samples}/s{latency}")
 }
 
 /// Tells a coordinator what a share counted in all, once its connections are closed.

@@ -202,8 +202,8 @@ async fn tell(shared: Arc<Shared>, recorder: Rc<RefCell<Recorder>>) {
             shared.add_live(&recorder.borrow().live(told..now));
             told = told.max(now);
         }
-        if let Some((samples, p99_ns)) = now.checked_sub(1).and_then(|last| recorder.borrow().second(last)) {
-            shared.saw(samples, p99_ns);
+        if let Some(second) = now.checked_sub(1).and_then(|last| recorder.borrow().second(last)) {
+            shared.saw(second);
         }
     }
 }

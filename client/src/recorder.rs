@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use measure::{Latency, LiveLatency, SliceRecorder, Slices, ThroughputRecorder};
+use measure::{LastSecond, Latency, LiveLatency, SliceRecorder, Slices, ThroughputRecorder};
 use workload::Timing;
 
 /// One timed interval, with both ends on one clock.
@@ -74,10 +74,9 @@ impl Recorder {
         self.latencies.values().map(Latency::clipped).sum()
     }
 
-    /// The number of samples and the p99 in nanoseconds of second `second`, of the first timing in
-    /// `SLICED` that has any.
-    pub fn second(&self, second: usize) -> Option<(u64, u64)> {
-        self.slices.iter().find_map(|slices| slices.samples_and_p99_ns(second))
+    /// The samples of second `second`, of the first timing in `SLICED` that has any.
+    pub fn second(&self, second: usize) -> Option<LastSecond> {
+        self.slices.iter().find_map(|slices| slices.last(second))
     }
 
     /// Latencies of deliveries that arrived in these seconds, by bucket.

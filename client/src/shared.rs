@@ -12,7 +12,7 @@ use std::{
 use ahash::HashSet;
 use codecs::VerifyLevel;
 use fixedbitset::FixedBitSet;
-use measure::{LiveCounts, LiveLatency};
+use measure::{LastSecond, LiveCounts, LiveLatency};
 use tokio::sync::Notify;
 
 use crate::incidents::Incidents;
@@ -69,9 +69,8 @@ pub struct Shared {
     /// The number of slow readers that have not caught up.
     behind: AtomicI64,
     deliveries: AtomicU64,
-    /// The last second, for progress: samples of all workers, and the highest p99 of a worker in
-    /// nanoseconds.
-    last_second: (AtomicU64, AtomicU64),
+    /// The last second, for progress: samples of all workers, and the highest quantiles of one.
+    last_second: Mutex<LastSecond>,
     /// The p99 that was last taken of them.
     latency_ns_p99: AtomicU64,
     /// Latencies of all workers until the last second, where a coordinator shows them.
@@ -126,7 +125,7 @@ impl Shared {
             behind: AtomicI64::new(i64::try_from(slow).unwrap_or(i64::MAX)),
             outstanding: AtomicI64::new(deliveries + i64::try_from(work).expect("plans fit into memory")),
             deliveries: AtomicU64::new(0),
-            last_second: (AtomicU64::new(0), AtomicU64::new(0)),
+            last_second: Mutex::default(),
             latency_ns_p99: AtomicU64::new(0),
             live: None,
             failures: Mutex::default(),
@@ -205,17 +204,19 @@ impl Shared {
     }
 
     /// Adds the last second of one worker, for progress.
-    pub fn saw(&self, samples: u64, p99_ns: u64) {
-        self.last_second.0.fetch_add(samples, Ordering::Relaxed);
-        self.last_second.1.fetch_max(p99_ns, Ordering::Relaxed);
+    pub fn saw(&self, second: LastSecond) {
+        let mut sum = self.last_second.lock().unwrap_or_else(PoisonError::into_inner);
+        sum.samples += second.samples;
+        sum.latency_ns_p50 = sum.latency_ns_p50.max(second.latency_ns_p50);
+        sum.latency_ns_p99 = sum.latency_ns_p99.max(second.latency_ns_p99);
     }
 
-    /// Takes what the workers added since the last call: samples, and the highest p99 of a worker
-    /// in nanoseconds.
-    pub fn last_second(&self) -> (u64, u64) {
-        let p99 = self.last_second.1.swap(0, Ordering::Relaxed);
-        self.latency_ns_p99.store(p99, Ordering::Relaxed);
-        (self.last_second.0.swap(0, Ordering::Relaxed), p99)
+    /// Takes what the workers added since the last call: samples of all, and the highest quantiles
+    /// of one.
+    pub fn last_second(&self) -> LastSecond {
+        let second = std::mem::take(&mut *self.last_second.lock().unwrap_or_else(PoisonError::into_inner));
+        self.latency_ns_p99.store(second.latency_ns_p99, Ordering::Relaxed);
+        second
     }
 
     /// Keeps what a coordinator shows, which costs a worker a look at its last second each second.

@@ -42,6 +42,7 @@ struct Second {
     second: u64,
     of: f64,
     samples: u64,
+    latency_ns_p50: u64,
     latency_ns_p99: u64,
     so_far: LiveCounts,
 }
@@ -103,11 +104,14 @@ impl Progress {
 
     /// Shows a client's report of a second; ignores other lines.
     pub fn second(&mut self, line: &str) {
-        let Ok(Second { second, of, samples, latency_ns_p99, so_far }) = serde_json::from_str(line) else {
+        let Ok(Second { second, of, samples, latency_ns_p50, latency_ns_p99, so_far }) =
+            serde_json::from_str(line)
+        else {
             return;
         };
         self.counted(&so_far, latency_ns_p99);
-        self.draw(&format!(" {second}/{of:.0} s: {samples}/s, p99 {}", milliseconds(latency_ns_p99)));
+        let (p50, p99) = (milliseconds(latency_ns_p50), milliseconds(latency_ns_p99));
+        self.draw(&format!(" {second}/{of:.0} s: {samples}/s, p50 {p50}, p99 {p99}"));
     }
 
     /// Takes what the running block counts.

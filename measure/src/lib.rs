@@ -59,7 +59,7 @@ pub use record::{
 };
 pub use relay::{CpuReadings, RelayRecord};
 pub use share::{AgentRecord, ClockRecord, ShareRecord};
-pub use slices::{Slice, SliceRecorder, Slices};
+pub use slices::{LastSecond, Slice, SliceRecorder, Slices};
 pub use spans::{Spans, union_of_spans};
 pub use throughput::{Throughput, ThroughputRecorder};
 pub use validity::{Pace, Rate, Signals, Validity, ValidityClass};
