@@ -198,6 +198,18 @@ pub struct Args {
     #[arg(long, help_heading = "Output", value_name = "FILE")]
     pub record: Option<PathBuf>,
 
+    /// Write a page of the run: latency, throughput, fates of events, CPU and validity.
+    ///
+    /// One HTML file that loads nothing.
+    #[arg(
+        long,
+        help_heading = "Output",
+        value_name = "FILE",
+        conflicts_with = "part_of_a_block",
+        hide_short_help = true
+    )]
+    pub html: Option<PathBuf>,
+
     /// Write every delivery that was lost, doubled, altered or not owed.
     ///
     /// One line of JSON each: what is wrong, connection, event id and kind, subscription, filter,
@@ -225,8 +237,9 @@ pub struct Args {
     // Flags from here on are for programs that play a block together, and not in help.
     /// Print a line of JSON on standard output each second instead of the summary.
     ///
-    /// For programs that show progress: second, of, samples, latency_ns_p50, latency_ns_p99, and so_far, what is
-    /// counted; with --share also latencies by bucket, and so_far once more at the end.
+    /// For programs that show progress: second, of, samples, latency_ns_p50, latency_ns_p99, and
+    /// so_far, what is counted; with --share also latencies by bucket, and so_far once more at the
+    /// end.
     #[arg(long, hide = true, conflicts_with = "json")]
     pub progress_json: bool,
 
@@ -435,7 +448,7 @@ Examples:
   Wire    client-sim --scenario follow-list-burst --format dannypack --compression zstd
   Relay   client-sim --scenario note-stream --url ws://127.0.0.1:8080
   Links   client-sim --scenario home-feed-cold-start --link slow-4g
-  Output  client-sim --scenario note-stream --json | jq .counts";
+  Output  client-sim --scenario note-stream --record run.json --html run.html";
 
 /// Lists that only `--help` shows, after the examples.
 fn lists() -> String {

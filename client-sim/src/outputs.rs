@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use measure::{RunRecord, Status};
-use program::{print, report};
+use program::{print, report as say};
 
 use crate::{
     args::Args,
@@ -15,13 +15,14 @@ use client::{incidents::Incidents, meaning::quoted};
 
 /// Tries the files that are written at the end.
 pub(crate) fn try_all(args: &Args) -> anyhow::Result<()> {
-    for (flag, file) in [("--record", &args.record), ("--ledger", &args.ledger)] {
-        file.iter().try_for_each(|file| measure::try_file(file)).context(flag)?;
+    let files = [("--record", &args.record), ("--html", &args.html), ("--ledger", &args.ledger)];
+    for (place, (flag, file)) in files.iter().enumerate() {
+        let Some(file) = file else { continue };
+        measure::try_file(file).context(*flag)?;
+        if let Some((other, _)) = files[..place].iter().find(|(_, other)| other.as_ref() == Some(file)) {
+            bail!("{other} and {flag} name the same file; give each its own");
+        }
     }
-    anyhow::ensure!(
-        args.record.is_none() || args.record != args.ledger,
-        "--record and --ledger name the same file; give each its own"
-    );
     Ok(())
 }
 
@@ -52,8 +53,8 @@ impl Said {
     }
 }
 
-/// Writes the record, prints it or the summary, and reports what is wrong; also of an incomplete
-/// run. What cannot be written keeps nothing from being printed.
+/// Writes record and page, prints the record or the summary, and reports what is wrong; also of an
+/// incomplete run. What cannot be written keeps nothing from being printed.
 pub(crate) fn finish(
     args: &Args,
     record: &RunRecord,
@@ -63,35 +64,40 @@ pub(crate) fn finish(
     let ledger = args.ledger.as_deref().unwrap_or(Path::new(""));
     let finished = incidents.finish().with_context(|| format!("cannot write --ledger {}", ledger.display()));
     let written = args.record.iter().try_for_each(|path| record.write(path));
+    let page = args.html.iter().try_for_each(|path| {
+        measure::write_whole(path, report::run_html(record).as_bytes())
+            .with_context(|| format!("cannot write --html {}", path.display()))
+    });
     let printed = match () {
         () if args.json => print(&record.to_json()),
         () if args.quiet || args.progress_json || args.share.is_some() || said.no_load.is_some() => Ok(()),
         () => print(&summary::summary(record)),
     };
     if let (Some(share), Status::Incomplete { reason }) = (&record.share, &record.status) {
-        report(&format!("agent {}: {reason}", share.index));
+        say(&format!("agent {}: {reason}", share.index));
     }
     if let Some(complaint) = &said.complaint {
-        report(&format!("the relay's first complaint: {}", quoted(complaint)));
+        say(&format!("the relay's first complaint: {}", quoted(complaint)));
     }
     if let Some(first) = &said.passed_over {
         let count = record.counts.answers_unexpected;
-        report(&format!("passed over {count} messages of the relay, the first: {first}"));
+        say(&format!("passed over {count} messages of the relay, the first: {first}"));
     }
     if let Some(why) = &said.no_connection {
-        report(&format!("this machine had no room for a connection: {why}"));
+        say(&format!("this machine had no room for a connection: {why}"));
     }
     for (bound, ns) in record.missed_bounds() {
-        report(&format!("the scenario demands {bound}, and it was {:.3} ms", ns as f64 / 1e6));
+        say(&format!("the scenario demands {bound}, and it was {:.3} ms", ns as f64 / 1e6));
     }
     if let Some(why) = &said.no_load {
-        report(&format!("client-sim: {why} before the load began: nothing was measured"));
+        say(&format!("client-sim: {why} before the load began: nothing was measured"));
     } else if let Err(why) = swarm::owed(record).balanced() {
         let hint = if args.ledger.is_none() { " (--ledger FILE names all)" } else { "" };
-        report(&format!("the ledger does not balance: {why}{hint}"));
-        report(incidents.named().trim_end());
+        say(&format!("the ledger does not balance: {why}{hint}"));
+        say(incidents.named().trim_end());
     }
     written?;
+    page?;
     finished?;
     printed
 }

@@ -16,8 +16,12 @@ use tempfile::TempDir;
 const NOBODY: &str = "ws://127.0.0.1:1";
 
 fn run(args: &[&str], files: &[(&str, &Path)]) -> Output {
+    run_for("0.3", args, files)
+}
+
+fn run_for(seconds: &str, args: &[&str], files: &[(&str, &Path)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_client-sim"));
-    command.args(["--scenario", "note-stream", "--seconds", "0.3", "--rate", "50"]).args(args);
+    command.args(["--scenario", "note-stream", "--seconds", seconds, "--rate", "50"]).args(args);
     for (flag, file) in files {
         command.arg(flag).arg(file);
     }
@@ -39,17 +43,26 @@ fn a_file_that_cannot_be_written_is_refused_before_anything_runs() {
         (folder.path().join("missing/file"), "there is no folder"),
         (file.join("file"), "is no folder"),
     ] {
-        for (args, flag) in
-            [(&["--url", NOBODY][..], "--record"), (&["--url", NOBODY], "--ledger"), (&serve, "--record")]
-        {
+        for (args, flag) in [
+            (&["--url", NOBODY][..], "--record"),
+            (&["--url", NOBODY], "--html"),
+            (&["--url", NOBODY], "--ledger"),
+            (&serve, "--record"),
+        ] {
             let output = run(args, &[(flag, &path)]);
             let said = said(&output);
             assert_eq!(output.status.code(), Some(2), "{flag}: {said}");
             assert!(said.contains(&format!("{flag}: {}", path.display())) && said.contains(why), "{said}");
         }
     }
-    let output = run(&["--url", NOBODY], &[("--record", &file), ("--ledger", &file)]);
-    assert!(output.status.code() == Some(2) && said(&output).contains("the same file"), "{}", said(&output));
+    for flags in [["--record", "--ledger"], ["--html", "--record"], ["--ledger", "--html"]] {
+        let output = run(&["--url", NOBODY], &flags.map(|flag| (flag, &*file)));
+        assert!(
+            output.status.code() == Some(2) && said(&output).contains("the same file"),
+            "{}",
+            said(&output)
+        );
+    }
     assert_eq!(fs::read_to_string(&file).unwrap(), "kept");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
@@ -70,6 +83,25 @@ fn a_run_that_measures_nothing_leaves_files_as_they_were() {
 }
 
 #[test]
+fn a_run_writes_its_page_and_says_on_its_way_how_it_goes() {
+    let folder = TempDir::new().unwrap();
+    let page = folder.path().join("run.html");
+    let output = run_for("2.5", &[], &[("--html", &page)]);
+    let page = fs::read_to_string(&page).unwrap();
+    assert!(
+        page.starts_with("<!doctype html>") && page.contains("<h1>note-stream: one run of json+none</h1>")
+    );
+    assert!(
+        page.contains("<figcaption>Latency by percentile</figcaption>")
+            && page.contains("once and unaltered")
+    );
+    let line = said(&output).lines().find(|line| line.starts_with("1 s of ")).unwrap_or_default().to_owned();
+    for part in [" deliveries, ", "/s, p50 ", " ms, p99 ", " ms"] {
+        assert!(line.contains(part), "{part} in {line:?} of {}", said(&output));
+    }
+}
+
+#[test]
 fn a_full_disk_takes_neither_the_summary_nor_the_other_file() {
     let folder = TempDir::new().unwrap();
     let (record, ledger) = (folder.path().join("record.json"), folder.path().join("ledger.jsonl"));
@@ -80,6 +112,9 @@ fn a_full_disk_takes_neither_the_summary_nor_the_other_file() {
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(summary.contains("p99") && said(&output).contains("cannot write /dev/full"), "{summary}");
     assert!(fs::read_to_string(&ledger).unwrap().lines().count() > 0);
+    let output = run(&lossy, &[("--record", &record), ("--html", full)]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("cannot write --html /dev/full"), "{}", said(&output));
     let output = run(&lossy, &[("--record", &record), ("--ledger", full)]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("cannot write --ledger /dev/full"), "{}", said(&output));

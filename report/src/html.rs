@@ -1,12 +1,8 @@
 //! `report.html`: one file that makes no request, reads without JavaScript and is interactive with
 //! it.
 
-use std::fmt::Write as _;
-
 use anyhow::Result;
-use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use serde_json::json;
-use sha2::{Digest, Sha256};
 
 use super::{
     answer::answer,
@@ -15,19 +11,18 @@ use super::{
     derived::Derived,
     figures::{self, escape},
     likeness::{code_line, compression_line},
-    limits, provenance, reading,
+    limits,
+    page::{add, figure, list, page, table_html},
+    provenance, reading,
     slos::{slo_table, slos},
     summary,
-    table::{Form, Table},
+    table::Form,
     view::{LoadView, views},
 };
 use crate::{
     merged::Metric,
     result::{BreakEven, Browser, ResultFile, Role, Search},
 };
-
-const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
 
 /// The page.
 ///
@@ -76,17 +71,7 @@ pub fn html(result: &ResultFile) -> Result<String> {
         &mut body,
         format_args!("<script type=\"application/json\" id=\"data\">{}</script>\n", data(result)?),
     );
-    // The policy allows one script by its hash, so a script injected through a file does not run.
-    let hash = BASE64.encode(Sha256::digest(SCRIPT));
-    Ok(format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
-         script-src 'sha256-{hash}'\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{}</title>\n\
-         <style>{STYLE}{}</style>\n</head>\n<body>\n{body}<script>{SCRIPT}</script>\n</body>\n</html>\n",
-        escape(&summary::title(result)),
-        figures::STYLE
-    ))
+    Ok(page(&summary::title(result), &body))
 }
 
 fn demands_and_tests(body: &mut String, result: &ResultFile, loads: &[LoadView<'_>]) {
@@ -102,10 +87,6 @@ fn demands_and_tests(body: &mut String, result: &ResultFile, loads: &[LoadView<'
         let ids: Vec<&str> = tests.rows.iter().map(|_| "").collect();
         add(body, format_args!("<div class=\"tests\">{}</div>\n", table_html(&tests, &ids)));
     }
-}
-
-fn add(text: &mut String, arguments: std::fmt::Arguments<'_>) {
-    text.write_fmt(arguments).expect("writing to a string does not fail");
 }
 
 /// Capacities, p99 against rate, and the figure of both.
@@ -249,19 +230,30 @@ fn section(body: &mut String, load: &LoadView<'_>) {
         let caption = format!("{} against the reference (grey: ±2 %, thick: a verdict)", metric.short());
         body.push_str(&figure(&caption, &figures::forest(load, &comparisons, metric)));
     }
+    over_percentiles_and_time(body, load);
+    body.push_str("</div>\n");
+}
+
+/// Latency and throughput by share and second by second, a figure for each packing.
+pub(crate) fn over_percentiles_and_time(body: &mut String, load: &LoadView<'_>) {
+    type Draw = fn(&LoadView<'_>, &str) -> Option<String>;
+    let all: [(&str, &str, Draw); 4] = [
+        ("Latency by percentile", "", figures::percentiles),
+        ("Latency p50 second by second", ", median over rounds", figures::latency_course),
+        ("Envelope throughput by share of intervals", "", figures::throughput),
+        ("Envelope throughput second by second", ", median over rounds", figures::course),
+    ];
     for packing in figures::packings(load) {
-        if let Some(svg) = figures::percentiles(load, &packing) {
-            body.push_str(&figure(&format!("Latency by percentile, {packing}"), &svg));
-        }
-        if let Some(svg) = figures::throughput(load, &packing) {
-            body.push_str(&figure(&format!("Envelope throughput by share of intervals, {packing}"), &svg));
-        }
-        if let Some(svg) = figures::course(load, &packing) {
-            let caption = format!("Envelope throughput second by second, median over rounds, {packing}");
+        for (caption, of, draw) in all {
+            let Some(svg) = draw(load, &packing) else { continue };
+            // One run has no rounds, and nothing to tell apart.
+            let caption = match load.cells.len() {
+                1 => caption.to_owned(),
+                _ => format!("{caption}{of}, {packing}"),
+            };
             body.push_str(&figure(&caption, &svg));
         }
     }
-    body.push_str("</div>\n");
 }
 
 /// A line for each format: its cell without compression, or the first it has.
@@ -292,34 +284,6 @@ fn verdict_lines(load: &LoadView<'_>, comparisons: &[Comparison]) -> Vec<String>
         }
     }
     lines
-}
-
-fn figure(caption: &str, svg: &str) -> String {
-    format!("<figure><figcaption>{}</figcaption>{svg}</figure>\n", escape(caption))
-}
-
-/// Markdown list items as HTML.
-fn list(heading: &str, items: &str) -> String {
-    let items: String =
-        items.lines().map(|item| format!("<li>{}</li>\n", escape(item.trim_start_matches("- ")))).collect();
-    format!("<h2>{heading}</h2>\n<ul>\n{items}</ul>\n")
-}
-
-fn table_html(table: &Table, ids: &[&str]) -> String {
-    let class = |column: usize| if column < table.names { " class=\"name\"" } else { "" };
-    let mut html = "<div class=\"scroll\"><table>\n<thead><tr>".to_owned();
-    for (column, heading) in table.headings.iter().enumerate() {
-        add(&mut html, format_args!("<th{}>{}</th>", class(column), escape(heading)));
-    }
-    html.push_str("</tr></thead>\n<tbody>\n");
-    for (row, id) in table.rows.iter().zip(ids) {
-        add(&mut html, format_args!("<tr data-cell=\"{}\">", escape(id)));
-        for (column, field) in row.iter().enumerate() {
-            add(&mut html, format_args!("<td{}>{}</td>", class(column), escape(field)));
-        }
-        html.push_str("</tr>\n");
-    }
-    html + "</tbody></table></div>\n"
 }
 
 /// Every number of the page, for programs.

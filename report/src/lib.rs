@@ -26,12 +26,14 @@ mod links;
 mod logs;
 pub mod merged;
 mod number;
+mod page;
 pub mod precision;
 mod provenance;
 mod reading;
 mod readme;
 pub mod reference;
 pub mod result;
+mod run;
 pub mod slo;
 mod slos;
 pub mod stats;
@@ -57,6 +59,7 @@ pub use readme::refreshed;
 pub use result::{
     Block, CellResult, Config, Foreign, Git, Header, PlannedRounds, RESULT_FILE, ResultFile, Role,
 };
+pub use run::run_html;
 pub use steady::Steadiness;
 pub use summary::{summary, terminal, terminal_of};
 pub use table::Table;

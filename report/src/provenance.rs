@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use cell::Factor;
+use measure::Environment;
 
 use super::{browser, likeness, number, table::Table};
 use crate::{
@@ -60,7 +61,8 @@ fn measured(result: &ResultFile) -> String {
     )
 }
 
-pub(crate) fn provenance(result: &ResultFile) -> String {
+/// The events.
+pub(crate) fn corpus(result: &ResultFile) -> String {
     let mut text = String::new();
     match &result.corpus {
         Some(corpus) => {
@@ -90,6 +92,11 @@ pub(crate) fn provenance(result: &ResultFile) -> String {
             ),
         );
     }
+    text
+}
+
+pub(crate) fn provenance(result: &ResultFile) -> String {
+    let mut text = corpus(result);
     if let Some(foreign) = &result.config.foreign {
         let refused = foreign.refused_events.iter();
         for (reason, events) in refused {
@@ -132,11 +139,10 @@ pub(crate) fn provenance(result: &ResultFile) -> String {
     text
 }
 
-/// The machine, the build and the commit.
-fn made_by(result: &ResultFile) -> String {
+/// The machine.
+pub(crate) fn machine(host: &Environment) -> String {
     let mut text = String::new();
     let unknown = || "unknown".to_owned();
-    let host = &result.host;
     let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30));
     line(
         &mut text,
@@ -151,6 +157,12 @@ fn made_by(result: &ResultFile) -> String {
             host.kernel.clone().unwrap_or_else(unknown),
         ),
     );
+    text
+}
+
+/// The machine, the build and the commit.
+fn made_by(result: &ResultFile) -> String {
+    let mut text = machine(&result.host);
     let commit = result.git.as_ref().map_or_else(
         || "no git checkout".to_owned(),
         |git| format!("commit {}{}", git.commit, if git.dirty { " with local changes" } else { "" }),
@@ -161,7 +173,7 @@ fn made_by(result: &ResultFile) -> String {
             "- Made by {} {}, {commit}, {}, started {}",
             result.tool.name,
             result.tool.version,
-            host.rustc.clone().unwrap_or_else(unknown),
+            result.host.rustc.as_deref().unwrap_or("unknown"),
             result.started_utc
         ),
     );

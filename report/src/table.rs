@@ -396,23 +396,24 @@ impl LoadView<'_> {
 /// A metric of merged blocks in the unit of its column; brackets mark 10 to 99 samples above, a
 /// dash fewer.
 pub(crate) fn shown(metric: Metric, merged: &Merged, latency: &str) -> String {
-    let nothing = || NOTHING.to_owned();
     if let Some(q) = metric.quantile() {
-        let ms = |ns: u64| number::three(ns as f64 / 1e6);
-        return match merged.quantile(metric.latency(latency), q) {
-            Quantile::Exact(ns) => ms(ns),
-            Quantile::Bracketed(ns) => format!("[{}]", ms(ns)),
-            Quantile::Missing => nothing(),
-        };
+        return quantile(merged.quantile(metric.latency(latency), q), metric.unit());
     }
     if let Some(q) = metric.low_quantile() {
-        return match merged.low_throughput(q) {
-            Quantile::Exact(rate) => number::three(rate as f64),
-            Quantile::Bracketed(rate) => format!("[{}]", number::three(rate as f64)),
-            Quantile::Missing => nothing(),
-        };
+        return quantile(merged.low_throughput(q), metric.unit());
     }
-    metric.value(merged, latency).map_or_else(nothing, |value| number::three(value / metric.unit()))
+    let value = metric.value(merged, latency);
+    value.map_or_else(|| NOTHING.to_owned(), |value| number::three(value / metric.unit()))
+}
+
+/// A quantile in a unit of so many of its base units, with the same marks.
+pub(crate) fn quantile(found: Quantile, unit: f64) -> String {
+    let shown = |value: u64| number::three(value as f64 / unit);
+    match found {
+        Quantile::Exact(value) => shown(value),
+        Quantile::Bracketed(value) => format!("[{}]", shown(value)),
+        Quantile::Missing => NOTHING.to_owned(),
+    }
 }
 
 /// Whether the ledger of every block with a record balances, unusable blocks included.
@@ -434,6 +435,15 @@ impl Table {
     /// A table without rows, whose first `names` columns are names.
     pub(crate) fn new(names: usize, headings: &[&str]) -> Table {
         Table { names, headings: headings.iter().map(|text| (*text).to_owned()).collect(), rows: Vec::new() }
+    }
+
+    /// The same without the column of a heading.
+    pub(crate) fn without(mut self, heading: &str) -> Table {
+        if let Some(column) = self.headings.iter().position(|one| one == heading) {
+            self.headings.remove(column);
+            self.rows.iter_mut().for_each(|row| drop(row.remove(column)));
+        }
+        self
     }
 
     /// Whether there is no row.

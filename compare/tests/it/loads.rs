@@ -77,7 +77,7 @@ fn a_round_below_the_floor_takes_the_interval_and_is_not_left_out() {
 }
 
 /// The same cells at loads 1 and 4, where a cell costs less and waits longer.
-fn at_two_loads() -> ResultFile {
+pub(crate) fn at_two_loads() -> ResultFile {
     let mut result = with_floor(|_| 2);
     for mut cell in result.cells.clone() {
         cell.id.push_str("+load-4");

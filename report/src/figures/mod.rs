@@ -23,5 +23,5 @@ pub(super) use curves::against_load;
 pub(super) use picture::picture;
 pub(super) use rates::search_curve;
 pub(super) use svg::{STYLE, escape};
-pub(super) use throughput::{course, throughput};
+pub(super) use throughput::{course, latency_course, throughput};
 pub(super) use time::{percentiles, time_series};

@@ -1,4 +1,4 @@
-//! Envelope throughput: its distribution over intervals, and its course over a block.
+//! Envelope throughput over intervals, and the course of throughput and latency over a block.
 
 use measure::Slice;
 
@@ -12,6 +12,9 @@ use crate::{
     steady::by_second,
     view::{CellView, LoadView},
 };
+
+/// About the most marks of a line that a pointer asks.
+const MARKS: usize = 12;
 
 /// Fewest seconds of a block whose course is drawn.
 const SECONDS: usize = 3;
@@ -31,22 +34,32 @@ pub(crate) fn throughput(load: &LoadView<'_>, packed: &str) -> Option<String> {
     let says = |(x, y): (f64, f64)| {
         format!("{x:.0} % of intervals were slower than {} envelopes/s", number::three(y))
     };
-    draw(load, packed, curve, ("% of intervals that are slower", "envelope throughput"), says)
+    draw(load, packed, curve, ("% of intervals that are slower", "envelope throughput, /s"), says)
 }
 
 /// Envelopes of each second of a block, the median over rounds, of the cells with one packing.
 pub(crate) fn course(load: &LoadView<'_>, packed: &str) -> Option<String> {
-    let curve = |view: &CellView<'_>| -> Curve {
-        let usable = view.cell.blocks.iter().filter_map(Block::usable);
-        let blocks: Vec<&[Slice]> =
-            usable.filter_map(|record| Some(record.slices.as_ref()?.seconds.as_slice())).collect();
-        let samples = |block: &[Slice]| block.iter().map(|slice| Some(slice.samples as f64)).collect();
-        let seconds = by_second(&blocks, samples);
-        let curve: Curve = (1..).map(f64::from).zip(seconds).collect();
-        if curve.len() < SECONDS { Curve::new() } else { curve }
-    };
     let says = |(x, y): (f64, f64)| format!("{} envelopes in second {x:.0}", number::three(y));
-    draw(load, packed, curve, ("second of a block", "envelope throughput"), says)
+    let axes = ("second of a block", "envelope throughput, /s");
+    draw(load, packed, |view| by_seconds(view, |slice| Some(slice.samples as f64)), axes, says)
+}
+
+/// The median latency of each second of a block, the median over rounds, of the cells with one
+/// packing.
+pub(crate) fn latency_course(load: &LoadView<'_>, packed: &str) -> Option<String> {
+    let ms = |slice: &Slice| Some(slice.latency_ns_p50? as f64 / 1e6);
+    let says = |(x, y): (f64, f64)| format!("p50 {} ms in second {x:.0}", number::three(y));
+    draw(load, packed, |view| by_seconds(view, ms), ("second of a block", "p50, ms"), says)
+}
+
+/// The median over rounds of each second of a cell's blocks; nothing of too few seconds.
+fn by_seconds(view: &CellView<'_>, value: impl Fn(&Slice) -> Option<f64>) -> Curve {
+    let usable = view.cell.blocks.iter().filter_map(Block::usable);
+    let blocks: Vec<&[Slice]> =
+        usable.filter_map(|record| Some(record.slices.as_ref()?.seconds.as_slice())).collect();
+    let seconds = by_second(&blocks, |block| block.iter().map(&value).collect());
+    let curve: Curve = (1..).map(f64::from).zip(seconds).collect();
+    if curve.len() < SECONDS { Curve::new() } else { curve }
 }
 
 /// A line for each cell, on linear axes from zero.
@@ -71,11 +84,11 @@ fn draw(
         return None;
     }
     let name = format!("{y} by {x}, {packed}");
-    let y = Axis::linear(&format!("{y}, /s"), 0.0..high * 1.05, 6);
+    let y = Axis::linear(y, 0.0..high * 1.05, 6);
     let mut svg = Figure::begin(Sheet::phone(260.0), &name, Axis::linear(x, 0.0..far, 5), y);
     for (view, curve) in &curves {
         svg.curve(curve.iter().copied(), colour(load, &view.cell.cell.format), "");
-        for point in curve.iter().step_by(8).chain(curve.last()) {
+        for point in curve.iter().step_by(curve.len().div_ceil(MARKS)).chain(curve.last()) {
             let says = format!("{}: {}", view.cell.id, says(*point));
             svg.mark(svg.at(point.0, point.1), &view.cell.id, &says);
         }
