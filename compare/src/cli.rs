@@ -6,6 +6,7 @@ mod browser;
 mod folder;
 mod instructions;
 mod links;
+mod open;
 mod rates;
 mod run;
 
@@ -296,6 +297,9 @@ fn try_file(flag: &'static str, file: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
+/// The page among the files of a result.
+const PAGE: &str = "report.html";
+
 /// Writes everything that follows from a result.
 fn write_reports(result: &ResultFile, folder: &Path) -> Result<Derived> {
     let write = |name: &str, text: String| {
@@ -304,7 +308,7 @@ fn write_reports(result: &ResultFile, folder: &Path) -> Result<Derived> {
             .with_context(|| format!("cannot write {}", file.display()))
     };
     write("summary.md", report::summary(result))?;
-    write("report.html", report::html(result)?)?;
+    write(PAGE, report::html(result)?)?;
     report::write_percentiles(result, folder)?;
     // A picture by itself would look whole.
     if result.incomplete().is_none() {

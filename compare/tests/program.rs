@@ -6,9 +6,10 @@
 mod scrape;
 
 use std::{
-    fs,
+    fs::{self, Permissions},
     io::{self, BufRead, BufReader, Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::{Arc, Mutex},
@@ -82,6 +83,30 @@ fn a_small_matrix_runs_from_start_to_table() {
     assert!(export.status().unwrap().success());
     let entries: serde_json::Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     assert!(entries.is_array());
+}
+
+#[test]
+fn a_run_opens_its_page_or_says_where_it_is() {
+    let out = TempDir::new().unwrap();
+    let (opener, opened) = (out.path().join("xdg-open"), out.path().join("opened"));
+    fs::write(&opener, format!("#!/bin/sh\necho \"$1\" > {}\n", opened.display())).unwrap();
+    fs::set_permissions(&opener, Permissions::from_mode(0o755)).unwrap();
+    let run = |screen: &str| {
+        let mut compare = Command::new(env!("CARGO_BIN_EXE_compare"));
+        compare.args(["run", "--scenario", "note-stream", "--formats", "json", "--compressions", "none"]);
+        compare.args(["--rounds", "1", "--seconds", "1", "--open", "--out"]).arg(out.path().join("results"));
+        compare.env("PATH", out.path()).env("DISPLAY", screen);
+        let output = compare.env_remove("WAYLAND_DISPLAY").env_remove("BROWSER").output().unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let told = run(":0");
+    let page = fs::read_to_string(&opened).unwrap_or_else(|error| panic!("{error}: {told}"));
+    assert!(page.trim().ends_with("report.html") && Path::new(page.trim()).exists(), "{page}");
+    assert!(!told.contains("no browser"), "{told}");
+    fs::remove_file(&opened).unwrap();
+    let told = run("");
+    let line = told.lines().find(|line| line.starts_with("no browser to open it in")).unwrap_or_default();
+    assert!(line.ends_with("report.html") && !opened.exists(), "{told}");
 }
 
 #[test]

@@ -15,9 +15,9 @@ use measure::{Exit, Status, utc};
 use tempfile::TempDir;
 
 use super::{
-    agent, asked,
+    PAGE, agent, asked,
     folder::Folder,
-    instructions, links,
+    instructions, links, open,
     rates::{choose_loads, choose_rates},
     refused, stopped_code,
 };
@@ -281,7 +281,11 @@ impl<'a> Setup<'a> {
             report::write_intervals(result, started, folder)
         });
         leave(own);
-        Ok(exit_code(&result, &published?, stopped))
+        let derived = published?;
+        if self.flags.open {
+            open::page(&out.made()?.join(PAGE));
+        }
+        Ok(exit_code(&result, &derived, stopped))
     }
 }
 

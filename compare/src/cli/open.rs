@@ -1,0 +1,65 @@
+//! `compare run --open`: the report in the browser of who sits here.
+
+use std::{
+    env,
+    io::{self, Write},
+    os::unix::process::CommandExt,
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// The opener of Linux desktops, which is all that this program runs on.
+const OPENER: &str = "xdg-open";
+
+/// Where one of these is set, the opener has a screen, or was told a browser. Without a screen it
+/// takes a browser of the terminal, which has none here.
+const SCREENS: [&str; 3] = ["DISPLAY", "WAYLAND_DISPLAY", "BROWSER"];
+
+/// How long the opener has to say that it cannot; one that shows the page itself lives longer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Opens a page, or says where it is.
+pub(super) fn page(page: &Path) {
+    let has_screen = SCREENS.iter().any(|name| env::var_os(name).is_some_and(|value| !value.is_empty()));
+    let mut opener = Command::new(OPENER);
+    if !has_screen || !opens(opener.arg(page), PATIENCE) {
+        let _ = writeln!(io::stderr(), "no browser to open it in ({OPENER}): {}", page.display());
+    }
+}
+
+/// Whether the opener starts, and does not end with an error in that time.
+fn opens(opener: &mut Command, patience: Duration) -> bool {
+    opener.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // A browser outlives this program, and the Ctrl-C that ends the next one.
+    let Ok(mut child) = opener.process_group(0).spawn() else { return false };
+    let began = Instant::now();
+    while began.elapsed() < patience {
+        match child.try_wait() {
+            Ok(Some(status)) => return status.success(),
+            Ok(None) => thread::sleep(Duration::from_millis(20)),
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_opener_that_is_missing_or_fails_opens_nothing() {
+        for (words, is_open) in [
+            (&["true"][..], true),
+            (&["false"], false),
+            (&["no-such-opener"], false),
+            (&["sleep", "1"], true),
+        ] {
+            let mut opener = Command::new(words[0]);
+            let found = opens(opener.args(&words[1..]), Duration::from_millis(500));
+            assert_eq!(found, is_open, "{words:?}");
+        }
+    }
+}
