@@ -65,6 +65,11 @@ mod counter {
 
 #[cfg(not(feature = "count-allocations"))]
 mod counter {
+    // musl's allocator has one lock, which would be measured as CPU time of the format.
+    #[cfg(target_env = "musl")]
+    #[global_allocator]
+    static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
     pub(super) fn so_far() -> Option<super::Allocations> {
         None
     }

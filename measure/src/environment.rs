@@ -46,7 +46,7 @@ pub struct Environment {
     /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_sync: Option<String>,
-    /// The compiler that built this program.
+    /// The compiler that built this program; of a static one also its target and its allocator.
     pub rustc: Option<String>,
     /// True for an optimised build; anything else is not worth comparing.
     pub optimised: bool,

@@ -1,10 +1,13 @@
 //! Arguments of a program, and errors about them.
 
-use std::{ffi::OsString, process::ExitCode};
+use std::{ffi::OsString, path::Path, process::ExitCode};
 
-use clap::Parser;
+use clap::{Command, Parser};
 
-use crate::command_line::withheld;
+use crate::{command_line::withheld, pages, version};
+
+/// The first argument that asks for manual pages and completions, in the folder behind it.
+const PAGES: &str = "--generate";
 
 /// The end of a program whose arguments were not taken, or asked for help.
 #[derive(Debug)]
@@ -21,17 +24,37 @@ pub struct NotParsed {
 /// # Errors
 /// Help or a mistake, once that is printed.
 pub fn parse<A: Parser>(args: &[OsString]) -> Result<A, NotParsed> {
-    A::try_parse_from(args).map_err(|error| {
-        let text = error.to_string();
-        let hidden = without_secrets(&text, args);
-        // Where nobody reads any more the exit code is left.
-        match &hidden {
-            Some(hidden) => crate::report(hidden.trim_end()),
-            None => error.print().unwrap_or_default(),
+    if let [program, flag, folder] = args
+        && flag == PAGES
+    {
+        return Err(generated(A::command(), program.as_ref(), folder.as_ref()));
+    }
+    let parsed = version::stated(A::command()).try_get_matches_from(args);
+    parsed
+        .and_then(|matches| A::from_arg_matches(&matches).map_err(|error| error.format(&mut A::command())))
+        .map_err(|error| {
+            let text = error.to_string();
+            let hidden = without_secrets(&text, args);
+            // Where nobody reads any more the exit code is left.
+            match &hidden {
+                Some(hidden) => crate::report(hidden.trim_end()),
+                None => error.print().unwrap_or_default(),
+            }
+            let code = ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+            NotParsed { said: hidden.unwrap_or(text), code }
+        })
+}
+
+/// The end of a program that wrote its manual pages and completions.
+fn generated(command: Command, program: &Path, folder: &Path) -> NotParsed {
+    match pages::generate(command.version(version::short()), program, folder) {
+        Ok(()) => NotParsed { said: String::new(), code: ExitCode::SUCCESS },
+        Err(error) => {
+            let said = format!("error: cannot write pages into {}: {error}", folder.display());
+            crate::report(&said);
+            NotParsed { said, code: ExitCode::FAILURE }
         }
-        let code = ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
-        NotParsed { said: hidden.unwrap_or(text), code }
-    })
+    }
 }
 
 /// The text with `***` for user and password of every address in it; `None` where it has none.

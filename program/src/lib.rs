@@ -1,12 +1,14 @@
-//! Ground that all programs share: their arguments and command line, the signals that end them,
-//! their output, and their terminal.
+//! Ground that all programs share: their arguments and command line, their version, manual pages
+//! and completions, the signals that end them, their output, and their terminal.
 
 mod arguments;
 mod command_line;
 mod interrupt;
 mod output;
+mod pages;
 mod terminal;
 mod unechoed;
+mod version;
 
 pub use arguments::{NotParsed, parse};
 pub use command_line::command_line;

@@ -1,0 +1,64 @@
+//! Manual pages and completions, from the definitions that parse the arguments.
+
+use std::{fs, io, path::Path};
+
+use clap::Command;
+use clap_complete::{
+    Shell::{Bash, Fish, Zsh},
+    generate_to,
+};
+
+/// Where shells look for completions below `/usr/local/share` or `~/.local/share`.
+const COMPLETIONS: [(clap_complete::Shell, &str); 3] =
+    [(Bash, "bash-completion/completions"), (Zsh, "zsh/site-functions"), (Fish, "fish/vendor_completions.d")];
+
+/// Writes both below a folder laid out as `/usr/share`, for the program of this name.
+///
+/// # Errors
+/// When a file cannot be written.
+pub(crate) fn generate(command: Command, program: &Path, folder: &Path) -> io::Result<()> {
+    let name = program.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let mut command = with_long_help(command).bin_name(name.clone()).display_name(name.clone());
+    let pages = folder.join("man/man1");
+    fs::create_dir_all(&pages)?;
+    clap_mangen::generate_to(command.clone().disable_help_subcommand(true), pages)?;
+    for (shell, place) in COMPLETIONS {
+        let place = folder.join(place);
+        fs::create_dir_all(&place)?;
+        generate_to(shell, &mut command, &name, place)?;
+    }
+    Ok(())
+}
+
+/// The command with a long help for every argument: else a page leaves out the help of rare ones.
+fn with_long_help(command: Command) -> Command {
+    let command = command.mut_args(|arg| match (arg.get_long_help(), arg.get_help().cloned()) {
+        (None, Some(help)) => arg.long_help(help),
+        _ => arg,
+    });
+    command.mut_subcommands(with_long_help)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Arg;
+
+    use super::*;
+
+    #[test]
+    fn files_bear_the_name_that_the_program_was_started_by() {
+        let rare = Arg::new("rare").long("rare").help("Seldom used").hide_short_help(true);
+        let command =
+            Command::new("it").version("7").arg(rare.clone()).subcommand(Command::new("run").arg(rare));
+        let folder = std::env::temp_dir().join(format!("pages-{}", std::process::id()));
+        generate(command, Path::new("/bin/other"), &folder).unwrap();
+        for file in ["bash-completion/completions/other.bash", "zsh/site-functions/_other"] {
+            assert!(fs::read_to_string(folder.join(file)).unwrap().contains("--rare"), "{file}");
+        }
+        for file in ["man/man1/other.1", "man/man1/other-run.1"] {
+            assert!(fs::read_to_string(folder.join(file)).unwrap().contains("Seldom used"), "{file}");
+        }
+        assert_eq!(fs::read_dir(folder.join("man/man1")).unwrap().count(), 2, "no page of `help`");
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
