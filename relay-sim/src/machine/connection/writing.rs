@@ -1,0 +1,252 @@
+//! What a connection writes: stored events and their EOSE, live events, answers.
+
+use std::{convert::Infallible, sync::Arc, time::Instant};
+
+use codecs::{EoseHints, Event, RelayMessage, hex};
+use tracing::{debug, warn};
+
+use super::{Connection, DELIVERIES, Due, Stored};
+use crate::{
+    fanout::{Answered, Batch, Batches, Delivery, Held, Queued, Subscription},
+    fault::{DeliveryFault, Draw, with_altered_sig},
+    store::{StoredEvent, Unavailable},
+    totals::add,
+};
+
+impl Connection {
+    /// Stored events and their EOSE, as far as they fit. Nothing of a subscription that ended
+    /// meanwhile, whose name may belong to a successor.
+    pub(super) fn put_out_stored(&mut self, mut stored: Stored, now: Instant) {
+        if stored.subscription.ended() {
+            return;
+        }
+        let mut sent = 0;
+        while !self.outgoing.is_full() {
+            let Some(event) = stored.events.next() else {
+                for batch in stored.batches.iter_mut().flat_map(Batches::all) {
+                    sent += self.send(&batch.subscription.name, &batch.events);
+                }
+                add(&self.relay.counters.deliveries_stored, sent);
+                let subscription = stored.subscription.name.as_str().into();
+                self.write(&RelayMessage::Eose { subscription, hints: EoseHints::default() });
+                return;
+            };
+            match &mut stored.batches {
+                None => sent += self.send(&stored.subscription.name, std::slice::from_ref(&event)),
+                // A snapshot has nothing to wait for, so that the limits of size are all that
+                // matters.
+                Some(batches) => {
+                    for batch in self.hold(batches, Arc::clone(&stored.subscription), event, 0, now) {
+                        sent += self.send(&batch.subscription.name, &batch.events);
+                    }
+                }
+            }
+        }
+        add(&self.relay.counters.deliveries_stored, sent);
+        self.due.push_front(Due::Stored(stored));
+    }
+
+    /// A batch of live events, unless its subscription ended meanwhile.
+    pub(super) fn put_out_batch(&mut self, batch: &Batch) {
+        self.delivered_bytes += batch.outbox_bytes;
+        if batch.subscription.ended() {
+            add(&self.relay.counters.deliveries_dropped, batch.events.len() as u64);
+        } else {
+            let sent = self.send(&batch.subscription.name, &batch.events);
+            add(&self.relay.counters.deliveries_live, sent);
+        }
+    }
+
+    pub(super) fn put_out_deliveries(&mut self, now: Instant) {
+        if let Some(mut batches) = self.batches.take() {
+            while let Some(queued) = self.deliveries.pop_front() {
+                match queued {
+                    Queued::Event(Delivery { subscription, event, payload_bytes }) => {
+                        let full = self.hold(&mut batches, subscription, event, payload_bytes, now);
+                        self.due.extend(full.into_iter().map(Due::Batch));
+                    }
+                    Queued::Answer(answered) => {
+                        self.due.extend(batches.all().into_iter().map(Due::Batch));
+                        self.due.push_back(Due::Message(ok(&answered)));
+                        self.delivered_bytes += Answered::BYTES;
+                    }
+                }
+            }
+            self.batches = Some(batches);
+            if self.stopping {
+                self.release_batches();
+            }
+        } else {
+            let (mut sent, mut dropped) = (0, 0);
+            while !self.outgoing.is_full()
+                && let Some(queued) = self.deliveries.pop_front()
+            {
+                let Delivery { subscription, event, payload_bytes } = match queued {
+                    Queued::Event(delivery) => delivery,
+                    Queued::Answer(answered) => {
+                        self.delivered_bytes += Answered::BYTES;
+                        self.write(&ok(&answered));
+                        continue;
+                    }
+                };
+                self.delivered_bytes += payload_bytes;
+                if subscription.ended() {
+                    dropped += 1;
+                } else {
+                    sent += self.send(&subscription.name, std::slice::from_ref(&event));
+                }
+            }
+            add(&self.relay.counters.deliveries_live, sent);
+            add(&self.relay.counters.deliveries_dropped, dropped);
+        }
+        if self.deliveries.is_empty() {
+            self.deliveries.shrink_to(DELIVERIES);
+        }
+    }
+
+    /// Puts an event into the batch of its subscription, unless the format cannot hold it. Returns
+    /// what became full.
+    fn hold(
+        &mut self,
+        batches: &mut Batches,
+        subscription: Arc<Subscription>,
+        event: Arc<StoredEvent>,
+        outbox_bytes: usize,
+        now: Instant,
+    ) -> Vec<Batch> {
+        let encoded_bytes = match event.encoded(self.format, self.codec) {
+            Ok(encoded) => encoded.bytes.len(),
+            Err(error) => {
+                self.left_out(&event, error);
+                self.delivered_bytes += outbox_bytes;
+                return Vec::new();
+            }
+        };
+        batches.hold(Held { subscription, event, outbox_bytes, encoded_bytes }, now)
+    }
+
+    /// Sends events for a subscription, or what the relay's faults make of that. Returns how many
+    /// it sent.
+    fn send(&mut self, subscription: &str, events: &[Arc<StoredEvent>]) -> u64 {
+        if self.relay.delivery_faults.is_empty() {
+            return self.write_events(subscription, events);
+        }
+        let relay = Arc::clone(&self.relay);
+        let (mut sent, mut together) = (0, Vec::with_capacity(events.len()));
+        for event in events {
+            if let Err(error) = event.encoded(self.format, self.codec) {
+                self.left_out(event, error);
+                continue;
+            }
+            let (faults, id) = (&relay.delivery_faults, &event.head().id);
+            let Some((kind, draw)) = faults.hitting(self.number, subscription, id) else {
+                together.push(Arc::clone(event));
+                continue;
+            };
+            let whole = match event.whole() {
+                Ok(whole) => whole,
+                Err(error) => {
+                    self.left_out(event, &error.into());
+                    continue;
+                }
+            };
+            add(relay.counters.planted(kind), 1);
+            match kind {
+                DeliveryFault::Lose => {}
+                DeliveryFault::Double => together.extend([Arc::clone(event), Arc::clone(event)]),
+                DeliveryFault::Alter => together.push(self.altered(&whole, draw)),
+                DeliveryFault::Invent => {
+                    together.extend([Arc::clone(event), relay.forged(&draw.invented(whole))]);
+                }
+                DeliveryFault::Misroute => {
+                    let other = self.peer.wrong_subscription(&whole);
+                    sent += self.write_events(&other, std::slice::from_ref(event));
+                }
+            }
+        }
+        sent + self.write_events(subscription, &together)
+    }
+
+    /// The event with one field changed, in a form that the connection's format can hold.
+    fn altered(&self, event: &Event<'_>, draw: Draw) -> Arc<StoredEvent> {
+        let altered = self.relay.forged(&draw.altered(event.clone()));
+        match altered.encoded(self.format, self.codec) {
+            Ok(_) => altered,
+            // Every signature is as long as the one that the format can hold.
+            Err(_) => self.relay.forged(&with_altered_sig(event.clone())),
+        }
+    }
+
+    /// Writes events for a subscription, together where that is agreed; without those that the
+    /// format cannot hold. Returns how many it wrote.
+    fn write_events(&mut self, subscription: &str, events: &[Arc<StoredEvent>]) -> u64 {
+        if !self.batched || events.len() < 2 {
+            return events.iter().map(|event| u64::from(self.write_event(subscription, event))).sum();
+        }
+        let encoded = events.iter().filter_map(|event| event.encoded(self.format, self.codec).ok());
+        let parts: Vec<&[u8]> = encoded
+            .inspect(|encoded| self.spliced += u64::from(encoded.is_received))
+            .map(|encoded| &encoded.bytes[..])
+            .collect();
+        let Ok(()) = self.outgoing.add(|out| {
+            self.codec.wrap_events(subscription, &parts, out);
+            Ok::<_, Infallible>(())
+        });
+        if let Some(burner) = &self.relay.burner {
+            parts.iter().for_each(|_| burner.event());
+        }
+        events.len() as u64
+    }
+
+    /// Writes an event for a subscription, unless the format cannot hold it. Returns whether it
+    /// could.
+    fn write_event(&mut self, subscription: &str, event: &Arc<StoredEvent>) -> bool {
+        let encoded = match event.encoded(self.format, self.codec) {
+            Ok(encoded) => encoded,
+            Err(error) => {
+                self.left_out(event, error);
+                return false;
+            }
+        };
+        self.spliced += u64::from(encoded.is_received);
+        let mut prefix_bytes = None;
+        let Ok(()) = self.outgoing.add(|out| {
+            let before_event = self.codec.wrap_event(subscription, &encoded.bytes, out);
+            prefix_bytes = self.shares.then_some(before_event);
+            Ok::<_, Infallible>(())
+        });
+        if let Some(prefix_bytes) = prefix_bytes {
+            self.outgoing.share(prefix_bytes, Arc::clone(event));
+        }
+        if let Some(burner) = &self.relay.burner {
+            burner.event();
+        }
+        true
+    }
+
+    pub(super) fn write(&mut self, message: &RelayMessage<'_>) {
+        if let Err(error) = self.outgoing.add(|out| self.codec.encode_relay(message, out)) {
+            add(&self.relay.counters.unencodable, 1);
+            debug!(%error, "an answer is left out");
+        }
+    }
+
+    fn left_out(&self, event: &StoredEvent, error: &Unavailable) {
+        let id = hex::encode(&event.head().id);
+        match error {
+            Unavailable::Encode(error) => {
+                add(&self.relay.counters.unencodable, 1);
+                debug!(id, %error, "an event is left out");
+            }
+            Unavailable::Read(error) => {
+                add(&self.relay.counters.unreadable, 1);
+                warn!(id, %error, "an event is left out");
+            }
+        }
+    }
+}
+
+fn ok(answered: &Answered) -> RelayMessage<'static> {
+    let Answered { id, accepted, text } = *answered;
+    RelayMessage::Ok { id, accepted, text: text.into() }
+}
