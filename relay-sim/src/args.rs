@@ -12,7 +12,7 @@ use wire::{Compression, CompressionError, Dictionary, ServerTls};
 use crate::{
     config::{Config, Reencode, known_compressions},
     fanout::BatchLimits,
-    fault::Fault,
+    fault::{self, Fault},
     reconcile::{MIN_FRAME_BYTES, ReconcileLimits},
     store::StoreConfig,
 };
@@ -253,20 +253,8 @@ pub(crate) struct Args {
     )]
     reconcile_frame_bytes: usize,
 
-    /// Misbehave, for tests of an instrument; may be repeated
-    ///
-    /// `stall=500ms@3s` (once, 3 s after the start; with one thread), `burn=20us` (CPU for each
-    /// event sent), `delay=50ms` (of everything sent).
-    ///
-    /// Of deliveries, an event for a subscription each, as a share: `lose=1%` (left out),
-    /// `double=1%` (sent twice), `alter=1%` (one field changed, never the id), `invent=1%` (another
-    /// event beside it, which nobody published), `misroute=1%` (for a subscription that it does not
-    /// match, or for "nobody"); each with an optional `:seed=7`. A delivery is hit by one fault at
-    /// most, the first that does.
-    ///
-    /// The relay names its faults in its announcement, totals and NIP-11 document, and counts what
-    /// it planted.
-    #[arg(long, help_heading = "Faults", value_name = "FAULT", hide_short_help = true)]
+    /// Misbehave, for tests of an instrument or of a client; may be repeated
+    #[arg(long, help_heading = "Faults", value_name = "FAULT", hide_short_help = true, long_help = fault::help())]
     fault: Vec<Fault>,
 
     /// Do no Nostr work: answer from this script of a plan, which client-sim --floor writes

@@ -25,7 +25,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::{
     args::Args,
-    fault::{self, Fault},
+    fault::{self, Fault, Kind},
     floor::{self, Script},
     server,
     totals::Totals,
@@ -146,7 +146,7 @@ fn run(args: Args) -> Result<()> {
         let totals = server::serve_relay(listener, Arc::clone(&relay), stop).await;
         server::log(&totals, "stopped");
         if announce {
-            say_totals(&totals, &faults)?;
+            say_totals(&totals, &relay.faults.hits())?;
         }
         Ok(())
     })
@@ -173,8 +173,7 @@ fn bind(address: SocketAddr) -> Result<TcpListener> {
 
 /// The listener that the relay serves: another one behind a delay, when that is among the faults.
 fn delayed(listener: TcpListener, faults: &[Fault]) -> Result<TcpListener> {
-    let delay = |fault: &Fault| if let Fault::Delay { by } = fault { *by } else { Duration::ZERO };
-    let by: Duration = faults.iter().map(delay).sum();
+    let by: Duration = faults.iter().map(|fault| fault.time_of(Kind::Delay)).sum();
     if by.is_zero() {
         return Ok(listener);
     }
@@ -228,9 +227,11 @@ fn names<T: ToString>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(" ")
 }
 
-fn say_totals(totals: &Totals, faults: &[String]) -> Result<()> {
+/// The totals with the faults, and how often each hit.
+fn say_totals(totals: &Totals, hits: &[(String, u64)]) -> Result<()> {
     let mut line = serde_json::to_value(totals).context("totals do not serialize")?;
-    line["faults"] = faults.into();
+    line["faults"] = hits.iter().map(|(fault, _)| fault.as_str()).collect();
+    line["hits"] = hits.iter().map(|(_, hits)| *hits).collect();
     say(&line);
     Ok(())
 }

@@ -80,8 +80,7 @@ pub struct Config {
     pub wire: WireLimits,
     /// Events that are stored before the first connection, unverified.
     pub preload: Vec<Event<'static>>,
-    /// How to misbehave. [`Fault::Delay`] is a matter of the sockets, which the command line sees
-    /// to.
+    /// How to misbehave. `delay` is a matter of the sockets, which the command line sees to.
     pub faults: Vec<Fault>,
 }
 

@@ -41,7 +41,7 @@ mod totals;
 pub use cli::{Announcement, Refusal, main};
 pub use config::{Config, Reencode};
 pub use fanout::BatchLimits;
-pub use fault::{DeliveryFault, Fault, Rate, UnknownFault};
+pub use fault::{Fault, UnknownFault};
 pub use reconcile::ReconcileLimits;
 pub use server::serve;
 pub use store::{StoreConfig, StoreError};

@@ -46,7 +46,7 @@ pub use crate::relay::{Preloaded, Relay, StartError};
 mod connection;
 
 pub use connection::Connection;
-pub(crate) use connection::Progress;
+pub(crate) use connection::{Broken, Progress};
 
 /// An instant, by the clock that measures spans and by the one that dates events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,6 +111,6 @@ impl Relay {
     /// Opens a connection, whose first message may be due already.
     pub fn connect(self: &Arc<Self>, opening: &Opening) -> Connection {
         let outbox = Outbox::new(self.config.outbox_bytes);
-        Connection::new(Arc::clone(self), outbox, opening)
+        Connection::new(Arc::clone(self), outbox, opening, self.next_connection())
     }
 }

@@ -15,7 +15,7 @@ const EXPIRATION: u16 = 40;
 const AUTH: u16 = 42;
 
 /// The relay information document.
-pub(crate) fn document(config: &Config, at_rest: Option<Format>) -> String {
+pub(crate) fn document(config: &Config, at_rest: Option<Format>, faults: &[String]) -> String {
     let Limits { max_filters, max_subscription_chars, .. } = config.limits;
     let is_on = |nip: &u16| match *nip {
         AUTH => config.auth,
@@ -64,8 +64,7 @@ pub(crate) fn document(config: &Config, at_rest: Option<Format>) -> String {
     if let Some(format) = at_rest {
         document["at_rest"] = json!(format.name());
     }
-    if !config.faults.is_empty() {
-        let faults: Vec<_> = config.faults.iter().map(ToString::to_string).collect();
+    if !faults.is_empty() {
         document["faults"] = json!(faults);
     }
     document.to_string()
@@ -81,7 +80,7 @@ mod tests {
     use super::*;
 
     fn parsed(config: &Config) -> Value {
-        serde_json::from_str(&document(config, None)).unwrap()
+        serde_json::from_str(&document(config, None, &[])).unwrap()
     }
 
     #[test]

@@ -28,6 +28,9 @@ pub(crate) struct Peer {
     subscriptions: BTreeMap<String, Arc<Subscription>>,
     reconciliations: Reconciliations,
     auth: Option<Auth>,
+    local: IpAddr,
+    /// Of this connection; one more for each that follows it.
+    challenge: [u8; 16],
 }
 
 /// An answer to send back.
@@ -52,12 +55,42 @@ impl Peer {
     ) -> Self {
         let auth = relay.config.auth.then(|| Auth::new(challenge, &relay.config.hosts, local));
         let reconciliations = Reconciliations::new(relay.config.reconcile);
-        Peer { relay, format, outbox, subscriptions: BTreeMap::new(), reconciliations, auth }
+        Peer {
+            relay,
+            format,
+            outbox,
+            subscriptions: BTreeMap::new(),
+            reconciliations,
+            auth,
+            local,
+            challenge,
+        }
     }
 
     /// The relay's message before the client says anything.
     pub(crate) fn greeting(&self) -> Option<RelayMessage<'static>> {
         self.auth.as_ref().map(|auth| RelayMessage::Auth { challenge: auth.challenge().to_owned().into() })
+    }
+
+    /// Whether the client proved to be anybody (NIP-42).
+    pub(crate) fn is_authenticated(&self) -> bool {
+        self.auth.as_ref().is_some_and(Auth::is_answered)
+    }
+
+    /// Asks for a proof where none was asked for.
+    pub(crate) fn challenge(&mut self) -> Option<RelayMessage<'static>> {
+        if self.auth.is_some() {
+            return None;
+        }
+        self.auth = Some(Auth::new(self.challenge, &self.relay.config.hosts, self.local));
+        self.greeting()
+    }
+
+    /// Asks for another proof, by another challenge.
+    pub(crate) fn challenge_anew(&mut self) -> Option<RelayMessage<'static>> {
+        self.challenge = u128::from_le_bytes(self.challenge).wrapping_add(1).to_le_bytes();
+        self.auth = None;
+        self.challenge()
     }
 
     /// Does what the client asks, at `unix_seconds` since 1970.
@@ -114,8 +147,8 @@ impl Peer {
         self.refuse_request(*request, subscription, format!("invalid: {limit}"), is_whole)
     }
 
-    /// Answers a message that does not decode, for this reason.
-    pub(crate) fn malformed(&mut self, asked: Asked, text: String) -> Answer {
+    /// Refuses what is asked, for this reason.
+    pub(crate) fn refused(&mut self, asked: Asked, text: String) -> Answer {
         let counters = &self.relay.counters;
         match asked {
             Asked::Request(request, name) => self.refuse_request(request, &name, text, true),

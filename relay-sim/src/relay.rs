@@ -25,7 +25,7 @@ use crate::{
     committer::{Committer, Offer},
     config::Config,
     fanout::{Answered, Delivery, Dropped, Outbox, Queued, Subscription, Subscriptions},
-    fault::{Burner, DeliveryFaults},
+    fault::{Burner, Faults, Planted},
     store::{AllEncodings, Disk, NextRows, Outcome, Store, StoreError, StoredEvent},
     totals::{Counters, Totals, add},
 };
@@ -42,7 +42,7 @@ pub struct Relay {
     pub(crate) keys: PublicKeys,
     /// Only in a relay that was told to misbehave.
     pub(crate) burner: Option<Burner>,
-    pub(crate) delivery_faults: DeliveryFaults,
+    pub(crate) faults: Arc<Faults>,
     codecs: Vec<Option<&'static dyn Codec>>,
     /// See [`Store::encodings`].
     encodings: Arc<AllEncodings>,
@@ -103,7 +103,7 @@ impl Relay {
             counters: Counters::default(),
             keys: PublicKeys::at_most(PUBLIC_KEYS),
             burner: Burner::of(&config.faults),
-            delivery_faults: DeliveryFaults::of(&config.faults),
+            faults: Faults::new(&config.faults),
             connections: AtomicU64::new(0),
             encodings: Arc::clone(shared.store.encodings()),
             shared: Mutex::new(shared),
@@ -171,6 +171,11 @@ impl Relay {
     /// The number of a new connection.
     pub(crate) fn next_connection(&self) -> u64 {
         self.connections.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The faults as the connection of this number meets them.
+    pub(crate) fn planted(&self, connection: u64) -> Planted {
+        Planted::new(Arc::clone(&self.faults), connection)
     }
 
     /// Stores events without checking them, as a relay finds them on its disk.

@@ -66,14 +66,14 @@ pub(crate) async fn serve_relay(
 ) -> Totals {
     let config = &relay.config;
     if !config.faults.is_empty() {
-        let faults: Vec<_> = config.faults.iter().map(ToString::to_string).collect();
-        warn!(faults = %faults.join(" "), "this relay misbehaves as it was told to");
+        warn!(faults = %relay.faults.names().join(" "), "this relay misbehaves as it was told to");
+        relay.faults.begin(std::time::Instant::now());
         tokio::spawn(fault::stall(config.faults.clone()));
     }
     let wire = Arc::new(ServerConfig {
         support: config.support(),
         limits: config.wire,
-        relay_info: nip11::document(config, relay.at_rest()),
+        relay_info: nip11::document(config, relay.at_rest(), &relay.faults.names()),
         tls: config.tls.clone(),
     });
     let mut sessions =
@@ -193,7 +193,8 @@ async fn connection(stream: TcpStream, relay: Arc<Relay>, wire: Arc<ServerConfig
         Ok(Accepted::WebSocket(conn)) => {
             add(&relay.counters.connections, 1);
             debug!(peer = ?conn.peer_addr(), agreement = ?conn.agreement(), "connected");
-            session::run(relay, *conn, outbox).await;
+            let number = relay.next_connection();
+            session::run(relay, *conn, outbox, number).await;
         }
         Ok(Accepted::Http) => add(&relay.counters.http_requests, 1),
         Err(error) => {

@@ -23,7 +23,7 @@ use wire::{CloseCode, Connection, Message, WireError};
 
 use crate::{
     fanout::{Outbox, Stop},
-    machine::{self, Close, Opening, Progress, Time},
+    machine::{self, Broken, Close, Opening, Progress, Time},
     relay::Relay,
     totals::add,
 };
@@ -42,9 +42,9 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// The time that a slow consumer has to read what the socket holds, and the Close frame behind it.
 const SLOW_FAREWELL: Duration = Duration::from_secs(10);
 
-/// Serves one connection until it ends, and counts what it moved.
-pub(crate) async fn run(relay: Arc<Relay>, conn: Connection, outbox: Arc<Outbox>) {
-    let mut session = Session::new(relay, conn, outbox);
+/// Serves the connection of this number until it ends, and counts what it moved.
+pub(crate) async fn run(relay: Arc<Relay>, conn: Connection, outbox: Arc<Outbox>, number: u64) {
+    let mut session = Session::new(relay, conn, outbox, number);
     let end = match session.serve().await {
         Ok(never) => match never {},
         Err(end) => end,
@@ -74,6 +74,8 @@ enum End {
     Stopped(Stop),
     /// The session decided so.
     Close(Close),
+    /// A fault did.
+    Broken(Broken),
 }
 
 impl From<WireError> for End {
@@ -89,7 +91,7 @@ impl From<Close> for End {
 }
 
 impl Session {
-    fn new(relay: Arc<Relay>, conn: Connection, outbox: Arc<Outbox>) -> Self {
+    fn new(relay: Arc<Relay>, conn: Connection, outbox: Arc<Outbox>, number: u64) -> Self {
         let agreement = conn.agreement();
         let opening = Opening {
             format: agreement.format,
@@ -99,7 +101,7 @@ impl Session {
             challenge: rand::random(),
         };
         Session {
-            machine: machine::Connection::new(Arc::clone(&relay), Arc::clone(&outbox), &opening),
+            machine: machine::Connection::new(Arc::clone(&relay), Arc::clone(&outbox), &opening, number),
             relay,
             conn,
             outbox,
@@ -164,8 +166,13 @@ impl Session {
     }
 
     async fn receive(&mut self, message: &Message, time: Time) -> Result<(), End> {
-        self.machine.receive(&message.payload, message.opcode, time)?;
+        self.take(message, time)?;
         self.put_out(time.instant).await
+    }
+
+    fn take(&mut self, message: &Message, time: Time) -> Result<(), End> {
+        self.machine.receive(&message.payload, message.opcode, time)?;
+        self.machine.broken().map_or(Ok(()), |broken| Err(End::Broken(broken)))
     }
 
     /// Writes what is to be said, with a flush for as much as fits in one. What arrived while the
@@ -176,7 +183,7 @@ impl Session {
             while self.machine.has_room()
                 && let Some(message) = unread(&mut self.unread, &mut self.unread_bytes)
             {
-                self.machine.receive(&message.payload, message.opcode, time_now())?;
+                self.take(&message, time_now())?;
             }
         }
         Ok(())
@@ -280,6 +287,17 @@ impl Session {
         self.flush().await
     }
 
+    /// Ends as a fault wants it, once earlier answers are on their way.
+    async fn break_off(mut self, broken: Broken) {
+        let _ = self.put_out(Instant::now()).now_or_never();
+        let _ = self.flush().now_or_never();
+        self.relay.counters.add_traffic(self.conn.traffic());
+        match broken {
+            Broken::Reset => self.conn.reset(),
+            Broken::HalfOpen => _ = self.outbox.stopped().await,
+        }
+    }
+
     async fn finish(mut self, end: End) {
         debug!(?end, "connection ends");
         // Events published while the Close frame waits for the peer make no slow consumer of it.
@@ -288,6 +306,9 @@ impl Session {
             && timeout(FAREWELL, self.deliver_the_rest()).await.is_err()
         {
             debug!("the peer did not take what was left for it");
+        }
+        if let End::Broken(broken) = end {
+            return self.break_off(broken).await;
         }
         let is_slow = matches!(end, End::Stopped(Stop::SlowConsumer));
         let patience = if is_slow { SLOW_FAREWELL } else { FAREWELL };
@@ -301,6 +322,7 @@ impl Session {
             }
             End::Stopped(stop) => Some(stop.into()),
             End::Close(close) => Some(close),
+            End::Broken(_) => None,
         };
         if close.is_some() && !is_slow {
             // Earlier answers go first; a peer that takes nothing gets nothing.

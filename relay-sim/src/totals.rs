@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use wire::Traffic;
 
-use crate::fault::DeliveryFault;
+use crate::fault::Kind;
 
 /// Declares [`Counters`] and [`Totals`] from one list, so that nothing is counted without being
 /// reported.
@@ -96,9 +96,9 @@ counters! {
     planted_lost,
     /// Deliveries sent twice by `--fault double`.
     planted_doubled,
-    /// Deliveries altered by `--fault alter`.
+    /// Deliveries altered by `--fault alter` and `wrong-sig`.
     planted_altered,
-    /// Events invented by `--fault invent`.
+    /// Events invented by `--fault invent`, and ids by `wrong-id`.
     planted_invented,
     /// Deliveries sent for another subscription by `--fault misroute`.
     planted_misrouted,
@@ -130,15 +130,17 @@ pub(crate) fn add(counter: &AtomicU64, n: u64) {
 }
 
 impl Counters {
-    /// The counter of faults of this kind.
-    pub(crate) fn planted(&self, kind: DeliveryFault) -> &AtomicU64 {
-        match kind {
-            DeliveryFault::Lose => &self.planted_lost,
-            DeliveryFault::Double => &self.planted_doubled,
-            DeliveryFault::Alter => &self.planted_altered,
-            DeliveryFault::Invent => &self.planted_invented,
-            DeliveryFault::Misroute => &self.planted_misrouted,
-        }
+    /// Counts a fault that hit a delivery, by what a client sees of it.
+    pub(crate) fn add_planted(&self, kind: Kind) {
+        let counter = match kind {
+            Kind::Lose => &self.planted_lost,
+            Kind::Double => &self.planted_doubled,
+            Kind::Alter | Kind::WrongSig => &self.planted_altered,
+            Kind::Invent | Kind::WrongId => &self.planted_invented,
+            Kind::Misroute => &self.planted_misrouted,
+            _ => return,
+        };
+        add(counter, 1);
     }
 
     /// Adds what a connection's compression took, at its end.

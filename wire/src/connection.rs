@@ -377,6 +377,11 @@ impl Connection {
             time::timeout(patience, self.websocket.close(Some(frame))).await;
     }
 
+    /// Resets TCP: the peer gets no Close frame, and loses what it did not read.
+    pub fn reset(self) {
+        self.tcp().reset_when_dropped();
+    }
+
     /// Ends TCP, for which a client waits (RFC 6455 §7.1.1). Returns the error of a disorderly
     /// close.
     async fn peer_closed(&mut self) -> Option<WireError> {

@@ -136,6 +136,8 @@ pub enum CloseCode {
     TooLarge,
     /// 1013: overload, for instance a slow consumer.
     TryAgain,
+    /// Any other, for tests of how peers take it.
+    Other(u16),
 }
 
 impl CloseCode {
@@ -150,6 +152,7 @@ impl CloseCode {
             CloseCode::Policy => 1008,
             CloseCode::TooLarge => 1009,
             CloseCode::TryAgain => 1013,
+            CloseCode::Other(code) => code,
         }
     }
 }

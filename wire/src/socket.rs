@@ -101,6 +101,14 @@ impl Counted {
         }
     }
 
+    /// Has TCP reset where this end is dropped.
+    pub(crate) fn reset_when_dropped(&self) {
+        if let Stream::Tcp(tcp) = &self.stream {
+            // An error means that the connection ended already.
+            let _: io::Result<()> = tcp.set_zero_linger();
+        }
+    }
+
     #[cfg(test)]
     pub(crate) fn nodelay(&self) -> bool {
         matches!(&self.stream, Stream::Tcp(tcp) if tcp.nodelay().is_ok_and(|nodelay| nodelay))

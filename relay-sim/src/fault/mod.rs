@@ -1,109 +1,195 @@
-//! Misbehaves on request, so that a test of an instrument has something to find (`compare
-//! selftest`).
+//! Misbehaves on request, so that a test of an instrument (`compare selftest`) or of a client
+//! (docs/test-relay.md) has something to find.
 //!
 //! A relay with faults names them in its log, its announcement, its totals and its information
-//! document (NIP-11).
+//! document (NIP-11). To add a fault, add an entry to [`registry::REGISTRY`] and ask
+//! [`Planted::next`] for it where it acts.
 
 use std::{fmt, str::FromStr, time::Duration};
 
-mod deliveries;
+mod draw;
+mod planted;
 mod process;
+mod registry;
+mod when;
 
-pub use deliveries::{DeliveryFault, Rate};
-pub(crate) use deliveries::{DeliveryFaults, Draw, with_altered_sig};
+pub(crate) use draw::{Draw, with_altered_sig};
+pub(crate) use planted::{Faults, Planted};
 pub(crate) use process::{Burner, behind_a_delay, stall};
+pub(crate) use registry::{ActsOn, Kind};
+use registry::{Entry, Parameter, REGISTRY};
+use when::When;
 
-/// One way to misbehave.
+/// One way to misbehave, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// Nothing is done for a while: the thread that serves sleeps.
-    Stall {
-        /// How long.
-        length: Duration,
-        /// Since the relay began to listen.
-        after: Duration,
-    },
-    /// CPU time is wasted for every event that is sent to a subscription.
-    Burn {
-        /// How much, on the thread's own clock: waiting for a core does not count.
-        each: Duration,
-    },
-    /// Everything sent to clients arrives later by this much.
-    Delay {
-        /// How much.
-        by: Duration,
-    },
-    /// Some deliveries go wrong. A delivery is an event for a subscription, stored or live; at most
-    /// one fault hits it, the first that does.
-    Delivery {
-        /// How.
-        kind: DeliveryFault,
-        /// How many.
-        rate: Rate,
-        /// Which.
-        seed: u64,
-    },
+pub struct Fault {
+    kind: Kind,
+    value: Value,
+    when: When,
+}
+
+/// The value of a fault, as its [`Parameter`] has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Value {
+    None,
+    Time(Duration),
+    TimeAt(Duration, Duration),
+    Offset(i64),
+    Number(u32),
+}
+
+impl Fault {
+    pub(crate) fn acts_on(&self) -> ActsOn {
+        self.kind.entry().acts_on
+    }
+
+    /// The time that a fault of this kind has as its value; nothing for another fault.
+    pub(crate) fn time_of(&self, kind: Kind) -> Duration {
+        match self.value {
+            Value::Time(time) if self.kind == kind => time,
+            _ => Duration::ZERO,
+        }
+    }
+
+    fn parse(text: &str) -> Result<Fault, String> {
+        let mut parts = text.split(':');
+        let named = parts.next().unwrap_or_default();
+        let (name, value) = named.split_once('=').map_or((named, None), |(name, value)| (name, Some(value)));
+        let Some(entry) = REGISTRY.iter().find(|entry| entry.name() == name) else {
+            let known: Vec<_> = REGISTRY.iter().map(|entry| entry.example).collect();
+            return Err(format!(
+                "known: {}; each with keys such as :connection=2:message=3",
+                known.join(", ")
+            ));
+        };
+        let mut when = When::default();
+        let value = read_value(entry, value, &mut when)
+            .ok_or_else(|| format!("write it as {}{}", entry.example, units(entry.parameter)))?;
+        for key in parts {
+            let (key, value) = key.split_once('=').ok_or_else(|| format!("{key:?} is no KEY=VALUE"))?;
+            if !entry.acts_on.takes(key) {
+                return Err(format!("{name} acts on {} and takes no {key:?}", entry.acts_on.noun()));
+            }
+            when.set(key, value)?;
+        }
+        Ok(Fault { kind: entry.kind, value, when })
+    }
+}
+
+fn read_value(entry: &Entry, value: Option<&str>, when: &mut When) -> Option<Value> {
+    match entry.parameter {
+        Parameter::Share => {
+            if let Some(share) = value {
+                when.rate = share.parse().ok()?;
+            }
+            Some(Value::None)
+        }
+        Parameter::Time => Some(Value::Time(duration(value?)?)),
+        Parameter::TimeAt => {
+            let (length, after) = value?.split_once('@')?;
+            Some(Value::TimeAt(duration(length)?, duration(after)?))
+        }
+        Parameter::Offset => offset(value?).map(Value::Offset),
+        Parameter::Number(least, most) => {
+            let number = value?.parse().ok()?;
+            (least..=most).contains(&number).then_some(Value::Number(number))
+        }
+    }
+}
+
+fn units(parameter: Parameter) -> String {
+    match parameter {
+        Parameter::Share => " or without a share, for all".to_owned(),
+        Parameter::Time | Parameter::TimeAt => ", with ns, us, ms or s, at most 60s".to_owned(),
+        Parameter::Offset => ", with s, m, h or d".to_owned(),
+        Parameter::Number(least, most) => format!(", {least} to {most}"),
+    }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Fault::Stall { length, after } => {
-                write!(f, "stall={}ms@{}ms", length.as_millis(), after.as_millis())
-            }
-            Fault::Burn { each } => write!(f, "burn={}ns", each.as_nanos()),
-            Fault::Delay { by } => write!(f, "delay={}us", by.as_micros()),
-            Fault::Delivery { kind, rate, seed } => write!(f, "{}={rate}:seed={seed}", kind.name()),
+        let Fault { kind, value, when } = self;
+        let (entry, all) = (kind.entry(), when.rate == when::Rate::ALL);
+        f.write_str(entry.name())?;
+        match *value {
+            Value::None if all => {}
+            Value::None => write!(f, "={}", when.rate)?,
+            Value::Time(time) => write!(f, "={}", shown(time))?,
+            Value::TimeAt(length, after) => write!(f, "={}@{}", shown(length), shown(after))?,
+            Value::Offset(seconds) => write!(f, "={seconds}s")?,
+            Value::Number(number) => write!(f, "={number}")?,
         }
+        when.write_keys(f)?;
+        if !all {
+            if *value != Value::None {
+                write!(f, ":probability={}", when.rate)?;
+            }
+            write!(f, ":seed={}", when.seed)?;
+        }
+        Ok(())
     }
 }
 
 /// The text is no fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} is no fault; known: stall=500ms@3s (once, 3 s after the start), burn=20us (CPU for each event sent), delay=50ms \
-     (of everything sent), with ns, us, ms or s; lose=1%, double=1%, alter=1%, invent=1%, misroute=1% (of deliveries, each \
-     with :seed=7 if need be)"
-)]
-pub struct UnknownFault(String);
+#[error("{0:?} is no fault; {1}")]
+pub struct UnknownFault(String, String);
 
 impl FromStr for Fault {
     type Err = UnknownFault;
 
     fn from_str(text: &str) -> Result<Fault, UnknownFault> {
-        let fault = || {
-            let (name, value) = text.split_once('=')?;
-            match name {
-                "stall" => {
-                    let (length, after) = value.split_once('@')?;
-                    Some(Fault::Stall { length: duration(length)?, after: duration(after)? })
-                }
-                "burn" => Some(Fault::Burn { each: duration(value)? }),
-                "delay" => Some(Fault::Delay { by: duration(value)? }),
-                _ => {
-                    let (_, kind) = DeliveryFault::NAMES.into_iter().find(|(known, _)| *known == name)?;
-                    let (rate, seed) = value.split_once(":seed=").unwrap_or((value, "1"));
-                    Some(Fault::Delivery { kind, rate: rate.parse().ok()?, seed: seed.parse().ok()? })
-                }
-            }
-        };
-        fault().ok_or_else(|| UnknownFault(text.to_owned()))
+        Fault::parse(text).map_err(|why| UnknownFault(text.chars().take(100).collect(), why))
     }
+}
+
+/// The help of `--fault`, by what the faults act on.
+pub(crate) fn help() -> String {
+    let mut text = String::from(
+        "Misbehave, for tests of an instrument or of a client; may be repeated\n\n\
+         A fault is NAME or NAME=VALUE and, each behind a colon, keys that say when it acts: connection=2 (by \
+         handshakes, from 1), message=2-5 (of what it acts on, in its connection), after=3s, for=2s, probability=10%, \
+         seed=7. Without keys it acts always. docs/test-relay.md says what a good client does.\n",
+    );
+    for (place, entry) in REGISTRY.iter().enumerate() {
+        if place == 0 || REGISTRY[place - 1].acts_on != entry.acts_on {
+            text.push_str(&format!("\nOn {}:\n", entry.acts_on.noun()));
+        }
+        text.push_str(&format!("  {}: {}\n", entry.example, entry.does));
+    }
+    text.push_str("\nThe relay names its faults in its announcement, totals and NIP-11 document.");
+    text
 }
 
 /// A whole number and a unit; nothing beyond a minute, which no test waits for.
 fn duration(text: &str) -> Option<Duration> {
+    let units = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+    let ns = with_unit(text, &units)?;
+    Some(Duration::from_nanos(ns)).filter(|duration| *duration <= Duration::from_secs(60))
+}
+
+/// Seconds ahead, or behind with a minus; at most ten years.
+fn offset(text: &str) -> Option<i64> {
+    let (sign, text) = text.strip_prefix('-').map_or((1, text), |text| (-1, text));
+    let units = [("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400)];
+    let seconds = i64::try_from(with_unit(text, &units)?).ok()?;
+    (seconds <= 3_650 * 86_400).then_some(sign * seconds)
+}
+
+fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit())?;
     let (number, unit) = text.split_at(digits);
-    let unit_ns = match unit {
-        "ns" => 1,
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        _ => return None,
-    };
-    let ns = number.parse::<u64>().ok()?.checked_mul(unit_ns)?;
-    Some(Duration::from_nanos(ns)).filter(|duration| *duration <= Duration::from_secs(60))
+    let (_, factor) = units.iter().find(|(known, _)| *known == unit)?;
+    number.parse::<u64>().ok()?.checked_mul(*factor)
+}
+
+/// A time as [`duration`] reads it, in the largest unit that holds it.
+fn shown(time: Duration) -> String {
+    let ns = time.as_nanos();
+    let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
+    let (unit, factor) =
+        units.into_iter().find(|(_, factor)| ns.is_multiple_of(*factor)).unwrap_or(("ns", 1));
+    format!("{}{unit}", ns / factor)
 }
 
 #[cfg(test)]
@@ -112,42 +198,63 @@ mod tests {
 
     #[test]
     fn faults_are_written_as_they_are_read() {
-        for (text, fault) in [
-            (
-                "stall=500ms@3s",
-                Fault::Stall { length: Duration::from_millis(500), after: Duration::from_secs(3) },
-            ),
-            ("burn=1500ns", Fault::Burn { each: Duration::from_nanos(1_500) }),
-            ("delay=50ms", Fault::Delay { by: Duration::from_millis(50) }),
-            (
-                "lose=1%",
-                Fault::Delivery { kind: DeliveryFault::Lose, rate: "0.01".parse().unwrap(), seed: 1 },
-            ),
-            (
-                "misroute=0.5:seed=7",
-                Fault::Delivery { kind: DeliveryFault::Misroute, rate: "50%".parse().unwrap(), seed: 7 },
-            ),
+        for text in [
+            "stall=500ms@3s",
+            "burn=1500ns",
+            "delay=50ms",
+            "lose=1%:seed=1",
+            "misroute=50%:connection=2:seed=7",
+            "no-eose",
+            "late-ok=2s:connection=2-5:message=3-:after=3s:for=500ms:probability=10%:seed=9",
+            "clock=-3600s",
+            "close=4000:message=2",
         ] {
-            assert_eq!(text.parse(), Ok(fault));
+            assert_eq!(text.parse::<Fault>().unwrap().to_string(), text);
+        }
+        for (text, canonical) in [
+            ("lose=0.01", "lose=1%:seed=1"),
+            ("lose", "lose"),
+            ("lose=100%:seed=4", "lose"),
+            ("no-eose:probability=5%", "no-eose=5%:seed=1"),
+            ("delay=1000us", "delay=1ms"),
+            ("clock=2d", "clock=172800s"),
+        ] {
+            assert_eq!(text.parse::<Fault>().unwrap().to_string(), canonical);
+        }
+        for entry in REGISTRY {
+            let fault: Fault = entry.example.parse().unwrap();
             assert_eq!(fault.to_string().parse(), Ok(fault));
         }
-        for text in [
-            "",
-            "burn",
-            "burn=",
-            "burn=5",
-            "burn=ms",
-            "burn=-1ms",
-            "stall=1s",
-            "delay=99999999999999999999s",
-            "delay=61s",
-            "lose=0%",
-            "lose=1%:seed=",
-            "lose=1%:seed=-1",
-            "loose=1%",
+    }
+
+    #[test]
+    fn what_is_no_fault_is_told_with_a_way_out() {
+        for (text, expected) in [
+            ("", "known: stall=500ms@3s"),
+            ("loose=1%", "known: stall=500ms@3s"),
+            ("burn", "write it as burn=20us"),
+            ("burn=", "write it as burn=20us"),
+            ("burn=5", "with ns, us, ms or s"),
+            ("burn=ms", "write it as burn=20us"),
+            ("burn=-1ms", "write it as burn=20us"),
+            ("stall=1s", "write it as stall=500ms@3s"),
+            ("delay=99999999999999999999s", "at most 60s"),
+            ("delay=61s", "at most 60s"),
+            ("delay=50ms:connection=1", "acts on the process and takes no \"connection\""),
+            ("lose=0%", "write it as lose=1%"),
+            ("lose=1%:seed=", "seed= is no whole number"),
+            ("lose=1%:seed=-1", "seed=-1 is no whole number"),
+            ("lose=1%:colour=red", "known: connection, message"),
+            ("lose=1%:seed", "\"seed\" is no KEY=VALUE"),
+            ("no-eose:message=0", "message=0 is no number such as"),
+            ("no-eose:message=3-2", "message=3-2 is no number such as"),
+            ("flood=0", "1 to 100000"),
+            ("close=999", "1000 to 4999"),
+            ("clock=99999d", "with s, m, h or d"),
         ] {
             let error = text.parse::<Fault>().unwrap_err().to_string();
-            assert!(error.contains("known: stall=500ms@3s"), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
+        assert!("x".repeat(1 << 20).parse::<Fault>().unwrap_err().to_string().len() < 2_000);
     }
 }

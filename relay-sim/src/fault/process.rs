@@ -13,7 +13,7 @@ use std::{
 
 use nix::time::{ClockId, clock_gettime};
 
-use super::Fault;
+use super::{Fault, Kind, Value};
 
 /// CPU time is burned in portions: reading the clock costs 0.3 µs, which must not be seen beside
 /// what was asked for.
@@ -31,10 +31,9 @@ pub(crate) struct Burner {
 }
 
 impl Burner {
-    /// For the sum of all [`Fault::Burn`]; `None` when there is none.
+    /// For the sum of all faults `burn`; `None` when there is none.
     pub(crate) fn of(faults: &[Fault]) -> Option<Burner> {
-        let each = |fault: &Fault| if let Fault::Burn { each } = fault { *each } else { Duration::ZERO };
-        let each: Duration = faults.iter().map(each).sum();
+        let each: Duration = faults.iter().map(|fault| fault.time_of(Kind::Burn)).sum();
         let each_ns = i64::try_from(each.as_nanos()).ok().filter(|ns| *ns > 0)?;
         Some(Burner { each_ns, owed_ns: AtomicI64::new(0) })
     }
@@ -67,9 +66,10 @@ pub(crate) async fn stall(faults: Vec<Fault>) {
     let began = tokio::time::Instant::now();
     let mut stalls: Vec<(Duration, Duration)> = faults
         .into_iter()
-        .filter_map(
-            |fault| if let Fault::Stall { length, after } = fault { Some((after, length)) } else { None },
-        )
+        .filter_map(|fault| match fault.value {
+            Value::TimeAt(length, after) => Some((after, length)),
+            _ => None,
+        })
         .collect();
     stalls.sort_unstable();
     for (after, length) in stalls {
@@ -137,8 +137,7 @@ mod tests {
     #[test]
     fn what_is_burned_is_what_was_asked_for() {
         assert!(Burner::of(&[]).is_none());
-        let each = Duration::from_micros(7);
-        let burner = Burner::of(&[Fault::Burn { each }]).unwrap();
+        let burner = Burner::of(&["burn=7us".parse().unwrap()]).unwrap();
         let began = thread_cpu_ns().unwrap();
         (0..5_000).for_each(|_| burner.event());
         let spent_ns = thread_cpu_ns().unwrap() - began;

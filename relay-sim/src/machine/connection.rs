@@ -6,10 +6,12 @@ use bytes::Bytes;
 use codecs::{ClientMessage, Codec, DecodeError, Event, Format, Opcode, RelayMessage};
 use wire::{CloseCode, WireError};
 
+use self::spoiling::{SpoiltAnswer, Storm};
 use super::{Close, Opening, Time};
 use crate::{
     config::Reencode,
     fanout::{Batch, Batches, Outbox, Queued, Stop, Subscription},
+    fault::Planted,
     outgoing::{Outgoing, Shared},
     peer::{Answer, Peer},
     refused,
@@ -18,7 +20,10 @@ use crate::{
     totals::add,
 };
 
+mod spoiling;
 mod writing;
+
+pub(crate) use spoiling::Broken;
 
 #[cfg(test)]
 mod tests;
@@ -34,8 +39,6 @@ const DUE: usize = 64;
 #[derive(Debug)]
 pub struct Connection {
     relay: Arc<Relay>,
-    /// How many connections the relay opened before.
-    number: u64,
     format: Format,
     codec: &'static dyn Codec,
     /// Whether messages say what they have in common with those of other connections.
@@ -56,6 +59,13 @@ pub struct Connection {
     delivered_bytes: usize,
     /// Deliveries with the bytes of their publisher that are not counted in the totals yet.
     spliced: u64,
+    /// The relay's faults, as this connection meets them.
+    planted: Planted,
+    /// OKs that a fault sends late, the earliest first.
+    late: VecDeque<(Instant, RelayMessage<'static>)>,
+    broken: Option<Broken>,
+    /// Seconds since 1970 by the true clock, when the last message came to a relay with faults.
+    clock: u64,
 }
 
 /// Something to be said.
@@ -64,6 +74,7 @@ enum Due {
     Message(RelayMessage<'static>),
     Batch(Batch),
     Stored(Stored),
+    Storm(Storm),
 }
 
 /// The answer to a REQ, straight from the store's snapshot. What is published meanwhile waits in
@@ -73,6 +84,7 @@ struct Stored {
     subscription: Arc<Subscription>,
     events: vec::IntoIter<Arc<StoredEvent>>,
     batches: Option<Batches>,
+    spoilt: SpoiltAnswer,
 }
 
 /// How far [`Connection::advance`] came.
@@ -85,13 +97,12 @@ pub(crate) enum Progress {
 }
 
 impl Connection {
-    /// A connection whose live events come through `outbox`.
-    pub(crate) fn new(relay: Arc<Relay>, outbox: Arc<Outbox>, opening: &Opening) -> Self {
+    /// The connection of this number, whose live events come through `outbox`.
+    pub(crate) fn new(relay: Arc<Relay>, outbox: Arc<Outbox>, opening: &Opening, number: u64) -> Self {
         let Opening { format, batched, shares, local, challenge } = *opening;
         let peer = Peer::new(Arc::clone(&relay), format, Arc::clone(&outbox), local, challenge);
         let greeting = peer.greeting().map(Due::Message);
         Connection {
-            number: relay.next_connection(),
             format,
             codec: relay.codec(format),
             shares,
@@ -105,6 +116,10 @@ impl Connection {
             outgoing: Outgoing::default(),
             delivered_bytes: 0,
             spliced: 0,
+            planted: relay.planted(number),
+            late: VecDeque::new(),
+            broken: None,
+            clock: 0,
             relay,
         }
     }
@@ -116,7 +131,14 @@ impl Connection {
     ///
     /// # Errors
     /// How to end the connection, whose client broke the rules of its format.
-    pub fn receive(&mut self, payload: &[u8], opcode: Opcode, time: Time) -> Result<(), Close> {
+    pub fn receive(&mut self, payload: &[u8], opcode: Opcode, mut time: Time) -> Result<(), Close> {
+        self.planted.refresh();
+        if !self.planted.is_empty() {
+            self.spoil_message(&mut time)?;
+            if self.broken.is_some() {
+                return Ok(());
+            }
+        }
         let expected = self.format.spec().opcode;
         if opcode != expected {
             add(&self.relay.counters.malformed, 1);
@@ -127,16 +149,20 @@ impl Connection {
             let reason = format!("{} uses binary frames, this was text", self.format);
             return Err(Close::new(CloseCode::Unsupported, reason));
         }
+        let now = time.instant;
         let answer = match self.codec.decode_client_within(payload, &self.relay.config.limits) {
+            Ok(message) if !self.planted.is_empty() && self.refused_by_a_fault(&message, time) => {
+                return Ok(());
+            }
             Ok(ClientMessage::Event(event)) => {
                 let received = self.passable(payload, &event);
                 self.peer.publish(&event, received, time.unix_seconds)
             }
             Ok(message) => self.peer.answer(message, time.unix_seconds),
             Err(DecodeError::OverLimit(over)) => self.peer.over_limit(&over),
-            Err(error) => return self.refuse(payload, &error),
+            Err(error) => return self.refuse(payload, &error, now),
         };
-        self.answer(answer);
+        self.answer(answer, now);
         Ok(())
     }
 
@@ -148,21 +174,27 @@ impl Connection {
         }
     }
 
-    fn answer(&mut self, answer: Answer) {
+    fn answer(&mut self, answer: Answer, now: Instant) {
         match answer {
             Answer::Silence => {}
-            Answer::Message(message) => self.say(message),
-            Answer::Stored(subscription, events) => {
+            Answer::Message(message) => {
+                if let Some(message) = self.spoilt_ok(message, now) {
+                    self.say(message);
+                }
+            }
+            Answer::Stored(subscription, mut events) => {
                 self.release_batches();
                 let batches = self.batched.then(|| Batches::new(self.relay.config.batch));
-                self.due.push_back(Due::Stored(Stored { subscription, events: events.into_iter(), batches }));
+                let spoilt = self.spoil_answer(&subscription, &mut events, now);
+                let events = events.into_iter();
+                self.due.push_back(Due::Stored(Stored { subscription, events, batches, spoilt }));
             }
         }
     }
 
     /// Answers what does not decode as what it asked, and where nothing asks for an answer by
     /// NOTICE in text; a binary format ends the connection then.
-    fn refuse(&mut self, payload: &[u8], error: &DecodeError) -> Result<(), Close> {
+    fn refuse(&mut self, payload: &[u8], error: &DecodeError, now: Instant) -> Result<(), Close> {
         if let DecodeError::UnknownMessage(name) = error {
             add(&self.relay.counters.unsupported, 1);
             self.notice(format!("unsupported: unknown message {name:?}"));
@@ -171,8 +203,8 @@ impl Connection {
         add(&self.relay.counters.malformed, 1);
         let opcode = self.format.spec().opcode;
         if let Some(asked) = refused::asked(payload, opcode, self.codec, &self.relay.config.limits) {
-            let answer = self.peer.malformed(asked, format!("invalid: {error}"));
-            self.answer(answer);
+            let answer = self.peer.refused(asked, format!("invalid: {error}"));
+            self.answer(answer, now);
             return Ok(());
         }
         match opcode {
@@ -209,15 +241,21 @@ impl Connection {
 
     // --- time ---
 
-    /// When [`Connection::on_timer`] is to be called, because events were held for long enough.
+    /// When [`Connection::on_timer`] is to be called, because events (or OKs, by a fault) were held
+    /// for long enough.
     pub fn next_timer(&self) -> Option<Instant> {
-        self.batches.as_ref().and_then(Batches::deadline)
+        let held = self.batches.as_ref().and_then(Batches::deadline);
+        let late = self.late.front().map(|(due, _)| *due);
+        held.into_iter().chain(late).min()
     }
 
     /// Lets go what was held for long enough at `now`.
     pub fn on_timer(&mut self, now: Instant) {
         if let Some(batches) = &mut self.batches {
             self.due.extend(batches.due(now).into_iter().map(Due::Batch));
+        }
+        while let Some((_, message)) = self.late.pop_front_if(|(due, _)| *due <= now) {
+            self.due.push_back(Due::Message(message));
         }
     }
 
@@ -325,10 +363,12 @@ impl Connection {
     pub(crate) fn hold_nothing(&mut self) {
         self.stopping = true;
         self.release_batches();
+        self.due.extend(self.late.drain(..).map(|(_, message)| Due::Message(message)));
     }
 
     /// Writes what is to be said, until that is enough for a flush.
     pub(crate) fn advance(&mut self, now: Instant) -> Progress {
+        self.planted.refresh();
         let progress = self.write_due(now);
         if self.spliced > 0 {
             add(&self.relay.counters.encodings_spliced, std::mem::take(&mut self.spliced));
@@ -343,8 +383,9 @@ impl Connection {
             }
             match self.due.pop_front() {
                 Some(Due::Message(message)) => self.write(&message),
-                Some(Due::Batch(batch)) => self.put_out_batch(&batch),
+                Some(Due::Batch(batch)) => self.put_out_batch(&batch, now),
                 Some(Due::Stored(stored)) => self.put_out_stored(stored, now),
+                Some(Due::Storm(storm)) => self.put_out_storm(storm),
                 None if self.deliveries.is_empty() => return Progress::Done,
                 None => self.put_out_deliveries(now),
             }

@@ -5,6 +5,7 @@
 
 mod batching;
 mod common;
+mod faults;
 mod hostile;
 mod processes;
 mod real_clients;

@@ -7,6 +7,7 @@ use crate::{config::Config, testing::event, totals::Totals};
 
 mod encoding;
 mod faults;
+mod spoiling;
 
 const UNIX_SECONDS: u64 = 1_700_000_000;
 

@@ -8,7 +8,7 @@ use tracing::{debug, warn};
 use super::{Connection, DELIVERIES, Due, Stored};
 use crate::{
     fanout::{Answered, Batch, Batches, Delivery, Held, Queued, Subscription},
-    fault::{DeliveryFault, Draw, with_altered_sig},
+    fault::{Draw, Kind, with_altered_sig},
     store::{StoredEvent, Unavailable},
     totals::add,
 };
@@ -24,20 +24,22 @@ impl Connection {
         while !self.outgoing.is_full() {
             let Some(event) = stored.events.next() else {
                 for batch in stored.batches.iter_mut().flat_map(Batches::all) {
-                    sent += self.send(&batch.subscription.name, &batch.events);
+                    sent += self.send(&batch.subscription.name, &batch.events, now);
                 }
                 add(&self.relay.counters.deliveries_stored, sent);
-                let subscription = stored.subscription.name.as_str().into();
-                self.write(&RelayMessage::Eose { subscription, hints: EoseHints::default() });
+                for _ in 0..stored.spoilt.eoses {
+                    self.write(&eose(&stored.subscription.name));
+                }
+                self.due.extend(stored.spoilt.flood.map(Due::Storm));
                 return;
             };
             match &mut stored.batches {
-                None => sent += self.send(&stored.subscription.name, std::slice::from_ref(&event)),
+                None => sent += self.send(&stored.subscription.name, std::slice::from_ref(&event), now),
                 // A snapshot has nothing to wait for, so that the limits of size are all that
                 // matters.
                 Some(batches) => {
                     for batch in self.hold(batches, Arc::clone(&stored.subscription), event, 0, now) {
-                        sent += self.send(&batch.subscription.name, &batch.events);
+                        sent += self.send(&batch.subscription.name, &batch.events, now);
                     }
                 }
             }
@@ -47,12 +49,12 @@ impl Connection {
     }
 
     /// A batch of live events, unless its subscription ended meanwhile.
-    pub(super) fn put_out_batch(&mut self, batch: &Batch) {
+    pub(super) fn put_out_batch(&mut self, batch: &Batch, now: Instant) {
         self.delivered_bytes += batch.outbox_bytes;
         if batch.subscription.ended() {
             add(&self.relay.counters.deliveries_dropped, batch.events.len() as u64);
         } else {
-            let sent = self.send(&batch.subscription.name, &batch.events);
+            let sent = self.send(&batch.subscription.name, &batch.events, now);
             add(&self.relay.counters.deliveries_live, sent);
         }
     }
@@ -67,7 +69,8 @@ impl Connection {
                     }
                     Queued::Answer(answered) => {
                         self.due.extend(batches.all().into_iter().map(Due::Batch));
-                        self.due.push_back(Due::Message(ok(&answered)));
+                        let message = self.spoilt_ok(ok(&answered), now);
+                        self.due.extend(message.map(Due::Message));
                         self.delivered_bytes += Answered::BYTES;
                     }
                 }
@@ -85,7 +88,9 @@ impl Connection {
                     Queued::Event(delivery) => delivery,
                     Queued::Answer(answered) => {
                         self.delivered_bytes += Answered::BYTES;
-                        self.write(&ok(&answered));
+                        if let Some(message) = self.spoilt_ok(ok(&answered), now) {
+                            self.write(&message);
+                        }
                         continue;
                     }
                 };
@@ -93,7 +98,7 @@ impl Connection {
                 if subscription.ended() {
                     dropped += 1;
                 } else {
-                    sent += self.send(&subscription.name, std::slice::from_ref(&event));
+                    sent += self.send(&subscription.name, std::slice::from_ref(&event), now);
                 }
             }
             add(&self.relay.counters.deliveries_live, sent);
@@ -127,8 +132,8 @@ impl Connection {
 
     /// Sends events for a subscription, or what the relay's faults make of that. Returns how many
     /// it sent.
-    fn send(&mut self, subscription: &str, events: &[Arc<StoredEvent>]) -> u64 {
-        if self.relay.delivery_faults.is_empty() {
+    fn send(&mut self, subscription: &str, events: &[Arc<StoredEvent>], now: Instant) -> u64 {
+        if self.planted.is_empty() {
             return self.write_events(subscription, events);
         }
         let relay = Arc::clone(&self.relay);
@@ -138,8 +143,7 @@ impl Connection {
                 self.left_out(event, error);
                 continue;
             }
-            let (faults, id) = (&relay.delivery_faults, &event.head().id);
-            let Some((kind, draw)) = faults.hitting(self.number, subscription, id) else {
+            let Some(hit) = self.planted.next_delivery(subscription, &event.head().id, now) else {
                 together.push(Arc::clone(event));
                 continue;
             };
@@ -150,18 +154,20 @@ impl Connection {
                     continue;
                 }
             };
-            add(relay.counters.planted(kind), 1);
-            match kind {
-                DeliveryFault::Lose => {}
-                DeliveryFault::Double => together.extend([Arc::clone(event), Arc::clone(event)]),
-                DeliveryFault::Alter => together.push(self.altered(&whole, draw)),
-                DeliveryFault::Invent => {
-                    together.extend([Arc::clone(event), relay.forged(&draw.invented(whole))]);
+            relay.counters.add_planted(hit.kind);
+            match hit.kind {
+                Kind::Double => together.extend([Arc::clone(event), Arc::clone(event)]),
+                Kind::Alter => together.push(self.altered(&whole, hit.draw)),
+                Kind::WrongId => together.push(relay.forged(&hit.draw.invented(whole))),
+                Kind::WrongSig => together.push(relay.forged(&with_altered_sig(whole))),
+                Kind::Invent => {
+                    together.extend([Arc::clone(event), relay.forged(&hit.draw.invented(whole))]);
                 }
-                DeliveryFault::Misroute => {
+                Kind::Misroute => {
                     let other = self.peer.wrong_subscription(&whole);
                     sent += self.write_events(&other, std::slice::from_ref(event));
                 }
+                _ => {} // lost
             }
         }
         sent + self.write_events(subscription, &together)
@@ -200,7 +206,7 @@ impl Connection {
 
     /// Writes an event for a subscription, unless the format cannot hold it. Returns whether it
     /// could.
-    fn write_event(&mut self, subscription: &str, event: &Arc<StoredEvent>) -> bool {
+    pub(super) fn write_event(&mut self, subscription: &str, event: &Arc<StoredEvent>) -> bool {
         let encoded = match event.encoded(self.format, self.codec) {
             Ok(encoded) => encoded,
             Err(error) => {
@@ -244,6 +250,11 @@ impl Connection {
             }
         }
     }
+}
+
+/// The end of a subscription's stored events.
+pub(super) fn eose(subscription: &str) -> RelayMessage<'static> {
+    RelayMessage::Eose { subscription: subscription.to_owned().into(), hints: EoseHints::default() }
 }
 
 fn ok(answered: &Answered) -> RelayMessage<'static> {

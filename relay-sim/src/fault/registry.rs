@@ -1,0 +1,266 @@
+//! Every fault: its name, its value, what it acts on, what it does, and what a good client does.
+//!
+//! The parser and the help of `--fault` and the table of `docs/test-relay.md` are made from it.
+
+use self::{ActsOn::*, Kind::*, Parameter::*};
+
+/// What a fault is about; one of each in [`REGISTRY`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Stall,
+    Burn,
+    Delay,
+    Lose,
+    Double,
+    Alter,
+    Invent,
+    Misroute,
+    WrongId,
+    WrongSig,
+    NoEose,
+    DoubleEose,
+    EarlyEose,
+    ReverseOrder,
+    Flood,
+    ClosedStorm,
+    NoOk,
+    LateOk,
+    FalseOk,
+    WrongOk,
+    RateLimited,
+    AuthRequired,
+    AuthLoop,
+    NoticeStorm,
+    Clock,
+    Close,
+    Reset,
+    HalfOpen,
+}
+
+/// The value behind `NAME=`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Parameter {
+    /// A share, 100% where it is left out: the key `probability` by another place.
+    Share,
+    /// As in `50ms`.
+    Time,
+    /// A time and when it begins, as in `500ms@3s`.
+    TimeAt,
+    /// Seconds ahead or behind, as in `-1h`.
+    Offset,
+    /// A whole number between these.
+    Number(u32, u32),
+}
+
+/// What a fault counts and hits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ActsOn {
+    Process,
+    Messages,
+    Requests,
+    RequestsAndEvents,
+    Oks,
+    Deliveries,
+}
+
+impl ActsOn {
+    /// Its noun in help and documents.
+    pub(crate) fn noun(self) -> &'static str {
+        match self {
+            Process => "the process",
+            Messages => "the client's messages",
+            Requests => "REQs",
+            RequestsAndEvents => "REQs and EVENTs",
+            Oks => "OKs",
+            Deliveries => "deliveries",
+        }
+    }
+
+    /// Whether faults on it take this key, or none does.
+    pub(super) fn takes(self, key: &str) -> bool {
+        self != Process || !KEYS.contains(&key)
+    }
+}
+
+/// The keys behind a fault.
+const KEYS: [&str; 6] = ["connection", "message", "after", "for", "probability", "seed"];
+
+/// A fault as it is parsed and explained.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) kind: Kind,
+    /// How it is written: its name, and a value where it takes one.
+    pub(crate) example: &'static str,
+    pub(crate) parameter: Parameter,
+    pub(crate) acts_on: ActsOn,
+    pub(crate) does: &'static str,
+    /// What a good client does.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the table of docs/test-relay.md is made of it"))]
+    pub(crate) client: &'static str,
+    /// The document that says so.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the table of docs/test-relay.md is made of it"))]
+    pub(crate) source: &'static str,
+}
+
+impl Entry {
+    /// Its name in `--fault`.
+    pub(crate) fn name(&self) -> &'static str {
+        self.example.split('=').next().expect("a split has a first part")
+    }
+}
+
+impl Kind {
+    /// What is written about it.
+    pub(crate) fn entry(self) -> &'static Entry {
+        REGISTRY.iter().find(|entry| entry.kind == self).expect("every kind has an entry")
+    }
+}
+
+/// The longest storm or flood for one message, which goes out as fast as the client reads.
+const MOST: u32 = 100_000;
+
+#[rustfmt::skip]
+pub(crate) static REGISTRY: &[Entry] = &[
+    entry(Stall, "stall=500ms@3s", TimeAt, Process,
+        "sleeps on the thread that serves, once, 3 s after the start",
+        "waits, and does not connect a second time beside the first", "NIP-01"),
+    entry(Burn, "burn=20us", Time, Process,
+        "wastes CPU time for each event sent",
+        "shows events as they come", "NIP-01"),
+    entry(Delay, "delay=50ms", Time, Process,
+        "hands on everything sent later by this much",
+        "sends requests without waiting for the answer to the one before", "NIP-01"),
+    entry(Lose, "lose=1%", Share, Deliveries,
+        "leaves the delivery out",
+        "asks more than one relay, and again with `since` after a new connection", "NIP-65, NIP-01"),
+    entry(Double, "double=1%", Share, Deliveries,
+        "sends the delivery twice",
+        "knows events by `id` and shows each once", "NIP-01"),
+    entry(Alter, "alter=1%", Share, Deliveries,
+        "changes one field of the event, never its id",
+        "computes the id, checks the signature, and drops the event", "NIP-01"),
+    entry(Invent, "invent=1%", Share, Deliveries,
+        "sends beside the event another with a random id, which nobody published",
+        "computes the id and drops the event", "NIP-01"),
+    entry(Misroute, "misroute=1%", Share, Deliveries,
+        "sends the event for a subscription that it does not match, or for \"nobody\"",
+        "drops events of unknown subscriptions, and those that its filter does not match", "NIP-01"),
+    entry(WrongId, "wrong-id=1%", Share, Deliveries,
+        "sends the event with a random id in place of its own",
+        "computes the id and drops the event, however valid the rest looks", "NIP-01"),
+    entry(WrongSig, "wrong-sig=1%", Share, Deliveries,
+        "sends the event with a signature that does not verify",
+        "checks the signature before it shows or stores the event", "NIP-01"),
+    entry(NoEose, "no-eose", Share, Requests,
+        "never sends EOSE",
+        "shows stored events as they come, and stops waiting for EOSE after a while", "NIP-01"),
+    entry(DoubleEose, "double-eose", Share, Requests,
+        "sends EOSE twice",
+        "passes over the second", "NIP-01"),
+    entry(EarlyEose, "early-eose", Share, Requests,
+        "sends EOSE before the stored events",
+        "takes what comes after EOSE as it takes live events", "NIP-01"),
+    entry(ReverseOrder, "reverse-order", Share, Requests,
+        "sends stored events oldest first, those with `limit` too",
+        "sorts by `created_at`, then by `id`", "NIP-01"),
+    entry(Flood, "flood=1000", Number(1, MOST), Requests,
+        "sends so many valid events of kind 9999 after EOSE, whatever the filter",
+        "matches events with its filter, bounds what it keeps, and sends CLOSE", "NIP-01"),
+    entry(ClosedStorm, "closed-storm=100", Number(1, MOST), Requests,
+        "answers so many CLOSED with `error:`, and opens no subscription",
+        "ends the subscription at the first, passes over the rest, and asks again later, not at once", "NIP-01"),
+    entry(NoOk, "no-ok", Share, Oks,
+        "leaves OK out, also that of AUTH",
+        "stops waiting after a while, and may send the same event again", "NIP-01"),
+    entry(LateOk, "late-ok=2s", Time, Oks,
+        "sends OK later by this much",
+        "assigns OK by its event's id, whatever came in between", "NIP-01"),
+    entry(FalseOk, "false-ok", Share, Oks,
+        "says `error:` by OK false for what it stored",
+        "shows the reason, and finds the event elsewhere or here all the same", "NIP-01"),
+    entry(WrongOk, "wrong-ok", Share, Oks,
+        "sends OK for another id",
+        "passes over it, and goes on waiting for its own", "NIP-01"),
+    entry(RateLimited, "rate-limited", Share, RequestsAndEvents,
+        "refuses by `rate-limited:`, with CLOSED or OK false",
+        "tries again later, each time after a longer pause", "NIP-01"),
+    entry(AuthRequired, "auth-required", Share, RequestsAndEvents,
+        "refuses by `auth-required:` until the client authenticated, and sends a challenge",
+        "signs the challenge if its user agrees, waits for that OK, and sends the message again", "NIP-42"),
+    entry(AuthLoop, "auth-loop", Share, RequestsAndEvents,
+        "refuses by `auth-required:` with a new challenge, also after AUTH",
+        "gives up after one AUTH that changed nothing", "NIP-42"),
+    entry(NoticeStorm, "notice-storm=100", Number(1, MOST), Messages,
+        "sends so many NOTICEs",
+        "shows few of them, and takes none as an answer", "NIP-01"),
+    entry(Clock, "clock=-1h", Offset, Messages,
+        "has a clock that is off, by which it takes events as expired, AUTH as old, and events more than 15 minutes ahead as invalid",
+        "says whose clock differs, and does not send the event again unchanged", "NIP-40, NIP-42"),
+    entry(Close, "close=4000", Number(1000, 4999), Messages,
+        "closes with this code in place of an answer",
+        "connects again after a pause with jitter, and opens its subscriptions anew", "RFC 6455 §7.2.3, §7.4"),
+    entry(Reset, "reset", Share, Messages,
+        "resets TCP in place of an answer",
+        "connects again after a pause with jitter, and sends what had no OK once more", "RFC 6455 §7.2.3"),
+    entry(HalfOpen, "half-open", Share, Messages,
+        "neither reads nor writes from then on, and keeps TCP open",
+        "sends Pings, and gives the connection up without a Pong", "RFC 6455 §5.5.2"),
+];
+
+const fn entry(
+    kind: Kind,
+    example: &'static str,
+    parameter: Parameter,
+    acts_on: ActsOn,
+    does: &'static str,
+    client: &'static str,
+    source: &'static str,
+) -> Entry {
+    Entry { kind, example, parameter, acts_on, does, client, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, fs, path::Path};
+
+    use super::*;
+
+    const HEAD: &str =
+        "| fault | acts on | what it does | a good client | said in |\n| --- | --- | --- | --- | --- |\n";
+
+    fn table() -> String {
+        let row = |entry: &Entry| {
+            let Entry { example, does, client, source, .. } = entry;
+            format!("| `{example}` | {} | {does} | {client} | {source} |\n", entry.acts_on.noun())
+        };
+        REGISTRY.iter().map(row).collect()
+    }
+
+    /// `UPDATE_SNAPSHOTS=1` writes the table anew.
+    #[test]
+    fn the_document_has_the_table_of_all_faults() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/test-relay.md");
+        let text = fs::read_to_string(&path).unwrap();
+        let (before, rest) = text.split_once(HEAD).expect("the table has its head");
+        let (rows, after) = rest.split_once("\n\n").expect("an empty line ends the table");
+        if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+            fs::write(&path, format!("{before}{HEAD}{}\n{after}", table())).unwrap();
+        } else {
+            assert!(
+                format!("{rows}\n") == table(),
+                "docs/test-relay.md: run this test with UPDATE_SNAPSHOTS=1"
+            );
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_nothing_is_left_unsaid() {
+        let names: BTreeSet<_> = REGISTRY.iter().map(Entry::name).collect();
+        assert_eq!(names.len(), REGISTRY.len());
+        for entry in REGISTRY {
+            for text in [entry.does, entry.client, entry.source] {
+                assert!(!text.is_empty() && !text.contains('|'), "{}", entry.name());
+            }
+        }
+    }
+}
