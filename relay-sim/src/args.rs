@@ -23,6 +23,7 @@ const WIRE: &str = "Wire";
 const EVENTS: &str = "Events";
 const STORE: &str = "Store";
 const LIMITS: &str = "Limits";
+const FAULTS: &str = "Faults";
 
 /// One for each group of flags.
 const EXAMPLES: &str = "\
@@ -47,8 +48,8 @@ Examples:
           keeps events in a directory, as this format writes them
   Limits  relay-sim --max-connections 1000
           turns the next one away
-  Faults  relay-sim --fault stall=500ms@3s
-          stops for half a second, once
+  Faults  relay-sim --listen 127.0.0.1:0 --announce --fault no-eose
+          never sends EOSE, and says on standard output where it listens
 
   websocat ws://127.0.0.1:7777 <<< '[\"REQ\",\"a\",{\"kinds\":[1],\"limit\":3}]'
       any Nostr client speaks to it; without a subprotocol it is a plain NIP-01 relay
@@ -254,18 +255,28 @@ pub(crate) struct Args {
     reconcile_frame_bytes: usize,
 
     /// Misbehave, for tests of an instrument or of a client; may be repeated
-    #[arg(long, help_heading = "Faults", value_name = "FAULT", hide_short_help = true, long_help = fault::help())]
+    #[arg(long, help_heading = FAULTS, value_name = "FAULT", hide_short_help = true, long_help = fault::help())]
     fault: Vec<Fault>,
+
+    /// Misbehave by steps: a TOML file of faults and when they act
+    ///
+    /// Each [[step]] has faults = ["NAME=VALUE", ...] as --fault takes them, and as keys of its own
+    /// connection, message, after, for, probability or seed. Steps act together, and with --fault.
+    #[arg(long, help_heading = FAULTS, value_name = "FILE", hide_short_help = true)]
+    script: Option<PathBuf>,
 
     /// Do no Nostr work: answer from this script of a plan, which client-sim --floor writes
     ///
     /// JSON without compression. What remains is the cost of generator and sockets.
-    #[arg(long, value_name = "FILE", hide = true, conflicts_with_all = ["corpus", "auth", "tls_cert", "fault", "store"])]
+    #[arg(long, value_name = "FILE", hide = true, conflicts_with_all = ["corpus", "auth", "tls_cert", "fault", "script", "store"])]
     pub(crate) floor: Option<PathBuf>,
 
-    /// For programs that start a relay: one line of JSON on stdout when it listens and one when it
-    /// stopped; stops when stdin ends
-    #[arg(long, hide = true)]
+    /// Print one line of JSON when it listens, with address and process, and one when it stopped
+    ///
+    /// For programs that start a relay: {"listening":"ws://127.0.0.1:41234","pid":7,...}, then the
+    /// totals with faults and hits. Instead of either {"failed":"..."} says why there is no relay.
+    /// The relay stops when its standard input ends, so that it outlives no test: give it a pipe.
+    #[arg(long, help_heading = LISTEN, hide_short_help = true)]
     pub(crate) announce: bool,
 }
 
@@ -330,6 +341,9 @@ impl Args {
             },
             ..Config::default()
         };
+        if let Some(path) = &self.script {
+            config.faults.extend(fault::script::read(path).context("cannot use --script")?);
+        }
         config.wire.max_message_bytes = self.max_message_bytes;
         ensure!(
             self.reconcile_frame_bytes >= MIN_FRAME_BYTES,

@@ -11,6 +11,7 @@ mod draw;
 mod planted;
 mod process;
 mod registry;
+pub(crate) mod script;
 mod when;
 
 pub(crate) use draw::{Draw, with_altered_sig};
@@ -65,11 +66,16 @@ impl Fault {
         let mut when = When::default();
         let value = read_value(entry, value, &mut when)
             .ok_or_else(|| format!("write it as {}{}", entry.example, units(entry.parameter)))?;
+        let mut seen = Vec::new();
         for key in parts {
             let (key, value) = key.split_once('=').ok_or_else(|| format!("{key:?} is no KEY=VALUE"))?;
             if !entry.acts_on.takes(key) {
                 return Err(format!("{name} acts on {} and takes no {key:?}", entry.acts_on.noun()));
             }
+            if seen.contains(&key) {
+                return Err(format!("{key:?} stands twice"));
+            }
+            seen.push(key);
             when.set(key, value)?;
         }
         Ok(Fault { kind: entry.kind, value, when })
