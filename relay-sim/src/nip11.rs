@@ -13,9 +13,11 @@ use crate::config::Config;
 const NIPS: [u16; 8] = [1, 9, 11, EXPIRATION, AUTH, 45, 70, 77];
 const EXPIRATION: u16 = 40;
 const AUTH: u16 = 42;
+/// Not implemented.
+const SEARCH: u16 = 50;
 
-/// The relay information document.
-pub(crate) fn document(config: &Config, at_rest: Option<Format>, faults: &[String]) -> String {
+/// The relay information document, with claims that are wrong where it `lies`.
+pub(crate) fn document(config: &Config, at_rest: Option<Format>, faults: &[String], lies: bool) -> String {
     let Limits { max_filters, max_subscription_chars, .. } = config.limits;
     let is_on = |nip: &u16| match *nip {
         AUTH => config.auth,
@@ -64,6 +66,16 @@ pub(crate) fn document(config: &Config, at_rest: Option<Format>, faults: &[Strin
     if let Some(format) = at_rest {
         document["at_rest"] = json!(format.name());
     }
+    if lies {
+        let limitation = &mut document["limitation"];
+        for limit in
+            ["max_message_length", "max_subscriptions", "max_filters", "max_subid_length", "max_limit"]
+        {
+            limitation[limit] = json!(u32::MAX);
+        }
+        limitation["auth_required"] = json!(!config.auth);
+        document["supported_nips"] = json!([1, 11, SEARCH]);
+    }
     if !faults.is_empty() {
         document["faults"] = json!(faults);
     }
@@ -80,7 +92,7 @@ mod tests {
     use super::*;
 
     fn parsed(config: &Config) -> Value {
-        serde_json::from_str(&document(config, None, &[])).unwrap()
+        serde_json::from_str(&document(config, None, &[], false)).unwrap()
     }
 
     #[test]

@@ -173,6 +173,11 @@ impl Relay {
         self.connections.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// Whether connections need to look for faults at all.
+    pub(crate) fn may_misbehave(&self) -> bool {
+        !self.config.faults.is_empty()
+    }
+
     /// The faults as the connection of this number meets them.
     pub(crate) fn planted(&self, connection: u64) -> Planted {
         Planted::new(Arc::clone(&self.faults), connection)

@@ -1,6 +1,6 @@
 //! Accepts connections and gives each its session, until told to stop.
 
-use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::HashMap, future::Future, sync::Arc, time::Duration};
 
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -8,12 +8,13 @@ use tokio::{
     time::{Instant, interval, sleep, timeout},
 };
 use tracing::{debug, error, info, warn};
-use wire::{Accepted, ServerConfig};
+use wire::{Accepted, Incoming, ServerConfig, WireError};
 
 use crate::{
     config::Config,
     fanout::{Outbox, Stop},
-    fault, nip11,
+    fault::{self, Kind, SpoiltFrames},
+    nip11,
     relay::Relay,
     session,
     totals::{Totals, add},
@@ -73,7 +74,7 @@ pub(crate) async fn serve_relay(
     let wire = Arc::new(ServerConfig {
         support: config.support(),
         limits: config.wire,
-        relay_info: nip11::document(config, relay.at_rest(), &relay.faults.names()),
+        relay_info: nip11::document(config, relay.at_rest(), &relay.faults.names(), false),
         tls: config.tls.clone(),
     });
     let mut sessions =
@@ -186,20 +187,58 @@ impl Sessions {
 
 async fn connection(stream: TcpStream, relay: Arc<Relay>, wire: Arc<ServerConfig>, outbox: Arc<Outbox>) {
     let accepted = tokio::select! {
-        accepted = wire::accept(stream, &wire) => accepted,
+        accepted = shake_hands(stream, &relay, &wire) => accepted,
         _ = outbox.stopped() => return,
     };
     match accepted {
-        Ok(Accepted::WebSocket(conn)) => {
+        Ok(Some((Accepted::WebSocket(conn), number))) => {
             add(&relay.counters.connections, 1);
             debug!(peer = ?conn.peer_addr(), agreement = ?conn.agreement(), "connected");
-            let number = relay.next_connection();
             session::run(relay, *conn, outbox, number).await;
         }
-        Ok(Accepted::Http) => add(&relay.counters.http_requests, 1),
+        Ok(Some((Accepted::Http, _))) => add(&relay.counters.http_requests, 1),
+        Ok(None) => add(&relay.counters.handshakes_failed, 1),
         Err(error) => {
             add(&relay.counters.handshakes_failed, 1);
             debug!(%error, "no connection");
         }
     }
+}
+
+/// Answers a request, and gives a WebSocket its number. `None` where a fault ends it.
+async fn shake_hands(
+    stream: TcpStream,
+    relay: &Arc<Relay>,
+    wire: &Arc<ServerConfig>,
+) -> Result<Option<(Accepted, u64)>, WireError> {
+    let incoming = Incoming::read(stream, wire).await?;
+    let now = std::time::Instant::now();
+    if !incoming.asks_for_websocket() {
+        let mut wire = Cow::Borrowed(&**wire);
+        if relay.may_misbehave() {
+            let lies = relay.faults.acts(Kind::Nip11Lies, now);
+            let names = relay.faults.names();
+            wire.to_mut().relay_info = nip11::document(&relay.config, relay.at_rest(), &names, lies);
+        }
+        return Ok(Some((incoming.accept(&wire, None).await?, 0)));
+    }
+    let number = relay.next_connection();
+    if !relay.may_misbehave() {
+        return Ok(Some((incoming.accept(wire, None).await?, number)));
+    }
+    let mut planted = relay.planted(number);
+    if planted.next(Kind::ResetHandshake, now).is_some() {
+        incoming.reset();
+        return Ok(None);
+    }
+    if planted.next(Kind::IgnoreHandshake, now).is_some() {
+        incoming.ignore().await;
+        return Ok(None);
+    }
+    let mut wire = Cow::Borrowed(&**wire);
+    if planted.next(Kind::DeclineCompression, now).is_some() {
+        wire.to_mut().support.compressions.clear();
+    }
+    let tamper = Box::new(SpoiltFrames::new(relay.planted(number)));
+    Ok(Some((incoming.accept(&wire, Some(tamper)).await?, number)))
 }

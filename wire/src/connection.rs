@@ -79,7 +79,7 @@ impl HandshakeBytes {
         let early_bytes = match socket {
             Socket::Plain(_) => early.len() as u64,
             // They came in TLS records that may also hold the head.
-            Socket::Tls(_) => 0,
+            Socket::Tls(_) | Socket::Tampered(_) => 0,
         };
         HandshakeBytes { sent: tcp.sent_bytes, received: tcp.received_bytes - early_bytes }
     }

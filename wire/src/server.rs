@@ -1,6 +1,12 @@
 //! The relay's side of the handshake, and plain HTTP.
 
-use tokio::{io::AsyncWriteExt, net::TcpStream, time};
+use std::net::SocketAddr;
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time,
+};
 use tokio_tungstenite::tungstenite::{
     handshake::server::{create_response, write_response},
     http::{HeaderValue, Request, Uri, header},
@@ -14,6 +20,7 @@ use crate::{
     http::{self, Head, HeadError, RequestLine},
     negotiate,
     socket::{Counted, Socket},
+    tamper::{Tamper, Tampered},
     tls::ServerTls,
 };
 
@@ -65,38 +72,141 @@ const TEXT: (&str, &str) = ("Content-Type", "text/plain; charset=utf-8");
 /// ```
 ///
 /// # Errors
-/// [`WireError::Handshake`] for a head that is malformed, too large or too slow; a malformed or too
-/// large one is answered. A well-formed request that is refused is [`Accepted::Http`].
+/// Those of [`Incoming::read`] and [`Incoming::accept`].
 pub async fn accept(stream: TcpStream, config: &ServerConfig) -> Result<Accepted, WireError> {
-    stream.set_nodelay(true)?;
-    let timeout = config.limits.handshake_timeout;
-    // Boxed: the task of a connection is as large as the largest future in it.
-    time::timeout(timeout, Box::pin(handshake(stream, config)))
+    Incoming::read(stream, config).await?.accept(config, None).await
+}
+
+/// An HTTP request that came, before it is answered: for servers that answer some themselves.
+#[derive(Debug)]
+pub struct Incoming {
+    stream: Socket,
+    head: Head<RequestLine>,
+}
+
+impl Incoming {
+    /// Reads the head of a connection's request. Sets `TCP_NODELAY` before the first byte.
+    ///
+    /// # Errors
+    /// [`WireError::Handshake`] for a head that is malformed, too large or too slow; a malformed or
+    /// too large one is answered.
+    pub async fn read(stream: TcpStream, config: &ServerConfig) -> Result<Incoming, WireError> {
+        stream.set_nodelay(true)?;
+        // Boxed: the task of a connection is as large as the largest future in it.
+        in_time(&config.limits, Box::pin(read(stream, config))).await
+    }
+
+    /// Whether it asks for a WebSocket.
+    pub fn asks_for_websocket(&self) -> bool {
+        asks_for_websocket(&self.head)
+    }
+
+    /// Its method, such as `GET`.
+    pub fn method(&self) -> &str {
+        &self.head.start.method
+    }
+
+    /// Its target, such as `/`.
+    pub fn target(&self) -> &str {
+        &self.head.start.target
+    }
+
+    /// The values of a header as one list; `None` where it is absent.
+    pub fn header(&self, name: &str) -> Option<String> {
+        http::list(&self.head.headers, name)
+    }
+
+    /// The client's address.
+    ///
+    /// # Errors
+    /// Errors of the socket.
+    pub fn peer_addr(&self) -> std::io::Result<SocketAddr> {
+        Ok(self.stream.tcp().addresses()?.0)
+    }
+
+    /// Reads a body of so many bytes, which the caller bounds.
+    ///
+    /// # Errors
+    /// [`WireError::Handshake`] for one that is too slow, and errors of the socket.
+    pub async fn body(&mut self, bytes: usize, config: &ServerConfig) -> Result<Vec<u8>, WireError> {
+        let mut body = self.head.early.split_off(0);
+        body.truncate(bytes);
+        let here = body.len();
+        body.resize(bytes, 0);
+        let reading = async { Ok(self.stream.read_exact(&mut body[here..]).await.map(|_| ())?) };
+        in_time(&config.limits, reading).await?;
+        Ok(body)
+    }
+
+    /// Answers with JSON, and closes.
+    pub async fn answer(mut self, status: &str, json: &str) {
+        let headers = [("Content-Type", "application/json")];
+        http::answer(&mut self.stream, status, &headers, json, self.head.start.method == "HEAD").await;
+    }
+
+    /// Never answers, until the client is gone.
+    pub async fn ignore(mut self) {
+        let _: Result<u64, std::io::Error> = tokio::io::copy(&mut self.stream, &mut tokio::io::sink()).await;
+    }
+
+    /// Resets TCP in place of an answer.
+    pub fn reset(self) {
+        self.stream.tcp().reset_when_dropped();
+    }
+
+    /// Takes the connection through its handshake, or answers a plain request. What is sent behind
+    /// the handshake passes through `tamper`.
+    ///
+    /// # Errors
+    /// Errors of the socket. A well-formed request that is refused is [`Accepted::Http`].
+    pub async fn accept(
+        self,
+        config: &ServerConfig,
+        tamper: Option<Box<dyn Tamper>>,
+    ) -> Result<Accepted, WireError> {
+        in_time(&config.limits, Box::pin(handshake(self, config, tamper))).await
+    }
+}
+
+async fn in_time<T>(
+    limits: &WireLimits,
+    work: impl Future<Output = Result<T, WireError>>,
+) -> Result<T, WireError> {
+    let timeout = limits.handshake_timeout;
+    time::timeout(timeout, work)
         .await
         .map_err(|_| WireError::handshake(format!("no complete HTTP request within {timeout:?}")))?
 }
 
-async fn handshake(stream: TcpStream, config: &ServerConfig) -> Result<Accepted, WireError> {
+async fn read(stream: TcpStream, config: &ServerConfig) -> Result<Incoming, WireError> {
     let limits = &config.limits;
     let tcp = Counted::new(stream);
     let mut stream = match &config.tls {
         Some(tls) => Socket::Tls(Box::new(tls.accept(tcp).await?)),
         None => Socket::Plain(tcp),
     };
-    let head = match http::read_request(&mut stream, limits.max_head_bytes).await {
-        Ok(head) => head,
-        Err(HeadError::Wire(error)) => return Err(error),
+    match http::read_request(&mut stream, limits.max_head_bytes).await {
+        Ok(head) => Ok(Incoming { stream, head }),
+        Err(HeadError::Wire(error)) => Err(error),
         Err(HeadError::TooLarge) => {
             let why = format!("HTTP head over {} bytes", limits.max_head_bytes);
             http::answer(&mut stream, "431 Request Header Fields Too Large", &[TEXT], &why, false).await;
-            return Err(WireError::handshake(why));
+            Err(WireError::handshake(why))
         }
         Err(HeadError::Malformed(why)) => {
             let why = format!("malformed HTTP request: {why}");
             http::answer(&mut stream, "400 Bad Request", &[TEXT], &why, false).await;
-            return Err(WireError::handshake(why));
+            Err(WireError::handshake(why))
         }
-    };
+    }
+}
+
+async fn handshake(
+    incoming: Incoming,
+    config: &ServerConfig,
+    tamper: Option<Box<dyn Tamper>>,
+) -> Result<Accepted, WireError> {
+    let Incoming { mut stream, head } = incoming;
     match decide(&head, config) {
         Err(refusal) => {
             let leaves_body_out = head.start.method == "HEAD";
@@ -108,11 +218,19 @@ async fn handshake(stream: TcpStream, config: &ServerConfig) -> Result<Accepted,
             stream.write_all(&response).await?;
             stream.flush().await?;
             let bytes = HandshakeBytes::of(&stream, &head.early);
+            if let Some(tamper) = tamper {
+                stream = Socket::Tampered(Box::new(Tampered::new(stream, tamper)));
+            }
             let connection =
-                Connection::new(stream, Role::Server, head.early, agreement, limits, bytes).await?;
+                Connection::new(stream, Role::Server, head.early, agreement, &config.limits, bytes).await?;
             Ok(Accepted::WebSocket(Box::new(connection)))
         }
     }
+}
+
+/// A handshake is a GET (RFC 6455 §4.1).
+fn asks_for_websocket(head: &Head<RequestLine>) -> bool {
+    head.start.method == "GET" && http::list_contains(&head.headers, "upgrade", "websocket")
 }
 
 struct Upgrade {
@@ -145,8 +263,7 @@ fn decide(head: &Head<RequestLine>, config: &ServerConfig) -> Result<Upgrade, Pl
         refusal.headers.push(("Allow", "GET, HEAD, OPTIONS"));
         return Err(refusal);
     }
-    // A handshake is a GET (RFC 6455 §4.1).
-    if method == "HEAD" || !http::list_contains(&head.headers, "upgrade", "websocket") {
+    if !asks_for_websocket(head) {
         return Err(document(head, config));
     }
     if *minor_version == 0 {

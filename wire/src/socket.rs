@@ -15,12 +15,16 @@ use tokio::{
 };
 use tokio_rustls::TlsStream;
 
+use crate::tamper::Tampered;
+
 /// A byte stream to the peer.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Plain(Counted),
     /// Boxed: a TLS session takes a kilobyte, which connections without TLS do not need.
     Tls(Box<TlsStream<Counted>>),
+    /// Either of them, with bytes that are changed on their way out.
+    Tampered(Box<Tampered>),
 }
 
 /// TCP that counts its bytes; with TLS, those of records and handshake.
@@ -49,6 +53,7 @@ impl Socket {
         match self {
             Socket::Plain(tcp) => tcp,
             Socket::Tls(tls) => tls.get_ref().0,
+            Socket::Tampered(tampered) => tampered.socket.tcp(),
         }
     }
 
@@ -59,6 +64,7 @@ impl Socket {
             Socket::Plain(Counted { stream: Stream::Tcp(tcp), .. }) => tcp.poll_read_ready(cx).is_pending(),
             Socket::Plain(_) => false,
             Socket::Tls(_) => false,
+            Socket::Tampered(tampered) => tampered.socket.has_nothing_to_read(cx),
         }
     }
 }
@@ -186,6 +192,7 @@ impl AsyncRead for Socket {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
                 result => Poll::Ready(result),
             },
+            Socket::Tampered(tampered) => tampered.poll_read(cx, buf),
         }
     }
 }
@@ -195,6 +202,7 @@ impl AsyncWrite for Socket {
         match self.get_mut() {
             Socket::Plain(tcp) => Pin::new(tcp).poll_write(cx, buf),
             Socket::Tls(tls) => Pin::new(tls).poll_write(cx, buf),
+            Socket::Tampered(tampered) => tampered.poll_write(cx, buf),
         }
     }
 
@@ -202,6 +210,7 @@ impl AsyncWrite for Socket {
         match self.get_mut() {
             Socket::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
             Socket::Tls(tls) => Pin::new(tls).poll_flush(cx),
+            Socket::Tampered(tampered) => tampered.poll_flush(cx),
         }
     }
 
@@ -209,6 +218,7 @@ impl AsyncWrite for Socket {
         match self.get_mut() {
             Socket::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
             Socket::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+            Socket::Tampered(tampered) => tampered.poll_shutdown(cx),
         }
     }
 }

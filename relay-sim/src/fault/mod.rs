@@ -8,6 +8,7 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 mod draw;
+mod frames;
 mod planted;
 mod process;
 mod registry;
@@ -15,6 +16,8 @@ pub(crate) mod script;
 mod when;
 
 pub(crate) use draw::{Draw, with_altered_sig};
+pub(crate) use frames::SpoiltFrames;
+use planted::Hit;
 pub(crate) use planted::{Faults, Planted};
 pub(crate) use process::{Burner, behind_a_delay, stall};
 pub(crate) use registry::{ActsOn, Kind};

@@ -62,6 +62,14 @@ impl Faults {
         self.hits().into_iter().map(|(fault, _)| fault).collect()
     }
 
+    /// Whether there is one of this kind that acts `now`, wherever.
+    pub(crate) fn acts(&self, kind: Kind, now: Instant) -> bool {
+        let set = self.set();
+        let elapsed = set.elapsed(now);
+        let hit = set.faults.iter().find(|(fault, _)| fault.kind == kind && fault.when.is_now(elapsed));
+        hit.inspect(|(_, hits)| _ = hits.fetch_add(1, Ordering::Relaxed)).is_some()
+    }
+
     fn set(&self) -> Arc<Set> {
         Arc::clone(&self.set.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -143,7 +151,8 @@ impl Planted {
             if !is_meant(fault) {
                 continue;
             }
-            *count += 1;
+            // A connection is one, however often it is asked about.
+            *count = if fault.acts_on() == ActsOn::Connections { 1 } else { *count + 1 };
             if first.is_some()
                 || !fault.when.is_here(self.connection + 1, *count)
                 || !fault.when.is_now(self.set.elapsed(now))

@@ -35,6 +35,14 @@ pub(crate) enum Kind {
     Close,
     Reset,
     HalfOpen,
+    ResetHandshake,
+    IgnoreHandshake,
+    DeclineCompression,
+    Slow,
+    Fragment,
+    FlipBit,
+    Bfinal,
+    Nip11Lies,
 }
 
 /// The value behind `NAME=`.
@@ -56,6 +64,10 @@ pub(crate) enum Parameter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ActsOn {
     Process,
+    Documents,
+    Connections,
+    Sent,
+    Compressed,
     Messages,
     Requests,
     RequestsAndEvents,
@@ -68,6 +80,10 @@ impl ActsOn {
     pub(crate) fn noun(self) -> &'static str {
         match self {
             Process => "the process",
+            Documents => "NIP-11 documents",
+            Connections => "connections",
+            Sent => "messages sent",
+            Compressed => "messages sent compressed by deflate",
             Messages => "the client's messages",
             Requests => "REQs",
             RequestsAndEvents => "REQs and EVENTs",
@@ -76,9 +92,14 @@ impl ActsOn {
         }
     }
 
-    /// Whether faults on it take this key, or none does.
+    /// Whether faults on it take this key, or nothing does.
     pub(super) fn takes(self, key: &str) -> bool {
-        self != Process || !KEYS.contains(&key)
+        match self {
+            Process => !KEYS.contains(&key),
+            Documents => !KEYS.contains(&key) || ["after", "for"].contains(&key),
+            Connections => key != "message",
+            _ => true,
+        }
     }
 }
 
@@ -205,6 +226,30 @@ pub(crate) static REGISTRY: &[Entry] = &[
     entry(HalfOpen, "half-open", Share, Messages,
         "neither reads nor writes from then on, and keeps TCP open",
         "sends Pings, and gives the connection up without a Pong", "RFC 6455 §5.5.2"),
+    entry(ResetHandshake, "reset-handshake", Share, Connections,
+        "resets TCP in place of the answer to the handshake",
+        "tries again after a pause that grows, with jitter", "RFC 6455 §7.2.3"),
+    entry(IgnoreHandshake, "ignore-handshake", Share, Connections,
+        "never answers the handshake, and keeps TCP open",
+        "gives up after a while, and asks other relays meanwhile", "RFC 6455 §4.1"),
+    entry(DeclineCompression, "decline-compression", Share, Connections,
+        "agrees to no extension and to no subprotocol that compresses",
+        "goes on without compression", "RFC 7692 §5"),
+    entry(Slow, "slow=1000", Number(1, 1_000_000_000), Connections,
+        "sends so many bytes a second, in small pieces",
+        "shows what is there, and takes a message that is under way for a sign of life", "RFC 6455 §5.5.2"),
+    entry(Fragment, "fragment=100", Number(1, 1_000_000_000), Sent,
+        "sends a message in frames of at most so many bytes",
+        "puts them together, whatever Pings come in between", "RFC 6455 §5.4"),
+    entry(FlipBit, "flip-bit", Share, Compressed,
+        "flips a bit behind the header of the first block",
+        "fails the connection by 1007 or 1002 and connects again, or drops the event whose id is wrong", "RFC 7692 §7.2.2, RFC 6455 §7.1.7"),
+    entry(Bfinal, "bfinal", Share, Compressed,
+        "sends stored blocks, the last with BFINAL, which is allowed",
+        "reads it, and keeps its window or fails the connection by 1007 at the next message that refers to it", "RFC 7692 §7.2.3.4"),
+    entry(Nip11Lies, "nip11-lies", Share, Documents,
+        "claims NIP-50, no limits worth the name, and the opposite about AUTH",
+        "takes the document for a hint, and OK, CLOSED and NOTICE for the truth", "NIP-11"),
 ];
 
 const fn entry(

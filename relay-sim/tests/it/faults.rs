@@ -2,12 +2,18 @@
 
 use std::time::Duration;
 
+use codecs::Format;
 use futures::{SinkExt, StreamExt};
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
 use tokio_tungstenite::{
     MaybeTlsStream, WebSocketStream, connect_async,
     tungstenite::{Error, Message},
 };
+use wire::{Offer, WireError, WireLimits};
 
 use crate::common::{PATIENCE, TestRelay};
 
@@ -96,4 +102,109 @@ async fn a_late_ok_comes_by_itself() {
     // tokio's timer may fire a millisecond late, for which the relay allows.
     assert!(began.elapsed() >= Duration::from_millis(299), "{:?}", began.elapsed());
     relay.stop().await;
+}
+
+#[tokio::test]
+async fn handshakes_are_reset_or_never_answered() {
+    let relay = misbehaving(&["reset-handshake:connection=1", "ignore-handshake:connection=2"]).await;
+    let error = connect_async(&relay.url).await.unwrap_err();
+    assert!(is_reset(&error), "{error:?}");
+    timeout(A_WHILE, connect_async(&relay.url)).await.expect_err("no answer");
+    let mut third = connect(&relay).await;
+    say(&mut third, REQ).await;
+    expect(&mut third, EOSE).await;
+    relay.stop().await;
+}
+
+/// A connection that asks for this compression.
+async fn compressed(relay: &TestRelay, compression: &str) -> wire::Connection {
+    let offer =
+        Offer { batched: false, formats: vec![Format::JSON], compression: compression.parse().unwrap() };
+    wire::connect(&relay.url, &offer, &WireLimits::default()).await.unwrap()
+}
+
+#[tokio::test]
+async fn compression_is_declined() {
+    let relay = misbehaving(&["decline-compression:connection=1-2"]).await;
+    for (compression, expected) in [("deflate", "none"), ("zstd", "none"), ("deflate", "deflate")] {
+        let conn = compressed(&relay, compression).await;
+        assert_eq!(conn.agreement().compression.name(), expected);
+    }
+    relay.stop().await;
+}
+
+/// What a client hears that requests this often by a name that compresses, up to an error.
+async fn eoses(relay: &TestRelay, compression: &str, times: usize) -> (usize, Option<WireError>) {
+    let mut conn = compressed(relay, compression).await;
+    let name = "abcdefghij".repeat(6);
+    for n in 0..times {
+        conn.feed(format!(r#"["REQ","{name}",{{"limit":1}}]"#).into()).await.unwrap();
+        conn.flush().await.unwrap();
+        let message = timeout(PATIENCE, conn.next()).await.expect("an answer in time");
+        match message.expect("no end before it is told") {
+            Ok(message) if message.payload == format!(r#"["EOSE","{name}"]"#) => {}
+            Ok(_) => return (n, None),
+            Err(error) => return (n, Some(error)),
+        }
+    }
+    (times, None)
+}
+
+#[tokio::test]
+async fn fragments_and_final_blocks_are_the_same_messages() {
+    let relay = misbehaving(&["fragment=7", "bfinal:message=2-4"]).await;
+    for compression in ["none", "deflate-no-takeover:min_bytes=0", "zstd"] {
+        let (heard, error) = eoses(&relay, compression, 9).await;
+        assert!(heard == 9 && error.is_none(), "{compression}: {heard} {error:?}");
+    }
+    // A final block ends zlib's stream and its window, to which the fifth message refers.
+    let (heard, error) = eoses(&relay, "deflate:min_bytes=0", 9).await;
+    assert!(heard == 4 && matches!(error, Some(WireError::Inflate(_))), "{heard} {error:?}");
+    relay.stop().await;
+}
+
+#[tokio::test]
+async fn a_flipped_bit_is_an_error_or_another_message() {
+    for seed in 1..=8 {
+        let relay = misbehaving(&[&format!("flip-bit:message=3:probability=99%:seed={seed}")]).await;
+        let (heard, error) = eoses(&relay, "deflate:min_bytes=0", 9).await;
+        assert!((2..9).contains(&heard), "seed {seed}: {heard} {error:?}");
+        relay.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_slow_relay_sends_so_many_bytes_a_second() {
+    let relay = misbehaving(&["slow=200"]).await;
+    let began = std::time::Instant::now();
+    // 72 bytes each, of which the last piece is waited for by the next message alone.
+    let (heard, _) = eoses(&relay, "none", 2).await;
+    assert_eq!(heard, 2);
+    let took = began.elapsed().as_secs_f64();
+    assert!((0.5..5.0).contains(&took), "{took}");
+    relay.stop().await;
+}
+
+#[tokio::test]
+async fn the_document_lies_about_limits_and_says_that_it_does() {
+    for (faults, nips) in [(vec![], 7), (vec!["nip11-lies"], 3), (vec!["nip11-lies:after=50s"], 7)] {
+        let relay = misbehaving(&faults).await;
+        let (_, body) =
+            http(&relay.address, "GET / HTTP/1.1\r\nAccept: application/nostr+json\r\n\r\n").await;
+        let document: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(document["supported_nips"].as_array().unwrap().len(), nips);
+        assert_eq!(document["limitation"]["auth_required"], nips == 3);
+        assert_eq!(document["faults"].as_array().map_or(0, Vec::len), faults.len());
+        relay.stop().await;
+    }
+}
+
+/// The status and the body of the answer to a request.
+async fn http(address: &str, request: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    timeout(PATIENCE, stream.read_to_string(&mut answer)).await.expect("an answer in time").unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head[9..12].to_owned(), body.to_owned())
 }

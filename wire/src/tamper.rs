@@ -1,0 +1,96 @@
+//! Bytes of a relay that are changed, or slowed down, on their way out: for tests of clients.
+
+use std::{
+    fmt, io,
+    num::NonZeroU32,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::{Sleep, sleep},
+};
+
+use crate::socket::Socket;
+
+/// Pieces a second of bytes that are slowed down.
+const PIECES: u32 = 20;
+
+/// Changes what a relay sends behind its handshake, for tests of clients.
+pub trait Tamper: fmt::Debug + Send {
+    /// Takes bytes of the stream of frames, cut anywhere, and appends to `out` what goes out in
+    /// their place. It may keep some for later.
+    fn pass(&mut self, bytes: &[u8], out: &mut Vec<u8>);
+
+    /// The most bytes to go out in a second; `None` for no bound.
+    fn bytes_per_second(&mut self) -> Option<NonZeroU32>;
+}
+
+/// A socket whose outgoing bytes pass through [`Tamper`].
+#[derive(Debug)]
+pub(crate) struct Tampered {
+    pub(crate) socket: Socket,
+    tamper: Box<dyn Tamper>,
+    /// What goes out, and how much of it went.
+    out: Vec<u8>,
+    written: usize,
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl Tampered {
+    pub(crate) fn new(socket: Socket, tamper: Box<dyn Tamper>) -> Tampered {
+        Tampered { socket, tamper, out: Vec::new(), written: 0, pause: None }
+    }
+
+    /// Writes what is to go out.
+    fn poll_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.written < self.out.len() {
+            if let Some(pause) = &mut self.pause {
+                ready!(pause.as_mut().poll(cx));
+                self.pause = None;
+            }
+            let rest = &self.out[self.written..];
+            let pace = self.tamper.bytes_per_second();
+            let piece = pace.map_or(rest.len(), |pace| (pace.get() / PIECES).max(1) as usize);
+            let taken = ready!(Pin::new(&mut self.socket).poll_write(cx, &rest[..piece.min(rest.len())]))?;
+            if taken == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.written += taken;
+            if let Some(pace) = pace {
+                let length = Duration::from_secs_f64(taken as f64 / f64::from(pace.get()));
+                self.pause = Some(Box::pin(sleep(length)));
+            }
+        }
+        self.out.clear();
+        self.written = 0;
+        Poll::Ready(Ok(()))
+    }
+
+    pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_read(cx, buf)
+    }
+
+    /// Takes all bytes where nothing of the last ones is left.
+    pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(self.poll_out(cx))?;
+        self.tamper.pass(buf, &mut self.out);
+        // What does not go now goes with the next flush.
+        if let Poll::Ready(result) = self.poll_out(cx) {
+            result?;
+        }
+        Poll::Ready(Ok(buf.len()))
+    }
+
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_out(cx))?;
+        Pin::new(&mut self.socket).poll_flush(cx)
+    }
+
+    pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_out(cx))?;
+        Pin::new(&mut self.socket).poll_shutdown(cx)
+    }
+}
