@@ -265,10 +265,18 @@ pub(crate) struct Args {
     #[arg(long, help_heading = FAULTS, value_name = "FILE", hide_short_help = true)]
     script: Option<PathBuf>,
 
+    /// Let programs of this host read and replace the faults over HTTP, at /faults
+    ///
+    /// GET answers with every fault and how often it hit, PUT takes a JSON array such as
+    /// ["no-eose", "late-ok=2s:message=2"] in place of all. Both are for loopback addresses alone,
+    /// and for no page of a browser.
+    #[arg(long, help_heading = FAULTS, hide_short_help = true)]
+    control: bool,
+
     /// Do no Nostr work: answer from this script of a plan, which client-sim --floor writes
     ///
     /// JSON without compression. What remains is the cost of generator and sockets.
-    #[arg(long, value_name = "FILE", hide = true, conflicts_with_all = ["corpus", "auth", "tls_cert", "fault", "script", "store"])]
+    #[arg(long, value_name = "FILE", hide = true, conflicts_with_all = ["corpus", "auth", "tls_cert", "fault", "script", "control", "store"])]
     pub(crate) floor: Option<PathBuf>,
 
     /// Print one line of JSON when it listens, with address and process, and one when it stopped
@@ -334,6 +342,7 @@ impl Args {
             store: self.store.map(|directory| StoreConfig { directory, at_rest: self.at_rest }),
             max_connections: self.max_connections,
             faults: self.fault,
+            control: self.control,
             batch: BatchLimits {
                 hold: Duration::from_millis(self.batch_ms.into()),
                 events: self.batch_n.into(),
@@ -344,6 +353,10 @@ impl Args {
         if let Some(path) = &self.script {
             config.faults.extend(fault::script::read(path).context("cannot use --script")?);
         }
+        ensure!(
+            !(config.control && config.faults.iter().any(Fault::is_a_delay)),
+            "--control cannot tell hosts apart behind a delay: leave one of them out"
+        );
         config.wire.max_message_bytes = self.max_message_bytes;
         ensure!(
             self.reconcile_frame_bytes >= MIN_FRAME_BYTES,

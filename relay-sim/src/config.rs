@@ -82,6 +82,8 @@ pub struct Config {
     pub preload: Vec<Event<'static>>,
     /// How to misbehave. `delay` is a matter of the sockets, which the command line sees to.
     pub faults: Vec<Fault>,
+    /// Let programs of this host read and replace the faults over HTTP, at `/faults`.
+    pub control: bool,
 }
 
 impl Default for Config {
@@ -112,6 +114,7 @@ impl Default for Config {
             wire: WireLimits::default(),
             preload: Vec::new(),
             faults: Vec::new(),
+            control: false,
         }
     }
 }

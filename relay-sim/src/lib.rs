@@ -21,6 +21,7 @@ mod auth;
 mod cli;
 mod committer;
 mod config;
+mod control;
 mod fanout;
 mod fault;
 pub mod floor;

@@ -175,7 +175,7 @@ impl Relay {
 
     /// Whether connections need to look for faults at all.
     pub(crate) fn may_misbehave(&self) -> bool {
-        !self.config.faults.is_empty()
+        self.config.control || !self.config.faults.is_empty()
     }
 
     /// The faults as the connection of this number meets them.

@@ -12,6 +12,7 @@ use wire::{Accepted, Incoming, ServerConfig, WireError};
 
 use crate::{
     config::Config,
+    control,
     fanout::{Outbox, Stop},
     fault::{self, Kind, SpoiltFrames},
     nip11,
@@ -66,9 +67,11 @@ pub(crate) async fn serve_relay(
     shutdown: impl Future<Output = ()>,
 ) -> Totals {
     let config = &relay.config;
+    if relay.may_misbehave() {
+        relay.faults.begin(std::time::Instant::now());
+    }
     if !config.faults.is_empty() {
         warn!(faults = %relay.faults.names().join(" "), "this relay misbehaves as it was told to");
-        relay.faults.begin(std::time::Instant::now());
         tokio::spawn(fault::stall(config.faults.clone()));
     }
     let wire = Arc::new(ServerConfig {
@@ -213,6 +216,10 @@ async fn shake_hands(
 ) -> Result<Option<(Accepted, u64)>, WireError> {
     let incoming = Incoming::read(stream, wire).await?;
     let now = std::time::Instant::now();
+    if relay.config.control && incoming.target() == control::TARGET {
+        control::answer(incoming, relay, wire).await?;
+        return Ok(Some((Accepted::Http, 0)));
+    }
     if !incoming.asks_for_websocket() {
         let mut wire = Cow::Borrowed(&**wire);
         if relay.may_misbehave() {

@@ -20,8 +20,8 @@ pub(crate) use frames::SpoiltFrames;
 use planted::Hit;
 pub(crate) use planted::{Faults, Planted};
 pub(crate) use process::{Burner, behind_a_delay, stall};
-pub(crate) use registry::{ActsOn, Kind};
-use registry::{Entry, Parameter, REGISTRY};
+pub(crate) use registry::Kind;
+use registry::{ActsOn, Entry, Parameter, REGISTRY};
 use when::When;
 
 /// One way to misbehave, and when.
@@ -43,8 +43,18 @@ enum Value {
 }
 
 impl Fault {
-    pub(crate) fn acts_on(&self) -> ActsOn {
+    fn acts_on(&self) -> ActsOn {
         self.kind.entry().acts_on
+    }
+
+    /// Whether it is about the process, which takes it up at its start.
+    pub(crate) fn is_of_the_process(&self) -> bool {
+        self.acts_on() == ActsOn::Process
+    }
+
+    /// Whether it stands between the clients and the relay, which then sees no addresses.
+    pub(crate) fn is_a_delay(&self) -> bool {
+        self.kind == Kind::Delay
     }
 
     /// The time that a fault of this kind has as its value; nothing for another fault.

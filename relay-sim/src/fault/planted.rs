@@ -51,6 +51,15 @@ impl Faults {
         self.set().elapsed(now);
     }
 
+    /// Replaces all but those of the process; times and counts begin anew.
+    pub(crate) fn replace(&self, faults: &[Fault], now: Instant) {
+        let mut set = self.set.write().unwrap_or_else(PoisonError::into_inner);
+        let stay = set.faults.iter().map(|(fault, _)| *fault).filter(Fault::is_of_the_process);
+        *set = Set::new(stay.chain(faults.iter().copied()).collect::<Vec<_>>());
+        set.elapsed(now);
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
     /// Every fault, with how often it hit.
     pub(crate) fn hits(&self) -> Vec<(String, u64)> {
         let set = self.set();
@@ -68,6 +77,11 @@ impl Faults {
         let elapsed = set.elapsed(now);
         let hit = set.faults.iter().find(|(fault, _)| fault.kind == kind && fault.when.is_now(elapsed));
         hit.inspect(|(_, hits)| _ = hits.fetch_add(1, Ordering::Relaxed)).is_some()
+    }
+
+    /// To be looked up before [`Faults::set`], so that a set is never older than its number.
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
     }
 
     fn set(&self) -> Arc<Set> {
@@ -115,14 +129,14 @@ impl Hit {
 
 impl Planted {
     pub(crate) fn new(relay: Arc<Faults>, connection: u64) -> Planted {
-        let (generation, set) = (relay.generation.load(Ordering::Acquire), relay.set());
+        let (generation, set) = (relay.generation(), relay.set());
         let counts = vec![0; set.faults.len()];
         Planted { relay, generation, set, connection, counts }
     }
 
     /// Takes up faults that replaced the earlier ones.
     pub(crate) fn refresh(&mut self) {
-        let generation = self.relay.generation.load(Ordering::Acquire);
+        let generation = self.relay.generation();
         if generation != self.generation {
             self.generation = generation;
             self.set = self.relay.set();

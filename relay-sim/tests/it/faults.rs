@@ -208,3 +208,69 @@ async fn http(address: &str, request: &str) -> (String, String) {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     (head[9..12].to_owned(), body.to_owned())
 }
+
+/// A request for the faults, with a body if there is one.
+fn request(method: &str, headers: &str, body: &str) -> String {
+    let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+    format!("{method} /faults HTTP/1.1\r\n{headers}{length}\r\n{body}")
+}
+
+#[tokio::test]
+async fn faults_are_replaced_while_the_relay_runs() {
+    let relay = TestRelay::start(|config| config.control = true).await;
+    let mut socket = connect(&relay).await;
+    say(&mut socket, REQ).await;
+    expect(&mut socket, EOSE).await;
+    let put = request("PUT", "Host: localhost\r\n", r#"["no-eose:message=1","flip-bit"]"#);
+    let (status, body) = http(&relay.address, &put).await;
+    assert_eq!(status, "200", "{body}");
+    say(&mut socket, REQ).await;
+    say(&mut socket, r#"["COUNT","c",{}]"#).await;
+    expect(&mut socket, r#"["COUNT","c",{"count":0}]"#).await;
+    let (_, body) = http(&relay.address, &request("GET", "", "")).await;
+    let expected = r#"{"faults":[{"fault":"no-eose:message=1","hits":1},{"fault":"flip-bit","hits":0}]}"#;
+    assert_eq!(body, expected);
+    let (status, body) = http(&relay.address, &request("PUT", "", r#"["no-oese"]"#)).await;
+    assert!(status == "400" && body.contains("known: "), "{body}");
+    assert_eq!(http(&relay.address, &request("GET", "", "")).await.1, expected, "it changed nothing");
+    http(&relay.address, &request("PUT", "", "[]")).await;
+    say(&mut socket, REQ).await;
+    expect(&mut socket, EOSE).await;
+    relay.stop().await;
+}
+
+#[tokio::test]
+async fn control_is_for_programs_of_this_host_and_only_when_asked_for() {
+    let relay = TestRelay::start(|config| config.control = true).await;
+    for (request, expected) in [
+        (request("GET", "Origin: http://127.0.0.1\r\n", ""), "403"),
+        (request("PUT", "Origin: null\r\n", "[]"), "403"),
+        (request("GET", "Host: relay.example\r\n", ""), "403"),
+        (request("PUT", "", ""), "411"),
+        (request("PUT", "Content-Length: 65537\r\n", ""), "413"),
+        (request("PUT", "Content-Length: -1\r\n", ""), "411"),
+        (request("DELETE", "", ""), "405"),
+    ] {
+        let (status, body) = http(&relay.address, &request).await;
+        assert_eq!(status, expected, "{request}: {body}");
+    }
+    // An address of this host that is no loopback address, where there is one.
+    let everywhere = TestRelay::start_at("0.0.0.0:0", |config| config.control = true).await;
+    let port = everywhere.address.rsplit(':').next().unwrap();
+    if let Some(own) = own_address() {
+        let (status, body) = http(&format!("{own}:{port}"), &request("GET", "", "")).await;
+        assert_eq!(status, "403", "{body}");
+    }
+    let closed = misbehaving(&["no-eose"]).await;
+    assert_eq!(http(&closed.address, &request("GET", "", "")).await.0, "404");
+    for relay in [relay, everywhere, closed] {
+        relay.stop().await;
+    }
+}
+
+/// The address by which this host reaches others. Nothing is sent.
+fn own_address() -> Option<std::net::IpAddr> {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    Some(socket.local_addr().ok()?.ip()).filter(|address| !address.is_loopback())
+}
