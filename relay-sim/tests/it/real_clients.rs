@@ -1,8 +1,8 @@
 //! Programs that know nothing of this project talk to the relay. See `docs/real-clients.md`.
 //!
 //! Each needs a foreign tool, which its `ignore` names and `.ci/run` installs: Node with
-//! nostr-tools and ws on NODE_PATH, websockets in the first python3 on PATH, Go with the modules of
-//! `tests/clients/go`, Chromium. Nothing is downloaded here.
+//! nostr-tools and ws on NODE_PATH, websockets and nostr-sdk in the first python3 on PATH, Go with
+//! the modules of `tests/clients/go`, Chromium. Nothing is downloaded here.
 
 use std::{
     fs,
@@ -46,17 +46,51 @@ async fn nostr_tools_is_served_unmodified() {
 #[ignore = "needs go with the modules of tests/clients/go"]
 async fn go_nostr_is_served_unmodified() {
     let folder = tempfile::tempdir().unwrap();
-    let client = folder.path().join("client");
-    let mut build = Command::new("go");
-    // Without a proxy and without a toolchain of its own choice, go downloads nothing.
-    build.envs([("GOPROXY", "off"), ("GOTOOLCHAIN", "local"), ("CGO_ENABLED", "0")]);
-    build.current_dir(script("go")).args(["build", "-mod=readonly", "-o"]).arg(&client).arg(".");
-    check(&build.output().await.unwrap());
+    let client = built_by_go(".", folder.path()).await;
     let relay = TestRelay::start(|config| config.auth = true).await;
     check(&Command::new(client).arg(&relay.url).output().await.unwrap());
     let totals = relay.stop().await;
     assert_eq!((totals.connections, totals.events_accepted, totals.events_rejected), (2, 3, 2));
     check_compressed(&totals);
+}
+
+/// The program of a package of `tests/clients/go`.
+async fn built_by_go(package: &str, folder: &Path) -> PathBuf {
+    let client = folder.join("client");
+    let mut build = Command::new("go");
+    // Without a proxy and without a toolchain of its own choice, go downloads nothing.
+    build.envs([("GOPROXY", "off"), ("GOTOOLCHAIN", "local"), ("CGO_ENABLED", "0")]);
+    build.current_dir(script("go")).args(["build", "-mod=readonly", "-o"]).arg(&client).arg(package);
+    check(&build.output().await.unwrap());
+    client
+}
+
+/// Runs an example of docs/test-relay.md, which finds relay-sim on PATH.
+async fn check_example(command: &mut Command) {
+    let programs = Path::new(env!("CARGO_BIN_EXE_relay-sim")).parent().unwrap();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let paths = std::iter::once(programs.to_owned()).chain(std::env::split_paths(&path));
+    command.env("PATH", std::env::join_paths(paths).unwrap()).kill_on_drop(true);
+    check(&timeout(3 * PATIENCE, command.output()).await.expect("the example ends").unwrap());
+}
+
+#[tokio::test]
+#[ignore = "needs node with nostr-tools and ws"]
+async fn nostr_tools_is_tested_against_a_relay_that_misbehaves() {
+    check_example(Command::new("node").arg(script("test_relay.cjs"))).await;
+}
+
+#[tokio::test]
+#[ignore = "needs go with the modules of tests/clients/go"]
+async fn go_nostr_is_tested_against_a_relay_that_misbehaves() {
+    let folder = tempfile::tempdir().unwrap();
+    check_example(&mut Command::new(built_by_go("./misbehaving", folder.path()).await)).await;
+}
+
+#[tokio::test]
+#[ignore = "needs python3 with nostr-sdk"]
+async fn nostr_sdk_is_tested_against_a_relay_that_misbehaves() {
+    check_example(Command::new("python3").arg(script("test_relay.py"))).await;
 }
 
 #[tokio::test]
