@@ -18,7 +18,8 @@ const COMPLETIONS: [(clap_complete::Shell, &str); 3] =
 /// When a file cannot be written.
 pub(crate) fn generate(command: Command, program: &Path, folder: &Path) -> io::Result<()> {
     let name = program.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let mut command = with_long_help(command).bin_name(name.clone()).display_name(name.clone());
+    let mut command =
+        with_paragraphs(with_long_help(command)).bin_name(name.clone()).display_name(name.clone());
     let pages = folder.join("man/man1");
     fs::create_dir_all(&pages)?;
     clap_mangen::generate_to(command.clone().disable_help_subcommand(true), pages)?;
@@ -37,6 +38,20 @@ fn with_long_help(command: Command) -> Command {
         _ => arg,
     });
     command.mut_subcommands(with_long_help)
+}
+
+/// The command whose text behind the flags has a blank line after each list: a page fills lines that
+/// are not indented, the last of a list among them.
+fn with_paragraphs(command: Command) -> Command {
+    let Some(text) = command.get_after_long_help().map(ToString::to_string) else { return command };
+    let mut is_list = false;
+    let lines = text.lines().map(|line| {
+        let ends_list = std::mem::replace(&mut is_list, line.starts_with(' ')) && !line.starts_with(' ');
+        let gap = if ends_list && !line.is_empty() { "\n" } else { "" };
+        format!("{gap}{line}\n")
+    });
+    let text: String = lines.collect();
+    command.after_long_help(text)
 }
 
 #[cfg(test)]
@@ -58,6 +73,7 @@ mod tests {
         for file in ["man/man1/other.1", "man/man1/other-run.1"] {
             assert!(fs::read_to_string(folder.join(file)).unwrap().contains("Seldom used"), "{file}");
         }
+        assert!(fs::read_to_string(folder.join("man/man1/other.1")).unwrap().contains("  7 odd\n\nElse"));
         assert_eq!(fs::read_dir(folder.join("man/man1")).unwrap().count(), 2, "no page of `help`");
         fs::remove_dir_all(folder).unwrap();
     }
