@@ -12,7 +12,7 @@ fn main() {
     if git(&["ls-files", "--error-unmatch", "build.rs"]).is_none() {
         return;
     }
-    // What every commit and every checkout writes to. Cargo takes a missing file for a changed one.
+    // Every commit and every checkout writes to it. Cargo takes a missing file for a changed one.
     if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]).filter(|log| Path::new(log).exists()) {
         println!("cargo::rerun-if-changed={log}");
     }
@@ -21,7 +21,7 @@ fn main() {
     }
 }
 
-/// What git says in the package's folder; `None` where it fails.
+/// The output of git in the package's folder; `None` where it fails.
 fn git(args: &[&str]) -> Option<String> {
     let output = Command::new("git").args(args).output().ok().filter(|output| output.status.success())?;
     Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())

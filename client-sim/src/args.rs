@@ -155,7 +155,7 @@ pub struct Args {
 
     /// Measure the floor: a relay that does no Nostr work and sends prepared answers.
     ///
-    /// What remains is the cost of generator and sockets. JSON without compression. Only without
+    /// The cost of generator and sockets remains. JSON without compression. Only without
     /// --url.
     #[arg(
         long, help_heading = "Relay", conflicts_with_all = ["url", "relay_fault"], hide_short_help = true

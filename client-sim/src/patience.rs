@@ -68,7 +68,7 @@ mod tests {
             let mut patience = Patience::new(start, SECOND, relay(true, 5 * SECOND));
             assert!(patience.is_over(patience.deadline(), silent));
         }
-        // What it computed before it last spoke was for its answer.
+        // Work before it last spoke was for its answer.
         let mut patience = Patience::new(start, SECOND, relay(true, Duration::ZERO));
         patience.heard(start, relay(true, 6 * SECOND));
         assert!(!patience.is_over(patience.deadline(), relay(true, 6 * SECOND)));

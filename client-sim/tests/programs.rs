@@ -383,7 +383,7 @@ fn what_a_signal_keeps(signal: nix::sys::signal::Signal) {
     let record = setup.record();
     assert_eq!(record.status, Status::Incomplete { reason: "interrupted".to_owned() });
     assert!(record.counts.deliveries > 0);
-    // What the user did not wait for is not the relay's loss.
+    // The relay did not lose what the user did not wait for.
     let said = stderr(&output);
     assert!(!said.contains("does not balance") && !said.contains("lost 1"), "{said}");
     assert!(

@@ -236,7 +236,7 @@ fn corpus_file(file: &Path) -> Result<CorpusFile> {
 /// Refuses what only one process on one machine can do.
 ///
 /// # Errors
-/// What to leave out.
+/// The part to leave out.
 pub(crate) fn check(client_args: &[String], cells: &[CellSpec], is_foreign: bool) -> Result<()> {
     ensure!(client_args.is_empty(), "agents take no arguments behind --: leave them out");
     ensure!(cells.iter().all(|cell| cell.faults.is_empty()), "agents play against no planted faults");

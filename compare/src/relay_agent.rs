@@ -29,7 +29,7 @@ impl RelayPlace {
     /// Refuses an address that agents cannot use.
     ///
     /// # Errors
-    /// What to say instead.
+    /// The words to say instead.
     pub(crate) fn check(&self) -> Result<()> {
         ensure!(
             self.url.is_some() || !self.listen.ip().is_unspecified(),

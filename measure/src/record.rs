@@ -555,7 +555,7 @@ pub struct AllocationsRecord {
     pub relay: Option<Allocations>,
 }
 
-/// What compressors and decompressors take, in bytes, as the ends count it themselves: exact, by
+/// Memory of compressors and decompressors, in bytes, as the ends count it themselves: exact, by
 /// zstd's own account and by the allocations of zlib-rs. A connection's states are made when its
 /// first message needs them; they are counted when it ends, and the mean is over all connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

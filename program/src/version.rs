@@ -1,4 +1,4 @@
-//! What `-V` and `--version` say.
+//! Texts of `-V` and `--version`.
 
 use std::sync::LazyLock;
 

@@ -54,6 +54,7 @@ fn of_metric(load: &LoadView<'_>, comparisons: &[Comparison], metric: Metric) ->
         let all: Vec<String> = (found.iter().filter(|c| c.verdict == verdict))
             .map(|c| match verdict {
                 Verdict::Better | Verdict::Worse => format!("{} {}", choice(&c.cell), number::ratio(c.ratio)),
+                Verdict::Inconclusive => format!("{}{}", choice(&c.cell), bound(c.interval)),
                 _ => choice(&c.cell).to_owned(),
             })
             .collect();
@@ -72,6 +73,17 @@ fn of_metric(load: &LoadView<'_>, comparisons: &[Comparison], metric: Metric) ->
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| format!("{}: {}", metric.short(), parts.join("; ")))
+}
+
+/// The differences that an undecided interval leaves possible: a bound is known where a difference is not.
+fn bound(interval: Option<(f64, f64)>) -> String {
+    let Some((low, high)) = interval else { return String::new() };
+    let percent = |ratio: f64| format!("{:.0} %", (ratio - 1.0).abs() * 100.0);
+    match () {
+        () if high <= 1.0 => format!(" ({} to {} less)", percent(high), percent(low)),
+        () if low >= 1.0 => format!(" ({} to {} more)", percent(low), percent(high)),
+        () => format!(" (at most {} less, at most {} more)", percent(low), percent(high)),
+    }
 }
 
 /// A cell's name; no compression goes without saying.
@@ -149,6 +161,18 @@ mod tests {
             corrected: false,
             aa_interval: None,
             verdict: Verdict::Inconclusive,
+        }
+    }
+
+    #[test]
+    fn what_is_not_decided_still_has_a_bound() {
+        for (interval, said) in [
+            (Some((0.92, 1.05)), " (at most 8 % less, at most 5 % more)"),
+            (Some((0.89, 0.99)), " (1 % to 11 % less)"),
+            (Some((1.01, 1.5)), " (1 % to 50 % more)"),
+            (None, ""),
+        ] {
+            assert_eq!(bound(interval), said);
         }
     }
 

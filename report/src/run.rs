@@ -107,7 +107,7 @@ fn of_one(record: &RunRecord) -> ResultFile {
     ResultFile::assemble(header, vec![cell], vec![vec![id]])
 }
 
-/// What stands before any number.
+/// The lines before any number.
 fn warnings(record: &RunRecord) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Status::Incomplete { reason } = &record.status {

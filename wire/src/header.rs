@@ -33,7 +33,7 @@ pub enum HeaderError {
     /// There is no `=`.
     #[error("expected NAME=VALUE, as in X-Api-Key=abc")]
     NoValue,
-    /// What stands before the `=` is none, and may be a part of a value.
+    /// The part before the `=` is none, and may be a part of a value.
     #[error(
         "what stands before the = is no field name (RFC 9110 §5.1); expected NAME=VALUE, as in X-Api-Key=abc"
     )]

@@ -33,7 +33,7 @@ pub trait Tamper: fmt::Debug + Send {
 pub(crate) struct Tampered {
     pub(crate) socket: Socket,
     tamper: Box<dyn Tamper>,
-    /// What goes out, and how much of it went.
+    /// Bytes on their way out, and how many of them went.
     out: Vec<u8>,
     written: usize,
     pause: Option<Pin<Box<Sleep>>>,
@@ -77,7 +77,7 @@ impl Tampered {
     pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         ready!(self.poll_out(cx))?;
         self.tamper.pass(buf, &mut self.out);
-        // What does not go now goes with the next flush.
+        // The rest goes with the next flush.
         if let Poll::Ready(result) = self.poll_out(cx) {
             result?;
         }

@@ -55,7 +55,7 @@ pub fn has_floor(scenario: &str) -> bool {
     })
 }
 
-/// What a block of a cell asks of its users' links, in JSON without compression: how long it lasts
+/// Demand of a cell's block on its users' links, in JSON without compression: how long it lasts
 /// and how many packets a second; `None` without links. `set`, `corpus` and
 /// `skip_invalid` are as behind `--set`, `--corpus` and `--skip-invalid`.
 ///

@@ -25,7 +25,7 @@ pub struct SearchConfig {
     pub scenario: String,
     /// The condition that must hold.
     pub slo: String,
-    /// What the scenario asks for at load 1, where loads are searched: a rate is then one of
+    /// Demand of the scenario at load 1, where loads are searched: a rate is then one of
     /// deliveries, and a probe is played at the load that asks for so many. Absent where rates of
     /// publishing are.
     #[serde(default, skip_serializing_if = "Option::is_none")]

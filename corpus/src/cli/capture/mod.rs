@@ -61,7 +61,7 @@ pub(crate) struct Args {
     /// Where from (wss:// or ws://); may be repeated.
     #[arg(long = "relay", value_name = "URL", required = true)]
     relays: Vec<String>,
-    /// What to ask for, as in a REQ; may be repeated. Everything when absent. Its limit is for each
+    /// A filter, as in a REQ; may be repeated. Everything when absent. Its limit is for each
     /// relay.
     #[arg(long = "filter", value_name = "JSON", value_parser = filter)]
     filters: Vec<Filter>,
