@@ -2,7 +2,7 @@
 
 use std::{
     io::{Write, stderr, stdout},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -26,7 +26,9 @@ pub(crate) struct Progress<'a> {
     seconds: u64,
     /// Length of the run, in seconds.
     total: f64,
-    /// On a terminal; cleared when it is dropped.
+    /// Deliveries as the last line had them, and when.
+    before: (Instant, u64),
+    /// The line of a terminal, which is cleared when this is dropped.
     bar: Option<ProgressBar>,
 }
 
@@ -39,13 +41,13 @@ impl<'a> Progress<'a> {
         let mut interval = interval_at((shared.start() + PERIOD + BEHIND).into(), PERIOD);
         interval.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let bar = (!quiet && program::rewrites_lines(&stderr())).then(|| {
-            let style = ProgressStyle::with_template("{bar:16} {wide_msg}")
+            let style = ProgressStyle::with_template("{wide_msg}")
                 .expect("the template is a constant that was tried");
             // Drawn once a second: ticks alone draw.
-            let target = ProgressDrawTarget::stderr_with_hz(2);
-            ProgressBar::with_draw_target(Some(total.as_secs().max(1)), target).with_style(style)
+            ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(2)).with_style(style)
         });
-        Progress { shared, interval, quiet, json, seconds: 0, total: total.as_secs_f64(), bar }
+        let (total, before) = (total.as_secs_f64(), (shared.start(), 0));
+        Progress { shared, interval, quiet, json, seconds: 0, total, before, bar }
     }
 
     /// Waits for the next second and prints its line; cancel-safe.
@@ -68,26 +70,34 @@ impl<'a> Progress<'a> {
         if self.quiet {
             return;
         }
-        let line = line(self.seconds, total, self.shared.deliveries(), second);
+        let (now, deliveries) = (Instant::now(), self.shared.deliveries());
+        let elapsed = now.duration_since(self.before.0).as_secs_f64();
+        // Where nothing is delivered, samples are of answers.
+        let rate = match deliveries {
+            0 => second.samples as f64,
+            _ => deliveries.saturating_sub(self.before.1) as f64 / elapsed.max(0.001),
+        };
+        self.before = (now, deliveries);
+        let line = format!(
+            "{} s of {total:.0} s, {deliveries} deliveries, {rate:.0}/s{}",
+            self.seconds,
+            quantiles(second)
+        );
         match &self.bar {
-            Some(bar) => {
-                bar.set_message(line);
-                bar.set_position(self.seconds);
-            }
+            Some(bar) => bar.set_message(line),
             // A closed standard error does not end a measurement.
             None => drop(writeln!(stderr(), "{line}")),
         }
     }
 }
 
-fn line(seconds: u64, total: f64, deliveries: u64, last: LastSecond) -> String {
-    let LastSecond { samples, latency_ns_p50, latency_ns_p99 } = last;
+/// Nothing of a second without samples.
+fn quantiles(of: LastSecond) -> String {
     let ms = |ns: u64| format!("{:.2} ms", ns as f64 / 1e6);
-    let latency = match samples {
+    match of.samples {
         0 => String::new(),
-        _ => format!(", p50 {}, p99 {}", ms(latency_ns_p50), ms(latency_ns_p99)),
-    };
-    format!("{seconds} s of {total:.0} s, {deliveries} deliveries, {samples}/s{latency}")
+        _ => format!(", p50 {}, p99 {}", ms(of.latency_ns_p50), ms(of.latency_ns_p99)),
+    }
 }
 
 /// Tells a coordinator what a share counted in all, once its connections are closed.
