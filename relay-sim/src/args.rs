@@ -323,7 +323,21 @@ impl FromStr for Compressions {
 }
 
 impl Args {
+    /// The faults of the command line and of the script.
+    fn faults(&self) -> Result<Vec<Fault>> {
+        let mut faults = self.fault.clone();
+        if let Some(path) = &self.script {
+            faults.extend(fault::script::read(path).context("cannot use --script")?);
+        }
+        ensure!(
+            !(self.control && faults.iter().any(Fault::is_a_delay)),
+            "--control cannot tell hosts apart behind a delay: leave one of them out"
+        );
+        Ok(faults)
+    }
+
     pub(crate) fn into_config(self) -> Result<Config> {
+        let faults = self.faults()?;
         let mut config = Config {
             formats: self.format.0,
             implementation: self.implementation,
@@ -341,7 +355,7 @@ impl Args {
             store_bytes: self.store_bytes,
             store: self.store.map(|directory| StoreConfig { directory, at_rest: self.at_rest }),
             max_connections: self.max_connections,
-            faults: self.fault,
+            faults,
             control: self.control,
             batch: BatchLimits {
                 hold: Duration::from_millis(self.batch_ms.into()),
@@ -350,13 +364,6 @@ impl Args {
             },
             ..Config::default()
         };
-        if let Some(path) = &self.script {
-            config.faults.extend(fault::script::read(path).context("cannot use --script")?);
-        }
-        ensure!(
-            !(config.control && config.faults.iter().any(Fault::is_a_delay)),
-            "--control cannot tell hosts apart behind a delay: leave one of them out"
-        );
         config.wire.max_message_bytes = self.max_message_bytes;
         ensure!(
             self.reconcile_frame_bytes >= MIN_FRAME_BYTES,

@@ -11,7 +11,8 @@
 //! belongs to its connection (`reconcile.rs`). `floor.rs` is a relay that does no Nostr work, for
 //! comparison; `benches/floor` makes one.
 //!
-//! `fault/` misbehaves on request, so that a test of an instrument has something to find.
+//! `fault/` misbehaves on request, so that a test of an instrument or of a client has something to
+//! find; `control.rs` lets such a test replace the faults while the relay runs.
 //!
 //! To add a rule of the protocol, change `peer.rs` or `store.rs`; to add a setting, change
 //! `config.rs` and `args.rs`; to count something, add a line in `totals.rs`.

@@ -67,19 +67,22 @@ pub(crate) fn document(config: &Config, at_rest: Option<Format>, faults: &[Strin
         document["at_rest"] = json!(format.name());
     }
     if lies {
-        let limitation = &mut document["limitation"];
-        for limit in
-            ["max_message_length", "max_subscriptions", "max_filters", "max_subid_length", "max_limit"]
-        {
-            limitation[limit] = json!(u32::MAX);
-        }
-        limitation["auth_required"] = json!(!config.auth);
-        document["supported_nips"] = json!([1, 11, SEARCH]);
+        lie(&mut document, config);
     }
     if !faults.is_empty() {
         document["faults"] = json!(faults);
     }
     document.to_string()
+}
+
+/// Claims what is not so.
+fn lie(document: &mut Value, config: &Config) {
+    let limitation = &mut document["limitation"];
+    for limit in ["max_message_length", "max_subscriptions", "max_filters", "max_subid_length", "max_limit"] {
+        limitation[limit] = json!(u32::MAX);
+    }
+    limitation["auth_required"] = json!(!config.auth);
+    document["supported_nips"] = json!([1, 11, SEARCH]);
 }
 
 fn about(dictionary: Dictionary) -> (String, Value) {

@@ -162,6 +162,17 @@ impl FromStr for Fault {
     }
 }
 
+/// One of each fault that takes all keys, in a small number where it has one.
+#[cfg(test)]
+pub(crate) fn examples() -> impl Iterator<Item = String> {
+    let takes_all = |entry: &&Entry| entry.acts_on.takes("message");
+    REGISTRY.iter().filter(takes_all).map(|entry| match entry.parameter {
+        Parameter::Number(least, _) => format!("{}={}", entry.name(), least.max(3)),
+        Parameter::Share => entry.name().to_owned(),
+        _ => entry.example.to_owned(),
+    })
+}
+
 /// The help of `--fault`, by what the faults act on.
 pub(crate) fn help() -> String {
     let mut text = String::from(
