@@ -112,6 +112,18 @@ mod tests {
     }
 
     #[test]
+    fn the_example_of_the_document_is_a_script() {
+        let document = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/test-relay.md"));
+        let document = document.unwrap();
+        let examples: Vec<_> = document.split("```toml\n").skip(1).collect();
+        assert!(!examples.is_empty());
+        for example in examples {
+            let script = example.split("```").next().unwrap();
+            assert!(!parse(script).unwrap().is_empty(), "{script}");
+        }
+    }
+
+    #[test]
     fn a_file_without_end_is_read_up_to_a_bound() {
         let error = read(Path::new("/dev/zero")).unwrap_err().to_string();
         assert!(error.contains("longer than"), "{error}");
