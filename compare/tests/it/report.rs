@@ -139,7 +139,7 @@ fn the_answer_comes_first_in_five_lines() {
         answer,
         [
             "wire bytes: less: json+deflate ×0.40, cbor-packed ×0.60; same: proto",
-            "relay CPU: less: cbor-packed ×0.60; more: json+deflate ×1.50; not decided: proto",
+            "relay CPU: less: cbor-packed ×0.60; more: json+deflate ×1.50; not decided: proto (at most 12 % less, at most 5 % more)",
             "client CPU: less: json+deflate ×0.39, cbor-packed ×0.59; same: proto",
             "p99: same: json+deflate, cbor-packed, proto",
             "not decided: 1 of 20 verdicts; half of them need more than 200 rounds",

@@ -22,7 +22,7 @@ const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 /// The longest content of a stored block (RFC 1951 §3.2.4).
 const STORED_BYTES: usize = 65_535;
 
-/// What is tampered with in one connection.
+/// The tampering of one connection.
 #[derive(Debug)]
 pub(crate) struct SpoiltFrames {
     planted: Planted,

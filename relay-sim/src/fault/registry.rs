@@ -4,7 +4,7 @@
 
 use self::{ActsOn::*, Kind::*, Parameter::*};
 
-/// What a fault is about; one of each in [`REGISTRY`].
+/// The subject of a fault; one of each in [`REGISTRY`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Stall,
@@ -60,7 +60,7 @@ pub(crate) enum Parameter {
     Number(u32, u32),
 }
 
-/// What a fault counts and hits.
+/// The things that a fault counts and hits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ActsOn {
     Process,
@@ -115,7 +115,7 @@ pub(crate) struct Entry {
     pub(crate) parameter: Parameter,
     pub(crate) acts_on: ActsOn,
     pub(crate) does: &'static str,
-    /// What a good client does.
+    /// The behaviour of a good client.
     #[cfg_attr(not(test), expect(dead_code, reason = "the table of docs/test-relay.md is made of it"))]
     pub(crate) client: &'static str,
     /// The document that says so.
@@ -131,7 +131,7 @@ impl Entry {
 }
 
 impl Kind {
-    /// What is written about it.
+    /// The text about it.
     pub(crate) fn entry(self) -> &'static Entry {
         REGISTRY.iter().find(|entry| entry.kind == self).expect("every kind has an entry")
     }
