@@ -40,8 +40,8 @@ fn with_long_help(command: Command) -> Command {
     command.mut_subcommands(with_long_help)
 }
 
-/// The command whose text behind the flags has a blank line after each list: a page fills lines that
-/// are not indented, the last of a list among them.
+/// The command with a blank line after each list in its closing text. A page fills lines that are
+/// not indented, so a list would swallow the next one.
 fn with_paragraphs(command: Command) -> Command {
     let Some(text) = command.get_after_long_help().map(ToString::to_string) else { return command };
     let mut is_list = false;

@@ -75,7 +75,7 @@ fn of_metric(load: &LoadView<'_>, comparisons: &[Comparison], metric: Metric) ->
     (!parts.is_empty()).then(|| format!("{}: {}", metric.short(), parts.join("; ")))
 }
 
-/// The differences that an undecided interval leaves possible: a bound is known where a difference is not.
+/// The differences that an undecided interval leaves possible.
 fn bound(interval: Option<(f64, f64)>) -> String {
     let Some((low, high)) = interval else { return String::new() };
     let percent = |ratio: f64| format!("{:.0} %", (ratio - 1.0).abs() * 100.0);
