@@ -63,8 +63,8 @@ mod tests {
     #[test]
     fn files_bear_the_name_that_the_program_was_started_by() {
         let rare = Arg::new("rare").long("rare").help("Seldom used").hide_short_help(true);
-        let command =
-            Command::new("it").version("7").arg(rare.clone()).subcommand(Command::new("run").arg(rare));
+        let command = Command::new("it").version("7").after_long_help("Codes:\n  7 odd\nElse even.");
+        let command = command.arg(rare.clone()).subcommand(Command::new("run").arg(rare));
         let folder = std::env::temp_dir().join(format!("pages-{}", std::process::id()));
         generate(command, Path::new("/bin/other"), &folder).unwrap();
         for file in ["bash-completion/completions/other.bash", "zsh/site-functions/_other"] {
