@@ -135,15 +135,22 @@ impl Planted {
     }
 
     /// Takes up faults that replaced the earlier ones.
+    #[inline]
     pub(crate) fn refresh(&mut self) {
         let generation = self.relay.generation();
         if generation != self.generation {
-            self.generation = generation;
-            self.set = self.relay.set();
-            self.counts = vec![0; self.set.faults.len()];
+            self.renew(generation);
         }
     }
 
+    #[cold]
+    fn renew(&mut self, generation: u64) {
+        self.generation = generation;
+        self.set = self.relay.set();
+        self.counts = vec![0; self.set.faults.len()];
+    }
+
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.set.faults.is_empty()
     }

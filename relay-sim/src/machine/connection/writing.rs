@@ -132,10 +132,17 @@ impl Connection {
 
     /// Sends events for a subscription, or what the relay's faults make of that. Returns how many
     /// it sent.
+    #[inline]
     fn send(&mut self, subscription: &str, events: &[Arc<StoredEvent>], now: Instant) -> u64 {
         if self.planted.is_empty() {
             return self.write_events(subscription, events);
         }
+        self.spoil_events(subscription, events, now)
+    }
+
+    /// Sends what the relay's faults make of events for a subscription. Returns how many it sent.
+    #[cold]
+    fn spoil_events(&mut self, subscription: &str, events: &[Arc<StoredEvent>], now: Instant) -> u64 {
         let relay = Arc::clone(&self.relay);
         let (mut sent, mut together) = (0, Vec::with_capacity(events.len()));
         for event in events {
