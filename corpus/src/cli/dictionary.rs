@@ -58,7 +58,8 @@ pub(crate) struct Args {
 /// Trains on the EVENT messages that a relay sends.
 pub(crate) fn train(args: &Args) -> anyhow::Result<ExitCode> {
     measure::try_file(&args.out)?;
-    let trial = args.trial.as_deref().map(|file| Trial::read(file, args.skip_invalid)).transpose()?;
+    let trial = args.trial.as_deref().map(|file| Trial::read(file, args.skip_invalid));
+    let trial = trial.transpose().context("cannot read --try")?;
     let mut events = events(args)?;
     if let Some(trial) = &trial {
         events.retain(|event| !trial.has(event, args.strangers));
