@@ -25,6 +25,8 @@ pub enum Factor {
     Reencode,
     /// See [`RelaySide::threads`].
     RelayThreads,
+    /// See [`Cell::relay_name`].
+    Relay,
     /// See [`Cell::client_verify`].
     ClientVerify,
     /// See [`Cell::scenario`].
@@ -46,6 +48,8 @@ pub enum Side {
     Relay,
     /// The clients' own setting.
     Clients,
+    /// Which relay it is, where a run starts several: what compares is the same in all else.
+    Program,
     /// The load: cells compare only under the same one.
     Load,
 }
@@ -99,7 +103,7 @@ const LINKS: &str = "Links";
 
 impl Factor {
     /// Every factor, in the order of names and columns.
-    pub const ALL: [Factor; 12] = [
+    pub const ALL: [Factor; 13] = [
         Factor::Format,
         Factor::Compression,
         Factor::Batching,
@@ -107,6 +111,7 @@ impl Factor {
         Factor::Verify,
         Factor::Reencode,
         Factor::RelayThreads,
+        Factor::Relay,
         Factor::ClientVerify,
         Factor::Scenario,
         Factor::Rate,
@@ -131,6 +136,7 @@ impl Factor {
         Factor::Implementation,
         Factor::Verify,
         Factor::Reencode,
+        Factor::Relay,
         Factor::RelayThreads,
         Factor::Link,
     ];
@@ -322,6 +328,26 @@ static ROWS: [Row; Factor::ALL.len()] = [
         in_id: |value| format!("{value}-threads"),
     },
     Row {
+        name: "relay",
+        flag: "relay",
+        list_flag: "relay",
+        key: "relays",
+        side: Side::Program,
+        value_name: "NAME",
+        help_heading: RELAY,
+        help: "The relay's name among those that one run starts",
+        details: "",
+        is_rare: true,
+        conflicts: &[],
+        names: Vec::new,
+        groups: Vec::new,
+        read: read_relay_name,
+        write: |cell| cell.relay_name.clone(),
+        recorded: |cell| Some(&cell.relay),
+        heading: "relay",
+        in_id: str::to_owned,
+    },
+    Row {
         name: "client_verify",
         flag: "client-verify",
         list_flag: "client-verify",
@@ -472,6 +498,17 @@ fn read_threads(relay: &mut RelaySide, text: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// A name that may stand in names of cells and of files; the text of none is empty.
+fn read_relay_name(cell: &mut Cell, text: &str) -> Result<(), String> {
+    const MOST: usize = 32;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if text.len() > MOST || !text.chars().all(is_plain) || text.starts_with('.') {
+        return Err(format!("expected at most {MOST} letters, digits and any of . _ -"));
+    }
+    text.clone_into(&mut cell.relay_name);
+    Ok(())
+}
+
 /// The text of no rate is empty.
 fn read_rate(cell: &mut Cell, text: &str) -> Result<(), String> {
     if text.is_empty() {
@@ -506,6 +543,7 @@ mod tests {
             ("verify", "id"),
             ("reencode", "never-if-canonical"),
             ("relay_threads", "2"),
+            ("relay", "strfry-1.0"),
             ("client_verify", "full"),
             ("scenario", "some/mine.toml"),
             ("rate_per_s", "0.5"),
@@ -547,6 +585,8 @@ mod tests {
             (r#"{"load":"0"}"#, "load \"0\": expected a number above 0 and at most 10000"),
             (r#"{"load":"NaN"}"#, "above 0"),
             (r#"{"load":"10001"}"#, "at most 10000"),
+            (r#"{"relay":"a b"}"#, "relay \"a b\": expected at most 32 letters"),
+            (r#"{"relay":"../a"}"#, "expected at most 32 letters"),
             (r#"{"link":"5g"}"#, "link \"5g\""),
             ("[]", "expected a map"),
         ] {

@@ -12,7 +12,7 @@ const URL: &str = "url";
 
 impl clap::Args for Cell {
     fn augment_args(command: Command) -> Command {
-        let command = Factor::IN_HELP.into_iter().fold(command, |command, factor| command.arg(flag(factor)));
+        let command = flags().fold(command, |command, factor| command.arg(flag(factor)));
         let whole = Arg::new(CELL).long(CELL).value_name("JSON").hide(true);
         command.arg(whole.value_parser(|text: &str| text.parse::<Cell>()))
     }
@@ -33,7 +33,7 @@ impl FromArgMatches for Cell {
         if let Some(whole) = matches.get_one::<Cell>(CELL) {
             self.clone_from(whole);
         }
-        for row in Factor::ALL.map(Factor::row) {
+        for row in flags().map(Factor::row) {
             if let Some(text) = matches.get_one::<String>(row.name) {
                 (row.read)(self, text).map_err(|why| clap::Error::raw(ErrorKind::ValueValidation, why))?;
             }
@@ -43,6 +43,11 @@ impl FromArgMatches for Cell {
         }
         Ok(())
     }
+}
+
+/// The factors that have a flag, in the order of help: what plays one cell knows one relay.
+fn flags() -> impl Iterator<Item = Factor> {
+    Factor::IN_HELP.into_iter().filter(|factor| factor.row().side != Side::Program)
 }
 
 /// The flag of one factor.

@@ -49,6 +49,8 @@ pub struct Cell {
     pub client_verify: VerifyLevel,
     /// The settings of a relay of our own; `None` of another's.
     pub relay: Option<RelaySide>,
+    /// Which relay of several that one run starts, by the name that the run gave it; else empty.
+    pub relay_name: String,
 }
 
 /// The factors that only a relay of our own takes.
@@ -81,6 +83,7 @@ impl Default for Cell {
             implementation: Implementation::Library,
             client_verify: VerifyLevel::None,
             relay: Some(RelaySide::default()),
+            relay_name: String::new(),
         }
     }
 }
@@ -121,6 +124,7 @@ impl Cell {
             relay_threads: write(Factor::RelayThreads),
             client_verify: write(Factor::ClientVerify),
             load: write(Factor::Load),
+            relay: write(Factor::Relay),
             link: self.link.as_ref().map_or_else(|| NO_LINK.to_owned(), Link::label),
         }
     }

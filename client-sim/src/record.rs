@@ -330,12 +330,14 @@ fn usable_cores(outcome: &Outcome, facts: &Facts<'_>) -> UsableCores {
     let (threads, workers) = (u64::from(facts.args.relay_threads()), u64::from(facts.args.workers));
     let pinned = facts.pinned.as_ref();
     let own = facts.relay.as_ref().is_some_and(|relay| relay.own);
+    let of_relay = pinned.map(|cores| cores.relay.len() as u64);
     UsableCores {
-        relay: own.then(|| pinned.map_or(threads, |cores| threads.min(cores.relay.len() as u64))),
+        // Threads of another's relay are not known.
+        relay: if own { Some(of_relay.map_or(threads, |cores| threads.min(cores))) } else { of_relay },
         clients: pinned.map_or(workers, |cores| workers.min(cores.clients.len() as u64)),
         ..UsableCores::default()
     }
-    .within(outcome.quota, outcome.quota)
+    .within(if own { outcome.quota } else { outcome.relay_quota }, outcome.quota)
 }
 
 /// The most sends of this process that the plan has due at one instant.

@@ -369,9 +369,12 @@ pub(crate) fn tell_plan(args: &Args, scenario: &Scenario, corpus: &Corpus, workl
     }
 }
 
-/// The separate cores of a relay of our own and of the clients; `None` with `--no-pin`, for another
-/// relay, or on a single core.
+/// The separate cores of the relay and of the clients; `None` with `--no-pin`, or on a single core.
+/// Those of another relay are what whoever started it chose.
 fn pinned(args: &Args) -> anyhow::Result<Option<PinnedCores>> {
+    if !args.relay_pid.is_empty() {
+        return Ok(cores::apart(&args.relay_pid));
+    }
     if args.no_pin || !args.starts_relay() {
         return Ok(None);
     }

@@ -16,16 +16,17 @@ use wire::{Compression, Header, RelayUrl};
 pub(crate) use self::{
     agents::{AgentFlags, OverAgents},
     browser::BrowserFlags,
-    search::{By, SearchFlags, SearchMetric},
+    search::{By, CapacityFlags, SearchFlags, SearchMetric},
 };
 use crate::{
     matrix::{CellSpec, FACTORS, Matrix, Values},
     plan::{self, Profile},
-    selftest,
+    relays, selftest,
     usage::SKIP_INVALID,
 };
 use report::{
-    result::{Config, MAX_ROUNDS, Role},
+    FailOn,
+    result::{Config, MAX_ROUNDS, RelayCommand, Role},
     slo::Slo,
 };
 
@@ -33,6 +34,7 @@ const EXAMPLES: &str = "\
 Examples:
   compare run                                       # nine formats, three compressions, briefly
   compare run --url ws://127.0.0.1:8080             # another relay: JSON with and without deflate
+  compare run --relay 'old=./old {port}' --relay 'new=./new {port}'   # two builds of a relay
   compare search --url ws://127.0.0.1:8080          # its most deliveries/s under p99 < 10 ms
   compare report results/20261121T080509Z-1a2b3c4d-1";
 
@@ -57,7 +59,7 @@ Exit codes:
   5    relay or an agent lost
   6    this host cannot emulate the links
   99   an SLO was missed
-  100  diff or --check found a regression
+  100  diff or --check found a regression, or a relay is worse than the first
   101  diff --strict is inconclusive, or diff or --check compares nothing
   130  interrupted (what was measured is kept)";
 
@@ -66,7 +68,7 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   Load    compare run --scenario note-stream --rates auto
   Wire    compare run --formats json,dannypack --compressions none,deflate --implementation tuned
-  Relay   compare run --scenario note-stream --url ws://127.0.0.1:8080
+  Relay   compare run --relay 'old=./relay-old {address}' --relay 'new=./relay-new {address}'
   Links   compare run --scenario home-feed-cold-start --link none,slow-4g
   Rounds  compare run --profile standard --rounds 20
   Agents  compare run --scenario note-stream --nats nats://127.0.0.1:4222 --agents 4
@@ -384,10 +386,28 @@ pub(crate) struct Run {
         value_parser = Unechoed::<Header>::NEW, hide_short_help = true
     )]
     pub(crate) header: Vec<Header>,
+    /// A relay that is started for each block; several are compared
+    ///
+    /// As in --relay 'old=./relay-old --listen {address}' --relay 'new=./relay-new {port}'. All are
+    /// compared with the first. {address} is 127.0.0.1 with a free port, {port} the port alone,
+    /// {dir} an empty folder, in which it runs; no shell reads the command. relay-sim alone is the
+    /// relay of this project. Formats then default to json, compressions to none.
+    #[arg(
+        long, help_heading = "Relay", value_name = "NAME=COMMAND", value_parser = relays::read,
+        conflicts_with_all = ["url", "link", "nats", "utilisation", "instructions"]
+    )]
+    pub(crate) relay: Vec<RelayCommand>,
     /// Process ids of the relay behind --url, for its CPU time
     ///
     /// Of a relay on this machine, separated by commas. The time of all that they start is in it.
-    #[arg(long, help_heading = "Relay", requires = "url", value_name = "PIDS", value_delimiter = ',')]
+    #[arg(
+        long,
+        help_heading = "Relay",
+        requires = "url",
+        value_name = "PIDS",
+        value_delimiter = ',',
+        hide_short_help = true
+    )]
     pub(crate) relay_pid: Vec<u32>,
     /// How much is measured
     ///
@@ -435,6 +455,18 @@ pub(crate) struct Run {
     /// relay_cpu<50us and wire_bytes<900 (of an envelope).
     #[arg(long, help_heading = "Output")]
     pub(crate) slo: Option<Slo>,
+    /// What a relay may cost more than the first before the run ends with exit code 100
+    ///
+    /// As in 'relay CPU>3%, p99>10%': it is decided to cost more, by more than that. Without it,
+    /// anything that is decided to cost more counts.
+    #[arg(
+        long, help_heading = "Output", value_name = "BOUNDS", requires = "relay", value_parser = FailOn::from_str,
+        hide_short_help = true
+    )]
+    pub(crate) fail_on: Option<FailOn>,
+    /// Write the verdicts on relays, and their ledgers, as JUnit's XML
+    #[arg(long, help_heading = "Output", value_name = "FILE", requires = "relay", hide_short_help = true)]
+    pub(crate) junit: Option<PathBuf>,
     /// Put the result of `compare selftest --out FILE` into the report
     ///
     /// The publish profile runs a quick self-test itself.
@@ -467,6 +499,18 @@ pub(crate) struct Run {
 }
 
 impl Run {
+    /// Whether relays are others', whose settings are unknown.
+    fn has_relays_of_others(&self) -> bool {
+        self.url.is_some() || !self.relay.is_empty()
+    }
+
+    /// Why these relays are not compared.
+    pub(crate) fn refuses_relays(&self) -> Option<String> {
+        let names = || self.relay.iter().map(|relay| &relay.name);
+        let again = names().find(|name| names().filter(|other| other == name).count() > 1)?;
+        Some(format!("two relays are named {again}: each needs a name of its own"))
+    }
+
     /// Why metrics are not served.
     pub(crate) fn refuses_metrics(&self) -> Option<&'static str> {
         (self.metrics_listen.is_some() && self.profile == Profile::Publish).then_some(
@@ -479,6 +523,7 @@ impl Run {
         let matrix = match &self.matrix {
             Some(file) => Matrix::read(file)?,
             None if self.url.is_some() => Matrix::of_a_foreign_relay(),
+            None if !self.relay.is_empty() => Matrix::of_relays(),
             None => Matrix::default(),
         };
         let mut matrix = self.values.over(matrix);
@@ -489,8 +534,11 @@ impl Run {
             });
             matrix = matrix.with(Factor::Rate, given);
         }
-        if self.url.is_some() {
+        if self.has_relays_of_others() {
             matrix = matrix.of_anothers_relay(&self.values)?;
+        }
+        if !self.relay.is_empty() {
+            matrix = matrix.with_relays(&self.relay);
         }
         Ok(matrix)
     }
@@ -507,8 +555,8 @@ impl Run {
         if rates.len() > 1 {
             return Err("--rates auto chooses one rate; leave out the others");
         }
-        if self.url.is_some() {
-            return Err("--rates auto starts relays of its own; with --url give --rates a number");
+        if self.has_relays_of_others() {
+            return Err("--rates auto starts relays of its own; with --url or --relay give --rates a number");
         }
         if self.over.nats.is_some() {
             return Err("--rates auto finds what one machine sustains; with --nats give --rates a number");
@@ -533,9 +581,9 @@ impl Run {
         let chosen =
             self.matrix.is_some() || self.values.has(Factor::Format) || self.values.has(Factor::Compression);
         let all = chosen || self.profile != Profile::Quick;
-        match &self.url {
-            Some(_) => cell.role != Role::Floor,
-            None => all || plan::is_quick(cell, self.is_longer(seconds)),
+        match self.has_relays_of_others() {
+            true => cell.role != Role::Floor,
+            false => all || plan::is_quick(cell, self.is_longer(seconds)),
         }
     }
 
@@ -555,6 +603,7 @@ impl Run {
             seed: self.seed.unwrap_or_else(|| seed(self.url.is_some())),
             corpus: self.corpus.clone(),
             url: self.url.clone(),
+            relays: self.relay.clone(),
             headers: self.header.clone(),
             foreign: None,
             client_args: client_args(

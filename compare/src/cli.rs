@@ -1,6 +1,7 @@
 //! The program's main: runs the chosen command and maps its outcome to an exit code.
 
 mod agent;
+mod asking;
 mod break_even;
 mod browser;
 mod folder;
@@ -15,7 +16,7 @@ use std::{
     ffi::OsString,
     fs,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::Path,
     process::ExitCode,
     time::SystemTime,
 };
@@ -24,11 +25,14 @@ use anyhow::{Context, Result};
 use cell::Factor;
 use measure::{Exit, Status, utc};
 
-use self::folder::Folder;
+use self::{
+    asking::{asked, asked_each},
+    folder::Folder,
+};
 use crate::{
-    args::{By, Cli, Command, SearchFlags, SearchMetric, SelftestFlags},
+    args::{By, CapacityFlags, Cli, Command, SearchFlags, SearchMetric, SelftestFlags},
     assemble, git,
-    grants::{self, Question},
+    grants::{ByRelay, Question},
     matrix::{CellSpec, UnknownName, cells},
     run::Stopped,
     search::{Probes, search},
@@ -39,7 +43,7 @@ use crate::{
 use program::UsageError;
 use report::{
     Derived,
-    result::{AtLoad1, Config, Foreign, Header, Oracle, Probe, ResultFile, Role, Search, SelfTest},
+    result::{AtLoad1, Config, Header, Oracle, Probe, ResultFile, Role, Search, SelfTest},
 };
 
 /// Does what the command line says. `args` begins with the program's name.
@@ -89,24 +93,34 @@ fn look_for(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
 /// Searches capacities, reports each probe, and writes a result folder.
 fn find_limits(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
     let mut cells = cells(&flags.matrix().map_err(UsageError)?)?;
-    let (url, ca) = (&flags.capacity.url, flags.capacity.ca.as_deref());
+    let CapacityFlags { url, ca, relay, .. } = &flags.capacity;
     // A relay of others has no floor.
-    cells.retain(|cell| cell.role != Role::Control && (url.is_none() || cell.role != Role::Floor));
+    let is_own = url.is_none() && relay.is_empty();
+    cells.retain(|cell| cell.role != Role::Control && (is_own || cell.role != Role::Floor));
     let config = flags.config(at_load_1(flags, &cells)?);
     let started = SystemTime::now();
     let program = env::current_exe().context("cannot find this program's own file")?;
     let running = tempfile::tempdir().context("cannot make a folder for records")?;
+    let question = Question {
+        client: &program,
+        headers: &config.headers,
+        ca: ca.as_deref(),
+        corpus: flags.corpus.as_deref(),
+        skip_invalid: flags.skip_invalid,
+    };
+    let mut by_relay = ByRelay::new();
     let (foreign, answers) = match url {
-        Some(url) => {
-            let (corpus, skip_invalid) = (flags.corpus.as_deref(), flags.skip_invalid);
-            let question =
-                Question { client: &program, url, headers: &config.headers, ca, corpus, skip_invalid };
-            asked(&question, &mut cells, running.path())?
+        Some(url) => asked(&question, url, &mut cells, running.path())?,
+        None if relay.is_empty() => (None, None),
+        None => {
+            let (foreign, answers) = asked_each(&question, relay, &mut cells)?;
+            by_relay = answers;
+            (Some(foreign), None)
         }
-        None => (None, None),
     };
     let header = assemble::header(args, git::current(), started, Config { foreign, ..config.as_run() });
-    let machine = ThisMachine::new(&program, &config.as_run(), answers.as_deref());
+    let machine =
+        ThisMachine::new(&program, &config.as_run(), answers.as_deref()).with_relays(relay, &by_relay)?;
     let mut probes = Probes::new(&machine, &cells, &config, running.path())?;
     let corpus = probes.corpus();
     let folder = Folder::new(&flags.out, format!("{}-search-{}", utc::compact(started), config.seed));
@@ -243,21 +257,6 @@ fn rerender(dir: &Path, readme: Option<&Path>, wide: bool) -> Result<()> {
     let written = write_reports(&result, folder);
     show(&result, wide)?;
     written.map(|_| ())
-}
-
-/// Asks a relay of others what it grants, and reports what is left out.
-fn asked(
-    question: &Question<'_>,
-    cells: &mut Vec<CellSpec>,
-    folder: &Path,
-) -> Result<(Option<Foreign>, Option<PathBuf>)> {
-    let (foreign, file) = grants::ask(question, cells, folder)?;
-    let refused =
-        foreign.refused_events.iter().map(|(reason, events)| format!("{events} events set aside: {reason}"));
-    for note in foreign.declined.iter().cloned().chain(refused) {
-        let _ = writeln!(io::stderr(), "{note}");
-    }
-    Ok((Some(foreign), Some(file)))
 }
 
 /// Flags that clients are given here, each beside those that all of a run need as well.

@@ -1,18 +1,15 @@
-//! Asks the relay behind `--url` once, before the first round, what it grants and refuses, so that
+//! Asks each relay of others once, before the first round, what it grants and refuses, so that
 //! no cell is measured that cannot be and each bears the name of what is measured.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-    process::Output,
-};
+use std::{collections::BTreeMap, fs, path::Path, process::Output};
 
 use anyhow::{Context, Result, anyhow, bail};
 use cell::{Cell, Factor};
 use codecs::Format;
+use corpus::Rules;
 use measure::Exit;
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::process::Command;
 use wire::{Header, RelayUrl};
 
@@ -35,18 +32,42 @@ struct Handshake {
     granted: std::result::Result<String, String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 struct Verdict {
     scenario: String,
     reasons: Vec<String>,
 }
 
-#[derive(Debug, Deserialize)]
-struct Answers {
+/// What a relay answered.
+#[derive(Debug, Clone)]
+pub(crate) struct Answers {
+    read: Read,
+    /// All of it, for `--doctor` of every client.
+    all: Value,
+}
+
+/// As far as it is read here.
+#[derive(Debug, Clone, Deserialize)]
+struct Read {
     handshakes: Vec<Handshake>,
     refused_events: BTreeMap<String, u64>,
+    rules: Rules,
     scenarios: Vec<Verdict>,
     settings: Vec<String>,
+}
+
+impl Answers {
+    /// Writes them to a file, as those of the relay at this address.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(crate) fn write(&self, url: &RelayUrl, file: &Path) -> Result<()> {
+        let mut all = self.all.clone();
+        if let Some(said) = all.get_mut("url") {
+            *said = url.to_string().into();
+        }
+        fs::write(file, all.to_string()).with_context(|| format!("cannot write {}", file.display()))
+    }
 }
 
 /// The question.
@@ -54,8 +75,6 @@ struct Answers {
 pub(crate) struct Question<'a> {
     /// The client program; its first argument is `role:client`.
     pub(crate) client: &'a Path,
-    /// The relay.
-    pub(crate) url: &'a RelayUrl,
     /// Header fields of requests to it.
     pub(crate) headers: &'a [Header],
     /// Root certificates to trust.
@@ -66,16 +85,16 @@ pub(crate) struct Question<'a> {
     pub(crate) skip_invalid: bool,
 }
 
-/// Asks; drops the cells that the relay declines and names the others by what it grants. Returns
-/// what was dropped and refused, and the file of answers, for `--doctor` of every client.
+/// Asks a relay about the formats, compressions and scenarios of these cells.
 ///
 /// # Errors
 /// When the relay cannot be reached, or a scenario cannot be played with it, and after Ctrl-C.
-pub(crate) fn ask(
+pub(crate) async fn ask(
     question: &Question<'_>,
-    cells: &mut Vec<CellSpec>,
-    folder: &Path,
-) -> Result<(Foreign, PathBuf)> {
+    url: &RelayUrl,
+    cells: &[CellSpec],
+    interrupt: &mut Interrupt,
+) -> Result<Answers> {
     let distinct = |factor: Factor| {
         let mut names: Vec<String> = Vec::new();
         for name in cells.iter().map(|spec| (factor.row().write)(&spec.cell)) {
@@ -86,7 +105,7 @@ pub(crate) fn ask(
         names
     };
     let mut command = Command::new(question.client);
-    command.args(["role:client", "doctor", "--json", "--url", question.url.with_password()]);
+    command.args(["role:client", "doctor", "--json", "--url", url.with_password()]);
     command.args(header_args(question.headers));
     command.args(["--formats", &distinct(Factor::Format).join(",")]);
     command.args(["--compressions", &distinct(Factor::Compression).join(",")]);
@@ -96,45 +115,67 @@ pub(crate) fn ask(
     for scenario in distinct(Factor::Scenario) {
         command.args(["--scenario", &scenario]);
     }
-    let output = output_unless_interrupted(command)?;
+    let output = output_unless_interrupted(command, interrupt).await?;
     let said = String::from_utf8_lossy(&output.stderr);
     if output.stdout.is_empty() {
         let error = anyhow!("the relay was asked what it takes: {}", said.trim());
         return Err(if Exit::Usage.is(output.status.code()) { UsageError(error).into() } else { error });
     }
-    let answers: Answers = serde_json::from_slice(&output.stdout)
-        .with_context(|| format!("client-sim doctor did not print what this reads: {said}"))?;
-    let told = answers.scenarios.iter().filter(|verdict| !verdict.reasons.is_empty());
+    let unread = || format!("client-sim doctor did not print what this reads: {said}");
+    let all: Value = serde_json::from_slice(&output.stdout).with_context(unread)?;
+    let read = Read::deserialize(&all).with_context(unread)?;
+    let told = read.scenarios.iter().filter(|verdict| !verdict.reasons.is_empty());
     let told = told.map(|verdict| format!("{}: {}", verdict.scenario, verdict.reasons.join("; ")));
     let told: Vec<String> = told.collect();
     if !told.is_empty() {
-        bail!("{} cannot play {}", question.url, [told, answers.settings].concat().join("; "));
+        bail!("{url} cannot play {}", [told, read.settings].concat().join("; "));
     }
-    let file = folder.join("doctor.json");
-    fs::write(&file, &output.stdout).with_context(|| format!("cannot write {}", file.display()))?;
-    let declined = name_by_grants(cells, &answers.handshakes)?;
-    Ok((Foreign { declined, refused_events: answers.refused_events }, file))
+    Ok(Answers { read, all })
 }
 
 /// Runs a program to its end. A signal ends both programs, so that neither is left behind.
-fn output_unless_interrupted(mut command: Command) -> Result<Output> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.context("cannot start the runtime")?.block_on(async {
-        let mut interrupt = Interrupt::listen()?;
-        tokio::select! {
-            biased;
-            () = interrupt.wait() => {
-                Err(Ended { exit: Exit::Interrupted, reason: NOTHING_MEASURED.to_owned() }.into())
-            }
-            output = command.kill_on_drop(true).output() => output.context("cannot start client-sim doctor"),
+async fn output_unless_interrupted(mut command: Command, interrupt: &mut Interrupt) -> Result<Output> {
+    tokio::select! {
+        biased;
+        () = interrupt.wait() => {
+            Err(Ended { exit: Exit::Interrupted, reason: NOTHING_MEASURED.to_owned() }.into())
         }
-    })
+        output = command.kill_on_drop(true).output() => output.context("cannot start client-sim doctor"),
+    }
+}
+
+/// The answers of each relay by its name, which is empty where there is one.
+pub(crate) type ByRelay = BTreeMap<String, Answers>;
+
+/// Drops the cells that their relays decline, names the others by what is granted, and has all
+/// relays play by the rules of the strictest. Returns what was dropped and refused.
+///
+/// # Errors
+/// When a relay does not speak JSON.
+pub(crate) fn apply(answers: &mut ByRelay, cells: &mut Vec<CellSpec>) -> Result<Foreign> {
+    let rules = answers.values().map(|answers| answers.read.rules.clone()).reduce(|all, one| all.and(&one));
+    let mut refused_events = BTreeMap::new();
+    for answers in answers.values_mut() {
+        if let (Some(rules), Some(said)) = (&rules, answers.all.get_mut("rules")) {
+            *said = serde_json::to_value(rules).context("rules serialize")?;
+        }
+        for (reason, events) in &answers.read.refused_events {
+            let most = refused_events.entry(reason.clone()).or_insert(*events);
+            *most = (*events).max(*most);
+        }
+    }
+    let handshakes = |relay: &str| answers.get(relay).map_or(&[][..], |answers| &answers.read.handshakes);
+    let declined = name_by_grants(cells, handshakes)?;
+    Ok(Foreign { declined, refused_events })
 }
 
 /// Drops what is declined, and renames what is granted otherwise than offered; says what it did.
-fn name_by_grants(cells: &mut Vec<CellSpec>, handshakes: &[Handshake]) -> Result<Vec<String>> {
-    let grant = |format: Format, compression: &str, batched: bool| {
-        let found = handshakes.iter().find(|one| {
+fn name_by_grants<'h>(
+    cells: &mut Vec<CellSpec>,
+    handshakes: impl Fn(&str) -> &'h [Handshake],
+) -> Result<Vec<String>> {
+    let grant = |relay: &str, format: Format, compression: &str, batched: bool| {
+        let found = handshakes(relay).iter().find(|one| {
             one.format == format.name() && one.compression == compression && one.batched == batched
         });
         found.map_or_else(|| Err("not asked".to_owned()), |one| one.granted.clone())
@@ -143,13 +184,15 @@ fn name_by_grants(cells: &mut Vec<CellSpec>, handshakes: &[Handshake]) -> Result
     let mut kept: Vec<CellSpec> = Vec::new();
     for mut spec in std::mem::take(cells) {
         let Cell { format, compression, batching, .. } = spec.cell;
+        let grant =
+            |compression: &str, batched: bool| grant(&spec.cell.relay_name, format, compression, batched);
         let compression = compression.label();
         let batches = match batching {
-            Some(_) => grant(format, BASE_COMPRESSION, true).map(drop),
+            Some(_) => grant(BASE_COMPRESSION, true).map(drop),
             None => Ok(()),
         };
         let is_base = format == Format::JSON && compression == BASE_COMPRESSION;
-        match batches.and_then(|()| grant(format, &compression, false)) {
+        match batches.and_then(|()| grant(&compression, false)) {
             Err(why) if is_base && spec.role != Role::Cell => bail!("the relay does not speak JSON: {why}"),
             Err(why) => notes.push(format!("{} is not measured: {why}", spec.id)),
             Ok(label) if label == compression => kept.push(spec),
@@ -207,7 +250,7 @@ mod tests {
             handshake(("cbor-packed", "none", false), Err("it agreed on json")),
             handshake(("cbor-packed", "deflate", false), Err("it agreed on json")),
         ];
-        let notes = name_by_grants(&mut cells, &handshakes).unwrap();
+        let notes = name_by_grants(&mut cells, |_| &handshakes).unwrap();
         let ids: Vec<&str> = cells.iter().map(|cell| cell.id.as_str()).collect();
         assert_eq!(ids, ["json+none", "json-control", "json+deflate:upload_takeover=no"]);
         assert_eq!(cells[2].cell.compression.label(), narrowed);
@@ -227,7 +270,7 @@ mod tests {
     fn without_json_there_is_nothing_to_compare_with() {
         let mut cells = some_cells(&["off"]);
         let handshakes = [handshake(("json", "none", false), Err("HTTP 403"))];
-        let error = name_by_grants(&mut cells, &handshakes).unwrap_err().to_string();
+        let error = name_by_grants(&mut cells, |_| &handshakes).unwrap_err().to_string();
         assert!(error.contains("HTTP 403"), "{error}");
     }
 }

@@ -3,7 +3,7 @@
 
 use std::{env, process::ExitCode};
 
-use compare::cli;
+use compare::{KEEPER_ROLE, cli, keep};
 use link::LINK_ROLE;
 use rehearsals::instructions::COUNT_ROLE;
 
@@ -13,6 +13,7 @@ fn main() -> ExitCode {
         Some("role:relay") => relay_sim::main(env::args_os().skip(2)),
         Some("role:client") => client_sim::main(env::args_os().skip(2)),
         Some(LINK_ROLE) => link::main(env::args_os().skip(2)),
+        Some(KEEPER_ROLE) => keep(env::args_os().skip(2)),
         Some(COUNT_ROLE) => rehearsals::instructions::main(env::args_os().skip(2)),
         _ => cli::main(env::args_os()),
     }

@@ -54,6 +54,7 @@ pub fn question(scenario: &str, run: &Config, at_load_1: AtLoad1) -> SearchConfi
         seed: run.seed.wrapping_add(3 * u64::from(MAX_ROUNDS)),
         corpus: run.corpus.clone(),
         url: None,
+        relays: Vec::new(),
         headers: Vec::new(),
         client_args: run.client_args.clone(),
     }

@@ -63,6 +63,7 @@ pub(crate) fn question(
         seed,
         corpus,
         url: None,
+        relays: Vec::new(),
         headers: Vec::new(),
         client_args,
     }

@@ -1,7 +1,8 @@
 //! One client process of this machine for each block, which starts and stops its own relay.
 
 use std::{
-    collections::VecDeque,
+    cell::RefCell,
+    collections::{BTreeSet, VecDeque},
     env,
     path::{Path, PathBuf},
     process::Stdio,
@@ -10,6 +11,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use futures::{FutureExt, future::LocalBoxFuture};
+use measure::{Exit, PinnedCores, cores};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -23,11 +25,13 @@ use wire::{Header, RelayUrl};
 
 use crate::{
     generator::{self, Generator, Interrupt, Played, Task},
+    grants::{Answers, ByRelay},
     plan,
     progress::Progress,
+    relays::{Started, on_cores},
     usage::header_args,
 };
-use report::result::{Config, Role};
+use report::result::{Config, RelayCommand, Role};
 
 /// Bytes kept of a failing client's stderr: an error and its causes.
 const TAIL_BYTES: usize = 4096;
@@ -51,6 +55,11 @@ pub struct ThisMachine {
     corpus: Option<String>,
     client_args: Vec<String>,
     answers: Option<PathBuf>,
+    relays: Vec<(RelayCommand, Answers)>,
+    /// The cores of relays and of clients.
+    pinned: Option<PinnedCores>,
+    /// What was said of relays, once.
+    warned: RefCell<BTreeSet<String>>,
 }
 
 impl ThisMachine {
@@ -64,7 +73,90 @@ impl ThisMachine {
             corpus: config.corpus.clone(),
             client_args: config.client_args.clone(),
             answers: answers.map(Path::to_owned),
+            relays: Vec::new(),
+            pinned: None,
+            warned: RefCell::default(),
         }
+    }
+
+    /// The same with the relays of the configuration, which answered so.
+    ///
+    /// # Errors
+    /// When the system does not tell which cores there are, for relays and clients.
+    pub(crate) fn with_relays(mut self, relays: &[RelayCommand], answers: &ByRelay) -> Result<ThisMachine> {
+        let answered = |relay: &RelayCommand| Some((relay.clone(), answers.get(&relay.name)?.clone()));
+        self.relays = relays.iter().filter_map(answered).collect();
+        if !self.relays.is_empty() {
+            self.pinned = cores::halves().context("cannot read which cores this process may use")?;
+        }
+        Ok(self)
+    }
+
+    /// Plays a block against a relay that is started for it.
+    async fn play_against(
+        &self,
+        (relay, answers): &(RelayCommand, Answers),
+        task: &Task<'_>,
+        progress: &mut Progress,
+        mut interrupt: Interrupt<'_>,
+    ) -> Result<Played> {
+        let failed = |failure: String| Played {
+            exit_code: Some(Exit::Error.code().into()),
+            failure: Some(failure),
+            ..Played::default()
+        };
+        let started = tokio::select! {
+            biased;
+            () = interrupt.as_mut() => return Ok(Played { interrupted: true, ..Played::default() }.with_words()),
+            started = Started::start(relay, self.pinned.as_ref()) => match started {
+                Ok(started) => started,
+                Err(error) => return Ok(failed(format!("{error:#}"))),
+            },
+        };
+        let file = started.file("doctor.json");
+        answers.write(&started.url, &file)?;
+        let mut command = self.command(task);
+        command.args(["--url", started.url.with_password()]).arg("--doctor").arg(&file);
+        let pids: Vec<String> = started.pids.iter().map(u32::to_string).collect();
+        command.args(["--relay-pid", &pids.join(",")]);
+        let played = self.attend(command, task, progress, interrupt).await;
+        let noticed = started.stop().await?;
+        for warning in noticed.warnings {
+            if self.warned.borrow_mut().insert(warning.clone()) {
+                progress.note(&format!("warning: {warning}"));
+            }
+        }
+        let played = played?;
+        Ok(match noticed.failure {
+            Some(failure) if !played.interrupted => Played { failure: Some(failure), ..played },
+            _ => played,
+        })
+    }
+
+    /// Runs the client of a block to its end.
+    async fn attend(
+        &self,
+        mut command: Command,
+        task: &Task<'_>,
+        progress: &mut Progress,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Played> {
+        let limit = plan::cell_estimate(task.cell, task.seconds) * 3 + BLOCK_EXTRA;
+        if progress.is_live() {
+            command.arg("--progress-json").stdout(Stdio::piped());
+        }
+        let spawn = || {
+            let client = || format!("cannot start the client {}", self.client.display());
+            command.spawn().with_context(client)
+        };
+        let child = on_cores(self.pinned.as_ref().map(|pinned| &*pinned.clients), spawn)?;
+        let ending = attend(child, limit, progress, interrupt).await?;
+        Ok(Played {
+            exit_code: ending.exit_code,
+            failure: ending.failure(limit),
+            interrupted: ending.interrupted,
+            is_over: false,
+        })
     }
 
     fn command(&self, task: &Task<'_>) -> Command {
@@ -108,21 +200,11 @@ impl Generator for ThisMachine {
         interrupt: Interrupt<'a>,
     ) -> LocalBoxFuture<'a, Result<Played>> {
         async move {
-            let limit = plan::cell_estimate(task.cell, task.seconds) * 3 + BLOCK_EXTRA;
-            let mut command = self.command(&task);
-            if progress.is_live() {
-                command.arg("--progress-json").stdout(Stdio::piped());
+            let name = &task.cell.cell.relay_name;
+            match self.relays.iter().find(|(relay, _)| relay.name == *name) {
+                Some(relay) => self.play_against(relay, &task, progress, interrupt).await,
+                None => self.attend(self.command(&task), &task, progress, interrupt).await,
             }
-            let child = command
-                .spawn()
-                .with_context(|| format!("cannot start the client {}", self.client.display()))?;
-            let ending = attend(child, limit, progress, interrupt).await?;
-            Ok(Played {
-                exit_code: ending.exit_code,
-                failure: ending.failure(limit),
-                interrupted: ending.interrupted,
-                is_over: false,
-            })
         }
         .boxed_local()
     }

@@ -54,6 +54,24 @@ impl Rules {
         unanswered_kinds: BTreeSet::new(),
     };
 
+    /// The rules that two relays have in common: the stricter of each.
+    #[must_use]
+    pub fn and(&self, other: &Rules) -> Rules {
+        let least = |one: Option<u64>, other: Option<u64>| one.into_iter().chain(other).min();
+        Rules {
+            event_bytes: least(self.event_bytes, other.event_bytes),
+            event_tags: least(self.event_tags, other.event_tags),
+            tag_value_bytes: least(self.tag_value_bytes, other.tag_value_bytes),
+            hex_references: self.hex_references || other.hex_references,
+            oldest_s: self.oldest_s.max(other.oldest_s),
+            filter_values: least(self.filter_values, other.filter_values),
+            subscriptions: least(self.subscriptions, other.subscriptions),
+            stored_events: least(self.stored_events, other.stored_events),
+            unlimited_events: least(self.unlimited_events, other.unlimited_events),
+            unanswered_kinds: self.unanswered_kinds.union(&other.unanswered_kinds).copied().collect(),
+        }
+    }
+
     /// Why the relay refuses an event of so many bytes of JSON.
     pub fn refuses(&self, event: &Event<'_>, json_bytes: u64) -> Option<&'static str> {
         let over = |bound: Option<u64>, found: u64| bound.is_some_and(|bound| found > bound);

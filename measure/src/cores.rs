@@ -19,13 +19,34 @@ const SELF: Pid = Pid::from_raw(0);
 /// # Errors
 /// When the kernel does not report the allowed cores.
 pub fn halves() -> io::Result<Option<PinnedCores>> {
-    let allowed = sched_getaffinity(SELF)?;
-    let cores: Vec<u32> = (0..CpuSet::count())
-        .filter(|&core| allowed.is_set(core).unwrap_or(false))
-        .filter_map(|core| u32::try_from(core).ok())
-        .collect();
+    let cores = allowed()?;
     let (relay, clients) = cores.split_at(cores.len() / 2);
     Ok((!relay.is_empty()).then(|| PinnedCores { relay: relay.to_vec(), clients: clients.to_vec() }))
+}
+
+/// The cores that the calling thread may use.
+///
+/// # Errors
+/// When the kernel does not report them.
+pub fn allowed() -> io::Result<Vec<u32>> {
+    allowed_to(SELF)
+}
+
+/// The separate cores of a relay's processes and of this one, where somebody pinned both.
+pub fn apart(relay: &[u32]) -> Option<PinnedCores> {
+    let of = |pid: &u32| allowed_to(Pid::from_raw(i32::try_from(*pid).ok()?)).ok();
+    let clients = allowed().ok()?;
+    let mut relay: Vec<u32> = relay.iter().map(of).collect::<Option<Vec<_>>>()?.concat();
+    relay.sort_unstable();
+    relay.dedup();
+    let is_apart = !relay.is_empty() && relay.iter().all(|core| !clients.contains(core));
+    is_apart.then_some(PinnedCores { relay, clients })
+}
+
+fn allowed_to(process: Pid) -> io::Result<Vec<u32>> {
+    let allowed = sched_getaffinity(process)?;
+    let cores = (0..CpuSet::count()).filter(|&core| allowed.is_set(core).unwrap_or(false));
+    Ok(cores.filter_map(|core| u32::try_from(core).ok()).collect())
 }
 
 /// Pins as [`keep_to`] does, to the core on which the calling thread runs.

@@ -139,6 +139,21 @@ impl ProcessesCpu {
     }
 }
 
+/// The ids of all processes that this one started and that live, with those that they started,
+/// which may be none.
+pub fn started_by(pid: u32) -> Vec<u32> {
+    let table = Table::read();
+    let root = table.process(pid);
+    let started = table.trees(&BTreeSet::from([root])).into_iter().filter(|process| *process != root);
+    started.map(|process| process.pid).collect()
+}
+
+/// The ids of the processes whose parent this one is.
+pub fn children(pid: u32) -> Vec<u32> {
+    let table = Table::read();
+    table.0.iter().filter(|(_, stat)| stat.parent == pid).map(|(child, _)| *child).collect()
+}
+
 fn refused(why: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why)
 }

@@ -14,7 +14,7 @@ use crate::{
 
 /// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second
 /// number; any other change raises the first, and readers refuse a first number they do not know.
-pub const SCHEMA_VERSION: &str = "2.8";
+pub const SCHEMA_VERSION: &str = "2.9";
 
 /// One run: its deliveries, bytes, times and cost, and whether they may be believed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -308,6 +308,9 @@ pub struct Cell {
     /// How many times the scenario's clients and rates were played; `1` in older records.
     #[serde(default = "once")]
     pub load: String,
+    /// The relay's name, where one run started several; else empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub relay: String,
     /// The emulated access link of each user: a profile, or its parameters; `none` for loopback, or
     /// the network that is there.
     #[serde(default = "no_link")]

@@ -309,6 +309,7 @@ mod tests {
             seed: 1,
             corpus: None,
             url: None,
+            relays: Vec::new(),
             headers: Vec::new(),
             client_args: Vec::new(),
         }

@@ -30,7 +30,7 @@ use crate::{
 pub const DERIVED_FILE: &str = "derived.json";
 
 /// The layout of [`Derived`]. An added field raises the second number, any other change the first.
-pub const DERIVED_SCHEMA_VERSION: &str = "1.6";
+pub const DERIVED_SCHEMA_VERSION: &str = "1.7";
 
 /// Figures, comparisons and verdicts that follow from a result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -138,6 +138,7 @@ fn cells(load: &LoadView<'_>) -> Vec<CellFigures> {
         Metric::EnvelopesPerSecond,
         Metric::ThroughputP10,
         Metric::BothCpu,
+        Metric::RelayMemory,
         Metric::RelayAllocations,
         Metric::ClientAllocations,
     ];

@@ -43,6 +43,8 @@ pub struct Merged {
     pub client_cpu: CpuTime,
     /// CPU of the relays, when every block knows it.
     pub relay_cpu: Option<CpuTime>,
+    /// The most memory of a relay's processes, when every block knows it.
+    pub relay_peak_bytes: Option<u64>,
     /// Allocations of the clients, when every block counted them.
     pub client_allocations: Option<Allocations>,
     /// Allocations of the relays, when every block counted them.
@@ -77,6 +79,7 @@ impl Merged {
         let mut merged = Merged {
             relay_cpu: Some(known(CpuTime::default())),
             relay_capacity_ns: Some(0),
+            relay_peak_bytes: Some(0),
             client_capacity_ns: Some(0),
             client_allocations: Some(Allocations::default()),
             relay_allocations: Some(Allocations::default()),
@@ -100,6 +103,8 @@ impl Merged {
             merged.client_capacity_ns = add(merged.client_capacity_ns, clients_ns);
             merged.client_cpu = merged.client_cpu + record.client_cpu;
             merged.relay_cpu = merged.relay_cpu.zip(record.relay_cpu).map(|(sum, cpu)| sum + cpu);
+            let peak = record.memory.and_then(|memory| memory.relay_peak_bytes);
+            merged.relay_peak_bytes = merged.relay_peak_bytes.zip(peak).map(|(most, peak)| most.max(peak));
             let (client, relay) =
                 (record.allocations.map(|both| both.client), record.allocations.and_then(|both| both.relay));
             merged.client_allocations = merged.client_allocations.zip(client).map(|(sum, one)| sum + one);
@@ -203,6 +208,8 @@ pub enum Metric {
     WireBytes,
     /// Nanoseconds of the relay's CPU for each envelope.
     RelayCpu,
+    /// The most memory of the relay's processes, in bytes. Of runs of several relays.
+    RelayMemory,
     /// Nanoseconds of the client's CPU for each envelope.
     ClientCpu,
     /// Nanoseconds of CPU of relay and client together for each envelope.
@@ -251,6 +258,28 @@ impl Metric {
     pub const JUDGED: [Metric; 5] =
         [Metric::WireBytes, Metric::RelayCpu, Metric::ClientCpu, Metric::LatencyP50, Metric::LatencyP99];
 
+    /// The order of the columns where relays are compared.
+    pub const OF_RELAYS: [Metric; 8] = [
+        Metric::ThroughputP50,
+        Metric::LatencyP50,
+        Metric::LatencyP99,
+        Metric::LatencyP999,
+        Metric::WireBytes,
+        Metric::RelayCpu,
+        Metric::RelayMemory,
+        Metric::ClientCpu,
+    ];
+
+    /// The metrics with verdicts where relays are compared.
+    pub const JUDGED_OF_RELAYS: [Metric; 6] = [
+        Metric::RelayCpu,
+        Metric::RelayMemory,
+        Metric::LatencyP50,
+        Metric::LatencyP99,
+        Metric::WireBytes,
+        Metric::ClientCpu,
+    ];
+
     /// The order of the columns over links: what a user waits for, and the bytes that cross a link.
     pub const OVER_LINKS: [Metric; 8] = [
         Metric::LatencyP50,
@@ -296,6 +325,7 @@ impl Metric {
             Metric::PacketBytes => "IP bytes",
             Metric::WireBytes => "wire bytes",
             Metric::RelayCpu => "relay CPU",
+            Metric::RelayMemory => "relay memory",
             Metric::ClientCpu => "client CPU",
             Metric::BothCpu => "relay + client CPU",
             Metric::RelayAllocations => "relay allocations",
@@ -326,6 +356,7 @@ impl Metric {
             Metric::PacketBytes => "IP B/event",
             Metric::WireBytes => "wire B/event",
             Metric::RelayCpu => "relay µs/event",
+            Metric::RelayMemory => "relay MiB",
             Metric::ClientCpu => "client µs/event",
             Metric::BothCpu => "relay + client µs/event",
             Metric::RelayAllocations => "relay allocations/event",
@@ -358,6 +389,7 @@ impl Metric {
             | Metric::PageWall
             | Metric::PageCold
             | Metric::PageColdWall => 1e3,
+            Metric::RelayMemory => f64::from(1 << 20),
             Metric::EnvelopesPerSecond
             | Metric::ThroughputP50
             | Metric::ThroughputP1
@@ -373,7 +405,11 @@ impl Metric {
     pub fn needs_quiet(self) -> bool {
         !matches!(
             self,
-            Metric::PacketBytes | Metric::WireBytes | Metric::RelayAllocations | Metric::ClientAllocations
+            Metric::PacketBytes
+                | Metric::WireBytes
+                | Metric::RelayMemory
+                | Metric::RelayAllocations
+                | Metric::ClientAllocations
         )
     }
 
@@ -434,6 +470,7 @@ impl Metric {
             }
             Metric::WireBytes => Some(measured.traffic.wire_bytes() as f64 / envelopes),
             Metric::RelayCpu => Some(measured.relay_cpu?.total_ns as f64 / envelopes),
+            Metric::RelayMemory => Some(measured.relay_peak_bytes? as f64),
             Metric::ClientCpu => Some(measured.client_cpu.total_ns as f64 / envelopes),
             Metric::BothCpu => {
                 Some((measured.relay_cpu?.total_ns + measured.client_cpu.total_ns) as f64 / envelopes)

@@ -31,22 +31,40 @@ impl From<&CellResult> for Compared {
 }
 
 impl Compared {
-    /// Its values of every factor that no reference may differ in.
-    fn setting(&self) -> impl Iterator<Item = Option<&str>> {
-        let sides = [Side::Relay, Side::Clients];
+    /// Its values of the factors of these sides.
+    fn values<const N: usize>(&self, sides: [Side; N]) -> impl Iterator<Item = Option<&str>> {
         sides.into_iter().flat_map(Factor::of).map(|factor| (factor.row().recorded)(&self.cell))
+    }
+
+    /// Its values of every factor that no reference of another format may differ in.
+    fn setting(&self) -> impl Iterator<Item = Option<&str>> {
+        self.values([Side::Relay, Side::Clients, Side::Program])
     }
 }
 
 /// The index of the reference of `cells[own]` among the cells of one load. For a format it is JSON
 /// with the same compression, batching, implementation, checks and encoding anew; for JSON in
 /// batches, JSON event by event with the same compression; for any other JSON cell, JSON without
-/// compression. Without such a cell it is the next simpler one, at last the anchor. `None` for the
-/// anchor and for the floor, which is never ranked.
+/// compression. Without such a cell it is the next simpler one, at last the anchor. A cell of
+/// another relay is compared with the same cell of the first. `None` for the anchor and for the
+/// floor, which is never ranked.
 pub fn reference(cells: &[Compared], own: usize) -> Option<usize> {
     let Compared { role, cell } = &cells[own];
     if matches!(role, Role::Anchor | Role::Floor) {
         return None;
+    }
+    let anchor = cells.iter().position(|other| other.role == Role::Anchor);
+    let first = anchor.map(|anchor| &cells[anchor]);
+    if let Some(first) = first.filter(|first| first.cell.relay != cell.relay) {
+        let sides = [Side::Wire, Side::Relay, Side::Clients];
+        let alike = |other: &Compared| {
+            matches!(other.role, Role::Anchor | Role::Cell)
+                && other.cell.relay == first.cell.relay
+                && other.values(sides).eq(cells[own].values(sides))
+        };
+        if let Some(alike) = cells.iter().position(alike) {
+            return Some(alike);
+        }
     }
     let find = |format: &str, compression: &str, batching: &str, implementation: &str| {
         (0..cells.len()).filter(|index| *index != own).find(|index| {
@@ -59,8 +77,7 @@ pub fn reference(cells: &[Compared], own: usize) -> Option<usize> {
     };
     let json =
         |compression: &str, batching: &str| find(BASE_FORMAT, compression, batching, &cell.implementation);
-    let anchor = cells.iter().position(|other| other.role == Role::Anchor);
-    let singly = anchor.map_or(&cell.batching, |anchor| &cells[anchor].cell.batching);
+    let singly = first.map_or(&cell.batching, |first| &first.cell.batching);
     let like = match cell.format == BASE_FORMAT {
         false => json(&cell.compression, &cell.batching),
         true if cell.batching != *singly => json(&cell.compression, singly),
@@ -88,6 +105,31 @@ mod tests {
             ..cell::Cell::default().recorded()
         };
         Compared { role: Role::Cell, cell }
+    }
+
+    #[test]
+    fn a_cell_of_another_relay_is_compared_with_the_same_cell_of_the_first() {
+        let of = |relay: &str, compression: &str| {
+            let mut cell = cell("json", compression, "off", "library");
+            cell.cell.relay = relay.to_owned();
+            cell
+        };
+        let anchor = Compared { role: Role::Anchor, ..of("old", "none") };
+        let control = Compared { role: Role::Control, ..of("old", "none") };
+        let cells = [
+            anchor,
+            control,
+            of("old", "deflate"),
+            of("new", "none"),
+            of("new", "deflate"),
+            of("new", "zstd"),
+        ];
+        let found: Vec<_> = (0..cells.len()).map(|own| reference(&cells, own)).collect();
+        assert_eq!(
+            found,
+            [None, Some(0), Some(0), Some(0), Some(2), Some(3)],
+            "what the first relay does not grant is compared with JSON at the same relay"
+        );
     }
 
     #[test]

@@ -66,6 +66,7 @@ fn of_one(record: &RunRecord) -> ResultFile {
         seed: record.seed,
         corpus: None,
         url: None,
+        relays: Vec::new(),
         headers: Vec::new(),
         foreign: None,
         client_args: Vec::new(),

@@ -96,6 +96,11 @@ impl<'a> LoadView<'a> {
         self.latency == SESSION
     }
 
+    /// Whether relays are compared.
+    fn is_of_relays(&self) -> bool {
+        !self.result.config.relays.is_empty()
+    }
+
     /// Whether allocations were counted, so that latencies and CPU times are no evidence.
     pub(crate) fn counts_allocations(&self) -> bool {
         let records = |view: &CellView<'a>| view.cell.blocks.iter().filter_map(|block| block.record.as_ref());
@@ -107,6 +112,7 @@ impl<'a> LoadView<'a> {
         match () {
             () if self.counts_allocations() => &Metric::JUDGED_COUNTING,
             () if self.is_over_links() => &Metric::JUDGED_OVER_LINKS,
+            () if self.is_of_relays() => &Metric::JUDGED_OF_RELAYS,
             () => &Metric::JUDGED,
         }
     }
@@ -119,6 +125,7 @@ impl<'a> LoadView<'a> {
         };
         match () {
             () if self.is_over_links() => &Metric::OVER_LINKS,
+            () if self.is_of_relays() => &Metric::OF_RELAYS,
             () if self.cells.iter().all(has_p1) => &Metric::ALL,
             () => &Metric::ALL_WITH_P10,
         }
@@ -210,7 +217,7 @@ fn values(block: &Block, latency: &str) -> Values {
         Some((metric, metric.value(measured?, latency).filter(|value| *value > 0.0)?))
     };
     let also = Metric::JUDGED_COUNTING.into_iter().chain(Metric::JUDGED_OVER_LINKS);
-    let also = also.chain([Metric::BothCpu, Metric::ThroughputP10]);
+    let also = also.chain([Metric::BothCpu, Metric::RelayMemory, Metric::ThroughputP10]);
     Metric::ALL.into_iter().chain(also).filter_map(known).collect()
 }
 

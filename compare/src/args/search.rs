@@ -10,10 +10,13 @@ use program::Unechoed;
 use wire::{Header, RelayUrl};
 
 use super::{client_args, seed};
-use crate::matrix::{Matrix, Values};
+use crate::{
+    matrix::{Matrix, Values},
+    relays,
+};
 use report::{
     reference::BASE_COMPRESSION,
-    result::{AtLoad1, BreakEvenConfig, MAX_ROUNDS, SearchConfig},
+    result::{AtLoad1, BreakEvenConfig, MAX_ROUNDS, RelayCommand, SearchConfig},
     slo::Slo,
 };
 
@@ -43,6 +46,7 @@ Examples:
   Load        compare search --scenario note-stream
   Wire        compare search --formats json,dannypack --compressions none,deflate
   Relay       compare search --url ws://127.0.0.1:8080
+              compare search --relay 'old=./old {port}' --relay 'new=./new {port}'
   Capacity    compare search --slo 'p99<10ms, lost=0' --start 1000
   Break-even  compare search --metric break-even-bandwidth --formats json,dannypack --rtts 60ms
   Output      compare search --out results";
@@ -115,6 +119,14 @@ pub(crate) struct CapacityFlags {
         value_parser = Unechoed::<Header>::NEW, hide_short_help = true
     )]
     pub(crate) header: Vec<Header>,
+    /// A relay that is started for each probe, as in compare run
+    ///
+    /// May be repeated: each has a capacity of its own.
+    #[arg(
+        long, help_heading = "Relay", value_name = "NAME=COMMAND", value_parser = relays::read,
+        conflicts_with_all = ["url", "verify", "reencode"]
+    )]
+    pub(crate) relay: Vec<RelayCommand>,
     /// Process ids of the relay behind --url, for its CPU time
     ///
     /// Of a relay on this machine, separated by commas. The time of all that they start is in it.
@@ -196,7 +208,7 @@ const SLO: &str = "p99<10ms, lost=0, achieved>=0.99";
 impl SearchFlags {
     /// Why the flags do not go with the metric.
     pub(crate) fn refusal(&self) -> Option<String> {
-        let CapacityFlags { slo, by, start, limit, precision, no_curve, url, .. } = &self.capacity;
+        let CapacityFlags { slo, by, start, limit, precision, no_curve, url, relay, .. } = &self.capacity;
         if let (Some(start), Some(limit)) = (start, limit)
             && start > limit
         {
@@ -224,6 +236,7 @@ impl SearchFlags {
                     ("--precision", precision.is_some()),
                     ("--no-curve", *no_curve),
                     ("--url", url.is_some()),
+                    ("--relay", !relay.is_empty()),
                 ])?,
                 "capacity",
             ),
@@ -232,12 +245,14 @@ impl SearchFlags {
     }
 
     pub(crate) fn matrix(&self) -> Result<Matrix> {
-        let is_foreign = self.capacity.url.is_some();
+        let relays = &self.capacity.relay;
+        let is_foreign = self.capacity.url.is_some() || !relays.is_empty();
         let standing = if is_foreign { Matrix::of_a_foreign_relay() } else { Values::<false>::standing() };
         let standing =
             standing.with(Factor::Scenario, [&self.scenario]).with(Factor::Compression, [BASE_COMPRESSION]);
         let matrix = self.values.over(standing);
-        if is_foreign { matrix.of_anothers_relay(&self.values) } else { Ok(matrix) }
+        let matrix = if is_foreign { matrix.of_anothers_relay(&self.values)? } else { matrix };
+        Ok(if relays.is_empty() { matrix } else { matrix.with_relays(relays) })
     }
 
     /// The bounds of a capacity.
@@ -269,6 +284,7 @@ impl SearchFlags {
             seed: self.seed.unwrap_or_else(|| seed(url.is_some())),
             corpus: self.corpus.clone(),
             url: url.clone(),
+            relays: self.capacity.relay.clone(),
             headers: header.clone(),
             client_args: client_args(ca.as_deref(), relay_pid, self.skip_invalid, &self.client_args),
         }

@@ -253,6 +253,7 @@ mod tests {
             seed: 1,
             corpus: None,
             url: None,
+            relays: Vec::new(),
             headers: Vec::new(),
             foreign: None,
             client_args: vec!["--link-capacity".to_owned(), capacity.to_owned()],

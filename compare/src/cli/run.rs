@@ -15,11 +15,12 @@ use measure::{Exit, Status, utc};
 use tempfile::TempDir;
 
 use super::{
-    PAGE, agent, asked,
+    PAGE, agent,
+    asking::{asked, asked_each},
     folder::Folder,
     instructions, links, open,
     rates::{choose_loads, choose_rates},
-    refused, stopped_code,
+    refused, stopped_code, try_file,
 };
 use crate::{
     args::Run,
@@ -27,7 +28,8 @@ use crate::{
     count::{NotInstalled, Program},
     generator::Generator,
     git,
-    grants::Question,
+    grants::{ByRelay, Question},
+    junit,
     matrix::{CellSpec, Matrix, cells},
     metrics::Metrics,
     over_agents::Agents,
@@ -49,7 +51,7 @@ use report::{
 pub(super) fn measure(flags: &Run, args: &[OsString]) -> Result<Exit> {
     let mut setup = Setup::new(flags)?;
     let answering = tempfile::tempdir().context("cannot make a folder for a relay's answers")?;
-    setup.ask_the_relay(answering.path())?;
+    setup.ask_relays(answering.path())?;
     setup.size_blocks()?;
     let selftest = setup.selftest()?;
     let began = SystemTime::now();
@@ -85,6 +87,8 @@ struct Setup<'a> {
     metrics: Option<Metrics>,
     /// Answers of another's relay.
     answers: Option<PathBuf>,
+    /// Answers of each relay that is started for a block.
+    answers_by_relay: ByRelay,
 }
 
 /// Why `--utilisation` cannot choose the load: a matrix file does.
@@ -122,6 +126,7 @@ impl<'a> Setup<'a> {
         let config = flags.config(scenarios.to_vec(), seconds);
         refuse(refused(&flags.client_args, flags.instructions))?;
         refuse(flags.refuses_metrics().map(str::to_owned))?;
+        refuse(flags.refuses_relays())?;
         refuse(flags.over.refusal(flags.url.as_ref(), flags.skip_invalid))?;
         refuse(refusal(flags.profile, &config, git.as_ref()))?;
         let chooses_rate = flags.chooses_rate().map_err(|reason| UsageError(anyhow!(reason)))?;
@@ -133,18 +138,39 @@ impl<'a> Setup<'a> {
         };
         flags.corpus.as_deref().map(|file| read_corpus(file, flags.skip_invalid)).transpose()?;
         Folder::try_out(&flags.out)?;
+        try_file("--junit", flags.junit.as_deref())?;
         let metrics = flags.metrics_listen.as_deref().map(Metrics::serve).transpose()?;
-        Ok(Setup { flags, client, cells, config, git, counter, chooses_rate, metrics, answers: None })
+        let (answers, answers_by_relay) = (None, ByRelay::new());
+        Ok(Setup {
+            flags,
+            client,
+            cells,
+            config,
+            git,
+            counter,
+            chooses_rate,
+            metrics,
+            answers,
+            answers_by_relay,
+        })
     }
 
-    /// Leaves out what a relay of others does not grant.
-    fn ask_the_relay(&mut self, folder: &Path) -> Result<()> {
-        let Some(url) = &self.config.url else { return Ok(()) };
-        let Run { ca, corpus, skip_invalid, .. } = self.flags;
-        let (ca, corpus, skip_invalid) = (ca.as_deref(), corpus.as_deref(), *skip_invalid);
-        let question =
-            Question { client: &self.client, url, headers: &self.config.headers, ca, corpus, skip_invalid };
-        (self.config.foreign, self.answers) = asked(&question, &mut self.cells, folder)?;
+    /// Leaves out what relays of others do not grant.
+    fn ask_relays(&mut self, folder: &Path) -> Result<()> {
+        let question = Question {
+            client: &self.client,
+            headers: &self.config.headers,
+            ca: self.flags.ca.as_deref(),
+            corpus: self.flags.corpus.as_deref(),
+            skip_invalid: self.flags.skip_invalid,
+        };
+        if let Some(url) = &self.config.url {
+            (self.config.foreign, self.answers) = asked(&question, url, &mut self.cells, folder)?;
+        } else if !self.config.relays.is_empty() {
+            note(self.flags.quiet, "Asks each relay what it takes");
+            let (foreign, answers) = asked_each(&question, &self.config.relays, &mut self.cells)?;
+            (self.config.foreign, self.answers_by_relay) = (Some(foreign), answers);
+        }
         Ok(())
     }
 
@@ -235,7 +261,8 @@ impl<'a> Setup<'a> {
             None => own.path().to_owned(),
         };
         fs::create_dir_all(&running).with_context(|| format!("cannot make {}", running.display()))?;
-        let machine = ThisMachine::new(&self.client, &self.config, self.answers.as_deref());
+        let machine = ThisMachine::new(&self.client, &self.config, self.answers.as_deref())
+            .with_relays(&self.config.relays, &self.answers_by_relay)?;
         let generator: &dyn Generator = match agents {
             Some(agents) => agents,
             None => &machine,
@@ -285,7 +312,16 @@ impl<'a> Setup<'a> {
         if self.flags.open {
             open::page(&out.made()?.join(PAGE));
         }
-        Ok(exit_code(&result, &derived, stopped))
+        let judged = report::between_relays(&result, &derived.comparisons, self.flags.fail_on.as_ref());
+        for worse in judged.iter().filter(|judged| judged.fails) {
+            note(false, &format!("worse: {worse}"));
+        }
+        let junit = self.flags.junit.iter().try_for_each(|file| junit::write(&result, &judged, file));
+        let exit = match exit_code(&result, &derived, stopped) {
+            Exit::Success if judged.iter().any(|judged| judged.fails) => Exit::Regression,
+            exit => exit,
+        };
+        junit.map(|()| exit)
     }
 }
 

@@ -17,10 +17,15 @@ pub(crate) struct Values<const LOADS: bool>(BTreeMap<Factor, Vec<String>>);
 pub(crate) const FACTORS: &str = "factors";
 
 impl<const LOADS: bool> Values<LOADS> {
-    /// The factors that have a flag: rates are numbers, or chosen by a pilot.
+    /// The factors that have a flag here: rates are numbers, or chosen by a pilot, and relays come
+    /// with their commands.
     fn factors() -> impl Iterator<Item = Factor> {
-        let has_flag = |factor: &Factor| LOADS || factor.row().side != Side::Load;
-        Factor::IN_HELP.into_iter().filter(has_flag).filter(|factor| *factor != Factor::Rate)
+        let has_flag = |factor: &Factor| match factor.row().side {
+            Side::Load => LOADS && *factor != Factor::Rate,
+            Side::Program => false,
+            Side::Wire | Side::Relay | Side::Clients => true,
+        };
+        Factor::IN_HELP.into_iter().filter(has_flag)
     }
 
     /// Whether a factor has a flag on this command line.

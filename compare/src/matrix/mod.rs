@@ -14,8 +14,8 @@ pub(crate) use flags::{FACTORS, Values};
 pub use names::UnknownName;
 use names::choose;
 use report::{
-    reference::{BASE_FORMAT, Compared, reference},
-    result::{CONTROL, FLOOR, Role},
+    reference::{BASE_COMPRESSION, BASE_FORMAT, Compared, reference},
+    result::{CONTROL, FLOOR, RelayCommand, Role},
 };
 
 /// The values of every factor. A matrix file has a key for each (`formats`, `links`, …); what it
@@ -46,6 +46,16 @@ impl Matrix {
         &self.0[&factor]
     }
 
+    /// The matrix of relays of others beside each other: JSON as every relay speaks it.
+    pub(crate) fn of_relays() -> Matrix {
+        Matrix::of_a_foreign_relay().with(Factor::Compression, [BASE_COMPRESSION])
+    }
+
+    /// The same with each of these relays.
+    pub(crate) fn with_relays(self, relays: &[RelayCommand]) -> Matrix {
+        self.with(Factor::Relay, relays.iter().map(|relay| relay.name.clone()))
+    }
+
     /// The matrix of a foreign relay, whose own settings are unknown.
     pub(crate) fn of_a_foreign_relay() -> Matrix {
         Matrix::default().with(Factor::Format, [BASE_FORMAT]).with(Factor::Compression, ["none", "deflate"])
@@ -60,7 +70,7 @@ impl Matrix {
         flags: &Values<LOADS>,
     ) -> anyhow::Result<Matrix> {
         if let Some(flag) = flags.of_the_relay() {
-            anyhow::bail!("{flag} is for relays that compare starts: leave out {flag}, or --url");
+            anyhow::bail!("{flag} is for relays of our own: leave out {flag}, or --url and --relay");
         }
         Ok(Factor::of(Side::Relay).fold(self, |matrix, factor| matrix.with(factor, [UNKNOWN])))
     }
@@ -89,8 +99,11 @@ impl<'de> Deserialize<'de> for Matrix {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Matrix, D::Error> {
         let mut matrix = Matrix::default();
         for (key, values) in BTreeMap::<String, Vec<Value>>::deserialize(deserializer)? {
-            let factor = Factor::ALL.into_iter().find(|factor| factor.row().key == key).ok_or_else(|| {
-                let known = Factor::ALL.map(|factor| factor.row().key).join(" ");
+            // A relay needs a command, which `--relay` gives.
+            let known = || Factor::ALL.into_iter().filter(|factor| factor.row().side != Side::Program);
+            let factor = known().find(|factor| factor.row().key == key).ok_or_else(|| {
+                let known: Vec<&str> = known().map(|factor| factor.row().key).collect();
+                let known = known.join(" ");
                 D::Error::custom(format!("unknown field `{key}`; known: {known}"))
             })?;
             let text = |value| match value {

@@ -55,7 +55,11 @@ impl Told {
             self.scenarios.get(&spec.cell.scenario).cloned().context("a cell of another matrix")?;
         let (url, answers) = self.foreign.clone().unwrap_or_default();
         // Agents read scenario and rate themselves, and have no links.
-        let is_told = |factor: &Factor| factor.row().side != Side::Load || *factor == Factor::Load;
+        let is_told = |factor: &Factor| match factor.row().side {
+            Side::Load => *factor == Factor::Load,
+            Side::Program => false,
+            Side::Wire | Side::Relay | Side::Clients => true,
+        };
         let word = |factor: Factor| (factor.row().name.to_owned(), (factor.row().write)(&spec.cell));
         Ok(Play {
             url,

@@ -30,6 +30,7 @@ impl Bench<'_> {
             seed: 1,
             corpus: None,
             url: None,
+            relays: Vec::new(),
             headers: Vec::new(),
             foreign: None,
             client_args: load.map(str::to_owned).to_vec(),

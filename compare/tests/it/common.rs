@@ -59,6 +59,7 @@ pub(crate) fn config(profile: &str, rounds: u32) -> Config {
         seed: 1,
         corpus: None,
         url: None,
+        relays: Vec::new(),
         headers: Vec::new(),
         foreign: None,
         client_args: Vec::new(),

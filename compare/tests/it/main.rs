@@ -14,6 +14,8 @@ mod diff;
 #[cfg(test)]
 mod first_screen;
 #[cfg(test)]
+mod gate;
+#[cfg(test)]
 mod help;
 #[cfg(test)]
 mod html;

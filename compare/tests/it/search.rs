@@ -61,6 +61,7 @@ fn config() -> SearchConfig {
         seed: 1,
         corpus: None,
         url: None,
+        relays: Vec::new(),
         headers: Vec::new(),
         client_args: Vec::new(),
     }

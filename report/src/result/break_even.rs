@@ -87,6 +87,7 @@ impl BreakEvenConfig {
             seed: self.seed,
             corpus: self.corpus.clone(),
             url: None,
+            relays: Vec::new(),
             headers: Vec::new(),
             foreign: None,
             client_args: self.client_args.clone(),

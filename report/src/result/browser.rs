@@ -220,6 +220,7 @@ impl BrowserConfig {
             seed: self.seed,
             corpus: self.corpus.clone(),
             url: None,
+            relays: Vec::new(),
             headers: Vec::new(),
             foreign: None,
             client_args: Vec::new(),

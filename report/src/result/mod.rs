@@ -119,6 +119,10 @@ pub struct Config {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub url: Option<RelayUrl>,
+    /// The relays that were started beside each other, where there were several; the first is what
+    /// the others are compared with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub relays: Vec<RelayCommand>,
     /// Header fields of requests to it; the command line in the result has their names.
     #[serde(skip)]
     pub headers: Vec<wire::Header>,
@@ -140,6 +144,16 @@ pub struct Config {
     /// relay's cores.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chosen_loads: Vec<ChosenLoad>,
+}
+
+/// A relay that a run starts for each block.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RelayCommand {
+    /// Its name in tables.
+    pub name: String,
+    /// The program and its arguments, in the words of a shell; `{address}`, `{port}` and `{dir}`
+    /// stand for what it is given. Empty for a relay of our own.
+    pub command: String,
 }
 
 /// Cells that a relay of others declined and refused by its own rules.

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::{Header, RelayUrl};
 
-use super::Config;
+use super::{Config, RelayCommand};
 
 /// A search: its question and its probes. Capacities follow from them, see
 /// [`Limit`](crate::bracket::Limit).
@@ -48,6 +48,9 @@ pub struct SearchConfig {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub url: Option<RelayUrl>,
+    /// The relays that were started for probes, where others than our own were.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub relays: Vec<RelayCommand>,
     /// Header fields of requests to it; the command line in the result has their names.
     #[serde(skip)]
     pub headers: Vec<Header>,
@@ -205,6 +208,7 @@ impl SearchConfig {
             seed: self.seed,
             corpus: self.corpus.clone(),
             url: self.url.clone(),
+            relays: self.relays.clone(),
             headers: self.headers.clone(),
             foreign: None,
             client_args: self.client_args.clone(),

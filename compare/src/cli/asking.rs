@@ -1,0 +1,93 @@
+//! Asks relays of others before the first block, and reports what is left out for them.
+
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, anyhow};
+use measure::Exit;
+use program::Interrupt;
+use report::result::{Foreign, RelayCommand};
+
+use crate::{
+    grants::{self, ByRelay, Question},
+    matrix::CellSpec,
+    relays::Started,
+    usage::{Ended, NOTHING_MEASURED},
+};
+
+/// Asks the relay behind `--url`. Returns the file of its answers, too.
+pub(super) fn asked(
+    question: &Question<'_>,
+    url: &wire::RelayUrl,
+    cells: &mut Vec<CellSpec>,
+    folder: &Path,
+) -> Result<(Option<Foreign>, Option<PathBuf>)> {
+    let answers = until_signal(async |interrupt| grants::ask(question, url, cells, interrupt).await)?;
+    let mut answers = ByRelay::from([(String::new(), answers)]);
+    let foreign = left_out(&mut answers, cells)?;
+    let file = folder.join("doctor.json");
+    answers.values().try_for_each(|answers| answers.write(url, &file))?;
+    Ok((Some(foreign), Some(file)))
+}
+
+/// Starts each relay of `--relay` once, and asks it.
+pub(super) fn asked_each(
+    question: &Question<'_>,
+    relays: &[RelayCommand],
+    cells: &mut Vec<CellSpec>,
+) -> Result<(Foreign, ByRelay)> {
+    let mut answers = until_signal(async |interrupt| {
+        let mut answers = ByRelay::new();
+        for relay in relays {
+            answers.insert(relay.name.clone(), ask_one(question, relay, cells, interrupt).await?);
+        }
+        Ok(answers)
+    })?;
+    let foreign = left_out(&mut answers, cells)?;
+    Ok((foreign, answers))
+}
+
+async fn ask_one(
+    question: &Question<'_>,
+    relay: &RelayCommand,
+    cells: &[CellSpec],
+    interrupt: &mut Interrupt,
+) -> Result<grants::Answers> {
+    let own: Vec<CellSpec> =
+        cells.iter().filter(|cell| cell.cell.relay_name == relay.name).cloned().collect();
+    let started = tokio::select! {
+        biased;
+        () = interrupt.wait() => {
+            return Err(Ended { exit: Exit::Interrupted, reason: NOTHING_MEASURED.to_owned() }.into());
+        }
+        started = Started::start(relay, None) => started?,
+    };
+    let asked = grants::ask(question, &started.url, &own, interrupt).await;
+    let noticed = started.stop().await?;
+    for warning in noticed.warnings {
+        let _ = writeln!(io::stderr(), "warning: {warning}");
+    }
+    match noticed.failure {
+        Some(failure) => Err(anyhow!(failure)),
+        None => asked.with_context(|| format!("relay {}", relay.name)),
+    }
+}
+
+/// Awaits what a signal may end.
+fn until_signal<T>(work: impl AsyncFnOnce(&mut Interrupt) -> Result<T>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("cannot start the runtime")?.block_on(async { work(&mut Interrupt::listen()?).await })
+}
+
+/// Leaves out what relays do not grant, and reports it.
+fn left_out(answers: &mut ByRelay, cells: &mut Vec<CellSpec>) -> Result<Foreign> {
+    let foreign = grants::apply(answers, cells)?;
+    let refused =
+        foreign.refused_events.iter().map(|(reason, events)| format!("{events} events set aside: {reason}"));
+    for note in foreign.declined.iter().cloned().chain(refused) {
+        let _ = writeln!(io::stderr(), "{note}");
+    }
+    Ok(foreign)
+}

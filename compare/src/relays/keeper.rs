@@ -1,0 +1,218 @@
+//! The process between compare and a relay: it starts the relay, reads what it writes, and ends it
+//! with all that it started, also when compare is killed.
+
+use std::{
+    collections::VecDeque,
+    ffi::OsString,
+    io::{self, Read, Write},
+    os::unix::process::ExitStatusExt,
+    process::{Command, ExitCode, ExitStatus, Stdio},
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    errno::Errno,
+    sys::{
+        prctl,
+        signal::{Signal, kill},
+        wait::{WaitStatus, waitpid},
+    },
+    unistd::Pid,
+};
+use serde::{Deserialize, Serialize};
+
+/// The first argument that makes a program a keeper; the relay's command follows.
+pub const KEEPER_ROLE: &str = "role:relay-keeper";
+
+/// Bytes kept of what a relay writes: an error and its causes.
+const TAIL_BYTES: usize = 4096;
+
+/// Time for a relay to end after SIGTERM, and for the system to end it after SIGKILL.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How a relay ended, as the keeper prints it last.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Ended {
+    /// How its process ended, in words.
+    pub(super) how: String,
+    /// Whether it ended before it was asked to.
+    pub(super) by_itself: bool,
+    /// Whether SIGTERM did not end all of it.
+    pub(super) was_killed: bool,
+    /// The last that it wrote.
+    pub(super) output: String,
+    /// Bytes that it wrote.
+    pub(super) output_bytes: u64,
+}
+
+enum Event {
+    /// Standard input ended.
+    Asked,
+    /// A process ended.
+    Ended(Pid, ExitStatus),
+    /// None is left.
+    Gone,
+}
+
+/// Runs a command until standard input ends, then ends all of its processes and prints how.
+pub fn main(mut command: impl Iterator<Item = OsString>) -> ExitCode {
+    let Some(program) = command.next() else { return ExitCode::from(2) };
+    let ended = keep(Command::new(&program).args(command));
+    let ended = ended.unwrap_or_else(|error| Ended {
+        how: format!("{} does not start: {error}", program.to_string_lossy()),
+        by_itself: true,
+        was_killed: false,
+        output: String::new(),
+        output_bytes: 0,
+    });
+    let line = serde_json::json!(ended).to_string();
+    match writeln!(io::stdout(), "{line}") {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn keep(command: &mut Command) -> io::Result<Ended> {
+    // What a relay leaves behind becomes a child of this process.
+    prctl::set_child_subreaper(true)?;
+    let (mut output, write) = io::pipe()?;
+    let child = command.stdin(Stdio::null()).stdout(write.try_clone()?).stderr(write).spawn()?;
+    // The command holds the write end, which would keep the pipe open.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let relay = Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?);
+    let tail = Arc::new(Mutex::new(Tail::default()));
+    let written = Arc::clone(&tail);
+    thread::spawn(move || drain(&mut output, &written));
+    let (events, event) = mpsc::channel();
+    let asked = events.clone();
+    thread::spawn(move || {
+        // Whatever is read, and an error, too: nobody is there any more.
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        asked.send(Event::Asked)
+    });
+    thread::spawn(move || {
+        while let Some((pid, status)) = next_ended() {
+            if events.send(Event::Ended(pid, status)).is_err() {
+                return;
+            }
+        }
+        let _ = events.send(Event::Gone);
+    });
+    let (how, by_itself, was_killed) = attend(relay, &event);
+    let tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(Ended { how, by_itself, was_killed, output: tail.text(), output_bytes: tail.all_bytes })
+}
+
+/// Waits for the end of all processes: until it is asked, then by SIGTERM, then by SIGKILL. Says
+/// how the relay's own ended, whether by itself, and whether anything was killed.
+fn attend(relay: Pid, events: &mpsc::Receiver<Event>) -> (String, bool, bool) {
+    let mut how = "it did not end".to_owned();
+    let mut asked = None;
+    let mut is_killing = false;
+    loop {
+        let deadline = asked.map(|asked: Instant| asked + PATIENCE);
+        let event = match deadline {
+            None => events.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
+            Some(_) if is_killing => events.recv_timeout(Duration::from_millis(20)),
+            Some(deadline) => events.recv_timeout(deadline.saturating_duration_since(Instant::now())),
+        };
+        match event {
+            Ok(Event::Ended(pid, status)) if pid == relay => how = status.to_string(),
+            Ok(Event::Ended(..)) => {}
+            Ok(Event::Gone) | Err(mpsc::RecvTimeoutError::Disconnected) => {
+                return (how, asked.is_none(), is_killing);
+            }
+            Ok(Event::Asked) => {
+                asked = Some(Instant::now());
+                signal_all(Signal::SIGTERM);
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                is_killing = true;
+                signal_all(Signal::SIGKILL);
+                if deadline.is_some_and(|deadline| deadline + PATIENCE < Instant::now()) {
+                    return (how, false, true);
+                }
+            }
+        }
+    }
+}
+
+/// Signals everything that this process started, and that what it started did.
+fn signal_all(signal: Signal) {
+    for pid in measure::started_by(std::process::id()) {
+        if let Ok(pid) = i32::try_from(pid) {
+            // It may have ended meanwhile.
+            let _ = kill(Pid::from_raw(pid), signal);
+        }
+    }
+}
+
+/// The next process that ends; `None` when none is left.
+fn next_ended() -> Option<(Pid, ExitStatus)> {
+    loop {
+        match waitpid(None, None) {
+            Ok(WaitStatus::Exited(pid, code)) => return Some((pid, ExitStatus::from_raw(code << 8))),
+            Ok(WaitStatus::Signaled(pid, signal, _)) => {
+                return Some((pid, ExitStatus::from_raw(signal as i32)));
+            }
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+/// The last bytes of what a relay writes.
+#[derive(Debug, Default)]
+struct Tail {
+    bytes: VecDeque<u8>,
+    all_bytes: u64,
+}
+
+impl Tail {
+    fn add(&mut self, bytes: &[u8]) {
+        self.all_bytes += bytes.len() as u64;
+        self.bytes.extend(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]);
+        let excess = self.bytes.len().saturating_sub(TAIL_BYTES);
+        self.bytes.drain(..excess);
+    }
+
+    fn text(&self) -> String {
+        let (head, rest) = self.bytes.as_slices();
+        String::from_utf8_lossy(&[head, rest].concat()).trim().to_owned()
+    }
+}
+
+/// Reads to the end, in pieces so large that a relay which writes much loses little time.
+fn drain(output: &mut impl Read, tail: &Mutex<Tail>) {
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match output.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(count) => tail.lock().unwrap_or_else(PoisonError::into_inner).add(&buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_of_much_output_is_kept() {
+        let mut tail = Tail::default();
+        for line in 0..100_000 {
+            tail.add(format!("line {line}\n").as_bytes());
+        }
+        assert!(tail.bytes.len() <= TAIL_BYTES && tail.text().ends_with("line 99999"), "{}", tail.text());
+        assert_eq!(
+            tail.all_bytes,
+            (0..100_000).map(|line| format!("line {line}\n").len() as u64).sum::<u64>()
+        );
+        tail.add(&[b'x'; 3 * TAIL_BYTES]);
+        assert_eq!(tail.text(), "x".repeat(TAIL_BYTES));
+    }
+}

@@ -1,0 +1,10 @@
+//! Relays of others that a run starts beside each other (`--relay`): a process for every block, in
+//! a folder of its own.
+
+mod command;
+mod keeper;
+mod started;
+
+pub(crate) use command::read;
+pub use keeper::{KEEPER_ROLE, main as keep};
+pub(crate) use started::{Started, on_cores};

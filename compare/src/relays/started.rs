@@ -1,0 +1,264 @@
+//! A relay while it runs, for a block or for a question.
+
+use std::{
+    env, fs,
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+use measure::{PinnedCores, cores};
+use report::result::RelayCommand;
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt, BufReader, Lines},
+    process::{Child, ChildStdin, ChildStdout, Command},
+    time::{Instant, sleep, timeout, timeout_at},
+};
+use wire::RelayUrl;
+
+use super::{
+    command::Words,
+    keeper::{Ended, KEEPER_ROLE},
+};
+
+/// Time for a relay to answer a WebSocket handshake.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+
+/// Pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Beyond the keeper's own patience with a relay.
+const KEEPER_ENDS_WITHIN: Duration = Duration::from_secs(15);
+
+/// A relay that writes more than this in a block is told of.
+const MUCH_OUTPUT_BYTES: u64 = 10_000_000;
+
+/// A relay that answers. Dropped, it is ended without a word.
+#[derive(Debug)]
+pub(crate) struct Started {
+    name: String,
+    /// Its address.
+    pub(crate) url: RelayUrl,
+    /// Its processes, without those that they started.
+    pub(crate) pids: Vec<u32>,
+    keeper: Keeper,
+    /// What it may write to, and a file of ours beside that.
+    folder: TempDir,
+}
+
+/// What was noticed when a relay had ended.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Noticed {
+    /// Why nothing that was measured holds.
+    pub(crate) failure: Option<String>,
+    /// What its author may want to know.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Started {
+    /// Starts a relay on a free port, on its own cores where there are any, and waits until it
+    /// completes a WebSocket handshake.
+    ///
+    /// # Errors
+    /// When it does not, with what it wrote.
+    pub(crate) async fn start(relay: &RelayCommand, pinned: Option<&PinnedCores>) -> Result<Started> {
+        let name = &relay.name;
+        let folder = tempfile::tempdir().context("cannot make a folder for a relay")?;
+        let dir = folder.path().join("relay");
+        fs::create_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let address = free_address().context("no port of 127.0.0.1 is free")?;
+        let words = Words::new(relay, address, &dir)?;
+        let url = format!("ws://{address}").parse().context("an address makes a URL")?;
+        let mut keeper = on_cores(pinned.map(|pinned| &*pinned.relay), || Keeper::spawn(&words, &dir))?;
+        let hint = words.relative_file().map_or_else(String::new, |file| {
+            format!(
+                "; {file} is a path from here, and the relay runs in a folder of its own: give the whole path"
+            )
+        });
+        let why = tokio::select! {
+            answered = answers(address) => match answered {
+                Ok(()) => {
+                    let pids = measure::children(keeper.pid()?);
+                    return Ok(Started { name: name.clone(), url, pids, keeper, folder });
+                }
+                Err(why) => Some(why),
+            },
+            _ = keeper.lines.next_line_kept() => None,
+        };
+        let ended = keeper.end().await?;
+        let why = why.unwrap_or_else(|| format!("ended before it listened at {address}: {}", ended.how));
+        bail!("relay {name} {why}{hint}{}", written(&ended))
+    }
+
+    /// A path for a file about it, which is removed with it.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Ends it with all that it started, and says what is wrong with it.
+    ///
+    /// # Errors
+    /// When the process that keeps it does not end.
+    pub(crate) async fn stop(self) -> Result<Noticed> {
+        let ended = self.keeper.end().await?;
+        Ok(noticed(&self.name, &ended))
+    }
+}
+
+fn noticed(name: &str, ended: &Ended) -> Noticed {
+    let failure = ended
+        .by_itself
+        .then(|| format!("relay {name} ended before it was asked to: {}{}", ended.how, written(ended)));
+    let mut warnings = Vec::new();
+    if ended.was_killed {
+        warnings.push(format!("relay {name} did not end within 5 s of SIGTERM, so it was killed"));
+    }
+    if ended.output_bytes > MUCH_OUTPUT_BYTES {
+        let megabytes = ended.output_bytes / 1_000_000;
+        warnings.push(format!(
+            "relay {name} wrote {megabytes} MB of output, which takes time from what is measured: let it log less"
+        ));
+    }
+    Noticed { failure, warnings }
+}
+
+/// What a relay wrote last, behind a sentence.
+fn written(ended: &Ended) -> String {
+    match &*ended.output {
+        "" => "; it wrote nothing".to_owned(),
+        output => format!("; it wrote:\n{output}"),
+    }
+}
+
+/// A free one a moment ago: no relay takes a socket that is open already.
+fn free_address() -> std::io::Result<SocketAddr> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+}
+
+/// Waits for a WebSocket handshake.
+async fn answers(address: SocketAddr) -> Result<(), String> {
+    let deadline = Instant::now() + READY_WITHIN;
+    let url = format!("ws://{address}/");
+    let mut last = "no connection".to_owned();
+    while Instant::now() < deadline {
+        match timeout_at(deadline, tokio_tungstenite::connect_async(&url)).await {
+            Ok(Ok((mut socket, _))) => {
+                // It answered, which is all that was asked.
+                let _ = timeout(PAUSE, socket.close(None)).await;
+                return Ok(());
+            }
+            Ok(Err(error)) => last = error.to_string(),
+            Err(_) => "a connection without an answer".clone_into(&mut last),
+        }
+        sleep(PAUSE).await;
+    }
+    Err(format!(
+        "did not answer a WebSocket handshake at {address} within {} s: {last}",
+        READY_WITHIN.as_secs()
+    ))
+}
+
+/// Starts a process on these cores; the calling thread keeps its own.
+pub(crate) fn on_cores<T>(cores: Option<&[u32]>, start: impl FnOnce() -> Result<T>) -> Result<T> {
+    let Some(cores) = cores else { return start() };
+    let own = cores::allowed().context("cannot read which cores this process may use")?;
+    cores::keep_to(cores).context("cannot pin a process")?;
+    let started = start();
+    cores::keep_to(&own).context("cannot take back all cores")?;
+    started
+}
+
+/// The process that keeps a relay.
+#[derive(Debug)]
+struct Keeper {
+    child: Child,
+    /// Closed, it asks for the end.
+    stdin: ChildStdin,
+    lines: Said,
+}
+
+/// The keeper's output: one line, at the end.
+#[derive(Debug)]
+struct Said {
+    lines: Lines<BufReader<ChildStdout>>,
+    last: Option<String>,
+}
+
+impl Said {
+    /// Waits for the line, which stays for who asks again.
+    async fn next_line_kept(&mut self) -> Option<&str> {
+        if self.last.is_none() {
+            self.last = self.lines.next_line().await.ok().flatten();
+        }
+        self.last.as_deref()
+    }
+}
+
+impl Keeper {
+    fn spawn(words: &Words, dir: &Path) -> Result<Keeper> {
+        let program = env::current_exe().context("cannot find this program's own file")?;
+        let mut child = Command::new(program)
+            .arg(KEEPER_ROLE)
+            .arg(&words.program)
+            .args(&words.arguments)
+            .current_dir(dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // Keeps Ctrl-C from the relay, which lives until its clients have closed.
+            .process_group(0)
+            .spawn()
+            .context("cannot start the process that keeps a relay")?;
+        let stdin = child.stdin.take().context("stdin was piped")?;
+        let stdout = child.stdout.take().context("stdout was piped")?;
+        Ok(Keeper { child, stdin, lines: Said { lines: BufReader::new(stdout).lines(), last: None } })
+    }
+
+    fn pid(&self) -> Result<u32> {
+        self.child.id().context("the process that keeps a relay has ended")
+    }
+
+    async fn end(mut self) -> Result<Ended> {
+        drop(self.stdin);
+        let line = timeout(KEEPER_ENDS_WITHIN, self.lines.next_line_kept()).await;
+        let Ok(Some(line)) = line else {
+            self.child.start_kill().ok();
+            bail!("the process that keeps a relay did not say how it ended");
+        };
+        let ended = serde_json::from_str(line).with_context(|| format!("not how a relay ended: {line}"))?;
+        self.child.wait().await.context("cannot wait for the process that keeps a relay")?;
+        Ok(ended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended() -> Ended {
+        Ended {
+            how: "exit status: 3".to_owned(),
+            by_itself: false,
+            was_killed: false,
+            output: "no space".to_owned(),
+            output_bytes: 8,
+        }
+    }
+
+    #[test]
+    fn a_relay_that_ends_or_stays_or_writes_much_is_told_of() {
+        assert_eq!(noticed("old", &ended()), Noticed::default());
+        let alone = noticed("old", &Ended { by_itself: true, ..ended() });
+        let says = "relay old ended before it was asked to: exit status: 3; it wrote:\nno space";
+        assert_eq!(alone.failure.as_deref(), Some(says));
+        let stays = noticed("old", &Ended { was_killed: true, output_bytes: 1_000_000_000, ..ended() });
+        assert_eq!(stays.failure, None);
+        let says = stays.warnings.join("\n");
+        assert!(
+            says.contains("did not end within 5 s of SIGTERM") && says.contains("wrote 1000 MB"),
+            "{says}"
+        );
+    }
+}
