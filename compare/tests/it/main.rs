@@ -2,6 +2,8 @@
 //! few lines.
 
 #[cfg(test)]
+mod action;
+#[cfg(test)]
 mod agents;
 #[cfg(test)]
 mod break_even;
