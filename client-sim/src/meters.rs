@@ -5,7 +5,7 @@ use std::io;
 use anyhow::Context;
 use measure::{
     Allocations, AllocationsRecord, CpuClock, CpuQuota, CpuTime, Processes, ProcessesCpu, ProcessesSpent,
-    QuotaMeter,
+    QuotaMeter, UNKNOWN_HERE,
 };
 
 use crate::own_relay::OwnRelay;
@@ -103,12 +103,13 @@ impl Meters {
     }
 }
 
-/// The processes of a relay, where some are known.
+/// The processes of a relay, where some are known and the system tells what they spend.
 ///
 /// # Errors
 /// When one of them has no clock that this process may read.
 pub(crate) fn relay_clock(pids: &[u32]) -> anyhow::Result<Option<Processes>> {
-    let processes = (!pids.is_empty()).then(|| Processes::of(pids)).transpose();
+    let is_told = !pids.is_empty() && UNKNOWN_HERE.is_none();
+    let processes = is_told.then(|| Processes::of(pids)).transpose();
     processes.context("cannot read the CPU clock of the relay")
 }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::Context;
-use measure::ValidityClass;
+use measure::{UNKNOWN_HERE, ValidityClass};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, NoLabelSet, text},
@@ -197,7 +197,10 @@ impl<F: Fn() -> Seen + Send + Sync + 'static> Collector for Scrape<F> {
             .encode_gauge(&seconds(run.latency_ns_p99))?;
         let help = "CPU time of relay and clients";
         let mut cpu = encoder.encode_descriptor("cpu", help, Some(&Unit::Seconds), MetricType::Counter)?;
-        for (process, ns) in [("relay", run.relay_cpu_ns), ("clients", run.client_cpu_ns)] {
+        let spent = [("relay", run.relay_cpu_ns), ("clients", run.client_cpu_ns)];
+        // Not known is not zero.
+        let is_told = |process: &str| process != "relay" || UNKNOWN_HERE.is_none();
+        for (process, ns) in spent.into_iter().filter(|(process, _)| is_told(process)) {
             cpu.encode_family(&[("process", process)])?
                 .encode_counter::<NoLabelSet, _, u64>(&seconds(ns), None)?;
         }

@@ -8,8 +8,8 @@ use link::{Link, TcpSettings};
 use measure::{
     AgreementRecord, CompressionMemoryRecord, EncodingsRecord, Environment, FirstDeliveryRecord, FlowRecord,
     LinkRecord, NO_LINK, Pace, PinnedCores, Planted, PopulationRecord, Quantile, RelayProcess, RunRecord,
-    SCHEMA_VERSION, ShareRecord, Signals, Spans, Status, Tool, TrafficRecord, UsableCores, Validity,
-    ValidityClass,
+    SCHEMA_VERSION, ShareRecord, Signals, Spans, Status, Tool, TrafficRecord, UNKNOWN_HERE, UsableCores,
+    Validity, ValidityClass,
 };
 use program::command_line;
 use relay_sim::Totals;
@@ -97,6 +97,9 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
     validity.judge_log("the relay", facts.relay.as_ref().and_then(|relay| relay.log_level.as_deref()));
     if outcome.relay.is_some_and(|relay| relay.is_incomplete) {
         let reason = "the relay's CPU time lacks that of processes which ended, and which nobody waited for";
+        validity.add_timing(ValidityClass::Suspect, reason.to_owned());
+    }
+    if let Some(reason) = UNKNOWN_HERE {
         validity.add_timing(ValidityClass::Suspect, reason.to_owned());
     }
     let link = link_record(&outcome, facts);

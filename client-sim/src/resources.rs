@@ -3,10 +3,7 @@
 use std::{fs, io};
 
 use anyhow::{Context, ensure};
-use nix::{
-    errno::Errno,
-    sys::resource::{Resource, getrlimit, setrlimit},
-};
+use nix::errno::Errno;
 
 /// Descriptors beyond the connections: of the runtime, timers, standard streams, the record, the
 /// relay's pipes.
@@ -17,12 +14,11 @@ const OTHER_DESCRIPTORS: u64 = 64;
 /// # Errors
 /// When the maximum is below what `connections` need; the text says what helps.
 pub(crate) fn raise_descriptor_limit(connections: usize) -> anyhow::Result<()> {
-    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("cannot read the limit of descriptors")?;
-    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).context("cannot raise the limit of descriptors")?;
+    let most = program::raise_descriptor_limit().context("cannot raise the limit of descriptors")?;
     let needed = connections as u64 + OTHER_DESCRIPTORS;
     ensure!(
-        needed <= hard,
-        "{connections} connections need {needed} descriptors, and a process may open {hard} here: raise that with \
+        needed <= most,
+        "{connections} connections need {needed} descriptors, and a process may open {most} here: raise that with \
          ulimit -Hn as root, or connect fewer with --set"
     );
     Ok(())

@@ -12,8 +12,7 @@ use crate::{
     between::{Heard, Programs},
     capacity::Carries,
     check::{Checked, Order},
-    network::TcpSettings,
-    protocol::LINK_ROLE,
+    protocol::{LINK_ROLE, TcpSettings},
 };
 
 /// Tries in a process of its own whether this host can emulate links. `program` is a program that

@@ -8,7 +8,12 @@ use std::{
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::{emulation::Emulation, host, network::DEFAULT_CONGESTION, profile::Link, protocol::Report};
+use crate::{
+    emulation::Emulation,
+    host,
+    profile::Link,
+    protocol::{DEFAULT_CONGESTION, Report},
+};
 
 /// Two programs and the link between them.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -22,9 +22,8 @@ use crate::{
     check::{dial, late_ns, serve},
     emulation::Emulation,
     host,
-    network::DEFAULT_CONGESTION,
     profile::Link,
-    protocol::Report,
+    protocol::{DEFAULT_CONGESTION, Report},
     trace::MTU,
 };
 

@@ -12,16 +12,15 @@ use std::{
 
 use anyhow::{Context, anyhow, ensure};
 use measure::{may_be_late_ns, runnable_wait_ns};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
+use nix::sys::socket::{AddressFamily, SockType, SockaddrIn, bind, connect, socket};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     addresses::{RELAY, user_address},
     emulation::Emulation,
     host,
-    network::DEFAULT_CONGESTION,
     profile::{Capacity, Link},
-    protocol::Report,
+    protocol::{DEFAULT_CONGESTION, Report},
     trace::MTU,
 };
 
@@ -342,7 +341,7 @@ fn answer(mut connection: TcpStream) -> std::io::Result<()> {
 }
 
 pub(crate) fn dial(user: Ipv4Addr, relay: SocketAddrV4) -> anyhow::Result<TcpStream> {
-    let fd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+    let fd = socket(AddressFamily::Inet, SockType::Stream, host::CLOSE_ON_EXEC, None)?;
     bind(fd.as_raw_fd(), &SockaddrIn::from(SocketAddrV4::new(user, 0)))
         .with_context(|| format!("cannot bind {user}"))?;
     connect(fd.as_raw_fd(), &SockaddrIn::from(relay)).context("cannot connect over the link")?;

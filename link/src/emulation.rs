@@ -14,9 +14,8 @@ use anyhow::{Context, bail};
 use crate::{
     addresses::{UNSHAPED, user_address},
     host,
-    network::TcpSettings,
     profile::Link,
-    protocol::{LINK_ROLE, Order, Ready, Report},
+    protocol::{LINK_ROLE, Order, Ready, Report, TcpSettings},
 };
 
 /// How long the emulator may take for an answer, or to end.

@@ -6,7 +6,11 @@ use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
 use nix::{
     errno::Errno,
     sched::{CloneFlags, setns, unshare},
+    sys::socket::SockFlag,
 };
+
+/// Flags of a socket that no program inherits.
+pub(crate) const CLOSE_ON_EXEC: SockFlag = SockFlag::SOCK_CLOEXEC;
 
 /// The device from which TUN devices are made.
 const TUN: &str = "/dev/net/tun";

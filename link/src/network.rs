@@ -18,12 +18,12 @@ use netlink_packet_route::{
     route::{RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType},
 };
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
-use serde::{Deserialize, Serialize};
 use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
 use crate::{
     addresses::{RELAY, USERS},
     host::NotPossible,
+    protocol::TcpSettings,
     trace::MTU,
 };
 
@@ -57,25 +57,6 @@ pub(crate) struct KernelCounts {
     pub(crate) written: u64,
     /// TCP segments that were sent again (RFC 4022, `tcpRetransSegs`).
     pub(crate) retransmitted: u64,
-}
-
-/// TCP's congestion control on links where none is asked for: CUBIC (RFC 9438), as Linux names it
-/// (tcp(7)).
-pub const DEFAULT_CONGESTION: &str = "cubic";
-
-/// Settings of TCP in both namespaces, as the kernel states them (tcp(7)).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TcpSettings {
-    /// Congestion control of every connection.
-    pub congestion: String,
-    /// Whether a connection begins without what an earlier one learnt: `1`.
-    pub no_metrics_save: String,
-    /// Whether a connection that was idle begins anew with its window.
-    pub slow_start_after_idle: String,
-    /// Least, first and largest receive buffer in bytes.
-    pub rmem: String,
-    /// Least, first and largest send buffer in bytes.
-    pub wmem: String,
 }
 
 impl End {

@@ -25,9 +25,9 @@ use crate::{
     between, capacity, check,
     emulator::{Emulator, Way, WayCounts},
     host,
-    network::{DEFAULT_CONGESTION, End, KernelCounts, TcpSettings},
+    network::{End, KernelCounts},
     profile::Link,
-    protocol::{Order, Part, Ready, Report},
+    protocol::{DEFAULT_CONGESTION, Order, Part, Ready, Report, TcpSettings},
     trace::MTU,
 };
 

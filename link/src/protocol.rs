@@ -5,10 +5,29 @@ use std::net::Ipv4Addr;
 use measure::Latency;
 use serde::{Deserialize, Serialize};
 
-use crate::{emulator::WayCounts, network::TcpSettings};
+use crate::emulator::WayCounts;
 
 /// The first argument that makes a program an emulator.
 pub const LINK_ROLE: &str = "role:link";
+
+/// TCP's congestion control on links where none is asked for: CUBIC (RFC 9438), as Linux names it
+/// (tcp(7)).
+pub const DEFAULT_CONGESTION: &str = "cubic";
+
+/// Settings of TCP in both namespaces, as the kernel states them (tcp(7)).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TcpSettings {
+    /// Congestion control of every connection.
+    pub congestion: String,
+    /// Whether a connection begins without what an earlier one learnt: `1`.
+    pub no_metrics_save: String,
+    /// Whether a connection that was idle begins anew with its window.
+    pub slow_start_after_idle: String,
+    /// Least, first and largest receive buffer in bytes.
+    pub rmem: String,
+    /// Least, first and largest send buffer in bytes.
+    pub wmem: String,
+}
 
 /// The emulator's second argument.
 #[derive(Debug, Clone, Serialize, Deserialize)]

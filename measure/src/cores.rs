@@ -3,18 +3,15 @@
 
 use std::io;
 
-use crate::PinnedCores;
-use nix::{
-    sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity},
-    unistd::Pid,
-};
+use crate::{PinnedCores, system};
+use nix::unistd::Pid;
 
 /// The calling thread. Threads and processes that it starts later inherit its cores
 /// (sched_setaffinity(2)).
 const SELF: Pid = Pid::from_raw(0);
 
 /// Halves the cores that this process may use: the first half for the relay, the rest and an odd
-/// one for the clients. `None` when there is a single core.
+/// one for the clients. `None` when there is a single core, and on a system that pins nothing.
 ///
 /// # Errors
 /// When the kernel does not report the allowed cores.
@@ -29,12 +26,12 @@ pub fn halves() -> io::Result<Option<PinnedCores>> {
 /// # Errors
 /// When the kernel does not report them.
 pub fn allowed() -> io::Result<Vec<u32>> {
-    allowed_to(SELF)
+    system::allowed_cores(SELF)
 }
 
 /// The separate cores of a relay's processes and of this one, where somebody pinned both.
 pub fn apart(relay: &[u32]) -> Option<PinnedCores> {
-    let of = |pid: &u32| allowed_to(Pid::from_raw(i32::try_from(*pid).ok()?)).ok();
+    let of = |pid: &u32| system::allowed_cores(Pid::from_raw(i32::try_from(*pid).ok()?)).ok();
     let clients = allowed().ok()?;
     let mut relay: Vec<u32> = relay.iter().map(of).collect::<Option<Vec<_>>>()?.concat();
     relay.sort_unstable();
@@ -43,19 +40,12 @@ pub fn apart(relay: &[u32]) -> Option<PinnedCores> {
     is_apart.then_some(PinnedCores { relay, clients })
 }
 
-fn allowed_to(process: Pid) -> io::Result<Vec<u32>> {
-    let allowed = sched_getaffinity(process)?;
-    let cores = (0..CpuSet::count()).filter(|&core| allowed.is_set(core).unwrap_or(false));
-    Ok(cores.filter_map(|core| u32::try_from(core).ok()).collect())
-}
-
 /// Pins as [`keep_to`] does, to the core on which the calling thread runs.
 ///
 /// # Errors
 /// When the kernel refuses.
 pub fn keep_to_this() -> io::Result<()> {
-    let core = u32::try_from(sched_getcpu()?).map_err(io::Error::other)?;
-    keep_to(&[core])
+    keep_to(&[system::this_core()?])
 }
 
 /// Pins the calling thread, and the threads and processes that it starts later, to these cores.
@@ -63,9 +53,7 @@ pub fn keep_to_this() -> io::Result<()> {
 /// # Errors
 /// When the kernel refuses.
 pub fn keep_to(cores: &[u32]) -> io::Result<()> {
-    let mut set = CpuSet::new();
-    cores.iter().try_for_each(|&core| set.set(core as usize))?;
-    Ok(sched_setaffinity(SELF, &set)?)
+    system::keep_to(SELF, cores)
 }
 
 #[cfg(test)]

@@ -5,12 +5,14 @@ use std::{fs, io, ops::Add, time::Duration};
 use nix::{
     errno::Errno,
     sys::resource::{UsageWho, getrusage},
-    sys::time::TimeVal,
-    time::{ClockId, clock_getcpuclockid, clock_gettime},
+    sys::time::{TimeVal, TimeValLike},
+    time::{ClockId, clock_gettime},
     unistd::Pid,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::system;
 
 /// PID_MAX_LIMIT of the kernel (proc_sys_kernel(5), `pid_max`).
 const MOST_PROCESSES: i32 = 1 << 22;
@@ -73,14 +75,15 @@ impl CpuClock {
     /// The clock of another process on this machine.
     ///
     /// # Errors
-    /// When there is no such process; the text names the id.
+    /// When there is no such process, and on a system with [`crate::UNKNOWN_HERE`]; the text names
+    /// the id.
     pub fn of_process(pid: u32) -> io::Result<CpuClock> {
         // Others share the clock with whoever asks: 0, and those of which bits are lost.
         let raw =
             i32::try_from(pid).ok().filter(|pid| (1..=MOST_PROCESSES).contains(pid)).ok_or_else(|| {
                 io::Error::new(io::ErrorKind::InvalidInput, format!("{pid} is not a process id"))
             })?;
-        let clock = clock_getcpuclockid(Pid::from_raw(raw)).map_err(|errno| {
+        let clock = system::clock_of(Pid::from_raw(raw)).map_err(|errno| {
             io::Error::other(format!("cannot read the CPU clock of process {pid}: {errno}"))
         })?;
         Ok(CpuClock { clock, pid: Some(pid) })
@@ -100,7 +103,7 @@ impl CpuClock {
             return Ok(split(total_ns, ticks.as_deref().and_then(user_and_system_ticks)));
         }
         let usage = getrusage(UsageWho::RUSAGE_SELF)?;
-        let ns = |time: TimeVal| Some(nanoseconds(time.tv_sec(), time.tv_usec() * 1_000));
+        let ns = |time: TimeVal| u64::try_from(time.num_nanoseconds()).ok();
         Ok(CpuTime { total_ns, user_ns: ns(usage.user_time()), system_ns: ns(usage.system_time()) })
     }
 }

@@ -74,15 +74,19 @@ impl Environment {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").ok();
         let field = |name: &str| Some(after(cpuinfo.as_deref()?, name, ':')?.to_owned());
         Environment {
-            cpu: field("model name"),
+            cpu: field("model name").or_else(|| sysctl("machdep.cpu.brand_string")),
             cores: thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
             cpu_quota: QuotaMeter::of_this_process().read(),
-            virtual_machine: field("flags").map(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
+            virtual_machine: field("flags")
+                .map(|flags| flags.split(' ').any(|flag| flag == "hypervisor"))
+                .or_else(|| Some(sysctl("kern.hv_vmm_present")? == "1")),
             governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-            memory_bytes: memory_bytes(),
-            os: os_name(),
-            kernel: line("/proc/sys/kernel/osrelease"),
-            load_1_minute: line("/proc/loadavg").and_then(|text| text.split(' ').next()?.parse().ok()),
+            memory_bytes: memory_bytes().or_else(|| sysctl("hw.memsize")?.parse().ok()),
+            os: os_name().or_else(|| Some(format!("macOS {}", sysctl("kern.osproductversion")?))),
+            kernel: line("/proc/sys/kernel/osrelease").or_else(|| sysctl("kern.osrelease")),
+            load_1_minute: line("/proc/loadavg")
+                .or_else(|| sysctl("vm.loadavg"))
+                .and_then(|text| first_load(&text)),
             clock_sync: clock_sync(),
             rustc: Environment::rustc().map(str::to_owned),
             optimised: Environment::is_optimised(),
@@ -110,6 +114,20 @@ fn after<'a>(text: &'a str, name: &str, separator: char) -> Option<&'a str> {
         let (key, value) = line.split_once(separator)?;
         (key.trim() == name).then(|| value.trim())
     })
+}
+
+/// A value of sysctl(8): macOS has them where Linux has files.
+fn sysctl(name: &str) -> Option<String> {
+    if !cfg!(target_os = "macos") {
+        return None;
+    }
+    let said = said_within(ANSWERS_WITHIN, Command::new("/usr/sbin/sysctl").args(["-n", name]))?;
+    Some(said.trim().to_owned()).filter(|value| !value.is_empty())
+}
+
+/// The load of the last minute, which is the first of three; macOS has braces around them.
+fn first_load(text: &str) -> Option<f64> {
+    text.trim_start_matches(['{', ' ']).split(' ').next()?.parse().ok()
 }
 
 fn memory_bytes() -> Option<u64> {
@@ -184,6 +202,14 @@ mod tests {
         assert!(environment.kernel.is_some_and(|kernel| !kernel.is_empty()));
         assert!(environment.memory_bytes.is_some_and(|bytes| bytes > 1 << 20));
         assert!(environment.rustc.is_some_and(|rustc| rustc.starts_with("rustc 1.")));
+    }
+
+    #[test]
+    fn the_load_of_the_last_minute_is_the_first() {
+        for text in ["0.52 0.58 0.59 1/467 12345", "{ 0.52 0.58 0.59 }"] {
+            assert_eq!(first_load(text), Some(0.52), "{text}");
+        }
+        assert_eq!((first_load(""), first_load("{ }")), (None, None));
     }
 
     #[test]

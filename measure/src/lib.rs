@@ -33,6 +33,9 @@ mod relay;
 mod share;
 mod slices;
 mod spans;
+#[cfg_attr(target_os = "linux", path = "linux.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "elsewhere.rs")]
+mod system;
 mod throughput;
 mod unpack;
 pub mod utc;
@@ -61,5 +64,6 @@ pub use relay::{CpuReadings, RelayRecord};
 pub use share::{AgentRecord, ClockRecord, ShareRecord};
 pub use slices::{LastSecond, Slice, SliceRecorder, Slices};
 pub use spans::{Spans, union_of_spans};
+pub use system::UNKNOWN_HERE;
 pub use throughput::{Throughput, ThroughputRecorder};
 pub use validity::{Pace, Rate, Signals, Validity, ValidityClass};

@@ -8,7 +8,7 @@ use std::{
 
 use nix::unistd::{SysconfVar, sysconf};
 
-use crate::{CpuClock, CpuTime};
+use crate::{CpuClock, CpuTime, UNKNOWN_HERE};
 
 /// Readings of a tree that changes while it is read, before one is taken as it is.
 const ATTEMPTS: usize = 5;
@@ -57,8 +57,12 @@ impl Processes {
     /// Finds processes by their ids.
     ///
     /// # Errors
-    /// When there is no such process, or this one is among what it started.
+    /// When there is no such process, or this one is among what it started; on a system with
+    /// [`UNKNOWN_HERE`] always.
     pub fn of(pids: &[u32]) -> io::Result<Processes> {
+        if let Some(reason) = UNKNOWN_HERE {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
+        }
         let table = Table::read();
         let above = table.with_parents(process::id());
         let root = |&pid: &u32| {

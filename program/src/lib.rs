@@ -1,8 +1,9 @@
 //! Ground that all programs share: their arguments and command line, their version, manual pages
-//! and completions, the signals that end them, their output, and their terminal.
+//! and completions, the signals that end them, their descriptors, output and terminal.
 
 mod arguments;
 mod command_line;
+mod descriptors;
 mod interrupt;
 mod output;
 mod pages;
@@ -12,6 +13,7 @@ mod version;
 
 pub use arguments::{NotParsed, parse};
 pub use command_line::command_line;
+pub use descriptors::raise_descriptor_limit;
 pub use interrupt::{Interrupt, leave_terminal_to_parent};
 pub use output::{UsageError, print, report};
 pub use terminal::rewrites_lines;

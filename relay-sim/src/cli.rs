@@ -13,7 +13,6 @@ use std::{
 
 use anyhow::{Context, Result};
 use codecs::Format;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use program::Interrupt;
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -101,7 +100,7 @@ fn run(args: Args) -> Result<()> {
     let (listen, threads, announce) = (args.listen, args.threads.get(), args.announce);
     let script = args.floor.as_deref().map(Script::read).transpose()?;
     let config = args.into_config()?;
-    if let Err(error) = raise_descriptor_limit() {
+    if let Err(error) = program::raise_descriptor_limit() {
         warn!(%error, "cannot raise the limit of open descriptors; it also limits connections");
     }
     let runtime = if threads == 1 {
@@ -215,12 +214,6 @@ fn stop_signal(
             Ok(()) = stdin_ended => {}
         }
     })
-}
-
-/// Takes as many descriptors as the system lets us: a connection is one.
-fn raise_descriptor_limit() -> nix::Result<()> {
-    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
 }
 
 fn names<T: ToString>(items: &[T]) -> String {

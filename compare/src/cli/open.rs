@@ -10,11 +10,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The opener of Linux desktops, which is all that this program runs on.
-const OPENER: &str = "xdg-open";
+/// The opener of desktops.
+const OPENER: &str = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
 
-/// Where one of these is set, the opener has a screen, or was told a browser. Without a screen it
-/// takes a browser of the terminal, which has none here.
+/// Where one of these is set, and on macOS, the opener has a screen, or was told a browser. Without
+/// a screen it takes a browser of the terminal, which has none here.
 const SCREENS: [&str; 3] = ["DISPLAY", "WAYLAND_DISPLAY", "BROWSER"];
 
 /// How long the opener has to say that it cannot; one that shows the page itself lives longer.
@@ -22,7 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Opens a page, or says where it is.
 pub(super) fn page(page: &Path) {
-    let has_screen = SCREENS.iter().any(|name| env::var_os(name).is_some_and(|value| !value.is_empty()));
+    let is_set = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
+    let has_screen = cfg!(target_os = "macos") || SCREENS.iter().any(is_set);
     let mut opener = Command::new(OPENER);
     if !has_screen || !opens(opener.arg(page), PATIENCE) {
         let _ = writeln!(io::stderr(), "no browser to open it in ({OPENER}): {}", page.display());

@@ -15,6 +15,7 @@ mod oracles;
 mod proxy;
 mod rounds;
 mod saturated;
+#[cfg_attr(not(target_os = "linux"), path = "tcp_info_elsewhere.rs")]
 mod tcp_info;
 mod trials;
 

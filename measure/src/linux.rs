@@ -1,0 +1,36 @@
+//! What Linux alone tells of processes and cores; `elsewhere.rs` stands for it on other systems.
+
+use std::io;
+
+use nix::{
+    sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity},
+    time::{ClockId, clock_getcpuclockid},
+    unistd::Pid,
+};
+
+/// Why figures are missing in every record of this system; `None` where none is.
+pub const UNKNOWN_HERE: Option<&str> = None;
+
+/// The CPU clock of another process.
+pub(crate) fn clock_of(pid: Pid) -> nix::Result<ClockId> {
+    clock_getcpuclockid(pid)
+}
+
+/// The cores that a thread may use.
+pub(crate) fn allowed_cores(thread: Pid) -> io::Result<Vec<u32>> {
+    let allowed = sched_getaffinity(thread)?;
+    let cores = (0..CpuSet::count()).filter(|&core| allowed.is_set(core).unwrap_or(false));
+    Ok(cores.filter_map(|core| u32::try_from(core).ok()).collect())
+}
+
+/// The core on which the calling thread runs.
+pub(crate) fn this_core() -> io::Result<u32> {
+    u32::try_from(sched_getcpu()?).map_err(io::Error::other)
+}
+
+/// Pins a thread, and what it starts later, to these cores.
+pub(crate) fn keep_to(thread: Pid, cores: &[u32]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    cores.iter().try_for_each(|&core| set.set(core as usize))?;
+    Ok(sched_setaffinity(thread, &set)?)
+}
