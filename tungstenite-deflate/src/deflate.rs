@@ -230,6 +230,11 @@ impl Inflater {
         CompressionMemory::shared(if pooled { DECOMPRESS_BYTES } else { 0 })
     }
 
+    /// Whether later messages refer to earlier ones, so that none may be left out.
+    pub(crate) fn has_takeover(&self) -> bool {
+        self.direction.takeover
+    }
+
     /// The message before compression. At most `limit_bytes` + 1 bytes are produced.
     ///
     /// # Errors

@@ -55,6 +55,10 @@ pub struct WebSocket<S> {
     answering: bool,
     /// Reading failed, or the connection is closed: the stream ended.
     failed: bool,
+    /// Payload bytes of the last data message as it came.
+    arrived_bytes: usize,
+    /// Compressed messages of so many bytes stay compressed, where no later one refers to them.
+    leave_from: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -102,6 +106,8 @@ where
             drained: false,
             answering: false,
             failed: false,
+            arrived_bytes: 0,
+            leave_from: None,
         }
     }
 
@@ -134,6 +140,20 @@ where
             return CompressionMemory::default();
         };
         deflater.memory() + inflater.memory()
+    }
+
+    /// Leaves compressed messages of at least so many bytes as they came, for a reader that counts
+    /// messages and does not need each: they are yielded as `Binary`, and
+    /// [`WebSocket::arrived_bytes`] tells which they are. With context takeover they are
+    /// decompressed all the same, since later messages refer to them. `None`, as at first,
+    /// decompresses every message.
+    pub fn leave_compressed(&mut self, from_bytes: Option<usize>) {
+        self.leave_from = from_bytes;
+    }
+
+    /// Payload bytes of the last text or binary message as it came, compressed or not.
+    pub fn arrived_bytes(&self) -> usize {
+        self.arrived_bytes
     }
 
     /// The byte stream.
@@ -290,10 +310,14 @@ where
             }
             Message::Pong(_) | Message::Frame(_) => return Ok(message),
         };
+        self.arrived_bytes = payload.len();
         let arrival = self.inner.get_mut().next_arrival();
         let (Some(deflate), Some(Arrival { compressed: true, text })) = (&mut self.deflate, arrival) else {
             return Ok(message);
         };
+        if self.leave_from.is_some_and(|from| payload.len() >= from) && !deflate.inflater.has_takeover() {
+            return Ok(message);
+        }
         let payload = deflate.inflater.inflate(payload, self.max_message_bytes)?;
         if !text {
             return Ok(Message::Binary(payload));

@@ -50,6 +50,8 @@ pub struct Connection {
     peer_addr: SocketAddr,
     local_addr: SocketAddr,
     state: State,
+    /// Messages of so many bytes are counted and need not be readable.
+    unread_from: Option<usize>,
 }
 
 /// A data message without its compression.
@@ -132,6 +134,7 @@ impl Connection {
             peer_addr,
             local_addr,
             state: State::Open,
+            unread_from: None,
         })
     }
 
@@ -221,6 +224,20 @@ impl Connection {
                 }
             }
         }
+    }
+
+    /// Spares the next messages their decompression that have at least so many bytes as they come,
+    /// for a reader that counts them unread; `None` reads every message. Under context takeover
+    /// each is decompressed, since later ones refer to it. Call it before [`Connection::next`].
+    pub fn leave_unread(&mut self, from_bytes: Option<usize>) {
+        self.unread_from = from_bytes;
+        self.websocket.leave_compressed(from_bytes);
+    }
+
+    /// Whether the last message was large enough for [`Connection::leave_unread`]: its payload may
+    /// be compressed, and counts as it came in [`Connection::traffic`].
+    pub fn is_unread(&self) -> bool {
+        self.unread_from.is_some_and(|from| self.websocket.arrived_bytes() >= from)
     }
 
     /// Puts a message into the write buffer, compressed as agreed, with the frame type of the
@@ -426,6 +443,11 @@ impl Connection {
             None => Ok(Message { opcode, payload }),
             Some(_) if opcode == Opcode::Text => {
                 Err(WireError::Unsupported("text frame on a connection with the zstd layer, which is binary"))
+            }
+            Some(layer)
+                if self.unread_from.is_some_and(|from| payload.len() >= from) && !layer.is_stream() =>
+            {
+                Ok(Message { opcode: self.agreement.format.spec().opcode, payload })
             }
             Some(layer) => {
                 let payload = layer.decompress(&payload, self.max_message_bytes)?;

@@ -159,6 +159,11 @@ impl ZstdLayer {
         })
     }
 
+    /// Whether later messages refer to earlier ones, so that none may be left out.
+    pub(crate) fn is_stream(&self) -> bool {
+        self.params.mode == ZstdMode::Stream
+    }
+
     /// The payload of a message. At most `limit_bytes` + 1 bytes are produced, whatever size the
     /// frame claims.
     ///

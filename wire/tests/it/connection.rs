@@ -60,6 +60,30 @@ async fn messages_in_one_piece_are_messages_like_others() {
     }
 }
 
+#[tokio::test]
+async fn what_a_reader_leaves_unread_costs_no_later_message() {
+    for name in Compression::NAMES {
+        let (mut client, mut relay) = pair(&offer(name), config(support(&[name]))).await;
+        let keeps_context = ["deflate", "zstd-stream"].contains(&name);
+        // Compressible, and larger than the limit also when it is compressed.
+        let long = |round: usize| [sample(round, 400), vec![b'x'; 4_000]].concat();
+        for round in 0..9 {
+            let (is_long, reads) = (round % 3 > 0, round % 2 == 0);
+            let payload = if is_long { long(round) } else { sample(round, 60) };
+            send(&mut relay, payload.clone()).await;
+            client.leave_unread((!reads).then_some(128));
+            let message = client.next().await.unwrap().unwrap();
+            assert_eq!(client.is_unread(), is_long && !reads, "{name} {round}");
+            let stays = client.is_unread() && name != "none" && !keeps_context;
+            assert_eq!(message.payload != payload, stays, "{name} {round}");
+            assert!(!stays || message.payload.len() < payload.len(), "{name} {round}");
+        }
+        let received = client.traffic().received;
+        assert_eq!(received.messages, 9, "{name}");
+        assert_eq!(received.wire_bytes, relay.traffic().sent.wire_bytes, "{name}");
+    }
+}
+
 /// A compression of their own would make an OK little smaller and an EOSE larger.
 #[tokio::test]
 async fn what_is_smaller_than_any_event_goes_as_it_is_where_events_are_compressed_once() {
