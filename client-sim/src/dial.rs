@@ -283,7 +283,7 @@ mod tests {
     }
 
     fn role(task: Task, over: Over) -> Role {
-        Role { label: None, speaks: Speaks { over, ..Speaks::default() }, task }
+        Role::new(None, Speaks { over, ..Speaks::default() }, task)
     }
 
     #[test]

@@ -66,6 +66,8 @@ pub(crate) struct Driver {
     /// The instant zero of the client's clock.
     epoch: Instant,
     unflushed: bool,
+    /// Whether the client counts most deliveries unread.
+    reads_lightly: bool,
     outcome: ClientOutcome,
 }
 
@@ -94,6 +96,7 @@ impl Driver {
         let codec = format.codec(target.implementation)?;
         let client = Client::new(Arc::clone(&shared), codec, id, (&target.relay.url().to_string(), unix_s()));
         let mut driver = Driver {
+            reads_lightly: client.reads_lightly(),
             client,
             shared,
             recorder,
@@ -239,6 +242,7 @@ impl Driver {
     async fn ready(&mut self) -> Ready {
         let wake = self.client.next_wake_ns().map(|at| self.epoch + Duration::from_nanos(at));
         let reads = self.client.may_read();
+        self.choose_what_to_read();
         let link = self.link.as_mut().filter(|_| reads);
         // Most readers have no timer, and a timer that never fires costs a wait as much as another.
         let Some(wake) = wake else { return Ready::Message(next(link).await) };
@@ -271,6 +275,7 @@ impl Driver {
             if !self.client.may_read() {
                 break;
             }
+            self.choose_what_to_read();
             // With the task's waker: another would be exchanged for it, and back, in every batch.
             let polled = poll_fn(|cx| Poll::Ready(pin!(next(self.link.as_mut())).poll(cx))).await;
             let Poll::Ready(message) = polled else { break };
@@ -281,6 +286,18 @@ impl Driver {
             }
         }
         Ok(())
+    }
+
+    /// Leaves the next messages as they come which a light reader does not decode.
+    fn choose_what_to_read(&mut self) {
+        if let Some(link) = self.link.as_mut().filter(|_| self.reads_lightly) {
+            link.leave_unread(self.client.counts_from());
+        }
+    }
+
+    /// Whether the last message is one that a light reader counts unread.
+    fn is_unread(&self) -> bool {
+        self.reads_lightly && self.link.as_ref().is_some_and(Connection::is_unread)
     }
 
     /// Handles a message, or the end of the connection, and records what it timed.
@@ -296,7 +313,11 @@ impl Driver {
             Some(Ok(message)) => {
                 let now_ns = self.now_ns();
                 self.count_heard(now_ns);
-                self.client.on_message(&message.payload, now_ns);
+                if self.is_unread() {
+                    self.client.on_unread(now_ns);
+                } else {
+                    self.client.on_message(&message.payload, now_ns);
+                }
             }
             Some(Err(error)) => self.lose(&format!("{:#}", anyhow!(error))),
             None => self.lose("the relay closed the connection"),

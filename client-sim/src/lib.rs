@@ -14,6 +14,7 @@ mod first_delivery;
 mod floor;
 mod handshakes;
 mod interruption;
+mod light;
 mod links;
 mod memory;
 mod meters;

@@ -23,7 +23,7 @@ use crate::{
     swarm::{self, Outcome},
 };
 use client::{Report, ledger, shared::Shared};
-use workload::{Over, Publication, Speaks, Timing, schedule::nanos};
+use workload::{Over, Publication, Role, Speaks, Timing, schedule::nanos};
 
 /// Everything about a run except its outcome.
 #[derive(Debug)]
@@ -228,8 +228,8 @@ fn link_record(outcome: &Outcome, facts: &Facts<'_>) -> Option<LinkRecord> {
     Some(links::record(links, facts.args.cell.link.as_ref(), tcp, outcome.links.as_ref()?))
 }
 
-/// The ledger and the bytes of each population, where one speaks something of its own, or has
-/// another link.
+/// The ledger and the bytes of each population, where one speaks something of its own, has another
+/// link or reads lightly.
 fn populations(
     shared: &Shared,
     outcome: &Outcome,
@@ -237,7 +237,7 @@ fn populations(
     facts: &Facts<'_>,
 ) -> Vec<PopulationRecord> {
     let workload = &shared.workload;
-    if workload.roles.iter().all(|role| role.speaks == Speaks::default()) {
+    if workload.roles.iter().all(|role| role.speaks == Speaks::default() && role.decode_every.is_none()) {
         return Vec::new();
     }
     let several_links = workload.roles.iter().any(|role| role.speaks.over != Over::Run);
@@ -246,18 +246,17 @@ fn populations(
         Over::Nothing => None,
         Over::Own(place) => workload.links.get(place),
     };
-    let mut groups: Vec<(Option<usize>, Speaks)> = Vec::new();
+    let group = |role: &Role| (role.label, role.speaks, role.decode_every);
+    let mut groups: Vec<(Option<usize>, Speaks, Option<u32>)> = Vec::new();
     for role in &workload.roles {
-        if !groups.contains(&(role.label, role.speaks)) {
-            groups.push((role.label, role.speaks));
+        if !groups.contains(&group(role)) {
+            groups.push(group(role));
         }
     }
     let agreed = cell(facts);
-    let record = |(label, speaks): (Option<usize>, Speaks)| {
-        let is_one = |id: usize| {
-            let role = &workload.roles[id];
-            shared.carries(id) && (role.label, role.speaks) == (label, speaks)
-        };
+    let record = |(label, speaks, decode_every): (Option<usize>, Speaks, Option<u32>)| {
+        let is_one =
+            |id: usize| shared.carries(id) && group(&workload.roles[id]) == (label, speaks, decode_every);
         let ones = || outcome.clients.iter().filter(|(id, _)| is_one(*id));
         let traffic = ones().fold(Traffic::default(), |sum, (_, client)| sum + client.traffic);
         PopulationRecord {
@@ -265,6 +264,7 @@ fn populations(
             format: speaks.format.unwrap_or(agreed.format).to_string(),
             compression: speaks.compression.unwrap_or(agreed.compression).label(),
             link: several_links.then(|| link(speaks.over).map_or_else(|| NO_LINK.to_owned(), Link::label)),
+            decode_every,
             connections: (0..workload.roles.len()).filter(|id| is_one(*id)).count() as u64,
             counts: ledger::close_of(shared, reports, outcome.incomplete.is_none(), is_one),
             to_relay: flow(traffic.sent),

@@ -28,6 +28,7 @@ use crate::{
     },
     floor,
     interruption::{self, Interrupted},
+    light,
     links::{self, Links},
     metrics::{Endpoint, Seen},
     outputs::{self, Said},
@@ -309,6 +310,7 @@ pub(crate) fn plan(
     let workload = planned(args, scenario, corpus, seed).map_err(UsageError)?;
     check_spoken(args, &workload).map_err(UsageError)?;
     check_share(args, &workload).map_err(UsageError)?;
+    light::check(args, &workload).map_err(UsageError)?;
     check_rate(args, &workload).map_err(UsageError)?;
     check_connections(args, &workload).map_err(UsageError)?;
     Ok(workload)

@@ -108,11 +108,12 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
         let counts = &population.counts;
         writeln!(
             out,
-            "  {:<16} {} over {}{}: {} published, {} delivered, {} bytes to clients, {} to the relay",
+            "  {:<16} {} over {}{}{}: {} published, {} delivered, {} bytes to clients, {} to the relay",
             population.name.as_deref().unwrap_or("unnamed"),
             population.format,
             population.compression,
             population.link.as_ref().map_or_else(String::new, |link| format!(", link {link}")),
+            population.decode_every.map_or_else(String::new, |every| format!(", decoded every {every}")),
             counts.acked,
             counts.deliveries,
             population.to_client.wire_bytes,
@@ -142,7 +143,8 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
         writeln!(out, "  CPU              no evidence: packets over a link cost what loopback does not")?;
     } else {
         writeln!(out, "  relay CPU        {}", record.relay_cpu.as_ref().map_or("unknown".to_owned(), cpu))?;
-        writeln!(out, "  client CPU       {}", cpu(&record.client_cpu))?;
+        let light = if counts.deliveries_unread > 0 { "; no evidence: light readers" } else { "" };
+        writeln!(out, "  client CPU       {}{light}", cpu(&record.client_cpu))?;
     }
     writeln!(
         out,
@@ -167,6 +169,14 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
         counts.deliveries_invented,
         counts.deliveries_unexpected
     )?;
+    if counts.deliveries_unread > 0 {
+        writeln!(
+            out,
+            "  read lightly     {} deliveries decoded and compared, {} counted unread",
+            counts.deliveries - counts.deliveries_unread,
+            counts.deliveries_unread
+        )?;
+    }
     if counts.reconciliations > 0 {
         let each = |total: u64| total as f64 / counts.reconciliations as f64;
         writeln!(

@@ -208,7 +208,9 @@ impl Client {
         self.report.closed = FixedBitSet::with_capacity(filters.len());
         for (n, live) in (0..).zip(filters) {
             self.opening.insert(n as usize);
-            self.request(Subscription::Live(n), &shared.workload.live[*live as usize].filter);
+            let live = &shared.workload.live[*live as usize];
+            self.request(Subscription::Live(n), &live.filter);
+            self.light.iter_mut().for_each(|light| light.awaited += live.matches.count_ones(..) as u64);
         }
         if !filters.is_empty() {
             self.patience = Some(Patience::from(now_ns));

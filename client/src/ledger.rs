@@ -12,7 +12,7 @@ use crate::{
     lacked, planned_from,
     shared::{Fate, Shared},
 };
-use workload::{Live, Workload, schedule::nanos};
+use workload::{Live, Role, Workload, schedule::nanos};
 
 /// Closes the ledger of a run: sums the clients' reports, which stand in the order of the plan, and
 /// compares the sums with the plan. In an incomplete run an unanswered publication is unknown
@@ -91,6 +91,8 @@ fn add_up(
     };
     for (connection, client) in ones() {
         let role = &workload.roles[connection];
+        // Which events a light reader counted is not known, so what it lacks has no name.
+        let incidents = incidents.filter(|_| client.unread == 0);
         for (n, (live, seen)) in (0..).zip(role.filters().iter().zip(&client.seen)) {
             // The relay ended the connection or the subscription: deliveries until then are judged,
             // later ones are not lost.
@@ -111,6 +113,7 @@ fn add_up(
                     missing((shared, &fate), stay.live, &stay.seen, |n| stay.during.contains(n));
             }
         }
+        set_off_unread((shared, &fate), role, client, &mut counts);
         counts.readers_cut_off += u64::from(client.cut_off.is_some());
     }
     counts.deliveries_lost = counts.deliveries_expected - counts.deliveries;
@@ -153,6 +156,40 @@ fn close_live(
             (false, _) => {}
         }
     }
+}
+
+/// Sets the deliveries that a light reader counted against what did not come to it decoded: first
+/// what is owed, then what the relay may have sent before it ended a subscription, or without an
+/// OK. The rest nobody was owed.
+fn set_off_unread((shared, fate): Fates<'_>, role: &Role, client: &Report, counts: &mut Counts) {
+    let mut unread = client.unread;
+    if unread == 0 {
+        return;
+    }
+    let (mut owed, mut until_the_end, mut unanswered) = (0, 0, 0);
+    for (n, (live, seen)) in role.filters().iter().zip(&client.seen).enumerate() {
+        let ended = client.cut_off.is_some() || client.closed.contains(n);
+        for p in shared.workload.live[*live as usize].matches.ones().filter(|p| !seen.contains(*p)) {
+            match fate(p) {
+                Fate::Acked if ended => until_the_end += 1,
+                Fate::Acked => owed += 1,
+                Fate::Planned if shared.was_sent(p) || shared.is_elsewhere(p) => unanswered += 1,
+                _ => {}
+            }
+        }
+    }
+    let mut take = |most: u64| {
+        let taken = unread.min(most);
+        unread -= taken;
+        taken
+    };
+    let (owed, until_the_end, unanswered) = (take(owed), take(until_the_end), take(unanswered));
+    counts.deliveries_cut_off -= until_the_end;
+    counts.deliveries_expected += until_the_end + unanswered;
+    let came = owed + until_the_end + unanswered;
+    counts.deliveries += came;
+    counts.deliveries_unread += came;
+    counts.deliveries_unexpected += unread;
 }
 
 /// How many accepted publications did not come to a subscription that the relay ended.

@@ -16,6 +16,7 @@ mod failure;
 mod hear;
 pub mod incidents;
 pub mod ledger;
+mod light;
 mod live;
 pub mod meaning;
 mod publish;
@@ -48,6 +49,7 @@ pub use self::{
 };
 use self::{
     connect::{Identity, Link, Patience, Reader},
+    light::Light,
     publish::Backlog,
     reconcile::OpenReconciliation,
     session::{OpenRequest, OpenSession, lacked, planned_from},
@@ -116,6 +118,7 @@ pub struct Client {
     ended: HashSet<u32>,
     reconciliations: HashMap<u32, OpenReconciliation>,
     reader: Option<Reader>,
+    light: Option<Light>,
 }
 
 impl Client {
@@ -134,6 +137,7 @@ impl Client {
         };
         Client {
             reader,
+            light: role.decode_every.map(|every| Light::new(every, id)),
             id,
             codec,
             interpreter: Interpreter::new(codec),
@@ -301,7 +305,12 @@ impl Client {
 
     /// Ends the client and returns its report, with what its open sessions saw.
     pub fn finish(mut self) -> Report {
-        self.name_lost();
+        if self.reads_lightly() {
+            // Which events came unread is not known, so none can be named as lost.
+            self.end_unread();
+        } else {
+            self.name_lost();
+        }
         // Sorts, so that the same run gives the same report.
         let mut open: Vec<_> = std::mem::take(&mut self.sessions).into_iter().collect();
         open.sort_unstable_by_key(|(n, _)| *n);
@@ -316,6 +325,7 @@ impl Client {
         if !self.started {
             return;
         }
+        self.light.iter_mut().for_each(Light::decoded);
         self.report.last_ns = now_ns;
         let Some(found) = self.recognise(subscription, event) else { return };
         match subscription.parse() {

@@ -47,6 +47,7 @@ impl Client {
         if self.reader.is_none() {
             self.shared.no_longer_owed(publication);
         }
+        self.light.iter_mut().for_each(|light| light.awaited = light.awaited.saturating_sub(1));
     }
 
     /// Takes a delivery on a live subscription of a session.
@@ -177,7 +178,17 @@ impl Client {
         if self.reader.is_none() {
             let seen = &self.report.seen[filter as usize];
             let matches = self.shared.workload.live[*live as usize].matches.ones();
-            matches.filter(|p| !seen.contains(*p)).for_each(|p| self.shared.no_longer_owed(p));
+            let unseen = matches.filter(|p| !seen.contains(*p));
+            // What a light reader counted came first, and the run waits for it no more.
+            let (unread, mut awaited) =
+                self.light.as_ref().map_or((0, u64::MAX), |light| (light.unread, light.awaited));
+            for publication in unseen.skip(usize::try_from(unread).unwrap_or(usize::MAX)) {
+                if awaited > 0 {
+                    self.shared.no_longer_owed(publication);
+                    awaited -= 1;
+                }
+            }
+            self.light.iter_mut().for_each(|light| light.awaited = awaited);
         }
     }
 

@@ -13,6 +13,8 @@ pub struct Report {
     pub counts: Counts,
     /// For each live subscription of a subscriber, the publications that came.
     pub seen: Vec<FixedBitSet>,
+    /// Deliveries that a subscriber counted unread, over all its live subscriptions.
+    pub unread: u64,
     /// The live subscriptions of a subscriber that the relay ended (CLOSED).
     pub closed: FixedBitSet,
     /// The sessions that began.

@@ -44,6 +44,13 @@ pub(super) struct Asked<'a> {
     filter: Option<&'a Filter>,
 }
 
+impl Asked<'_> {
+    /// How many events must come.
+    pub(super) fn expected(&self) -> usize {
+        self.expected.len()
+    }
+}
+
 impl Client {
     /// Starts a session that is due.
     pub(super) fn start_session(&mut self, n: u32, due_ns: u64, now_ns: u64) {
@@ -141,7 +148,10 @@ impl Client {
         self.record(Timing::Response, due_ns, now_ns);
         let Subscription::Request(id) = subscription else { return true };
         self.record(Timing::Service, sent_ns, now_ns);
-        let Some(session) = self.sessions.get_mut(&id.session) else { return true };
+        // A light reader does not know which delivery of a step it decoded.
+        let Some(session) = self.sessions.get_mut(&id.session).filter(|_| self.light.is_none()) else {
+            return true;
+        };
         session.events_of_step += 1;
         match session.events_of_step {
             1 => self.record(Timing::FirstEvent, due_ns, now_ns),
@@ -189,9 +199,11 @@ impl Client {
     pub(super) fn end_of_request(&mut self, subscription: Subscription, is_eose: bool, now_ns: u64) -> bool {
         let expected = self.asked(subscription).map_or(0, |asked| asked.expected.len());
         let Some(request) = self.requests.remove(&subscription) else { return false };
-        if request.seen.count_ones(..) < expected {
+        let missing = expected.saturating_sub(request.seen.count_ones(..));
+        if missing > 0 {
             self.torn.insert(subscription, request.seen);
         }
+        self.set_off_unread(missing);
         self.report.last_ns = now_ns;
         if is_eose {
             self.close_subscription(subscription);

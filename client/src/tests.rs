@@ -2,6 +2,7 @@
 //! counted as such.
 
 mod auth;
+mod light;
 mod reconcile;
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
@@ -39,7 +40,7 @@ fn plan() -> Workload {
         filter: Filter { authors: Some(vec![[author; 32]]), until: Some(1_700_000_003), ..Filter::default() },
         expected: expected.to_vec(),
     };
-    let role = |task| Role { label: None, speaks: Speaks::default(), task };
+    let role = |task| Role::new(None, Speaks::default(), task);
     Workload {
         events: Arc::new((0..7).map(event).collect()),
         stored: 4,

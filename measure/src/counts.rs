@@ -39,8 +39,8 @@ pub struct Counts {
     pub requests_failed: u64,
     /// Events that should arrive at subscribers.
     pub deliveries_expected: u64,
-    /// Of those, arrived once and unaltered. The content of [`Counts::repeats_peeked`] is not
-    /// compared.
+    /// Of those, arrived once and unaltered. The content of [`Counts::repeats_peeked`] and of
+    /// [`Counts::deliveries_unread`] is not compared.
     pub deliveries: u64,
     /// Of those, never arrived.
     pub deliveries_lost: u64,
@@ -62,6 +62,9 @@ pub struct Counts {
     /// Other arrivals nobody was owed: of a refused publication, or of a stored event behind its
     /// EOSE.
     pub deliveries_unexpected: u64,
+    /// Deliveries that light readers (`decode_every`) counted without decoding them.
+    #[serde(default)]
+    pub deliveries_unread: u64,
     /// Live events that matched a subscription and were not owed to it: on the way when it was
     /// closed, or beside the stored events of a request. No damage: NIP-01 has no answer to CLOSE.
     #[serde(default)]

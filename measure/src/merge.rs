@@ -215,7 +215,8 @@ impl Sum {
         let (first_share, first) = (&self.share, &self.record);
         let names = |record: &RunRecord| -> Vec<_> {
             let key = |one: &PopulationRecord| {
-                (one.name.clone(), one.format.clone(), one.compression.clone(), one.link.clone())
+                let speaks = (one.format.clone(), one.compression.clone(), one.link.clone());
+                (one.name.clone(), speaks, one.decode_every)
             };
             record.populations.iter().map(key).collect()
         };
@@ -363,6 +364,7 @@ impl Sum {
         if counts.planned + counts.requests + counts.deliveries_expected == 0 {
             validity.add(ValidityClass::Invalid, "nothing was planned, so nothing was measured".to_owned());
         }
+        validity.judge_light(&counts);
         if self.agents.len() > 1 {
             self.judge_ledger(&mut validity);
             if let Some(lag) = latency.get("send_lag") {

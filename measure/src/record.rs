@@ -51,12 +51,13 @@ pub struct RunRecord {
     pub counts: Counts,
     /// Bytes and messages at the socket.
     pub traffic: TrafficRecord,
-    /// CPU time of the client process during the run.
+    /// CPU time of the client process during the run; with light readers no evidence of what a
+    /// client costs.
     pub client_cpu: CpuTime,
     /// CPU time of the relay process during the run, where its clock can be read.
     pub relay_cpu: Option<CpuTime>,
-    /// The populations apart, where they do not all speak the cell's format and compression, or do
-    /// not all have its link.
+    /// The populations apart, where they do not all speak the cell's format and compression, do
+    /// not all have its link, or some are light readers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub populations: Vec<PopulationRecord>,
     /// Whether the numbers may be used.
@@ -385,6 +386,10 @@ pub struct PopulationRecord {
     /// without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
+    /// Of light readers, the n of every n-th delivery that they decode and compare; absent where
+    /// all are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decode_every: Option<u32>,
     /// Its connections.
     pub connections: u64,
     /// Its part of the ledger.
@@ -592,7 +597,7 @@ impl fmt::Display for CompressionMemoryRecord {
 pub struct FlowRecord {
     /// Protocol messages.
     pub messages: u64,
-    /// Bytes before compression.
+    /// Bytes before compression; of messages that light readers left compressed, as they came.
     pub payload_bytes: u64,
     /// Bytes at the socket: frames, masks and control frames included, the handshake apart.
     pub wire_bytes: u64,

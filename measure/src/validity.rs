@@ -40,6 +40,10 @@ const WAIT_INVALID_ABOVE: f64 = 0.20;
 const RELAY_SUSPECT_BELOW_NS: f64 = 100.0;
 const RELAY_INVALID_BELOW_NS: f64 = 10.0;
 
+/// Deliveries that light readers decode. A relay that spoils 3 % of all goes unseen by 100 in one
+/// run of twenty.
+const DECODED_SUSPECT_BELOW: u64 = 100;
+
 /// Share of the last ten seconds, in percent, in which some task of the host waited for a CPU.
 const PRESSURE_SUSPECT_ABOVE: f64 = 20.0;
 const PRESSURE_INVALID_ABOVE: f64 = 60.0;
@@ -136,6 +140,20 @@ impl Validity {
             CPU_SUSPECT_ABOVE * 100.0
         );
         judge(self, share, CPU_SUSPECT_ABOVE, f64::INFINITY, reason);
+    }
+
+    /// Judges how much light readers compared: of what they counted unread only the number is
+    /// known.
+    pub(crate) fn judge_light(&mut self, counts: &Counts) {
+        let decoded = counts.deliveries.saturating_sub(counts.deliveries_unread);
+        if counts.deliveries_unread > 0 && decoded < DECODED_SUSPECT_BELOW {
+            let reason = format!(
+                "light readers decoded {decoded} of {} deliveries (suspect below {DECODED_SUSPECT_BELOW}): lower \
+                 decode_every",
+                counts.deliveries
+            );
+            self.add(ValidityClass::Suspect, reason);
+        }
     }
 
     /// Judges what a process logs. Lines for each message are CPU time that nobody asked for, by
@@ -314,6 +332,9 @@ impl Signals {
         let balanced = if self.interrupted { counts.as_awaited().balanced() } else { counts.balanced() };
         if let Err(failure) = balanced {
             validity.add(ValidityClass::Invalid, format!("the ledger does not balance: {failure}"));
+        }
+        if !self.is_share {
+            validity.judge_light(counts);
         }
         if counts.dropped_by_generator > 0 {
             let (dropped, planned) = (counts.dropped_by_generator, counts.planned);

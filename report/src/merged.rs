@@ -114,6 +114,11 @@ impl Merged {
         if merged.blocks == 0 { Merged::default() } else { merged }
     }
 
+    /// Whether clients counted deliveries unread, so that their CPU times are no evidence.
+    pub(crate) fn reads_lightly(&self) -> bool {
+        self.counts.deliveries_unread > 0
+    }
+
     /// CPU of the relays as a share of what their cores could give, from the first planned instant
     /// to the last answer.
     pub fn relay_utilisation(&self) -> Option<f64> {
@@ -459,6 +464,10 @@ impl Metric {
         let is_cpu = matches!(self, Metric::RelayCpu | Metric::ClientCpu | Metric::BothCpu);
         if (is_cpu && measured.over_links) || (self.is_of_links() && !measured.over_links) {
             return None;
+        }
+        let is_of_clients = matches!(self, Metric::ClientCpu | Metric::BothCpu | Metric::ClientAllocations);
+        if is_of_clients && measured.reads_lightly() {
+            return None; // Light readers do less than clients do.
         }
         match self {
             Metric::EnvelopesPerSecond => {

@@ -43,6 +43,13 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
         }
         false => "",
     };
+    let light = match loads.iter().any(LoadView::reads_lightly) {
+        true => {
+            "- Light readers: some clients decoded and compared every n-th delivery and counted the others (Populations), so \
+             client CPU is no evidence and has neither number nor verdict. Response is of what they decoded.\n"
+        }
+        false => "",
+    };
     let floor = match loads.iter().any(|load| load.floor().is_some()) {
         true => {
             " Relay CPU above the floor is a cell's less the floor's, by which it is divided as by its reference's: in \
@@ -52,7 +59,7 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
         false => "",
     };
     format!(
-        "{over_links}- An envelope is one event delivered to one subscriber (an acknowledged publish where nothing is delivered). \
+        "{over_links}{light}- An envelope is one event delivered to one subscriber (an acknowledged publish where nothing is delivered). \
          Envelope throughput is the envelopes that came in each interval (100 ms, 10 ms where sessions alone make \
          short bursts, longer where they are rare) as a rate: its median, and p1, which one interval in a hundred stays below \
          (p10, one in ten, where a cell has too few intervals for p1). \

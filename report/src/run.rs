@@ -228,6 +228,7 @@ fn fates(record: &RunRecord) -> Table {
     ];
     let beside = [
         ("twice at the seam", counts.deliveries_duplicated_at_seam),
+        ("counted unread by light readers", counts.deliveries_unread),
         ("after CLOSE", counts.deliveries_after_close),
         ("to readers cut off", counts.deliveries_cut_off),
         ("again from another relay", counts.repeats),

@@ -325,6 +325,12 @@ pub(crate) fn warnings(result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<Strin
                 .to_owned(),
         );
     }
+    if loads.iter().any(LoadView::reads_lightly) {
+        warnings.push(
+            "Light readers counted most deliveries unread: client CPU is no evidence and gets no verdict."
+                .to_owned(),
+        );
+    }
     if loads.iter().any(|load| load.anchor().is_none_or(|anchor| anchor.merged.blocks == 0)) {
         warnings.push("JSON without compression has no usable block, so there are no ratios.".to_owned());
     }

@@ -161,11 +161,12 @@ impl LoadView<'_> {
                 let ns = ns.filter(|_| envelopes > 0);
                 ns.map_or_else(|| NOTHING.to_owned(), |ns| number::three(ns as f64 / envelopes as f64 / 1e3))
             };
-            let (relay, client) = (view.merged.relay_cpu, view.merged.client_cpu);
+            let relay = view.merged.relay_cpu;
+            let client = Some(view.merged.client_cpu).filter(|_| !view.merged.reads_lightly());
             row.push(micros(relay.and_then(|cpu| cpu.user_ns)));
             row.push(micros(relay.and_then(|cpu| cpu.system_ns)));
-            row.push(micros(client.user_ns));
-            row.push(micros(client.system_ns));
+            row.push(micros(client.and_then(|cpu| cpu.user_ns)));
+            row.push(micros(client.and_then(|cpu| cpu.system_ns)));
             let connections: u64 =
                 (view.cell.blocks.iter().filter_map(Block::usable)).map(|record| record.connections).sum();
             let traffic = view.merged.traffic;
@@ -225,8 +226,10 @@ impl LoadView<'_> {
             self.cells.iter().flat_map(|view| &view.cell.blocks).filter_map(Block::counted).any(has_link);
         headings.extend(over_links.then(|| "link".to_owned()));
         let names = headings.len();
-        let numbers = ["connections", "published", "delivered", "B/event to clients", "ledger"];
-        headings.extend(numbers.map(str::to_owned));
+        let light = self.reads_lightly();
+        let numbers = ["connections", "published", "delivered"].map(str::to_owned);
+        headings.extend(numbers.into_iter().chain(light.then(|| "decoded".to_owned())));
+        headings.extend(["B/event to clients", "ledger"].map(str::to_owned));
         headings.extend(
             ["session p50 ms", "response p50 ms"].map(str::to_owned).into_iter().filter(|_| over_links),
         );
@@ -248,6 +251,8 @@ impl LoadView<'_> {
                 let link = population.link.clone().unwrap_or_else(|| NOTHING.to_owned());
                 row.extend(over_links.then_some(link));
                 row.extend([population.connections, counts.acked, counts.deliveries].map(|n| n.to_string()));
+                let decoded = counts.deliveries.saturating_sub(counts.deliveries_unread);
+                row.extend(light.then(|| decoded.to_string()));
                 row.push(match counts.deliveries {
                     0 => NOTHING.to_owned(),
                     deliveries => number::three(bytes as f64 / deliveries as f64),

@@ -90,6 +90,11 @@ impl<'a> LoadView<'a> {
         self.cells.iter().any(|view| view.merged.over_links || view.cell.cell.link != NO_LINK)
     }
 
+    /// Whether clients counted deliveries unread, so that their CPU times are no evidence.
+    pub(crate) fn reads_lightly(&self) -> bool {
+        self.cells.iter().any(|view| view.counted.reads_lightly())
+    }
+
     /// Whether the latency is of sessions, each over its user's own link: they begin when they
     /// begin, and have no steady state.
     pub(crate) fn is_of_sessions(&self) -> bool {

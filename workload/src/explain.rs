@@ -254,6 +254,10 @@ impl Explanation<'_> {
         if slow > 0 {
             writeln!(out, "  {slow:>12} clients read slowly; their deliveries are not in the sums")?;
         }
+        let light = workload.roles.iter().filter(|role| role.decode_every.is_some()).count();
+        if light > 0 {
+            writeln!(out, "  {light:>12} clients are light readers: they decode every n-th delivery")?;
+        }
         if let Some(bytes) = facts.event_json_bytes() {
             writeln!(out, "  {bytes:>12.0} bytes an event in JSON, on average")?;
         }

@@ -8,7 +8,7 @@ use workload::Reconciliation;
 /// Stored events `0..4`, of which the client has two; publication 0 as event 4 of somebody else;
 /// publication 1 as event 5, which only this client has.
 fn plan() -> Workload {
-    let role = |task| Role { label: None, speaks: Speaks::default(), task };
+    let role = |task| Role::new(None, Speaks::default(), task);
     let publication =
         |connection, event, closed| Publication { at: Duration::ZERO, connection, event, closed };
     let reconciliation = Reconciliation {

@@ -977,6 +977,7 @@ fn links_of_populations_have_rows_of_their_own() {
             format: "json".to_owned(),
             compression: "none".to_owned(),
             link: Some(link.to_owned()),
+            decode_every: None,
             connections: 10,
             counts: record.counts,
             to_relay: record.traffic.to_relay,
@@ -998,4 +999,38 @@ fn links_of_populations_have_rows_of_their_own() {
     assert!(text.contains("session p50 ms"), "{text}");
     assert!(!text.contains("relay µs"), "no CPU times where populations have links: {text}");
     report::html(&result).unwrap();
+}
+
+#[test]
+fn clients_that_read_lightly_have_no_client_cpu_and_no_verdict_on_it() {
+    let lightly = |id: &str, round: u32, position: u32| {
+        let mut record = measured(id, round, position);
+        record.counts.deliveries_unread = 3_960;
+        record.populations = vec![measure::PopulationRecord {
+            name: Some("mirror".to_owned()),
+            format: "json".to_owned(),
+            compression: "none".to_owned(),
+            link: None,
+            decode_every: Some(100),
+            connections: 10,
+            counts: record.counts,
+            to_relay: record.traffic.to_relay,
+            to_client: record.traffic.to_client,
+        }];
+        record
+    };
+    let full = report::summary(&result("standard", 6, &CELLS, measured));
+    let light = result("standard", 6, &CELLS, lightly);
+    let text = report::summary(&light);
+    assert!(text.contains("client CPU is no evidence and gets no verdict"), "{text}");
+    assert!(text.contains("- Light readers: ") && !full.contains("Light readers"), "{text}");
+    assert!(text.contains("| mirror | json | none | 10 | 6000 | 24000 | 240 |"), "{text}");
+    let judged = |result: &ResultFile| {
+        let all = report::comparisons(result);
+        let of = |metric| all.iter().filter(|one| one.metric == metric).count();
+        (of(Metric::RelayCpu), of(Metric::ClientCpu))
+    };
+    let (relay, client) = judged(&light);
+    assert!(relay > 0 && client == 0, "{relay} verdicts on relay CPU, {client} on client CPU");
+    report::html(&light).unwrap();
 }

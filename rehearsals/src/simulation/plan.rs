@@ -105,11 +105,8 @@ fn plan_publishers(plan: &mut Workload, random: &mut Random) {
     let publishers = 1 + random.below(2);
     let floods = random.below(3) == 0;
     for _ in 0..publishers {
-        plan.roles.push(Role {
-            label: None,
-            speaks: Speaks::default(),
-            task: Task::Publisher { window: 1 + random.below(4) },
-        });
+        let task = Task::Publisher { window: 1 + random.below(4) };
+        plan.roles.push(Role::new(None, Speaks::default(), task));
     }
     for event in plan.stored..plan.events.len() {
         let connection = random.below(publishers);
@@ -135,17 +132,14 @@ fn plan_subscriber(plan: &mut Workload, random: &mut Random) {
         1 => Some(20_000),
         _ => None,
     };
-    plan.roles.push(Role {
-        label: None,
-        speaks: Speaks::default(),
-        task: Task::Subscriber { filters, read_bytes_per_s },
-    });
+    let task = Task::Subscriber { filters, read_bytes_per_s };
+    plan.roles.push(Role::new(None, Speaks::default(), task));
 }
 
 fn plan_requester(plan: &mut Workload, random: &mut Random) {
     let connection = plan.roles.len();
     let connect = [Connect::Before, Connect::Again, Connect::PerSession][random.below(3)];
-    plan.roles.push(Role { label: None, speaks: Speaks::default(), task: Task::Requester { connect } });
+    plan.roles.push(Role::new(None, Speaks::default(), Task::Requester { connect }));
     let closed = random.below(3) == 0;
     let first = milliseconds(random, 50);
     for round in 0..random.below(4) {
@@ -168,7 +162,7 @@ fn plan_requester(plan: &mut Workload, random: &mut Random) {
 /// A client that has some of the stored events, and events that nobody else has.
 fn plan_reconciler(plan: &mut Workload, random: &mut Random) {
     let connection = plan.roles.len();
-    plan.roles.push(Role { label: None, speaks: Speaks::default(), task: Task::Reconciler });
+    plan.roles.push(Role::new(None, Speaks::default(), Task::Reconciler));
     for _ in 0..1 + random.below(2) {
         let filter = filter(random);
         let matching =
@@ -198,11 +192,7 @@ fn plan_reconciler(plan: &mut Workload, random: &mut Random) {
 fn plan_reader(plan: &mut Workload, random: &mut Random) {
     let (first, relays) = (plan.roles.len(), 2 + random.below(2));
     let reading = Reading { reader: plan.readers, peeks: random.below(2) == 0 };
-    plan.roles.extend((0..relays).map(|_| Role {
-        label: None,
-        speaks: Speaks::default(),
-        task: Task::Reader(reading),
-    }));
+    plan.roles.extend((0..relays).map(|_| Role::new(None, Speaks::default(), Task::Reader(reading))));
     plan.readers += 1;
     let at = milliseconds(random, 60);
     let mut brings = vec![Vec::new(); relays];

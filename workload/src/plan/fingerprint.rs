@@ -86,7 +86,7 @@ impl Hash {
         self.bytes(text.as_bytes());
     }
 
-    fn role(&mut self, Role { label, speaks, task }: &Role) {
+    fn role(&mut self, Role { label, speaks, task, decode_every }: &Role) {
         let Speaks { format, compression, over } = speaks;
         let compression = compression.map(|compression| compression.spelled_out());
         self.text(&format!("{label:?} {format:?} {compression:?} {over:?}"));
@@ -95,6 +95,7 @@ impl Hash {
             Task::Subscriber { filters: _, read_bytes_per_s } => self.text(&format!("{read_bytes_per_s:?}")),
             task => self.text(&format!("{task:?}")),
         }
+        decode_every.iter().for_each(|every| self.numbers([u64::from(*every)]));
     }
 }
 

@@ -102,6 +102,8 @@ pub struct Role {
     pub speaks: Speaks,
     /// The task.
     pub task: Task,
+    /// Decodes every n-th delivery and counts the others, as a light reader.
+    pub decode_every: Option<u32>,
 }
 
 /// Format, compression and link of a population; `None` is what the run is played with.
@@ -593,7 +595,8 @@ impl Workload {
                     false => planner.filters(self, &mut random),
                 };
                 let task = Task::Subscriber { filters, read_bytes_per_s: subscribe.read_bytes_per_s };
-                self.roles.push(Role::new(label, speaks, task));
+                let decode_every = subscribe.decode_every;
+                self.roles.push(Role { decode_every, ..Role::new(label, speaks, task) });
             }
         }
     }
@@ -627,7 +630,8 @@ impl Workload {
         let speaks = self.speaks(request.format, request.compression, request.link.as_ref());
         for c in 0..request.connections {
             let connection = self.roles.len();
-            self.roles.push(Role::new(label, speaks, Task::Requester { connect: request.connect }));
+            let role = Role::new(label, speaks, Task::Requester { connect: request.connect });
+            self.roles.push(Role { decode_every: request.decode_every, ..role });
             let mut random = schedule::stream(seed, &format!("request {population}"), c);
             let due = schedule::arrivals(request.arrival, request.connections, c, &spans, &mut random);
             if let Some(others) = self.elsewhere.as_mut().filter(|others| others.has(connection)) {
@@ -686,7 +690,7 @@ impl Session {
 impl Role {
     /// A connection of the population with this place among the labels.
     pub fn new(label: Option<usize>, speaks: Speaks, task: Task) -> Role {
-        Role { label, speaks, task }
+        Role { label, speaks, task, decode_every: None }
     }
 
     /// The filters of its live subscriptions, as places in [`Workload::live`].

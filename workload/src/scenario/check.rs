@@ -18,6 +18,9 @@ const MAX_CHUNK: usize = 500;
 /// into a message of 1 MiB.
 const FRAME_BYTES: std::ops::RangeInclusive<usize> = 4_096..=500_000;
 
+/// Values of `decode_every`: 1 is what clients do without it.
+const DECODE_EVERY: std::ops::RangeInclusive<u32> = 2..=1_000_000;
+
 impl Scenario {
     pub(super) fn check(&mut self) -> anyhow::Result<()> {
         self.check_time()?;
@@ -60,6 +63,11 @@ impl Scenario {
             ensure!(!subscribe.filter.is_empty(), "a [[subscribe]] needs at least one [[subscribe.filter]]");
             check_name(subscribe.name.as_deref()).context("in [[subscribe]]")?;
             check_live(&subscribe.filter).context("in [[subscribe.filter]]")?;
+            check_light(subscribe.decode_every).context("in [[subscribe]]")?;
+            ensure!(
+                subscribe.decode_every.is_none() || subscribe.read_bytes_per_s.is_none(),
+                "a [[subscribe]] has decode_every or read_bytes_per_s, not both: a slow reader catches up event by event"
+            );
         }
         for fan_in in &self.fan_in {
             self.check_fan_in(fan_in).context("in [[fan_in]]")?;
@@ -119,6 +127,11 @@ impl Scenario {
         ensure!(
             request.live.is_empty() == request.stay_ms.is_none(),
             "stay_ms says how long [[request.live]] lasts: give both or neither"
+        );
+        check_light(request.decode_every)?;
+        ensure!(
+            request.decode_every.is_none() || request.live.is_empty(),
+            "decode_every beside [[request.live]]: the events of a stay are owed one by one, so leave one of them out"
         );
         ensure!(
             request.connect == Connect::Before || !matches!(request.arrival, Arrival::Burst { .. }),
@@ -189,6 +202,15 @@ impl Scenario {
         }
         Ok(())
     }
+}
+
+fn check_light(decode_every: Option<u32>) -> anyhow::Result<()> {
+    let (least, most) = (DECODE_EVERY.start(), DECODE_EVERY.end());
+    ensure!(
+        decode_every.is_none_or(|every| DECODE_EVERY.contains(&every)),
+        "decode_every must be {least} to {most}; leave it out to decode every delivery"
+    );
+    Ok(())
 }
 
 /// A population's name becomes part of the names of its timings in results.

@@ -119,6 +119,9 @@ pub struct Request {
     pub live: Vec<LiveFilter>,
     /// How long it keeps them.
     pub stay_ms: Option<u64>,
+    /// Light readers: they decode every n-th delivery and count the others; all are decoded when
+    /// absent.
+    pub decode_every: Option<u32>,
 }
 
 /// The connection of a session: kept, or made anew.
@@ -294,6 +297,8 @@ pub struct Subscribe {
     pub filter: Vec<LiveFilter>,
     /// How fast they read until all other work is done; 0 reads nothing. At full speed when absent.
     pub read_bytes_per_s: Option<u64>,
+    /// Light readers, as in [`Request::decode_every`].
+    pub decode_every: Option<u32>,
 }
 
 /// Clients that read the same events from several relays, each a connection of its own to the relay

@@ -1,0 +1,231 @@
+//! Light readers against relays that misbehave: what docs/methodology.md says that they find, and
+//! what they miss.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+use std::{
+    fs,
+    process::{Command, Output},
+};
+
+use corpus::Corpus;
+use measure::{Counts, Planted, RunRecord, ValidityClass};
+use tempfile::TempDir;
+
+/// Light readers decode every fourth delivery.
+const EVERY: u64 = 4;
+
+/// Each delivery is owed, and none is stored and live at once: nobody publishes what sessions ask
+/// for.
+const SCENARIO: &str = r#"
+question = "What do light readers find?"
+learn = "Nothing about formats."
+seconds = 0.5
+
+[[publish]]
+connections = 2
+arrival = { shape = "constant", rate_per_s = 300 }
+kinds = [1]
+
+[[subscribe]]
+name = "reader"
+connections = 3
+decode_every = 4
+
+[[subscribe.filter]]
+kinds = [1]
+
+[[subscribe.filter]]
+kinds = [7]
+
+[[request]]
+name = "opener"
+connections = 2
+arrival = { shape = "burst", period_ms = 100 }
+decode_every = 4
+
+[[request.step]]
+kinds = [0]
+authors = 20
+
+[[request.step]]
+kinds = [0]
+authors = 20
+chunk = 5
+"#;
+
+struct Setup {
+    folder: TempDir,
+}
+
+impl Setup {
+    fn new(scenario: &str) -> Setup {
+        let folder = TempDir::new().unwrap();
+        let mut events = Corpus::bundled().events;
+        let mut notes = 0;
+        events.retain(|event| {
+            notes += usize::from(event.kind == 1);
+            event.kind == 0 || (event.kind == 1 && notes <= 300)
+        });
+        corpus::write(&folder.path().join("events.jsonl"), &events).unwrap();
+        fs::write(folder.path().join("light.toml"), scenario).unwrap();
+        Setup { folder }
+    }
+
+    fn play(&self, flags: &[&str]) -> (Output, Option<RunRecord>) {
+        let path = |name: &str| self.folder.path().join(name);
+        fs::remove_file(path("record.json")).ok();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_client-sim"));
+        command.arg("--scenario").arg(path("light.toml")).arg("--corpus").arg(path("events.jsonl"));
+        command.args(["--verify", "none", "--drain-seconds", "1", "--record"]);
+        let output = command.arg(path("record.json")).args(flags).output().unwrap();
+        (output, RunRecord::read(&path("record.json")).ok())
+    }
+
+    /// Plays against a relay with these faults; returns the ledger and what the relay planted.
+    fn misled(&self, compression: &str, faults: &[&str]) -> (Counts, Planted, Option<i32>) {
+        let mut flags = vec!["--compression", compression];
+        faults.iter().for_each(|fault| flags.extend(["--relay-fault", fault]));
+        let (output, record) = self.play(&flags);
+        let said = String::from_utf8_lossy(&output.stderr);
+        let record = record.unwrap_or_else(|| panic!("{faults:?}: {said}"));
+        (record.counts, record.relay.unwrap().planted.unwrap(), output.status.code())
+    }
+}
+
+/// What came and nobody was owed, decoded or not.
+fn surplus(counts: &Counts) -> u64 {
+    counts.deliveries_duplicated + counts.deliveries_invented + counts.deliveries_unexpected
+}
+
+fn decoded(counts: &Counts) -> u64 {
+    counts.deliveries - counts.deliveries_unread
+}
+
+#[test]
+fn an_honest_relay_balances_under_every_compression_and_the_record_says_how_much_was_decoded() {
+    let setup = Setup::new(SCENARIO);
+    for compression in wire::Compression::NAMES {
+        let (output, record) = setup.play(&["--compression", compression]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{compression}: {said}");
+        let record = record.unwrap();
+        let counts = record.counts;
+        assert_eq!(counts.balanced(), Ok(()), "{compression}");
+        assert_eq!((counts.requests_failed, counts.deliveries_lost), (0, 0), "{compression}");
+        // Where events are small and compressed well, more than every fourth is.
+        assert!(decoded(&counts) >= counts.deliveries / EVERY, "{compression}: {counts:?}");
+        assert!(counts.deliveries_unread > counts.deliveries / 2, "{compression}: {counts:?}");
+        let readers: Vec<_> = record.populations.iter().filter(|one| one.decode_every.is_some()).collect();
+        assert_eq!(readers.len(), 2, "{compression}");
+        let unread: u64 = readers.iter().map(|one| one.counts.deliveries_unread).sum();
+        assert_eq!(unread, counts.deliveries_unread, "{compression}");
+        let shown = String::from_utf8_lossy(&output.stdout);
+        assert!(shown.contains("no evidence: light readers") && shown.contains("decoded every 4"), "{shown}");
+        // Latencies are of what was decoded; the ends of requests are all timed.
+        assert!(record.latency["response"].len() <= decoded(&counts), "{compression}");
+        assert_eq!(record.latency["eose"].len(), counts.requests, "{compression}");
+        assert!(!record.latency.contains_key("first_event"), "{compression}");
+    }
+}
+
+#[test]
+fn losses_and_copies_are_found_to_the_count() {
+    let setup = Setup::new(SCENARIO);
+    for compression in ["none", "deflate", "deflate-shared", "zstd-dict"] {
+        let (counts, planted, code) = setup.misled(compression, &["lose=5%"]);
+        assert!(planted.lost > 20, "{planted:?}");
+        assert_eq!((counts.deliveries_lost, surplus(&counts)), (planted.lost, 0), "{compression}");
+        assert_eq!(code, Some(4), "{compression}");
+        let (counts, planted, code) = setup.misled(compression, &["double=5%", "invent=5%:seed=2"]);
+        assert!(planted.doubled > 20 && planted.invented > 20, "{planted:?}");
+        let all = planted.doubled + planted.invented;
+        assert_eq!((surplus(&counts), counts.deliveries_lost), (all, 0), "{compression}: {counts:?}");
+        assert_eq!(code, Some(4), "{compression}");
+    }
+}
+
+#[test]
+fn of_losses_beside_copies_the_difference_is_found() {
+    let setup = Setup::new(SCENARIO);
+    let (counts, planted, _) = setup.misled("none", &["lose=5%", "double=5%:seed=2"]);
+    let found = (counts.deliveries_lost, surplus(&counts));
+    assert!(found.0 <= planted.lost && found.1 <= planted.doubled, "{counts:?} {planted:?}");
+    assert!(found.0 + found.1 < planted.lost + planted.doubled, "some cancel: {counts:?} {planted:?}");
+    let difference = |lost: u64, doubled: u64| lost as i64 - doubled as i64;
+    assert_eq!(difference(found.0, found.1), difference(planted.lost, planted.doubled), "{counts:?}");
+}
+
+#[test]
+fn a_content_that_is_wrong_is_found_where_it_is_decoded() {
+    let setup = Setup::new(SCENARIO);
+    for compression in ["none", "deflate-no-takeover"] {
+        for fault in ["alter=20%", "misroute=20%", "wrong-id=20%", "wrong-sig=20%"] {
+            let (counts, planted, code) = setup.misled(compression, &[fault]);
+            let found = counts.deliveries_altered + counts.deliveries_misrouted + counts.deliveries_invented;
+            assert!(found > 0 && code == Some(4), "{fault} {compression}: {counts:?}");
+            // Each that was found is one that never came; the others pass as what was owed.
+            assert_eq!((counts.deliveries_lost, counts.deliveries_unexpected), (found, 0), "{fault}");
+            let all = planted.altered + planted.misrouted;
+            assert!(found < all || all == 0, "{fault} {compression}: {found} of {all}");
+        }
+    }
+}
+
+#[test]
+fn what_is_short_is_decoded_and_judged_as_full_readers_do() {
+    let setup = Setup::new(SCENARIO);
+    let full = Setup::new(&SCENARIO.replace("decode_every = 4\n", ""));
+    for fault in ["double-eose", "notice-storm=3", "closed-storm=2:message=9-"] {
+        let [light, full] = [&setup, &full].map(|setup| setup.misled("none", &[fault]));
+        assert!(full.0.answers_unexpected > 0 || full.0.requests_failed > 0, "{fault}: {:?}", full.0);
+        let judged = |counts: &Counts| {
+            let Counts { deliveries_expected, deliveries_lost, deliveries_unexpected, .. } = *counts;
+            let answers = (counts.requests_failed, counts.answers_unexpected);
+            (deliveries_expected, deliveries_lost, deliveries_unexpected, answers)
+        };
+        assert_eq!(judged(&light.0), judged(&full.0), "{fault}");
+        assert_eq!(light.2, full.2, "{fault}");
+    }
+}
+
+#[test]
+fn what_comes_behind_its_eose_is_lost_and_unexpected_unless_the_next_request_counts_it() {
+    let (light, _, code) = Setup::new(SCENARIO).misled("none", &["early-eose"]);
+    let full = Setup::new(&SCENARIO.replace("decode_every = 4\n", "")).misled("none", &["early-eose"]).0;
+    assert_eq!((full.deliveries_lost, light.deliveries_lost), (full.deliveries_unexpected, surplus(&light)));
+    assert!(light.deliveries_lost > 0 && light.deliveries_lost < full.deliveries_lost, "{light:?} {full:?}");
+    assert_eq!(code, Some(4));
+}
+
+#[test]
+fn few_decoded_deliveries_make_a_run_suspect() {
+    let setup = Setup::new(&SCENARIO.replace("decode_every = 4", "decode_every = 100000"));
+    let record = setup.play(&[]).1.unwrap();
+    assert!(record.validity.class >= ValidityClass::Suspect);
+    let reasons = record.validity.reasons.join("; ");
+    assert!(reasons.contains("lower decode_every"), "{reasons}");
+}
+
+#[test]
+fn what_cannot_be_counted_is_refused_with_the_way_out() {
+    let setup = Setup::new(SCENARIO);
+    let stay = "[[request.live]]\nkinds = [1]\n";
+    for (flags, scenario, reason) in [
+        (&["--batching", "on"] as &[&str], SCENARIO.to_owned(), "beside --batching"),
+        (&["--client-verify", "id"], SCENARIO.to_owned(), "beside --client-verify"),
+        (&[], SCENARIO.replace("decode_every = 4", "decode_every = 1"), "decode_every must be 2 to 1000000"),
+        (&[], SCENARIO.replace("connections = 3", "connections = 3\nread_bytes_per_s = 0"), "not both"),
+        (
+            &[],
+            SCENARIO.replace("period_ms = 100 }", "period_ms = 100 }\nstay_ms = 100") + stay,
+            "decode_every beside [[request.live]]",
+        ),
+    ] {
+        fs::write(setup.folder.path().join("light.toml"), scenario).unwrap();
+        let (output, record) = setup.play(flags);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), record), (Some(2), None), "{said}");
+        assert!(said.contains(reason), "{reason}: {said}");
+    }
+}
