@@ -38,6 +38,9 @@ pub(super) const ALL: u8 = (1 << FIELDS.len()) - 1;
 /// Room for tags that is made at once: as many as most notes have.
 const FEW_TAGS: usize = 8;
 
+/// Room for a tag's value with escapes: many such values may be in one message.
+const ESCAPED_VALUE_BYTES: usize = 32;
+
 /// A string between its quotes.
 pub(super) struct Quoted<'a> {
     inside: &'a [u8],
@@ -53,7 +56,10 @@ impl<'a> Quoted<'a> {
             Some(text) => text,
             None => text::checked(self.inside, "message")?,
         };
-        Ok(if self.is_escaped { unescaped(text) } else { Cow::Borrowed(text) })
+        if self.is_escaped {
+            return unescaped(text, 0, text.len()).map(|(text, _)| Cow::Owned(text));
+        }
+        Ok(Cow::Borrowed(text))
     }
 }
 
@@ -128,6 +134,23 @@ impl<'a> Cursor<'a> {
                 _ => return Err(UNUSUAL), // the end, or a control character
             }
         }
+    }
+
+    /// A string as text, in one pass. `room_bytes` are a guess at the length of one with escapes.
+    #[inline]
+    pub(super) fn text(&mut self, room_bytes: usize) -> Result<Cow<'a, str>, DecodeError> {
+        let Some(text) = self.text else { return self.string()?.text() };
+        self.expect(b'"')?;
+        let plain_bytes = plain_len(self.rest);
+        let (plain, behind) = self.rest.split_at(plain_bytes);
+        if let [b'"', rest @ ..] = behind {
+            self.rest = rest;
+            return Quoted { inside: plain, text: self.checked(plain_bytes), is_escaped: false }.text();
+        }
+        let rest = text.get(text.len() - self.rest.len()..).ok_or(UNUSUAL)?;
+        let (text, rest) = unescaped(rest, plain_bytes, room_bytes)?;
+        self.rest = rest.as_bytes().strip_prefix(b"\"").ok_or(UNUSUAL)?;
+        Ok(Cow::Owned(text))
     }
 
     /// Takes a text with paired braces outside of strings, an object by its looks; nothing else is
@@ -269,7 +292,7 @@ impl<'a> Cursor<'a> {
             self.rest = rest;
             return Quoted { inside: key, text: self.checked(key.len()), is_escaped: false }.text();
         }
-        self.string()?.text()
+        self.text(ESCAPED_VALUE_BYTES)
     }
 
     /// Strings up to the bracket that closes their array.

@@ -1,19 +1,25 @@
 //! The inside of JSON strings (RFC 8259 §7): runs of plain bytes, and escapes as they are written,
 //! checked and read.
 
-use std::{borrow::Cow, ops::Range};
-
 use crate::{error::DecodeError, hex};
 
 use super::UNUSUAL;
+
+/// Bytes of text that are looked at and copied at once: in a run that may be short, and in one that
+/// is not, by SIMD of the compiler's.
+const WORD_BYTES: usize = 8;
+const BLOCK_BYTES: usize = 32;
+
+/// Runs of up to so many blocks are copied by words and blocks, which calls nothing; longer ones in
+/// bulk. Between the escapes of JSON in JSON stand names, keys and signatures.
+const SHORT_RUN_BLOCKS: usize = 4;
 
 /// Appends `text` between quotes, with serde_json's escapes.
 pub(super) fn write_text(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let mut rest = text.as_bytes();
     loop {
-        let (run, special) = rest.split_at(plain_len(rest));
-        out.extend_from_slice(run);
+        let special = write_plain(rest, out);
         let Some((byte, after)) = special.split_first() else { break };
         match byte {
             b'"' => out.extend_from_slice(b"\\\""),
@@ -33,17 +39,59 @@ pub(super) fn write_text(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// How many bytes stand before the first quote, backslash or control character. Long runs go by 32
-/// bytes, which the compiler does with SIMD; the last few by 8 at a time.
-pub(super) fn plain_len(bytes: &[u8]) -> usize {
-    let (chunks, _) = bytes.as_chunks::<32>();
-    let mut len = 32 * chunks.iter().take_while(|chunk| !has_special(chunk)).count();
-    while let Some(chunk) = bytes[len..].first_chunk::<8>() {
-        let special = special_bytes(u64::from_le_bytes(*chunk));
-        if special != 0 {
-            return len + special.trailing_zeros() as usize / 8;
+/// Appends what stands before the first special byte, and returns what begins with it.
+#[inline]
+fn write_plain<'a>(mut rest: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
+    /// Appends a word, without what begins with a special byte, which is returned.
+    #[inline(always)]
+    fn write_word<'a>(rest: &mut &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
+        let (word, after) = rest.split_first_chunk::<WORD_BYTES>()?;
+        out.extend_from_slice(word);
+        let Some(place) = special_in(word) else {
+            *rest = after;
+            return None;
+        };
+        out.truncate(out.len() - (WORD_BYTES - place));
+        Some(&rest[place..])
+    }
+    if let Some(special) = write_word(&mut rest, out) {
+        return special;
+    }
+    for _ in 0..SHORT_RUN_BLOCKS {
+        let Some((block, after)) = rest.split_first_chunk::<BLOCK_BYTES>() else { break };
+        if has_special(block) {
+            for _ in 0..BLOCK_BYTES / WORD_BYTES {
+                if let Some(special) = write_word(&mut rest, out) {
+                    return special;
+                }
+            }
         }
-        len += 8;
+        out.extend_from_slice(block);
+        rest = after;
+    }
+    let (run, special) = rest.split_at(plain_len(rest));
+    out.extend_from_slice(run);
+    special
+}
+
+/// How many bytes stand before the first quote, backslash or control character. Long runs go by 32
+/// bytes, which the compiler does with SIMD; the first few and the last by 8 at a time.
+pub(super) fn plain_len(bytes: &[u8]) -> usize {
+    let mut len = 0;
+    for _ in 0..2 {
+        let Some(word) = bytes[len..].first_chunk() else { break };
+        if let Some(place) = special_in(word) {
+            return len + place;
+        }
+        len += WORD_BYTES;
+    }
+    let (chunks, _) = bytes[len..].as_chunks::<BLOCK_BYTES>();
+    len += BLOCK_BYTES * chunks.iter().take_while(|chunk| !has_special(chunk)).count();
+    while let Some(word) = bytes[len..].first_chunk() {
+        if let Some(place) = special_in(word) {
+            return len + place;
+        }
+        len += WORD_BYTES;
     }
     len + bytes[len..].iter().position(is_special).unwrap_or(bytes.len() - len)
 }
@@ -56,6 +104,13 @@ pub(super) fn has_special<const N: usize>(bytes: &[u8; N]) -> bool {
 #[inline]
 pub(super) fn is_special(byte: &u8) -> bool {
     *byte < 0x20 || *byte == b'"' || *byte == b'\\'
+}
+
+/// The place of the first special byte.
+#[inline]
+fn special_in(word: &[u8; WORD_BYTES]) -> Option<usize> {
+    let special = special_bytes(u64::from_le_bytes(*word));
+    (special != 0).then(|| special.trailing_zeros() as usize / 8)
 }
 
 /// The high bit of each special byte. Bits above the lowest that is set may be wrong: borrows run
@@ -97,46 +152,92 @@ fn utf16_unit(digits: &[u8]) -> Result<(u16, &[u8]), DecodeError> {
     Ok((unit.ok_or(UNUSUAL)?, rest))
 }
 
-/// The text of a string whose escapes were checked. Not inlined, so that text without escapes is.
+/// Reads text that has escapes up to the quote that ends it, or up to the end. `rest` begins inside
+/// the string, with `plain_bytes` bytes that are known to be plain; `room_bytes` are a guess at the
+/// text's length. Returns the text, and what begins with the quote. Not inlined, so that text
+/// without escapes is.
+///
+/// # Errors
+/// An escape that JSON does not have, or a control character.
 #[inline(never)]
-pub(super) fn unescaped(escaped: &str) -> Cow<'_, str> {
-    let mut text = String::with_capacity(escaped.len());
-    let mut rest = escaped;
-    // Only backslashes are special here.
-    while let Some((run, special)) = rest.split_at_checked(plain_len(rest.as_bytes())) {
-        text.push_str(run);
-        let Some(escape) = special.strip_prefix('\\') else { break };
-        let Some((c, after)) = unescape(escape) else { break };
-        text.push(c);
+pub(super) fn unescaped(
+    rest: &str,
+    plain_bytes: usize,
+    room_bytes: usize,
+) -> Result<(String, &str), DecodeError> {
+    let (plain, rest) = rest.split_at(plain_bytes);
+    let mut text = String::with_capacity(room_bytes.max(plain_bytes));
+    text.push_str(plain);
+    let mut rest = read_plain(rest, &mut text);
+    loop {
+        let one = match rest.as_bytes() {
+            [b'\\', b'u', ..] => {
+                let after = after_escape(&rest.as_bytes()[1..])?;
+                let (escape, after) = rest.split_at(rest.len() - after.len());
+                text.push(unicode(escape).ok_or(UNUSUAL)?);
+                rest = read_plain(after, &mut text);
+                continue;
+            }
+            [b'\\', escape, ..] => match escape {
+                b'"' => "\"",
+                b'n' => "\n",
+                b'\\' => "\\",
+                b'/' => "/",
+                b't' => "\t",
+                b'r' => "\r",
+                b'b' => "\u{8}",
+                b'f' => "\u{c}",
+                _ => return Err(UNUSUAL),
+            },
+            [b'"', ..] | [] => return Ok((text, rest)),
+            _ => return Err(UNUSUAL), // a control character, or half an escape
+        };
+        text.push_str(one);
+        rest = read_plain(&rest[2..], &mut text);
+    }
+}
+
+/// [`write_plain`] for text: what would cut a character goes with the rest of its run.
+#[inline]
+fn read_plain<'a>(mut rest: &'a str, text: &mut String) -> &'a str {
+    #[inline(always)]
+    fn read_word<'a>(rest: &mut &'a str, text: &mut String) -> Option<&'a str> {
+        let (word, after) = rest.split_at_checked(WORD_BYTES)?;
+        text.push_str(word);
+        let Some(place) = special_in(word.as_bytes().first_chunk()?) else {
+            *rest = after;
+            return None;
+        };
+        text.truncate(text.len() - (WORD_BYTES - place));
+        Some(&rest[place..])
+    }
+    if let Some(special) = read_word(&mut rest, text) {
+        return special;
+    }
+    for _ in 0..SHORT_RUN_BLOCKS {
+        let Some((block, after)) = rest.split_at_checked(BLOCK_BYTES) else { break };
+        let Some(bytes) = block.as_bytes().first_chunk::<BLOCK_BYTES>() else { break };
+        if has_special(bytes) {
+            for _ in 0..BLOCK_BYTES / WORD_BYTES {
+                if let Some(special) = read_word(&mut rest, text) {
+                    return special;
+                }
+            }
+            break; // a character lies across words
+        }
+        text.push_str(block);
         rest = after;
     }
-    Cow::Owned(text)
+    let (run, special) = rest.split_at(plain_len(rest.as_bytes()));
+    text.push_str(run);
+    special
 }
 
-/// The character of an escape that was checked, and what follows.
-#[inline]
-fn unescape(escape: &str) -> Option<(char, &str)> {
-    let c = match escape.as_bytes().first()? {
-        b'n' => '\n',
-        b'u' => return unescape_unicode(escape),
-        b'b' => '\u{8}',
-        b't' => '\t',
-        b'f' => '\u{c}',
-        b'r' => '\r',
-        other => char::from(*other), // a quote or a slash
-    };
-    Some((c, escape.get(1..)?))
-}
-
-/// `u` and four hex digits, or twice that for what UTF-16 writes as a pair (RFC 8259 §7).
-fn unescape_unicode(escape: &str) -> Option<(char, &str)> {
-    let unit = |range: Range<usize>| u16::from_str_radix(escape.get(range)?, 16).ok();
-    let first = unit(1..5)?;
-    let (c, len) = match char::from_u32(first.into()) {
-        Some(c) => (c, 5),
-        None => (char::decode_utf16([first, unit(7..11)?]).next()?.ok()?, 11),
-    };
-    Some((c, escape.get(len..)?))
+/// The character of `\uXXXX`, or of two of them, which UTF-16 calls a pair (RFC 8259 §7). They were
+/// checked.
+fn unicode(escape: &str) -> Option<char> {
+    let units = escape.split("\\u").skip(1).map(|digits| u16::from_str_radix(digits, 16).unwrap_or(0xd800));
+    char::decode_utf16(units).next()?.ok()
 }
 
 #[cfg(test)]
@@ -167,7 +268,39 @@ mod tests {
             [r"", r"plain", r"\\", r#"a\"b\/\b\f\n\r\tz"#, r"\u0041\u00e4\ud83c\udf0D!", r"\n\n", r"ä\u0000"];
         for escaped in cases {
             let text: String = serde_json::from_str(&format!("\"{escaped}\"")).expect("valid JSON");
-            assert_eq!(unescaped(escaped), text);
+            for plain in [0, plain_len(escaped.as_bytes())] {
+                assert_eq!(unescaped(escaped, plain, 0), Ok((text.clone(), "")), "{escaped}");
+            }
+            let quoted = format!("{escaped}\", behind");
+            assert_eq!(unescaped(&quoted, 0, 99), Ok((text, "\", behind")));
+        }
+    }
+
+    /// Escapes at every place around the words that are copied at once, with characters that a cut
+    /// between words would break.
+    #[test]
+    fn every_run_between_escapes_is_written_and_read_back() {
+        for letter in ["a", "ä", "€", "🏴"] {
+            for run in 0..45 {
+                for escape in ["\"", "\\", "\n", "\u{1}"] {
+                    let text = format!("{}{escape}{}{escape}", letter.repeat(run), letter.repeat(run / 2));
+                    let mut written = Vec::new();
+                    write_text(&text, &mut written);
+                    assert_eq!(written, serde_json::to_vec(&text).expect("any text is JSON"));
+                    let quoted = str::from_utf8(&written).expect("it is text");
+                    assert_eq!(unescaped(&quoted[1..], 0, 0), Ok((text, "\"")));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_escape_is_refused() {
+        for wrong in [r"\", r"\x", r"\u12", r"\u12g4", r"\ud800", r"\ud800\u0041", r"\udc00", r"\é", "\u{1}"]
+        {
+            for before in ["", "1234567", "12345678", "an escape \\n and more"] {
+                assert_eq!(unescaped(&format!("{before}{wrong}"), 0, 0), Err(UNUSUAL), "{wrong:?}");
+            }
         }
     }
 }

@@ -60,7 +60,7 @@ impl TunedFormat for TunedJson {
             }
             match field {
                 TAGS => tags = cursor.tags()?,
-                CONTENT => content = cursor.string()?.text()?,
+                CONTENT => content = cursor.text(cursor.rest.len())?,
                 SIG => cursor.fixed(&mut fixed.sig)?,
                 _ => cursor.head_field(field, &mut fixed.head)?,
             }
