@@ -24,6 +24,14 @@ impl FromStr for FailOn {
     }
 }
 
+impl FailOn {
+    /// The bounds of several flags as one; `None` where there was no flag.
+    pub fn together(all: &[FailOn]) -> Option<FailOn> {
+        let bounds: Vec<_> = all.iter().flat_map(|FailOn(bounds)| bounds.iter().copied()).collect();
+        (!all.is_empty()).then_some(FailOn(bounds))
+    }
+}
+
 impl fmt::Display for FailOn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |(metric, share): &(Metric, f64)| format!("{}>{}%", metric.short(), share * 100.0);

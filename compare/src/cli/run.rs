@@ -43,7 +43,7 @@ use crate::{
 };
 use program::UsageError;
 use report::{
-    Derived,
+    Derived, FailOn,
     result::{Config, Git, Header, ResultFile, Role, SelfTest},
 };
 
@@ -312,7 +312,11 @@ impl<'a> Setup<'a> {
         if self.flags.open {
             open::page(&out.made()?.join(PAGE));
         }
-        let judged = report::between_relays(&result, &derived.comparisons, self.flags.fail_on.as_ref());
+        let judged = report::between_relays(
+            &result,
+            &derived.comparisons,
+            FailOn::together(&self.flags.fail_on).as_ref(),
+        );
         for worse in judged.iter().filter(|judged| judged.fails) {
             note(false, &format!("worse: {worse}"));
         }

@@ -15,7 +15,6 @@ use std::{
 use nix::{
     errno::Errno,
     sys::{
-        prctl,
         signal::{Signal, kill},
         wait::{WaitStatus, waitpid},
     },
@@ -75,8 +74,9 @@ pub fn main(mut command: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 fn keep(command: &mut Command) -> io::Result<Ended> {
-    // What a relay leaves behind becomes a child of this process.
-    prctl::set_child_subreaper(true)?;
+    // What a relay leaves behind becomes a child of this process; other systems have no such thing.
+    #[cfg(target_os = "linux")]
+    nix::sys::prctl::set_child_subreaper(true)?;
     let (mut output, write) = io::pipe()?;
     let child = command.stdin(Stdio::null()).stdout(write.try_clone()?).stderr(write).spawn()?;
     // The command holds the write end, which would keep the pipe open.
@@ -126,11 +126,11 @@ fn attend(relay: Pid, events: &mpsc::Receiver<Event>) -> (String, bool, bool) {
             }
             Ok(Event::Asked) => {
                 asked = Some(Instant::now());
-                signal_all(Signal::SIGTERM);
+                signal_all(relay, Signal::SIGTERM);
             }
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 is_killing = true;
-                signal_all(Signal::SIGKILL);
+                signal_all(relay, Signal::SIGKILL);
                 if deadline.is_some_and(|deadline| deadline + PATIENCE < Instant::now()) {
                     return (how, false, true);
                 }
@@ -139,13 +139,16 @@ fn attend(relay: Pid, events: &mpsc::Receiver<Event>) -> (String, bool, bool) {
     }
 }
 
-/// Signals everything that this process started, and that what it started did.
-fn signal_all(signal: Signal) {
-    for pid in measure::started_by(std::process::id()) {
-        if let Ok(pid) = i32::try_from(pid) {
-            // It may have ended meanwhile.
-            let _ = kill(Pid::from_raw(pid), signal);
-        }
+/// Signals everything that this process started, and that what it started did; where the system
+/// does not tell of these, the relay alone.
+fn signal_all(relay: Pid, signal: Signal) {
+    let started = measure::started_by(std::process::id());
+    let pids: Vec<Pid> =
+        started.into_iter().filter_map(|pid| i32::try_from(pid).ok()).map(Pid::from_raw).collect();
+    let pids = if pids.is_empty() && !cfg!(target_os = "linux") { vec![relay] } else { pids };
+    for pid in pids {
+        // It may have ended meanwhile.
+        let _ = kill(pid, signal);
     }
 }
 
