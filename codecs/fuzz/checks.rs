@@ -4,12 +4,13 @@
 use std::borrow::Cow;
 
 use codecs::{
-    BatchLayout, ClientMessage, Codec, DecodeError, EoseHints, Event, EventHead, Filter, Format,
+    BatchLayout, ByteEvent, ClientMessage, Codec, DecodeError, EoseHints, Event, EventHead, Filter, Format,
     Implementation, Limits, OneForm, RelayMessage, TagFilter, notepack_text,
 };
 
-/// `events`: bytes as an event. Every implementation gives the same answer, and so does its head;
-/// what is accepted can be written, reads back the same, and is the event that JSON holds.
+/// `events`: bytes as an event. Every implementation gives the same answer, and so do its head and
+/// the event that keeps bytes; what is accepted can be written, reads back the same, and is the
+/// event that JSON holds.
 pub(crate) fn events(format: Format, bytes: &[u8]) {
     let codecs = implementations(format);
     let decoded = codecs[0].decode_event(bytes);
@@ -18,6 +19,8 @@ pub(crate) fn events(format: Format, bytes: &[u8]) {
         assert_eq!(decoded.as_ref().ok(), other.as_ref().ok(), "{format}: {decoded:?} or {other:?}");
     }
     for codec in &codecs {
+        let kept = codec.decode_keeping_bytes(bytes).ok();
+        assert_eq!(kept, decoded.clone().ok().map(ByteEvent::from), "{format}: bytes of another event");
         if let Ok(event) = &decoded {
             let head = codec.peek(bytes);
             assert_eq!(head, Ok(EventHead::from(event)), "{format}: the head is another event's");

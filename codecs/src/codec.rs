@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt::Debug};
 
 use crate::{
     error::{DecodeError, EncodeError},
-    model::{ClientMessage, Event, EventHead, Limits, RelayMessage},
+    model::{ByteEvent, ClientMessage, Event, EventHead, Limits, RelayMessage},
 };
 
 /// Reads and writes events. Formats that define only an event implement this and get whole messages
@@ -37,6 +37,15 @@ pub trait EventCodec: Debug + Send + Sync + 'static {
     /// # Errors
     /// [`DecodeError`] for anything the format's strict profile does not allow.
     fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError>;
+
+    /// [`EventCodec::decode_event`] for a client that keeps ids and keys as bytes. Tuned code makes
+    /// no text of them; a library's text is made first.
+    ///
+    /// # Errors
+    /// See [`EventCodec::decode_event`].
+    fn decode_keeping_bytes<'a>(&self, bytes: &'a [u8]) -> Result<ByteEvent<'a>, DecodeError> {
+        self.decode_event(bytes).map(ByteEvent::from)
+    }
 
     /// Reads the head of an event and, in a tuned implementation, as little else as the layout
     /// allows: what comes after may be malformed. Correct for every event that

@@ -113,7 +113,7 @@ pub(crate) fn push_usual<const L: usize, const K: usize>(
 
 /// The key that these are the lowercase digits of.
 #[inline]
-fn pack_key(digits: &[u8; 64]) -> Option<[u8; 32]> {
+pub(crate) fn pack_key(digits: &[u8; 64]) -> Option<[u8; 32]> {
     let (mut nibbles, mut is_other) = ([0; 64], false);
     for (nibble, byte) in nibbles.iter_mut().zip(digits) {
         let (digit, letter) = (byte.wrapping_sub(b'0'), byte.wrapping_sub(b'a'));

@@ -6,7 +6,77 @@
 
 use std::borrow::Cow;
 
-use crate::{error::DecodeError, hex};
+use crate::{
+    error::DecodeError,
+    fixed::Fixed,
+    hex,
+    model::{ByteEvent, Event, EventHead, TagValue},
+};
+
+/// What a tuned reader makes of a tag's value: text, or bytes where it is a key. The event that it
+/// belongs to follows.
+pub(crate) trait Value<'a>: From<Cow<'a, str>> {
+    /// The event with tags of these values.
+    type Event;
+
+    /// Puts an event together.
+    fn event(fixed: Fixed, tags: Vec<Vec<Self>>, content: Cow<'a, str>) -> Self::Event;
+
+    /// A one-letter value.
+    fn of_letter(letter: &'static str) -> Self;
+
+    /// The value of 64 digits that are stored as bytes.
+    fn of_key(key: &[u8; 32]) -> Self;
+
+    /// The value of 64 bytes of text, where it is kept as bytes: these are lowercase hex digits.
+    fn of_digits(_digits: &[u8; 64]) -> Option<Self> {
+        None
+    }
+}
+
+impl<'a> Value<'a> for Cow<'a, str> {
+    type Event = Event<'a>;
+
+    #[inline]
+    fn event(fixed: Fixed, tags: Vec<Vec<Self>>, content: Cow<'a, str>) -> Event<'a> {
+        fixed.event(tags, content)
+    }
+
+    #[inline]
+    fn of_letter(letter: &'static str) -> Self {
+        Cow::Borrowed(letter)
+    }
+
+    #[inline]
+    fn of_key(key: &[u8; 32]) -> Self {
+        Cow::Owned(hex::encode_array(key, &mut [0; 64]).to_owned())
+    }
+}
+
+impl<'a> Value<'a> for TagValue<'a> {
+    type Event = ByteEvent<'a>;
+
+    #[inline]
+    fn event(fixed: Fixed, tags: Vec<Vec<Self>>, content: Cow<'a, str>) -> ByteEvent<'a> {
+        let EventHead { id, pubkey, created_at, kind } = fixed.head;
+        ByteEvent { id, pubkey, created_at, kind, tags, content, sig: fixed.sig }
+    }
+
+    #[inline]
+    fn of_letter(letter: &'static str) -> Self {
+        TagValue::Text(Cow::Borrowed(letter))
+    }
+
+    #[inline]
+    fn of_key(key: &[u8; 32]) -> Self {
+        TagValue::Key(*key)
+    }
+
+    #[inline]
+    fn of_digits(digits: &[u8; 64]) -> Option<Self> {
+        hex::pack_key(digits).map(TagValue::Key)
+    }
+}
 
 /// Text as it stands in a frame.
 #[derive(Debug, Clone, Copy)]
@@ -42,11 +112,20 @@ impl<'a> Found<'a> {
     /// The text; borrowed unless it stands for hex digits.
     #[inline]
     pub(crate) fn text(self, what: &'static str) -> Result<Cow<'a, str>, DecodeError> {
+        self.value(what)
+    }
+
+    /// The value of a tag.
+    #[inline]
+    pub(crate) fn value<V: Value<'a>>(self, what: &'static str) -> Result<V, DecodeError> {
         Ok(match self {
-            Found::Letter(letter) => Cow::Borrowed(letter.text()),
-            Found::Key(bytes) => Cow::Owned(hex::encode_array(bytes, &mut [0; 64]).to_owned()),
-            Found::Hex(bytes) => Cow::Owned(hex::encode(bytes)),
-            Found::Bytes(bytes) => Cow::Borrowed(checked(bytes, what)?),
+            Found::Letter(letter) => V::of_letter(letter.text()),
+            Found::Key(bytes) => V::of_key(bytes),
+            Found::Hex(bytes) => V::from(Cow::Owned(hex::encode(bytes))),
+            Found::Bytes(bytes) => match bytes.try_into().ok().and_then(V::of_digits) {
+                Some(value) => value,
+                None => V::from(Cow::Borrowed(checked(bytes, what)?)),
+            },
         })
     }
 }

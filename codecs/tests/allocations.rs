@@ -7,7 +7,7 @@ mod common;
 use std::borrow::Cow;
 
 use allocation_counter::measure;
-use codecs::{Codec, Event, FlatEvent, Format, RelayMessage};
+use codecs::{Codec, Event, FlatEvent, Format, RelayMessage, TagValue};
 use common::{sample_event, vectors};
 
 #[test]
@@ -63,6 +63,24 @@ fn a_decoded_event_allocates_its_lists_and_hex() {
         // values come.
         let most = held + lists;
         assert!(allocations.count_total <= most as u64, "{format}: vector {number}: {allocations:?}, {most}");
+    });
+}
+
+/// Keys in tags, which most text is made of, are no allocation where bytes are kept.
+#[test]
+fn an_event_that_keeps_bytes_allocates_no_key() {
+    for_each_encoded(|format, codec, number, event, bytes| {
+        let mut kept = None;
+        let allocations = measure(|| kept = codec.decode_keeping_bytes(bytes).ok());
+        let kept = kept.unwrap();
+        let owned = |text: &Cow<'_, str>| usize::from(matches!(text, Cow::Owned(text) if !text.is_empty()));
+        let texts = kept.tags.iter().flatten().map(|value| match value {
+            TagValue::Key(_) => 0,
+            TagValue::Text(text) => owned(text),
+        });
+        let lists = event.tags.iter().filter(|tag| !tag.is_empty()).count();
+        let held = texts.sum::<usize>() + lists + owned(&kept.content) + usize::from(!event.tags.is_empty());
+        assert_eq!(allocations.count_current, held as i64, "{format}: vector {number}");
     });
 }
 

@@ -16,13 +16,16 @@ use common::{Subject, sample_event, subjects};
 /// the size, so both are there for a moment; and a library may hold a copy of its own until ours is
 /// made.
 const MAX_BYTES_PER_BYTE: u64 = 24 * (2 + 1) + 24;
+/// The same where keys are kept as bytes: a value has 40 bytes then.
+const MAX_KEPT_BYTES_PER_BYTE: u64 = 40 * (2 + 1) + 24;
 /// Memory for which no message is too small: the filters of a request, 4,096 at most, and buffers
 /// of libraries.
 const MAX_BYTES_AT_ALL: u64 = 2 << 20;
 
 fn is_bounded(subject: &Subject, what: &str, bytes: &[u8]) {
-    let limit = MAX_BYTES_AT_ALL + MAX_BYTES_PER_BYTE * bytes.len() as u64;
     let check = |how: &str, peak: u64| {
+        let a_byte = if how == "decode_keeping_bytes" { MAX_KEPT_BYTES_PER_BYTE } else { MAX_BYTES_PER_BYTE };
+        let limit = MAX_BYTES_AT_ALL + a_byte * bytes.len() as u64;
         assert!(
             peak <= limit,
             "{}, {how}, {what}: {peak} bytes for a message of {}",
@@ -31,6 +34,8 @@ fn is_bounded(subject: &Subject, what: &str, bytes: &[u8]) {
         );
     };
     check("decode_event", measure(|| drop(subject.codec.decode_event(bytes))).bytes_max);
+    let kept = measure(|| drop(subject.codec.decode_keeping_bytes(bytes)));
+    check("decode_keeping_bytes", kept.bytes_max);
     check("decode_client", measure(|| drop(subject.codec.decode_client(bytes))).bytes_max);
     check("decode_relay", measure(|| drop(subject.codec.decode_relay(bytes))).bytes_max);
 }

@@ -34,7 +34,9 @@ use self::filter::{read_sized_filter, write_sized_filter};
 use crate::{
     codec::{Codec, EventCodec, all_or_nothing, assert_batch},
     error::{DecodeError, EncodeError},
-    model::{Bounds, ClientMessage, EoseHints, Event, EventHead, Filter, Limits, RelayMessage, Request},
+    model::{
+        Bounds, ByteEvent, ClientMessage, EoseHints, Event, EventHead, Filter, Limits, RelayMessage, Request,
+    },
     reader::{Reader, write_sized, write_varint},
 };
 
@@ -54,6 +56,10 @@ impl<E: EventCodec> EventCodec for Common<E> {
 
     fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError> {
         self.event.decode_event(bytes)
+    }
+
+    fn decode_keeping_bytes<'a>(&self, bytes: &'a [u8]) -> Result<ByteEvent<'a>, DecodeError> {
+        self.event.decode_keeping_bytes(bytes)
     }
 
     fn peek(&self, bytes: &[u8]) -> Result<EventHead, DecodeError> {

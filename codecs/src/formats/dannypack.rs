@@ -17,13 +17,15 @@
 //! ours and stands for `library` and `tuned` alike. Room for the tag block's length is left by a
 //! guess, and the block is moved where the guess was wrong.
 
+use std::borrow::Cow;
+
 use super::capacity::Capacity;
 use crate::{
-    DecodeError, EncodeError, Event, EventCodec, EventHead, Tag,
+    ByteEvent, DecodeError, EncodeError, Event, EventCodec, EventHead, Tag, TagValue,
     fixed::{CONTENT, Fixed, VALUE, out_of_line},
     hex,
     reader::{Reader, write_sized_about, write_varint},
-    text::Found,
+    text::{Found, Value},
 };
 
 /// Shortest hex text stored as bytes.
@@ -56,13 +58,11 @@ impl EventCodec for DannyPack {
     }
 
     fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError> {
-        let (mut reader, mut fixed) = (Reader::new(bytes), Fixed::BLANK);
-        out_of_line(|| read_fixed(&mut reader, &mut fixed))?;
-        let len = reader.varint("length of the tags")?;
-        let tags = read_tags(Reader::new(reader.bytes(len, "tags")?))?;
-        let content = read_string(&mut reader, CONTENT)?;
-        reader.finish()?;
-        Ok(fixed.event(tags, content.text(CONTENT)?))
+        read::<Cow<'a, str>>(bytes)
+    }
+
+    fn decode_keeping_bytes<'a>(&self, bytes: &'a [u8]) -> Result<ByteEvent<'a>, DecodeError> {
+        read::<TagValue<'a>>(bytes)
     }
 
     fn peek(&self, bytes: &[u8]) -> Result<EventHead, DecodeError> {
@@ -118,6 +118,16 @@ fn write_head(mark: u8, len: usize, out: &mut Vec<u8>) {
     }
 }
 
+fn read<'a, V: Value<'a>>(bytes: &'a [u8]) -> Result<V::Event, DecodeError> {
+    let (mut reader, mut fixed) = (Reader::new(bytes), Fixed::BLANK);
+    out_of_line(|| read_fixed(&mut reader, &mut fixed))?;
+    let len = reader.varint("length of the tags")?;
+    let tags = read_tags(Reader::new(reader.bytes(len, "tags")?))?;
+    let content = read_string(&mut reader, CONTENT)?;
+    reader.finish()?;
+    Ok(V::event(fixed, tags, content.text(CONTENT)?))
+}
+
 #[inline]
 fn read_fixed(reader: &mut Reader<'_>, fixed: &mut Fixed) -> Result<(), DecodeError> {
     fixed.head.id = *reader.array_ref("id")?;
@@ -128,14 +138,14 @@ fn read_fixed(reader: &mut Reader<'_>, fixed: &mut Fixed) -> Result<(), DecodeEr
     Ok(())
 }
 
-fn read_tags(mut block: Reader<'_>) -> Result<Vec<Tag<'_>>, DecodeError> {
+fn read_tags<'a, V: Value<'a>>(mut block: Reader<'a>) -> Result<Vec<Vec<V>>, DecodeError> {
     let count = block.varint("number of tags")?;
     let mut tags = Vec::with_capacity(block.capacity(count));
     for _ in 0..count {
         let values = block.u8("number of values in a tag")?;
-        let mut tag = Tag::with_capacity(block.capacity(u64::from(values)));
+        let mut tag = Vec::with_capacity(block.capacity(u64::from(values)));
         for _ in 0..values {
-            tag.push(read_value(&mut block)?.text(VALUE)?);
+            tag.push(read_value(&mut block)?.value(VALUE)?);
         }
         tags.push(tag);
     }

@@ -10,8 +10,10 @@
 use std::{borrow::Cow, fmt};
 
 use crate::{
-    ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, EventHead, Limits, RelayMessage,
+    ByteEvent, ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, EventHead, Limits,
+    RelayMessage, TagValue,
     codec::{all_or_nothing, encode_batch},
+    text::Value,
 };
 
 /// A format with tuned code.
@@ -22,8 +24,13 @@ pub(super) trait TunedFormat: fmt::Debug + Send + Sync + 'static {
     /// [`EventCodec::encode_event`].
     fn write_event(event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError>;
 
-    /// [`EventCodec::decode_event`], of the usual form.
-    fn read_event(bytes: &[u8]) -> Result<Event<'_>, DecodeError>;
+    /// [`EventCodec::decode_event`] or [`EventCodec::decode_keeping_bytes`], of the usual form.
+    fn read<'a, V: Value<'a>>(bytes: &'a [u8]) -> Result<V::Event, DecodeError>;
+
+    /// The event with text.
+    fn read_event(bytes: &[u8]) -> Result<Event<'_>, DecodeError> {
+        Self::read::<Cow<'_, str>>(bytes)
+    }
 
     /// [`EventCodec::peek`], of the usual form.
     fn read_head(bytes: &[u8]) -> Result<EventHead, DecodeError>;
@@ -82,6 +89,13 @@ impl<T: TunedFormat> EventCodec for Tuned<T> {
         match T::read_event(bytes) {
             Ok(event) => Ok(event),
             Err(_) => T::LIBRARY.decode_event(bytes),
+        }
+    }
+
+    fn decode_keeping_bytes<'a>(&self, bytes: &'a [u8]) -> Result<ByteEvent<'a>, DecodeError> {
+        match T::read::<TagValue<'a>>(bytes) {
+            Ok(event) => Ok(event),
+            Err(_) => T::LIBRARY.decode_keeping_bytes(bytes),
         }
     }
 

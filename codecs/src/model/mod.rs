@@ -1,5 +1,6 @@
 //! The protocol's nouns.
 
+mod bytes;
 mod event;
 mod filter;
 mod flat;
@@ -9,6 +10,7 @@ mod limits;
 mod message;
 mod verify;
 
+pub use bytes::{ByteEvent, TagValue};
 pub use event::{Event, EventHead, KindClass, Tag};
 pub(crate) use filter::MAX_FILTERS;
 pub use filter::{Filter, TagFilter};

@@ -47,7 +47,7 @@ use crate::{
     fixed::{Fixed, VALUE},
     hex,
     reader::Reader,
-    text::Found,
+    text::{Found, Value},
 };
 
 /// Shortest hex text stored as bytes.
@@ -404,14 +404,14 @@ fn read_text<'a>(
     str::from_utf8(bytes).map(Cow::Borrowed).map_err(|_| DecodeError::Utf8(what))
 }
 
-fn read_tags(mut reader: Reader<'_>) -> Result<Vec<Tag<'_>>, DecodeError> {
+fn read_tags<'a, V: Value<'a>>(mut reader: Reader<'a>) -> Result<Vec<Vec<V>>, DecodeError> {
     let count = u16::from_le_bytes(reader.array("number of tags")?);
     let mut tags = Vec::with_capacity(reader.capacity(u64::from(count)));
     for _ in 0..count {
         let values = reader.u8("number of values in a tag")?;
-        let mut tag = Tag::with_capacity(reader.capacity(u64::from(values)));
+        let mut tag = Vec::with_capacity(reader.capacity(u64::from(values)));
         for _ in 0..values {
-            tag.push(read_value(&mut reader)?.text(VALUE)?);
+            tag.push(read_value(&mut reader)?.value(VALUE)?);
         }
         tags.push(tag);
     }

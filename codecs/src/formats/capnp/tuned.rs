@@ -16,7 +16,7 @@ use crate::{
     fixed::{CONTENT, Fixed, out_of_line},
     formats::tuned::{TunedFormat, Verb},
     reader::Reader,
-    text::Found,
+    text::{Found, Value},
 };
 
 /// Tuned Cap'n Proto.
@@ -67,7 +67,7 @@ impl TunedFormat for TunedCapnp {
         Ok(())
     }
 
-    fn read_event(bytes: &[u8]) -> Result<Event<'_>, DecodeError> {
+    fn read<'a, V: Value<'a>>(bytes: &'a [u8]) -> Result<V::Event, DecodeError> {
         let frame = Frame::of(bytes, EVENT_ROOT).ok_or(UNUSUAL)?;
         let (Some(fixed_data), Some(tag_data), Some(content)) = (frame.blob(1), frame.blob(2), frame.blob(3))
         else {
@@ -80,7 +80,7 @@ impl TunedFormat for TunedCapnp {
         out_of_line(|| read_fixed(fixed_data, &mut fixed))?;
         let content = Found::Bytes(content.strip_suffix(&[0]).ok_or(UNUSUAL)?);
         let tags = read_tags(Reader::new(tag_data))?;
-        Ok(fixed.event(tags, content.text(CONTENT)?))
+        Ok(V::event(fixed, tags, content.text(CONTENT)?))
     }
 
     fn read_head(bytes: &[u8]) -> Result<EventHead, DecodeError> {

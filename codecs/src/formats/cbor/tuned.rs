@@ -9,13 +9,13 @@ use super::{
     item::MIN_HEX_LEN,
 };
 use crate::{
-    Codec, DecodeError, EncodeError, Event, EventHead, Tag,
+    Codec, DecodeError, EncodeError, Event, EventHead,
     codec::assert_batch,
     fixed::{CONTENT, Fixed, VALUE, out_of_line},
     formats::tuned::{TunedFormat, Verb},
     hex,
     reader::Reader,
-    text::Found,
+    text::{Found, Value},
 };
 
 /// A tuned CBOR format.
@@ -53,7 +53,7 @@ impl<D: Dialect> TunedFormat for TunedCbor<D> {
         Ok(())
     }
 
-    fn read_event(bytes: &[u8]) -> Result<Event<'_>, DecodeError> {
+    fn read<'a, V: Value<'a>>(bytes: &'a [u8]) -> Result<V::Event, DecodeError> {
         let (mut reader, mut fixed) = (Reader::new(bytes), Fixed::BLANK);
         out_of_line(|| read_head::<D>(&mut reader, &mut fixed.head))?;
         let [.., tags_key, content_key, sig_key] = D::KEYS;
@@ -62,9 +62,9 @@ impl<D: Dialect> TunedFormat for TunedCbor<D> {
         let mut tags = Vec::with_capacity(reader.capacity(count));
         for _ in 0..count {
             let values = read_argument(&mut reader, ARRAY, "tag")?;
-            let mut tag = Tag::with_capacity(reader.capacity(values));
+            let mut tag = Vec::with_capacity(reader.capacity(values));
             for _ in 0..values {
-                tag.push(read_value::<D>(&mut reader)?.text(VALUE)?);
+                tag.push(read_value::<D>(&mut reader)?.value(VALUE)?);
             }
             tags.push(tag);
         }
@@ -72,7 +72,7 @@ impl<D: Dialect> TunedFormat for TunedCbor<D> {
         let content = read_text(&mut reader, CONTENT)?;
         fixed.sig = *read_fixed(&mut reader, sig_key, "sig")?;
         reader.finish()?;
-        Ok(fixed.event(tags, content.into()))
+        Ok(V::event(fixed, tags, content.into()))
     }
 
     fn read_head(bytes: &[u8]) -> Result<EventHead, DecodeError> {

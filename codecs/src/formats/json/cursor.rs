@@ -9,8 +9,8 @@ use super::{
 use crate::{
     error::DecodeError,
     hex,
-    model::{EventHead, Tag},
-    text::{self, Letter},
+    model::EventHead,
+    text::{self, Letter, Value},
 };
 
 /// The fields in their usual order, as they are usually written behind the comma.
@@ -252,7 +252,7 @@ impl<'a> Cursor<'a> {
         u16::try_from(self.digits()?).map_err(|_| UNUSUAL)
     }
 
-    pub(super) fn tags(&mut self) -> Result<Vec<Tag<'a>>, DecodeError> {
+    pub(super) fn tags<V: Value<'a>>(&mut self) -> Result<Vec<Vec<V>>, DecodeError> {
         let mut tags = Vec::new();
         self.expect(b'[')?;
         if self.skip(b']') {
@@ -261,7 +261,7 @@ impl<'a> Cursor<'a> {
         tags.reserve(FEW_TAGS);
         loop {
             self.expect(b'[')?;
-            let mut tag = Tag::new();
+            let mut tag = Vec::new();
             self.values(|cursor| {
                 tag.push(cursor.value()?);
                 Ok(())
@@ -278,21 +278,25 @@ impl<'a> Cursor<'a> {
     /// A tag's value; one-letter names, and what is as long as a key, are recognised with their
     /// quotes.
     #[inline(always)]
-    fn value(&mut self) -> Result<Cow<'a, str>, DecodeError> {
+    fn value<V: Value<'a>>(&mut self) -> Result<V, DecodeError> {
         if let [b'"', letter, b'"', rest @ ..] = self.rest
             && !is_special(letter)
             && let Some(letter) = Letter::new(*letter)
         {
             self.rest = rest;
-            return Ok(Cow::Borrowed(letter.text()));
+            return Ok(V::of_letter(letter.text()));
         }
         if let Some(([b'"', key @ .., b'"'], rest)) = self.rest.split_first_chunk::<66>()
             && !has_special::<64>(key)
         {
             self.rest = rest;
-            return Quoted { inside: key, text: self.checked(key.len()), is_escaped: false }.text();
+            if let Some(value) = V::of_digits(key) {
+                return Ok(value);
+            }
+            let quoted = Quoted { inside: key, text: self.checked(key.len()), is_escaped: false };
+            return quoted.text().map(V::from);
         }
-        self.text(ESCAPED_VALUE_BYTES)
+        self.text(ESCAPED_VALUE_BYTES).map(V::from)
     }
 
     /// Strings up to the bracket that closes their array.

@@ -15,7 +15,8 @@ use crate::{
     codec::assert_batch,
     fixed::Fixed,
     formats::tuned::{TunedFormat, Verb},
-    hex, text,
+    hex,
+    text::{self, Value},
 };
 
 /// Tuned JSON.
@@ -48,7 +49,7 @@ impl TunedFormat for TunedJson {
         Ok(())
     }
 
-    fn read_event(bytes: &[u8]) -> Result<Event<'_>, DecodeError> {
+    fn read<'a, V: Value<'a>>(bytes: &'a [u8]) -> Result<V::Event, DecodeError> {
         let (mut fixed, mut tags, mut content) = (Fixed::BLANK, Vec::new(), Cow::Borrowed(""));
         let (mut seen, mut expected) = (0, 0);
         let mut cursor = Cursor::of_text(text::checked(bytes, "message")?);
@@ -73,7 +74,7 @@ impl TunedFormat for TunedJson {
             }
         }
         cursor.finish()?;
-        if seen == ALL { Ok(fixed.event(tags, content)) } else { Err(UNUSUAL) }
+        if seen == ALL { Ok(V::event(fixed, tags, content)) } else { Err(UNUSUAL) }
     }
 
     fn read_head(bytes: &[u8]) -> Result<EventHead, DecodeError> {
@@ -83,7 +84,7 @@ impl TunedFormat for TunedJson {
         loop {
             let field = cursor.field(expected)?;
             match field {
-                TAGS => cursor.tags().map(drop)?,
+                TAGS => cursor.tags::<Cow<'_, str>>().map(drop)?,
                 CONTENT | SIG => cursor.string().map(|_| ())?,
                 _ => cursor.head_field(field, &mut fixed.head)?,
             }

@@ -1,13 +1,15 @@
 //! notepack, tuned: straight from the event into the caller's buffer, and one walk that checks as
 //! it reads.
 
+use std::borrow::Cow;
+
 use super::MIN_HEX_CHARS;
 use crate::{
-    DecodeError, EncodeError, Event, EventCodec, EventHead, Tag,
+    ByteEvent, DecodeError, EncodeError, Event, EventCodec, EventHead, TagValue,
     fixed::{CONTENT, Fixed, VALUE, out_of_line},
     hex,
     reader::{Reader, write_varint},
-    text::Found,
+    text::{Found, Value},
 };
 
 /// The only version.
@@ -35,22 +37,11 @@ impl EventCodec for TunedNotepack {
     }
 
     fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError> {
-        let (mut reader, mut fixed) = (Reader::new(bytes), Fixed::BLANK);
-        out_of_line(|| read_fixed(&mut reader, &mut fixed))?;
-        let content_len = reader.varint("content's length")?;
-        let content = Found::Bytes(reader.bytes(content_len, CONTENT)?);
-        let count = reader.varint("number of tags")?;
-        let mut tags = Vec::with_capacity(reader.capacity(count));
-        for _ in 0..count {
-            let values = reader.varint("number of values in a tag")?;
-            let mut tag = Tag::with_capacity(reader.capacity(values));
-            for _ in 0..values {
-                tag.push(read_value(&mut reader)?.text(VALUE)?);
-            }
-            tags.push(tag);
-        }
-        reader.finish()?;
-        Ok(fixed.event(tags, content.text(CONTENT)?))
+        read::<Cow<'a, str>>(bytes)
+    }
+
+    fn decode_keeping_bytes<'a>(&self, bytes: &'a [u8]) -> Result<ByteEvent<'a>, DecodeError> {
+        read::<TagValue<'a>>(bytes)
     }
 
     fn peek(&self, bytes: &[u8]) -> Result<EventHead, DecodeError> {
@@ -80,6 +71,25 @@ fn write_other_value(value: &str, out: &mut Vec<u8>) {
         write_varint(2 * value.len() as u64, out);
         out.extend_from_slice(value.as_bytes());
     }
+}
+
+fn read<'a, V: Value<'a>>(bytes: &'a [u8]) -> Result<V::Event, DecodeError> {
+    let (mut reader, mut fixed) = (Reader::new(bytes), Fixed::BLANK);
+    out_of_line(|| read_fixed(&mut reader, &mut fixed))?;
+    let content_len = reader.varint("content's length")?;
+    let content = Found::Bytes(reader.bytes(content_len, CONTENT)?);
+    let count = reader.varint("number of tags")?;
+    let mut tags = Vec::with_capacity(reader.capacity(count));
+    for _ in 0..count {
+        let values = reader.varint("number of values in a tag")?;
+        let mut tag = Vec::with_capacity(reader.capacity(values));
+        for _ in 0..values {
+            tag.push(read_value(&mut reader)?.value(VALUE)?);
+        }
+        tags.push(tag);
+    }
+    reader.finish()?;
+    Ok(V::event(fixed, tags, content.text(CONTENT)?))
 }
 
 #[inline]

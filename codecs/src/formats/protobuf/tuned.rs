@@ -11,7 +11,7 @@ use crate::{
     formats::tuned::{TunedFormat, Verb},
     hex,
     reader::{Reader, varint_len, write_sized, write_varint},
-    text::Found,
+    text::{Found, Value},
 };
 
 /// The differences between the two formats.
@@ -76,23 +76,23 @@ impl<D: Dialect> TunedFormat for TunedProtobuf<D> {
         Ok(())
     }
 
-    fn read_event(bytes: &[u8]) -> Result<Event<'_>, DecodeError> {
+    fn read<'a, V: Value<'a>>(bytes: &'a [u8]) -> Result<V::Event, DecodeError> {
         let (mut reader, mut fixed) = (Reader::new(bytes), Fixed::BLANK);
         out_of_line(|| read_head::<D>(&mut reader, &mut fixed.head))?;
         let mut tags = Vec::with_capacity(count_fields(reader, TAG));
         while has_key(&mut reader, TAG) {
             let len = reader.varint("tag")?;
             let mut values = Reader::new(reader.bytes(len, "tag")?);
-            let mut tag = Tag::with_capacity(count_fields(values, VALUE));
+            let mut tag = Vec::with_capacity(count_fields(values, VALUE));
             while !values.is_empty() {
-                tag.push(read_value(&mut values)?.text("tag value")?);
+                tag.push(read_value(&mut values)?.value("tag value")?);
             }
             tags.push(tag);
         }
         let content = optional_bytes(&mut reader, CONTENT, "content")?.unwrap_or_default();
         read_fixed::<D, 64>(&mut reader, SIG, "sig", &mut fixed.sig)?;
         reader.finish()?;
-        Ok(fixed.event(tags, Found::Bytes(content).text("content")?))
+        Ok(V::event(fixed, tags, Found::Bytes(content).text("content")?))
     }
 
     fn read_head(bytes: &[u8]) -> Result<EventHead, DecodeError> {

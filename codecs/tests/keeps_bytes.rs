@@ -1,0 +1,87 @@
+//! Events for clients that keep ids and keys as bytes: the same event, however it was written.
+//!
+//! `fuzz_seeds` asks every format and implementation the same of all seeds.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
+
+mod common;
+
+use std::borrow::Cow;
+
+use codecs::{ByteEvent, Codec, Event, Format, Implementation, TagValue};
+use common::sample_event;
+
+/// A tag's value, and whether it is a key.
+fn values() -> Vec<(String, bool)> {
+    let key = "0123456789abcdef".repeat(4);
+    vec![
+        (key.clone(), true),
+        ("f".repeat(64), true),
+        (key.to_uppercase(), false),
+        (key[..62].to_owned(), false),
+        (format!("{key}00"), false),
+        (format!("{}g", &key[..63]), false),
+        (format!("{}\"", &key[..63]), false),
+        ("ä".repeat(32), false),
+        (String::new(), false),
+        ("e".to_owned(), false),
+    ]
+}
+
+fn codecs() -> impl Iterator<Item = (Format, &'static dyn Codec)> {
+    let of_format = |format: Format| {
+        Implementation::ALL.into_iter().filter_map(move |by| Some((format, format.codec(by).ok()?)))
+    };
+    Format::all().flat_map(of_format)
+}
+
+#[test]
+fn every_format_keeps_keys_as_bytes_and_no_other_text() {
+    for (value, is_key) in values() {
+        let tags = vec![vec![Cow::Borrowed("p"), Cow::Owned(value.clone())], vec![Cow::Owned(value.clone())]];
+        let event = Event { tags, ..sample_event() };
+        let mut held = 0;
+        for (format, codec) in codecs() {
+            let mut bytes = Vec::new();
+            if codec.encode_event(&event, &mut bytes).is_err() {
+                continue; // its capacity is asked in tests/capacity.rs
+            }
+            held += 1;
+            let kept = codec.decode_keeping_bytes(&bytes).unwrap();
+            for found in [&kept.tags[0][1], &kept.tags[1][0]] {
+                assert_eq!(matches!(found, TagValue::Key(_)), is_key, "{format}: {value:?}");
+            }
+            assert_eq!(Event::from(kept), event, "{format}: {value:?}");
+        }
+        assert!(held > 20, "{held} codecs hold {value:?}");
+    }
+}
+
+/// JSON may write any character as an escape; the value is what counts.
+#[test]
+fn a_key_that_json_wrote_with_escapes_is_a_key() {
+    let mut bytes = Vec::new();
+    let tags = vec![vec!["p".into(), "a".repeat(64).into()]];
+    let event = Event { tags, ..sample_event() };
+    let tuned = Format::JSON.codec(Implementation::Tuned).unwrap();
+    tuned.encode_event(&event, &mut bytes).unwrap();
+    let text = String::from_utf8(bytes).unwrap().replacen(&"a".repeat(64), &r"\u0061".repeat(64), 1);
+    for codec in [tuned, Format::JSON.codec(Implementation::Library).unwrap()] {
+        let kept = codec.decode_keeping_bytes(text.as_bytes()).unwrap();
+        assert_eq!(kept.tags[0][1], TagValue::Key([0xaa; 32]));
+        assert_eq!(kept, ByteEvent::from(event.clone()));
+    }
+}
+
+#[test]
+fn what_is_no_event_is_refused_for_the_same_reason() {
+    for (format, codec) in codecs() {
+        let mut bytes = Vec::new();
+        codec.encode_event(&sample_event(), &mut bytes).unwrap();
+        for len in 0..bytes.len() {
+            let (kept, decoded) =
+                (codec.decode_keeping_bytes(&bytes[..len]), codec.decode_event(&bytes[..len]));
+            assert_eq!(kept.unwrap_err(), decoded.unwrap_err(), "{format}: the first {len} bytes");
+        }
+    }
+}
