@@ -444,6 +444,20 @@ pub(crate) struct Run {
     /// verifications, reencodings, relay_threads, client_verifications, loads, links, rates_per_s.
     #[arg(long, help_heading = "Rounds", value_name = "FILE", hide_short_help = true)]
     pub(crate) matrix: Option<PathBuf>,
+    /// Cells whose verdicts are corrected for their number by themselves, or all
+    ///
+    /// By name, as in json+deflate, separated by commas; all makes one family of all cells. By
+    /// default those that differ from JSON without compression in format or compression alone, at
+    /// most eight in a load: one of each by turns, in the order of the lists below. The other cells
+    /// are secondary, corrected apart.
+    #[arg(
+        long,
+        help_heading = "Rounds",
+        value_delimiter = ',',
+        value_name = "CELLS",
+        hide_short_help = true
+    )]
+    pub(crate) primary: Vec<String>,
     #[command(flatten)]
     pub(crate) over: OverAgents,
     /// Where the result folder is made
@@ -601,6 +615,7 @@ impl Run {
             rounds: self.rounds.unwrap_or(rounds),
             seconds,
             seed: self.seed.unwrap_or_else(|| seed(self.url.is_some())),
+            primary: Vec::new(),
             corpus: self.corpus.clone(),
             url: self.url.clone(),
             relays: self.relay.clone(),

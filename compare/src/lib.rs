@@ -22,6 +22,7 @@ pub mod metrics;
 pub mod over_agents;
 pub mod own_core;
 mod plan;
+mod primary;
 mod probe;
 pub mod progress;
 pub mod rate;

@@ -2,7 +2,7 @@
 //! deciding it would take.
 
 use super::{
-    comparison::{Comparison, Verdict},
+    comparison::{Comparison, Family, Verdict},
     number,
     view::LoadView,
 };
@@ -52,10 +52,14 @@ fn of_metric(load: &LoadView<'_>, comparisons: &[Comparison], metric: Metric) ->
     found.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
     let named = |what: &str, verdict: Verdict| {
         let all: Vec<String> = (found.iter().filter(|c| c.verdict == verdict))
-            .map(|c| match verdict {
-                Verdict::Better | Verdict::Worse => format!("{} {}", choice(&c.cell), number::ratio(c.ratio)),
-                Verdict::Inconclusive => format!("{}{}", choice(&c.cell), bound(c.interval)),
-                _ => choice(&c.cell).to_owned(),
+            .map(|c| {
+                let secondary = if c.family == Some(Family::Secondary) { " (secondary)" } else { "" };
+                let name = format!("{}{secondary}", choice(&c.cell));
+                match verdict {
+                    Verdict::Better | Verdict::Worse => format!("{name} {}", number::ratio(c.ratio)),
+                    Verdict::Inconclusive => format!("{name}{}", bound(c.interval)),
+                    _ => name,
+                }
             })
             .collect();
         let more = all.len().saturating_sub(NAMED);
@@ -91,30 +95,33 @@ fn choice(id: &str) -> &str {
     id.strip_suffix(&format!("+{BASE_COMPRESSION}")).unwrap_or(id)
 }
 
-/// How many verdicts are missing, and the rounds that would bring half of them.
+/// How many verdicts of each family are missing, and the rounds that would bring half of the first
+/// family's.
 fn undecided(result: &ResultFile, comparisons: &[&Comparison]) -> String {
-    let count = |verdict| comparisons.iter().filter(|c| c.verdict == verdict).count();
-    let (open, all) = (count(Verdict::Inconclusive), comparisons.len());
-    let mut text = match open {
-        0 => format!("not decided: none of {all} verdicts"),
-        _ => format!("not decided: {open} of {all} verdicts"),
-    };
-    let mut needed: Vec<f64> = comparisons
-        .iter()
-        .filter(|c| c.verdict == Verdict::Inconclusive)
-        .map(|c| rounds_to_decide(c).unwrap_or(f64::INFINITY))
-        .collect();
+    let of_family = |family| comparisons.iter().copied().filter(move |c| c.family == family);
+    let open_of = |family| of_family(family).filter(|c| c.verdict == Verdict::Inconclusive);
+    let families = || Family::ALL.into_iter().filter(|family| of_family(*family).next().is_some());
+    let counts = families().map(|family| {
+        let (open, all) = (open_of(family).count(), of_family(family).count());
+        let open = if open == 0 { "none".to_owned() } else { open.to_string() };
+        format!("{open} of {all} {}verdicts", Family::of_cells(family))
+    });
+    let mut text = format!("not decided: {}", counts.collect::<Vec<_>>().join(", "));
+    let first = families().next().flatten();
+    let mut needed: Vec<f64> = open_of(first).map(|c| rounds_to_decide(c).unwrap_or(f64::INFINITY)).collect();
     needed.sort_by(f64::total_cmp);
-    if let Some(half) = needed.get(needed.len().saturating_sub(1) / 2).filter(|_| open > 0) {
+    if let Some(half) = needed.get(needed.len().saturating_sub(1) / 2) {
+        let them = if first.is_some() { "the primary ones" } else { "them" };
         text.push_str(&if result.config.rounds < FEWEST_ROUNDS {
             format!("; none can be below {FEWEST_ROUNDS} rounds{}", time(result, f64::from(FEWEST_ROUNDS)))
         } else if *half <= f64::from(MAX_ROUNDS) {
-            format!("; about {half:.0} rounds{} would decide half of them", time(result, *half))
+            format!("; about {half:.0} rounds{} would decide half of {them}", time(result, *half))
         } else {
-            format!("; half of them need more than {MAX_ROUNDS} rounds")
+            format!("; half of {them} need more than {MAX_ROUNDS} rounds")
         });
     }
-    let withheld = count(Verdict::Saturated) + count(Verdict::Unsteady);
+    let withheld =
+        comparisons.iter().filter(|c| matches!(c.verdict, Verdict::Saturated | Verdict::Unsteady)).count();
     if withheld > 0 {
         text.push_str(&format!("; {withheld} saturated or unsteady, which more rounds do not change"));
     }
@@ -159,6 +166,7 @@ mod tests {
             rounds: 10,
             p: 1.0,
             corrected: false,
+            family: None,
             aa_interval: None,
             verdict: Verdict::Inconclusive,
         }

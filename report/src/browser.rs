@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    judge::{Comparison, Judged, Verdict, is_corrected, judge},
+    judge::{Comparison, Judged, Sample, Verdict, is_corrected, judge},
     number,
     table::{NOTHING, Table},
     text::fold_within,
@@ -103,7 +103,8 @@ pub(crate) fn comparisons(found: &Browser) -> Vec<Comparison> {
 
 fn compare(found: &Browser, load: &[BrowserCell]) -> Vec<Comparison> {
     let Some((anchor, others)) = load.split_first() else { return Vec::new() };
-    let family = others.iter().filter(|cell| cell.role == Role::Cell).count();
+    let cells = others.iter().filter(|cell| cell.role == Role::Cell).count();
+    let is_corrected = is_corrected(found.config.rounds, cells);
     let mut comparisons = Vec::new();
     for metric in metrics(found, anchor.part) {
         let of_block = |block: &BrowserBlock| Some(((block.round, block.position), value(block, *metric)?));
@@ -112,8 +113,9 @@ fn compare(found: &Browser, load: &[BrowserCell]) -> Vec<Comparison> {
             let blocks = cell.blocks.iter().filter_map(of_block);
             blocks.filter_map(|(place, own)| log_to_anchors(&anchors, place, own, |ns| Some(*ns))).collect()
         };
-        let samples: Vec<(Role, Vec<f64>)> = others.iter().map(|cell| (cell.role, logs(cell))).collect();
-        let judged = judge(&samples, is_corrected(found.config.rounds, family));
+        let sample =
+            |cell: &BrowserCell| Sample { role: cell.role, family: None, is_corrected, logs: logs(cell) };
+        let judged = judge(&others.iter().map(sample).collect::<Vec<_>>());
         let named = others.iter().zip(judged).filter_map(|(cell, judged): (_, Option<Judged>)| {
             Some(judged?.of(&cell.id, &anchor.id, *metric, None))
         });

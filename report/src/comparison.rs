@@ -2,18 +2,14 @@
 
 use std::collections::BTreeMap;
 
-pub use super::judge::{Comparison, Verdict};
+pub use super::judge::{Comparison, Family, Verdict};
 pub(crate) use super::judge::{Control, control_of};
 use super::{
     browser,
-    judge::{is_corrected, judge},
+    judge::{Sample, judge},
     view::{CellView, LoadView, views},
 };
-use crate::{
-    merged::Metric,
-    precision,
-    result::{ResultFile, Role},
-};
+use crate::{merged::Metric, precision, result::ResultFile};
 
 /// Why latencies of a cell and its reference have no other verdict.
 fn withheld(views: [&CellView<'_>; 2]) -> Option<Verdict> {
@@ -29,24 +25,15 @@ impl LoadView<'_> {
         self.judged().iter().flat_map(|metric| self.compare(*metric)).collect()
     }
 
-    /// Cells of the plan that have verdicts: the family of the correction.
-    pub(crate) fn family(&self) -> usize {
-        self.cells.iter().filter(|view| view.cell.role == Role::Cell).count()
-    }
-
-    /// Whether verdicts are corrected: by the plan's rounds and cells, independent of the data.
-    pub(crate) fn is_corrected(&self) -> bool {
-        is_corrected(self.result.config.rounds, self.family())
-    }
-
     fn compare(&self, metric: Metric) -> Vec<Comparison> {
         let pairs: Vec<_> =
             self.cells.iter().filter_map(|view| Some((view, self.reference(view)?))).collect();
-        let logs = |(view, reference): &(&CellView<'_>, &CellView<'_>)| {
-            (view.cell.role, self.log_ratios(view, reference, metric).into_values().collect())
+        let sample = |(view, reference): &(&CellView<'_>, &CellView<'_>)| {
+            let family = self.family(view);
+            let logs = self.log_ratios(view, reference, metric).into_values().collect();
+            Sample { role: view.cell.role, family, is_corrected: self.is_corrected(family), logs }
         };
-        let samples: Vec<(Role, Vec<f64>)> = pairs.iter().map(logs).collect();
-        let judged = judge(&samples, self.is_corrected());
+        let judged = judge(&pairs.iter().map(sample).collect::<Vec<_>>());
         let named = pairs.into_iter().zip(judged).filter_map(|((view, reference), judged)| {
             let withheld = metric.quantile().and_then(|_| withheld([view, reference]));
             Some(judged?.of(&view.cell.id, &reference.cell.id, metric, withheld))

@@ -161,7 +161,9 @@ fn section(body: &mut String, load: &LoadView<'_>) {
     }
     body.push_str("</ul>\n");
     let control = summary::control_line(load, &comparisons);
-    for sentence in [control, summary::steady_line(load), summary::saturated_line(load)] {
+    let families = load.family_line();
+    let others = [control, summary::steady_line(load), summary::saturated_line(load)];
+    for sentence in families.into_iter().chain(others) {
         add(body, format_args!("<p>{}</p>\n", escape(&sentence)));
     }
     body.push_str("<h3>Ratios to the reference, with 95 % intervals</h3>\n");

@@ -29,12 +29,39 @@ pub struct Comparison {
     pub rounds: u32,
     /// Wilcoxon's signed-rank test, two-sided, corrected as [`Comparison::corrected`] says.
     pub p: f64,
-    /// True when Holm's correction over all cells was applied. With fewer rounds than it needs to
-    /// find anything at all it is left out, and each verdict stands alone.
+    /// True when Holm's correction over all cells of the family was applied. With fewer rounds than
+    /// it needs to find anything at all it is left out, and each verdict stands alone.
     pub corrected: bool,
+    /// The family of the correction; absent where all cells of the load are one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub family: Option<Family>,
     /// The interval of JSON against itself in this metric: the resolution that the run reached.
     pub aa_interval: Option<(f64, f64)>,
     pub verdict: Verdict,
+}
+
+/// The family that a cell's verdicts are corrected with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Family {
+    /// Named before the run (`config.primary` of the result).
+    Primary,
+    /// All other cells of the load.
+    Secondary,
+}
+
+impl Family {
+    /// Every family; `None` is that of all cells of a load without a primary one.
+    pub(crate) const ALL: [Option<Family>; 3] = [None, Some(Family::Primary), Some(Family::Secondary)];
+
+    /// The word before "cells" and "verdicts".
+    pub(crate) fn of_cells(family: Option<Family>) -> &'static str {
+        match family {
+            None => "",
+            Some(Family::Primary) => "primary ",
+            Some(Family::Secondary) => "secondary ",
+        }
+    }
 }
 
 /// The verdict of a [`Comparison`].
@@ -136,7 +163,18 @@ fn verdict(interval: Option<(f64, f64)>, p: f64) -> Verdict {
     }
 }
 
-/// The rounds of one cell, judged by one metric.
+/// The rounds of one cell in one metric.
+#[derive(Debug, Clone)]
+pub(crate) struct Sample {
+    pub(crate) role: Role,
+    pub(crate) family: Option<Family>,
+    /// Whether verdicts of its family are corrected: [`is_corrected`].
+    pub(crate) is_corrected: bool,
+    /// Logarithms of cell ÷ reference, one a round.
+    pub(crate) logs: Vec<f64>,
+}
+
+/// A [`Sample`] with its verdict.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Judged {
     ratio: f64,
@@ -144,6 +182,7 @@ pub(crate) struct Judged {
     rounds: u32,
     p: f64,
     corrected: bool,
+    family: Option<Family>,
     aa_interval: Option<(f64, f64)>,
     verdict: Verdict,
 }
@@ -157,58 +196,73 @@ impl Judged {
         metric: Metric,
         withheld: Option<Verdict>,
     ) -> Comparison {
-        let Judged { ratio, interval, rounds, p, corrected, aa_interval, verdict } = self;
+        let Judged { ratio, interval, rounds, p, corrected, family, aa_interval, verdict } = self;
         let verdict = withheld.unwrap_or(verdict);
         let (cell, reference) = (cell.to_owned(), reference.to_owned());
-        Comparison { cell, reference, metric, ratio, interval, rounds, p, corrected, aa_interval, verdict }
+        Comparison {
+            cell,
+            reference,
+            metric,
+            ratio,
+            interval,
+            rounds,
+            p,
+            corrected,
+            family,
+            aa_interval,
+            verdict,
+        }
     }
 }
 
-/// Whether verdicts on so many cells are corrected: with fewer rounds than Holm's correction needs
-/// to find anything at all, it is left out.
+/// Whether verdicts of a family of so many cells are corrected: with fewer rounds than Holm's
+/// correction needs to find anything at all, it is left out.
 pub(crate) fn is_corrected(rounds: u32, cells: usize) -> bool {
     stats::wilcoxon_smallest(rounds as usize) * cells as f64 <= stats::SIGNIFICANT
 }
 
-/// Judges the cells of a load in one metric by the logarithms of cell ÷ reference, one a round;
-/// `None` of a cell that has none.
-pub(crate) fn judge(samples: &[(Role, Vec<f64>)], is_corrected: bool) -> Vec<Option<Judged>> {
-    let plain = |(_, logs): &(Role, Vec<f64>)| {
-        let interval = stats::signed_rank_interval(logs);
+/// Judges the cells of a load in one metric; `None` of a cell that has no round.
+pub(crate) fn judge(samples: &[Sample]) -> Vec<Option<Judged>> {
+    let plain = |sample: &Sample| {
+        let interval = stats::signed_rank_interval(&sample.logs);
         Some(Judged {
-            ratio: stats::hodges_lehmann(logs)?.exp(),
+            ratio: stats::hodges_lehmann(&sample.logs)?.exp(),
             interval: interval.map(|(low, high)| (low.exp(), high.exp())),
-            rounds: u32::try_from(logs.len()).expect("a round number is a u32"),
-            p: stats::wilcoxon(logs),
+            rounds: u32::try_from(sample.logs.len()).expect("a round number is a u32"),
+            p: stats::wilcoxon(&sample.logs),
             corrected: false,
+            family: sample.family,
             aa_interval: None,
             verdict: Verdict::Inconclusive,
         })
     };
     let mut judged: Vec<Option<Judged>> = samples.iter().map(plain).collect();
-    let of_role = |wanted: Role, judged: &[Option<Judged>]| -> Vec<Judged> {
-        let all = samples.iter().zip(judged).filter(|((role, _), _)| *role == wanted);
-        all.filter_map(|(_, one)| *one).collect()
-    };
-    let family: Vec<f64> = of_role(Role::Cell, &judged).iter().map(|one| one.p).collect();
-    let aa_interval = of_role(Role::Control, &judged).first().and_then(|control| control.interval);
+    for family in Family::ALL {
+        correct(samples, &mut judged, family);
+    }
+    let mut both = samples.iter().zip(&judged);
+    let aa_interval = both.find_map(|(sample, one)| one.filter(|_| sample.role == Role::Control)?.interval);
     let broken = control_of(aa_interval) == Control::Broken;
-    let mut corrected = stats::holm(&family).into_iter();
-    for ((role, _), one) in samples.iter().zip(&mut judged) {
+    for (sample, one) in samples.iter().zip(&mut judged) {
         let Some(one) = one else { continue };
-        if *role == Role::Cell {
-            let p = corrected.next().expect("one for each cell");
-            if is_corrected {
-                (one.p, one.corrected) = (p, true);
-            }
-        }
         one.aa_interval = aa_interval;
-        one.verdict = match broken && *role == Role::Cell {
+        one.verdict = match broken && sample.role == Role::Cell {
             true => Verdict::Inconclusive,
             false => verdict(one.interval, one.p),
         };
     }
     judged
+}
+
+/// Corrects the cells of one family for their number.
+fn correct(samples: &[Sample], judged: &mut [Option<Judged>], family: Option<Family>) {
+    let is_of = |sample: &Sample| sample.role == Role::Cell && sample.family == family && sample.is_corrected;
+    let all = samples.iter().zip(judged).filter(|(sample, _)| is_of(sample));
+    let mut members: Vec<&mut Judged> = all.filter_map(|(_, one)| one.as_mut()).collect();
+    let corrected = stats::holm(&members.iter().map(|one| one.p).collect::<Vec<_>>());
+    for (one, p) in members.iter_mut().zip(corrected) {
+        (one.p, one.corrected) = (p, true);
+    }
 }
 
 /// The finding of the control's interval.

@@ -2,7 +2,7 @@
 
 use cell::Factor;
 
-use super::{break_even, browser, limits, view::LoadView};
+use super::{break_even, browser, family::correction, limits, view::LoadView};
 use crate::{
     result::{RESULT_FILE, ResultFile},
     stats::{self, BAND},
@@ -19,16 +19,7 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
     if let Some(found) = &result.browser {
         return browser::reading(found);
     }
-    let cells = loads.iter().map(LoadView::family).max().unwrap_or(0);
-    let correction = if loads.iter().all(LoadView::is_corrected) {
-        format!("corrected by Holm over the {cells} cells")
-    } else {
-        format!(
-            "not corrected for {cells} cells: with {} rounds no correction could find anything, so each verdict stands \
-             alone at 5 %",
-            result.config.rounds
-        )
-    };
+    let correction = correction(loads, result.config.rounds);
     let batches = |load: &LoadView<'_>| load.varies(Factor::Batching);
     let batched = match loads.iter().any(batches) {
         true => "; batches with JSON in batches, and that with JSON event by event",

@@ -96,6 +96,9 @@ pub fn summary(result: &ResultFile) -> String {
             line(&mut text, format_args!("\n### Instructions\n\n{instructions}\n{note}"));
         }
         line(&mut text, format_args!("\n### Verdicts\n\n{}\n", control_line(load, &comparisons)));
+        if let Some(families) = load.family_line() {
+            line(&mut text, format_args!("{families}\n"));
+        }
         text.push_str(&load.verdicts(&comparisons, Form::Full).markdown());
         if let Some(settings) = compression_line(load) {
             line(&mut text, format_args!("\n{settings}"));
@@ -216,6 +219,7 @@ pub fn terminal_of(result: &ResultFile, wide: bool, room: Option<usize>) -> Stri
         if !wide {
             fold(&mut text, Verdict::MARKS);
         }
+        load.family_line().iter().for_each(|families| fold(&mut text, families));
         for sentence in [control_line(load, comparisons), steady_line(load), saturated_line(load)] {
             fold(&mut text, &sentence);
         }

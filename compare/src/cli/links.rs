@@ -246,21 +246,12 @@ mod tests {
             .with(Factor::Link, links.iter().copied());
         let mut cells = cells(&matrix).unwrap();
         let mut config = Config {
-            scenarios: Vec::new(),
             profile: "quick".to_owned(),
             rounds: 6,
             seconds: seconds.unwrap_or(1),
             seed: 1,
-            corpus: None,
-            url: None,
-            relays: Vec::new(),
-            headers: Vec::new(),
-            foreign: None,
             client_args: vec!["--link-capacity".to_owned(), capacity.to_owned()],
-            slo: None,
-            planned_rounds: None,
-            chosen_rates: Vec::new(),
-            chosen_loads: Vec::new(),
+            ..Config::default()
         };
         let notes = std::cell::RefCell::new(Vec::new());
         let note = |line: &str| notes.borrow_mut().push(line.to_owned());

@@ -35,6 +35,7 @@ use crate::{
     over_agents::Agents,
     own_core,
     plan::Profile,
+    primary::primary,
     rounds::{Measured, NoRounds, Rounds},
     run::{Outcome, Stopped},
     selftest,
@@ -52,6 +53,7 @@ pub(super) fn measure(flags: &Run, args: &[OsString]) -> Result<Exit> {
     let mut setup = Setup::new(flags)?;
     let answering = tempfile::tempdir().context("cannot make a folder for a relay's answers")?;
     setup.ask_relays(answering.path())?;
+    setup.config.primary = primary(&setup.cells, &flags.primary).map_err(UsageError)?;
     setup.size_blocks()?;
     let selftest = setup.selftest()?;
     let began = SystemTime::now();

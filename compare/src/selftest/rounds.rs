@@ -28,16 +28,8 @@ impl Bench<'_> {
             rounds,
             seconds,
             seed: 1,
-            corpus: None,
-            url: None,
-            relays: Vec::new(),
-            headers: Vec::new(),
-            foreign: None,
             client_args: load.map(str::to_owned).to_vec(),
-            slo: None,
-            planned_rounds: None,
-            chosen_rates: Vec::new(),
-            chosen_loads: Vec::new(),
+            ..Config::default()
         }
     }
 }

@@ -57,16 +57,7 @@ pub(crate) fn config(profile: &str, rounds: u32) -> Config {
         rounds,
         seconds: 2,
         seed: 1,
-        corpus: None,
-        url: None,
-        relays: Vec::new(),
-        headers: Vec::new(),
-        foreign: None,
-        client_args: Vec::new(),
-        slo: None,
-        planned_rounds: None,
-        chosen_rates: Vec::new(),
-        chosen_loads: Vec::new(),
+        ..Config::default()
     }
 }
 

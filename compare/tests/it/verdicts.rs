@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::common::{PLAIN, Run, record, result};
-use report::{Comparison, ResultFile, Verdict, merged::Metric};
+use report::{Comparison, Family, ResultFile, Verdict, merged::Metric};
 
 const CELLS: [&str; 3] = ["json+none", "cbor-packed+none", "proto+none"];
 
@@ -74,4 +74,55 @@ fn a_control_that_differs_from_itself_withholds_the_verdicts_of_its_metric() {
     assert_eq!(bytes.verdict, Verdict::Same);
     let summary = report::summary(&result);
     assert!(summary.contains("A/A control (JSON against itself): failed in relay CPU ×"), "{summary}");
+}
+
+#[test]
+fn a_primary_family_is_corrected_by_itself_and_the_rest_apart() {
+    let one_family = noisy(3, 12, 1.06);
+    let mut result = one_family.clone();
+    result.config.primary = vec!["proto+none".to_owned()];
+    let cells = ["proto+none", "cbor-packed+none"];
+    let [before, other_before] = cells.map(|cell| relay_cpu(&one_family, cell));
+    let [primary, secondary] = cells.map(|cell| relay_cpu(&result, cell));
+    assert_eq!([before.family, other_before.family], [None, None]);
+    assert_eq!([primary.family, secondary.family], [Some(Family::Primary), Some(Family::Secondary)]);
+    assert!(primary.corrected && secondary.corrected);
+    // Holm over two cells doubles the smaller probability; each is alone now.
+    assert!(before.p > 0.0 && (before.p / primary.p - 2.0).abs() < 1e-9, "{before:?}\n{primary:?}");
+    assert!((primary.ratio, primary.interval) == (before.ratio, before.interval));
+    // Six rounds support no correction over two cells, and that over one.
+    let mut few = noisy(3, 6, 0.5);
+    few.config.primary = vec!["proto+none".to_owned()];
+    assert!(relay_cpu(&few, "proto+none").corrected);
+    let derived = serde_json::to_value(report::Derived::of(&result)).unwrap();
+    let families: Vec<_> = derived["comparisons"].as_array().unwrap().iter().map(|c| &c["family"]).collect();
+    assert!(families.contains(&&"primary".into()) && families.contains(&&"secondary".into()));
+}
+
+#[test]
+fn renderings_say_which_cells_are_primary_and_nothing_of_one_family() {
+    let one_family = noisy(3, 12, 1.1);
+    let mut result = one_family.clone();
+    result.config.primary = vec!["proto+none".to_owned()];
+    let renderings = |result: &ResultFile| {
+        [report::summary(result), report::html(result).unwrap(), report::terminal(result, false)]
+    };
+    for text in renderings(&result).map(|text| text.replace("\n  ", " ")) {
+        assert!(
+            text.contains("Primary cells, named before the run and corrected by themselves: proto+none.")
+        );
+        assert!(
+            text.contains("of 3 primary verdicts, ") && text.contains("of 3 secondary verdicts"),
+            "{text}"
+        );
+        assert!(text.contains("cbor-packed (secondary)"), "{text}");
+    }
+    for text in &renderings(&result)[..2] {
+        let primary = "corrected by Holm over one primary cell; apart from these ";
+        assert!(text.contains(&format!("{primary}corrected by Holm over one secondary cell")), "{text}");
+    }
+    for text in renderings(&one_family) {
+        assert!(!text.to_lowercase().contains("primary") && !text.contains("secondary"), "{text}");
+    }
+    assert!(!serde_json::to_string(&one_family).unwrap().contains("\"primary\""));
 }

@@ -86,15 +86,8 @@ impl BreakEvenConfig {
             seconds: self.seconds,
             seed: self.seed,
             corpus: self.corpus.clone(),
-            url: None,
-            relays: Vec::new(),
-            headers: Vec::new(),
-            foreign: None,
             client_args: self.client_args.clone(),
-            slo: None,
-            planned_rounds: None,
-            chosen_rates: Vec::new(),
-            chosen_loads: Vec::new(),
+            ..Config::default()
         }
     }
 }

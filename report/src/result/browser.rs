@@ -219,15 +219,7 @@ impl BrowserConfig {
             seconds: self.step_ms.div_ceil(1_000),
             seed: self.seed,
             corpus: self.corpus.clone(),
-            url: None,
-            relays: Vec::new(),
-            headers: Vec::new(),
-            foreign: None,
-            client_args: Vec::new(),
-            slo: None,
-            planned_rounds: None,
-            chosen_rates: Vec::new(),
-            chosen_loads: Vec::new(),
+            ..Config::default()
         }
     }
 }

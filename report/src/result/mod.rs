@@ -101,7 +101,7 @@ pub struct ResultFile {
 }
 
 /// A run as asked for.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Config {
     /// Scenario names or files.
     pub scenarios: Vec<String>,
@@ -113,6 +113,10 @@ pub struct Config {
     pub seconds: u32,
     /// The seed of the order; block seeds follow from it.
     pub seed: u64,
+    /// Names of the cells whose verdicts are the primary family, named before the first block;
+    /// empty where the cells of a load are one family.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub primary: Vec<String>,
     /// The corpus file, when another than the bundled one.
     pub corpus: Option<String>,
     /// The relay that every block was played against, where it was not a fresh one of our own.

@@ -210,12 +210,8 @@ impl SearchConfig {
             url: self.url.clone(),
             relays: self.relays.clone(),
             headers: self.headers.clone(),
-            foreign: None,
             client_args: self.client_args.clone(),
-            slo: None,
-            planned_rounds: None,
-            chosen_rates: Vec::new(),
-            chosen_loads: Vec::new(),
+            ..Config::default()
         }
     }
 }
