@@ -458,6 +458,9 @@ pub(crate) struct Run {
         hide_short_help = true
     )]
     pub(crate) primary: Vec<String>,
+    /// Print cells, time and what the rounds find, and measure nothing
+    #[arg(long, help_heading = "Rounds", conflicts_with = "precision", hide_short_help = true)]
+    pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) over: OverAgents,
     /// Where the result folder is made

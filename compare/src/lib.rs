@@ -19,6 +19,7 @@ mod grants;
 mod junit;
 mod matrix;
 pub mod metrics;
+mod outline;
 pub mod over_agents;
 pub mod own_core;
 mod plan;

@@ -16,6 +16,7 @@ use crate::{
     generator::Generator,
     matrix::CellSpec,
     metrics::Metrics,
+    outline,
     plan::Plan,
     progress::Progress,
     run::{Outcome, Request, run_until_signal},
@@ -95,6 +96,7 @@ impl Rounds<'_> {
                 }
             }
         }
+        self.tell(&outline::power(self.cells, &config));
         let plan = Plan::with_spare(self.cells, config.rounds, config.seed);
         let outcome = self.measure(Header { config: config.clone(), ..header }, &plan)?;
         Ok(Measured { config, plan, outcome })

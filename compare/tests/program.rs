@@ -32,6 +32,27 @@ fn compare(out: &Path, args: &[&str]) -> Output {
 }
 
 #[test]
+fn a_dry_run_names_the_families_and_measures_nothing() {
+    let out = TempDir::new().unwrap();
+    let dry = |more: &[&str]| {
+        let mut run = Command::new(env!("CARGO_BIN_EXE_compare"));
+        run.args(["run", "--dry-run", "--formats", "json,capnp", "--compressions", "none,deflate"]);
+        run.args(["--rounds", "16", "--out"]).arg(out.path()).args(more).output().unwrap()
+    };
+    let shown = dry(&[]);
+    let text = String::from_utf8_lossy(&shown.stdout);
+    assert!(shown.status.success() && text.contains("\nPrimary: json+deflate capnp+none\n"), "{text}");
+    assert!(text.contains(" in relay CPU") && text.ends_with("(2 primary cells)\n"), "{text}");
+    let named = dry(&["--primary", "capnp+deflate"]);
+    let text = String::from_utf8_lossy(&named.stdout);
+    assert!(text.contains("Primary: capnp+deflate\nSecondary: json+deflate capnp+none\n"), "{text}");
+    let unknown = dry(&["--primary", "json+none"]);
+    let error = String::from_utf8_lossy(&unknown.stderr);
+    assert!(unknown.status.code() == Some(2) && error.contains("known: json+deflate capnp+none"), "{error}");
+    assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn a_small_matrix_runs_from_start_to_table() {
     let out = TempDir::new().unwrap();
     let run = compare(
@@ -56,7 +77,11 @@ fn a_small_matrix_runs_from_start_to_table() {
     assert!(matches!(run.status.code(), Some(99 | 3)), "{:?}\n{progress}", run.status);
     assert!(table.contains("p50<1ns") && table.contains("**missed**"), "{table}");
     // No terminal: a line for each block, without control characters.
-    assert!(progress.starts_with("7 blocks, about ") && !progress.contains('\u{1b}'), "{progress:?}");
+    assert!(
+        progress.starts_with("Fewer than six rounds find no difference\n7 blocks, about "),
+        "{progress:?}"
+    );
+    assert!(!progress.contains('\u{1b}'), "{progress:?}");
     let blocks: Vec<&str> = progress.lines().filter(|line| line.starts_with("block ")).collect();
     assert_eq!(blocks.len(), 7, "{progress}");
     for line in blocks {

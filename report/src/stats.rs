@@ -3,7 +3,7 @@
 //! The unit is the round: messages of one block are not independent samples (docs/methodology.md).
 
 /// Share of each tail that a 95 % interval leaves out at most.
-const TAIL: f64 = 0.025;
+pub(crate) const TAIL: f64 = 0.025;
 
 /// Level of the test, after correction.
 pub(crate) const SIGNIFICANT: f64 = 0.05;
@@ -39,20 +39,30 @@ fn walsh_averages(values: &[f64]) -> Vec<f64> {
 /// every continuous symmetric distribution and at least 95 %. `None` below six values: with five,
 /// even their whole range covers the centre in 94 % of cases only.
 pub(crate) fn signed_rank_interval(values: &[f64]) -> Option<(f64, f64)> {
-    if values.len() < 6 {
-        return None;
-    }
-    let mut tail = 0.0;
-    let shares = signed_rank_shares((1..=values.len()).map(|rank| 2 * rank));
-    // The smallest rank sum whose tail reaches the allowed share; doubled sums are even.
-    let reached = shares.iter().step_by(2).position(|share| {
-        tail += share;
-        tail >= TAIL
-    });
-    let outermost = reached?.max(1);
+    let outermost = outermost(values.len(), TAIL)?;
+    let averages = sorted_averages(values);
+    Some((averages[outermost - 1], averages[averages.len() - outermost]))
+}
+
+/// The means of all pairs, the smallest first.
+pub(crate) fn sorted_averages(values: &[f64]) -> Vec<f64> {
     let mut averages = walsh_averages(values);
     averages.sort_by(f64::total_cmp);
-    Some((averages[outermost - 1], averages[averages.len() - outermost]))
+    averages
+}
+
+/// The place from 1 of the mean of a pair, among all in order, that bounds the shifts which
+/// [`wilcoxon`] does not reject with less than this share in each tail; `None` where it rejects
+/// none, so few are the values.
+pub(crate) fn outermost(values: usize, tail: f64) -> Option<usize> {
+    let mut sum = 0.0;
+    let shares = signed_rank_shares((1..=values).map(|rank| 2 * rank));
+    // The smallest rank sum whose tail reaches the allowed share; doubled sums are even.
+    let reached = shares.iter().step_by(2).position(|share| {
+        sum += share;
+        sum >= tail
+    });
+    reached.filter(|place| *place > 0)
 }
 
 /// Wilcoxon's signed-rank test: the two-sided probability of a sum of ranks at least as uneven, if

@@ -342,6 +342,10 @@ pub(crate) fn warnings(result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<Strin
         warnings.push("Fewer than six rounds: no intervals, so every verdict is inconclusive.".to_owned());
     }
     warnings.extend(busy_host(result));
+    warnings.extend(loads.iter().filter_map(|load| {
+        let noisy = load.dispersed()?;
+        Some(if loads.len() > 1 { format!("{}: {noisy}", load.name()) } else { noisy })
+    }));
     if let Some(failed) = result.selftest.as_ref().map(SelfTest::failed).filter(|failed| !failed.is_empty()) {
         warnings.push(format!("The instrument failed its own tests: {}.", failed.join(", ")));
     }

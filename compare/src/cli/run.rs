@@ -32,6 +32,7 @@ use crate::{
     junit,
     matrix::{CellSpec, Matrix, cells},
     metrics::Metrics,
+    outline::outline,
     over_agents::Agents,
     own_core,
     plan::Profile,
@@ -55,6 +56,10 @@ pub(super) fn measure(flags: &Run, args: &[OsString]) -> Result<Exit> {
     setup.ask_relays(answering.path())?;
     setup.config.primary = primary(&setup.cells, &flags.primary).map_err(UsageError)?;
     setup.size_blocks()?;
+    if flags.dry_run {
+        io::stdout().write_all(outline(&setup.cells, &setup.config).as_bytes())?;
+        return Ok(Exit::Success);
+    }
     let selftest = setup.selftest()?;
     let began = SystemTime::now();
     let header = assemble::header(args, setup.git.clone(), began, setup.config.clone());

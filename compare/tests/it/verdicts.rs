@@ -12,6 +12,11 @@ const CELLS: [&str; 3] = ["json+none", "cbor-packed+none", "proto+none"];
 
 /// A run in which the relay spends `factor` times JSON's CPU on proto.
 fn noisy(seed: u64, rounds: u32, factor: f64) -> ResultFile {
+    noisier(seed, rounds, factor, 0.03)
+}
+
+/// The same with so much noise from block to block.
+fn noisier(seed: u64, rounds: u32, factor: f64, noise: f64) -> ResultFile {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     result("standard", rounds, &CELLS, |id, round, position| {
         let drift = 1.0 + f64::from(round * 6 + position) / f64::from(rounds * 6);
@@ -19,7 +24,7 @@ fn noisy(seed: u64, rounds: u32, factor: f64) -> ResultFile {
         let normal: f64 = (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0;
         let effect = if id == "proto+none" { factor } else { 1.0 };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "around 60,000")]
-        let cpu = (60_000.0 * drift * (0.03 * normal).exp() * effect) as u64;
+        let cpu = (60_000.0 * drift * (noise * normal).exp() * effect) as u64;
         let mut record = record(id, 1 + u64::from(round), Run { deliveries: 40, ..PLAIN });
         record.relay_cpu = Some(measure::CpuTime { total_ns: cpu * 40, ..measure::CpuTime::default() });
         record.latency.clear();
@@ -125,4 +130,24 @@ fn renderings_say_which_cells_are_primary_and_nothing_of_one_family() {
         assert!(!text.to_lowercase().contains("primary") && !text.contains("secondary"), "{text}");
     }
     assert!(!serde_json::to_string(&one_family).unwrap().contains("\"primary\""));
+}
+
+#[test]
+fn a_run_in_which_json_deviates_from_itself_is_warned_of_above_the_tables() {
+    let noise = "Noisy: JSON against itself is known in relay CPU to ±";
+    let calm = noisy(3, 12, 1.1);
+    let loud = noisier(3, 12, 1.1, 0.15);
+    let renderings = |result: &ResultFile| {
+        let page = report::html(result).unwrap();
+        [report::summary(result), page, report::terminal(result, false)].map(|text| text.replace("\n  ", " "))
+    };
+    for text in renderings(&calm) {
+        assert!(!text.contains(noise), "{text}");
+    }
+    for text in renderings(&loud) {
+        let (place, table) = (text.find(noise).unwrap(), text.find("wire B/event").unwrap());
+        assert!(place < table, "{text}");
+        let remedies = ["Quiet the host", "--no-pin", "--rounds "];
+        assert!(remedies.iter().all(|remedy| text.contains(remedy)), "{text}");
+    }
 }

@@ -1,0 +1,77 @@
+//! Outline of a run before its first block: cells by family, blocks and time, and the differences
+//! that its rounds find.
+
+use report::{power, result::Config};
+
+use crate::{
+    matrix::CellSpec,
+    plan::Plan,
+    primary::{self, judged},
+};
+
+/// What `--dry-run` prints.
+pub(crate) fn outline(cells: &[CellSpec], config: &Config) -> String {
+    let plan = Plan::new(cells, config.rounds, config.seed);
+    let minutes = plan.estimate(cells, config.seconds).as_secs_f64() / 60.0;
+    let (blocks, seconds, rounds) = (plan.blocks(), config.seconds, config.rounds);
+    let named = |is_primary: bool| {
+        let of = judged(cells).filter(|cell| config.primary.contains(&cell.id) == is_primary);
+        of.map(|cell| cell.id.as_str()).collect::<Vec<_>>().join(" ")
+    };
+    let families = match config.primary.is_empty() {
+        true => vec![("Cells", named(false))],
+        false => vec![("Primary", named(true)), ("Secondary", named(false))],
+    };
+    let families = families.into_iter().filter(|(_, cells)| !cells.is_empty());
+    let families: String = families.map(|(family, cells)| format!("{family}: {cells}\n")).collect();
+    format!(
+        "{blocks} blocks of {seconds} s in {rounds} rounds, {minutes:.0} min\n{families}{}\n",
+        power(cells, config)
+    )
+}
+
+/// What the planned rounds find, in a line.
+pub(crate) fn power(cells: &[CellSpec], config: &Config) -> String {
+    let largest = |is: &dyn Fn(&CellSpec) -> bool| {
+        let loads = primary::loads(cells).map(|load| judged(load).filter(|cell| is(cell)).count());
+        loads.max().unwrap_or(0)
+    };
+    let primary = largest(&|cell| config.primary.contains(&cell.id));
+    let plan = power::Plan {
+        rounds: config.rounds,
+        cells: if primary > 0 { primary } else { largest(&|_| true) },
+        is_primary: primary > 0,
+        is_over_links: cells.iter().any(|cell| cell.cell.link.is_some()),
+        pilot: config.planned_rounds.as_ref().map(|planned| &planned.deviations),
+    };
+    plan.power()
+}
+
+#[cfg(test)]
+mod tests {
+    use cell::Factor;
+
+    use super::*;
+    use crate::matrix::{Matrix, cells};
+
+    #[test]
+    fn an_outline_names_the_families_and_what_the_rounds_find_in_the_first() {
+        let matrix = Matrix::default()
+            .with(Factor::Format, ["json", "capnp"])
+            .with(Factor::Compression, ["none", "deflate"]);
+        let cells = cells(&matrix).unwrap();
+        let of = |primary: Vec<String>| {
+            outline(&cells, &Config { rounds: 16, seconds: 10, primary, ..Config::default() })
+        };
+        let text = of(primary::primary(&cells, &[]).unwrap());
+        let lines: Vec<&str> = text.lines().collect();
+        // Three cells, the floor and the control between three anchors.
+        assert_eq!(lines[0], "128 blocks of 10 s in 16 rounds, 24 min");
+        assert_eq!(lines[1], "Primary: json+deflate capnp+none");
+        assert_eq!(lines[2], "Secondary: capnp+deflate");
+        assert!(lines[3].starts_with("16 rounds ") && lines[3].ends_with("(2 primary cells)"), "{text}");
+        let text = of(Vec::new());
+        assert!(text.contains("\nCells: json+deflate capnp+none capnp+deflate\n"), "{text}");
+        assert!(text.ends_with("(3 cells)\n"), "{text}");
+    }
+}
