@@ -448,8 +448,8 @@ pub(crate) struct Run {
     ///
     /// By name, as in json+deflate, separated by commas; all makes one family of all cells. By
     /// default those that differ from JSON without compression in format or compression alone, at
-    /// most eight in a load: one of each by turns, in the order of the lists below. The other cells
-    /// are secondary, corrected apart.
+    /// most eight in a load: one of each by turns, in the order of the lists below; of several
+    /// relays, the cells of all but the first. The other cells are secondary, corrected apart.
     #[arg(
         long,
         help_heading = "Rounds",

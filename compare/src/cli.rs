@@ -42,7 +42,7 @@ use crate::{
 };
 use program::UsageError;
 use report::{
-    Derived,
+    Report,
     result::{AtLoad1, Config, Header, Oracle, Probe, ResultFile, Role, Search, SelfTest},
 };
 
@@ -254,9 +254,10 @@ fn rerender(dir: &Path, readme: Option<&Path>, wide: bool) -> Result<()> {
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
     let folder = if dir.is_dir() { dir } else { dir.parent().unwrap_or(Path::new(".")) };
-    let written = write_reports(&result, folder);
-    show(&result, wide)?;
-    written.map(|_| ())
+    let report = Report::of(&result);
+    let written = write_reports(&report, &result, folder);
+    show(&report, wide)?;
+    written
 }
 
 /// Flags that clients are given here, each beside those that all of a run need as well.
@@ -300,22 +301,20 @@ fn try_file(flag: &'static str, file: Option<&Path>) -> Result<()> {
 const PAGE: &str = "report.html";
 
 /// Writes everything that follows from a result.
-fn write_reports(result: &ResultFile, folder: &Path) -> Result<Derived> {
+fn write_reports(report: &Report<'_>, result: &ResultFile, folder: &Path) -> Result<()> {
     let write = |name: &str, text: String| {
         let file = folder.join(name);
         measure::write_whole(&file, text.as_bytes())
             .with_context(|| format!("cannot write {}", file.display()))
     };
-    write("summary.md", report::summary(result))?;
-    write(PAGE, report::html(result)?)?;
+    write("summary.md", report.summary())?;
+    write(PAGE, report.html()?)?;
     report::write_percentiles(result, folder)?;
     // A picture by itself would look whole.
     if result.incomplete().is_none() {
         report::write_pictures(result, folder)?;
     }
-    let derived = Derived::of(result);
-    derived.write(folder)?;
-    Ok(derived)
+    report.derived.write(folder)
 }
 
 /// The columns of the terminal that stdout is, or else those of COLUMNS.
@@ -325,10 +324,8 @@ fn columns() -> Option<usize> {
     terminal.filter(|columns| *columns > 0).or_else(stated).filter(|columns| *columns > 0)
 }
 
-fn show(result: &ResultFile, wide: bool) -> Result<()> {
-    io::stdout()
-        .write_all(report::terminal_of(result, wide, columns()).as_bytes())
-        .context("cannot write to stdout")
+fn show(report: &Report<'_>, wide: bool) -> Result<()> {
+    io::stdout().write_all(report.terminal(wide, columns()).as_bytes()).context("cannot write to stdout")
 }
 
 fn stopped_code(stopped: Option<Stopped>) -> Option<Exit> {

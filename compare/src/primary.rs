@@ -15,7 +15,8 @@ const ALL: &str = "all";
 
 /// The names of the primary cells: those asked for, or else in each load up to [`MOST`] that differ
 /// from JSON without compression in format or compression alone, one of each by turns in the
-/// matrix's order. None where all cells are to be one family.
+/// matrix's order; of several relays, those of all but the first. None where all cells are to be
+/// one family.
 ///
 /// # Errors
 /// When a name is of no cell with a verdict; the text lists those that are.
@@ -64,6 +65,14 @@ fn by_rule(load: &[CellSpec]) -> Vec<String> {
     let Some(anchor) = load.iter().find(|cell| cell.role == Role::Anchor).map(|cell| &cell.cell) else {
         return Vec::new();
     };
+    let others: Vec<String> = judged(load)
+        .filter(|spec| spec.cell.relay_name != anchor.relay_name)
+        .map(|spec| spec.id.clone())
+        .take(MOST)
+        .collect();
+    if !others.is_empty() {
+        return others;
+    }
     let formats = judged(load).filter(|spec| Cell { format: anchor.format, ..spec.cell.clone() } == *anchor);
     let compressions =
         judged(load).filter(|spec| Cell { compression: anchor.compression, ..spec.cell.clone() } == *anchor);
@@ -120,6 +129,16 @@ mod tests {
         let batches =
             of(&[(Factor::Format, "json"), (Factor::Compression, "none"), (Factor::Batching, "off,on")]);
         assert_eq!(primary(&batches, &[]).unwrap(), [""; 0], "nothing differs in one of both alone");
+    }
+
+    #[test]
+    fn where_relays_are_compared_the_cells_of_the_others_are_primary() {
+        let values = [
+            (Factor::Format, "json"),
+            (Factor::Compression, "none,deflate"),
+            (Factor::Relay, "old,new"),
+        ];
+        assert_eq!(primary(&of(&values), &[]).unwrap(), names("json+none+new json+deflate+new"));
     }
 
     #[test]

@@ -6,15 +6,11 @@ use measure::may_be_late_ns;
 use super::{
     number,
     table::{NOTHING, Table},
-    text::fold_within,
 };
 use crate::{
     crossing::{self, Crossing, Faster, TimeRatio, Versus},
-    result::{BreakEven, BreakEvenConfig, TimedBlock},
+    result::{BreakEven, BreakEvenConfig, CellTimes, TimedBlock},
 };
-
-/// How many left-out blocks are listed; the result file has all of them.
-const LISTED_BLOCKS: usize = 20;
 
 /// A sentence for each pair of cells at each round trip.
 pub(crate) fn findings(found: &BreakEven) -> Vec<String> {
@@ -227,16 +223,10 @@ pub(crate) fn headline(found: &BreakEven) -> String {
 /// The blocks that do not count, and why.
 pub(crate) fn left_out(found: &BreakEven) -> Vec<String> {
     let blocks = found.cells.iter().flat_map(|cell| cell.blocks.iter().map(move |block| (cell, block)));
-    let left_out: Vec<_> = blocks.filter(|(_, block)| block.time_ns_p50.is_none()).collect();
-    let line = |cell: &str, block: &TimedBlock| {
-        format!("round {}, {cell} over {}: {}", block.round + 1, block.link, block.why.join("; "))
+    let line = |(cell, block): (&CellTimes, &TimedBlock)| {
+        format!("round {}, {} over {}: {}", block.round + 1, cell.cell, block.link, block.why.join("; "))
     };
-    let mut lines: Vec<String> =
-        left_out.iter().take(LISTED_BLOCKS).map(|(cell, block)| line(&cell.cell, block)).collect();
-    if left_out.len() > LISTED_BLOCKS {
-        lines.push(format!("and {} more, see result.json", left_out.len() - LISTED_BLOCKS));
-    }
-    lines
+    blocks.filter(|(_, block)| block.time_ns_p50.is_none()).map(line).collect()
 }
 
 /// Advice where the emulator could not keep up; `None` where it could.
@@ -254,39 +244,6 @@ pub(crate) fn remark(found: &BreakEven) -> Option<String> {
             rate(lowest as f64)
         )
     })
-}
-
-/// Sentences and tables for a terminal.
-pub(crate) fn terminal(found: &BreakEven, room: Option<usize>) -> String {
-    let [of_times, of_ratios] = captions(found);
-    let width = room.unwrap_or(usize::MAX);
-    let mut text = String::new();
-    fold_within(&mut text, &of_times, width);
-    text.push_str(&times(found).text(room));
-    text.push('\n');
-    fold_within(&mut text, &of_ratios, width);
-    text + &ratios(found).text(room)
-}
-
-/// The section of the summary. `has_picture` says that [`PICTURE`] stands beside it.
-pub(crate) fn markdown(found: &BreakEven, has_picture: bool) -> String {
-    let mut text = String::from("\n");
-    for finding in findings(found).into_iter().chain(remark(found)) {
-        text.push_str(&format!("- {finding}\n"));
-    }
-    let mut blocks = found.cells.iter().flat_map(|cell| &cell.blocks);
-    if has_picture && blocks.any(|block| block.time_ns_p50.is_some()) {
-        text.push_str(&format!("\n![Time against bandwidth]({PICTURE})\n"));
-    }
-    let [of_times, of_ratios] = captions(found);
-    text.push_str(&format!("\n## {of_times}\n\n{}", times(found).markdown()));
-    text.push_str(&format!("\n## {of_ratios}\n\n{}", ratios(found).markdown()));
-    let left_out = left_out(found);
-    if !left_out.is_empty() {
-        text.push_str("\n## Blocks left out\n\n");
-        left_out.iter().for_each(|line| text.push_str(&format!("- {line}\n")));
-    }
-    text
 }
 
 /// The picture's file beside the result.

@@ -10,7 +10,6 @@ use super::{
     judge::{Comparison, Judged, Sample, Verdict, is_corrected, judge},
     number,
     table::{NOTHING, Table},
-    text::fold_within,
     view::log_to_anchors,
 };
 use crate::{
@@ -18,9 +17,6 @@ use crate::{
     result::{Browser, BrowserBlock, BrowserCell, Part, Role},
     stats,
 };
-
-/// How many left-out blocks are listed; the result file has all of them.
-const LISTED_BLOCKS: usize = 20;
 
 /// The metrics of a part, all of them judged; the first is the one that findings are of.
 fn metrics(found: &Browser, part: Part) -> &'static [Metric] {
@@ -296,44 +292,10 @@ pub(crate) fn headline(found: &Browser) -> String {
 /// The blocks that do not count, and why.
 pub(crate) fn left_out(found: &Browser) -> Vec<String> {
     let blocks = found.cells.iter().flat_map(|cell| cell.blocks.iter().map(move |block| (cell, block)));
-    let left_out: Vec<_> = blocks.filter(|(_, block)| !block.why.is_empty()).collect();
-    let listed = left_out.iter().take(LISTED_BLOCKS);
-    let mut lines: Vec<String> = listed
-        .map(|(cell, block)| format!("round {}, {}: {}", block.round + 1, cell.id, block.why.join("; ")))
-        .collect();
-    if left_out.len() > LISTED_BLOCKS {
-        lines.push(format!("and {} more, see result.json", left_out.len() - LISTED_BLOCKS));
-    }
-    lines
-}
-
-/// Sentences and tables for a terminal.
-pub(crate) fn terminal(found: &Browser, room: Option<usize>) -> String {
-    let width = room.unwrap_or(usize::MAX);
-    let mut text = String::new();
-    for (heading, table) in tables(found) {
-        text.push('\n');
-        fold_within(&mut text, &heading, width);
-        text.push_str(&table.text(room));
-    }
-    text.push('\n');
-    fold_within(&mut text, Verdict::MARKS, width);
-    text
-}
-
-/// The section of the summary.
-pub(crate) fn markdown(found: &Browser) -> String {
-    let mut text = String::from("\n");
-    findings(found).iter().for_each(|finding| text.push_str(&format!("- {finding}\n")));
-    for (heading, table) in tables(found) {
-        text.push_str(&format!("\n## {heading}\n\n{}", table.markdown()));
-    }
-    let left_out = left_out(found);
-    if !left_out.is_empty() {
-        text.push_str("\n## Blocks left out\n\n");
-        left_out.iter().for_each(|line| text.push_str(&format!("- {line}\n")));
-    }
-    text
+    let line = |(cell, block): (&BrowserCell, &BrowserBlock)| {
+        format!("round {}, {}: {}", block.round + 1, cell.id, block.why.join("; "))
+    };
+    blocks.filter(|(_, block)| !block.why.is_empty()).map(line).collect()
 }
 
 /// List items: how figures came about, then what rows and columns are.

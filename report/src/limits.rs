@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use super::{
     number,
     table::{NOTHING, Table},
-    text::fold_within,
 };
 use crate::{
     bracket::{End, Limit},
@@ -185,31 +184,6 @@ pub(crate) fn points(cell: &CellProbes) -> Vec<(f64, f64)> {
         by_rate.entry(probe.rate_per_s).or_default().extend(p99);
     }
     by_rate.into_iter().filter_map(|(rate, p99)| Some((f64::from(rate), stats::median(&p99)?))).collect()
-}
-
-/// Both tables for a terminal.
-pub(crate) fn terminal(search: &Search, room: Option<usize>) -> String {
-    let SearchConfig { scenario, slo, .. } = &search.config;
-    let width = room.unwrap_or(usize::MAX);
-    let mut text = String::new();
-    fold_within(&mut text, &format!("{scenario} under {slo}"), width);
-    text.push_str(&capacities(search).text(room));
-    remarks(search).iter().for_each(|remark| fold_within(&mut text, remark, width));
-    curve(&search.cells).into_iter().for_each(|curve| text.push_str(&format!("\n{}", curve.text(room))));
-    text
-}
-
-/// The section of the summary.
-pub(crate) fn markdown(search: &Search) -> String {
-    let mut text = format!("\n{}", capacities(search).markdown());
-    for remark in remarks(search) {
-        text.push_str(&format!("\n{remark}\n"));
-    }
-    if let Some(curve) = curve(&search.cells) {
-        text.push_str("\n## p99 against rate\n\n");
-        text.push_str(&curve.markdown());
-    }
-    text
 }
 
 /// How many probes there are, and of what kind.

@@ -1,12 +1,11 @@
 //! A page: one file that makes no request, reads without JavaScript and is interactive with it.
 
-use std::fmt::Write as _;
-
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use sha2::{Digest, Sha256};
 
 use super::{
     figures::{self, escape},
+    part::{Part, What},
     table::Table,
 };
 
@@ -28,37 +27,53 @@ pub(crate) fn page(title: &str, body: &str) -> String {
     )
 }
 
-/// Adds to the text of a page.
-pub(crate) fn add(text: &mut String, arguments: std::fmt::Arguments<'_>) {
-    text.write_fmt(arguments).expect("writing to a string does not fail");
+/// The command, the title and the warnings of a page.
+pub(crate) fn first(command: &str, title: &str, warnings: &[String]) -> String {
+    let mut html =
+        format!("<p class=\"first\"><code>{}</code></p>\n<h1>{}</h1>\n", escape(command), escape(title));
+    for warning in warnings {
+        html += &format!("<p class=\"warning\">{}</p>\n", escape(warning));
+    }
+    html
 }
 
-/// A figure with its caption.
-pub(crate) fn figure(caption: &str, svg: &str) -> String {
-    format!("<figure><figcaption>{}</figcaption>{svg}</figure>\n", escape(caption))
+/// Parts of a report as HTML.
+pub(crate) fn drawn<'a>(parts: impl IntoIterator<Item = &'a Part>) -> String {
+    parts.into_iter().map(one).collect()
 }
 
-/// Markdown list items as HTML.
-pub(crate) fn list(heading: &str, items: &str) -> String {
-    let items: String =
-        items.lines().map(|item| format!("<li>{}</li>\n", escape(item.trim_start_matches("- ")))).collect();
-    format!("<h2>{heading}</h2>\n<ul>\n{items}</ul>\n")
+fn one(part: &Part) -> String {
+    match &part.what {
+        What::Heading(level, heading) => format!("<h{level}>{}</h{level}>\n", plain(heading)),
+        What::Sentence(sentence) => format!("<p>{}</p>\n", plain(sentence)),
+        What::List(items) => {
+            let items: String = items.iter().map(|item| format!("<li>{}</li>\n", plain(item))).collect();
+            format!("<ul>\n{items}</ul>\n")
+        }
+        What::Table { table, ids } => table_html(table, ids),
+        What::Drawn(html) => html.clone(),
+    }
+}
+
+/// Text without the marks of Markdown.
+fn plain(text: &str) -> String {
+    escape(&text.replace('`', "").replace("**", ""))
 }
 
 /// A table; `ids` name the cells behind its rows, by which rows and marks are shown together.
-pub(crate) fn table_html(table: &Table, ids: &[&str]) -> String {
+fn table_html(table: &Table, ids: &[String]) -> String {
     let class = |column: usize| if column < table.names { " class=\"name\"" } else { "" };
-    let mut html = "<div class=\"scroll\"><table>\n<thead><tr>".to_owned();
-    for (column, heading) in table.headings.iter().enumerate() {
-        add(&mut html, format_args!("<th{}>{}</th>", class(column), escape(heading)));
-    }
-    html.push_str("</tr></thead>\n<tbody>\n");
-    for (row, id) in table.rows.iter().zip(ids) {
-        add(&mut html, format_args!("<tr data-cell=\"{}\">", escape(id)));
-        for (column, field) in row.iter().enumerate() {
-            add(&mut html, format_args!("<td{}>{}</td>", class(column), escape(field)));
-        }
-        html.push_str("</tr>\n");
+    let of_words = if table.names == table.headings.len() { " words" } else { "" };
+    let heading =
+        |(column, heading): (usize, &String)| format!("<th{}>{}</th>", class(column), plain(heading));
+    let headings: String = table.headings.iter().enumerate().map(heading).collect();
+    let mut html =
+        format!("<div class=\"scroll{of_words}\"><table>\n<thead><tr>{headings}</tr></thead>\n<tbody>\n");
+    let mut ids = ids.iter().map(String::as_str);
+    for row in &table.rows {
+        let field = |(column, field): (usize, &String)| format!("<td{}>{}</td>", class(column), plain(field));
+        let fields: String = row.iter().enumerate().map(field).collect();
+        html += &format!("<tr data-cell=\"{}\">{fields}</tr>\n", escape(ids.next().unwrap_or_default()));
     }
     html + "</tbody></table></div>\n"
 }

@@ -3,10 +3,11 @@
 use measure::{RunRecord, Status, Validity, ValidityClass};
 
 use super::{
-    figures::escape,
-    html::over_percentiles_and_time,
+    gallery::{gallery, over_percentiles_and_time},
     likeness::compression_line,
-    page::{add, list, page, table_html},
+    model::details,
+    page::{drawn, first, page},
+    part::Part,
     provenance,
     table::{NOTHING, Table, quantile},
     utilisation::Utilisation,
@@ -35,24 +36,14 @@ pub fn run_html(record: &RunRecord) -> String {
     let loads = views(&result);
     let cell = &record.cell;
     let title = format!("{}: one run of {}+{}", cell.scenario, cell.format, cell.compression);
-    let mut body = String::new();
-    add(
-        &mut body,
-        format_args!("<p class=\"first\"><code>{}</code></p>\n", escape(&provenance::command(&result))),
-    );
-    add(&mut body, format_args!("<h1>{}</h1>\n", escape(&title)));
-    for warning in warnings(record) {
-        add(&mut body, format_args!("<p class=\"warning\">{}</p>\n", escape(&warning)));
-    }
+    let mut parts = Vec::new();
     if record.validity.class == ValidityClass::Valid && record.status == Status::Complete {
-        body.push_str("<p>Valid: nothing speaks against its numbers.</p>\n");
+        parts.push(Part::sentence("Valid: nothing speaks against its numbers."));
     }
-    if let Some(load) = loads.first() {
-        section(&mut body, record, load);
-    }
-    body.push_str(&list("How to read this", READING));
-    body.push_str(&list("What was measured", &measured(record, &result)));
-    page(&title, &body)
+    parts.extend(loads.iter().flat_map(|load| of_load(record, load)));
+    parts.extend([Part::heading(2, "How to read this"), Part::items(READING)]);
+    parts.extend([Part::heading(2, "What was measured"), Part::items(&measured(record, &result))]);
+    page(&title, &(first(&provenance::command(&result), &title, &warnings(record)) + &drawn(&parts)))
 }
 
 /// The run as a result of one block, for tables and figures; the page says by itself what is wrong
@@ -60,20 +51,9 @@ pub fn run_html(record: &RunRecord) -> String {
 fn of_one(record: &RunRecord) -> ResultFile {
     let config = Config {
         scenarios: vec![record.cell.scenario.clone()],
-        profile: String::new(),
         rounds: 1,
-        seconds: 0,
         seed: record.seed,
-        primary: Vec::new(),
-        corpus: None,
-        url: None,
-        headers: Vec::new(),
-        foreign: None,
-        client_args: Vec::new(),
-        slo: None,
-        planned_rounds: None,
-        chosen_rates: Vec::new(),
-        chosen_loads: Vec::new(),
+        ..Config::default()
     };
     let header = Header {
         command: record.command.clone(),
@@ -129,46 +109,19 @@ fn warnings(record: &RunRecord) -> Vec<String> {
     warnings
 }
 
-fn section(body: &mut String, record: &RunRecord, load: &LoadView<'_>) {
-    let ids = load.row_ids(false);
-    body.push_str("<h2>What it came to</h2>\n");
-    body.push_str(&table_html(&load.costs().without("valid").without("ledger"), &ids));
-    if let Some(settings) = compression_line(load) {
-        add(body, format_args!("<p>{}</p>\n", escape(&settings)));
+fn of_load(record: &RunRecord, load: &LoadView<'_>) -> Vec<Part> {
+    let costs = load.costs().without("valid").without("ledger");
+    let mut parts = vec![Part::heading(2, "What it came to"), Part::table(costs, load.row_ids(false))];
+    parts.extend(compression_line(load).map(Part::sentence));
+    parts.push(Part::sentence(busy(&load.cells[0].utilisation())));
+    parts.push(Part::drawn(gallery("", over_percentiles_and_time(load))));
+    for (heading, table) in [("Latencies", latencies(record)), ("Fates of events", fates(record))] {
+        if !table.is_empty() {
+            parts.extend([Part::heading(2, heading), Part::table(table, [])]);
+        }
     }
-    add(body, format_args!("<p>{}</p>\n", busy(&load.cells[0].utilisation())));
-    body.push_str("<div class=\"figures\">\n");
-    over_percentiles_and_time(body, load);
-    body.push_str("</div>\n");
-    let latencies = latencies(record);
-    if !latencies.is_empty() {
-        body.push_str("<h2>Latencies</h2>\n");
-        body.push_str(&table_html(&latencies, &vec![""; latencies.rows.len()]));
-    }
-    let fates = fates(record);
-    body.push_str("<h2>Fates of events</h2>\n");
-    body.push_str(&table_html(&fates, &vec![""; fates.rows.len()]));
-    if let Some(apart) = load.apart() {
-        body.push_str("<h2>CPU, handshakes and first deliveries apart</h2>\n");
-        body.push_str(&table_html(&apart, &ids));
-    }
-    if let Some((links, note)) = load.links() {
-        body.push_str("<h2>Links</h2>\n");
-        body.push_str(&table_html(&links, &ids));
-        add(body, format_args!("<p>{}</p>\n", escape(&note)));
-    }
-    if let Some((apart, ids)) = load.links_apart() {
-        body.push_str("<h2>Links apart</h2>\n");
-        body.push_str(&table_html(&apart, &ids));
-    }
-    if let Some((populations, ids)) = load.populations() {
-        body.push_str("<h2>Populations</h2>\n");
-        body.push_str(&table_html(&populations, &ids));
-    }
-    if let Some(allocations) = load.allocations() {
-        body.push_str("<h2>Allocations</h2>\n");
-        body.push_str(&table_html(&allocations, &ids));
-    }
+    parts.extend(details(load, 2));
+    parts
 }
 
 /// CPU time as shares of the cores, in a sentence.

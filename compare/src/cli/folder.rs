@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use super::{show, write_reports};
 use program::UsageError;
 use report::{
-    Derived,
+    Derived, Report,
     result::{ResultFile, unfinished},
 };
 
@@ -100,16 +100,16 @@ impl<'a> Folder<'a> {
         wide: bool,
         more: impl FnOnce(&mut ResultFile, &Path) -> Result<()>,
     ) -> Result<Derived> {
-        let write = || {
-            let folder = self.made()?;
+        let stored = self.made().and_then(|folder| {
             result.write(folder)?;
             unfinished::remove(folder);
             more(result, folder)?;
-            write_reports(result, folder)
-        };
-        let written = write();
+            Ok(folder)
+        });
+        let report = Report::of(result);
+        let written = stored.and_then(|folder| write_reports(&report, result, folder));
         // The files whatever becomes of stdout.
-        let shown = show(result, wide);
+        let shown = show(&report, wide);
         let written = written.with_context(|| match self.made.get() {
             Some(folder) => format!(
                 "some files are missing; `compare report {}` makes them of what was measured",
@@ -117,9 +117,9 @@ impl<'a> Folder<'a> {
             ),
             None => "what was measured is above alone".to_owned(),
         });
-        let derived = written?;
+        written?;
         shown?;
         let _ = writeln!(io::stderr(), "\nwritten to {}", self.made()?.display());
-        Ok(derived)
+        Ok(report.derived)
     }
 }

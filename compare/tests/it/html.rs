@@ -3,9 +3,11 @@
 use std::{fs, process::Command};
 
 use crate::{
+    break_even,
     common::{PLAIN, record, result},
     loads::at_two_loads,
     report::{CELLS, measured, troubled},
+    search,
 };
 use measure::{Cell, RunRecord, Slice, Slices, Status, ValidityClass};
 
@@ -57,6 +59,31 @@ fn the_page_is_one_file_without_requests_and_reads_without_javascript() {
     assert!(page.matches("<svg ").count() >= 8, "{}", page.matches("<svg ").count());
     // Five cells without the control, in two Pareto plots.
     assert_eq!(page.matches(" B on the wire").count(), 10);
+}
+
+#[test]
+fn a_terminal_says_nothing_that_files_say_otherwise() {
+    let all = [
+        result("standard", 12, &CELLS, measured),
+        troubled(),
+        at_two_loads(),
+        search::sustaining([900, 3_000]),
+        break_even::result(),
+    ];
+    for result in &all {
+        let summary = report::summary(result).replace('`', "");
+        let page = report::html(result).unwrap();
+        let page =
+            page.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&");
+        // A folded line goes on behind two spaces.
+        let terminal = report::terminal(result, false).replace("\n  ", " ");
+        let sentences: Vec<&str> = terminal.lines().filter(|line| line.ends_with('.')).collect();
+        assert!(!sentences.is_empty(), "{terminal}");
+        for sentence in sentences {
+            assert!(summary.contains(sentence), "{sentence} in\n{summary}");
+            assert!(page.contains(sentence), "{sentence} in\n{page}");
+        }
+    }
 }
 
 #[test]
