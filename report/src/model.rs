@@ -107,8 +107,9 @@ impl OfLoad {
 fn costs(load: &LoadView<'_>) -> Vec<Part> {
     let (latency, meaning) = load.latency;
     let ids = load.row_ids(false);
+    let at = load.first_relay().map_or_else(String::new, |first| format!(" of relay {first}"));
     let mut parts = vec![
-        Part::heading(3, format!("{}, × is to JSON without compression", load.name())),
+        Part::heading(3, format!("{}, × is to JSON without compression{at}", load.name())),
         Part::table(load.main_costs(), ids.clone()).only(&[Medium::Terminal]),
         Part::table(load.costs(), ids).only(&[Medium::WideTerminal, Medium::Summary, Medium::Page]),
         Part::sentence(format!("p50, p99 and p99.9 are of `{latency}`: {meaning}.")),
@@ -153,7 +154,11 @@ pub(crate) fn details(load: &LoadView<'_>, level: usize) -> Vec<Part> {
 
 /// Each cell against its reference, and what speaks for and against it.
 fn verdicts(load: &LoadView<'_>, comparisons: &[Comparison]) -> Vec<Part> {
-    let heading = "Verdicts, against JSON with the same compression (JSON itself: without compression); [95 % interval]";
+    let against = match load.first_relay() {
+        Some(first) => format!("the same cell of relay {first}"),
+        None => "JSON with the same compression (JSON itself: without compression)".to_owned(),
+    };
+    let heading = format!("Verdicts, against {against}; [95 % interval]");
     let table = |form| Part::table(load.verdicts(comparisons, form), load.row_ids(true));
     // Without a comparison a terminal has nothing to show.
     let on = if comparisons.is_empty() { IN_FILES } else { EVERYWHERE };

@@ -101,9 +101,9 @@ impl<'a> LoadView<'a> {
         self.latency == SESSION
     }
 
-    /// Whether relays are compared.
-    fn is_of_relays(&self) -> bool {
-        !self.result.config.relays.is_empty()
+    /// The name of the relay that the others are compared with, where relays are compared.
+    pub(crate) fn first_relay(&self) -> Option<&str> {
+        self.result.config.relays.first().map(|relay| relay.name.as_str())
     }
 
     /// Whether allocations were counted, so that latencies and CPU times are no evidence.
@@ -117,7 +117,7 @@ impl<'a> LoadView<'a> {
         match () {
             () if self.counts_allocations() => &Metric::JUDGED_COUNTING,
             () if self.is_over_links() => &Metric::JUDGED_OVER_LINKS,
-            () if self.is_of_relays() => &Metric::JUDGED_OF_RELAYS,
+            () if self.first_relay().is_some() => &Metric::JUDGED_OF_RELAYS,
             () => &Metric::JUDGED,
         }
     }
@@ -130,7 +130,7 @@ impl<'a> LoadView<'a> {
         };
         match () {
             () if self.is_over_links() => &Metric::OVER_LINKS,
-            () if self.is_of_relays() => &Metric::OF_RELAYS,
+            () if self.first_relay().is_some() => &Metric::OF_RELAYS,
             () if self.cells.iter().all(has_p1) => &Metric::ALL,
             () => &Metric::ALL_WITH_P10,
         }
