@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "clippy recognises test functions, not their helpers")]
 
+mod fuzz_checks;
+mod fuzz_seeds;
 mod negotiation;
 mod package;
+mod public_api;
 mod websocket;

@@ -327,15 +327,15 @@ async fn messages_and_frames_of_the_caller_keep_their_order() {
     }
 }
 
-const FIN: u8 = 0x80;
-const RSV1: u8 = 0x40;
-const TEXT: u8 = 1;
-const BINARY: u8 = 2;
-const CLOSE: u8 = 8;
-const PING: u8 = 9;
+pub(crate) const FIN: u8 = 0x80;
+pub(crate) const RSV1: u8 = 0x40;
+pub(crate) const TEXT: u8 = 1;
+pub(crate) const BINARY: u8 = 2;
+pub(crate) const CLOSE: u8 = 8;
+pub(crate) const PING: u8 = 9;
 
 /// RFC 7692 §7.2.3.1.
-const HELLO: [u8; 7] = [0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00];
+pub(crate) const HELLO: [u8; 7] = [0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00];
 
 const MAX_BYTES: usize = 1 << 20;
 
@@ -346,7 +346,7 @@ async fn raw(stream: DuplexStream, deflate: Option<DeflateParams>) -> WebSocket<
 }
 
 /// A client's frame, masked with zeros.
-fn frame(first_byte: u8, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(first_byte: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![first_byte];
     match payload.len() {
         len @ 0..126 => bytes.push(0x80 | u8::try_from(len).unwrap()),
@@ -361,7 +361,7 @@ fn frame(first_byte: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 /// A first message as permessage-deflate compresses it.
-fn deflated(payload: &[u8]) -> Vec<u8> {
+pub(crate) fn deflated(payload: &[u8]) -> Vec<u8> {
     let mut encoder = DeflateEncoder::new(Vec::new(), Level::new(6));
     encoder.write_all(payload).unwrap();
     encoder.flush().unwrap();
