@@ -33,8 +33,8 @@ pub(crate) fn headers(bytes: &[u8]) {
         assert!(answer.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{answer:?}");
         let bits = [agreed.to_client, agreed.to_server].map(|direction| direction.window_bits);
         assert!(bits.iter().all(|bits| (9..=15).contains(bits)), "{header:?}: {agreed:?}");
-        // An offer always lets the server choose the client's window, which is no part of the answer
-        // where the client did not offer it.
+        // An offer of this crate lets the server choose the client's window, so one that wants it
+        // smaller gets that now.
         let (again, same) = negotiate::accept(&negotiate::offer(&agreed), enabled)
             .expect("an offer of this crate is in the grammar")
             .expect("what was granted is granted again");
