@@ -20,7 +20,7 @@ const STORED: u32 = 40;
 fn event(n: u32) -> Event<'static> {
     let mut id = [7; 32];
     id[..4].copy_from_slice(&n.to_le_bytes());
-    let kind = if n % 2 == 0 { 1 } else { 7 };
+    let kind = if n.is_multiple_of(2) { 1 } else { 7 };
     let created_at = 1_700_000_000 + i64::from(n);
     Event { id, pubkey: [9; 32], created_at, kind, tags: vec![], content: "note".into(), sig: [3; 64] }
 }
