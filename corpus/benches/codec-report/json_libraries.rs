@@ -3,7 +3,12 @@
 //! Each reads what `codecs` reads: ids, keys and signatures as bytes, text borrowed where it
 //! has no escape, fields in any order. Refusals are each library's own.
 
-use std::{borrow::Cow, cell::RefCell, fmt, hint::black_box};
+use std::{
+    borrow::{Borrow, Cow},
+    cell::RefCell,
+    fmt,
+    hint::black_box,
+};
 
 use codecs::{Codec, Event, EventHead, RelayMessage, hex};
 use serde::{
@@ -12,10 +17,7 @@ use serde::{
     ser::SerializeStruct,
 };
 
-use crate::{
-    sets::EventSet,
-    what::{Pass, SUBSCRIPTION, What},
-};
+use crate::what::{Pass, SUBSCRIPTION, What};
 
 /// Beside serde_json, which is `library`, and tuned code.
 pub(crate) const OTHERS: [&str; 2] = ["sonic-rs", "simd-json"];
@@ -126,11 +128,11 @@ macro_rules! library {
         mod $name {
             use super::*;
 
-            pub(super) fn write<'e>(set: &'e EventSet<'_>, what: What) -> Pass<'e> {
+            pub(super) fn write<'e, E: Borrow<Event<'static>>>(events: &'e [E], what: What) -> Pass<'e> {
                 Box::new(move |buffer, members| {
                     for at in members {
                         buffer.clear();
-                        let event = AsJson(black_box(set.events[*at]));
+                        let event = AsJson(black_box(events[*at].borrow()));
                         let written = match what {
                             What::Encode => $write(&mut *buffer, &event),
                             _ => $write(&mut *buffer, &("EVENT", SUBSCRIPTION, event)),
@@ -206,21 +208,21 @@ library!(by_simd_json, read_in_place, simd_json::to_writer);
 
 /// A row of a JSON library that is not in `codecs`; for serde_json only the three fields, which its
 /// codec does not read by themselves.
-pub(crate) fn pass<'e>(
+pub(crate) fn pass<'e, E: Borrow<Event<'static>>>(
     by: &str,
     what: What,
-    set: &'e EventSet<'_>,
+    events: &'e [E],
     frames: &'e [Vec<u8>],
     deliveries: &'e [Vec<u8>],
 ) -> Pass<'e> {
     let frames = if what == What::DecodeMessage { deliveries } else { frames };
     let writes = matches!(what, What::Encode | What::EncodeMessage);
     match (by, writes) {
-        ("sonic-rs", true) => by_sonic::write(set, what),
+        ("sonic-rs", true) => by_sonic::write(events, what),
         ("sonic-rs", false) => by_sonic::read(frames, what),
-        ("simd-json", true) => by_simd_json::write(set, what),
+        ("simd-json", true) => by_simd_json::write(events, what),
         ("simd-json", false) => by_simd_json::read(frames, what),
-        (_, true) => by_serde_json::write(set, what),
+        (_, true) => by_serde_json::write(events, what),
         (_, false) => by_serde_json::read(frames, what),
     }
 }
@@ -240,9 +242,14 @@ pub(crate) fn tuned_three_fields<'e>(codec: &'static dyn Codec, frames: &'e [Vec
 }
 
 /// Fails unless every library reads what `codecs` wrote as the same event, and writes the same.
-pub(crate) fn check(set: &EventSet<'_>, frames: &[Vec<u8>], deliveries: &[Vec<u8>]) -> anyhow::Result<()> {
+pub(crate) fn check<E: Borrow<Event<'static>>>(
+    events: &[E],
+    frames: &[Vec<u8>],
+    deliveries: &[Vec<u8>],
+) -> anyhow::Result<()> {
     let mut scratch = Scratch::default();
-    for ((event, frame), delivery) in set.events.iter().zip(frames).zip(deliveries) {
+    let events = events.iter().map(Borrow::borrow);
+    for ((event, frame), delivery) in events.zip(frames).zip(deliveries) {
         let id = hex::encode(&event.id);
         let three = Some((event.pubkey, event.created_at, event.kind));
         let mut written = [Vec::new(), Vec::new()];
@@ -252,11 +259,11 @@ pub(crate) fn check(set: &EventSet<'_>, frames: &[Vec<u8>], deliveries: &[Vec<u8
             ($name:ident) => {
                 let label = stringify!($name);
                 let read = $name::event(frame, &mut scratch);
-                anyhow::ensure!(read.as_ref() == Some(*event), "{label} reads event {id} otherwise");
+                anyhow::ensure!(read.as_ref() == Some(event), "{label} reads event {id} otherwise");
                 let read = $name::three_fields(frame, &mut scratch);
                 anyhow::ensure!(read == three, "{label} reads three fields of event {id} otherwise");
                 let read = $name::delivery(delivery, &mut scratch);
-                let same = matches!(&read, Some((sub, read)) if sub == SUBSCRIPTION && read == *event);
+                let same = matches!(&read, Some((sub, read)) if sub == SUBSCRIPTION && read == event);
                 anyhow::ensure!(same, "{label} reads the message of event {id} otherwise");
             };
         }
@@ -265,21 +272,21 @@ pub(crate) fn check(set: &EventSet<'_>, frames: &[Vec<u8>], deliveries: &[Vec<u8
         same!(by_simd_json);
         for (by, written) in OTHERS.iter().zip(&written) {
             let read = by_serde_json::event(written, &mut scratch);
-            anyhow::ensure!(read.as_ref() == Some(*event), "{by} writes event {id} otherwise");
+            anyhow::ensure!(read.as_ref() == Some(event), "{by} writes event {id} otherwise");
         }
     }
     Ok(())
 }
 
 /// The relay's EVENT of every event in JSON.
-pub(crate) fn deliveries(codec: &dyn Codec, set: &EventSet<'_>) -> Vec<Vec<u8>> {
-    let deliver = |event: &&Event<'static>| {
-        let event = Cow::Borrowed(*event);
+pub(crate) fn deliveries<E: Borrow<Event<'static>>>(codec: &dyn Codec, events: &[E]) -> Vec<Vec<u8>> {
+    let deliver = |event: &E| {
+        let event = Cow::Borrowed(event.borrow());
         let mut out = Vec::new();
         codec
             .encode_relay(&RelayMessage::Event { subscription: SUBSCRIPTION.into(), event }, &mut out)
             .expect("events that the format cannot hold were set aside");
         out
     };
-    set.events.iter().map(deliver).collect()
+    events.iter().map(deliver).collect()
 }

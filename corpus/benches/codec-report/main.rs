@@ -15,6 +15,7 @@
 #![allow(clippy::print_stdout, reason = "the report is what this program is for")]
 #![allow(clippy::cast_precision_loss, reason = "sizes and times here are far below 2^52")]
 
+mod escapes;
 mod json_libraries;
 mod measure;
 mod recommend;

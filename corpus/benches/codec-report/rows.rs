@@ -1,10 +1,15 @@
 //! Rows of the report: each is one thing done with every event of a column, and timed.
 
-use std::{borrow::Cow, collections::BTreeMap, hint::black_box};
+use std::{
+    borrow::{Borrow, Cow},
+    collections::BTreeMap,
+    hint::black_box,
+};
 
-use codecs::{Codec, Format, Implementation, RelayMessage};
+use codecs::{Codec, Event, Format, Implementation, RelayMessage};
 
 use crate::{
+    escapes::{self, Texts},
     json_libraries,
     sets::{self, EventSet, Sets},
     together::{self, Form, Groups},
@@ -32,6 +37,8 @@ pub(crate) struct Inputs {
     frames: BTreeMap<Format, Vec<Vec<u8>>>,
     /// JSON's relay messages.
     deliveries: Vec<Vec<u8>>,
+    /// Events with JSON in JSON.
+    texts: Vec<Texts>,
     /// For each set.
     messages: Vec<Groups<RelayMessage<'static>>>,
 }
@@ -49,10 +56,11 @@ impl Inputs {
         let json = sets.of(Format::JSON);
         let inputs = Inputs {
             frames: formats.iter().map(|format| (*format, encoded(*format))).collect(),
-            deliveries: json_libraries::deliveries(Format::JSON.spec().library, json),
+            deliveries: json_libraries::deliveries(Format::JSON.spec().library, &json.events),
+            texts: escapes::texts(json)?,
             messages: sets.sets.iter().map(together::messages).collect(),
         };
-        json_libraries::check(json, &inputs.frames[&Format::JSON], &inputs.deliveries)?;
+        json_libraries::check(&json.events, &inputs.frames[&Format::JSON], &inputs.deliveries)?;
         Ok(inputs)
     }
 }
@@ -67,8 +75,9 @@ pub(crate) fn rows<'e>(formats: &[Format], sets: &'e Sets<'_>, inputs: &'e Input
         for (by, codec) in sets::codecs_of(*format) {
             let forms = [Some(Form::Message(codec)), format.batch(by).map(Form::Batch)];
             let by = by.name();
-            add(by, What::Encode, encode(codec, set));
-            add(by, What::Decode, read(frames, move |bytes| drop(black_box(codec.decode_event(bytes)))));
+            add(by, What::Encode, encode(codec, &set.events));
+            add(by, What::Decode, decode(codec, frames));
+            add(by, What::KeepBytes, keep_bytes(codec, frames));
             add(by, What::PeekCold, read(frames, move |bytes| peek(codec, bytes)));
             if format.spec().tuned.is_some() && by == "tuned" {
                 add(by, What::PeekHot, peek_hot(codec, frames));
@@ -83,16 +92,25 @@ pub(crate) fn rows<'e>(formats: &[Format], sets: &'e Sets<'_>, inputs: &'e Input
                     read(&inputs.deliveries, move |bytes| drop(black_box(codec.decode_relay(bytes))));
                 add(by, What::DecodeMessage, of_messages);
                 add(by, What::EncodeMessage, encode_message(codec, set));
+                for Texts { what: [written, read], events, frames, .. } in &inputs.texts {
+                    add(by, *written, encode(codec, events));
+                    add(by, *read, decode(codec, frames));
+                }
             }
         }
         if *format == Format::JSON {
-            let pass = |by, what| json_libraries::pass(by, what, set, frames, &inputs.deliveries);
+            let pass = |by, what| json_libraries::pass(by, what, &set.events, frames, &inputs.deliveries);
             let library = Implementation::Library.name();
             add(library, What::ThreeFields, pass(library, What::ThreeFields));
             let tuned = Format::JSON.spec().tuned.expect("JSON has tuned code");
             add("tuned", What::ThreeFields, json_libraries::tuned_three_fields(tuned, frames));
             for by in json_libraries::OTHERS {
                 JSON_ROWS.into_iter().for_each(|what| add(by, what, pass(by, what)));
+                for Texts { what: [written, read], events, frames, .. } in &inputs.texts {
+                    let pass = |what| json_libraries::pass(by, what, events, frames, &[]);
+                    add(by, *written, pass(What::Encode));
+                    add(by, *read, pass(What::Decode));
+                }
             }
         }
     }
@@ -114,12 +132,20 @@ fn memcpy(frames: &[Vec<u8>]) -> Pass<'_> {
     })
 }
 
-fn encode<'e>(codec: &'static dyn Codec, set: &'e EventSet<'_>) -> Pass<'e> {
+fn decode<'e>(codec: &'static dyn Codec, frames: &'e [Vec<u8>]) -> Pass<'e> {
+    read(frames, move |bytes| drop(black_box(codec.decode_event(bytes))))
+}
+
+fn keep_bytes<'e>(codec: &'static dyn Codec, frames: &'e [Vec<u8>]) -> Pass<'e> {
+    read(frames, move |bytes| drop(black_box(codec.decode_keeping_bytes(bytes))))
+}
+
+fn encode<'e, E: Borrow<Event<'static>>>(codec: &'static dyn Codec, events: &'e [E]) -> Pass<'e> {
     Box::new(move |buffer, members| {
         for at in members {
             buffer.clear();
             codec
-                .encode_event(black_box(set.events[*at]), buffer)
+                .encode_event(black_box(events[*at].borrow()), buffer)
                 .expect("the set holds what the format holds");
             black_box(&*buffer);
         }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use codecs::{Format, Implementation};
 
 use crate::{
+    escapes::SORTS,
     json_libraries::OTHERS,
     report::Report,
     rows::JSON_ROWS,
@@ -47,6 +48,7 @@ pub(crate) fn tables(report: &Report, formats: &[Format]) -> Vec<Table> {
         tables.push(targets(report, formats));
         tables.push(times(report, formats));
         tables.push(json_libraries(report));
+        tables.push(escapes(report));
         tables.push(times_together(report, formats));
     }
     tables.push(sizes(report, formats));
@@ -108,7 +110,7 @@ fn targets(report: &Report, formats: &[Format]) -> Table {
 }
 
 fn times(report: &Report, formats: &[Format]) -> Table {
-    const COLUMNS: [What; 3] = [What::Encode, What::Decode, What::PeekCold];
+    const COLUMNS: [What; 4] = [What::Encode, What::Decode, What::KeepBytes, What::PeekCold];
     let mut rows = Vec::new();
     for format in formats {
         for by in implementations(*format) {
@@ -121,8 +123,9 @@ fn times(report: &Report, formats: &[Format]) -> Table {
     }
     Table {
         title: "Nanoseconds an event".to_owned(),
-        note: "`decode` leaves text in the frame where the format allows it; `peek` reads id, author, time and kind. A library \
-               decodes for a peek, too."
+        note: "`decode` leaves text in the frame where the format allows it; `keeps bytes` is the same for a client that \
+               wants tag values of 64 hex digits as 32 bytes, as it has ids and keys: of a library's text they are made. \
+               `peek` reads id, author, time and kind. A library decodes for a peek, too."
             .to_owned(),
         head: head(&["format", "by", "memcpy"], COLUMNS.map(|what| what.name().to_owned())),
         rows,
@@ -144,6 +147,33 @@ fn json_libraries(report: &Report) -> Table {
         head: head(&["by"], JSON_ROWS.map(|what| what.name().to_owned())),
         rows: implementations(Format::JSON).into_iter().map(row).collect(),
         names: 1,
+    }
+}
+
+/// Beside each time, what it is of tuned code's in the same round.
+fn escapes(report: &Report) -> Table {
+    let json = Format::JSON.name();
+    let mut rows = Vec::new();
+    for ([written, read], label) in SORTS {
+        for by in implementations(Format::JSON) {
+            let mut row = head(&[label, if by == "library" { "serde_json" } else { by }], []);
+            for what in [written, read] {
+                let tuned = report.rounds_of(json, "tuned", what, None);
+                let rounds = report.rounds_of(json, by, what, None);
+                let ratio = rounds.zip(tuned).and_then(|(over, base)| Estimate::of_ratio(over, base));
+                row.extend([cell(report.time(json, by, what, None), 0), cell(ratio, 2)]);
+            }
+            rows.push(row);
+        }
+    }
+    Table {
+        title: "JSON in JSON, nanoseconds an event".to_owned(),
+        note: "The content of each event is an event as JSON, as in reposts, so that every quote in it is escaped; and the \
+               same with an apostrophe for each character that JSON escapes."
+            .to_owned(),
+        head: words(&["content", "by", "encode", "/ tuned", "decode", "/ tuned"]),
+        rows,
+        names: 2,
     }
 }
 

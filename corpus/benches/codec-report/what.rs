@@ -12,6 +12,16 @@ pub(crate) enum What {
     Encode,
     /// Reading an event that borrows what it can.
     Decode,
+    /// Reading an event whose ids and keys in tags stay bytes, too.
+    KeepBytes,
+    /// Writing an event whose content is full of quotes. JSON only.
+    EncodeEscaped,
+    /// Reading it.
+    DecodeEscaped,
+    /// Writing the same without any escape. JSON only.
+    EncodeUnescaped,
+    /// Reading it.
+    DecodeUnescaped,
     /// Id, author, time and kind of the next frame of the stream.
     PeekCold,
     /// The same of a frame that was just peeked at.
@@ -38,6 +48,11 @@ impl What {
             What::Memcpy => "memcpy",
             What::Encode => "encode",
             What::Decode => "decode",
+            What::KeepBytes => "keeps bytes",
+            What::EncodeEscaped => "encode escaped",
+            What::DecodeEscaped => "decode escaped",
+            What::EncodeUnescaped => "encode unescaped",
+            What::DecodeUnescaped => "decode unescaped",
             What::PeekCold => "peek cold",
             What::PeekHot => "peek hot",
             What::ThreeFields => "three fields",
