@@ -474,8 +474,8 @@ pub(crate) struct Run {
     pub(crate) slo: Option<Slo>,
     /// What a relay may cost more than the first before the run ends with exit code 100
     ///
-    /// As in 'relay CPU>3%, p99>10%', also one a flag: it is decided to cost more, by more than that. Without it,
-    /// anything that is decided to cost more counts.
+    /// As in 'relay CPU>3%, p99>10%', also one a flag: it is decided to cost more, by more than
+    /// that. Without it, anything that is decided to cost more counts.
     #[arg(
         long, help_heading = "Output", value_name = "BOUNDS", requires = "relay", value_parser = FailOn::from_str,
         hide_short_help = true

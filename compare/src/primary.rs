@@ -133,11 +133,8 @@ mod tests {
 
     #[test]
     fn where_relays_are_compared_the_cells_of_the_others_are_primary() {
-        let values = [
-            (Factor::Format, "json"),
-            (Factor::Compression, "none,deflate"),
-            (Factor::Relay, "old,new"),
-        ];
+        let values =
+            [(Factor::Format, "json"), (Factor::Compression, "none,deflate"), (Factor::Relay, "old,new")];
         assert_eq!(primary(&of(&values), &[]).unwrap(), names("json+none+new json+deflate+new"));
     }
 
