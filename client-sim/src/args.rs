@@ -24,7 +24,8 @@ use workload::{Share, scenario::Scenario};
     subcommand_negates_reqs = true,
     args_conflicts_with_subcommands = true,
     group = ArgGroup::new("relay_of_others").args(["url", "relay_at"]),
-    group = ArgGroup::new("part_of_a_block").args(["share", "serve"])
+    group = ArgGroup::new("part_of_a_block").args(["share", "serve"]),
+    group = ArgGroup::new("plan_for_others").args(["url", "floor"])
 )]
 pub struct Args {
     /// A command other than a run.
@@ -126,8 +127,14 @@ pub struct Args {
 
     /// Answers of `client-sim doctor --json` about the relay behind --url.
     ///
-    /// The relay is then not asked again.
-    #[arg(long, help_heading = "Relay", requires = "url", value_name = "FILE", hide_short_help = true)]
+    /// The relay is then not asked again. With --floor the plan is that of such a relay.
+    #[arg(
+        long,
+        help_heading = "Relay",
+        requires = "plan_for_others",
+        value_name = "FILE",
+        hide_short_help = true
+    )]
     pub doctor: Option<PathBuf>,
 
     /// Count an event that comes before EOSE and again after it as duplicated.
@@ -433,6 +440,11 @@ impl Args {
     /// Threads of a relay of our own.
     pub(crate) fn relay_threads(&self) -> u16 {
         self.cell.own_relay().threads
+    }
+
+    /// Whether the plan is for relays of others, which store events of earlier runs.
+    pub fn plays_for_others(&self) -> bool {
+        self.url.is_some() || self.doctor.is_some()
     }
 
     /// Whether this run starts a relay of its own.

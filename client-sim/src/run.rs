@@ -295,7 +295,7 @@ pub(crate) fn inputs(args: &Args) -> anyhow::Result<(Scenario, Corpus, u64)> {
     let (name, corpus) = (&args.cell.scenario, args.corpus.as_deref());
     let (mut scenario, corpus) = load(name, &args.set, args.seconds, corpus, args.skip_invalid)?;
     scenario.set_cell(&args.cell)?;
-    scenario.only_new = args.url.is_some();
+    scenario.only_new = args.plays_for_others();
     let seed = args.seed.unwrap_or_else(|| if args.url.is_some() { any_seed() } else { 1 });
     Ok((scenario, corpus, seed))
 }
@@ -326,8 +326,9 @@ fn planned(args: &Args, scenario: &Scenario, corpus: &Corpus, seed: u64) -> anyh
     plan_share_over(scenario, corpus, seed, &formats, share)
 }
 
-/// Asks the relay of `--url` what it takes. What it refuses by its rules is set aside, and what
-/// stands against the scenario is an error. A signal leaves the plan as it was.
+/// Asks the relay of `--url` what it takes, unless `--doctor` says so. What it refuses by its rules
+/// is set aside, and what stands against the scenario is an error. A signal leaves the plan as it
+/// was.
 fn within_rules(
     args: &Args,
     scenario: &mut Scenario,
@@ -335,18 +336,21 @@ fn within_rules(
     (seed, mut workload): (u64, Workload),
     interrupt: &mut Interrupt,
 ) -> anyhow::Result<Workload> {
-    let Some(url) = &args.url else { return Ok(workload) };
     let needs = Needs::of(&workload);
-    let relay = endpoint(url, args.ca.as_deref(), &args.header).map_err(UsageError)?;
-    let url = relay.url();
-    let answers = match &args.doctor {
-        Some(file) => doctor::read(file, url).map_err(UsageError)?,
-        None => match doctor::before_a_run(&relay, &needs, interrupt) {
+    let relay = args.url.as_ref().map(|url| endpoint(url, args.ca.as_deref(), &args.header));
+    let relay = relay.transpose().map_err(UsageError)?;
+    let answers = match (&args.doctor, &relay) {
+        (Some(file), relay) => {
+            doctor::read(file, relay.as_ref().map(wire::Endpoint::url)).map_err(UsageError)?
+        }
+        (None, None) => return Ok(workload),
+        (None, Some(relay)) => match doctor::before_a_run(relay, &needs, interrupt) {
             Err(error) if error.is::<Interrupted>() => return Ok(workload),
             answers => answers?,
         },
     };
     if let Some(why) = doctor::table::refusal(&answers, &needs) {
+        let url = relay.as_ref().map_or("the relay".to_owned(), |relay| relay.url().to_string());
         bail!("{url} cannot play {}: {why} (client-sim doctor --url {url} says more)", scenario.name);
     }
     scenario.rules = answers.rules;

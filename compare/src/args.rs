@@ -391,7 +391,8 @@ pub(crate) struct Run {
     /// As in --relay 'old=./relay-old --listen {address}' --relay 'new=./relay-new {port}'. All are
     /// compared with the first. {address} is 127.0.0.1 with a free port, {port} the port alone,
     /// {dir} an empty folder, in which it runs; no shell reads the command. relay-sim alone is the
-    /// relay of this project. Formats then default to json, compressions to none.
+    /// relay of this project, floor alone one that does no Nostr work. Formats then default to
+    /// json, compressions to none.
     #[arg(
         long, help_heading = "Relay", value_name = "NAME=COMMAND", value_parser = relays::read,
         conflicts_with_all = ["url", "link", "nats", "utilisation", "instructions"]
@@ -521,13 +522,6 @@ impl Run {
         self.url.is_some() || !self.relay.is_empty()
     }
 
-    /// Why these relays are not compared.
-    pub(crate) fn refuses_relays(&self) -> Option<String> {
-        let names = || self.relay.iter().map(|relay| &relay.name);
-        let again = names().find(|name| names().filter(|other| other == name).count() > 1)?;
-        Some(format!("two relays are named {again}: each needs a name of its own"))
-    }
-
     /// Why metrics are not served.
     pub(crate) fn refuses_metrics(&self) -> Option<&'static str> {
         (self.metrics_listen.is_some() && self.profile == Profile::Publish).then_some(
@@ -592,14 +586,15 @@ impl Run {
         }
     }
 
-    /// Whether a cell of the matrix is measured in blocks of so many seconds: a relay of others has
-    /// no floor, and the quick profile compresses few formats unless told otherwise.
+    /// Whether a cell of the matrix is measured in blocks of so many seconds: beside relays of
+    /// others a floor only if it is named, and the quick profile compresses few formats unless told
+    /// otherwise.
     pub(crate) fn measures(&self, cell: &CellSpec, seconds: u32) -> bool {
         let chosen =
             self.matrix.is_some() || self.values.has(Factor::Format) || self.values.has(Factor::Compression);
         let all = chosen || self.profile != Profile::Quick;
         match self.has_relays_of_others() {
-            true => cell.role != Role::Floor,
+            true => cell.role != Role::Floor || self.relay.iter().any(RelayCommand::is_floor),
             false => all || plan::is_quick(cell, self.is_longer(seconds)),
         }
     }

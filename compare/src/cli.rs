@@ -43,7 +43,7 @@ use crate::{
 use program::UsageError;
 use report::{
     Report,
-    result::{AtLoad1, Config, Header, Oracle, Probe, ResultFile, Role, Search, SelfTest},
+    result::{AtLoad1, Config, Header, Oracle, Probe, RelayCommand, ResultFile, Role, Search, SelfTest},
 };
 
 /// Does what the command line says. `args` begins with the program's name.
@@ -82,6 +82,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
 /// Searches what the metric asks for.
 fn look_for(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
     refuse(flags.refusal().or_else(|| refused(&flags.client_args, false)))?;
+    refuse(crate::relays::refusal(&flags.capacity.relay))?;
     flags.corpus.as_deref().map(|file| read_corpus(file, flags.skip_invalid)).transpose()?;
     Folder::try_out(&flags.out)?;
     match flags.metric {
@@ -94,9 +95,12 @@ fn look_for(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
 fn find_limits(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
     let mut cells = cells(&flags.matrix().map_err(UsageError)?)?;
     let CapacityFlags { url, ca, relay, .. } = &flags.capacity;
-    // A relay of others has no floor.
-    let is_own = url.is_none() && relay.is_empty();
-    cells.retain(|cell| cell.role != Role::Control && (is_own || cell.role != Role::Floor));
+    // Beside relays of others there is a floor only if it is named.
+    let has_floor = match relay.is_empty() {
+        true => url.is_none(),
+        false => relay.iter().any(RelayCommand::is_floor),
+    };
+    cells.retain(|cell| cell.role != Role::Control && (has_floor || cell.role != Role::Floor));
     let config = flags.config(at_load_1(flags, &cells)?);
     let started = SystemTime::now();
     let program = env::current_exe().context("cannot find this program's own file")?;

@@ -57,14 +57,14 @@ struct Read {
 }
 
 impl Answers {
-    /// Writes them to a file, as those of the relay at this address.
+    /// Writes them to a file, as those of the relay at this address, or of any.
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub(crate) fn write(&self, url: &RelayUrl, file: &Path) -> Result<()> {
+    pub(crate) fn write(&self, url: Option<&RelayUrl>, file: &Path) -> Result<()> {
         let mut all = self.all.clone();
         if let Some(said) = all.get_mut("url") {
-            *said = url.to_string().into();
+            *said = url.map_or_else(String::new, RelayUrl::to_string).into();
         }
         fs::write(file, all.to_string()).with_context(|| format!("cannot write {}", file.display()))
     }
@@ -183,6 +183,10 @@ fn name_by_grants<'h>(
     let mut notes = Vec::new();
     let mut kept: Vec<CellSpec> = Vec::new();
     for mut spec in std::mem::take(cells) {
+        if spec.role == Role::Floor {
+            kept.push(spec);
+            continue;
+        }
         let Cell { format, compression, batching, .. } = spec.cell;
         let grant =
             |compression: &str, batched: bool| grant(&spec.cell.relay_name, format, compression, batched);

@@ -114,12 +114,13 @@ impl ThisMachine {
             },
         };
         let file = started.file("doctor.json");
-        answers.write(&started.url, &file)?;
+        answers.write(Some(&started.url), &file)?;
         let mut command = self.command(task);
         command.args(["--url", started.url.with_password()]).arg("--doctor").arg(&file);
         let pids: Vec<String> = started.pids.iter().map(u32::to_string).collect();
         command.args(["--relay-pid", &pids.join(",")]);
-        let played = self.attend(command, task, progress, interrupt).await;
+        let clients = self.pinned.as_ref().map(|pinned| &*pinned.clients);
+        let played = self.attend(command, clients, task, progress, interrupt).await;
         let noticed = started.stop().await?;
         for warning in noticed.warnings {
             if self.warned.borrow_mut().insert(warning.clone()) {
@@ -133,10 +134,29 @@ impl ThisMachine {
         })
     }
 
-    /// Runs the client of a block to its end.
+    /// Plays a block against the floor, by the plan of the relays beside it if there are any. Its
+    /// client starts it, on a core of its own.
+    async fn play_floor(
+        &self,
+        task: &Task<'_>,
+        progress: &mut Progress,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Played> {
+        let mut command = self.command(task);
+        command.arg("--floor");
+        if let Some((_, answers)) = self.relays.first() {
+            let file = task.record.with_extension("doctor.json");
+            answers.write(None, &file)?;
+            command.arg("--doctor").arg(file);
+        }
+        self.attend(command, None, task, progress, interrupt).await
+    }
+
+    /// Runs the client of a block to its end, on these cores where they are named.
     async fn attend(
         &self,
         mut command: Command,
+        cores: Option<&[u32]>,
         task: &Task<'_>,
         progress: &mut Progress,
         interrupt: Interrupt<'_>,
@@ -149,7 +169,7 @@ impl ThisMachine {
             let client = || format!("cannot start the client {}", self.client.display());
             command.spawn().with_context(client)
         };
-        let child = on_cores(self.pinned.as_ref().map(|pinned| &*pinned.clients), spawn)?;
+        let child = on_cores(cores, spawn)?;
         let ending = attend(child, limit, progress, interrupt).await?;
         Ok(Played {
             exit_code: ending.exit_code,
@@ -168,9 +188,6 @@ impl ThisMachine {
             let answers = self.answers.iter().flat_map(|file| ["--doctor".as_ref(), file.as_os_str()]);
             command.args(["--url", url.with_password()]).args(answers);
             command.args(header_args(&self.headers));
-        }
-        if cell.role == Role::Floor {
-            command.arg("--floor");
         }
         for fault in &cell.faults {
             command.args(["--relay-fault", fault]);
@@ -200,10 +217,13 @@ impl Generator for ThisMachine {
         interrupt: Interrupt<'a>,
     ) -> LocalBoxFuture<'a, Result<Played>> {
         async move {
+            if task.cell.role == Role::Floor {
+                return self.play_floor(&task, progress, interrupt).await;
+            }
             let name = &task.cell.cell.relay_name;
             match self.relays.iter().find(|(relay, _)| relay.name == *name) {
                 Some(relay) => self.play_against(relay, &task, progress, interrupt).await,
-                None => self.attend(self.command(&task), &task, progress, interrupt).await,
+                None => self.attend(self.command(&task), None, &task, progress, interrupt).await,
             }
         }
         .boxed_local()

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::{BufRead, BufReader},
     path::Path,
@@ -42,6 +43,8 @@ fn two_relays_are_started_for_each_block_and_compared_by_name() {
             &own("old"),
             "--relay",
             &own("new"),
+            "--relay",
+            "floor",
             "--compressions",
             "none,deflate",
             "--junit",
@@ -56,11 +59,20 @@ fn two_relays_are_started_for_each_block_and_compared_by_name() {
     let ids: Vec<&str> = result.cells.iter().map(|cell| cell.id.as_str()).collect();
     assert_eq!(
         ids,
-        ["json+none+old", "json-control+old", "json+none+new", "json+deflate+old", "json+deflate+new"],
+        [
+            "json+none+old",
+            "json-control+old",
+            "floor",
+            "json+none+new",
+            "json+deflate+old",
+            "json+deflate+new"
+        ],
         "{said}"
     );
     let names: Vec<&str> = result.config.relays.iter().map(|relay| &*relay.name).collect();
-    assert_eq!(names, ["old", "new"]);
+    assert_eq!(names, ["old", "new", "floor"]);
+    let plans = || result.cells.iter().map(|cell| cell.blocks[0].record.as_ref().unwrap().counts.deliveries);
+    assert_eq!(plans().collect::<BTreeSet<_>>().len(), 1, "all play one plan");
     for cell in &result.cells {
         let record = cell.blocks[0].record.as_ref().unwrap();
         record.counts.balanced().unwrap();
@@ -69,7 +81,9 @@ fn two_relays_are_started_for_each_block_and_compared_by_name() {
             "{}",
             cell.id
         );
-        assert!(!record.relay.as_ref().unwrap().own, "{}", cell.id);
+        let relay = record.relay.as_ref().unwrap();
+        assert_eq!(relay.own, cell.id == "floor", "{}", cell.id);
+        assert_eq!(relay.software.ends_with("--floor"), relay.own, "{}", cell.id);
     }
     let table = fs::read_to_string(folder.join("summary.md")).unwrap();
     assert!(table.contains("| format | compression | relay |"), "{table}");
@@ -77,6 +91,8 @@ fn two_relays_are_started_for_each_block_and_compared_by_name() {
     // On a busy machine nothing else may be compared.
     assert!(junit.contains("wire bytes of json+deflate+new against json+deflate+old"), "{junit}");
     assert!(junit.contains("ledger of json+none+new"), "{junit}");
+    assert!(!junit.contains("floor against"), "{junit}");
+    assert!(table.contains("| floor |"), "{table}");
 }
 
 #[test]
@@ -107,6 +123,7 @@ fn names_that_come_twice_and_flags_of_our_own_relay_are_refused() {
     let out = TempDir::new().unwrap();
     for (args, says) in [
         (vec!["--relay", "a=x {port}", "--relay", "a=y {port}"], "two relays are named a"),
+        (vec!["--relay", "floor", "--relay", "a=x {port}"], "name a relay before it"),
         (vec!["--relay", "a=x {port}", "--verify", "none"], "--verify is for relays of our own"),
         (vec!["--relay", "a=x {port}", "--url", "ws://127.0.0.1:1"], "cannot be used with"),
         (vec!["--fail-on", "p99>3%"], "--relay"),
@@ -203,12 +220,12 @@ fn a_relay_that_goes_into_the_background_is_kept_and_ended() {
 }
 
 #[test]
-fn a_relay_that_ends_by_itself_is_told_of_with_the_last_of_a_hundred_megabytes() {
+fn a_relay_that_ends_by_itself_is_told_of_with_the_last_of_a_gigabyte() {
     let mut keeper =
-        Keeper::start("writes", "head -c 100000000 /dev/zero | tr '\\0' x; echo; echo last; exit 7");
+        Keeper::start("writes", "head -c 1000000000 /dev/zero | tr '\\0' x; echo; echo last; exit 7");
     let said = keeper.last_line();
     assert_eq!((&said["by_itself"], &said["how"]), (&true.into(), &"exit status: 7".into()), "{said}");
-    assert_eq!(said["output_bytes"], 100_000_006);
+    assert_eq!(said["output_bytes"], 1_000_000_006);
     let output = said["output"].as_str().unwrap();
     assert!(output.len() <= 4_096 && output.ends_with("x\nlast"), "{output}");
 }

@@ -401,7 +401,7 @@ fn answers_of_an_earlier_version_are_read_and_judged_as_they_were() {
     let needs = writes(&[1, 7]);
     let judged = |answers: serde_json::Value| {
         std::fs::write(&file, answers.to_string()).unwrap();
-        table::refusal(&read(&file, &"ws://127.0.0.1:7777".parse().unwrap()).unwrap(), &needs)
+        table::refusal(&read(&file, Some(&"ws://127.0.0.1:7777".parse().unwrap())).unwrap(), &needs)
     };
     let earlier = |write: serde_json::Value| {
         serde_json::json!({
@@ -418,7 +418,7 @@ fn answers_of_an_earlier_version_are_read_and_judged_as_they_were() {
     answers.unread_kinds = [(4, "no".to_owned())].into();
     answers.rules.unanswered_kinds = [20_001].into();
     std::fs::write(&file, serde_json::to_string(&answers).unwrap()).unwrap();
-    assert_eq!(read(&file, &"ws://127.0.0.1:7777".parse().unwrap()).unwrap(), answers);
+    assert_eq!(read(&file, Some(&"ws://127.0.0.1:7777".parse().unwrap())).unwrap(), answers);
     assert!(table::refusal(&answers, &needs).unwrap().starts_with("it takes no events of kind 7: \"no\""));
 }
 
@@ -428,7 +428,7 @@ fn answers_of_another_relay_are_refused() {
     let file = folder.path().join("doctor.json");
     let written = |url: &str| {
         std::fs::write(&file, serde_json::json!({ "url": url }).to_string()).unwrap();
-        read(&file, &"ws://me:s3cret@127.0.0.1:7777".parse().unwrap())
+        read(&file, Some(&"ws://me:s3cret@127.0.0.1:7777".parse().unwrap()))
     };
     assert!(written("ws://127.0.0.1:7777").is_ok() && written("ws://127.0.0.1:7777/").is_ok());
     assert!(written("").is_ok(), "answers that name no relay");

@@ -28,7 +28,7 @@ pub(super) fn asked(
     let mut answers = ByRelay::from([(String::new(), answers)]);
     let foreign = left_out(&mut answers, cells)?;
     let file = folder.join("doctor.json");
-    answers.values().try_for_each(|answers| answers.write(url, &file))?;
+    answers.values().try_for_each(|answers| answers.write(Some(url), &file))?;
     Ok((Some(foreign), Some(file)))
 }
 
@@ -40,7 +40,7 @@ pub(super) fn asked_each(
 ) -> Result<(Foreign, ByRelay)> {
     let mut answers = until_signal(async |interrupt| {
         let mut answers = ByRelay::new();
-        for relay in relays {
+        for relay in relays.iter().filter(|relay| !relay.is_floor()) {
             answers.insert(relay.name.clone(), ask_one(question, relay, cells, interrupt).await?);
         }
         Ok(answers)

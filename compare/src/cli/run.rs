@@ -133,7 +133,7 @@ impl<'a> Setup<'a> {
         let config = flags.config(scenarios.to_vec(), seconds);
         refuse(refused(&flags.client_args, flags.instructions))?;
         refuse(flags.refuses_metrics().map(str::to_owned))?;
-        refuse(flags.refuses_relays())?;
+        refuse(crate::relays::refusal(&flags.relay))?;
         refuse(flags.over.refusal(flags.url.as_ref(), flags.skip_invalid))?;
         refuse(refusal(flags.profile, &config, git.as_ref()))?;
         let chooses_rate = flags.chooses_rate().map_err(|reason| UsageError(anyhow!(reason)))?;

@@ -51,9 +51,10 @@ impl Matrix {
         Matrix::of_a_foreign_relay().with(Factor::Compression, [BASE_COMPRESSION])
     }
 
-    /// The same with each of these relays.
+    /// The same with each of these relays; the floor is a cell of every load already.
     pub(crate) fn with_relays(self, relays: &[RelayCommand]) -> Matrix {
-        self.with(Factor::Relay, relays.iter().map(|relay| relay.name.clone()))
+        let relays = relays.iter().filter(|relay| !relay.is_floor());
+        self.with(Factor::Relay, relays.map(|relay| relay.name.clone()))
     }
 
     /// The matrix of a foreign relay, whose own settings are unknown.
@@ -232,7 +233,9 @@ fn spec(chosen: &BTreeMap<Factor, Vec<String>>, role: Role, cell: Cell) -> CellS
         }
     };
     let named = [Factor::Format, Factor::Compression, Factor::Batching];
-    for factor in Factor::ALL.into_iter().filter(|factor| !named.contains(factor)) {
+    // One floor serves all relays.
+    let is_named = |factor: Factor| named.contains(&factor) || (role, factor) == (Role::Floor, Factor::Relay);
+    for factor in Factor::ALL.into_iter().filter(|factor| !is_named(*factor)) {
         if chosen[&factor].len() > 1 {
             id = format!("{id}+{}", (factor.row().in_id)(&write(factor)));
         }

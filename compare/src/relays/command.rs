@@ -9,27 +9,28 @@ use std::{
 use anyhow::{Context, Result, anyhow};
 use cell::Factor;
 use client_sim::own_relay::RELAY_ROLE;
-use report::result::RelayCommand;
+use report::result::{FLOOR, RelayCommand};
 
-/// The name alone stands for a relay of our own.
-const OWN: &str = "relay-sim";
+/// These names alone stand for relays of our own.
+const OWN: [&str; 2] = ["relay-sim", FLOOR];
 
 /// What a command may name, each in braces.
 const ADDRESS: &str = "{address}";
 const PORT: &str = "{port}";
 const DIR: &str = "{dir}";
 
-/// Reads `NAME=COMMAND`, or `relay-sim`.
+/// Reads `NAME=COMMAND`, `relay-sim` or `floor`.
 ///
 /// # Errors
 /// Says what is missing, for the command line.
 pub(crate) fn read(text: &str) -> Result<RelayCommand, String> {
-    if text == OWN {
-        return Ok(RelayCommand { name: OWN.to_owned(), command: String::new() });
+    if OWN.contains(&text) {
+        return Ok(RelayCommand { name: text.to_owned(), command: String::new() });
     }
-    let (name, command) = text
-        .split_once('=')
-        .ok_or_else(|| format!("expected NAME=COMMAND, as in 'new=./relay --listen {ADDRESS}', or {OWN}"))?;
+    let (name, command) = text.split_once('=').ok_or_else(|| {
+        let own = OWN.join(" or ");
+        format!("expected NAME=COMMAND, as in 'new=./relay --listen {ADDRESS}', or {own}")
+    })?;
     if name.is_empty() {
         return Err("expected a name before the =".to_owned());
     }
@@ -45,6 +46,21 @@ pub(crate) fn read(text: &str) -> Result<RelayCommand, String> {
         ));
     }
     Ok(RelayCommand { name: name.to_owned(), command: command.to_owned() })
+}
+
+/// Says why these relays are not measured beside each other.
+pub(crate) fn refusal(relays: &[RelayCommand]) -> Option<String> {
+    let names = || relays.iter().map(|relay| &relay.name);
+    let again = names().find(|name| names().filter(|other| other == name).count() > 1);
+    let again = again.map(|name| format!("two relays are named {name}: each needs a name of its own"));
+    let only_floor = || {
+        relays.first().is_some_and(RelayCommand::is_floor).then(|| {
+            format!(
+                "--relay {FLOOR} does no Nostr work, so nothing is compared with it: name a relay before it"
+            )
+        })
+    };
+    again.or_else(only_floor)
 }
 
 /// The program of a relay, with its arguments.
@@ -99,6 +115,7 @@ mod tests {
         let found = read("old=./relay --config 'my a.conf' {address}").unwrap();
         assert_eq!((&*found.name, &*found.command), ("old", "./relay --config 'my a.conf' {address}"));
         assert_eq!(read("relay-sim").unwrap().command, "");
+        assert!(read("floor").unwrap().is_floor() && !read("floor=./relay {port}").unwrap().is_floor());
         for (text, says) in [
             ("old", "expected NAME=COMMAND"),
             ("=./relay {port}", "expected a name"),
@@ -110,6 +127,19 @@ mod tests {
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn relays_need_names_of_their_own_and_the_floor_is_not_the_first() {
+        let refused =
+            |texts: &[&str]| refusal(&texts.iter().map(|text| read(text).unwrap()).collect::<Vec<_>>());
+        assert_eq!(refused(&["relay-sim", "floor", "new=./relay {port}"]), None);
+        for (texts, says) in [
+            (["a=./relay {port}", "a=./other {port}"], "two relays are named a"),
+            (["floor", "relay-sim"], "name a relay before it"),
+        ] {
+            assert!(refused(&texts).unwrap().contains(says), "{texts:?}");
         }
     }
 

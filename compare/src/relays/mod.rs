@@ -5,6 +5,6 @@ mod command;
 mod keeper;
 mod started;
 
-pub(crate) use command::read;
+pub(crate) use command::{read, refusal};
 pub use keeper::{KEEPER_ROLE, main as keep};
 pub(crate) use started::{Started, on_cores};

@@ -160,6 +160,13 @@ pub struct RelayCommand {
     pub command: String,
 }
 
+impl RelayCommand {
+    /// Whether it is the floor, which does no Nostr work and so is no relay to compare.
+    pub fn is_floor(&self) -> bool {
+        self.command.is_empty() && self.name == FLOOR
+    }
+}
+
 /// Cells that a relay of others declined and refused by its own rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Foreign {
