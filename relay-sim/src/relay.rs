@@ -173,9 +173,10 @@ impl Relay {
         self.connections.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Whether connections need to look for faults at all.
+    /// Whether connections need to look for faults at all: those of the process, such as `burn`,
+    /// leave every connection its ordinary path, so that a planted cost is all that is planted.
     pub(crate) fn may_misbehave(&self) -> bool {
-        self.config.control || !self.config.faults.is_empty()
+        self.config.control || self.config.faults.iter().any(|fault| !fault.is_of_the_process())
     }
 
     /// The faults as the connection of this number meets them.

@@ -67,9 +67,7 @@ pub(crate) async fn serve_relay(
     shutdown: impl Future<Output = ()>,
 ) -> Totals {
     let config = &relay.config;
-    if relay.may_misbehave() {
-        relay.faults.begin(std::time::Instant::now());
-    }
+    relay.faults.begin(std::time::Instant::now());
     if !config.faults.is_empty() {
         warn!(faults = %relay.faults.names().join(" "), "this relay misbehaves as it was told to");
         tokio::spawn(fault::stall(config.faults.clone()));
