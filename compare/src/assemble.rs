@@ -5,7 +5,7 @@ use std::{ffi::OsString, time::SystemTime};
 use measure::{Environment, Status, utc};
 use program::command_line;
 
-use crate::{matrix::CellSpec, plan::Plan};
+use crate::{matrix::CellSpec, plan::BlockOrder};
 use report::result::{Block, CellResult, Config, Git, Header, ResultFile};
 
 /// The header of a complete result of this program on this host.
@@ -22,7 +22,12 @@ pub(crate) fn header(args: &[OsString], git: Option<Git>, started: SystemTime, c
 }
 
 /// Sorts blocks under their cells. `blocks` pairs each block with its index in `cells`.
-pub fn assemble(header: Header, cells: &[CellSpec], plan: &Plan, blocks: Vec<(usize, Block)>) -> ResultFile {
+pub fn assemble(
+    header: Header,
+    cells: &[CellSpec],
+    plan: &BlockOrder,
+    blocks: Vec<(usize, Block)>,
+) -> ResultFile {
     let played = blocks.last().map_or(0, |(_, block)| block.round as usize + 1);
     let mut by_cell: Vec<Vec<Block>> = cells.iter().map(|_| Vec::new()).collect();
     for (cell, block) in blocks {
@@ -36,8 +41,11 @@ pub fn assemble(header: Header, cells: &[CellSpec], plan: &Plan, blocks: Vec<(us
 }
 
 /// A run before its first block, with the further rounds that it may come to.
-pub(crate) fn planned(header: Header, cells: &[CellSpec], plan: &Plan) -> ResultFile {
-    let all = Plan { rounds: plan.rounds.iter().chain(&plan.spare).cloned().collect(), ..Plan::default() };
+pub(crate) fn planned(header: Header, cells: &[CellSpec], plan: &BlockOrder) -> ResultFile {
+    let all = BlockOrder {
+        rounds: plan.rounds.iter().chain(&plan.spare).cloned().collect(),
+        ..BlockOrder::default()
+    };
     assemble(header, cells, &all, Vec::new())
 }
 

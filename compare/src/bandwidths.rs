@@ -10,7 +10,7 @@ use measure::{RunRecord, ValidityClass};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
-use crate::{matrix::CellSpec, plan::Plan};
+use crate::{matrix::CellSpec, plan::BlockOrder};
 use report::{
     merged::latency_of,
     result::{Block, BreakEven, BreakEvenConfig, CellTimes, TimedBlock},
@@ -52,7 +52,7 @@ impl<'a> Grid<'a> {
     }
 
     /// The order of every block, drawn from the seed.
-    pub fn plan(&self) -> Plan {
+    pub fn plan(&self) -> BlockOrder {
         let mut random = ChaCha8Rng::seed_from_u64(self.config.seed);
         let mut links: Vec<usize> = (0..links(self.config).count()).collect();
         let mut cells: Vec<usize> = (0..self.cells.len()).collect();
@@ -65,7 +65,7 @@ impl<'a> Grid<'a> {
             }
             order
         };
-        Plan { rounds: (0..self.config.rounds).map(&mut round).collect(), spare: Vec::new() }
+        BlockOrder { rounds: (0..self.config.rounds).map(&mut round).collect(), spare: Vec::new() }
     }
 
     /// Times of cells and the bandwidths at which they break even.

@@ -1,9 +1,9 @@
 //! Which wire format, with which compression, and what would it buy?
 //!
-//! A [`Plan`] orders the cells of a matrix at random within each round, [`run`](run::run) measures
-//! every cell in fresh processes, and what was measured is a [`report::ResultFile`], from which the
-//! crate `report` derives figures, tables and verdicts. Measuring and rendering meet only in that
-//! file.
+//! A [`BlockOrder`] orders the cells of a matrix at random within each round, [`run`](run::run)
+//! measures every cell in fresh processes, and what was measured is a [`report::ResultFile`], from
+//! which the crate `report` derives figures, tables and verdicts. Measuring and rendering meet only
+//! in that file.
 //!
 //! To add a profile, add a variant to [`Profile`].
 
@@ -39,5 +39,5 @@ mod watched;
 
 pub use assemble::assemble;
 pub use matrix::{CellSpec, Matrix, OverLinks, UnknownName, cells};
-pub use plan::{Plan, Profile};
+pub use plan::{BlockOrder, Profile};
 pub use relays::{KEEPER_ROLE, keep};

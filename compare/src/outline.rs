@@ -5,13 +5,13 @@ use report::{power, result::Config};
 
 use crate::{
     matrix::CellSpec,
-    plan::Plan,
+    plan::BlockOrder,
     primary::{self, judged},
 };
 
 /// What `--dry-run` prints.
 pub(crate) fn outline(cells: &[CellSpec], config: &Config) -> String {
-    let plan = Plan::new(cells, config.rounds, config.seed);
+    let plan = BlockOrder::new(cells, config.rounds, config.seed);
     let minutes = plan.estimate(cells, config.seconds).as_secs_f64() / 60.0;
     let (blocks, seconds, rounds) = (plan.blocks(), config.seconds, config.rounds);
     let named = |is_primary: bool| {
@@ -37,7 +37,7 @@ pub(crate) fn power(cells: &[CellSpec], config: &Config) -> String {
         loads.max().unwrap_or(0)
     };
     let primary = largest(&|cell| config.primary.contains(&cell.id));
-    let plan = power::Plan {
+    let plan = power::Design {
         rounds: config.rounds,
         cells: if primary > 0 { primary } else { largest(&|_| true) },
         is_primary: primary > 0,

@@ -67,7 +67,7 @@ impl Profile {
 
 /// The order of every block.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct BlockOrder {
     /// For each round the indexes of the cells in the order they run; anchors stand in it several
     /// times.
     pub rounds: Vec<Vec<usize>>,
@@ -75,11 +75,11 @@ pub struct Plan {
     pub spare: Vec<Vec<usize>>,
 }
 
-impl Plan {
+impl BlockOrder {
     /// Draws the order from the seed; the same arguments give the same plan. Cells of one load
     /// (scenario and rate) stay together in a round, because an anchor says something only about
     /// its own load.
-    pub fn new(cells: &[CellSpec], rounds: u32, seed: u64) -> Plan {
+    pub fn new(cells: &[CellSpec], rounds: u32, seed: u64) -> BlockOrder {
         let mut loads: Vec<(usize, Vec<usize>)> = Vec::new();
         for (index, cell) in cells.iter().enumerate() {
             match loads.iter_mut().find(|(anchor, _)| cells[*anchor].load() == cell.load()) {
@@ -90,14 +90,14 @@ impl Plan {
                 }
             }
         }
-        Plan::of_loads(&loads, rounds, seed)
+        BlockOrder::of_loads(&loads, rounds, seed)
     }
 
     /// The same with half as many further rounds.
-    pub fn with_spare(cells: &[CellSpec], rounds: u32, seed: u64) -> Plan {
-        let Plan { rounds: mut all, .. } = Plan::new(cells, with_further(rounds), seed);
+    pub fn with_spare(cells: &[CellSpec], rounds: u32, seed: u64) -> BlockOrder {
+        let BlockOrder { rounds: mut all, .. } = BlockOrder::new(cells, with_further(rounds), seed);
         let spare = all.split_off(rounds as usize);
-        Plan { rounds: all, spare }
+        BlockOrder { rounds: all, spare }
     }
 
     /// The order of the next round after these blocks: the planned ones, then further ones while a
@@ -123,7 +123,7 @@ impl Plan {
     }
 
     /// The same of loads that are pairs of an anchor's index and those of its other cells.
-    pub(crate) fn of_loads(loads: &[(usize, Vec<usize>)], rounds: u32, seed: u64) -> Plan {
+    pub(crate) fn of_loads(loads: &[(usize, Vec<usize>)], rounds: u32, seed: u64) -> BlockOrder {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let mut loads = loads.to_vec();
         let round = |_| {
@@ -139,7 +139,7 @@ impl Plan {
             }
             order
         };
-        Plan { rounds: (0..rounds).map(round).collect(), spare: Vec::new() }
+        BlockOrder { rounds: (0..rounds).map(round).collect(), spare: Vec::new() }
     }
 
     /// Time of all blocks, before one was measured.
@@ -217,7 +217,7 @@ mod tests {
         cells.retain(|cell| flags.measures(cell, seconds));
         let config = flags.config(matrix.values(Factor::Scenario).to_vec(), seconds);
         assert!(config.rounds >= 6 && config.seconds == seconds);
-        let estimate = Plan::new(&cells, config.rounds, 1).estimate(&cells, seconds);
+        let estimate = BlockOrder::new(&cells, config.rounds, 1).estimate(&cells, seconds);
         (cells.into_iter().map(|cell| cell.id).collect(), seconds, estimate)
     }
 
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn a_block_over_links_takes_as_long_as_the_links_carry_its_bytes() {
         let mut cells = matrix(&["one"]);
-        let plan = Plan::new(&cells, 2, 1);
+        let plan = BlockOrder::new(&cells, 2, 1);
         let blocks = u32::try_from(plan.blocks()).unwrap();
         assert_eq!(plan.estimate(&cells, 2), block_estimate(2) * blocks);
         let lasts = |seconds| OverLinks { lasts: Duration::from_secs(seconds), packets_per_s: None };
@@ -266,7 +266,7 @@ mod tests {
         // 11 cells with the control; the 10 besides the anchor stand in four groups between five
         // anchors.
         let cells = matrix(&["one"]);
-        let plan = Plan::new(&cells, 12, 7);
+        let plan = BlockOrder::new(&cells, 12, 7);
         assert_eq!((plan.rounds.len(), plan.blocks()), (12, 12 * 15));
         for round in &plan.rounds {
             let anchors: Vec<usize> =
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn each_load_has_its_own_anchors_around_it() {
         let cells = matrix(&["one", "two"]);
-        for round in Plan::new(&cells, 4, 1).rounds {
+        for round in BlockOrder::new(&cells, 4, 1).rounds {
             let scenarios: Vec<&str> = round.iter().map(|cell| cells[*cell].cell.scenario.as_str()).collect();
             assert_eq!(scenarios.chunk_by(|a, b| a == b).count(), 2, "{scenarios:?}");
             for half in round.chunks(15) {
@@ -293,11 +293,11 @@ mod tests {
     #[test]
     fn the_seed_decides_the_order_and_rounds_differ() {
         let cells = matrix(&["one"]);
-        let plan = Plan::new(&cells, 12, 7);
-        assert_eq!(plan, Plan::new(&cells, 12, 7));
-        assert_ne!(plan, Plan::new(&cells, 12, 8));
+        let plan = BlockOrder::new(&cells, 12, 7);
+        assert_eq!(plan, BlockOrder::new(&cells, 12, 7));
+        assert_ne!(plan, BlockOrder::new(&cells, 12, 8));
         assert_ne!(plan.rounds[0], plan.rounds[1]);
         // A longer run begins like a shorter one.
-        assert_eq!(Plan::new(&cells, 3, 7).rounds, plan.rounds[..3]);
+        assert_eq!(BlockOrder::new(&cells, 3, 7).rounds, plan.rounds[..3]);
     }
 }

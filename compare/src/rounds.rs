@@ -17,7 +17,7 @@ use crate::{
     matrix::CellSpec,
     metrics::Metrics,
     outline,
-    plan::Plan,
+    plan::BlockOrder,
     progress::Progress,
     run::{Outcome, Request, run_until_signal},
 };
@@ -53,7 +53,7 @@ pub struct Measured {
     /// The settings of the blocks: its rounds are those that were planned.
     pub config: Config,
     /// Their order.
-    pub plan: Plan,
+    pub plan: BlockOrder,
     /// Their outcome.
     pub outcome: Outcome,
 }
@@ -68,7 +68,7 @@ enum Pilot {
     /// The rounds that are counted follow from it.
     Planned(PlannedRounds),
     /// It was not finished: what it measured is what there is.
-    Stopped(Plan, Outcome),
+    Stopped(BlockOrder, Outcome),
 }
 
 impl Rounds<'_> {
@@ -97,13 +97,13 @@ impl Rounds<'_> {
             }
         }
         self.tell(&outline::power(self.cells, &config));
-        let plan = Plan::with_spare(self.cells, config.rounds, config.seed);
+        let plan = BlockOrder::with_spare(self.cells, config.rounds, config.seed);
         let outcome = self.measure(Header { config: config.clone(), ..header }, &plan)?;
         Ok(Measured { config, plan, outcome })
     }
 
     /// Plays a plan and keeps each block.
-    fn measure(&self, header: Header, plan: &Plan) -> Result<Outcome> {
+    fn measure(&self, header: Header, plan: &BlockOrder) -> Result<Outcome> {
         let Rounds { generator, cells, running, .. } = *self;
         let config = header.config.clone();
         let kept = unfinished::begin(self.folder, &assemble::planned(header, cells, plan))?;
@@ -131,7 +131,7 @@ impl Rounds<'_> {
         fs::create_dir(&running).with_context(|| format!("cannot make {}", running.display()))?;
         let apart = Rounds { running: &running, ..*self };
         let began = Instant::now();
-        let plan = Plan::new(self.cells, config.rounds, config.seed);
+        let plan = BlockOrder::new(self.cells, config.rounds, config.seed);
         let header = Header { config: config.clone(), ..header.clone() };
         let of = Status::Incomplete { reason: "the pilot of --precision".to_owned() };
         let mut outcome = apart.measure(Header { status: of, ..header.clone() }, &plan)?;

@@ -17,7 +17,7 @@ use program::Interrupt;
 use crate::{
     generator::{Generator, Played, Task},
     matrix::CellSpec,
-    plan::{self, Plan},
+    plan::{self, BlockOrder},
     progress::Progress,
 };
 use report::result::{Block, Config, Role};
@@ -37,7 +37,7 @@ pub struct Request<'a> {
     /// The matrix.
     pub cells: &'a [CellSpec],
     /// The order.
-    pub plan: &'a Plan,
+    pub plan: &'a BlockOrder,
     /// An existing folder for the records of single blocks.
     pub folder: &'a Path,
     /// Keeps each block when it ends, so that a run that is killed loses none.

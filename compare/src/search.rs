@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 use crate::{
     generator::Generator,
     matrix::CellSpec,
-    plan::{self, Plan},
+    plan::{self, BlockOrder},
     probe::{self, Asked},
     progress::Progress,
     run::{self, Request, Stopped},
@@ -186,7 +186,7 @@ impl<'a> Probes<'a> {
             generator: self.generator,
             config: &config,
             cells: &cells,
-            plan: &Plan { rounds: vec![vec![cell]], spare: Vec::new() },
+            plan: &BlockOrder { rounds: vec![vec![cell]], spare: Vec::new() },
             folder: self.folder,
             keep: None,
         };

@@ -45,7 +45,7 @@ const TYPICAL_OVER_LINKS: [(Metric, f64); 5] = [
 
 /// A plan's rounds and the cells that its verdicts are corrected for.
 #[derive(Debug, Clone, Copy)]
-pub struct Plan<'a> {
+pub struct Design<'a> {
     /// Rounds that are counted.
     pub rounds: u32,
     /// Cells of the largest family that is named first.
@@ -58,10 +58,10 @@ pub struct Plan<'a> {
     pub pilot: Option<&'a BTreeMap<Metric, f64>>,
 }
 
-impl Plan<'_> {
+impl Design<'_> {
     /// The differences that the rounds find, in one line.
     pub fn power(&self) -> String {
-        let Plan { rounds, cells, is_primary, is_over_links, pilot } = *self;
+        let Design { rounds, cells, is_primary, is_over_links, pilot } = *self;
         let Some(simulated) = Simulated::new(rounds, cells) else {
             return "Fewer than six rounds find no difference".to_owned();
         };
@@ -222,15 +222,16 @@ mod tests {
     #[test]
     fn the_line_names_what_it_is_of() {
         let pilot = BTreeMap::from([(Metric::RelayCpu, 0.05)]);
-        let plan = Plan { rounds: 16, cells: 8, is_primary: true, is_over_links: false, pilot: Some(&pilot) };
+        let plan =
+            Design { rounds: 16, cells: 8, is_primary: true, is_over_links: false, pilot: Some(&pilot) };
         let line = plan.power();
         assert!(line.starts_with("16 rounds as noisy as the pilot's find, four times of five, "), "{line}");
         assert!(line.ends_with(" % in relay CPU (8 primary cells)"), "{line}");
-        let line = Plan { pilot: None, ..plan }.power();
+        let line = Design { pilot: None, ..plan }.power();
         let named = ["wire bytes", "relay CPU", "client CPU", "p50", "p99"];
         assert!(named.iter().all(|name| line.contains(&format!(" % in {name}"))), "{line}");
-        let line = Plan { pilot: None, is_over_links: true, cells: 1, ..plan }.power();
+        let line = Design { pilot: None, is_over_links: true, cells: 1, ..plan }.power();
         assert!(line.contains("IP bytes") && line.ends_with("(one cell)"), "{line}");
-        assert_eq!(Plan { rounds: 5, ..plan }.power(), "Fewer than six rounds find no difference");
+        assert_eq!(Design { rounds: 5, ..plan }.power(), "Fewer than six rounds find no difference");
     }
 }

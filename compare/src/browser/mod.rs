@@ -54,7 +54,7 @@ pub(crate) use self::{
     events::{LISTS, MIXED},
     rows::{Asked, Rows},
 };
-use crate::{plan::Plan, progress::Progress, run::Stopped};
+use crate::{plan::BlockOrder, progress::Progress, run::Stopped};
 use report::result::{Browser, BrowserBlock, BrowserCell, BrowserConfig, BrowserSoftware, EventSet, Part};
 
 /// Time of a block beyond its steps, before one was measured.
@@ -94,7 +94,7 @@ pub(crate) struct Found {
     pub(crate) status: Status,
     pub(crate) stopped: Option<Stopped>,
     /// The order of the blocks, by the cells' places.
-    pub(crate) plan: Plan,
+    pub(crate) plan: BlockOrder,
 }
 
 /// Everything that a block needs.
@@ -155,7 +155,7 @@ pub(crate) async fn measure(
     if let (true, [why, ..]) = (cells.is_empty(), not_measured.as_slice()) {
         bail!("nothing is left to measure: {why}");
     }
-    let plan = Plan::of_loads(&loads(&cells), config.rounds, config.seed);
+    let plan = BlockOrder::of_loads(&loads(&cells), config.rounds, config.seed);
     let step = match &bench.link {
         Some(link) => link.takes(sets.iter().find(|set| set.name == MIXED).map_or(0, |set| set.json_bytes)),
         None => Duration::from_millis(u64::from(config.step_ms + WARM_UP_MS)),
@@ -228,7 +228,7 @@ fn loads(cells: &[BrowserCell]) -> Vec<(usize, Vec<usize>)> {
 async fn rounds(
     bench: &mut Bench,
     cells: &mut [BrowserCell],
-    plan: &Plan,
+    plan: &BlockOrder,
     progress: &mut Progress,
     keep: &dyn Fn(&[BrowserCell]),
     mut interrupt: std::pin::Pin<Box<impl Future<Output = ()>>>,
@@ -403,7 +403,7 @@ mod tests {
             .copied()
             .collect();
         assert_eq!(flat, (0..cells.len()).collect::<Vec<_>>());
-        let plan = Plan::of_loads(&places, 2, 1);
+        let plan = BlockOrder::of_loads(&places, 2, 1);
         assert!(plan.rounds.iter().all(|round| cells[round[0]].role == report::Role::Anchor));
     }
 }

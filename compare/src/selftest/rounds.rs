@@ -9,7 +9,7 @@ use measure::{Environment, Status, utc};
 use program::command_line;
 
 use super::bench::Bench;
-use crate::{assemble::assemble, matrix::CellSpec, plan::Plan, run::Outcome};
+use crate::{assemble::assemble, matrix::CellSpec, plan::BlockOrder, run::Outcome};
 use report::result::{Config, Header, ResultFile, Role};
 
 impl Bench<'_> {
@@ -41,7 +41,7 @@ impl Bench<'_> {
 pub(super) fn result(
     config: &Config,
     cells: &[CellSpec],
-    plan: &Plan,
+    plan: &BlockOrder,
     outcome: Outcome,
     started: SystemTime,
 ) -> Result<ResultFile> {

@@ -8,7 +8,7 @@ use measure::RunRecord;
 
 use super::{bench::Bench, finding::Finding, rounds};
 use crate::{
-    plan::{self, Plan},
+    plan::{self, BlockOrder},
     progress::Progress,
     run::{self, Request},
     this_machine::ThisMachine,
@@ -50,7 +50,7 @@ impl Bench<'_> {
         let cells = [anchor, burning(FULL), burning(SPARE)];
         let config = self.config(1, SECONDS, ["--rate", &RATE_PER_S.to_string()]);
         // A cell is divided by one anchor beside it, too.
-        let plan = Plan { rounds: vec![vec![0, 1, 2]], spare: Vec::new() };
+        let plan = BlockOrder { rounds: vec![vec![0, 1, 2]], spare: Vec::new() };
         let request = Request {
             generator: &ThisMachine::new(self.program, &config, None),
             config: &config,

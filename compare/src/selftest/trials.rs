@@ -10,7 +10,7 @@ use program::Interrupt;
 use super::{bench::Bench, finding::Finding, rounds};
 use crate::{
     matrix::CellSpec,
-    plan::{self, Plan},
+    plan::{self, BlockOrder},
     progress::Progress,
     run::{self, Request, Stopped},
     this_machine::ThisMachine,
@@ -108,7 +108,7 @@ impl Bench<'_> {
         Ok(results)
     }
 
-    fn trial(&self, repeat: u64, burn_ns: u32) -> (Config, [CellSpec; 3], Plan) {
+    fn trial(&self, repeat: u64, burn_ns: u32) -> (Config, [CellSpec; 3], BlockOrder) {
         let cell = |role, id, faults| self.cell(role, id, VERIFY, faults);
         let cells = [
             cell(Role::Anchor, "json+none", Vec::new()),
@@ -119,7 +119,7 @@ impl Bench<'_> {
         // Each repeat draws its own load and order.
         let seed = 1 + repeat * u64::from(rounds);
         let config = Config { seed, ..self.config(rounds, seconds, LOAD) };
-        let plan = Plan::new(&cells, config.rounds, config.seed);
+        let plan = BlockOrder::new(&cells, config.rounds, config.seed);
         (config, cells, plan)
     }
 }

@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::BTreeMap, fs, path::Path};
 use anyhow::Result;
 use cell::Factor;
 use compare::{
-    CellSpec, Matrix, Plan, assemble, cells,
+    BlockOrder, CellSpec, Matrix, assemble, cells,
     generator::{Generator, Interrupt, Played, Task},
     progress::Progress,
 };
@@ -202,7 +202,7 @@ pub(crate) fn result(
     mut measure: impl FnMut(&str, u32, u32) -> RunRecord,
 ) -> ResultFile {
     let cells = matrix(ids);
-    let plan = Plan::new(&cells, rounds, 1);
+    let plan = BlockOrder::new(&cells, rounds, 1);
     let mut blocks = Vec::new();
     for (round, order) in (0..).zip(&plan.rounds) {
         for (position, cell) in (0..).zip(order) {

@@ -3,7 +3,7 @@
 use std::{cell::RefCell, fs, future::pending, path::Path, time::Duration};
 
 use compare::{
-    CellSpec, Plan,
+    BlockOrder, CellSpec,
     generator::{Generator, Played, Task},
     progress::Progress,
     run::{self, Outcome, Request, Stopped},
@@ -22,7 +22,7 @@ fn cells() -> Vec<CellSpec> {
 fn played(
     generator: &dyn Generator,
     config: &Config,
-    plan: &Plan,
+    plan: &BlockOrder,
     keep: impl Fn(&[(usize, Block)]),
 ) -> Outcome {
     let folder = tempfile::tempdir().unwrap();
@@ -46,7 +46,7 @@ fn by_number(rounds: u32, mut script: impl FnMut(usize) -> Left) -> Outcome {
         number += 1;
         script(number - 1)
     });
-    played(&generator, &config, &Plan::with_spare(&cells(), rounds, config.seed), |_| ())
+    played(&generator, &config, &BlockOrder::with_spare(&cells(), rounds, config.seed), |_| ())
 }
 
 fn plain() -> RunRecord {
@@ -69,7 +69,7 @@ fn asked(task: &Task<'_>) -> Asked {
 #[test]
 fn every_round_is_played_in_its_order_and_each_block_kept_when_it_ends() {
     let config = config("quick", 4);
-    let plan = Plan::with_spare(&cells(), 4, config.seed);
+    let plan = BlockOrder::with_spare(&cells(), 4, config.seed);
     let (all, kept) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
     let generator = Scripted::new(|task| {
         assert_eq!(task.comparable_with, ["cbor-schemaless", "json"]);
@@ -102,7 +102,7 @@ fn a_relay_that_stays_is_sent_each_event_once() {
         seeds.borrow_mut().push(task.seed);
         measured(plain())
     });
-    played(&generator, &config, &Plan::new(&cells(), 3, config.seed), |_| ());
+    played(&generator, &config, &BlockOrder::new(&cells(), 3, config.seed), |_| ());
     assert_eq!(*seeds.borrow(), (1..=3 * 5).collect::<Vec<_>>());
 }
 
@@ -164,7 +164,7 @@ fn an_interruption_keeps_what_was_measured() {
                 (false, false) => interrupted(),
             }
         });
-        let plan = Plan::with_spare(&cells(), 3, config.seed);
+        let plan = BlockOrder::with_spare(&cells(), 3, config.seed);
         let outcome = played(&generator, &config, &plan, |blocks| *kept.borrow_mut() = blocks.to_vec());
         assert_eq!(outcome.stopped, Some(Stopped::Interrupted));
         assert_eq!(outcome.status, Status::Incomplete { reason: "interrupted".to_owned() });
@@ -193,7 +193,7 @@ fn a_lost_run_over_agents_ends_the_plan_with_its_reason() {
 fn a_record_that_cannot_be_kept_stays_where_the_client_wrote_it() {
     let (config, cells) = (config("quick", 1), cells());
     let folder = tempfile::tempdir().unwrap();
-    let plan = Plan { rounds: vec![vec![0, 1]], spare: Vec::new() };
+    let plan = BlockOrder { rounds: vec![vec![0, 1]], spare: Vec::new() };
     let keep = |blocks: &[(usize, Block)]| {
         anyhow::ensure!(blocks.len() > 1, "the disk is full");
         Ok(())

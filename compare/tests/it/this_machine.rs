@@ -10,7 +10,7 @@ use std::{
 
 use crate::common::{PLAIN, config, matrix, record};
 use compare::{
-    Plan,
+    BlockOrder,
     progress::Progress,
     run::{self, Outcome, Request, Stopped},
     this_machine::ThisMachine,
@@ -66,7 +66,7 @@ impl Fake {
         config.client_args = vec!["--workers".to_owned(), "2".to_owned()];
         let mut cells = matrix(&["cbor+deflate"]);
         cells.retain(|cell| cell.role != Role::Control);
-        let plan = Plan::with_spare(&cells, rounds, config.seed);
+        let plan = BlockOrder::with_spare(&cells, rounds, config.seed);
         let folder = self.path("running");
         let request = Request {
             generator: &ThisMachine::new(&self.client, &config, None),

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 use codecs::Event;
 
-use self::{builder::Builder, plan::Plan, relays::Relays, text::Vocabulary};
+use self::{builder::Builder, plan::EventPlan, relays::Relays, text::Vocabulary};
 use crate::{
     keys,
     random::{Weighted, power},
@@ -66,7 +66,7 @@ pub fn events(count: usize, seed: u64, mut progress: impl FnMut(usize)) -> Vec<E
 /// Makes events in blocks of 1,000, on all cores, in bounded memory: some 10 MB a core.
 #[derive(Debug)]
 pub struct Generator {
-    plan: Plan,
+    plan: EventPlan,
     seed: u64,
     vocabulary: Vocabulary,
     relays: Relays,
@@ -82,7 +82,7 @@ impl Generator {
     /// [`GenerateError`] when the mix is empty.
     pub fn new(mix: &Mix, count: u64, seed: u64) -> Result<Generator, GenerateError> {
         Ok(Generator {
-            plan: Plan::new(mix, count, seed)?,
+            plan: EventPlan::new(mix, count, seed)?,
             seed,
             vocabulary: Vocabulary::new(),
             relays: Relays::new(),

@@ -45,7 +45,7 @@ pub(super) enum Author {
 
 /// The plan of all blocks.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct EventPlan {
     count: u64,
     seed: u64,
     /// The mix's kinds, each spread evenly, repeated as often as events need; so any stretch of it
@@ -56,8 +56,8 @@ pub(super) struct Plan {
     authors: Authors,
 }
 
-impl Plan {
-    pub(super) fn new(mix: &Mix, count: u64, seed: u64) -> Result<Plan, GenerateError> {
+impl EventPlan {
+    pub(super) fn new(mix: &Mix, count: u64, seed: u64) -> Result<EventPlan, GenerateError> {
         let deck = deck(mix)?;
         let mut random = Random::new("relay-sim list authors", seed);
         let once = mix.kinds.keys().filter(|&&kind| has_one_per_author(kind)).map(|&kind| {
@@ -66,7 +66,7 @@ impl Plan {
             (kind, authors)
         });
         let once = once.collect();
-        Ok(Plan { count, seed, deck, once, authors: Authors::new(count) })
+        Ok(EventPlan { count, seed, deck, once, authors: Authors::new(count) })
     }
 
     pub(super) fn blocks(&self) -> u64 {
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn no_two_events_share_a_second_however_many_there_are() {
         for count in [2_000, 690_000, 5_000_000] {
-            let plan = Plan::new(&Mix::audit(), count, 1).unwrap();
+            let plan = EventPlan::new(&Mix::audit(), count, 1).unwrap();
             let last = plan.blocks() - 1;
             let planned = [last - 1, last].into_iter().flat_map(|block| plan.block(block));
             let seconds: Vec<_> = planned.map(|planned| planned.created_at).collect();

@@ -55,7 +55,7 @@ impl TunedFormat for TunedCapnp {
             return Err(too_large("tags of a size in bytes", tag_bytes, MAX_BLOB_BYTES));
         }
         pad(start, out);
-        let plan = Plan::of(tag_bytes, content.len() + 1);
+        let plan = BlobLayout::of(tag_bytes, content.len() + 1);
         if plan.segments() == 1 {
             out.extend_from_slice(content);
             out.push(0);
@@ -171,7 +171,7 @@ impl TunedFormat for TunedCapnp {
 
 /// Where the crate's builder would put an event's blobs: into the first segment while it has room,
 /// otherwise behind a landing pad in the first later one that has.
-struct Plan {
+struct BlobLayout {
     tag_bytes: usize,
     text_bytes: usize,
     /// The segments of the two blobs, and the words used of each.
@@ -180,9 +180,9 @@ struct Plan {
     used: [usize; 3],
 }
 
-impl Plan {
+impl BlobLayout {
     /// For blobs of these lengths, the text's NUL included.
-    fn of(tag_bytes: usize, text_bytes: usize) -> Plan {
+    fn of(tag_bytes: usize, text_bytes: usize) -> BlobLayout {
         let (tags, text) = (tag_bytes.div_ceil(WORD_BYTES), text_bytes.div_ceil(WORD_BYTES));
         let mut used = [WORDS_BEFORE_TAGS, 0, 0];
         let tags_in = usize::from(used[0] + tags > FIRST_SEGMENT_WORDS);
@@ -195,7 +195,7 @@ impl Plan {
             2
         };
         used[text_in] += usize::from(text_in > 0) + text;
-        Plan { tag_bytes, text_bytes, tags_in, text_in, used }
+        BlobLayout { tag_bytes, text_bytes, tags_in, text_in, used }
     }
 
     fn segments(&self) -> usize {
