@@ -10,7 +10,7 @@ use measure::{ClockRecord, LiveCounts};
 use crate::{
     clock::{Offset, Offsets, RoundTrip},
     message::{Claim, Command, Facts, Phase, Pong, Reply, RunState, bounded},
-    overview::{Overview, Seen},
+    overview::{AgentState, Overview},
     spec::{Block, BlockKey, Spec, SpecError},
     times::{
         BLOCK_EXTRA_NS, BOUND_NS, CLAIMS_NS, CLOCK_PING_NS, FIRST_PING_NS, LATE_NS, PING_NS, PREPARE_NS,
@@ -194,9 +194,9 @@ impl Coordinator {
         let mut run = LiveCounts { connections: 0, ..self.counted };
         run.add(&block);
         let seen = |member: &Member| match member.heard_ns {
-            None => Seen::Missing,
-            Some(heard_ns) if now_ns >= heard_ns.saturating_add(LATE_NS) => Seen::Late,
-            Some(_) => Seen::In(member.phase.unwrap_or(Phase::Claimed)),
+            None => AgentState::Missing,
+            Some(heard_ns) if now_ns >= heard_ns.saturating_add(LATE_NS) => AgentState::Late,
+            Some(_) => AgentState::In(member.phase.unwrap_or(Phase::Claimed)),
         };
         Overview {
             state: self.state.clone(),

@@ -30,7 +30,7 @@ pub use message::{
     Abort, Claim, Command, Facts, MESSAGE_BYTES, MessageError, Phase, Ping, Pong, RECORD_BYTES, Reply,
     RunState, decode, encode,
 };
-pub use overview::{Overview, Seen};
+pub use overview::{AgentState, Overview};
 pub use player::{Commanded, Player, Process, now_ns};
 pub use spec::{
     Block, BlockKey, CORPUS_FILE_BYTES, CorpusFile, Identity, Play, RunId, Spec, SpecError, file_sha256,

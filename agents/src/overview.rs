@@ -10,9 +10,9 @@ pub struct Overview {
     /// The state of the run.
     pub state: RunState,
     /// Each agent that plays, in order.
-    pub agents: Vec<Seen>,
+    pub agents: Vec<AgentState>,
     /// The agent that starts the relay, where there is one.
-    pub relay: Option<Seen>,
+    pub relay: Option<AgentState>,
     /// Counts of all agents in the block under way or last played.
     pub block: LiveCounts,
     /// Counts of all agents in the whole run. Its connections are the block's.
@@ -25,7 +25,7 @@ pub struct Overview {
 
 /// State of an agent as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Seen {
+pub enum AgentState {
     /// Nobody answers for its slot yet.
     Missing,
     /// It was there, and leaves two pings unanswered.
@@ -34,34 +34,34 @@ pub enum Seen {
     In(Phase),
 }
 
-impl Seen {
+impl AgentState {
     /// All of them, in the order of a run.
-    pub const ALL: [Seen; 10] = [
-        Seen::Missing,
-        Seen::Late,
-        Seen::In(Phase::Claimed),
-        Seen::In(Phase::Preparing),
-        Seen::In(Phase::Prepared),
-        Seen::In(Phase::Armed),
-        Seen::In(Phase::Running),
-        Seen::In(Phase::Drained),
-        Seen::In(Phase::Published),
-        Seen::In(Phase::Stopped),
+    pub const ALL: [AgentState; 10] = [
+        AgentState::Missing,
+        AgentState::Late,
+        AgentState::In(Phase::Claimed),
+        AgentState::In(Phase::Preparing),
+        AgentState::In(Phase::Prepared),
+        AgentState::In(Phase::Armed),
+        AgentState::In(Phase::Running),
+        AgentState::In(Phase::Drained),
+        AgentState::In(Phase::Published),
+        AgentState::In(Phase::Stopped),
     ];
 
     /// The word for it.
     pub fn name(self) -> &'static str {
         match self {
-            Seen::Missing => "missing",
-            Seen::Late => "late",
-            Seen::In(Phase::Claimed) => "claimed",
-            Seen::In(Phase::Preparing) => "preparing",
-            Seen::In(Phase::Prepared) => "prepared",
-            Seen::In(Phase::Armed) => "armed",
-            Seen::In(Phase::Running) => "running",
-            Seen::In(Phase::Drained) => "drained",
-            Seen::In(Phase::Published) => "published",
-            Seen::In(Phase::Stopped) => "stopped",
+            AgentState::Missing => "missing",
+            AgentState::Late => "late",
+            AgentState::In(Phase::Claimed) => "claimed",
+            AgentState::In(Phase::Preparing) => "preparing",
+            AgentState::In(Phase::Prepared) => "prepared",
+            AgentState::In(Phase::Armed) => "armed",
+            AgentState::In(Phase::Running) => "running",
+            AgentState::In(Phase::Drained) => "drained",
+            AgentState::In(Phase::Published) => "published",
+            AgentState::In(Phase::Stopped) => "stopped",
         }
     }
 }
@@ -71,7 +71,7 @@ impl Overview {
     pub fn open(of: u16) -> Overview {
         Overview {
             state: RunState::Open,
-            agents: vec![Seen::Missing; usize::from(of)],
+            agents: vec![AgentState::Missing; usize::from(of)],
             relay: None,
             block: LiveCounts::default(),
             run: LiveCounts::default(),
@@ -81,7 +81,7 @@ impl Overview {
     }
 
     /// The agents that are seen so, from 0.
-    pub fn agents_in(&self, seen: Seen) -> impl Iterator<Item = u16> {
+    pub fn agents_in(&self, seen: AgentState) -> impl Iterator<Item = u16> {
         (0..).zip(&self.agents).filter(move |(_, found)| **found == seen).map(|(index, _)| index)
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     agent::{Agent, Ending, Left, Output, Policy},
     coordinator::{Coordinator, Order},
     message::{Claim, Command, Facts, Phase, Pong, Reply, RunState},
-    overview::Seen,
+    overview::AgentState,
     spec::{Block, Spec},
     testing::{block, facts, policy, relay_block, spec},
     times::{PARTIAL_NS, SILENCE_NS, STOP_NS},
@@ -514,7 +514,7 @@ fn an_agent_that_is_silent_is_shown_as_late_before_it_is_lost() {
     let mut world = World::new(1, 3, Fault::Stopped(2), 3 * S);
     world.run(&[block()]);
     let last_heard_ns = world.aborted_ns.unwrap() - SILENCE_NS;
-    let late = |now_ns| world.coordinator.overview(now_ns).agents_in(Seen::Late).collect::<Vec<_>>();
+    let late = |now_ns| world.coordinator.overview(now_ns).agents_in(AgentState::Late).collect::<Vec<_>>();
     assert_eq!(late(last_heard_ns + 399 * MS), [0; 0], "two pings are not yet over");
     assert_eq!(late(last_heard_ns + 600 * MS), [2]);
 }

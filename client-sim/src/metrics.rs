@@ -30,12 +30,12 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// How a block ends, in the order of [`Seen::blocks`]: judged, or without a record.
+/// How a block ends, in the order of [`Snapshot::blocks`]: judged, or without a record.
 const ENDS: [&str; 4] = ["valid", "suspect", "invalid", "failed"];
 
 /// A run as it is when somebody asks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct Snapshot {
     /// Client connections.
     pub connections: u64,
     /// Events that clients sent.
@@ -52,19 +52,19 @@ pub struct Seen {
     pub blocks: [u64; 4],
 }
 
-impl From<&Shared> for Seen {
-    fn from(shared: &Shared) -> Seen {
-        Seen {
+impl From<&Shared> for Snapshot {
+    fn from(shared: &Shared) -> Snapshot {
+        Snapshot {
             connections: shared.connections() as u64,
             sent: shared.sent_count(),
             deliveries: shared.deliveries(),
             latency_ns_p99: shared.latency_ns_p99(),
-            ..Seen::default()
+            ..Snapshot::default()
         }
     }
 }
 
-impl Seen {
+impl Snapshot {
     /// Counts a block that was judged, or has no record.
     pub fn judged(&mut self, class: Option<ValidityClass>) {
         let end = match class {
@@ -101,7 +101,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// When the system gives no thread, or does not tell the address.
-    pub fn serve(self, seen: impl Fn() -> Seen + Send + Sync + 'static) -> anyhow::Result<()> {
+    pub fn serve(self, seen: impl Fn() -> Snapshot + Send + Sync + 'static) -> anyhow::Result<()> {
         let address = self.0.local_addr().context("cannot serve metrics")?;
         let registry = registry(seen);
         let answering = move || {
@@ -117,7 +117,7 @@ impl Endpoint {
     }
 }
 
-fn registry(seen: impl Fn() -> Seen + Send + Sync + 'static) -> Registry {
+fn registry(seen: impl Fn() -> Snapshot + Send + Sync + 'static) -> Registry {
     let mut registry = Registry::with_prefix("nsim");
     registry.register_collector(Box::new(Scrape(seen)));
     registry
@@ -174,7 +174,7 @@ impl<F> fmt::Debug for Scrape<F> {
     }
 }
 
-impl<F: Fn() -> Seen + Send + Sync + 'static> Collector for Scrape<F> {
+impl<F: Fn() -> Snapshot + Send + Sync + 'static> Collector for Scrape<F> {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let run = (self.0)();
         let seconds = |ns: u64| ns as f64 / 1e9;
@@ -239,14 +239,14 @@ mod tests {
 
     #[test]
     fn every_count_is_exported() {
-        let mut seen = Seen {
+        let mut seen = Snapshot {
             connections: 7,
             sent: 11,
             deliveries: 13,
             latency_ns_p99: 2_500_000,
             relay_cpu_ns: 1_500_000_000,
             client_cpu_ns: 250_000_000,
-            ..Seen::default()
+            ..Snapshot::default()
         };
         seen.judged(Some(ValidityClass::Suspect));
         seen.judged(None);

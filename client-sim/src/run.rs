@@ -30,7 +30,7 @@ use crate::{
     interruption::{self, Interrupted},
     light,
     links::{self, Links},
-    metrics::{Endpoint, Seen},
+    metrics::{Endpoint, Snapshot},
     outputs::{self, Said},
     own_relay::OwnRelay,
     play::{Played, play},
@@ -194,7 +194,7 @@ fn target(
 }
 
 /// How a run is, whenever it is asked.
-fn watch(options: &swarm::Options) -> impl Fn() -> Seen + Send + Sync + 'static {
+fn watch(options: &swarm::Options) -> impl Fn() -> Snapshot + Send + Sync + 'static {
     let watched = Arc::clone(&options.watched);
     let client = CpuClock::this_process();
     let relay = Mutex::new((Processes::of(&options.relay_pids).ok(), 0));
@@ -205,10 +205,10 @@ fn watch(options: &swarm::Options) -> impl Fn() -> Seen + Send + Sync + 'static 
             // A relay that ended keeps what it spent: a counter never falls.
             *spent_ns = now.since(&ProcessesCpu::default()).cpu.total_ns.max(*spent_ns);
         }
-        Seen {
+        Snapshot {
             relay_cpu_ns: *spent_ns,
             client_cpu_ns: client.read().map_or(0, |cpu| cpu.total_ns),
-            ..watched.get().map(|shared| Seen::from(&**shared)).unwrap_or_default()
+            ..watched.get().map(|shared| Snapshot::from(&**shared)).unwrap_or_default()
         }
     }
 }

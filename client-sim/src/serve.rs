@@ -95,7 +95,7 @@ fn reached_at(args: &Args) -> anyhow::Result<Option<RelayUrl>> {
 }
 
 /// Readings of a relay, in pairs before the start and after the end.
-struct Seen {
+struct RelayReadings {
     cpu: CpuReadings,
     memory: (Option<u64>, Option<u64>),
     totals: (Option<Totals>, Option<Totals>),
@@ -114,7 +114,7 @@ struct Host {
 impl Host {
     /// Waits for the start, and until the stop, which is the end of the players: it comes before
     /// the plan's last instant where each of them ended early.
-    async fn watch(mut self, last: Duration) -> anyhow::Result<Seen> {
+    async fn watch(mut self, last: Duration) -> anyhow::Result<RelayReadings> {
         let start = self.start().await?;
         self.wait_until(start - ASKED_AHEAD).await?;
         let totals = self.relay.totals();
@@ -141,7 +141,7 @@ impl Host {
         let allocated = self.relay.allocations();
         let cpu_pressure_percent = measure::cpu_pressure_percent();
         let ended = self.relay.stop().context("the relay of our own did not end well")?;
-        Ok(Seen {
+        Ok(RelayReadings {
             cpu,
             memory: (memory, peak),
             // A floor relay counts nothing.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
-use client_sim::metrics::{Endpoint, Seen};
+use client_sim::metrics::{Endpoint, Snapshot};
 use measure::LiveCounts;
 
 use program::UsageError;
@@ -16,9 +16,9 @@ pub struct Metrics(Arc<Mutex<State>>);
 #[derive(Debug, Default)]
 struct State {
     /// The blocks that ended.
-    ended: Seen,
+    ended: Snapshot,
     /// The running block.
-    block: Seen,
+    block: Snapshot,
 }
 
 impl Metrics {
@@ -35,8 +35,8 @@ impl Metrics {
     }
 
     /// The run as it is.
-    pub(crate) fn seen(&self) -> Seen {
-        self.with(|State { ended, block }| Seen {
+    pub(crate) fn seen(&self) -> Snapshot {
+        self.with(|State { ended, block }| Snapshot {
             sent: ended.sent + block.sent,
             deliveries: ended.deliveries + block.deliveries,
             connections: block.connections,
@@ -49,7 +49,7 @@ impl Metrics {
     pub(crate) fn counted(&self, counts: &LiveCounts, latency_ns_p99: u64) {
         let LiveCounts { connections, sent, deliveries, .. } = *counts;
         self.with(|state| {
-            state.block = Seen { connections, sent, deliveries, latency_ns_p99, ..Seen::default() }
+            state.block = Snapshot { connections, sent, deliveries, latency_ns_p99, ..Snapshot::default() }
         });
     }
 

@@ -3,7 +3,7 @@
 use std::{fmt::Write, time::Duration};
 
 use agents::{
-    Overview, Phase, RunState, Seen,
+    AgentState, Overview, Phase, RunState,
     nats::{Aborted, Run},
 };
 use measure::LiveCounts;
@@ -31,9 +31,9 @@ pub(crate) async fn until_ready(run: &Run, tell: impl Fn(&str)) -> Result<(), Ab
             ready = ready.as_mut() => return ready,
             _ = lines.tick() => {
                 let seen = overview.borrow().clone();
-                let there = seen.agents.len() - seen.agents_in(Seen::Missing).count();
-                let missing = named(seen.agents_in(Seen::Missing));
-                let relay = if seen.relay == Some(Seen::Missing) { ", and the relay's agent" } else { "" };
+                let there = seen.agents.len() - seen.agents_in(AgentState::Missing).count();
+                let missing = named(seen.agents_in(AgentState::Missing));
+                let relay = if seen.relay == Some(AgentState::Missing) { ", and the relay's agent" } else { "" };
                 let of = seen.agents.len();
                 tell(&format!("{there} of {of} agents are there; missing: {missing}{relay}"));
             }
@@ -54,7 +54,7 @@ impl Line {
     pub(crate) fn of(&mut self, now: Instant, run: &Overview) -> String {
         self.look(now, run);
         let mut line = format!(" {}", run.state.name());
-        for seen in [Seen::Missing, Seen::Late] {
+        for seen in [AgentState::Missing, AgentState::Late] {
             if run.agents.contains(&seen) {
                 // Writing to a string does not fail.
                 let _ = write!(line, ", {} {}", seen.name(), named(run.agents_in(seen)));
@@ -103,12 +103,12 @@ impl Line {
 fn behind(run: &Overview) -> Option<(&'static str, Vec<u16>)> {
     let phases = || {
         run.agents.iter().filter_map(|seen| match seen {
-            Seen::In(phase) if *phase != Phase::Stopped => Some(*phase),
+            AgentState::In(phase) if *phase != Phase::Stopped => Some(*phase),
             _ => None,
         })
     };
     let (least, most) = (phases().min()?, phases().max()?);
-    let seen = Seen::In(least);
+    let seen = AgentState::In(least);
     (least < most).then(|| (seen.name(), run.agents_in(seen).collect()))
 }
 
@@ -126,13 +126,13 @@ fn named(agents: impl Iterator<Item = u16>) -> String {
 mod tests {
     use super::*;
 
-    fn overview(state: RunState, agents: &[Seen], sent: u64, deliveries: u64) -> Overview {
+    fn overview(state: RunState, agents: &[AgentState], sent: u64, deliveries: u64) -> Overview {
         let block = LiveCounts { connections: 4, sent, deliveries, ..LiveCounts::default() };
         let of = u16::try_from(agents.len()).unwrap();
         Overview { state, agents: agents.to_vec(), block, ..Overview::open(of) }
     }
 
-    const RUNNING: Seen = Seen::In(Phase::Running);
+    const RUNNING: AgentState = AgentState::In(Phase::Running);
 
     #[test]
     fn a_line_has_the_state_sums_and_the_rate_of_the_last_second() {
@@ -156,8 +156,9 @@ mod tests {
 
     #[test]
     fn agents_that_are_missing_late_or_behind_are_named() {
-        let prepared = Seen::In(Phase::Prepared);
-        let agents = [prepared, Seen::Late, Seen::In(Phase::Preparing), prepared, Seen::Missing];
+        let prepared = AgentState::In(Phase::Prepared);
+        let agents =
+            [prepared, AgentState::Late, AgentState::In(Phase::Preparing), prepared, AgentState::Missing];
         let run = overview(RunState::Claimed, &agents, 0, 0);
         assert_eq!(
             Line::default().of(Instant::now(), &run),

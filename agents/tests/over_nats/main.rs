@@ -15,7 +15,7 @@ use std::{
 };
 
 use agents::{
-    Left, Overview, Phase, RunState, Seen,
+    AgentState, Left, Overview, Phase, RunState,
     nats::{Arrival, Attendance, NatsError},
 };
 use async_nats::{
@@ -70,10 +70,10 @@ async fn who_watches_sees_the_run_and_the_sums_of_all_agents_over_nats() {
     let run = open(&nats.url, "run", of).await.unwrap();
     let mut overview = run.overview();
     let mut agents = vec![agent(attendance(&nats.url, "run", 1, of))];
-    let one = overview.wait_for(|run| run.agents[1] == Seen::In(Phase::Claimed));
+    let one = overview.wait_for(|run| run.agents[1] == AgentState::In(Phase::Claimed));
     let seen = timeout(Duration::from_secs(5), one).await.unwrap().unwrap().clone();
     assert_eq!(
-        (seen.state.clone(), seen.agents_in(Seen::Missing).collect::<Vec<_>>()),
+        (seen.state.clone(), seen.agents_in(AgentState::Missing).collect::<Vec<_>>()),
         (RunState::Open, vec![0, 2])
     );
     agents.extend([0, 2].map(|index| agent(attendance(&nats.url, "run", index, of))));
@@ -90,7 +90,7 @@ async fn who_watches_sees_the_run_and_the_sums_of_all_agents_over_nats() {
         };
         let (_, seen) = tokio::join!(records(&run, block(position, 10), of), running);
         assert_eq!((seen.block.sent, seen.block.deliveries), sum(false));
-        assert_eq!(seen.agents_in(Seen::In(Phase::Running)).count(), 3);
+        assert_eq!(seen.agents_in(AgentState::In(Phase::Running)).count(), 3);
         // The last counts are there before the block is.
         let seen = overview.borrow_and_update().clone();
         assert_eq!((seen.state, seen.blocks_merged), (RunState::Merged, u64::from(position) + 1));

@@ -68,14 +68,14 @@ impl Bench<'_> {
         progress.end();
         let result = rounds::result(&config, &cells, &plan, outcome?, started)?;
         let derived = Derived::of(&result);
-        let seen = |id| Seen::of(&result, &derived, id);
+        let seen = |id| Observed::of(&result, &derived, id);
         Ok(finding(&seen(ANCHOR), &seen(FULL.0), &seen(SPARE.0)))
     }
 }
 
 /// The report's view of a cell, and whether the host let it.
 #[derive(Debug, Clone)]
-struct Seen {
+struct Observed {
     /// CPU of the relay as a share of its core; absent without a usable block.
     share: Option<f64>,
     /// The processes that the report calls saturated.
@@ -86,13 +86,13 @@ struct Seen {
     busy: Option<String>,
 }
 
-impl Seen {
-    fn of(result: &ResultFile, derived: &Derived, id: &str) -> Seen {
+impl Observed {
+    fn of(result: &ResultFile, derived: &Derived, id: &str) -> Observed {
         let figures = derived.cells.iter().find(|cell| cell.id == id);
         let of_cell = derived.comparisons.iter().filter(|comparison| comparison.cell == id);
         let of_latency = of_cell.filter(|comparison| comparison.metric.quantile().is_some());
         let blocks = result.cells.iter().filter(|cell| cell.id == id).flat_map(|cell| &cell.blocks);
-        Seen {
+        Observed {
             share: figures.and_then(|figures| figures.utilisation.relay),
             saturated: figures.map_or_else(Vec::new, |figures| figures.saturated.clone()),
             verdicts: of_latency.map(|comparison| comparison.verdict).collect(),
@@ -143,7 +143,7 @@ fn busy(record: &RunRecord) -> Option<String> {
 }
 
 /// `anchor` is the relay that burns nothing.
-fn finding(anchor: &Seen, full: &Seen, spare: &Seen) -> Finding {
+fn finding(anchor: &Observed, full: &Observed, spare: &Observed) -> Finding {
     let own = anchor.share;
     let has_burned = full.has_burned(FULL.1, own) && spare.has_burned(SPARE.1, own);
     let busy = [anchor, full, spare].into_iter().find_map(|seen| seen.busy.clone());
@@ -180,12 +180,12 @@ fn percent(share: f64) -> String {
 mod tests {
     use super::*;
 
-    fn anchor() -> Seen {
-        Seen { share: Some(0.014), saturated: Vec::new(), verdicts: Vec::new(), busy: None }
+    fn anchor() -> Observed {
+        Observed { share: Some(0.014), saturated: Vec::new(), verdicts: Vec::new(), busy: None }
     }
 
-    fn full() -> Seen {
-        Seen {
+    fn full() -> Observed {
+        Observed {
             share: Some(0.96),
             saturated: vec!["the relay used 96 % of its cores".to_owned()],
             verdicts: vec![Verdict::Saturated; 2],
@@ -193,12 +193,17 @@ mod tests {
         }
     }
 
-    fn spare() -> Seen {
-        Seen { share: Some(0.61), saturated: Vec::new(), verdicts: vec![Verdict::Inconclusive], busy: None }
+    fn spare() -> Observed {
+        Observed {
+            share: Some(0.61),
+            saturated: Vec::new(),
+            verdicts: vec![Verdict::Inconclusive],
+            busy: None,
+        }
     }
 
-    fn disturbed(seen: Seen) -> Seen {
-        Seen { busy: Some("host too busy (a response took 210 ms)".to_owned()), ..seen }
+    fn disturbed(seen: Observed) -> Observed {
+        Observed { busy: Some("host too busy (a response took 210 ms)".to_owned()), ..seen }
     }
 
     #[test]
@@ -214,16 +219,20 @@ mod tests {
     fn a_report_that_errs_about_either_relay_fails_on_a_busy_host_too() {
         let generator = vec!["the generator used 95 % of its cores".to_owned()];
         for (what, full, spare) in [
-            ("a verdict all the same", Seen { verdicts: vec![Verdict::Inconclusive], ..full() }, spare()),
-            ("one of two", Seen { verdicts: vec![Verdict::Saturated, Verdict::Worse], ..full() }, spare()),
-            ("no process named", Seen { saturated: Vec::new(), ..full() }, spare()),
-            ("another process", Seen { saturated: generator.clone(), ..full() }, spare()),
-            ("no comparison", Seen { verdicts: Vec::new(), ..full() }, spare()),
-            ("withheld without cause", full(), Seen { verdicts: vec![Verdict::Saturated], ..spare() }),
-            ("named without cause", full(), Seen { saturated: generator.clone(), ..spare() }),
-            ("the other not compared", full(), Seen { verdicts: Vec::new(), ..spare() }),
+            ("a verdict all the same", Observed { verdicts: vec![Verdict::Inconclusive], ..full() }, spare()),
+            (
+                "one of two",
+                Observed { verdicts: vec![Verdict::Saturated, Verdict::Worse], ..full() },
+                spare(),
+            ),
+            ("no process named", Observed { saturated: Vec::new(), ..full() }, spare()),
+            ("another process", Observed { saturated: generator.clone(), ..full() }, spare()),
+            ("no comparison", Observed { verdicts: Vec::new(), ..full() }, spare()),
+            ("withheld without cause", full(), Observed { verdicts: vec![Verdict::Saturated], ..spare() }),
+            ("named without cause", full(), Observed { saturated: generator.clone(), ..spare() }),
+            ("the other not compared", full(), Observed { verdicts: Vec::new(), ..spare() }),
         ] {
-            for full in [Seen { busy: None, ..full.clone() }, disturbed(full)] {
+            for full in [Observed { busy: None, ..full.clone() }, disturbed(full)] {
                 let found = finding(&anchor(), &full, &spare);
                 assert!(!found.passed && found.untested.is_none(), "{what}: {found:?}");
             }
@@ -232,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_share_that_was_not_burned_fails_unless_the_host_was_busy() {
-        let of = |share, seen| Seen { share, ..seen };
+        let of = |share, seen| Observed { share, ..seen };
         for (what, anchor, full, spare) in [
             ("too low", anchor(), of(Some(0.92), full()), spare()),
             ("too high", anchor(), full(), of(Some(0.65), spare())),

@@ -40,7 +40,7 @@ enum Entry {
     },
     Event {
         id: String,
-        event: Seen,
+        event: EventMatch,
     },
     /// An event with the planned id, which its client may recognise without decoding the rest;
     /// otherwise it is the next message.
@@ -76,7 +76,7 @@ enum Entry {
 
 /// An event beside the plan.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Seen {
+enum EventMatch {
     Unknown,
     Altered,
     /// The place in the plan.
@@ -163,11 +163,11 @@ impl Truth {
         }]
     }
 
-    fn seen(&self, event: &codecs::Event<'_>) -> Seen {
+    fn seen(&self, event: &codecs::Event<'_>) -> EventMatch {
         match self.planned(&event.id) {
-            None => Seen::Unknown,
-            Some(n) if self.shared.workload.events[n] != *event => Seen::Altered,
-            Some(n) => Seen::Intact(n),
+            None => EventMatch::Unknown,
+            Some(n) if self.shared.workload.events[n] != *event => EventMatch::Altered,
+            Some(n) => EventMatch::Intact(n),
         }
     }
 

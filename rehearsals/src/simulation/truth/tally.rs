@@ -6,7 +6,7 @@ use codecs::{Event, Filter};
 use measure::Counts;
 use negentropy::{Id, Negentropy, NegentropyStorageVector};
 
-use super::{Entry, Seen, Truth};
+use super::{Entry, EventMatch, Truth};
 use workload::{Reading, Reconciliation, Session, Task, Workload};
 
 /// A subscription, as far as the log was read.
@@ -115,7 +115,7 @@ impl<'t> Tally<'t> {
             Entry::Peek { id, event, decoded } => {
                 let Task::Reader(Reading { reader, .. }) = self.workload.roles[client].task else { panic!() };
                 if id.starts_with('s') && self.known.contains(&(reader, *event)) {
-                    self.delivered(client, id, Seen::Intact(*event), true);
+                    self.delivered(client, id, EventMatch::Intact(*event), true);
                 } else {
                     self.read(place, client, decoded);
                 }
@@ -184,11 +184,11 @@ impl<'t> Tally<'t> {
         }
     }
 
-    fn delivered(&mut self, client: usize, id: &str, event: Seen, is_peeked: bool) {
+    fn delivered(&mut self, client: usize, id: &str, event: EventMatch, is_peeked: bool) {
         let n = match event {
-            Seen::Unknown => return self.counts.deliveries_invented += 1,
-            Seen::Altered => return self.counts.deliveries_altered += 1,
-            Seen::Intact(n) => n,
+            EventMatch::Unknown => return self.counts.deliveries_invented += 1,
+            EventMatch::Altered => return self.counts.deliveries_altered += 1,
+            EventMatch::Intact(n) => n,
         };
         if self.judge(client, id, n)
             && let Task::Reader(Reading { reader, .. }) = self.workload.roles[client].task
