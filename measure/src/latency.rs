@@ -40,7 +40,7 @@ const MAX_INFLATED_BYTES: u64 = 512 * 1024;
 /// A histogram of durations: 1 ns to 60 s, three significant digits, the same bounds everywhere so
 /// that any two merge.
 #[derive(Clone, PartialEq, JsonSchema)]
-#[schemars(with = "Stored")]
+#[schemars(with = "StoredLatency")]
 pub struct Latency {
     histogram: Histogram<u64>,
     clipped: u64,
@@ -288,7 +288,7 @@ pub(crate) fn by_metric<'de, D: SerdeDeserializer<'de>>(
 /// in.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Latency")]
-struct Stored {
+struct StoredLatency {
     /// Samples, clipped ones included.
     samples: u64,
     /// Samples beyond 60 s.
@@ -299,14 +299,15 @@ struct Stored {
 
 impl Serialize for Latency {
     fn serialize<S: SerdeSerializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let stored = Stored { samples: self.len(), clipped: self.clipped, v2_deflate: self.to_base64() };
+        let stored =
+            StoredLatency { samples: self.len(), clipped: self.clipped, v2_deflate: self.to_base64() };
         ser::Serialize::serialize(&stored, serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Latency {
     fn deserialize<D: SerdeDeserializer<'de>>(deserializer: D) -> Result<Latency, D::Error> {
-        let stored = <Stored as de::Deserialize>::deserialize(deserializer)?;
+        let stored = <StoredLatency as de::Deserialize>::deserialize(deserializer)?;
         let latency = Latency::from_base64(&stored.v2_deflate, stored.clipped).map_err(de::Error::custom)?;
         if latency.len() != stored.samples {
             let error = LatencyError::Samples { held: latency.len(), said: stored.samples };

@@ -9,7 +9,7 @@ const MOST_SPANS: usize = 1 << 11;
 /// Disjoint spans in ascending order, in nanoseconds from the plan's time zero. In a file they are
 /// one text, each with `-` between its ends and a comma between spans.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(try_from = "Stored", into = "Stored")]
+#[serde(try_from = "StoredSpans", into = "StoredSpans")]
 #[schemars(with = "String")]
 pub struct Spans(Vec<(u64, u64)>);
 
@@ -45,12 +45,12 @@ impl Spans {
 
 /// How [`Spans`] stand in a file.
 #[derive(Serialize, Deserialize)]
-struct Stored(String);
+struct StoredSpans(String);
 
-impl From<Spans> for Stored {
-    fn from(spans: Spans) -> Stored {
+impl From<Spans> for StoredSpans {
+    fn from(spans: Spans) -> StoredSpans {
         let texts: Vec<String> = spans.iter().map(|(from, to)| format!("{from}-{to}")).collect();
-        Stored(texts.join(","))
+        StoredSpans(texts.join(","))
     }
 }
 
@@ -63,10 +63,10 @@ enum SpansError {
     Span(String),
 }
 
-impl TryFrom<Stored> for Spans {
+impl TryFrom<StoredSpans> for Spans {
     type Error = SpansError;
 
-    fn try_from(Stored(text): Stored) -> Result<Spans, SpansError> {
+    fn try_from(StoredSpans(text): StoredSpans) -> Result<Spans, SpansError> {
         let mut spans = Spans::default();
         for one in text.split(',').filter(|_| !text.is_empty()) {
             if spans.0.len() == MOST_SPANS {

@@ -49,8 +49,8 @@ impl Throughput {
 
 /// Counts by interval from the start of the run, of one worker, or of all of an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(try_from = "Stored", into = "Stored")]
-#[schemars(with = "Stored")]
+#[serde(try_from = "StoredIntervals", into = "StoredIntervals")]
+#[schemars(with = "StoredIntervals")]
 pub struct ThroughputRecorder {
     interval_ns: u64,
     intervals: Vec<Interval>,
@@ -193,7 +193,7 @@ impl ThroughputRecorder {
 /// How a [`ThroughputRecorder`] stands in a file.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Intervals")]
-struct Stored {
+struct StoredIntervals {
     /// The length of an interval: 10 ms, or that doubled some times.
     interval_ns: u64,
     /// For each interval, in order from the start: deliveries, acknowledgements and wire bytes from
@@ -201,11 +201,11 @@ struct Stored {
     counts: String,
 }
 
-impl From<ThroughputRecorder> for Stored {
-    fn from(recorder: ThroughputRecorder) -> Stored {
+impl From<ThroughputRecorder> for StoredIntervals {
+    fn from(recorder: ThroughputRecorder) -> StoredIntervals {
         let text = |one: &Interval| format!("{} {} {}", one.deliveries, one.acknowledgements, one.wire_bytes);
         let counts: Vec<String> = recorder.intervals.iter().map(text).collect();
-        Stored { interval_ns: recorder.interval_ns, counts: counts.join(",") }
+        StoredIntervals { interval_ns: recorder.interval_ns, counts: counts.join(",") }
     }
 }
 
@@ -220,10 +220,12 @@ enum StoredError {
     Counts(String),
 }
 
-impl TryFrom<Stored> for ThroughputRecorder {
+impl TryFrom<StoredIntervals> for ThroughputRecorder {
     type Error = StoredError;
 
-    fn try_from(Stored { interval_ns, counts }: Stored) -> Result<ThroughputRecorder, StoredError> {
+    fn try_from(
+        StoredIntervals { interval_ns, counts }: StoredIntervals,
+    ) -> Result<ThroughputRecorder, StoredError> {
         let times = interval_ns / GRID_NS;
         let is_on_grid = interval_ns % GRID_NS == 0 && times.is_power_of_two() && times <= 1 << MOST_DOUBLED;
         if !is_on_grid {

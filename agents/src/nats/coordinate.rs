@@ -21,7 +21,7 @@ use tokio::{
 
 use super::{
     ANSWERS_WITHIN, BUCKET, EXIT_HEADER, KEPT, Link, Names, NatsError, RESULT_BYTES, RESULTS, STREAM, Server,
-    files::Stored, sleep_until, spec_key, state_key,
+    files::EventsFile, sleep_until, spec_key, state_key,
 };
 use crate::{
     agent::Ending,
@@ -223,7 +223,7 @@ struct Desk {
     names: Names,
     bucket: Store,
     stream: Stream,
-    events: Option<Stored>,
+    events: Option<EventsFile>,
     claims: Watch,
     coordinator: Coordinator,
     requests: FuturesUnordered<Asked>,
@@ -265,7 +265,7 @@ impl Desk {
         let names = Names::new(&spec);
         // Before the spec: who finds that finds the events.
         let events = match events {
-            Some(file) => Some(Stored::put(&jetstream, &names, &file).await?),
+            Some(file) => Some(EventsFile::put(&jetstream, &names, &file).await?),
             None => None,
         };
         if let Err(error) = bucket.create(spec_key(&spec.run), encode(&spec).into()).await {

@@ -34,18 +34,18 @@ const CHUNK_BYTES: usize = 128 << 10;
 
 /// The file of a run's events, in the object store while the run lasts. It bears the name of the
 /// run's start, so that no other run replaces it under an agent that reads.
-pub(super) struct Stored {
+pub(super) struct EventsFile {
     store: ObjectStore,
     name: String,
 }
 
-impl Stored {
+impl EventsFile {
     /// Puts the file.
     pub(super) async fn put(
         jetstream: &jetstream::Context,
         names: &Names,
         file: &Path,
-    ) -> Result<Stored, NatsError> {
+    ) -> Result<EventsFile, NatsError> {
         let name = names.header.clone();
         let meta =
             ObjectMetadata { name: name.clone(), chunk_size: Some(CHUNK_BYTES), ..ObjectMetadata::default() };
@@ -57,7 +57,7 @@ impl Stored {
         };
         let failed = NatsError::server("store the run's events");
         match timeout(TRAVELS_WITHIN, putting).await {
-            Ok(Ok(store)) => Ok(Stored { store, name }),
+            Ok(Ok(store)) => Ok(EventsFile { store, name }),
             Ok(Err(error)) => Err(failed(error)),
             Err(late) => Err(failed(late.into())),
         }

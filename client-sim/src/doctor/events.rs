@@ -19,7 +19,7 @@ pub(super) const STORED: u16 = 9_997;
 pub(super) const DELETION: u16 = 5;
 
 /// An event that may be stored: its author's name in [`Talk::sign`], its id and kind.
-pub(super) type Stored = (&'static str, [u8; 32], u16);
+pub(super) type Deletable = (&'static str, [u8; 32], u16);
 
 /// How long stored probes ask to live (NIP-40).
 const LIFETIME_S: i64 = 600;
@@ -79,7 +79,7 @@ pub(super) fn larger(
     carrier: &Event<'static>,
     tags: Vec<Tag<'static>>,
     content: &str,
-    stored: &mut Vec<Stored>,
+    stored: &mut Vec<Deletable>,
 ) -> Event<'static> {
     let mut event = carrier.clone();
     event.created_at = now_s();
@@ -96,9 +96,9 @@ pub(super) fn larger(
 }
 
 /// The deletions of these events (NIP-09), of each author its own, none of them large.
-pub(super) fn deletions(talk: &Talk, stored: &[Stored]) -> Vec<Event<'static>> {
+pub(super) fn deletions(talk: &Talk, stored: &[Deletable]) -> Vec<Event<'static>> {
     const TOGETHER: usize = 50;
-    let mut events_of: BTreeMap<&'static str, Vec<Stored>> = BTreeMap::new();
+    let mut events_of: BTreeMap<&'static str, Vec<Deletable>> = BTreeMap::new();
     stored.iter().for_each(|one| events_of.entry(one.0).or_default().push(*one));
     let mut deletions = Vec::new();
     for (author, events) in events_of {

@@ -11,7 +11,9 @@ use negentropy::{Negentropy, NegentropyStorageVector};
 
 use super::{
     answers::{Answer, Answers, Demand, Seam, Ties},
-    events::{DELETION, EPHEMERAL, STORED, Stored, deletions, expiration, larger, like, short_lived, small},
+    events::{
+        DELETION, Deletable, EPHEMERAL, STORED, deletions, expiration, larger, like, short_lived, small,
+    },
     needs::{Needs, json_bytes},
     table::is_set_aside,
     talk::{Peer, Talk, event, now_s},
@@ -178,7 +180,7 @@ async fn kept(
     talk: &mut Talk,
     needs: &Needs,
     answers: &Answers,
-    stored: &mut Vec<Stored>,
+    stored: &mut Vec<Deletable>,
 ) -> Option<Event<'static>> {
     if !answers.is_written() {
         return None;
@@ -199,7 +201,7 @@ async fn events(
     talk: &mut Talk,
     needs: &Needs,
     (carrier, answers): (&Event<'static>, &mut Answers),
-    stored: &mut Vec<Stored>,
+    stored: &mut Vec<Deletable>,
 ) {
     let least = larger(talk, carrier, vec![], "", &mut Vec::new());
     let own = json_bytes(&least);
@@ -238,7 +240,7 @@ async fn age(
     template: &Event<'static>,
     oldest_s: i64,
     answers: &mut Answers,
-    stored: &mut Vec<Stored>,
+    stored: &mut Vec<Deletable>,
 ) {
     // Before the plan's first, so that no request with `since` finds it.
     let most = u64::try_from(now_s() - oldest_s).unwrap_or(0) + 1;
@@ -326,7 +328,7 @@ async fn reconcile(talk: &mut Talk) -> Answer {
 }
 
 /// Three stored events of one second, of which two are asked for.
-async fn ties(talk: &mut Talk, template: &Event<'static>, stored: &mut Vec<Stored>) -> Ties {
+async fn ties(talk: &mut Talk, template: &Event<'static>, stored: &mut Vec<Deletable>) -> Ties {
     let mut ids = Vec::new();
     for n in 0..3 {
         let event = short_lived(talk, template, "ties", n);
@@ -353,7 +355,7 @@ async fn seam(
     talk: &mut Talk,
     peer: &Peer,
     template: &Event<'static>,
-    stored: &mut Vec<Stored>,
+    stored: &mut Vec<Deletable>,
 ) -> Option<Seam> {
     let mut reader = Talk::open(peer).await.ok()?;
     let events: Vec<_> = (0..SEAM_EVENTS).map(|n| short_lived(talk, template, "seam", n)).collect();
@@ -424,7 +426,7 @@ async fn burst(talk: &mut Talk, answers: &mut Answers) {
 
 /// Deletes what the probes may have stored. Not every relay deletes: events and deletions also ask
 /// to expire (NIP-40).
-async fn delete(talk: &mut Talk, stored: &[Stored]) {
+async fn delete(talk: &mut Talk, stored: &[Deletable]) {
     for deletion in deletions(talk, stored) {
         talk.publish(&deletion).await;
     }

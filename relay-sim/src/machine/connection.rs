@@ -73,14 +73,14 @@ pub struct Connection {
 enum Due {
     Message(RelayMessage<'static>),
     Batch(Batch),
-    Stored(Stored),
+    Stored(StoredAnswer),
     Storm(Storm),
 }
 
 /// The answer to a REQ, straight from the store's snapshot. What is published meanwhile waits in
 /// the outbox.
 #[derive(Debug)]
-struct Stored {
+struct StoredAnswer {
     subscription: Arc<Subscription>,
     events: vec::IntoIter<Arc<StoredEvent>>,
     batches: Option<Batches>,
@@ -187,7 +187,7 @@ impl Connection {
                 let batches = self.batched.then(|| Batches::new(self.relay.config.batch));
                 let spoilt = self.spoil_answer(&subscription, &mut events, now);
                 let events = events.into_iter();
-                self.due.push_back(Due::Stored(Stored { subscription, events, batches, spoilt }));
+                self.due.push_back(Due::Stored(StoredAnswer { subscription, events, batches, spoilt }));
             }
         }
     }

@@ -34,7 +34,7 @@ use crate::{
         live::{LivePlanner, Published},
         select::select,
         sessions::{Asker, position},
-        stored::Stored,
+        stored::StoredIndex,
     },
     scenario::{Access, Arrival, Connect, Request, Scenario},
     schedule,
@@ -603,7 +603,7 @@ impl Workload {
 
     fn plan_sessions(&mut self, scenario: &Scenario, seed: u64) -> anyhow::Result<()> {
         let events = std::mem::take(&mut self.events);
-        let stored = Stored::new(&events[..self.stored]);
+        let stored = StoredIndex::new(&events[..self.stored]);
         let published = Published::of(self, &events);
         for (population, request) in scenario.request.iter().enumerate() {
             let asker = Asker::new(&stored, request)?;

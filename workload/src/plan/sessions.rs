@@ -4,12 +4,12 @@ use anyhow::{Context, ensure};
 use codecs::{Filter, TagFilter};
 use corpus::Random;
 
-use super::{PlannedRequest, stored::Stored};
+use super::{PlannedRequest, stored::StoredIndex};
 use crate::scenario::{Draw, Request, Step, TagChoice};
 
 /// Plans the requests of the sessions of one population.
 pub(super) struct Asker<'s, 'e> {
-    stored: &'s Stored<'e>,
+    stored: &'s StoredIndex<'e>,
     steps: Vec<Asked<'s>>,
 }
 
@@ -23,7 +23,7 @@ struct Asked<'s> {
 impl<'s, 'e> Asker<'s, 'e> {
     /// # Errors
     /// When the relay would hold no event that a step could request.
-    pub(super) fn new(stored: &'s Stored<'e>, request: &'s Request) -> anyhow::Result<Self> {
+    pub(super) fn new(stored: &'s StoredIndex<'e>, request: &'s Request) -> anyhow::Result<Self> {
         let steps = request.step.iter().map(|step| Asked::new(stored, step)).collect::<Result<_, _>>()?;
         Ok(Asker { stored, steps })
     }
@@ -97,7 +97,7 @@ impl<'s, 'e> Asker<'s, 'e> {
 }
 
 impl<'s> Asked<'s> {
-    fn new(stored: &Stored<'_>, step: &'s Step) -> anyhow::Result<Self> {
+    fn new(stored: &StoredIndex<'_>, step: &'s Step) -> anyhow::Result<Self> {
         let kinds = step.kinds.as_deref();
         let authors = if step.authors.is_some() { stored.authors(kinds) } else { Vec::new() };
         let nothing = || format!("the corpus has no event to ask for: kinds {kinds:?}, tag {:?}", step.tag);
@@ -113,7 +113,7 @@ impl<'s> Asked<'s> {
     }
 
     /// Draws the filters of one round of this step, one for each chunk.
-    fn filters(&self, stored: &Stored<'_>, random: &mut Random) -> Vec<Filter> {
+    fn filters(&self, stored: &StoredIndex<'_>, random: &mut Random) -> Vec<Filter> {
         let step = self.step;
         let base = Filter {
             kinds: step.kinds.clone(),

@@ -14,7 +14,7 @@ use codecs::{Event, Filter};
 const MAX_EXPECTED: usize = 500;
 
 /// The stored events, indexed by the conditions of filters.
-pub(super) struct Stored<'e> {
+pub(super) struct StoredIndex<'e> {
     events: &'e [Event<'static>],
     by_author: BTreeMap<([u8; 32], u16), Vec<u32>>,
     by_kind: BTreeMap<u16, Vec<u32>>,
@@ -24,9 +24,9 @@ pub(super) struct Stored<'e> {
     pub(super) newest: i64,
 }
 
-impl<'e> Stored<'e> {
+impl<'e> StoredIndex<'e> {
     pub(super) fn new(events: &'e [Event<'static>]) -> Self {
-        let mut stored = Stored {
+        let mut stored = StoredIndex {
             events,
             by_author: BTreeMap::new(),
             by_kind: BTreeMap::new(),
@@ -98,7 +98,7 @@ impl<'e> Stored<'e> {
         found
     }
 
-    /// As [`Stored::answer`], for a filter that every relay answers alike.
+    /// As [`StoredIndex::answer`], for a filter that every relay answers alike.
     ///
     /// # Errors
     /// When a relay may send fewer events than match.

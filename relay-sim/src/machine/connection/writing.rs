@@ -5,7 +5,7 @@ use std::{convert::Infallible, sync::Arc, time::Instant};
 use codecs::{EoseHints, Event, RelayMessage, hex};
 use tracing::{debug, warn};
 
-use super::{Connection, DELIVERIES, Due, Stored};
+use super::{Connection, DELIVERIES, Due, StoredAnswer};
 use crate::{
     fanout::{Answered, Batch, Batches, Delivery, Held, Queued, Subscription},
     fault::{Draw, Kind, with_altered_sig},
@@ -16,7 +16,7 @@ use crate::{
 impl Connection {
     /// Stored events and their EOSE, as far as they fit. Nothing of a subscription that ended
     /// meanwhile, whose name may belong to a successor.
-    pub(super) fn put_out_stored(&mut self, mut stored: Stored, now: Instant) {
+    pub(super) fn put_out_stored(&mut self, mut stored: StoredAnswer, now: Instant) {
         if stored.subscription.ended() {
             return;
         }
