@@ -31,7 +31,7 @@ pub(super) struct Identity {
 
 /// The state of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Link {
+pub(super) enum ConnectionState {
     Down,
     Connecting {
         since_ns: u64,
@@ -46,9 +46,9 @@ pub(super) enum Link {
     Up,
 }
 
-impl Link {
+impl ConnectionState {
     pub(super) fn is_up(&self) -> bool {
-        *self == Link::Up
+        *self == ConnectionState::Up
     }
 }
 
@@ -101,20 +101,20 @@ impl Reader {
 impl Client {
     /// Asks for a connection, unless there is one.
     pub(super) fn connect(&mut self, now_ns: u64) {
-        if self.link == Link::Down {
-            self.link = Link::Connecting { since_ns: now_ns };
+        if self.connection == ConnectionState::Down {
+            self.connection = ConnectionState::Connecting { since_ns: now_ns };
             self.actions.push_back(Action::Connect);
         }
     }
 
     /// Takes the connection that [`Action::Connect`] asked for.
     pub fn on_connected(&mut self, now_ns: u64) {
-        if let Link::Connecting { since_ns } = self.link {
+        if let ConnectionState::Connecting { since_ns } = self.connection {
             self.record_always(Timing::Handshake, since_ns, now_ns);
             self.shared.connected_in(now_ns.saturating_sub(since_ns));
         }
         if self.shared.workload.auth {
-            self.link = Link::Challenge;
+            self.connection = ConnectionState::Challenge;
             self.patience = Some(Patience::from(now_ns));
         } else {
             self.set_up(now_ns);
@@ -148,7 +148,7 @@ impl Client {
 
     /// Notes that there is no connection any more.
     pub(super) fn go_down(&mut self) {
-        self.link = Link::Down;
+        self.connection = ConnectionState::Down;
         self.patience = None;
         self.proof = None;
     }
@@ -156,7 +156,7 @@ impl Client {
     /// Signs the relay's challenge (NIP-42); false when none is waited for: NIP-42 allows to ignore
     /// it.
     pub(super) fn prove(&mut self, challenge: &str, now_ns: u64) -> bool {
-        if self.link != Link::Challenge {
+        if self.connection != ConnectionState::Challenge {
             return false;
         }
         let now_s = self.identity.unix_s + now_ns / 1_000_000_000;
@@ -169,13 +169,13 @@ impl Client {
 
     /// Sends the signed challenge: AUTH is timed from here, not from the signing.
     pub(super) fn send_proof(&mut self, proof: &Event<'_>, now_ns: u64) {
-        self.link = Link::Proving { id: proof.id, since_ns: now_ns };
+        self.connection = ConnectionState::Proving { id: proof.id, since_ns: now_ns };
         self.send(&ClientMessage::Auth(Cow::Borrowed(proof)));
     }
 
     /// Takes the OK to AUTH; false when the OK is for another event.
     pub(super) fn proven(&mut self, id: &[u8; 32], accepted: bool, text: &str, now_ns: u64) -> bool {
-        let Link::Proving { id: proof, since_ns } = self.link else { return false };
+        let ConnectionState::Proving { id: proof, since_ns } = self.connection else { return false };
         if proof != *id {
             return false;
         }
@@ -190,7 +190,7 @@ impl Client {
 
     /// Opens live subscriptions and begins the sessions that waited for the connection.
     fn set_up(&mut self, now_ns: u64) {
-        self.link = Link::Up;
+        self.connection = ConnectionState::Up;
         self.patience = None;
         if !self.started {
             self.subscribe(now_ns);
@@ -219,16 +219,16 @@ impl Client {
 
     /// Needs no more patience when the last live subscription is open.
     pub(super) fn set_up_if_open(&mut self) {
-        if self.link.is_up() && self.opening.is_clear() {
+        if self.connection.is_up() && self.opening.is_clear() {
             self.patience = None;
         }
     }
 
     /// The answer that the relay owes while the connection is set up.
     pub(super) fn owed(&self) -> Owed {
-        match self.link {
-            Link::Challenge => Owed::Challenge,
-            Link::Proving { .. } => Owed::Proof,
+        match self.connection {
+            ConnectionState::Challenge => Owed::Challenge,
+            ConnectionState::Proving { .. } => Owed::Proof,
             _ => {
                 let workload = &self.shared.workload;
                 let filters = workload.roles[self.id].filters();
@@ -283,7 +283,7 @@ impl Client {
 
     /// Lets a slow reader read at full speed until it has everything.
     pub(super) fn catch_up(&mut self, now_ns: u64) {
-        if let Some(reader) = self.reader.as_mut().filter(|_| self.link == Link::Up) {
+        if let Some(reader) = self.reader.as_mut().filter(|_| self.connection == ConnectionState::Up) {
             (reader.pausing, reader.catching_up) = (false, true);
             self.wake_at(now_ns + nanos(CATCH_UP_POLL), Wake::CaughtUp);
         }

@@ -48,7 +48,7 @@ pub use self::{
     subscription::Subscription,
 };
 use self::{
-    connect::{Identity, Link, Patience, Reader},
+    connect::{ConnectionState, Identity, Patience, Reader},
     light::Light,
     publish::Backlog,
     reconcile::OpenReconciliation,
@@ -90,7 +90,7 @@ pub struct Client {
     identity: Identity,
     /// Whether the run has started; nothing is recorded before.
     started: bool,
-    link: Link,
+    connection: ConnectionState,
     /// The patience with the relay while the connection is set up.
     patience: Option<Patience>,
     /// The signed challenge (NIP-42), until it is sent.
@@ -143,7 +143,7 @@ impl Client {
             interpreter: Interpreter::new(codec),
             identity: Identity { url: url.to_owned(), unix_s },
             started: false,
-            link: Link::Down,
+            connection: ConnectionState::Down,
             patience: None,
             proof: None,
             opening: FixedBitSet::with_capacity(role.filters().len()),
@@ -286,9 +286,9 @@ impl Client {
 
     /// Whether the run may start.
     pub fn is_ready(&self) -> bool {
-        match self.link {
-            Link::Down => !self.shared.workload.roles[self.id].connects_before(),
-            Link::Up => self.opening.is_clear(),
+        match self.connection {
+            ConnectionState::Down => !self.shared.workload.roles[self.id].connects_before(),
+            ConnectionState::Up => self.opening.is_clear(),
             _ => false,
         }
     }

@@ -85,7 +85,7 @@ impl Client {
         };
         self.sessions.insert(n, session);
         self.report.began.push(n);
-        if self.link.is_up() {
+        if self.connection.is_up() {
             self.begin_session(n, now_ns);
         } else {
             self.waiting.push(n);

@@ -19,7 +19,9 @@ use tokio::{
     time::{self, timeout},
 };
 
-use super::{EXIT_HEADER, Link, Names, NatsError, Server, sleep_until, slot_key, spec_key, state_key};
+use super::{
+    EXIT_HEADER, Names, NatsConnection, NatsError, Server, sleep_until, slot_key, spec_key, state_key,
+};
 use crate::{
     agent::{Agent, Ending, Left, Output, Policy},
     message::{Abort, Claim, Command, Facts, Ping, RunState, decode, encode},
@@ -80,18 +82,18 @@ pub async fn attend<P: Player>(
     interrupt: impl Future<Output = ()>,
 ) -> Result<Attended, NatsError> {
     let mut interrupt = Box::pin(interrupt);
-    let (link, names, claim) = tokio::select! {
+    let (connection, names, claim) = tokio::select! {
         joined = join(attendance) => joined?,
         () = interrupt.as_mut() => return Err(NatsError::Interrupted),
     };
-    let mut pings = subscribe(&link, names.ping(attendance.index)).await?;
-    let mut commands = subscribe(&link, names.command(attendance.index)).await?;
-    let mut aborts = subscribe(&link, names.abort()).await?;
+    let mut pings = subscribe(&connection, names.ping(attendance.index)).await?;
+    let mut commands = subscribe(&connection, names.command(attendance.index)).await?;
+    let mut aborts = subscribe(&connection, names.abort()).await?;
     let agent = Agent::new(&claim, attendance.policy.clone(), now_ns());
     let mut attendee = Attendee {
         attendance,
         player,
-        link: &link,
+        connection: &connection,
         names,
         agent,
         playing: None,
@@ -101,7 +103,7 @@ pub async fn attend<P: Player>(
         tell: None,
         mismatched: 0,
     };
-    let ends = link.ends();
+    let ends = connection.ends();
     tokio::pin!(ends);
     let (mut is_lost, mut is_interrupted) = (false, false);
     loop {
@@ -169,32 +171,32 @@ async fn next(counts: &mut Option<watch::Receiver<LiveCounts>>) -> LiveCounts {
     std::future::pending().await
 }
 
-async fn subscribe(link: &Link, subject: String) -> Result<Subscriber, NatsError> {
-    link.client.subscribe(subject).await.map_err(|error| NatsError::server("subscribe")(error.into()))
+async fn subscribe(connection: &NatsConnection, subject: String) -> Result<Subscriber, NatsError> {
+    connection.client.subscribe(subject).await.map_err(|error| NatsError::server("subscribe")(error.into()))
 }
 
 /// Reaches the server, waits for the run and claims the slot.
-async fn join(attendance: &Attendance) -> Result<(Link, Names, Claim), NatsError> {
+async fn join(attendance: &Attendance) -> Result<(NatsConnection, Names, Claim), NatsError> {
     let Attendance { server, run, index, of, policy } = attendance;
     let is_slot = if policy.starts_relays { index == of } else { index < of };
     if !is_slot {
         return Err(NatsError::Refused(format!("there is no agent {index} of {of}: the first is 0")));
     }
-    let link = reach(server, &format!("agent {index} of {of}, run {run}")).await?;
+    let connection = reach(server, &format!("agent {index} of {of}, run {run}")).await?;
     tracing::info!("waits for run {run}");
     let (names, claim) = tokio::select! {
-        claimed = claim(&link, attendance) => claimed?,
-        error = link.ends() => return Err(error),
+        claimed = claim(&connection, attendance) => claimed?,
+        error = connection.ends() => return Err(error),
     };
-    Ok((link, names, claim))
+    Ok((connection, names, claim))
 }
 
 /// Waits for the run and claims the slot.
 async fn claim(
-    link: &Link,
+    connection: &NatsConnection,
     Attendance { run, index, of, policy, .. }: &Attendance,
 ) -> Result<(Names, Claim), NatsError> {
-    let (bucket, spec) = find(&link.jetstream(), run).await?;
+    let (bucket, spec) = find(&connection.jetstream(), run).await?;
     if let Some(reason) = policy.refuses_run(&spec, *of) {
         return Err(NatsError::Refused(reason));
     }
@@ -213,11 +215,11 @@ async fn claim(
 }
 
 /// Connects, and waits for a server that starts later.
-pub(super) async fn reach(server: &Server, name: &str) -> Result<Link, NatsError> {
+pub(super) async fn reach(server: &Server, name: &str) -> Result<NatsConnection, NatsError> {
     let since = time::Instant::now();
     loop {
         match server.connect(name).await {
-            Ok(link) => return Ok(link),
+            Ok(connection) => return Ok(connection),
             Err(error @ NatsError::Connect { is_final: true, .. }) => return Err(error),
             Err(error) if since.elapsed() > SERVER_STARTS_WITHIN => return Err(error),
             Err(error) => tracing::debug!("{error}"),
@@ -250,7 +252,7 @@ async fn is_open(bucket: &Store, run: &RunId) -> Result<bool, NatsError> {
 struct Attendee<'a, P> {
     attendance: &'a Attendance,
     player: &'a P,
-    link: &'a Link,
+    connection: &'a NatsConnection,
     names: Names,
     agent: Agent,
     playing: Option<Playing<'a>>,
@@ -294,7 +296,7 @@ impl<P: Player> Attendee<'_, P> {
 
     async fn answer(&mut self, reply: async_nats::Subject, answer: Vec<u8>) {
         // A connection that does not take it is lost, which ends the agent.
-        let _ = self.link.client.publish_with_headers(reply, self.names.headers(), answer.into()).await;
+        let _ = self.connection.client.publish_with_headers(reply, self.names.headers(), answer.into()).await;
     }
 
     /// Does what the machine asks for.
@@ -313,12 +315,13 @@ impl<P: Player> Attendee<'_, P> {
                 Output::Stop => self.tell(Commanded::Stop),
                 Output::Publish(key, ending) => {
                     let subject = self.names.result(key, self.attendance.index);
-                    let publishing = publish(self.link.jetstream(), self.names.clone(), subject, ending);
+                    let publishing =
+                        publish(self.connection.jetstream(), self.names.clone(), subject, ending);
                     self.publishing = Some(Box::pin(publishing));
                 }
                 Output::Leave(left) => {
                     // The answer to the last command.
-                    let _ = timeout(FLUSHES_WITHIN, self.link.client.flush()).await;
+                    let _ = timeout(FLUSHES_WITHIN, self.connection.client.flush()).await;
                     return Some(left);
                 }
             }

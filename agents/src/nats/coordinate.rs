@@ -20,8 +20,8 @@ use tokio::{
 };
 
 use super::{
-    ANSWERS_WITHIN, BUCKET, EXIT_HEADER, KEPT, Link, Names, NatsError, RESULT_BYTES, RESULTS, STREAM, Server,
-    files::EventsFile, sleep_until, spec_key, state_key,
+    ANSWERS_WITHIN, BUCKET, EXIT_HEADER, KEPT, Names, NatsConnection, NatsError, RESULT_BYTES, RESULTS,
+    STREAM, Server, files::EventsFile, sleep_until, spec_key, state_key,
 };
 use crate::{
     agent::Ending,
@@ -219,7 +219,7 @@ struct Waiting {
 }
 
 struct Desk {
-    link: Link,
+    connection: NatsConnection,
     names: Names,
     bucket: Store,
     stream: Stream,
@@ -245,21 +245,21 @@ impl Desk {
         events: Option<PathBuf>,
         overview: watch::Sender<Overview>,
     ) -> Result<Desk, NatsError> {
-        let link = server.connect(&format!("coordinator, run {}", spec.run)).await?;
-        let ends = link.ends();
+        let connection = server.connect(&format!("coordinator, run {}", spec.run)).await?;
+        let ends = connection.ends();
         tokio::select! {
-            desk = Desk::open_over(link, spec, events, overview) => desk,
+            desk = Desk::open_over(connection, spec, events, overview) => desk,
             error = ends => Err(error),
         }
     }
 
     async fn open_over(
-        link: Link,
+        connection: NatsConnection,
         spec: Spec,
         events: Option<PathBuf>,
         overview: watch::Sender<Overview>,
     ) -> Result<Desk, NatsError> {
-        let jetstream = link.jetstream();
+        let jetstream = connection.jetstream();
         let bucket = bucket(&jetstream).await?;
         let stream = records(&jetstream).await?;
         let names = Names::new(&spec);
@@ -283,7 +283,7 @@ impl Desk {
         let claims = claims.map_err(|error| NatsError::server("watch claims")(error.into()))?;
         let (states, writer) = write_states(bucket.clone(), state_key(&spec.run));
         Ok(Desk {
-            link,
+            connection,
             names,
             bucket,
             stream,
@@ -305,7 +305,7 @@ impl Desk {
     /// Coordinates until the caller is done with the run. Returns how many messages of other runs
     /// were dropped.
     async fn serve(mut self, mut asks: mpsc::UnboundedReceiver<Ask>) -> u64 {
-        let ends = self.link.ends();
+        let ends = self.connection.ends();
         tokio::pin!(ends);
         let (mut has_ended, mut is_lost) = (false, false);
         loop {
@@ -417,7 +417,7 @@ impl Desk {
                 Order::Abort { reason } => {
                     self.requests.clear();
                     let abort = encode(&Abort { reason }).into();
-                    let sent = self.link.client.publish_with_headers(
+                    let sent = self.connection.client.publish_with_headers(
                         self.names.abort(),
                         self.names.headers(),
                         abort,
@@ -430,7 +430,7 @@ impl Desk {
     }
 
     fn ping(&self, index: u16, seq: u64) -> Asked {
-        let (client, names) = (self.link.client.clone(), self.names.clone());
+        let (client, names) = (self.connection.client.clone(), self.names.clone());
         let subject = names.ping(index);
         Box::pin(async move {
             let sent_ns = now_ns();
@@ -441,7 +441,7 @@ impl Desk {
     }
 
     fn command(&self, index: u16, command: Command) -> Asked {
-        let (client, names) = (self.link.client.clone(), self.names.clone());
+        let (client, names) = (self.connection.client.clone(), self.names.clone());
         let subject = names.command(index);
         Box::pin(async move {
             let answer = client.send_request(subject, request(&names, &command)).await;
@@ -527,7 +527,7 @@ impl Desk {
         if let Some(events) = self.events {
             let _ = time::timeout(LEAVES_WITHIN, events.remove()).await;
         }
-        let _ = time::timeout(LEAVES_WITHIN, self.link.client.flush()).await;
+        let _ = time::timeout(LEAVES_WITHIN, self.connection.client.flush()).await;
         self.mismatched
     }
 }

@@ -100,8 +100,8 @@ pub async fn fetch_corpus(
     own_sha256: &str,
     folder: &Path,
 ) -> Result<Option<PathBuf>, NatsError> {
-    let link = reach(server, &format!("an agent's events, run {run}")).await?;
-    let jetstream = link.jetstream();
+    let connection = reach(server, &format!("an agent's events, run {run}")).await?;
+    let jetstream = connection.jetstream();
     let fetching = async {
         let (_, spec) = find(&jetstream, run).await?;
         let Some(file) = &spec.corpus_file else { return Ok::<_, NatsError>(None) };
@@ -119,7 +119,7 @@ pub async fn fetch_corpus(
     };
     tokio::select! {
         fetched = fetching => fetched,
-        error = link.ends() => Err(error),
+        error = connection.ends() => Err(error),
     }
 }
 

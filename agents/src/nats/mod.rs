@@ -143,7 +143,7 @@ impl End {
 }
 
 /// A connection that is never made again.
-struct Link {
+struct NatsConnection {
     client: Client,
     end: watch::Receiver<Option<End>>,
 }
@@ -156,7 +156,7 @@ impl Server {
         address.is_ok_and(|address| address.host() == "localhost" || is_loopback(address.host()))
     }
 
-    async fn connect(&self, name: &str) -> Result<Link, NatsError> {
+    async fn connect(&self, name: &str) -> Result<NatsConnection, NatsError> {
         let address = self.url.parse::<ServerAddr>();
         let address = address.map_err(|error| NatsError::Connect {
             server: "address".to_owned(),
@@ -176,7 +176,7 @@ impl Server {
         });
         let connected = options.connect(address).await;
         let client = connected.map_err(|error| failed(self.explained(&error), is_final(&error)))?;
-        Ok(Link { client, end })
+        Ok(NatsConnection { client, end })
     }
 
     /// The client's words, with the flag and the file that may decide it.
@@ -245,7 +245,7 @@ fn is_of_certificates(error: &ConnectError) -> bool {
         .is_some_and(|error| matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput))
 }
 
-impl Link {
+impl NatsConnection {
     /// Completes once the connection is of no further use, with the reason.
     fn ends(&self) -> impl Future<Output = NatsError> + Send + use<> {
         let mut end = self.end.clone();

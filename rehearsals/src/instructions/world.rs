@@ -67,11 +67,11 @@ pub(super) fn play(workload: Workload, cell: &Cell, id: &str) -> anyhow::Result<
 #[derive(Debug)]
 struct Station {
     client: Client,
-    link: Option<Link>,
+    ends: Option<BothEnds>,
 }
 
 #[derive(Debug)]
-struct Link {
+struct BothEnds {
     client: Connection,
     relay: Connection,
     machine: machine::Connection,
@@ -126,7 +126,7 @@ impl World {
             let cell = spoken(cell, shared.workload.roles[id].speaks);
             let codec = cell.format.codec(cell.implementation)?;
             let client = Client::new(Arc::clone(&shared), codec, id, (URL, UNIX_S));
-            Ok(Station { client, link: None })
+            Ok(Station { client, ends: None })
         };
         let stations = (0..shared.workload.roles.len()).map(station).collect::<anyhow::Result<Vec<_>>>()?;
         Ok(World {
@@ -168,7 +168,7 @@ impl World {
         let ids: Vec<[u8; 32]> =
             workload.asked().iter().map(|event| workload.events[*event as usize].id).collect();
         let time = self.time();
-        let mut link = self.link(cell)?;
+        let mut ends = self.connect(cell)?;
         let mut sent = 0;
         for ids in ids.chunks(IDS) {
             let filter =
@@ -176,10 +176,10 @@ impl World {
             let request = ClientMessage::Req { subscription: "stored".into(), filters: vec![filter] };
             let mut payload = Vec::new();
             self.codec.encode_client(&request, &mut payload)?;
-            feed(&mut link.client, payload.into())?;
-            flush(&mut link.client)?;
-            link.relay_works(time)?;
-            while let Some(message) = next(&mut link.client, &link.relay)? {
+            feed(&mut ends.client, payload.into())?;
+            flush(&mut ends.client)?;
+            ends.relay_works(time)?;
+            while let Some(message) = next(&mut ends.client, &ends.relay)? {
                 sent += match self.codec.decode_relay(&message.payload)? {
                     RelayMessage::Event { .. } => 1,
                     RelayMessage::Events { events, .. } => events.len(),
@@ -238,8 +238,8 @@ impl World {
             }
             Timer::Relay(id) => {
                 let time = self.time();
-                if let Some(link) = &mut self.stations[id].link {
-                    probe::relay_side(&mut || link.machine.on_timer(time.instant));
+                if let Some(ends) = &mut self.stations[id].ends {
+                    probe::relay_side(&mut || ends.machine.on_timer(time.instant));
                 }
                 Ok(())
             }
@@ -261,11 +261,11 @@ impl World {
             let mut quiet = true;
             let time = self.time();
             for (id, station) in self.stations.iter_mut().enumerate() {
-                let Some(link) = &mut station.link else { continue };
-                if link.to_relay || link.machine.has_to_transmit() {
+                let Some(ends) = &mut station.ends else { continue };
+                if ends.to_relay || ends.machine.has_to_transmit() {
                     quiet = false;
-                    link.relay_works(time)?;
-                    if let Some(at) = link.machine.next_timer() {
+                    ends.relay_works(time)?;
+                    if let Some(at) = ends.machine.next_timer() {
                         let at = nanos(at.saturating_duration_since(self.epoch));
                         self.timers.push(Reverse((at, Timer::Relay(id))));
                     }
@@ -273,7 +273,7 @@ impl World {
             }
             for id in 0..self.stations.len() {
                 let station = &self.stations[id];
-                let waits = station.link.as_ref().is_some_and(|link| link.to_client);
+                let waits = station.ends.as_ref().is_some_and(|ends| ends.to_client);
                 if waits && station.client.may_read() {
                     quiet = false;
                     self.tell(id, &Input::Messages)?;
@@ -290,18 +290,18 @@ impl World {
         let mut input = Some(*input);
         loop {
             let (now_ns, recorder) = (self.now_ns, &mut self.recorder);
-            let Station { client, link } = &mut self.stations[id];
+            let Station { client, ends } = &mut self.stations[id];
             let mut wants = Ok(None);
-            probe::client_side(&mut || wants = work(client, link, input.take(), now_ns, recorder));
+            probe::client_side(&mut || wants = work(client, ends, input.take(), now_ns, recorder));
             match wants? {
                 Some(Action::Connect) => {
                     let cell = spoken(&self.cell, self.shared.workload.roles[id].speaks);
-                    self.stations[id].link = Some(self.link(&cell)?);
+                    self.stations[id].ends = Some(self.connect(&cell)?);
                     input = Some(Input::Connected);
                 }
                 Some(Action::Close | Action::Abort) => {
-                    let mut link = self.stations[id].link.take();
-                    probe::relay_side(&mut || drop(link.take().map(|link| link.machine)));
+                    let mut ends = self.stations[id].ends.take();
+                    probe::relay_side(&mut || drop(ends.take().map(|ends| ends.machine)));
                 }
                 Some(Action::Fail(why)) => bail!(why),
                 Some(Action::Send(_) | Action::Record(_) | Action::Count { .. }) | None => break,
@@ -314,14 +314,14 @@ impl World {
     }
 
     /// A connection of one more client.
-    fn link(&self, cell: &Cell) -> anyhow::Result<Link> {
+    fn connect(&self, cell: &Cell) -> anyhow::Result<BothEnds> {
         let (client, relay) = pair(cell, self.stations.len())?;
         let opening =
             Opening { batched: cell.batching.is_some(), shares: relay.shares(), ..Opening::new(cell.format) };
         let mut machine = None;
         probe::relay_side(&mut || machine = Some(self.relay.connect(&opening)));
         let machine = machine.context("the relay side ran")?;
-        Ok(Link { client, relay, machine, to_relay: false, to_client: false })
+        Ok(BothEnds { client, relay, machine, to_relay: false, to_client: false })
     }
 
     fn time(&self) -> Time {
@@ -339,10 +339,10 @@ impl World {
     }
 }
 
-impl Link {
+impl BothEnds {
     /// The relay reads what the client sent, and says what it has to say.
     fn relay_works(&mut self, time: Time) -> anyhow::Result<()> {
-        let Link { client, relay, machine, .. } = self;
+        let BothEnds { client, relay, machine, .. } = self;
         let mut done = Ok(());
         probe::relay_side(&mut || done = serve(relay, client, machine, time));
         self.to_relay = false;
@@ -354,7 +354,7 @@ impl Link {
 /// A client's turn: it hears `input`, and does what follows, up to what it cannot do itself.
 fn work(
     client: &mut Client,
-    link: &mut Option<Link>,
+    ends: &mut Option<BothEnds>,
     input: Option<Input>,
     now_ns: u64,
     recorder: &mut Recorder,
@@ -367,22 +367,22 @@ fn work(
         Some(Input::Connected) => client.on_connected(now_ns),
         Some(Input::Messages) => {
             while client.may_read() {
-                let Some(open) = link.as_mut() else { break };
+                let Some(open) = ends.as_mut() else { break };
                 let Some(message) = next(&mut open.client, &open.relay)? else {
                     open.to_client = false;
                     break;
                 };
                 client.on_message(&message.payload, now_ns);
-                let wants = act(client, link, now_ns, recorder)?;
+                let wants = act(client, ends, now_ns, recorder)?;
                 if wants.is_some() {
                     return Ok(wants);
                 }
             }
         }
     }
-    let wants = act(client, link, now_ns, recorder)?;
-    if let Some(link) = link.as_mut().filter(|link| link.to_relay) {
-        flush(&mut link.client)?;
+    let wants = act(client, ends, now_ns, recorder)?;
+    if let Some(ends) = ends.as_mut().filter(|ends| ends.to_relay) {
+        flush(&mut ends.client)?;
     }
     Ok(wants)
 }
@@ -390,7 +390,7 @@ fn work(
 /// Carries out a client's actions, up to one that concerns its connection.
 fn act(
     client: &mut Client,
-    link: &mut Option<Link>,
+    ends: &mut Option<BothEnds>,
     now_ns: u64,
     recorder: &mut Recorder,
 ) -> anyhow::Result<Option<Action>> {
@@ -400,9 +400,9 @@ fn act(
                 Action::Record(sample) => recorder.add(client.label(), &sample),
                 Action::Count { now_ns } => recorder.throughput.delivery(now_ns),
                 Action::Send(payload) => {
-                    let link = link.as_mut().context("a client connects before it sends")?;
-                    feed(&mut link.client, payload)?;
-                    link.to_relay = true;
+                    let ends = ends.as_mut().context("a client connects before it sends")?;
+                    feed(&mut ends.client, payload)?;
+                    ends.to_relay = true;
                 }
                 other => return Ok(Some(other)),
             }

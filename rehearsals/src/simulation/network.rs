@@ -30,21 +30,21 @@ const DRAIN_NS: u64 = 2_000 * MS;
 const UNIX_S: u64 = 1_800_000_000;
 
 /// One connection: the client, and the number of the connection among those of the client.
-type Link = (usize, u32);
+type ConnectionId = (usize, u32);
 
 /// An event of the simulation.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Due(usize, u32),
-    Connected(Link),
-    ToRelay(Link, Bytes),
-    RelayEnd(Link),
-    ToClient(Link, Bytes),
+    Connected(ConnectionId),
+    ToRelay(ConnectionId, Bytes),
+    RelayEnd(ConnectionId),
+    ToClient(ConnectionId, Bytes),
     /// A timer of a client may be due.
     ClientTimer(usize),
-    RelayTimer(Link),
+    RelayTimer(ConnectionId),
     /// The connection ends for both ends; messages on the way are lost.
-    Cut(Link),
+    Cut(ConnectionId),
     /// The relay's process dies.
     Kill,
     /// Slow readers catch up, because all other work is done.
@@ -82,7 +82,7 @@ impl Weather {
 #[derive(Debug)]
 struct Station {
     client: Client,
-    link: u32,
+    connection: u32,
     connected: bool,
     /// Messages that wait until a slow reader reads.
     inbox: VecDeque<Bytes>,
@@ -92,14 +92,14 @@ struct Station {
 pub(super) struct World {
     shared: Arc<Shared>,
     relay: Option<Arc<Relay>>,
-    connections: BTreeMap<Link, Connection>,
+    connections: BTreeMap<ConnectionId, Connection>,
     stations: Vec<Station>,
     /// When the last message of each direction arrives: a connection keeps its order.
-    arrivals: BTreeMap<(Link, bool), u64>,
+    arrivals: BTreeMap<(ConnectionId, bool), u64>,
     /// The relay's last message on each connection.
-    said: BTreeMap<Link, Bytes>,
+    said: BTreeMap<ConnectionId, Bytes>,
     /// Messages that let the next one pass.
-    held: BTreeMap<Link, Bytes>,
+    held: BTreeMap<ConnectionId, Bytes>,
     queue: BinaryHeap<Reverse<(u64, u64, Event)>>,
     dues: Vec<Due>,
     sequence: u64,
@@ -134,7 +134,7 @@ impl World {
         let shared = Arc::new(Shared::new(workload));
         let station = |id| Station {
             client: Client::new(Arc::clone(&shared), codec, id, ("ws://127.0.0.1", UNIX_S)),
-            link: 0,
+            connection: 0,
             connected: false,
             inbox: VecDeque::new(),
             dead: false,
@@ -219,8 +219,8 @@ impl World {
         if self.random.below(8) == 0 {
             self.is_honest = false;
             let (at, id) = (self.instant(), self.random.below(self.stations.len()));
-            let link = self.stations[id].link;
-            self.schedule(at, Event::Cut((id, link)));
+            let number = self.stations[id].connection;
+            self.schedule(at, Event::Cut((id, number)));
         }
         if self.random.below(20) == 0 {
             self.is_honest = false;
@@ -293,32 +293,32 @@ impl World {
                     self.with_client(id, |client, now_ns, _| client.on_timer(now_ns));
                 }
             }
-            Event::Connected(link) => self.connected(link),
-            Event::ToRelay(link, payload) => {
+            Event::Connected(connection_id) => self.connected(connection_id),
+            Event::ToRelay(connection_id, payload) => {
                 let (time, opcode) = (self.time(), self.format.spec().opcode);
-                if let Some(connection) = self.connections.get_mut(&link)
+                if let Some(connection) = self.connections.get_mut(&connection_id)
                     && connection.receive(&payload, opcode, time).is_err()
                 {
                     panic!("the client sent what the relay does not read");
                 }
                 self.relay_speaks();
             }
-            Event::RelayEnd(link) => {
-                self.connections.remove(&link);
+            Event::RelayEnd(connection_id) => {
+                self.connections.remove(&connection_id);
             }
-            Event::ToClient(link, payload) => self.arrive(link, payload),
-            Event::RelayTimer(link) => {
+            Event::ToClient(connection_id, payload) => self.arrive(connection_id, payload),
+            Event::RelayTimer(connection_id) => {
                 let now = self.time().instant;
-                if let Some(connection) = self.connections.get_mut(&link) {
+                if let Some(connection) = self.connections.get_mut(&connection_id) {
                     connection.on_timer(now);
                 }
                 self.relay_speaks();
             }
-            Event::Cut(link) => self.cut(link, "the network cut the connection"),
+            Event::Cut(connection_id) => self.cut(connection_id, "the network cut the connection"),
             Event::Kill => {
                 self.relay = None;
-                let links: Vec<Link> = self.connections.keys().copied().collect();
-                links.into_iter().for_each(|link| self.cut(link, "the relay died"));
+                let ids: Vec<ConnectionId> = self.connections.keys().copied().collect();
+                ids.into_iter().for_each(|connection_id| self.cut(connection_id, "the relay died"));
             }
             Event::CatchUp => self.catch_up(),
         }
@@ -349,26 +349,26 @@ impl World {
     fn perform(&mut self, id: usize) {
         loop {
             while let Some(action) = self.stations[id].client.next_action() {
-                let link = (id, self.stations[id].link);
+                let connection_id = (id, self.stations[id].connection);
                 match action {
                     Action::Record(_) | Action::Count { .. } => {}
                     Action::Send(payload) => {
                         assert!(self.stations[id].connected, "a client connects before it sends");
                         self.truth.sent(id, self.codec, &payload);
-                        let at = self.arrival(link, true);
-                        self.schedule(at, Event::ToRelay(link, payload));
+                        let at = self.arrival(connection_id, true);
+                        self.schedule(at, Event::ToRelay(connection_id, payload));
                     }
                     Action::Connect => {
-                        self.stations[id].link += 1;
+                        self.stations[id].connection += 1;
                         let at = self.now_ns + self.delay();
-                        let link = (id, self.stations[id].link);
-                        self.schedule(at, Event::Connected(link));
+                        let connection_id = (id, self.stations[id].connection);
+                        self.schedule(at, Event::Connected(connection_id));
                     }
                     Action::Close | Action::Abort => {
                         self.stations[id].connected = false;
                         self.stations[id].inbox.clear();
-                        let at = self.arrival(link, true);
-                        self.schedule(at, Event::RelayEnd(link));
+                        let at = self.arrival(connection_id, true);
+                        self.schedule(at, Event::RelayEnd(connection_id));
                     }
                     Action::Fail(_) => self.fail(id),
                 }
@@ -390,9 +390,9 @@ impl World {
         self.end_ns = self.end_ns.min(self.now_ns + 300 * MS);
     }
 
-    fn connected(&mut self, link: Link) {
-        let (id, number) = link;
-        if self.stations[id].link != number {
+    fn connected(&mut self, connection_id: ConnectionId) {
+        let (id, number) = connection_id;
+        if self.stations[id].connection != number {
             return;
         }
         let Some(relay) = &self.relay else {
@@ -400,7 +400,7 @@ impl World {
         };
         let challenge = *self.random.bytes32().first_chunk().unwrap();
         let opening = Opening { batched: self.batched, challenge, ..Opening::new(self.format) };
-        self.connections.insert(link, relay.connect(&opening));
+        self.connections.insert(connection_id, relay.connect(&opening));
         self.stations[id].connected = true;
         self.stations[id].client.on_connected(self.now_ns);
         self.perform(id);
@@ -411,31 +411,31 @@ impl World {
     /// Sends every message that the relay has to send.
     fn relay_speaks(&mut self) {
         let time = self.time();
-        let links: Vec<Link> = self.connections.keys().copied().collect();
-        for link in links {
-            while let Some(connection) = self.connections.get_mut(&link) {
+        let ids: Vec<ConnectionId> = self.connections.keys().copied().collect();
+        for connection_id in ids {
+            while let Some(connection) = self.connections.get_mut(&connection_id) {
                 let messages = connection.poll_transmit(time);
                 if messages.is_empty() {
                     break;
                 }
-                messages.into_iter().for_each(|message| self.send_to_client(link, &message));
+                messages.into_iter().for_each(|message| self.send_to_client(connection_id, &message));
             }
-            let timer = self.connections.get(&link).and_then(Connection::next_timer);
+            let timer = self.connections.get(&connection_id).and_then(Connection::next_timer);
             if let Some(at) = timer {
                 let at = at.saturating_duration_since(self.epoch).as_nanos();
-                self.schedule(u64::try_from(at).unwrap().max(self.now_ns), Event::RelayTimer(link));
+                self.schedule(u64::try_from(at).unwrap().max(self.now_ns), Event::RelayTimer(connection_id));
             }
         }
     }
 
-    fn send_to_client(&mut self, link: Link, message: &Bytes) {
+    fn send_to_client(&mut self, connection_id: ConnectionId, message: &Bytes) {
         let lie_one_in = self.weather.lie_one_in;
         if lie_one_in > 0 && self.random.below(lie_one_in) == 0 {
-            let before = self.said.insert(link, message.clone());
-            self.lie(message, before).iter().for_each(|lie| self.carry(link, lie));
+            let before = self.said.insert(connection_id, message.clone());
+            self.lie(message, before).iter().for_each(|lie| self.carry(connection_id, lie));
         } else {
-            self.said.insert(link, message.clone());
-            self.carry(link, message);
+            self.said.insert(connection_id, message.clone());
+            self.carry(connection_id, message);
         }
     }
 
@@ -488,7 +488,7 @@ impl World {
         said.iter().map(encode).collect()
     }
 
-    fn carry(&mut self, link: Link, message: &Bytes) {
+    fn carry(&mut self, connection_id: ConnectionId, message: &Bytes) {
         let Weather { drop_one_in, double_one_in, swap_one_in, cut_one_in, .. } = self.weather;
         let mut hits = |one_in: usize| one_in > 0 && self.random.below(one_in) == 0;
         let copies = match (hits(drop_one_in), hits(double_one_in)) {
@@ -496,23 +496,23 @@ impl World {
             (_, true) => 2,
             _ => 1,
         };
-        if hits(swap_one_in) && !self.held.contains_key(&link) {
-            self.held.insert(link, message.clone());
+        if hits(swap_one_in) && !self.held.contains_key(&connection_id) {
+            self.held.insert(connection_id, message.clone());
             return;
         }
-        let held = self.held.remove(&link);
+        let held = self.held.remove(&connection_id);
         let message = if hits(cut_one_in) { &message.slice(..message.len() / 2) } else { message };
         for message in std::iter::repeat_n(message.clone(), copies).chain(held) {
-            let at = self.arrival(link, false);
-            self.schedule(at, Event::ToClient(link, message));
+            let at = self.arrival(connection_id, false);
+            self.schedule(at, Event::ToClient(connection_id, message));
         }
     }
 
-    fn arrive(&mut self, link: Link, payload: Bytes) {
-        let station = &mut self.stations[link.0];
-        if station.link == link.1 && station.connected && !station.dead {
+    fn arrive(&mut self, connection_id: ConnectionId, payload: Bytes) {
+        let station = &mut self.stations[connection_id.0];
+        if station.connection == connection_id.1 && station.connected && !station.dead {
             station.inbox.push_back(payload);
-            self.read(link.0);
+            self.read(connection_id.0);
         }
     }
 
@@ -532,11 +532,11 @@ impl World {
         }
     }
 
-    fn cut(&mut self, link: Link, why: &str) {
-        self.connections.remove(&link);
-        let station = &mut self.stations[link.0];
-        if station.link == link.1 && station.connected && !station.dead {
-            self.disconnect(link.0, why);
+    fn cut(&mut self, connection_id: ConnectionId, why: &str) {
+        self.connections.remove(&connection_id);
+        let station = &mut self.stations[connection_id.0];
+        if station.connection == connection_id.1 && station.connected && !station.dead {
+            self.disconnect(connection_id.0, why);
         }
     }
 
@@ -549,10 +549,10 @@ impl World {
     }
 
     /// When a message that is sent now arrives: after those before it, and sometimes after a stall.
-    fn arrival(&mut self, link: Link, to_relay: bool) -> u64 {
+    fn arrival(&mut self, connection_id: ConnectionId, to_relay: bool) -> u64 {
         let stall = if self.started && self.random.below(500) == 0 { 200 * MS } else { 0 };
         let at = self.now_ns + self.delay() + stall;
-        let last = self.arrivals.entry((link, to_relay)).or_default();
+        let last = self.arrivals.entry((connection_id, to_relay)).or_default();
         *last = at.max(*last + 1);
         *last
     }
