@@ -37,14 +37,14 @@ pub(super) struct OpenRequest {
 }
 
 /// The filter and events of a request or a fetch.
-pub(super) struct Asked<'a> {
+pub(super) struct ExpectedAnswer<'a> {
     /// The events that must come, in ascending order.
     expected: &'a [u32],
     /// The filter; `None` when it names exactly these events.
     filter: Option<&'a Filter>,
 }
 
-impl Asked<'_> {
+impl ExpectedAnswer<'_> {
     /// How many events must come.
     pub(super) fn expected(&self) -> usize {
         self.expected.len()
@@ -162,18 +162,18 @@ impl Client {
     }
 
     /// The filter and events of a request or a fetch; `None` for one that was not sent.
-    pub(super) fn asked(&self, subscription: Subscription) -> Option<Asked<'_>> {
+    pub(super) fn asked(&self, subscription: Subscription) -> Option<ExpectedAnswer<'_>> {
         match subscription {
             Subscription::Request(id) => {
                 let PlannedRequest { expected, filter } = planned(&self.shared.workload, self.id, id)?;
                 // The requests of a step are sent together.
                 let was_asked = self.ended.contains(&id.session)
                     || self.sessions.get(&id.session).is_some_and(|session| id.step <= session.step);
-                was_asked.then_some(Asked { expected, filter: Some(filter) })
+                was_asked.then_some(ExpectedAnswer { expected, filter: Some(filter) })
             }
             Subscription::Fetch { session, chunk } => {
                 let expected = self.fetches.get(&(session, chunk))?;
-                Some(Asked { expected, filter: None })
+                Some(ExpectedAnswer { expected, filter: None })
             }
             _ => None,
         }

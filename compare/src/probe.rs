@@ -18,7 +18,7 @@ const ACHIEVED: f64 = 0.97;
 
 /// A probe as asked for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked {
+pub(crate) struct PlannedProbe {
     pub(crate) rate_per_s: u32,
     pub(crate) seconds: u32,
     pub(crate) purpose: Purpose,
@@ -37,14 +37,14 @@ pub(crate) fn seconds(slo: &Slo, rate_per_s: u32, answers_per_event: Option<f64>
 }
 
 /// Answers for each published event, where any were planned.
-pub(crate) fn answers_per_event(record: &RunRecord, asked: Asked) -> Option<f64> {
+pub(crate) fn answers_per_event(record: &RunRecord, asked: PlannedProbe) -> Option<f64> {
     let events = f64::from(asked.rate_per_s) * f64::from(asked.seconds);
     let samples = record.latency.get(latency_of([record]).0)?.len();
     (samples > 0).then(|| samples as f64 / events)
 }
 
 /// Judges a probe.
-pub(crate) fn judge(block: &Block, asked: Asked, slo: &Slo) -> Probe {
+pub(crate) fn judge(block: &Block, asked: PlannedProbe, slo: &Slo) -> Probe {
     let mut probe = Probe {
         rate_per_s: asked.rate_per_s,
         played: block.record.as_ref().map(Played::of),

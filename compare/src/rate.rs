@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::{
     matrix::CellSpec,
-    probe::{self, Asked},
+    probe::{self, PlannedProbe},
     search::Probes,
 };
 use report::{
@@ -149,7 +149,8 @@ impl<T: FnMut(&str, &Probe)> Pilot<'_, '_, T> {
         let seconds = self.config.probe_seconds;
         let Some(block) = self.probes.play(cell, rate_per_s, seconds)? else { return Ok(None) };
         let slo: Slo = KEPT.parse().expect("the bounds are a constant that was tried");
-        let mut probe = probe::judge(&block, Asked { rate_per_s, seconds, purpose: Purpose::Search }, &slo);
+        let mut probe =
+            probe::judge(&block, PlannedProbe { rate_per_s, seconds, purpose: Purpose::Search }, &slo);
         // Whichever side it is: the latencies of the cell would be those of its queue.
         let busy = (block.record.as_ref())
             .map(|record| Utilisation::of(&Merged::of_counts([record])).above(UTILISATION_MAX));

@@ -16,7 +16,7 @@ use crate::{
     generator::Generator,
     matrix::CellSpec,
     plan::{self, BlockOrder},
-    probe::{self, Asked},
+    probe::{self, PlannedProbe},
     progress::Progress,
     run::{self, Request, Stopped},
 };
@@ -120,7 +120,7 @@ impl<T: FnMut(&str, &Probe)> UnderWay<'_, '_, T> {
     fn probe(&mut self, cell: usize, rate_per_s: u32, purpose: Purpose) -> Result<Option<ProbeOutcome>> {
         let at_least = self.config.probe_seconds;
         let seconds = probe::seconds(self.slo, rate_per_s, self.answers_per_event[cell], at_least);
-        let asked = Asked { rate_per_s, seconds, purpose };
+        let asked = PlannedProbe { rate_per_s, seconds, purpose };
         let Some(block) = self.probes.play(cell, rate_per_s, seconds)? else { return Ok(None) };
         let answers = block.record.as_ref().and_then(|record| probe::answers_per_event(record, asked));
         self.answers_per_event[cell] = answers.or(self.answers_per_event[cell]);

@@ -209,7 +209,7 @@ enum Unanswered {
     Silence,
 }
 
-type Asked = Pin<Box<dyn Future<Output = Answer> + Send>>;
+type PendingAnswer = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 /// Who waits for what.
 #[derive(Default)]
@@ -226,7 +226,7 @@ struct Desk {
     events: Option<EventsFile>,
     claims: Watch,
     coordinator: Coordinator,
-    requests: FuturesUnordered<Asked>,
+    requests: FuturesUnordered<PendingAnswer>,
     states: mpsc::UnboundedSender<RunState>,
     writer: task::JoinHandle<()>,
     waiting: Waiting,
@@ -429,7 +429,7 @@ impl Desk {
         }
     }
 
-    fn ping(&self, index: u16, seq: u64) -> Asked {
+    fn ping(&self, index: u16, seq: u64) -> PendingAnswer {
         let (client, names) = (self.connection.client.clone(), self.names.clone());
         let subject = names.ping(index);
         Box::pin(async move {
@@ -440,7 +440,7 @@ impl Desk {
         })
     }
 
-    fn command(&self, index: u16, command: Command) -> Asked {
+    fn command(&self, index: u16, command: Command) -> PendingAnswer {
         let (client, names) = (self.connection.client.clone(), self.names.clone());
         let subject = names.command(index);
         Box::pin(async move {
@@ -453,7 +453,7 @@ impl Desk {
     }
 
     /// Has the server forget the records of a block that was played: it holds them in memory.
-    fn forget(&self, key: BlockKey) -> Asked {
+    fn forget(&self, key: BlockKey) -> PendingAnswer {
         let (stream, subjects) = (self.stream.clone(), self.names.results(Some(key)));
         Box::pin(async move {
             if let Err(error) = forget_records(&stream, subjects).await {

@@ -178,7 +178,7 @@ mod tests {
         let events = Events::read(None, false, &[]).unwrap();
         let cell = |format: &str, compression: &str| {
             let (format, set) = (vec![format.to_owned()], vec![MIXED.to_owned()]);
-            let asked = crate::browser::Asked {
+            let asked = crate::browser::Selection {
                 parts: &[Part::Decode],
                 formats: &format,
                 sets: &set,

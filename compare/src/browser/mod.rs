@@ -52,7 +52,7 @@ use self::{
 pub(crate) use self::{
     chromium::find,
     events::{LISTS, MIXED},
-    rows::{Asked, Rows},
+    rows::{Rows, Selection},
 };
 use crate::{plan::BlockOrder, progress::Progress, run::Stopped};
 use report::result::{Browser, BrowserBlock, BrowserCell, BrowserConfig, BrowserSoftware, EventSet, Part};
@@ -387,7 +387,7 @@ mod tests {
     fn each_load_has_its_cells_behind_its_anchor() {
         let all = ["json", "dannypack"].map(str::to_owned);
         let sets = [MIXED, LISTS].map(str::to_owned);
-        let asked = Asked {
+        let asked = Selection {
             parts: &[Part::Decode, Part::InProportion],
             formats: &all,
             sets: &sets,

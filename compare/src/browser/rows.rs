@@ -55,7 +55,7 @@ fn none() -> String {
 
 /// The run as asked for.
 #[derive(Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct Selection<'a> {
     pub(crate) parts: &'a [Part],
     pub(crate) formats: &'a [String],
     pub(crate) sets: &'a [String],
@@ -94,7 +94,7 @@ impl Rows {
     ///
     /// # Errors
     /// Names a format without a decoder, and those that have one.
-    pub(crate) fn cells(&self, asked: &Asked<'_>) -> Result<Vec<BrowserCell>, String> {
+    pub(crate) fn cells(&self, asked: &Selection<'_>) -> Result<Vec<BrowserCell>, String> {
         let known = self.formats();
         if let Some(unknown) = asked.formats.iter().find(|name| !known.contains(&name.as_str())) {
             return Err(format!("the page has no decoder of {unknown:?}; known: {}", known.join(" ")));
@@ -123,7 +123,7 @@ impl Rows {
     }
 
     /// Of each format its first decoder, under each compression, with batches and without.
-    fn over_sockets(&self, part: Part, asked: &Asked<'_>, to: &mut Vec<BrowserCell>) {
+    fn over_sockets(&self, part: Part, asked: &Selection<'_>, to: &mut Vec<BrowserCell>) {
         let set = "mixed";
         self.add(part, set, std::iter::empty(), to);
         let mut formats: Vec<&str> = Vec::new();
@@ -180,7 +180,7 @@ mod tests {
 
     fn cells(parts: &[Part], formats: &[&str]) -> Vec<BrowserCell> {
         let formats: Vec<String> = formats.iter().map(|name| (*name).to_owned()).collect();
-        let asked = Asked {
+        let asked = Selection {
             parts,
             formats: &formats,
             sets: &["mixed".to_owned(), "lists".to_owned()],
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn a_format_without_a_decoder_is_refused_with_those_that_have_one() {
         let formats = vec!["tlv".to_owned()];
-        let asked = Asked { parts: &[], formats: &formats, sets: &[], compressions: &[], batchings: &[] };
+        let asked = Selection { parts: &[], formats: &formats, sets: &[], compressions: &[], batchings: &[] };
         let error = Rows::bundled().cells(&asked).unwrap_err();
         assert!(error.contains("tlv") && error.contains("dannypack"), "{error}");
     }

@@ -14,7 +14,7 @@ use program::command_line;
 use super::{folder::Folder, stopped_code};
 use crate::{
     args::BrowserFlags,
-    browser::{self, Asked, BrowserError, Client, Found, Question, Rows},
+    browser::{self, BrowserError, Client, Found, Question, Rows, Selection},
     git,
 };
 use report::result::{Header, Part, ResultFile};
@@ -30,7 +30,7 @@ pub(super) fn measure(flags: &BrowserFlags, args: &[OsString]) -> Result<Exit> {
         );
         return Ok(Exit::Usage);
     }
-    let asked = Asked {
+    let asked = Selection {
         parts: &config.parts,
         formats: &config.formats,
         sets: &flags.sets(),

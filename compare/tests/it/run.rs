@@ -60,9 +60,9 @@ fn untimed() -> RunRecord {
 }
 
 /// The part of a task that is compared with the plan.
-type Asked = (u32, u32, String, u64, u32);
+type TaskKey = (u32, u32, String, u64, u32);
 
-fn asked(task: &Task<'_>) -> Asked {
+fn key(task: &Task<'_>) -> TaskKey {
     (task.round, task.position, task.cell.id.clone(), task.seed, task.seconds)
 }
 
@@ -74,13 +74,13 @@ fn every_round_is_played_in_its_order_and_each_block_kept_when_it_ends() {
     let generator = Scripted::new(|task| {
         assert_eq!(task.comparable_with, ["cbor-schemaless", "json"]);
         assert_eq!(all.borrow().len(), kept.borrow().len(), "the block before is kept by now");
-        all.borrow_mut().push(asked(task));
+        all.borrow_mut().push(key(task));
         measured(plain())
     });
     let outcome = played(&generator, &config, &plan, |blocks| kept.borrow_mut().push(blocks.len()));
     assert_eq!((outcome.status, outcome.stopped), (Status::Complete, None));
     let (rounds, cells) = ((0..).zip(&plan.rounds), cells());
-    let expected: Vec<Asked> = rounds
+    let expected: Vec<TaskKey> = rounds
         .flat_map(|(round, order)| (0..).zip(order).map(move |(position, cell)| (round, position, *cell)))
         .map(|(round, position, cell)| (round, position, cells[cell].id.clone(), 1 + u64::from(round), 2))
         .collect();

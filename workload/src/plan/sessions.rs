@@ -10,11 +10,11 @@ use crate::scenario::{Draw, Request, Step, TagChoice};
 /// Plans the requests of the sessions of one population.
 pub(super) struct Asker<'s, 'e> {
     stored: &'s StoredIndex<'e>,
-    steps: Vec<Asked<'s>>,
+    steps: Vec<StepSources<'s>>,
 }
 
 /// A step, with the lists that it draws from.
-struct Asked<'s> {
+struct StepSources<'s> {
     step: &'s Step,
     authors: Vec<[u8; 32]>,
     values: Vec<String>,
@@ -24,7 +24,8 @@ impl<'s, 'e> Asker<'s, 'e> {
     /// # Errors
     /// When the relay would hold no event that a step could request.
     pub(super) fn new(stored: &'s StoredIndex<'e>, request: &'s Request) -> anyhow::Result<Self> {
-        let steps = request.step.iter().map(|step| Asked::new(stored, step)).collect::<Result<_, _>>()?;
+        let steps =
+            request.step.iter().map(|step| StepSources::new(stored, step)).collect::<Result<_, _>>()?;
         Ok(Asker { stored, steps })
     }
 
@@ -96,7 +97,7 @@ impl<'s, 'e> Asker<'s, 'e> {
     }
 }
 
-impl<'s> Asked<'s> {
+impl<'s> StepSources<'s> {
     fn new(stored: &StoredIndex<'_>, step: &'s Step) -> anyhow::Result<Self> {
         let kinds = step.kinds.as_deref();
         let authors = if step.authors.is_some() { stored.authors(kinds) } else { Vec::new() };
@@ -109,7 +110,7 @@ impl<'s> Asked<'s> {
         };
         let anything = step.tag.is_none() || step.authors.is_some() || !values.is_empty();
         ensure!(anything, nothing());
-        Ok(Asked { step, authors, values })
+        Ok(StepSources { step, authors, values })
     }
 
     /// Draws the filters of one round of this step, one for each chunk.

@@ -216,7 +216,7 @@ struct Elements<A> {
 }
 
 /// The subscription and the filters of a request.
-type Asked<'a> = (Cow<'a, str>, Vec<Filter>);
+type NamedFilters<'a> = (Cow<'a, str>, Vec<Filter>);
 
 impl<'de, A: SeqAccess<'de>> Elements<A> {
     fn next<T: Deserialize<'de>>(&mut self) -> Result<T, A::Error> {
@@ -240,7 +240,7 @@ impl<'de, A: SeqAccess<'de>> Elements<A> {
         self.next::<HexBytes>().map(|bytes| Cow::Owned(bytes.0))
     }
 
-    fn request(&mut self, request: Request, seed: ClientSeed<'_>) -> Result<Asked<'de>, A::Error> {
+    fn request(&mut self, request: Request, seed: ClientSeed<'_>) -> Result<NamedFilters<'de>, A::Error> {
         let ClientSeed { limits, over } = seed;
         let subscription = self.text()?;
         let bounds = stop(Bounds::new(limits, request, &subscription), over)?;
