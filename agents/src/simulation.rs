@@ -124,15 +124,15 @@ struct World {
 
 impl World {
     fn new(seed: u64, of: u16, fault: Fault, fault_ns: u64) -> World {
-        World::of(spec(of), seed, fault, fault_ns)
+        World::from_spec(spec(of), seed, fault, fault_ns)
     }
 
     /// Players, and behind them the agent that starts the relay.
     fn with_relay(seed: u64, of: u16, fault: Fault, fault_ns: u64) -> World {
-        World::of(Spec { has_relay: true, ..spec(of) }, seed, fault, fault_ns)
+        World::from_spec(Spec { has_relay: true, ..spec(of) }, seed, fault, fault_ns)
     }
 
-    fn of(spec: Spec, seed: u64, fault: Fault, fault_ns: u64) -> World {
+    fn from_spec(spec: Spec, seed: u64, fault: Fault, fault_ns: u64) -> World {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let (sha256, of, slots) = (spec.sha256(), spec.of, spec.slots());
         let policy = |index| Policy { starts_relays: index == of, ..policy() };

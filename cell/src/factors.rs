@@ -120,7 +120,7 @@ impl Factor {
     ];
 
     /// The factors of one side, in their order.
-    pub fn of(side: Side) -> impl Iterator<Item = Factor> {
+    pub fn on_side(side: Side) -> impl Iterator<Item = Factor> {
         Factor::ALL.into_iter().filter(move |factor| factor.row().side == side)
     }
 

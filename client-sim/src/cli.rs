@@ -150,7 +150,7 @@ fn plan(args: &Explain) -> anyhow::Result<String> {
             let mut scenario = scenario.clone();
             scenario.set_load(*load);
             let plan = plan_over(&scenario, &corpus, *seed, &formats)?;
-            Ok(PlanFacts::of(&plan).per_second(&scenario))
+            Ok(PlanFacts::from_workload(&plan).per_second(&scenario))
         };
         let steps = loads.iter().map(step).collect::<anyhow::Result<Vec<_>>>()?;
         return if *json { Ok(serde_json::to_string_pretty(&steps)? + "\n") } else { explain::steps(&steps) };

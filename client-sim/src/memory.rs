@@ -27,7 +27,7 @@ fn parse(status: &str) -> Option<Resident> {
 /// The same of several processes with all that they started, of which shared pages count in each;
 /// `None` when one that was named is gone, or for none. Their peaks may not have come together.
 pub(crate) fn resident_of(pids: &[u32]) -> Option<Resident> {
-    let all = (!pids.is_empty()).then(|| Processes::of(pids).ok())??.pids();
+    let all = (!pids.is_empty()).then(|| Processes::from_pids(pids).ok())??.pids();
     let sum = |sum: Resident, one: Resident| Resident {
         now_bytes: sum.now_bytes + one.now_bytes,
         peak_bytes: sum.peak_bytes + one.peak_bytes,

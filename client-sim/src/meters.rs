@@ -46,7 +46,7 @@ impl Clocks {
     ///
     /// # Errors
     /// When the relay's process has no clock that this one may read.
-    pub(crate) fn of(relay_pids: &[u32]) -> anyhow::Result<Clocks> {
+    pub(crate) fn for_relay(relay_pids: &[u32]) -> anyhow::Result<Clocks> {
         Ok(Clocks { client: CpuClock::this_process(), relay: relay_clock(relay_pids)? })
     }
 
@@ -109,7 +109,7 @@ impl Meters {
 /// When one of them has no clock that this process may read.
 pub(crate) fn relay_clock(pids: &[u32]) -> anyhow::Result<Option<Processes>> {
     let is_told = !pids.is_empty() && UNKNOWN_HERE.is_none();
-    let processes = is_told.then(|| Processes::of(pids)).transpose();
+    let processes = is_told.then(|| Processes::from_pids(pids)).transpose();
     processes.context("cannot read the CPU clock of the relay")
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    pub(crate) fn of(outcome: &Outcome) -> Said {
+    pub(crate) fn from_outcome(outcome: &Outcome) -> Said {
         let reports = || outcome.clients.iter().map(|(_, client)| &client.report);
         let complaint = reports().find_map(|report| report.complaint.clone());
         let cut_off = || reports().find_map(|report| report.cut_off.as_ref());

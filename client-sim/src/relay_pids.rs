@@ -36,11 +36,11 @@ pub(crate) struct Proof {
 ///
 /// # Errors
 /// When a process is none, is no relay, or runs this one.
-pub(crate) fn of(args: &Args) -> anyhow::Result<Proof> {
+pub(crate) fn proof(args: &Args) -> anyhow::Result<Proof> {
     let Some(url) = args.url.as_ref().filter(|_| !args.relay_pid.is_empty()) else {
         return Ok(Proof::default());
     };
-    let processes = Processes::of(&args.relay_pid).context("--relay-pid")?;
+    let processes = Processes::from_pids(&args.relay_pid).context("--relay-pid")?;
     let url: RelayUrl = url.parse()?;
     let proof = check(&processes, &url.to_string()).map_err(anyhow::Error::msg)?;
     if let Some(doubt) = proof.unproven.as_ref().filter(|_| !args.quiet) {
@@ -55,8 +55,8 @@ pub(crate) fn of(args: &Args) -> anyhow::Result<Proof> {
 /// When none of them listens at anything: then they are no relay.
 pub(crate) fn check(processes: &Processes, relay: &str) -> Result<Proof, String> {
     let pids = processes.pids();
-    let opened: Vec<Opened> = pids.iter().map(|pid| Opened::of(*pid)).collect();
-    let here = Relay::of(relay);
+    let opened: Vec<Opened> = pids.iter().map(|pid| Opened::by_pid(*pid)).collect();
+    let here = Relay::from_url(relay);
     let at_relay = here.as_ref().map(Relay::listeners).unwrap_or_default();
     if opened.iter().any(|opened| !opened.sockets.is_disjoint(&at_relay)) {
         return Ok(Proof::default());
@@ -103,7 +103,7 @@ fn names(pids: &[u32]) -> String {
 fn holder(sockets: &BTreeSet<u64>) -> Option<u32> {
     let processes = fs::read_dir("/proc").ok()?;
     let mut pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    pids.find(|pid| !Opened::of(*pid).sockets.is_disjoint(sockets))
+    pids.find(|pid| !Opened::by_pid(*pid).sockets.is_disjoint(sockets))
 }
 
 /// The relay's addresses, where they are this machine's.
@@ -111,7 +111,7 @@ fn holder(sockets: &BTreeSet<u64>) -> Option<u32> {
 struct Relay(Vec<SocketAddr>);
 
 impl Relay {
-    fn of(url: &str) -> Option<Relay> {
+    fn from_url(url: &str) -> Option<Relay> {
         let addresses = Url::parse(url).ok()?.socket_addrs(|| None).ok()?;
         // Only an address of this machine can be bound to.
         let is_here = |address: &SocketAddr| {
@@ -176,7 +176,7 @@ struct Opened {
 }
 
 impl Opened {
-    fn of(pid: u32) -> Opened {
+    fn by_pid(pid: u32) -> Opened {
         let Ok(files) = fs::read_dir(format!("/proc/{pid}/fd")) else {
             // Those of others are hidden.
             return Opened { may_be_reached: true, ..Opened::default() };
@@ -301,7 +301,7 @@ mod tests {
 
     impl Ends {
         fn processes(&self) -> Processes {
-            Processes::of(&[self.0.id()]).unwrap()
+            Processes::from_pids(&[self.0.id()]).unwrap()
         }
     }
 
@@ -352,7 +352,7 @@ mod tests {
         let doubt = found.unproven.unwrap();
         assert!(doubt.contains(&format!("{} (sleep) does", proxy.0.id())), "{doubt}");
         // Both are the relay.
-        let both = Processes::of(&[behind.0.id(), proxy.0.id()]).unwrap();
+        let both = Processes::from_pids(&[behind.0.id(), proxy.0.id()]).unwrap();
         assert_eq!(check(&both, &url), Ok(Proof::default()));
         let folder = tempfile::tempdir().unwrap();
         let by_path = with_socket(std::os::unix::net::UnixListener::bind(folder.path().join("a")).unwrap());

@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
         link::enter()?;
     }
     let (mut scenario, corpus, seed) = inputs(args).map_err(UsageError)?;
-    let proof = relay_pids::of(args).map_err(UsageError)?;
+    let proof = relay_pids::proof(args).map_err(UsageError)?;
     let workload = plan(args, &scenario, &corpus, seed)?;
     let expected = over_links.then(|| sized(args, &workload)).transpose()?;
     // From here on there is a plan, and a record of how much of it was played.
@@ -108,7 +108,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
     endpoint.map(|endpoint| endpoint.serve(watch(&options))).transpose()?;
     let Played { shared, prepared, started_utc, outcome } =
         play(args, target, workload, &shares, &options, own_relay.as_mut(), &mut interrupt)?;
-    let said = Said::of(&outcome);
+    let said = Said::from_outcome(&outcome);
     let mut facts = Facts {
         args,
         corpus: &corpus,
@@ -197,7 +197,7 @@ fn target(
 fn watch(options: &swarm::Options) -> impl Fn() -> Snapshot + Send + Sync + 'static {
     let watched = Arc::clone(&options.watched);
     let client = CpuClock::this_process();
-    let relay = Mutex::new((Processes::of(&options.relay_pids).ok(), 0));
+    let relay = Mutex::new((Processes::from_pids(&options.relay_pids).ok(), 0));
     move || {
         let mut relay = relay.lock().unwrap_or_else(PoisonError::into_inner);
         let (processes, spent_ns) = &mut *relay;
@@ -245,7 +245,7 @@ pub(crate) fn over_links(args: &Args) -> anyhow::Result<bool> {
 
 /// How long a run over links lasts, unless the plan asks for more than this host emulates.
 fn sized(args: &Args, workload: &Workload) -> anyhow::Result<Duration> {
-    let demand = demand::of(workload, args.cell.link.as_ref());
+    let demand = demand::for_workload(workload, args.cell.link.as_ref());
     let tell = |line: &str| {
         if !args.quiet {
             report(line);
@@ -336,7 +336,7 @@ fn within_rules(
     (seed, mut workload): (u64, Workload),
     interrupt: &mut Interrupt,
 ) -> anyhow::Result<Workload> {
-    let needs = Needs::of(&workload);
+    let needs = Needs::from_workload(&workload);
     let relay = args.url.as_ref().map(|url| endpoint(url, args.ca.as_deref(), &args.header));
     let relay = relay.transpose().map_err(UsageError)?;
     let answers = match (&args.doctor, &relay) {
@@ -498,7 +498,7 @@ fn relay_flags(args: &Args, workload: &Workload, store: Option<&Path>) -> Vec<Os
     let limits = args.cell.batching.into_iter().flat_map(Batching::limits);
     let flags = [("--format".to_owned(), list(&formats)), ("--compression".to_owned(), list(&compressions))];
     let flags =
-        flags.into_iter().chain([own(Factor::Implementation)]).chain(Factor::of(Side::Relay).map(own));
+        flags.into_iter().chain([own(Factor::Implementation)]).chain(Factor::on_side(Side::Relay).map(own));
     let flags = flags.chain(limits.map(|(name, limit)| (format!("--batch-{name}"), limit.to_string())));
     let flags = flags.flat_map(|(flag, value)| [OsString::from(flag), value.into()]);
     let faults = args.relay_fault.iter().flat_map(|fault| [OsString::from("--fault"), fault.into()]);

@@ -17,7 +17,7 @@ pub(crate) fn summary(record: &RunRecord) -> String {
 
 fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
     let (cell, counts) = (&record.cell, &record.counts);
-    let settings = Factor::of(Side::Relay).chain(Factor::of(Side::Clients)).map(Factor::row);
+    let settings = Factor::on_side(Side::Relay).chain(Factor::on_side(Side::Clients)).map(Factor::row);
     let setting = |row: &Row| Some(format!("{} {}", row.heading, (row.recorded)(cell)?));
     let settings: Vec<String> = settings.filter_map(setting).collect();
     writeln!(
@@ -121,7 +121,7 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
         )?;
     }
     if let Some(first) = &record.first_delivery {
-        let found = FirstDelivery::of([first]);
+        let found = FirstDelivery::from_blocks([first]);
         let resolution = found.map_or(0.0, |found| found.resolution_ns / 1e3);
         let cost = match found.and_then(|found| found.cpu_ns) {
             Some(ns) => format!("{:.2} µs of relay CPU an event beyond a later one", ns / 1e3),

@@ -136,7 +136,7 @@ pub async fn run(
         reason = stopped(options) => return Ok(Outcome::of_nothing(&shared, reason)),
         opened = opening => opened?,
     };
-    let clocks = Clocks::of(&options.relay_pids)?;
+    let clocks = Clocks::for_relay(&options.relay_pids)?;
     shared.set_start(begin.unwrap_or_else(Instant::now));
     let meters = clocks.start(&mut own_relay)?;
     let mut incomplete = None;
@@ -272,7 +272,8 @@ async fn collect(workers: Vec<Worker>) -> anyhow::Result<WorkerReport> {
 /// other agents' loads are planned beside them. Returns why the run is incomplete.
 async fn watch_run(shared: &Shared, options: &Options, interrupt: &mut Interrupt) -> Option<String> {
     let last = shared.workload.last_due();
-    let mut patience = Patience::new(shared.start() + last, options.drain, Threads::of(&options.relay_pids));
+    let mut patience =
+        Patience::new(shared.start() + last, options.drain, Threads::from_pids(&options.relay_pids));
     let others_end = tokio::time::Instant::from_std(shared.start() + last);
     let mut others_play = shared.is_share();
     let mut so_far = (shared.outstanding(), shared.deliveries());
@@ -282,7 +283,7 @@ async fn watch_run(shared: &Shared, options: &Options, interrupt: &mut Interrupt
         tokio::select! {
             () = shared.changed.notified() => {}
             () = tokio::time::sleep_until(patience.deadline().into()) => {
-                if patience.is_over(Instant::now(), Threads::of(&options.relay_pids)) {
+                if patience.is_over(Instant::now(), Threads::from_pids(&options.relay_pids)) {
                     return None;
                 }
             }
@@ -294,7 +295,7 @@ async fn watch_run(shared: &Shared, options: &Options, interrupt: &mut Interrupt
                 let now = (shared.outstanding(), shared.deliveries());
                 if now.0 < so_far.0 || now.1 > so_far.1 {
                     so_far = now;
-                    patience.heard(Instant::now(), Threads::of(&options.relay_pids));
+                    patience.heard(Instant::now(), Threads::from_pids(&options.relay_pids));
                 }
             }
             () = interrupt.wait() => return Some(INTERRUPTED.to_owned()),

@@ -499,7 +499,7 @@ fn fetched(link: &str) -> (link::Heard, Vec<f64>, Vec<f64>) {
 #[ignore = "needs python3 and curl, network namespaces and /dev/net/tun"]
 fn python_and_curl_find_the_configured_round_trip_and_rate_over_a_link() {
     const LINK: &str = "down=9mbit,up=1.5mbit,rtt=60ms,queue=1s";
-    let model = link::Model::of(&LINK.parse().unwrap()).unwrap();
+    let model = link::Model::for_link(&LINK.parse().unwrap()).unwrap();
     let head = |size: u64| format!("HTTP/1.0 200 OK\r\nContent-Length: {size}\r\n\r\n").len() as u64;
     let expected: Vec<f64> = std::iter::once(model.connect_s())
         .chain(SIZES.map(|size| model.transfer_s(size + head(size))))

@@ -31,7 +31,7 @@ impl Numbers {
         (n ^ (n >> 31)) % bound
     }
 
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
         all[usize::try_from(self.below(all.len() as u64)).unwrap()]
     }
 
@@ -50,8 +50,8 @@ impl Numbers {
             "\u{1b}[2J\u{7}\r\n\t\u{202e}",
             "\"quoted\" \\ and </script>",
         ];
-        let long = usize::try_from(self.of(&[1, 1, 1, 40, 2_000])).unwrap();
-        self.of(&words).repeat(long)
+        let long = usize::try_from(self.one_of(&[1, 1, 1, 40, 2_000])).unwrap();
+        self.one_of(&words).repeat(long)
     }
 
     /// A value of any type, nested a few times.
@@ -74,21 +74,21 @@ impl Numbers {
     fn aside(&mut self) -> String {
         let (id, text) = (format!("{:064x}", self.below(u64::MAX)), self.text());
         let name =
-            self.of(&["other", "", "live-999", "s999999-0-0", "v999999-0", "n999999", "sub:1", "feed"]);
+            self.one_of(&["other", "", "live-999", "s999999-0-0", "v999999-0", "n999999", "sub:1", "feed"]);
         let mut message = match self.below(14) {
             0 | 1 => json!(["NOTICE", text]),
             2 => json!(["LIMITS", { "can_write": true, "max_limit": 500, "extra": self.value(3) }]),
             3 => json!(["CLOSED", name, text]),
             4 => json!(["EOSE", name]),
             5 => json!(["OK", id, self.below(2) == 0, text]),
-            6 => json!(["OK", self.of(&["", "?", "undefined", "null"]), false, text]),
+            6 => json!(["OK", self.one_of(&["", "?", "undefined", "null"]), false, text]),
             7 => json!(["AUTH", text]),
             8 => json!(["COUNT", name, { "count": self.below(9) }]),
             9 => json!(["NEG-ERR", name, text]),
             10 => json!(["NEG-MSG", name, "61"]),
             11 => {
                 let verb =
-                    self.of(&["PING", "INFO", "HELLO", "CHANGES", "STATUS", "notice", "Eose", "", "REQ"]);
+                    self.one_of(&["PING", "INFO", "HELLO", "CHANGES", "STATUS", "notice", "Eose", "", "REQ"]);
                 json!([verb, self.value(3)])
             }
             12 => json!(["NOTICE", self.value(2)]),
@@ -196,7 +196,7 @@ async fn carry(mut client: Connection, mut relay: Connection, mut numbers: Numbe
             answer = relay.next() => {
                 let Some(Ok(answer)) = answer else { return };
                 let answer = String::from_utf8(answer.payload.to_vec()).unwrap();
-                for _ in 0..numbers.of(&[0, 0, 0, 1, 2]) {
+                for _ in 0..numbers.one_of(&[0, 0, 0, 1, 2]) {
                     said.push(numbers.aside());
                 }
                 let again = if numbers.below(5) == 0 { numbers.again(&answer) } else { None };

@@ -112,7 +112,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    pub fn of(accepted: bool, text: &str) -> Verdict {
+    pub fn from_ok(accepted: bool, text: &str) -> Verdict {
         match accepted {
             true if text.starts_with("duplicate:") => Verdict::Duplicate,
             true => Verdict::Accepted,

@@ -67,7 +67,7 @@ impl Client {
     pub(super) fn acknowledged(&mut self, id: &[u8; 32], accepted: bool, text: &str, now_ns: u64) -> bool {
         let Some(n) = self.in_flight.remove(id) else { return false };
         self.record(Timing::PublishOk, self.shared.due_ns(n as usize), now_ns);
-        let fate = match Verdict::of(accepted, text) {
+        let fate = match Verdict::from_ok(accepted, text) {
             Verdict::Accepted => Fate::Acked,
             Verdict::Duplicate => Fate::Duplicate,
             Verdict::Mute | Verdict::Refused => Fate::Rejected,

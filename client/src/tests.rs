@@ -143,7 +143,7 @@ impl Table {
     }
 
     /// Clients of a plan without live subscriptions.
-    fn of(workload: Workload, format: Format) -> Table {
+    fn for_plan(workload: Workload, format: Format) -> Table {
         Table::connected(Shared::new(workload), format).start()
     }
 

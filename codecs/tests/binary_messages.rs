@@ -14,7 +14,7 @@ use common::{ENVELOPE, PROTOBUF, Subject, batch, subjects};
 /// Those whose tag values are always text.
 const TEXT_PROTOBUF: &[&str] = &["proto-string", "proto-binary"];
 
-fn of(names: &'static [&str]) -> impl Iterator<Item = Subject> {
+fn subjects_named(names: &'static [&str]) -> impl Iterator<Item = Subject> {
     subjects().into_iter().filter(|subject| names.contains(&subject.format.name()))
 }
 
@@ -50,7 +50,7 @@ fn messages_are_pinned() {
         (PROTOBUF, &count, b"\x3a\x08\x0a\x01s\x10\xac\x02\x18\x01"),
     ];
     for (formats, message, bytes) in relay {
-        for subject in of(formats) {
+        for subject in subjects_named(formats) {
             assert_eq!(subject.relay(message).unwrap(), bytes, "{}", subject.label);
         }
     }
@@ -66,7 +66,7 @@ fn messages_are_pinned() {
         ),
     ];
     for (formats, bytes) in client {
-        for subject in of(formats) {
+        for subject in subjects_named(formats) {
             assert_eq!(subject.client(&request(asking())).unwrap(), bytes, "{}", subject.label);
         }
     }
@@ -86,12 +86,12 @@ fn messages_are_pinned() {
         (PROTOBUF, &end, b"\x42\x01s"),
     ];
     for (formats, message, bytes) in negentropy {
-        for subject in of(formats) {
+        for subject in subjects_named(formats) {
             assert_eq!(subject.client(message).unwrap(), bytes, "{}", subject.label);
         }
     }
     let close = ClientMessage::Close { subscription: "sub".into() };
-    for subject in of(&["capnp"]) {
+    for subject in subjects_named(&["capnp"]) {
         let words: [u64; 5] =
             [4 << 32, 1 << 32 | 1 << 48, 2, 1 | 2 << 32 | 4 << 35, u64::from_le_bytes(*b"sub\0\0\0\0\0")];
         assert_eq!(subject.client(&close).unwrap(), words.map(u64::to_le_bytes).concat());
@@ -160,7 +160,7 @@ fn batches_are_pinned() {
 /// be often.
 #[test]
 fn capnp_reads_no_event_of_a_batch_twice() {
-    for subject in of(&["capnp"]) {
+    for subject in subjects_named(&["capnp"]) {
         let event = subject.event(&batch(1)[0]).unwrap();
         let parts = vec![event.as_slice(); 100];
         let mut bytes = Vec::new();
@@ -210,7 +210,7 @@ fn messages_have_one_form() {
         (PROTOBUF, b"\x12\x09\x0a\x01s\x12\x04\x42\x02\x0a\x00"), // a tag condition without a letter
     ];
     for (formats, bytes) in client {
-        for subject in of(formats) {
+        for subject in subjects_named(formats) {
             let result = subject.read_client(bytes);
             let refused =
                 result.as_ref().is_err_and(|error| !matches!(error, DecodeError::UnknownMessage(_)));
@@ -230,7 +230,7 @@ fn messages_have_one_form() {
         (PROTOBUF, b"\x3a\x06\x0a\x01s\x22\x01a"),        // COUNT: hll of one byte
     ];
     for (formats, bytes) in relay {
-        for subject in of(formats) {
+        for subject in subjects_named(formats) {
             let result = subject.read_relay(bytes);
             assert!(result.is_err(), "{}: {bytes:02x?} gave {result:?}", subject.label);
         }
@@ -244,7 +244,7 @@ fn unknown_filter_fields_reach_their_own_filter() {
         (PROTOBUF, b"\x12\x0e\x0a\x01s\x12\x02\x28\x00\x12\x05\x28\x00\x4a\x01x", "field 9"),
     ];
     for (formats, bytes, field) in cases {
-        for subject in of(formats) {
+        for subject in subjects_named(formats) {
             let Ok(ClientMessage::Req { filters, .. }) = subject.read_client(bytes) else {
                 panic!("{}: {:?}", subject.label, subject.read_client(bytes))
             };
@@ -254,7 +254,7 @@ fn unknown_filter_fields_reach_their_own_filter() {
     }
     // A filter of a later schema: the last of its pointers moves to a sixth place, which ours does
     // not have.
-    for subject in of(&["capnp"]) {
+    for subject in subjects_named(&["capnp"]) {
         let mut bytes = subject.client(&request(Filter { since: Some(7), ..Filter::default() })).unwrap();
         let tag_word = bytes.windows(8).position(|word| word == [4, 0, 0, 0, 4, 0, 5, 0]).unwrap();
         bytes[tag_word + 4..tag_word + 8].copy_from_slice(&[5, 0, 4, 0]); // one more data word, one pointer fewer
@@ -276,7 +276,10 @@ fn unknown_filter_fields_reach_their_own_filter() {
 #[test]
 fn filters_are_counted_before_they_are_kept() {
     let many = vec![Filter::default(); 4_097];
-    for subject in of(PROTOBUF).chain(of(&ENVELOPE)).chain(of(&["capnp", "capnp-packed"])) {
+    for subject in subjects_named(PROTOBUF)
+        .chain(subjects_named(&ENVELOPE))
+        .chain(subjects_named(&["capnp", "capnp-packed"]))
+    {
         let message =
             |count: usize| ClientMessage::Req { subscription: "s".into(), filters: many[..count].to_vec() };
         let bytes = subject.client(&message(4_096)).unwrap();
@@ -293,7 +296,7 @@ fn filters_are_counted_before_they_are_kept() {
         (PROTOBUF, [&b"\x12\x85\x40\x0a\x01s"[..], &b"\x12\x00".repeat(4_097)].concat()),
     ];
     for (formats, bytes) in hostile {
-        for subject in of(formats) {
+        for subject in subjects_named(formats) {
             let result = subject.read_client(&bytes);
             let over = OverLimit {
                 limit: Limit::Filters(4_096),
@@ -307,7 +310,7 @@ fn filters_are_counted_before_they_are_kept() {
 
 #[test]
 fn proto3_cannot_ask_for_none_of_a_list() {
-    for subject in of(PROTOBUF) {
+    for subject in subjects_named(PROTOBUF) {
         for filter in [
             Filter { ids: Some(vec![]), ..Filter::default() },
             Filter { authors: Some(vec![]), ..Filter::default() },
@@ -327,7 +330,7 @@ fn proto3_cannot_ask_for_none_of_a_list() {
 /// its event 40.
 #[test]
 fn capnp_reads_no_blob_twice_and_nothing_outside() {
-    for subject in of(&["capnp"]) {
+    for subject in subjects_named(&["capnp"]) {
         let message = RelayMessage::Closed { subscription: "s".repeat(8_000).into(), text: "".into() };
         let good = subject.relay(&message).unwrap();
         assert!(subject.read_relay(&good).is_ok());

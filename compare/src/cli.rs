@@ -258,7 +258,7 @@ fn rerender(dir: &Path, readme: Option<&Path>, wide: bool) -> Result<()> {
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
     let folder = if dir.is_dir() { dir } else { dir.parent().unwrap_or(Path::new(".")) };
-    let report = Report::of(&result);
+    let report = Report::from_result(&result);
     let written = write_reports(&report, &result, folder);
     show(&report, wide)?;
     written

@@ -56,7 +56,7 @@ pub(crate) fn failure(exit_code: Option<i32>, interrupted: bool) -> Option<Strin
         None => return Some("a signal ended the client".to_owned()),
         Some(code) => code,
     };
-    match Exit::of(code) {
+    match Exit::from_code(code) {
         Some(Exit::Success | Exit::Invalid | Exit::BoundMissed) => None,
         Some(Exit::Unbalanced) => Some("events were lost or altered".to_owned()),
         Some(Exit::Incomplete) => Some("the relay was lost".to_owned()),

@@ -77,7 +77,7 @@ impl Events {
     ///
     /// # Errors
     /// When the file or the program's own cannot be read.
-    pub(crate) fn of(corpus: Option<&str>) -> Result<Events> {
+    pub(crate) fn from_corpus(corpus: Option<&str>) -> Result<Events> {
         let file = corpus.map(Path::new);
         let events = file.map_or_else(|| Ok(Corpus::bundled()), Corpus::read);
         let events = events.map_err(|error| UsageError(error.into()))?;
@@ -172,7 +172,7 @@ impl Agents {
                     Ok(()) = overview.changed(), if progress.is_live() => {
                         let run = overview.borrow_and_update();
                         progress.counted(&run.block, run.block.latency.quantile_ns(0.99).unwrap_or(0));
-                        progress.agents(&line.of(Instant::now(), &run));
+                        progress.agents(&line.text(Instant::now(), &run));
                     }
                 }
             }
@@ -230,7 +230,7 @@ pub(crate) fn identity(corpus: &Corpus) -> Result<Identity> {
 
 fn corpus_file(file: &Path) -> Result<CorpusFile> {
     let (sha256, bytes) = file_sha256(file).with_context(|| format!("cannot read {}", file.display()))?;
-    Ok(CorpusFile { sha256, bytes, extension: FileFormat::of(file)?.extension() })
+    Ok(CorpusFile { sha256, bytes, extension: FileFormat::from_path(file)?.extension() })
 }
 
 /// Refuses what only one process on one machine can do.
@@ -261,7 +261,7 @@ mod tests {
             fs::write(&file, "events").unwrap();
             let stated = corpus_file(&file).unwrap();
             assert_eq!((stated.check(), stated.bytes), (Ok(()), 6), "{format:?}");
-            assert_eq!(FileFormat::of(Path::new(&stated.name())).unwrap(), format);
+            assert_eq!(FileFormat::from_path(Path::new(&stated.name())).unwrap(), format);
         }
     }
 }

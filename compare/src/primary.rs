@@ -92,7 +92,7 @@ mod tests {
     use super::*;
     use crate::matrix::{Matrix, cells};
 
-    fn of(values: &[(Factor, &str)]) -> Vec<CellSpec> {
+    fn cells_with(values: &[(Factor, &str)]) -> Vec<CellSpec> {
         let each = |matrix: Matrix, (factor, text): &(Factor, &str)| matrix.with(*factor, text.split(','));
         cells(&values.iter().fold(Matrix::default(), each)).unwrap()
     }
@@ -103,15 +103,18 @@ mod tests {
 
     #[test]
     fn formats_without_compression_and_compressions_of_json_take_turns_up_to_eight() {
-        let few = of(&[(Factor::Format, "json,capnp,dannypack"), (Factor::Compression, "none,deflate,zstd")]);
+        let few = cells_with(&[
+            (Factor::Format, "json,capnp,dannypack"),
+            (Factor::Compression, "none,deflate,zstd"),
+        ]);
         let expected = names("json+deflate json+zstd capnp+none dannypack+none");
         assert_eq!(primary(&few, &[]).unwrap(), expected);
-        let many = of(&[(Factor::Format, "core"), (Factor::Compression, "all")]);
+        let many = cells_with(&[(Factor::Format, "core"), (Factor::Compression, "all")]);
         let chosen = primary(&many, &[]).unwrap();
         assert_eq!(chosen.len(), MOST);
         assert_eq!(chosen.iter().filter(|id| id.starts_with("json+")).count(), 4, "{chosen:?}");
         assert_eq!(chosen.iter().filter(|id| id.ends_with("+none")).count(), 4, "{chosen:?}");
-        let many = of(&[(Factor::Format, "core"), (Factor::Compression, "none,deflate")]);
+        let many = cells_with(&[(Factor::Format, "core"), (Factor::Compression, "none,deflate")]);
         let chosen = primary(&many, &[]).unwrap();
         assert!(chosen.len() == MOST && chosen[0] == "json+deflate", "{chosen:?}");
     }
@@ -125,9 +128,12 @@ mod tests {
             (Factor::Load, "1,4"),
         ];
         let expected = names("json+deflate+load-1 capnp+none+load-1 json+deflate+load-4 capnp+none+load-4");
-        assert_eq!(primary(&of(&values), &[]).unwrap(), expected);
-        let batches =
-            of(&[(Factor::Format, "json"), (Factor::Compression, "none"), (Factor::Batching, "off,on")]);
+        assert_eq!(primary(&cells_with(&values), &[]).unwrap(), expected);
+        let batches = cells_with(&[
+            (Factor::Format, "json"),
+            (Factor::Compression, "none"),
+            (Factor::Batching, "off,on"),
+        ]);
         assert_eq!(primary(&batches, &[]).unwrap(), [""; 0], "nothing differs in one of both alone");
     }
 
@@ -135,12 +141,12 @@ mod tests {
     fn where_relays_are_compared_the_cells_of_the_others_are_primary() {
         let values =
             [(Factor::Format, "json"), (Factor::Compression, "none,deflate"), (Factor::Relay, "old,new")];
-        assert_eq!(primary(&of(&values), &[]).unwrap(), names("json+none+new json+deflate+new"));
+        assert_eq!(primary(&cells_with(&values), &[]).unwrap(), names("json+none+new json+deflate+new"));
     }
 
     #[test]
     fn a_family_is_named_by_its_cells_and_an_unknown_one_is_answered_with_the_known() {
-        let cells = of(&[
+        let cells = cells_with(&[
             (Factor::Format, "json,capnp"),
             (Factor::Compression, "none,deflate,deflate:level=4"),
             (Factor::Load, "1,4"),

@@ -47,7 +47,7 @@ pub(crate) fn answers_per_event(record: &RunRecord, asked: PlannedProbe) -> Opti
 pub(crate) fn judge(block: &Block, asked: PlannedProbe, slo: &Slo) -> Probe {
     let mut probe = Probe {
         rate_per_s: asked.rate_per_s,
-        played: block.record.as_ref().map(Played::of),
+        played: block.record.as_ref().map(Played::from_record),
         seconds: asked.seconds,
         purpose: asked.purpose,
         outcome: ProbeOutcome::Disturbed,
@@ -65,7 +65,7 @@ pub(crate) fn judge(block: &Block, asked: PlannedProbe, slo: &Slo) -> Probe {
         return probe;
     };
     let latency = latency_of([record]).0;
-    let measured = Measured::of(&[record], asked.seconds);
+    let measured = Measured::from_records(&[record], asked.seconds);
     let p99 = record.latency.get(latency).map_or(Quantile::Missing, |latency| latency.quantile_ns(0.99));
     (probe.p99_ns, probe.achieved) = (p99.ns(), measured.achieved());
     let missed = slo.judge("", &measured, latency).into_iter().filter(|result| !result.met);
@@ -87,7 +87,7 @@ pub(crate) fn judge(block: &Block, asked: PlannedProbe, slo: &Slo) -> Probe {
 
 /// Whose miss it is, with what tells it.
 fn whose(record: &RunRecord, measured: Measured, latency: &str, slo: &Slo) -> (ProbeOutcome, Vec<String>) {
-    let used = Utilisation::of(measured.merged());
+    let used = Utilisation::from_merged(measured.merged());
     let only = |relay: bool| match relay {
         true => Utilisation { generator: None, ..used }.reasons(),
         false => Utilisation { relay: None, ..used }.reasons(),

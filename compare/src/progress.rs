@@ -198,7 +198,7 @@ impl Progress {
 fn outcome(block: &Block) -> String {
     let Some(record) = &block.record else { return "no record".to_owned() };
     let latency = latency_of([record]).0;
-    let merged = Merged::of([record]);
+    let merged = Merged::from_records([record]);
     let rate = Metric::EnvelopesPerSecond.value(&merged, latency).unwrap_or(0.0);
     let p99 = merged.quantile(latency, 0.99).ns().map_or_else(|| "–".to_owned(), milliseconds);
     // `run` notes the reasons.

@@ -153,7 +153,7 @@ impl<T: FnMut(&str, &Probe)> Pilot<'_, '_, T> {
             probe::judge(&block, PlannedProbe { rate_per_s, seconds, purpose: Purpose::Search }, &slo);
         // Whichever side it is: the latencies of the cell would be those of its queue.
         let busy = (block.record.as_ref())
-            .map(|record| Utilisation::of(&Merged::of_counts([record])).above(UTILISATION_MAX));
+            .map(|record| Utilisation::from_merged(&Merged::of_counts([record])).above(UTILISATION_MAX));
         if let Some(busy) = busy.filter(|busy| !busy.is_empty()) {
             (probe.outcome, probe.why) = (ProbeOutcome::Fail, busy);
         }

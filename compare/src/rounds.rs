@@ -144,7 +144,7 @@ impl Rounds<'_> {
         }
         let result = assemble(header, self.cells, &plan, outcome.blocks);
         let no_cpu = "the pilot has no CPU time of two rounds to plan with; --rounds N plans without";
-        let planned = PlannedRounds::of(report::deviations(&result), round, precision, max_time)
+        let planned = PlannedRounds::from_pilot(report::deviations(&result), round, precision, max_time)
             .ok_or_else(|| NoRounds(no_cpu.to_owned()))?;
         if planned.is_too_few() {
             return Err(NoRounds(planned.to_string()).into());

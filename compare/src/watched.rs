@@ -51,7 +51,7 @@ pub(crate) struct Line {
 
 impl Line {
     /// The state, who lags behind, and what all agents count.
-    pub(crate) fn of(&mut self, now: Instant, run: &Overview) -> String {
+    pub(crate) fn text(&mut self, now: Instant, run: &Overview) -> String {
         self.look(now, run);
         let mut line = format!(" {}", run.state.name());
         for seen in [AgentState::Missing, AgentState::Late] {
@@ -141,7 +141,7 @@ mod tests {
         let mut at = |ms, deliveries| {
             let mut run = overview(RunState::Running, &[RUNNING, RUNNING], 9, deliveries);
             run.block.latency.buckets[4] = 200;
-            line.of(began + Duration::from_millis(ms), &run)
+            line.text(began + Duration::from_millis(ms), &run)
         };
         let first = at(0, 100);
         let expected = " running: p50 1.50 ms, p99 1.99 ms, 9 sent, 100 delivered, 4 connections";
@@ -151,7 +151,7 @@ mod tests {
         assert!(at(2_500, 2_200).contains("1000/s"), "until the next second");
         assert!(at(3_000, 2_600).contains("500/s"));
         let next = overview(RunState::Claimed, &[RUNNING; 2], 0, 0);
-        assert_eq!(line.of(began + Duration::from_secs(9), &next), " claimed", "a block begins anew");
+        assert_eq!(line.text(began + Duration::from_secs(9), &next), " claimed", "a block begins anew");
     }
 
     #[test]
@@ -161,7 +161,7 @@ mod tests {
             [prepared, AgentState::Late, AgentState::In(Phase::Preparing), prepared, AgentState::Missing];
         let run = overview(RunState::Claimed, &agents, 0, 0);
         assert_eq!(
-            Line::default().of(Instant::now(), &run),
+            Line::default().text(Instant::now(), &run),
             " claimed, missing 4, late 1, waits for 2 (preparing)",
             "agent 0 and 3 are as far as any"
         );

@@ -143,7 +143,7 @@ fn a_search_finds_what_a_slow_python_relay_sustains() {
     let passes = |probe: &&Probe| probe.outcome == ProbeOutcome::Pass;
     let highest = cell.probes.iter().filter(passes).map(|probe| probe.rate_per_s).max();
     assert!(highest.is_none_or(|rate| rate < 80), "{said}");
-    let limit = Limit::of(&search.config, cell);
+    let limit = Limit::from_probes(&search.config, cell);
     // A busy machine may make every probe invalid, which is said and is not the relay's failure.
     match limit.end {
         End::Slo => assert!((20..80).contains(&limit.capacity_per_s.unwrap()), "{limit:?}: {said}"),

@@ -27,10 +27,10 @@ impl Checked {
     /// # Errors
     /// As [`EventReader::open`].
     pub fn open(path: &Path) -> Result<Checked, CorpusError> {
-        EventReader::open(path).map(Checked::of)
+        EventReader::open(path).map(Checked::from_reader)
     }
 
-    pub(crate) fn of(reader: EventReader) -> Checked {
+    pub(crate) fn from_reader(reader: EventReader) -> Checked {
         Checked { reader, ready: VecDeque::new(), failed: None, whole: false }
     }
 
@@ -138,7 +138,7 @@ impl Events {
     /// # Errors
     /// As [`EventReader::open`].
     pub fn open(path: &Path, skip_invalid: bool) -> Result<Events, CorpusError> {
-        EventReader::open(path).map(|reader| Events::of(reader, skip_invalid))
+        EventReader::open(path).map(|reader| Events::from_reader(reader, skip_invalid))
     }
 
     /// The same where what cannot be read to its end is an error, because something will be
@@ -151,15 +151,16 @@ impl Events {
     }
 
     pub(crate) fn to_append(reader: EventReader, skip_invalid: bool) -> Events {
-        let mut events = Events::of(reader, skip_invalid);
+        let mut events = Events::from_reader(reader, skip_invalid);
         if let Source::Checked(checked) = &mut events.source {
             checked.whole = true;
         }
         events
     }
 
-    pub(crate) fn of(reader: EventReader, skip_invalid: bool) -> Events {
-        let source = if skip_invalid { Source::Checked(Checked::of(reader)) } else { Source::Whole(reader) };
+    pub(crate) fn from_reader(reader: EventReader, skip_invalid: bool) -> Events {
+        let source =
+            if skip_invalid { Source::Checked(Checked::from_reader(reader)) } else { Source::Whole(reader) };
         Events { source, skipped: Skipped::default() }
     }
 

@@ -108,7 +108,7 @@ fn tell_skipped(file: &Path, skipped: &Skipped) {
 
 /// Refuses a file before the work that would be lost on it; whoever creates it refuses it again.
 fn must_not_exist(path: &Path) -> anyhow::Result<()> {
-    FileFormat::of(path)?;
+    FileFormat::from_path(path)?;
     match path.symlink_metadata() {
         Ok(_) => Err(CorpusError::Exists { path: path.to_owned() }.into()),
         Err(_) => Ok(()),

@@ -45,7 +45,7 @@ impl Corpus {
     /// As [`Corpus::read`]; with `skip_invalid` only for a file that cannot be read or holds no
     /// valid event.
     pub fn read_with(path: &Path, skip_invalid: bool) -> Result<Corpus, CorpusError> {
-        Corpus::of(path, Events::open(path, skip_invalid)?)
+        Corpus::from_file(path, Events::open(path, skip_invalid)?)
     }
 
     /// Reads a file from somebody else as [`Corpus::read`], in bounded memory: its stream may have
@@ -55,10 +55,10 @@ impl Corpus {
     /// As [`Corpus::read`], with [`RecordError::StreamTooLarge`](crate::RecordError::StreamTooLarge)
     /// for a longer stream.
     pub fn read_within(path: &Path, most_bytes: u64) -> Result<Corpus, CorpusError> {
-        Corpus::of(path, Events::of(EventReader::open_within(path, Some(most_bytes))?, false))
+        Corpus::from_file(path, Events::from_reader(EventReader::open_within(path, Some(most_bytes))?, false))
     }
 
-    fn of(path: &Path, mut file: Events) -> Result<Corpus, CorpusError> {
+    fn from_file(path: &Path, mut file: Events) -> Result<Corpus, CorpusError> {
         let events = file.by_ref().collect::<Result<Vec<_>, _>>()?;
         let (path, skipped) = (path.to_owned(), file.skipped().clone());
         match (events.is_empty(), skipped.count()) {
@@ -90,7 +90,7 @@ impl Corpus {
     pub fn from_events(name: String, mut events: Vec<Event<'static>>) -> Corpus {
         let mut seen = HashSet::with_capacity(events.len());
         events.retain(|event| seen.insert(event.id));
-        let (origin, fingerprint) = (Origin::of(&events), Fingerprint::of(&events));
+        let (origin, fingerprint) = (Origin::from_events(&events), Fingerprint::from_events(&events));
         Corpus { name, origin, fingerprint, events, skipped: Skipped::default() }
     }
 

@@ -41,7 +41,7 @@ pub fn find_cut(
     events_read: usize,
     skip_invalid: bool,
 ) -> Result<Cut, CorpusError> {
-    let format = FileFormat::of(path)?;
+    let format = FileFormat::from_path(path)?;
     let start_bytes = match &damage {
         CorpusError::Line { offset_bytes, reason: RecordError::Decode(_), .. } if !format.is_compressed() => {
             line_cut(path, format, *offset_bytes)?
@@ -142,7 +142,7 @@ impl Cut {
     /// [`CorpusError::Io`] when the copy cannot be written.
     pub fn keep(&self) -> Result<PathBuf, CorpusError> {
         let target = fs::canonicalize(&self.path).map_err(|reason| io_error("open", &self.path, reason))?;
-        let extension = FileFormat::of(&self.path)?.extension();
+        let extension = FileFormat::from_path(&self.path)?.extension();
         let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let stem = name.strip_suffix(&extension).unwrap_or(&name);
         let mut number = 1_u64;

@@ -141,7 +141,7 @@ fn fix(path: &Path, reason: &RecordError) -> String {
 
 /// A position as a reader of the file finds it.
 pub(crate) fn place(path: &Path, offset_bytes: u64) -> String {
-    match FileFormat::of(path) {
+    match FileFormat::from_path(path) {
         Ok(format) if !format.is_compressed() => format!("byte {offset_bytes}"),
         _ => format!("byte {offset_bytes} of the decompressed stream"),
     }

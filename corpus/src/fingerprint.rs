@@ -14,7 +14,7 @@ pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
     /// The fingerprint of these events in this order.
-    pub fn of(events: &[Event<'_>]) -> Fingerprint {
+    pub fn from_events(events: &[Event<'_>]) -> Fingerprint {
         let mut hasher = FingerprintHasher::default();
         events.iter().for_each(|event| hasher.add(event));
         hasher.finish()

@@ -23,7 +23,7 @@ pub enum Origin {
 
 impl Origin {
     /// Looks at the signers of 256 events drawn from the list. Costs some 40 ms once per process.
-    pub fn of(events: &[Event<'_>]) -> Origin {
+    pub fn from_events(events: &[Event<'_>]) -> Origin {
         let mut sample = SignerSample::default();
         events.iter().for_each(|event| sample.add(event));
         sample.origin()

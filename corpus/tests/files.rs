@@ -74,7 +74,7 @@ fn every_format_gives_the_same_events_back() {
         let name = format!("some.events{}", format.extension());
         let corpus = read_bytes(&name, &file_of(format, &events)).unwrap();
         assert_eq!(corpus.events, events, "{name}");
-        assert_eq!(corpus.fingerprint, Fingerprint::of(&events), "{name}");
+        assert_eq!(corpus.fingerprint, Fingerprint::from_events(&events), "{name}");
         assert_eq!(corpus.name, name);
         assert_eq!(corpus.origin, Origin::Generated);
     }

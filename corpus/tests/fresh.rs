@@ -201,7 +201,10 @@ fn a_shorter_draw_is_the_beginning_of_a_longer_one() {
     let corpus = Corpus::bundled();
     let templates = Sampler::new(3).take(&corpus.events, 90);
     let events = fresh::events(&templates, 200, 42);
-    assert_eq!(Fingerprint::of(&events), Fingerprint::of(&fresh::events(&templates, 200, 42)));
+    assert_eq!(
+        Fingerprint::from_events(&events),
+        Fingerprint::from_events(&fresh::events(&templates, 200, 42))
+    );
     assert_eq!(events[..50], fresh::events(&templates, 50, 42));
     assert_ne!(events[0].pubkey, fresh::events(&templates, 1, 43)[0].pubkey);
     let ids: HashSet<_> = templates.iter().map(|event| event.id).chain(events.iter().map(|e| e.id)).collect();

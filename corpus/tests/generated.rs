@@ -14,7 +14,7 @@ use corpus::{
 fn the_bundled_sample_is_what_the_generator_makes() {
     let bundled = Corpus::bundled();
     // After a change to the generator: the command in data/README.md, then its fingerprint here.
-    assert_eq!(Fingerprint::of(&generate::events(5_000, 1, |_| ())), bundled.fingerprint);
+    assert_eq!(Fingerprint::from_events(&generate::events(5_000, 1, |_| ())), bundled.fingerprint);
     assert_eq!(
         bundled.fingerprint.to_string(),
         "660b008375e50b9248ec6af26e3c1d10e2b2d6cb9e0353633d8d08e24f02a838"
@@ -113,7 +113,8 @@ fn check_that_a_relay_keeps_all(events: &[Event<'_>]) {
 
 #[test]
 fn events_of_a_seed_never_change() {
-    let fingerprint = |count, seed| Fingerprint::of(&generate::events(count, seed, |_| ())).to_string();
+    let fingerprint =
+        |count, seed| Fingerprint::from_events(&generate::events(count, seed, |_| ())).to_string();
     let small = fingerprint(200, 1);
     assert_eq!(small, fingerprint(200, 1));
     assert_ne!(small, fingerprint(200, 2));
@@ -145,12 +146,12 @@ fn strict_events_are_taken_by_common_relays_and_otherwise_as_many_and_as_varied(
     );
     let largest = strict.iter().map(json_bytes).max().unwrap();
     assert!((55_000..=65_536).contains(&largest), "cut to what is taken and no further: {largest}");
-    assert_eq!(Origin::of(&strict), Origin::Generated);
+    assert_eq!(Origin::from_events(&strict), Origin::Generated);
     strict.iter().for_each(|event| event.verify(VerifyLevel::Full).unwrap());
     check_that_a_relay_keeps_all(&strict);
     assert_eq!(
-        Fingerprint::of(&all(&Generator::new(&Mix::audit(), 3_000, 1).unwrap().strict())),
-        Fingerprint::of(&strict)
+        Fingerprint::from_events(&all(&Generator::new(&Mix::audit(), 3_000, 1).unwrap().strict())),
+        Fingerprint::from_events(&strict)
     );
 }
 
@@ -177,7 +178,7 @@ fn generated_events_are_valid_and_recognized() {
     for event in &events {
         event.verify(VerifyLevel::Full).unwrap();
     }
-    assert_eq!(Origin::of(&events), Origin::Generated);
+    assert_eq!(Origin::from_events(&events), Origin::Generated);
     let times: Vec<_> = events.iter().map(|event| event.created_at).collect();
     assert!(times.is_sorted());
 }

@@ -216,7 +216,7 @@ fn many(
     relay: SocketAddrV4,
     emulation: &mut Emulation,
 ) -> anyhow::Result<Vec<Finding>> {
-    let expected_ms = Model::of(link)?.transfer_s(BYTES_OF_MANY) * 1e3;
+    let expected_ms = Model::for_link(link)?.transfer_s(BYTES_OF_MANY) * 1e3;
     // In slow start each segment may be acknowledged by itself.
     let packets = 2 * BYTES_OF_MANY.div_ceil(SEGMENT);
     let apart = Duration::from_secs_f64(packets as f64 / (packets_per_s * LOAD_OF_MANY).max(1.0));
@@ -373,7 +373,7 @@ fn ask(mut connection: &TcpStream, bytes: u64, first: u64) -> anyhow::Result<(Du
 fn echo(connection: &TcpStream, link: &Link) -> anyhow::Result<Finding> {
     let mut times = (0..ECHOES).map(|_| Ok(ask(connection, 1, 1)?.1)).collect::<anyhow::Result<Vec<_>>>()?;
     times.sort_unstable();
-    let model = Model::of(link)?;
+    let model = Model::for_link(link)?;
     let expected = model.request_s() + model.down_s(1);
     Ok(Finding {
         what: "round trip of a byte in ms, median".to_owned(),
@@ -386,7 +386,7 @@ fn echo(connection: &TcpStream, link: &Link) -> anyhow::Result<Finding> {
 }
 
 fn transfer(connection: &TcpStream, link: &Link, bytes: u64) -> anyhow::Result<Finding> {
-    let expected = Model::of(link)?.transfer_s(bytes);
+    let expected = Model::for_link(link)?.transfer_s(bytes);
     let (_, all) = ask(connection, bytes, bytes)?;
     Ok(Finding {
         what: format!("{} kB on a new connection in ms", bytes / 1_000),
@@ -401,7 +401,7 @@ fn transfer(connection: &TcpStream, link: &Link, bytes: u64) -> anyhow::Result<F
 fn bulk(connection: &TcpStream, link: &Link) -> anyhow::Result<Finding> {
     let (bytes, first) = BULK;
     let (early, all) = ask(connection, bytes, first)?;
-    let expected = Model::of(link)?.down_bits_per_s * SEGMENT as f64 / MTU as f64;
+    let expected = Model::for_link(link)?.down_bits_per_s * SEGMENT as f64 / MTU as f64;
     Ok(Finding {
         what: "goodput of a bulk transfer in kbit/s".to_owned(),
         expected: expected / 1e3,
@@ -426,7 +426,7 @@ impl Model {
     ///
     /// # Errors
     /// When its rates are not constant.
-    pub fn of(link: &Link) -> anyhow::Result<Model> {
+    pub fn for_link(link: &Link) -> anyhow::Result<Model> {
         let rate = |capacity: &Capacity| match capacity {
             Capacity::BitsPerSecond(rate) => Ok(*rate as f64),
             _ => anyhow::bail!("the check is for links of a constant rate"),
@@ -484,7 +484,7 @@ mod tests {
 
     #[test]
     fn the_model_of_slow_start_counts_round_trips_and_bytes() {
-        let model = Model::of(&"down=9mbit,up=1.5mbit,rtt=60ms".parse().unwrap()).unwrap();
+        let model = Model::for_link(&"down=9mbit,up=1.5mbit,rtt=60ms".parse().unwrap()).unwrap();
         let close = |one: f64, other: f64| assert!((one - other).abs() < 1e-6, "{one} {other}");
         // 10 segments need one round trip and their transmission.
         close(model.transfer_s(14_480), model.request_s() + 0.030 + 10.0 * 1_500.0 * 8.0 / 9e6);
@@ -494,7 +494,7 @@ mod tests {
         // A long transfer goes at the rate of the link.
         let (long, longer) = (model.transfer_s(2_000 * SEGMENT), model.transfer_s(3_000 * SEGMENT));
         close(longer - long, 1_000.0 * 1_500.0 * 8.0 / 9e6);
-        assert!(Model::of(&"slow-4g,rtt=10ms".parse().unwrap()).is_ok());
+        assert!(Model::for_link(&"slow-4g,rtt=10ms".parse().unwrap()).is_ok());
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub struct NotPossible {
 
 impl NotPossible {
     /// A step that failed, with the setting that forbids it where one does.
-    pub(crate) fn of(step: &str, error: &io::Error) -> NotPossible {
+    pub(crate) fn from_error(step: &str, error: &io::Error) -> NotPossible {
         NotPossible { what: format!("{step}: {error}"), remedy: remedy(&Settings::read(), error) }
     }
 }
@@ -93,7 +93,7 @@ fn remedy(settings: &Settings, error: &io::Error) -> String {
 pub fn enter() -> Result<(), NotPossible> {
     if !Path::new(TUN).exists() {
         let missing = io::Error::from_raw_os_error(Errno::ENOENT as i32);
-        return Err(NotPossible::of(TUN, &missing));
+        return Err(NotPossible::from_error(TUN, &missing));
     }
     // Root needs no user namespace.
     if unshare(CloneFlags::CLONE_NEWNET).is_ok() {
@@ -101,9 +101,10 @@ pub fn enter() -> Result<(), NotPossible> {
     }
     let (uid, gid) = fs::metadata("/proc/self")
         .map(|own| (own.uid(), own.gid()))
-        .map_err(|error| NotPossible::of("who runs this process", &error))?;
-    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET)
-        .map_err(|errno| NotPossible::of("a user namespace with a network of its own", &errno.into()))?;
+        .map_err(|error| NotPossible::from_error("who runs this process", &error))?;
+    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET).map_err(|errno| {
+        NotPossible::from_error("a user namespace with a network of its own", &errno.into())
+    })?;
     // user_namespaces(7): the map of groups may only be written when setgroups(2) is given up.
     let files = [
         ("/proc/self/setgroups", "deny".to_owned()),
@@ -111,7 +112,7 @@ pub fn enter() -> Result<(), NotPossible> {
         ("/proc/self/gid_map", format!("0 {gid} 1")),
     ];
     for (file, text) in files {
-        fs::write(file, text).map_err(|error| NotPossible::of(file, &error))?;
+        fs::write(file, text).map_err(|error| NotPossible::from_error(file, &error))?;
     }
     Ok(())
 }

@@ -100,7 +100,7 @@ impl End {
             // Set up by netlink, which allows the length of the queue without privileges.
             .enable(false)
             .build_sync()
-            .map_err(|error| NotPossible::of("a TUN device", &error))?;
+            .map_err(|error| NotPossible::from_error("a TUN device", &error))?;
         device.set_nonblocking(true).context("cannot read the TUN device without blocking")?;
         set_up(LOOPBACK, None).context("cannot set the loopback device up")?;
         let index = device.if_index().context("the TUN device has no number")?;

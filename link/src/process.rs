@@ -77,7 +77,7 @@ fn meet(programs: Option<OsString>) -> anyhow::Result<()> {
 /// Equips this namespace for the relay, and a new one for the users, in which the thread stays.
 fn namespaces(congestion: &str, unbound: Ipv4Addr) -> anyhow::Result<(End, End, TcpSettings)> {
     let relay = End::of_relay(congestion).context("the relay's namespace")?;
-    host::leave().map_err(|error| host::NotPossible::of("a second network namespace", &error))?;
+    host::leave().map_err(|error| host::NotPossible::from_error("a second network namespace", &error))?;
     let users = End::of_users(congestion, unbound).context("the users' namespace")?;
     Ok((relay, users, TcpSettings::read(congestion)))
 }

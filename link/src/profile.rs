@@ -179,7 +179,7 @@ impl FromStr for Link {
                 None => return Err(bad(format!("{part:?} has no value; known: {KEYS}"))),
             }
         }
-        Link::of(given).map_err(bad)
+        Link::from_given(given).map_err(bad)
     }
 }
 
@@ -199,7 +199,7 @@ impl Given {
 }
 
 impl Link {
-    fn of(given: Given) -> Result<Link, String> {
+    fn from_given(given: Given) -> Result<Link, String> {
         let profile = PROFILES.iter().find(|profile| Some(profile.name) == given.profile);
         let missing = |key: &str| format!("{key} is missing; needed without a profile: down, up and rtt");
         let speed = |own: &Option<Speed>, key, of: fn(&Profile) -> u64| {

@@ -158,7 +158,7 @@ pub struct Threads {
 impl Threads {
     /// Those of several processes together. A process that has ended, or a kernel without
     /// `schedstat`, adds none.
-    pub fn of(pids: &[u32]) -> Threads {
+    pub fn from_pids(pids: &[u32]) -> Threads {
         let tasks = pids.iter().filter_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).ok()).flatten();
         let seen = tasks.flatten().filter_map(|task| {
             let stat = fs::read_to_string(task.path().join("stat")).ok()?;
@@ -222,18 +222,18 @@ mod tests {
         let mut computing = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
         let mut sleeping = Command::new("sleep").arg("60").spawn().unwrap();
         let ended = |threads: Threads| threads.runnable && threads.ran > Duration::from_millis(20);
-        while !ended(Threads::of(&[computing.id()])) {
+        while !ended(Threads::from_pids(&[computing.id()])) {
             std::thread::sleep(Duration::from_millis(5));
         }
-        while Threads::of(&[sleeping.id()]).runnable {
+        while Threads::from_pids(&[sleeping.id()]).runnable {
             std::thread::sleep(Duration::from_millis(5));
         }
-        assert!(Threads::of(&[sleeping.id(), computing.id()]).runnable);
+        assert!(Threads::from_pids(&[sleeping.id(), computing.id()]).runnable);
         for child in [&mut computing, &mut sleeping] {
             child.kill().unwrap();
             child.wait().unwrap();
         }
-        assert_eq!(Threads::of(&[computing.id()]), Threads::default());
+        assert_eq!(Threads::from_pids(&[computing.id()]), Threads::default());
         assert!(is_runnable("7 (a) S (b) R 1 2") && !is_runnable("7 (R) S 1 2") && !is_runnable(""));
     }
 

@@ -58,7 +58,9 @@ impl FirstDelivery {
     /// The mean over blocks of the cold pass less the median warm one. The resolution is the mean
     /// distance between a block's fastest and slowest warm pass, divided by √blocks. `None` unless
     /// some block has two warm passes or more.
-    pub fn of<'a>(blocks: impl IntoIterator<Item = &'a FirstDeliveryRecord>) -> Option<FirstDelivery> {
+    pub fn from_blocks<'a>(
+        blocks: impl IntoIterator<Item = &'a FirstDeliveryRecord>,
+    ) -> Option<FirstDelivery> {
         let (mut difference, mut spread, mut count) = (0.0, 0.0, 0.0);
         for block in blocks {
             let mut warm = block.warm_ns.clone();
@@ -89,25 +91,27 @@ mod tests {
 
     #[test]
     fn a_first_delivery_costs_what_the_cold_pass_takes_beyond_a_warm_one() {
-        let one = FirstDelivery::of(&[block(1_500, &[510, 490, 500])]).unwrap();
+        let one = FirstDelivery::from_blocks(&[block(1_500, &[510, 490, 500])]).unwrap();
         assert_eq!((one.cpu_ns, one.resolution_ns), (Some(100.0), 2.0));
-        let four = FirstDelivery::of(&[1_500, 1_600, 1_700, 1_600].map(|cold| block(cold, &[510, 490, 500])));
+        let four = FirstDelivery::from_blocks(
+            &[1_500, 1_600, 1_700, 1_600].map(|cold| block(cold, &[510, 490, 500])),
+        );
         assert_eq!(four, Some(FirstDelivery { cpu_ns: Some(110.0), resolution_ns: 1.0 }));
     }
 
     #[test]
     fn a_difference_within_the_spread_of_warm_passes_is_absent() {
         for (cold_ns, warm_ns) in [(520, [400, 500, 600]), (700, [400, 500, 600]), (300, [500, 501, 502])] {
-            let found = FirstDelivery::of(&[block(cold_ns, &warm_ns)]).unwrap();
+            let found = FirstDelivery::from_blocks(&[block(cold_ns, &warm_ns)]).unwrap();
             assert_eq!(found.cpu_ns, None, "{cold_ns} {warm_ns:?}");
         }
-        assert!(FirstDelivery::of(&[block(701, &[400, 500, 600])]).unwrap().cpu_ns.is_some());
+        assert!(FirstDelivery::from_blocks(&[block(701, &[400, 500, 600])]).unwrap().cpu_ns.is_some());
     }
 
     #[test]
     fn one_warm_pass_or_no_event_has_no_resolution() {
         let empty = FirstDeliveryRecord { events: 0, ..block(1_000, &[1, 2, 3]) };
-        assert_eq!(FirstDelivery::of(&[block(1_000, &[500]), block(1_000, &[]), empty]), None);
+        assert_eq!(FirstDelivery::from_blocks(&[block(1_000, &[500]), block(1_000, &[]), empty]), None);
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl Exit {
     ];
 
     /// The meaning of an exit code, if it is one of these.
-    pub fn of(code: i32) -> Option<Exit> {
+    pub fn from_code(code: i32) -> Option<Exit> {
         Exit::ALL.into_iter().find(|exit| exit.is(Some(code)))
     }
 
@@ -73,9 +73,10 @@ mod tests {
 
     #[test]
     fn every_code_stands_for_one_way_to_end() {
-        let known: Vec<u8> = (0..=u8::MAX).filter(|code| Exit::of(i32::from(*code)).is_some()).collect();
+        let known: Vec<u8> =
+            (0..=u8::MAX).filter(|code| Exit::from_code(i32::from(*code)).is_some()).collect();
         assert_eq!(known, [0, 1, 2, 3, 4, 5, 6, 99, 100, 101, 130], "the codes that README and --help name");
-        assert_eq!((Exit::of(-1), Exit::of(256)), (None, None));
+        assert_eq!((Exit::from_code(-1), Exit::from_code(256)), (None, None));
         assert!(Exit::Unbalanced.is(Some(4)) && !Exit::Unbalanced.is(None));
     }
 }

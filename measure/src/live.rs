@@ -42,7 +42,7 @@ pub struct LiveLatency {
 }
 
 impl LiveLatency {
-    pub(crate) fn of(histogram: &Histogram<u64>) -> LiveLatency {
+    pub(crate) fn from_histogram(histogram: &Histogram<u64>) -> LiveLatency {
         let mut latency = LiveLatency::default();
         for step in histogram.iter_recorded() {
             let ns = histogram.median_equivalent(step.value_iterated_to());
@@ -128,7 +128,7 @@ mod tests {
     fn latency(samples_ns: &[u64]) -> LiveLatency {
         let mut histogram = Histogram::new_with_bounds(1, 60_000 * MS, 2).unwrap();
         samples_ns.iter().for_each(|ns| histogram.saturating_record(*ns));
-        LiveLatency::of(&histogram)
+        LiveLatency::from_histogram(&histogram)
     }
 
     #[test]

@@ -140,7 +140,7 @@ impl Merge {
             Some(sum) if sum.agents.contains_key(&index) => Err(MergeError::Twice { index }),
             Some(sum) => sum.alike(&share, &record).map(|()| sum.add(&share, record)),
             none => {
-                *none = Some(Sum::of(share, record));
+                *none = Some(Sum::from_record(share, record));
                 Ok(())
             }
         }
@@ -186,8 +186,8 @@ struct Said {
 
 impl Sum {
     /// The sum of one record.
-    fn of(share: ShareRecord, mut record: RunRecord) -> Sum {
-        let said = Said::of(&share, &mut record);
+    fn from_record(share: ShareRecord, mut record: RunRecord) -> Sum {
+        let said = Said::take_from(&share, &mut record);
         let (burst, compression_bytes) = (burst(&share, &record), compression_bytes(&record));
         let without_relay = RunRecord {
             relay: None,
@@ -253,7 +253,7 @@ impl Sum {
     }
 
     fn add(&mut self, share: &ShareRecord, mut record: RunRecord) {
-        self.agents.insert(share.index, Said::of(share, &mut record));
+        self.agents.insert(share.index, Said::take_from(share, &mut record));
         let longer = burst(share, &record);
         if longer.takes_ns() > self.burst.takes_ns() {
             self.burst = longer;
@@ -407,7 +407,7 @@ impl Sum {
 
 impl Said {
     /// Takes it out of the record.
-    fn of(share: &ShareRecord, record: &mut RunRecord) -> Said {
+    fn take_from(share: &ShareRecord, record: &mut RunRecord) -> Said {
         let agent = AgentRecord {
             index: share.index,
             connections: record.connections,

@@ -59,7 +59,7 @@ impl Processes {
     /// # Errors
     /// When there is no such process, or this one is among what it started; on a system with
     /// [`UNKNOWN_HERE`] always.
-    pub fn of(pids: &[u32]) -> io::Result<Processes> {
+    pub fn from_pids(pids: &[u32]) -> io::Result<Processes> {
         if let Some(reason) = UNKNOWN_HERE {
             return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
         }
@@ -307,7 +307,7 @@ mod tests {
 
     impl Shell {
         /// `burn` takes some 0.2 s of CPU time.
-        fn of(script: &str) -> Shell {
+        fn start(script: &str) -> Shell {
             let burn = "burn() { i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; }";
             let script = format!("exec 3<&0; {burn}; step() {{ echo done; read x <&3; }}; {script}");
             let mut child = Command::new("sh");
@@ -346,9 +346,9 @@ mod tests {
             ("step; (burn); step", 1),
             ("step; ( (burn); : ); step", 1),
         ] {
-            let mut shell = Shell::of(script);
+            let mut shell = Shell::start(script);
             assert_eq!(shell.says(), "done");
-            let mut all = Processes::of(&[shell.child.id()]).unwrap();
+            let mut all = Processes::from_pids(&[shell.child.id()]).unwrap();
             let before = all.read().unwrap();
             shell.goes_on();
             let spent = all.read().unwrap().since(&before);
@@ -361,9 +361,9 @@ mod tests {
 
     #[test]
     fn what_an_ended_child_spent_before_is_not_counted_again() {
-        let mut shell = Shell::of("{ burn; step; } & wait; step");
+        let mut shell = Shell::start("{ burn; step; } & wait; step");
         assert_eq!(shell.says(), "done");
-        let mut all = Processes::of(&[shell.child.id()]).unwrap();
+        let mut all = Processes::from_pids(&[shell.child.id()]).unwrap();
         let before = all.read().unwrap();
         let already = before.since(&ProcessesCpu::default());
         assert!(already.processes == 2 && already.cpu.total_ns > 30 * MS, "{already:?}");
@@ -377,10 +377,10 @@ mod tests {
     #[test]
     fn a_child_whose_parent_ends_stays() {
         let mut shell =
-            Shell::of("{ sh -c 'echo $PPID'; { step; burn; step; } & wait; } & wait; sleep 600 & wait");
+            Shell::start("{ sh -c 'echo $PPID'; { step; burn; step; } & wait; } & wait; sleep 600 & wait");
         let middle: i32 = shell.says().parse().unwrap();
         assert_eq!(shell.says(), "done");
-        let mut all = Processes::of(&[shell.child.id()]).unwrap();
+        let mut all = Processes::from_pids(&[shell.child.id()]).unwrap();
         let before = all.read().unwrap();
         assert_eq!(before.0.len(), 3);
         kill(Pid::from_raw(middle), Signal::SIGKILL).unwrap();
@@ -422,22 +422,22 @@ mod tests {
         let own = process::id();
         let parent = Table::read().0[&own].parent;
         for pid in [own, parent] {
-            let error = Processes::of(&[pid]).unwrap_err().to_string();
+            let error = Processes::from_pids(&[pid]).unwrap_err().to_string();
             let expected = format!("process {pid}{} runs the clients", named(pid));
             assert!(error.starts_with(&expected), "{error}");
         }
         for pid in [0, u32::MAX, u32::MAX / 2] {
-            let error = Processes::of(&[pid]).unwrap_err().to_string();
+            let error = Processes::from_pids(&[pid]).unwrap_err().to_string();
             assert_eq!(error, format!("there is no process {pid}"));
         }
     }
 
     #[test]
     fn a_process_that_was_named_and_ended_has_no_reading_and_is_counted_once() {
-        let mut shell = Shell::of("step");
+        let mut shell = Shell::start("step");
         assert_eq!(shell.says(), "done");
         let pid = shell.child.id();
-        let mut all = Processes::of(&[pid, pid]).unwrap();
+        let mut all = Processes::from_pids(&[pid, pid]).unwrap();
         assert_eq!((all.pids(), all.read().unwrap().0.len()), (vec![pid], 1));
         shell.child.kill().unwrap();
         shell.child.wait().unwrap();

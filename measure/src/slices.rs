@@ -105,7 +105,7 @@ impl SliceRecorder {
         let within = self.0.iter().take(seconds.end).skip(seconds.start);
         let mut latency = LiveLatency::default();
         for histogram in within.filter_map(|second| second.latency.as_ref()) {
-            latency.add(&LiveLatency::of(histogram));
+            latency.add(&LiveLatency::from_histogram(histogram));
         }
         latency
     }

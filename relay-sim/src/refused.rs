@@ -31,7 +31,7 @@ pub(crate) fn asked(payload: &[u8], opcode: Opcode, codec: &dyn Codec, limits: &
     let no_filters = Limits { max_filters: 0, max_filter_values: 0, ..*limits };
     match codec.decode_client_within(payload, &no_filters) {
         Err(DecodeError::OverLimit(over)) => Some(Asked::Request(over.request, over.subscription)),
-        _ if opcode == Opcode::Text => Start::of(payload).asked(limits),
+        _ if opcode == Opcode::Text => Start::from_payload(payload).asked(limits),
         _ => None,
     }
 }
@@ -44,7 +44,7 @@ struct Start {
 }
 
 impl Start {
-    fn of(payload: &[u8]) -> Start {
+    fn from_payload(payload: &[u8]) -> Start {
         let mut start = Start::default();
         // It fails sooner or later: that is why the message was refused.
         let _ = serde_json::Deserializer::from_slice(payload).deserialize_seq(&mut start);

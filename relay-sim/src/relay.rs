@@ -102,7 +102,7 @@ impl Relay {
             codecs: config.codecs()?,
             counters: Counters::default(),
             keys: PublicKeys::at_most(PUBLIC_KEYS),
-            burner: Burner::of(&config.faults),
+            burner: Burner::from_faults(&config.faults),
             faults: Faults::new(&config.faults),
             connections: AtomicU64::new(0),
             encodings: Arc::clone(shared.store.encodings()),
@@ -227,7 +227,7 @@ impl Relay {
         let Some(Durable { disk, committer }) = &self.durable else {
             return Some(self.place(event, &stored, unix_seconds, |store| store.insert(&stored)));
         };
-        let is_kept = KindClass::of(event.kind) != KindClass::Ephemeral;
+        let is_kept = KindClass::from_kind(event.kind) != KindClass::Ephemeral;
         if is_kept && stored.encoded_for_disk(event, disk).is_err() {
             return Some(Outcome::Unstorable);
         }
@@ -337,7 +337,7 @@ impl Relay {
                 }
                 outcome
             }
-            None if KindClass::of(event.kind) == KindClass::Ephemeral => Outcome::Ephemeral,
+            None if KindClass::from_kind(event.kind) == KindClass::Ephemeral => Outcome::Ephemeral,
             None => {
                 needs_row = !store.contains(&event.id);
                 Outcome::Duplicate

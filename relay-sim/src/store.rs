@@ -43,9 +43,9 @@ struct Address {
 }
 
 impl Address {
-    fn of(stored: &StoredEvent) -> Option<Self> {
+    fn from_event(stored: &StoredEvent) -> Option<Self> {
         let EventHead { kind, pubkey, .. } = *stored.head();
-        let d = match KindClass::of(kind) {
+        let d = match KindClass::from_kind(kind) {
             KindClass::Addressable => stored.event().first_tag_value("d").unwrap_or_default().to_owned(),
             KindClass::Replaceable => String::new(),
             KindClass::Regular | KindClass::Ephemeral => return None,
@@ -59,7 +59,7 @@ impl Address {
         let kind = parts.next()?.parse().ok()?;
         let pubkey = hex::decode_array(parts.next()?.as_bytes())?;
         let d = parts.next().unwrap_or("");
-        match KindClass::of(kind) {
+        match KindClass::from_kind(kind) {
             KindClass::Addressable => Some(Address { kind, pubkey, d: d.to_owned() }),
             KindClass::Replaceable if d.is_empty() => Some(Address { kind, pubkey, d: String::new() }),
             _ => None,
@@ -251,7 +251,7 @@ impl Store {
     /// Whether the event needs a row of a store on disk.
     pub(crate) fn needs_row(&self, event: &StoredEvent) -> bool {
         let EventHead { id, kind, .. } = event.head();
-        KindClass::of(*kind) != KindClass::Ephemeral && !self.contains(id)
+        KindClass::from_kind(*kind) != KindClass::Ephemeral && !self.contains(id)
     }
 
     /// Upper bound on the memory that a store on disk takes for the event.
@@ -288,13 +288,13 @@ impl Store {
         if self.events.contains_key(&event.id) {
             return Outcome::Duplicate;
         }
-        if KindClass::of(event.kind) == KindClass::Ephemeral {
+        if KindClass::from_kind(event.kind) == KindClass::Ephemeral {
             return Outcome::Ephemeral;
         }
         if event.kind != DELETION && self.deleted_ids.contains(&(event.id, event.pubkey)) {
             return Outcome::Deleted;
         }
-        let address = Address::of(offered);
+        let address = Address::from_event(offered);
         if let Some(address) = &address {
             if self.deleted_addresses.get(address).is_some_and(|&until| event.created_at <= until) {
                 return Outcome::Deleted;
@@ -324,7 +324,7 @@ impl Store {
         while let Some(&(expires_at, id)) = self.expiring.first()
             && expires_at <= unix_seconds
         {
-            if let Some(address) = self.events.get(&id).and_then(|expired| Address::of(expired)) {
+            if let Some(address) = self.events.get(&id).and_then(|expired| Address::from_event(expired)) {
                 self.addresses.remove(&address);
             }
             self.remove(&id);
@@ -335,7 +335,7 @@ impl Store {
     /// filter gives at most its own `limit`, which is `default_limit` when absent and never above
     /// `max_limit`.
     pub(crate) fn query(&mut self, filters: &[Filter], limits: QueryLimits) -> Vec<Arc<StoredEvent>> {
-        let mut found = self.select(filters, |filter| limits.of(filter));
+        let mut found = self.select(filters, |filter| limits.for_filter(filter));
         if let Some(rows) = &mut self.rows {
             for stored in &mut found {
                 *stored = stored.loaded();
@@ -415,7 +415,7 @@ impl Store {
         if known.is_some_and(|known| known.head().pubkey != author || known.head().kind == DELETION) {
             return;
         }
-        if let Some(address) = known.and_then(|known| Address::of(known)) {
+        if let Some(address) = known.and_then(|known| Address::from_event(known)) {
             self.addresses.remove(&address);
         }
         self.remove(&id);
@@ -451,7 +451,7 @@ pub(crate) struct QueryLimits {
 }
 
 impl QueryLimits {
-    fn of(self, filter: &Filter) -> usize {
+    fn for_filter(self, filter: &Filter) -> usize {
         let asked = filter.limit.map_or(self.default_limit, |limit| limit.try_into().unwrap_or(usize::MAX));
         asked.min(self.max_limit)
     }

@@ -79,7 +79,7 @@ pub enum End {
 
 impl Limit {
     /// The limit that a cell's probes leave.
-    pub fn of(config: &SearchConfig, found: &CellProbes) -> Limit {
+    pub fn from_probes(config: &SearchConfig, found: &CellProbes) -> Limit {
         let mut bracket = Bracket::new(config);
         let searched = || found.probes.iter().filter(|probe| probe.purpose == Purpose::Search);
         for Probe { rate_per_s, outcome, .. } in searched() {

@@ -113,7 +113,7 @@ fn compare(found: &Browser, load: &[BrowserCell]) -> Vec<Comparison> {
             |cell: &BrowserCell| Sample { role: cell.role, family: None, is_corrected, logs: logs(cell) };
         let judged = judge(&others.iter().map(sample).collect::<Vec<_>>());
         let named = others.iter().zip(judged).filter_map(|(cell, judged): (_, Option<Judged>)| {
-            Some(judged?.of(&cell.id, &anchor.id, *metric, None))
+            Some(judged?.named(&cell.id, &anchor.id, *metric, None))
         });
         comparisons.extend(named);
     }

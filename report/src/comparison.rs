@@ -36,7 +36,7 @@ impl LoadView<'_> {
         let judged = judge(&pairs.iter().map(sample).collect::<Vec<_>>());
         let named = pairs.into_iter().zip(judged).filter_map(|((view, reference), judged)| {
             let withheld = metric.quantile().and_then(|_| withheld([view, reference]));
-            Some(judged?.of(&view.cell.id, &reference.cell.id, metric, withheld))
+            Some(judged?.named(&view.cell.id, &reference.cell.id, metric, withheld))
         });
         named.collect()
     }

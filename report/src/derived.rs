@@ -98,7 +98,7 @@ pub struct CellFigures {
 
 impl Derived {
     /// Everything that follows from a result.
-    pub fn of(result: &ResultFile) -> Derived {
+    pub fn from_result(result: &ResultFile) -> Derived {
         let loads = views(result);
         Derived {
             schema_version: DERIVED_SCHEMA_VERSION.to_owned(),

@@ -60,7 +60,7 @@ enum Kind {
 }
 
 impl Kind {
-    fn of(result: &ResultFile) -> Kind {
+    fn from_result(result: &ResultFile) -> Kind {
         match () {
             () if result.search.is_some() => Kind::Capacities,
             () if result.break_even.is_some() => Kind::BreakEven,
@@ -81,7 +81,7 @@ impl Kind {
 
 /// Why two results never compare: they hold different things.
 pub fn of_other_kinds(before: &ResultFile, after: &ResultFile) -> Option<String> {
-    let (one, other) = (Kind::of(before), Kind::of(after));
+    let (one, other) = (Kind::from_result(before), Kind::from_result(after));
     (one != other).then(|| format!("the first is {}, the second {}", one.name(), other.name()))
 }
 

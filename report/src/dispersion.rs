@@ -85,7 +85,7 @@ mod tests {
             };
             let mut samples = vec![sample(0.1_f64.ln_1p())];
             samples.extend((0..OTHERS).map(|_| sample(0.0)));
-            let first = judge(&samples)[0].unwrap().of("a", "b", Metric::RelayCpu, None);
+            let first = judge(&samples)[0].unwrap().named("a", "b", Metric::RelayCpu, None);
             found += u32::from(first.verdict == Verdict::Worse);
         }
         let share = |count| f64::from(count) / f64::from(TRIALS);

@@ -18,7 +18,7 @@ use crate::result::ResultFile;
 /// # Errors
 /// When the data of the page cannot be written as JSON.
 pub fn html(result: &ResultFile) -> Result<String> {
-    Report::of(result).html()
+    Report::from_result(result).html()
 }
 
 impl Report<'_> {

@@ -189,7 +189,7 @@ pub(crate) struct Judged {
 
 impl Judged {
     /// The same with its names. `withheld` stands for the verdict where there is reason to.
-    pub(crate) fn of(
+    pub(crate) fn named(
         self,
         cell: &str,
         reference: &str,

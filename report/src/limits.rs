@@ -14,7 +14,7 @@ use crate::{
 
 /// The limit that each cell's probes leave.
 pub(crate) fn limits(search: &Search) -> Vec<Limit> {
-    search.cells.iter().map(|cell| Limit::of(&search.config, cell)).collect()
+    search.cells.iter().map(|cell| Limit::from_probes(&search.config, cell)).collect()
 }
 
 /// The aim of the search, in words.
@@ -41,7 +41,7 @@ pub(crate) fn capacities(search: &Search) -> Table {
     let headings =
         [&["cell", capacity_in, "95 % interval"][..], played, &["probes", "what ended it"]].concat();
     let row = |cell: &CellProbes| {
-        let limit = Limit::of(&search.config, cell);
+        let limit = Limit::from_probes(&search.config, cell);
         let interval =
             limit.interval_per_s.map_or_else(|| NOTHING.to_owned(), |(low, high)| format!("{low}–{high}/s"));
         let mut row = vec![cell.cell.clone(), capacity(&limit), interval];

@@ -61,10 +61,10 @@ pub struct Merged {
 
 impl Merged {
     /// Merges blocks.
-    pub fn of<'a>(records: impl IntoIterator<Item = &'a RunRecord> + Clone) -> Merged {
+    pub fn from_records<'a>(records: impl IntoIterator<Item = &'a RunRecord> + Clone) -> Merged {
         let mut merged = Merged::of_counts(records.clone());
         let passes = records.clone().into_iter().filter_map(|record| record.first_delivery.as_ref());
-        merged.first_delivery = FirstDelivery::of(passes);
+        merged.first_delivery = FirstDelivery::from_blocks(passes);
         for throughput in records.clone().into_iter().filter_map(|record| record.throughput.as_ref()) {
             merged.throughput.get_or_insert_default().merge(throughput);
         }

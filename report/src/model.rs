@@ -46,7 +46,7 @@ struct OfLoad {
 
 impl Report<'_> {
     /// Composes what a result says.
-    pub fn of(result: &ResultFile) -> Report<'_> {
+    pub fn from_result(result: &ResultFile) -> Report<'_> {
         let loads = views(result);
         let mut found: Vec<Part> = result.search.iter().flat_map(found::of_search).collect();
         let is_whole = result.incomplete().is_none();
@@ -54,7 +54,7 @@ impl Report<'_> {
         found.extend(result.browser.iter().flat_map(found::of_browser));
         Report {
             result,
-            derived: Derived::of(result),
+            derived: Derived::from_result(result),
             command: command(result),
             title: title(result),
             warnings: warnings(result, &loads),

@@ -151,7 +151,7 @@ mod tests {
                 (0..cells).map(|cell| sample(if cell == 0 { effect } else { 0.0 })).collect();
             let (cell, reference) = ("a", "b");
             let first = judge(&samples)[0].expect("each cell has rounds");
-            first.of(cell, reference, Metric::RelayCpu, None).verdict == Verdict::Worse
+            first.named(cell, reference, Metric::RelayCpu, None).verdict == Verdict::Worse
         };
         f64::from(u32::try_from((0..trials).filter(is_found).count()).unwrap()) / f64::from(trials)
     }

@@ -32,7 +32,7 @@ const Z: f64 = 1.959_963_984_540_054;
 impl PlannedRounds {
     /// Plans from a pilot; `None` when it does not know the CPU time of relay or clients in two
     /// rounds.
-    pub fn of(
+    pub fn from_pilot(
         deviations: BTreeMap<Metric, f64>,
         round: Duration,
         precision: f64,
@@ -180,7 +180,7 @@ mod tests {
     fn planned(deviation: f64, precision: f64, max_time: Option<u64>) -> PlannedRounds {
         let deviations = BTreeMap::from([(Metric::RelayCpu, deviation), (Metric::LatencyP99, 0.3)]);
         let time = max_time.map(Duration::from_secs);
-        PlannedRounds::of(deviations, Duration::from_secs(10), precision, time).unwrap()
+        PlannedRounds::from_pilot(deviations, Duration::from_secs(10), precision, time).unwrap()
     }
 
     #[test]
@@ -243,6 +243,6 @@ mod tests {
         assert_eq!(pooled_deviation([&[1.0][..], &[]].into_iter()), None);
         let one_each = pooled_deviation([&[1.0, 3.0][..], &[10.0, 12.0]].into_iter()).unwrap();
         assert!((one_each - 2.0_f64.sqrt()).abs() < 1e-12);
-        assert!(PlannedRounds::of(BTreeMap::new(), Duration::from_secs(1), 0.03, None).is_none());
+        assert!(PlannedRounds::from_pilot(BTreeMap::new(), Duration::from_secs(1), 0.03, None).is_none());
     }
 }

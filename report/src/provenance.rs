@@ -125,7 +125,7 @@ pub(crate) fn provenance(result: &ResultFile) -> String {
     for chosen in &result.config.chosen_loads {
         let cell = result.cells.iter().find(|cell| cell.id == chosen.cell);
         let blocks = cell.into_iter().flat_map(|cell| cell.blocks.iter().filter_map(Block::usable));
-        let reached = Merged::of(blocks.collect::<Vec<_>>()).relay_utilisation();
+        let reached = Merged::from_records(blocks.collect::<Vec<_>>()).relay_utilisation();
         line(&mut text, format_args!("- Load chosen with `--utilisation`: {}", chosen.line(reached)));
     }
     if let Some(planned) = &result.config.planned_rounds {

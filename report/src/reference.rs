@@ -33,7 +33,7 @@ impl From<&CellResult> for Compared {
 impl Compared {
     /// Its values of the factors of these sides.
     fn values<const N: usize>(&self, sides: [Side; N]) -> impl Iterator<Item = Option<&str>> {
-        sides.into_iter().flat_map(Factor::of).map(|factor| (factor.row().recorded)(&self.cell))
+        sides.into_iter().flat_map(Factor::on_side).map(|factor| (factor.row().recorded)(&self.cell))
     }
 
     /// Its values of every factor that no reference of another format may differ in.

@@ -75,9 +75,9 @@ pub struct Measured {
 
 impl Measured {
     /// Blocks that each had `seconds` of work planned.
-    pub fn of(records: &[&RunRecord], seconds: u32) -> Measured {
+    pub fn from_records(records: &[&RunRecord], seconds: u32) -> Measured {
         let planned = f64::from(seconds) * 1e9;
-        let merged = Merged::of(records.iter().copied());
+        let merged = Merged::from_records(records.iter().copied());
         Measured {
             lost: merged.counts.deliveries_lost,
             merged,
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_not_met() {
         let slo: Slo = "p99<10ms,lost=0".parse().unwrap();
-        let nothing = Measured::of(&[], 1);
+        let nothing = Measured::from_records(&[], 1);
         let found = slo.judge("json+none", &nothing, "response");
         assert_eq!((found[0].value, found[0].met), (None, false));
         assert!(found[1].met);

@@ -27,7 +27,7 @@ fn given(text: &str, result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<SloResu
             // Blocks with lost deliveries are in no table but count here.
             let records = view.cell.blocks.iter().filter_map(|block| block.record.as_ref());
             let lost = records.map(|record| record.counts.deliveries_lost).sum();
-            let measured = Measured::of(&usable, result.config.seconds).with_lost(lost);
+            let measured = Measured::from_records(&usable, result.config.seconds).with_lost(lost);
             found.extend(match &slo {
                 Ok(slo) => slo.judge(&view.cell.id, &measured, load.latency.0),
                 Err(_) => {

@@ -41,7 +41,7 @@ pub struct Steadiness {
 impl Steadiness {
     /// Of the usable blocks of a cell; `None` when they have fewer than ten whole seconds, or none
     /// that are known.
-    pub fn of(cell: &CellResult) -> Option<Steadiness> {
+    pub fn from_cell(cell: &CellResult) -> Option<Steadiness> {
         let blocks: Vec<&[Slice]> = (cell.blocks.iter().filter_map(Block::usable))
             .filter_map(|record| Some(record.slices.as_ref()?.seconds.as_slice()))
             .collect();

@@ -16,7 +16,7 @@ const LEAST_WIDTH: usize = 40;
 
 /// The summary in Markdown.
 pub fn summary(result: &ResultFile) -> String {
-    Report::of(result).summary()
+    Report::from_result(result).summary()
 }
 
 /// The report for a terminal, or for what is none.
@@ -26,7 +26,7 @@ pub fn terminal(result: &ResultFile, wide: bool) -> String {
 
 /// The same for a terminal of so many columns.
 pub fn terminal_of(result: &ResultFile, wide: bool, room: Option<usize>) -> String {
-    Report::of(result).terminal(wide, room)
+    Report::from_result(result).terminal(wide, room)
 }
 
 impl Report<'_> {

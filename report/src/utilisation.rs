@@ -22,7 +22,7 @@ pub struct Utilisation {
 
 impl Utilisation {
     /// Of merged blocks.
-    pub fn of(merged: &Merged) -> Utilisation {
+    pub fn from_merged(merged: &Merged) -> Utilisation {
         Utilisation { relay: merged.relay_utilisation(), generator: merged.client_utilisation() }
     }
 

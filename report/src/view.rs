@@ -53,11 +53,12 @@ pub(crate) fn views(result: &ResultFile) -> Vec<LoadView<'_>> {
 impl<'a> LoadView<'a> {
     fn new(result: &'a ResultFile, cells: &[&'a CellResult]) -> LoadView<'a> {
         let latency = latency_of(cells.iter().flat_map(|cell| &cell.blocks).filter_map(Block::usable));
-        let anchors = Anchors::of(cells.iter().copied().find(|cell| cell.role == Role::Anchor), latency.0);
+        let anchors =
+            Anchors::from_cell(cells.iter().copied().find(|cell| cell.role == Role::Anchor), latency.0);
         let view = |cell: &&'a CellResult| CellView {
             cell,
-            steady: Steadiness::of(cell).filter(|_| latency != SESSION),
-            merged: Merged::of(cell.blocks.iter().filter_map(Block::usable)),
+            steady: Steadiness::from_cell(cell).filter(|_| latency != SESSION),
+            merged: Merged::from_records(cell.blocks.iter().filter_map(Block::usable)),
             counted: Merged::of_counts(cell.blocks.iter().filter_map(Block::counted)),
             to_anchor: if cell.role == Role::Anchor {
                 BTreeMap::new()
@@ -205,7 +206,7 @@ impl CellView<'_> {
 
     /// CPU time as shares of the cores.
     pub(crate) fn utilisation(&self) -> Utilisation {
-        Utilisation::of(&self.merged)
+        Utilisation::from_merged(&self.merged)
     }
 }
 
@@ -216,7 +217,7 @@ type Values = BTreeMap<Metric, f64>;
 fn values(block: &Block, latency: &str) -> Values {
     let (usable, counted) = (block.usable(), block.counted());
     let (usable, counted) =
-        (usable.map(|one| Merged::of([one])), counted.map(|one| Merged::of_counts([one])));
+        (usable.map(|one| Merged::from_records([one])), counted.map(|one| Merged::of_counts([one])));
     let known = |metric: Metric| {
         let measured = if metric.needs_quiet() { usable.as_ref() } else { counted.as_ref() };
         Some((metric, metric.value(measured?, latency).filter(|value| *value > 0.0)?))
@@ -230,7 +231,7 @@ fn values(block: &Block, latency: &str) -> Values {
 struct Anchors(BTreeMap<(u32, u32), Values>);
 
 impl Anchors {
-    fn of(cell: Option<&CellResult>, latency: &str) -> Anchors {
+    fn from_cell(cell: Option<&CellResult>, latency: &str) -> Anchors {
         let blocks = cell.into_iter().flat_map(|cell| &cell.blocks);
         let anchor = |block: &Block| ((block.round, block.position), values(block, latency));
         Anchors(blocks.map(anchor).collect())

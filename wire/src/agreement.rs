@@ -160,7 +160,7 @@ impl Offer {
     /// The tokens to offer, in order, each once, plain JSON last.
     pub fn tokens(&self) -> Vec<Token> {
         let (batched, compression) = (self.batched, self.compression);
-        let token = |&format| Token { format, batched, layer: Layer::of(compression, format) };
+        let token = |&format| Token { format, batched, layer: Layer::for_compression(compression, format) };
         let wanted = self.formats.iter().map(token);
         once_each(wanted.chain([Token::JSON]))
     }
@@ -172,8 +172,11 @@ impl Support {
         let formats = [Format::JSON].into_iter().chain(self.formats.iter().copied());
         let batched: &[bool] = if self.batched { &[false, true] } else { &[false] };
         let layers = |format| {
-            let mut layers: Vec<_> =
-                self.compressions.iter().map(|&compression| Layer::of(compression, format)).collect();
+            let mut layers: Vec<_> = self
+                .compressions
+                .iter()
+                .map(|&compression| Layer::for_compression(compression, format))
+                .collect();
             layers.push(Layer::None);
             layers.sort();
             layers
@@ -205,15 +208,16 @@ impl Support {
     /// The zstd compression behind a token; None for [`Layer::None`].
     pub(crate) fn zstd(&self, token: Token) -> Option<Compression> {
         let enabled = self.compressions.iter().copied();
-        let behind =
-            |c: &Compression| token.layer != Layer::None && Layer::of(*c, token.format) == token.layer;
+        let behind = |c: &Compression| {
+            token.layer != Layer::None && Layer::for_compression(*c, token.format) == token.layer
+        };
         enabled.filter(behind).find_map(|c| c.of_format(token.format))
     }
 }
 
 impl Layer {
     /// The layer that asks for the compression of messages of the format.
-    fn of(compression: Compression, format: Format) -> Layer {
+    fn for_compression(compression: Compression, format: Format) -> Layer {
         let Compression::Zstd(params) = compression else { return Layer::None };
         match params.mode {
             ZstdMode::Frames => Layer::Zstd,

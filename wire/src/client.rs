@@ -268,7 +268,7 @@ impl Endpoint {
         }
         let agreement = negotiate::check_answer(offer, protocol.as_deref(), extensions.as_deref())
             .map_err(WireError::handshake)?;
-        let bytes = HandshakeBytes::of(&stream, &head.early);
+        let bytes = HandshakeBytes::from_socket(&stream, &head.early);
         Connection::new(stream, Role::Client, head.early, agreement, limits, bytes).await
     }
 

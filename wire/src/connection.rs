@@ -76,7 +76,7 @@ pub(crate) struct HandshakeBytes {
 
 impl HandshakeBytes {
     /// All bytes so far except `early`, the plain bytes behind the peer's HTTP head.
-    pub(crate) fn of(socket: &Socket, early: &[u8]) -> HandshakeBytes {
+    pub(crate) fn from_socket(socket: &Socket, early: &[u8]) -> HandshakeBytes {
         let tcp = socket.tcp();
         let early_bytes = match socket {
             Socket::Plain(_) => early.len() as u64,

@@ -217,7 +217,7 @@ async fn handshake(
         Ok(Upgrade { response, agreement }) => {
             stream.write_all(&response).await?;
             stream.flush().await?;
-            let bytes = HandshakeBytes::of(&stream, &head.early);
+            let bytes = HandshakeBytes::from_socket(&stream, &head.early);
             if let Some(tamper) = tamper {
                 stream = Socket::Tampered(Box::new(Tampered::new(stream, tamper)));
             }

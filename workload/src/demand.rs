@@ -31,9 +31,9 @@ const HANDSHAKE_ROUND_TRIPS: f64 = 2.0;
 const RECONCILIATION_ROUND_TRIPS: f64 = 3.0;
 
 /// Adds up a plan over links: `run` is the link of populations without one of their own.
-pub fn of(workload: &Workload, run: Option<&Link>) -> Demand {
+pub fn for_workload(workload: &Workload, run: Option<&Link>) -> Demand {
     let json = Format::JSON.codec(Implementation::Library).expect("JSON has an implementation of its own");
-    let mut links = Links::of(workload, run, json);
+    let mut links = Links::from_workload(workload, run, json);
     links.publications();
     links.sessions();
     links.demand
@@ -64,7 +64,7 @@ const DOWN: usize = 0;
 const UP: usize = 1;
 
 impl<'w> Links<'w> {
-    fn of(workload: &'w Workload, run: Option<&Link>, json: &'static dyn Codec) -> Links<'w> {
+    fn from_workload(workload: &'w Workload, run: Option<&Link>, json: &'static dyn Codec) -> Links<'w> {
         let mut buffer = Vec::new();
         let bytes = |event| {
             buffer.clear();
@@ -218,7 +218,7 @@ limit = 100
         let scenario = Scenario::parse("x", text).unwrap();
         let workload = plan_over(&scenario, &Corpus::bundled(), 1, &[Format::JSON]).unwrap();
         let link = run.map(|link| link.parse().unwrap());
-        (of(&workload, link.as_ref()), workload)
+        (for_workload(&workload, link.as_ref()), workload)
     }
 
     #[test]

@@ -117,7 +117,7 @@ impl Explanation<'_> {
     /// When writing the text fails, which a `String` does not.
     pub fn text(&self) -> anyhow::Result<String> {
         let mut out = String::new();
-        let facts = PlanFacts::of(self.workload);
+        let facts = PlanFacts::from_workload(self.workload);
         self.write_scenario(&mut out)?;
         self.write_plan(&facts, &mut out)?;
         writeln!(out)?;
@@ -158,7 +158,7 @@ impl Explanation<'_> {
     /// When a format has no implementation, which a test rules out.
     pub fn json(&self) -> anyhow::Result<String> {
         let Explanation { scenario, corpus, workload, seed, agents } = self;
-        let facts = PlanFacts::of(workload);
+        let facts = PlanFacts::from_workload(workload);
         let explained = Explained {
             scenario: &scenario.name,
             question: &scenario.question,

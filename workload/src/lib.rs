@@ -72,7 +72,7 @@ pub fn link_demand(
         return Ok(None);
     }
     let (_, workload) = plan(cell, set, seconds, corpus, skip_invalid)?;
-    Ok(Some(demand::of(&workload, cell.link.as_ref())))
+    Ok(Some(demand::for_workload(&workload, cell.link.as_ref())))
 }
 
 /// Demand of a block of a cell in a second. The other arguments are those of [`link_demand`].
@@ -87,7 +87,7 @@ pub fn asked_per_second(
     skip_invalid: bool,
 ) -> anyhow::Result<plan_facts::PerSecond> {
     let (scenario, workload) = plan(cell, set, seconds, corpus, skip_invalid)?;
-    Ok(plan_facts::PlanFacts::of(&workload).per_second(&scenario))
+    Ok(plan_facts::PlanFacts::from_workload(&workload).per_second(&scenario))
 }
 
 fn plan(

@@ -74,7 +74,7 @@ impl PlanFacts {
     }
 
     /// Adds up a plan.
-    pub fn of(workload: &Workload) -> PlanFacts {
+    pub fn from_workload(workload: &Workload) -> PlanFacts {
         PlanFacts::by_agent(workload, NonZeroU16::MIN).pop().expect("one agent has one share")
     }
 
@@ -327,7 +327,7 @@ mod tests {
             let mut scenario = Scenario::load(scenario).unwrap();
             scenario.set_publish_rate(100.0).ok(); // where it has one: a signature is slow without optimisation
             let plan = Workload::plan(&scenario, &corpus, 1, &[Format::JSON]).unwrap();
-            let whole = PlanFacts::of(&plan);
+            let whole = PlanFacts::from_workload(&plan);
             assert_eq!(whole.live_deliveries_timed, whole.live_deliveries, "one process has one clock");
             assert_eq!(whole.live_deliveries, plan.fan_out().into_iter().map(u64::from).sum::<u64>());
             for of in [2, 64].map(|of| NonZeroU16::new(of).unwrap()) {

@@ -121,7 +121,7 @@ pub async fn attend<P: Player>(
             Some(message) = pings.next(), if !is_lost => attendee.pinged(message).await,
             Some(message) = commands.next(), if !is_lost => attendee.commanded(message).await,
             counts = next(&mut attendee.counts) => attendee.agent.counted(counts),
-            ending = of(&mut attendee.playing) => {
+            ending = completed(&mut attendee.playing) => {
                 attendee.playing = None;
                 // The player's last counts are told with its end.
                 if let Some(counts) = attendee.counts.take()
@@ -131,14 +131,14 @@ pub async fn attend<P: Player>(
                 }
                 attendee.agent.ended(now_ns(), ending);
             }
-            published = of(&mut attendee.publishing) => {
+            published = completed(&mut attendee.publishing) => {
                 attendee.publishing = None;
                 match published {
                     Ok(()) => attendee.agent.published(),
                     Err(reason) => attendee.agent.lost(now_ns(), reason),
                 }
             }
-            facts = of(&mut attendee.prepared) => {
+            facts = completed(&mut attendee.prepared) => {
                 attendee.prepared = None;
                 // A player that goes without facts has ended, which says why.
                 if let Ok(facts) = facts {
@@ -154,7 +154,7 @@ pub async fn attend<P: Player>(
 }
 
 /// Completes when the future is there and completes.
-async fn of<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {
+async fn completed<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {
     match future {
         Some(future) => future.await,
         None => std::future::pending().await,

@@ -131,7 +131,7 @@ enum End {
 }
 
 impl End {
-    fn of(event: Event) -> Option<End> {
+    fn from_event(event: Event) -> Option<End> {
         match event {
             Event::Disconnected | Event::Closed => Some(End::Lost),
             Event::ServerError(ServerError::Other(what)) if what.starts_with("Permissions Violation") => {
@@ -169,7 +169,7 @@ impl Server {
         let (tell, end) = watch::channel(None);
         let options = self.options(&address).await.map_err(|reason| failed(reason, true))?;
         let options = options.name(name).event_callback(move |event| {
-            if let Some(end) = End::of(event) {
+            if let Some(end) = End::from_event(event) {
                 tell.send_replace(Some(end));
             }
             std::future::ready(())

@@ -75,13 +75,13 @@ pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
     };
     let named = !args.scenario.is_empty();
     // Kinds that no scenario writes are not tried.
-    let mut needs = Needs { written: BTreeMap::new(), ..Needs::of_events(&corpus.events) };
+    let mut needs = Needs { written: BTreeMap::new(), ..Needs::from_events(&corpus.events) };
     let mut scenarios = Vec::new();
     for name in names {
         let scenario = brief(&name).map_err(UsageError)?;
         match plan(&scenario, &corpus) {
             Ok(workload) => {
-                let own = Needs::of(&workload);
+                let own = Needs::from_workload(&workload);
                 needs.join(&own);
                 scenarios.push((scenario, Some(own)));
             }

@@ -40,7 +40,7 @@ pub(crate) struct Needs {
 
 impl Needs {
     /// The needs of events alone.
-    pub(crate) fn of_events(events: &[Event<'_>]) -> Needs {
+    pub(crate) fn from_events(events: &[Event<'_>]) -> Needs {
         let mut needs = Needs { events: events.len() as u64, ..Needs::default() };
         let mut smallest = BTreeMap::new();
         for event in events {
@@ -62,8 +62,8 @@ impl Needs {
     }
 
     /// The needs of a plan.
-    pub(crate) fn of(workload: &Workload) -> Needs {
-        let mut needs = Needs::of_events(&workload.events);
+    pub(crate) fn from_workload(workload: &Workload) -> Needs {
+        let mut needs = Needs::from_events(&workload.events);
         needs.auth = workload.auth;
         for session in &workload.sessions {
             let together = session.steps.iter().map(Vec::len).max().unwrap_or(0).max(session.live.len());

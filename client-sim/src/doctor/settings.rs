@@ -26,7 +26,7 @@ impl Software {
     ];
 
     /// The software that NIP-11 names; `None` when it names another or none.
-    pub(super) fn of(info: &Info) -> Option<Software> {
+    pub(super) fn from_info(info: &Info) -> Option<Software> {
         let text = [&info.software, &info.name].into_iter().flatten().cloned().collect::<Vec<_>>().join(" ");
         let text = text.to_lowercase();
         let marks = [

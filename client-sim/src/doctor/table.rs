@@ -25,7 +25,7 @@ pub(crate) struct Reason {
 }
 
 impl Reason {
-    fn of(demand: Demand, text: String) -> Reason {
+    fn for_demand(demand: Demand, text: String) -> Reason {
         Reason { text, demand: Some(demand) }
     }
 }
@@ -82,17 +82,17 @@ pub(crate) fn reasons(answers: &Answers, needs: &Needs) -> Vec<Reason> {
     if let Some(said) = answers.read.refusal().filter(|_| !answers.reads(needs.auth)) {
         reasons.push(match answers.read {
             Answer::Silent => "it sends no EOSE to a small request".to_owned().into(),
-            _ => Reason::of(Demand::Read, format!("it refuses a small request: {said}")),
+            _ => Reason::for_demand(Demand::Read, format!("it refuses a small request: {said}")),
         });
     }
     if needs.auth && !answers.challenge {
-        reasons.push(Reason::of(Demand::Challenge, "it sends no AUTH challenge (NIP-42)".to_owned()));
+        reasons.push(Reason::for_demand(Demand::Challenge, "it sends no AUTH challenge (NIP-42)".to_owned()));
     }
     let unread: Vec<_> = needs.kinds.iter().filter(|kind| answers.unread_kinds.contains_key(kind)).collect();
     if let Some(first) = unread.first().filter(|_| !needs.auth) {
         let said = &answers.unread_kinds[*first];
         let text = format!("it refuses requests for {}: {said}", of_kinds(&unread));
-        reasons.push(Reason::of(Demand::Read, text));
+        reasons.push(Reason::for_demand(Demand::Read, text));
     }
     let rules = &answers.rules;
     let bounds = [
@@ -109,7 +109,7 @@ pub(crate) fn reasons(answers: &Answers, needs: &Needs) -> Vec<Reason> {
     for (demand, bound, needed, what) in bounds {
         if let Some(bound) = bound.filter(|bound| *bound < needed) {
             let text = format!("it takes {bound} {what}, and the scenario needs {needed}");
-            reasons.push(Reason::of(demand, text));
+            reasons.push(Reason::for_demand(demand, text));
         }
     }
     if let Some(said) = answers.reconcile.refusal().filter(|_| needs.reconciles) {
@@ -131,16 +131,16 @@ fn unwritten(answers: &Answers, needs: &Needs) -> Option<Reason> {
             return Some(format!("it sends no OK to events of {}", of_kinds(&kinds)).into());
         }
         let text = format!("it takes no events of {}: {said}", of_kinds(&kinds));
-        return Some(Reason::of(Demand::Write, text));
+        return Some(Reason::for_demand(Demand::Write, text));
     }
     // Answers about no kind at all are of an earlier version.
     let said = answers.write.refusal().filter(|_| needs.events > 0 && !answers.is_written())?;
-    Some(Reason::of(Demand::Write, format!("it refuses a small ephemeral event: {said}")))
+    Some(Reason::for_demand(Demand::Write, format!("it refuses a small ephemeral event: {said}")))
 }
 
 /// Whether events of a kind are set aside because the relay sends them no OK.
 pub(super) fn is_set_aside(kind: u16, answer: &Answer) -> bool {
-    KindClass::of(kind) == KindClass::Ephemeral && *answer == Answer::Silent
+    KindClass::from_kind(kind) == KindClass::Ephemeral && *answer == Answer::Silent
 }
 
 /// Whether the relay's bounds rule out the smallest event of a kind, and so all of it.
@@ -179,7 +179,7 @@ pub(crate) fn settings<'r>(answers: &Answers, reasons: impl IntoIterator<Item = 
 
 impl Answers {
     fn software(&self) -> Option<Software> {
-        self.info.as_ref().and_then(Software::of)
+        self.info.as_ref().and_then(Software::from_info)
     }
 
     /// The settings that help, of the relay's software or else of all known ones.
@@ -448,7 +448,7 @@ mod tests {
         answers.said.insert(Demand::EventBytes, "\"invalid: event too large\"".into());
         answers.burst = Some((60, 100));
         answers.written_kinds = [(1, Answer::Taken), (7, Answer::Refused("blocked: 7".into()))].into();
-        let reason = |text: &str| Reason::of(Demand::Write, text.to_owned());
+        let reason = |text: &str| Reason::for_demand(Demand::Write, text.to_owned());
         let verdict = |name: &str| Verdict { scenario: name.into(), reasons: vec![reason("because")] };
         let table = text(&answers, &Refused::from([("its size", 20)]), 5_000, &["x", "y"].map(verdict));
         assert_eq!(table.matches("because").count(), 2, "{table}");

@@ -387,10 +387,12 @@ struct Wait {
 /// The answer that an OK is to an event.
 fn answer_to(id: &[u8; 32], message: &RelayMessage<'_>) -> Option<Answer> {
     match message {
-        RelayMessage::Ok { id: of, accepted, text } if of == id => Some(match Verdict::of(*accepted, text) {
-            Verdict::Accepted | Verdict::Duplicate | Verdict::Mute => Answer::Taken,
-            Verdict::Refused => Answer::Refused(text.clone().into_owned()),
-        }),
+        RelayMessage::Ok { id: of, accepted, text } if of == id => {
+            Some(match Verdict::from_ok(*accepted, text) {
+                Verdict::Accepted | Verdict::Duplicate | Verdict::Mute => Answer::Taken,
+                Verdict::Refused => Answer::Refused(text.clone().into_owned()),
+            })
+        }
         _ => None,
     }
 }

@@ -292,7 +292,7 @@ fn asked(server: &Server, needs: &Needs) -> (Answers, Option<String>) {
 }
 
 fn is_ephemeral(kind: u16) -> bool {
-    codecs::KindClass::of(kind) == codecs::KindClass::Ephemeral
+    codecs::KindClass::from_kind(kind) == codecs::KindClass::Ephemeral
 }
 
 #[test]

@@ -87,7 +87,7 @@ struct Play {
 }
 
 impl Play {
-    fn of(seed: u64, faults: Faults) -> Played {
+    fn from_seed(seed: u64, faults: Faults) -> Played {
         let mut table = Table::connected(Shared::new(plan()), Format::JSON);
         table.say(1, vec![eose("live-1"), eose("live-0")], 0);
         let codec = Format::JSON.codec(Implementation::Library).unwrap();
@@ -161,7 +161,8 @@ impl Play {
 #[test]
 fn an_honest_relay_balances_and_every_nth_delivery_is_decoded() {
     for seed in 0..SEEDS {
-        let Played { counts, sent, is_done, .. } = Play::of(seed, Faults { refuse: 10, ..Faults::default() });
+        let Played { counts, sent, is_done, .. } =
+            Play::from_seed(seed, Faults { refuse: 10, ..Faults::default() });
         assert_eq!((damage_but_refusals(&counts), counts.balanced()), (vec![], Ok(())), "seed {seed}");
         assert_eq!((counts.deliveries, counts.requests_completed), (sent, 2), "seed {seed}");
         let decoded = counts.deliveries - counts.deliveries_unread;
@@ -175,11 +176,11 @@ fn an_honest_relay_balances_and_every_nth_delivery_is_decoded() {
 fn a_loss_is_found_to_the_count_and_so_is_what_comes_beside() {
     for seed in 0..SEEDS {
         let Played { counts, lost, .. } =
-            Play::of(seed, Faults { lose: 10, refuse: 10, ..Faults::default() });
+            Play::from_seed(seed, Faults { lose: 10, refuse: 10, ..Faults::default() });
         assert_eq!(counts.deliveries_lost, lost, "seed {seed}: {counts:?}");
         assert_eq!(counts.balanced().is_err(), lost > 0, "seed {seed}");
         let Played { counts, doubled, invented, .. } =
-            Play::of(seed, Faults { double: 10, invent: 10, refuse: 10, ..Faults::default() });
+            Play::from_seed(seed, Faults { double: 10, invent: 10, refuse: 10, ..Faults::default() });
         let found = counts.deliveries_duplicated + counts.deliveries_invented + counts.deliveries_unexpected;
         assert_eq!((found, counts.deliveries_lost), (doubled + invented, 0), "seed {seed}: {counts:?}");
         assert_eq!(counts.balanced().is_err(), found > 0, "seed {seed}");
@@ -191,7 +192,7 @@ fn what_is_lost_and_what_is_doubled_cancel_unless_they_are_decoded() {
     let mut cancelled = 0;
     for seed in 0..SEEDS {
         let faults = Faults { lose: 10, double: 10, ..Faults::default() };
-        let Played { counts, lost, doubled, sent, .. } = Play::of(seed, faults);
+        let Played { counts, lost, doubled, sent, .. } = Play::from_seed(seed, faults);
         let Counts { deliveries_lost, deliveries_duplicated, deliveries_unexpected, .. } = counts;
         let surplus = deliveries_duplicated + deliveries_unexpected;
         assert!(deliveries_lost <= lost && surplus <= doubled, "seed {seed}: {counts:?}");
@@ -207,7 +208,7 @@ fn what_is_lost_and_what_is_doubled_cancel_unless_they_are_decoded() {
 fn an_altered_event_is_found_where_it_is_decoded() {
     let (mut found, mut sent) = (0, 0);
     for seed in 0..SEEDS {
-        let played = Play::of(seed, Faults { alter: 100, ..Faults::default() });
+        let played = Play::from_seed(seed, Faults { alter: 100, ..Faults::default() });
         let counts = played.counts;
         // What was decoded never came as it should have; the rest counts as if it had.
         assert_eq!(counts.deliveries_altered, counts.deliveries_lost, "seed {seed}");

@@ -86,7 +86,7 @@ fn compare(has: &[Event<'static>], open: &[u8]) -> Vec<u8> {
 }
 
 fn play(script: Script) -> Counts {
-    let mut table = Table::of(plan(), Format::JSON);
+    let mut table = Table::for_plan(plan(), Format::JSON);
     table.clients[0].on_due(Due::Publication(0), 0);
     let accepted = ok(&table.shared.workload.events[4].clone(), true, "");
     table.say(0, vec![accepted], MS);

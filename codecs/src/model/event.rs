@@ -73,9 +73,9 @@ impl KindClass {
     /// The class of `kind`.
     ///
     /// ```
-    /// assert_eq!(codecs::KindClass::of(20_001), codecs::KindClass::Ephemeral);
+    /// assert_eq!(codecs::KindClass::from_kind(20_001), codecs::KindClass::Ephemeral);
     /// ```
-    pub fn of(kind: u16) -> KindClass {
+    pub fn from_kind(kind: u16) -> KindClass {
         match kind {
             0 | 3 | 10_000..=19_999 => KindClass::Replaceable,
             20_000..=29_999 => KindClass::Ephemeral,
@@ -88,7 +88,7 @@ impl KindClass {
 impl Event<'_> {
     /// A relay's treatment of the event.
     pub fn class(&self) -> KindClass {
-        KindClass::of(self.kind)
+        KindClass::from_kind(self.kind)
     }
 
     /// The `d` value that addresses the event among others of its author and kind; empty where it

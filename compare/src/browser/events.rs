@@ -63,7 +63,7 @@ impl Events {
     }
 
     /// The events of a set, evenly from all over the corpus; none of a name that is no set.
-    pub(crate) fn of(&self, set: &str) -> Vec<&Event<'static>> {
+    pub(crate) fn in_set(&self, set: &str) -> Vec<&Event<'static>> {
         let (most, least_tags) = match set {
             ALL => (usize::MAX, 0),
             MIXED => (MIXED_EVENTS, 0),
@@ -84,7 +84,7 @@ impl Events {
         };
         let codec = codec(format)?;
         let (mut frames, mut event) = (Vec::new(), Vec::new());
-        for one in self.of(set) {
+        for one in self.in_set(set) {
             event.clear();
             codec.encode_event(one, &mut event)?;
             if let Compression::Zstd(layer) = compression {
@@ -106,12 +106,12 @@ impl Events {
         let layer = if cell.compression == "zstd" { ZSTD_LAYER } else { "" };
         let frames = self.frames(&cell.events, &format!("{}{layer}", cell.format))?;
         // Without the lengths.
-        Ok(Some((frames.len() - 4 * self.of(&cell.events).len()) as u64))
+        Ok(Some((frames.len() - 4 * self.in_set(&cell.events).len()) as u64))
     }
 
     /// A set as results have it.
     pub(crate) fn described(&self, set: &str) -> Result<EventSet> {
-        let events = self.of(set).len() as u64;
+        let events = self.in_set(set).len() as u64;
         // Without the lengths.
         let json_bytes = self.frames(set, Format::JSON.name())?.len() as u64 - 4 * events;
         Ok(EventSet { name: set.to_owned(), events, json_bytes, set_aside: self.set_aside as u64 })
@@ -141,13 +141,13 @@ mod tests {
     #[test]
     fn sets_come_from_all_over_the_corpus() {
         let events = Events::read(None, false, &["dannypack".to_owned()]).unwrap();
-        let (all, mixed, lists) = (events.of(ALL), events.of(MIXED), events.of(LISTS));
+        let (all, mixed, lists) = (events.in_set(ALL), events.in_set(MIXED), events.in_set(LISTS));
         assert_eq!((all.len() + events.set_aside, mixed.len()), (5_000, MIXED_EVENTS));
         assert!((50..=LISTS_EVENTS).contains(&lists.len()), "{}", lists.len());
         assert!(lists.iter().all(|event| event.tags.len() >= LIST_TAGS));
         assert_eq!(mixed[0], all[0]);
         assert!(mixed[MIXED_EVENTS - 1].id != all[MIXED_EVENTS - 1].id);
-        assert!(events.of("xml").is_empty());
+        assert!(events.in_set("xml").is_empty());
     }
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
         let everything = Events::read(None, false, &[]).unwrap();
         let leaner = Events::read(None, false, &["leaner".to_owned()]).unwrap();
         assert!(leaner.set_aside > 0 && everything.set_aside == 0);
-        assert_eq!(leaner.of(ALL).len() + leaner.set_aside, everything.of(ALL).len());
+        assert_eq!(leaner.in_set(ALL).len() + leaner.set_aside, everything.in_set(ALL).len());
         assert_eq!(leaner.corpus, everything.corpus);
     }
 
@@ -169,7 +169,7 @@ mod tests {
             serde_json::from_slice::<Value>(event).unwrap();
             (rest, count) = (behind, count + 1);
         }
-        assert_eq!((rest.len(), count), (0, events.of(LISTS).len()));
+        assert_eq!((rest.len(), count), (0, events.in_set(LISTS).len()));
         assert_eq!(events.described(LISTS).unwrap().json_bytes, (frames.len() - 4 * count) as u64);
     }
 

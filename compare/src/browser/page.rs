@@ -259,7 +259,7 @@ impl<'a> Renderer<'a> {
         let waited = time::timeout(LOADS_WITHIN, loaded(chromium, &session)).await;
         waited
             .map_err(|_| BrowserError::Silent { method: "the page".to_owned(), within: LOADS_WITHIN })??;
-        let clocks = Clocks::of(chromium, &session).await?;
+        let clocks = Clocks::for_page(chromium, &session).await?;
         Ok(Renderer { chromium, context, session, clocks })
     }
 
@@ -318,7 +318,7 @@ async fn evaluate(chromium: &mut Chromium, session: &str, expression: &str) -> R
 impl Clocks {
     /// The clocks of the page's renderer and of the network process. Chromium keeps renderers in
     /// stock, so the page's is the one that works for as long as the page says it did.
-    async fn of(chromium: &mut Chromium, session: &str) -> Result<Clocks, BrowserError> {
+    async fn for_page(chromium: &mut Chromium, session: &str) -> Result<Clocks, BrowserError> {
         let cpu = |what, why: String| BrowserError::Cpu { what, why };
         let found = chromium.processes().await?;
         let network = found.network.ok_or_else(|| cpu("network process", "there is none".to_owned()))?;

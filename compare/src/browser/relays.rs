@@ -57,7 +57,7 @@ impl Relays {
     pub(crate) fn start(events: &Events, cells: &[BrowserCell], address: Ipv4Addr) -> Result<Relays> {
         let folder = tempfile::tempdir().context("cannot make a folder for the relay's events")?;
         let file = folder.path().join("events.jsonl");
-        let stored: Vec<Event<'static>> = events.of(MIXED).into_iter().cloned().collect();
+        let stored: Vec<Event<'static>> = events.in_set(MIXED).into_iter().cloned().collect();
         corpus::write(&file, &stored).context("cannot write the relay's events")?;
         let mut by_compression = BTreeMap::new();
         for cell in cells.iter().filter(|cell| cell.part.is_over_sockets()) {
@@ -95,12 +95,13 @@ impl Relays {
             json.encode_client(&ClientMessage::Event(Cow::Owned(event)), &mut bytes)?;
             messages.push(Message::text(String::from_utf8(bytes)?));
         }
-        let (socket, _) = connect_async(self.of(cell)?.url).await.context("cannot connect to publish")?;
+        let (socket, _) =
+            connect_async(self.for_cell(cell)?.url).await.context("cannot connect to publish")?;
         Ok(Publication { socket, messages })
     }
 
     /// The relay of a cell.
-    pub(crate) fn of(&self, cell: &BrowserCell) -> Result<Asking> {
+    pub(crate) fn for_cell(&self, cell: &BrowserCell) -> Result<Asking> {
         let Some(relay) = self.by_compression.get(&cell.compression) else {
             bail!("no relay for {}", cell.compression);
         };

@@ -82,10 +82,10 @@ impl Rows {
     /// The names of the decoders of some formats, which are compared with `JSON.parse` before
     /// anything is timed.
     pub(crate) fn decoders(&self, formats: &[String]) -> Vec<&str> {
-        self.of(formats).map(|row| row.name.as_str()).collect()
+        self.for_formats(formats).map(|row| row.name.as_str()).collect()
     }
 
-    fn of(&self, formats: &[String]) -> impl Iterator<Item = &Row> {
+    fn for_formats(&self, formats: &[String]) -> impl Iterator<Item = &Row> {
         let is_asked = |row: &&Row| row.name == BASE || formats.contains(&row.format);
         self.decoders.iter().filter(is_asked)
     }
@@ -104,7 +104,7 @@ impl Rows {
             match part {
                 Part::Decode => {
                     for set in asked.sets {
-                        self.add(*part, set, self.of(asked.formats).skip(1), &mut cells);
+                        self.add(*part, set, self.for_formats(asked.formats).skip(1), &mut cells);
                     }
                 }
                 Part::InProportion => self.add(*part, "mixed", self.tasks.iter(), &mut cells),
@@ -127,7 +127,7 @@ impl Rows {
         let set = "mixed";
         self.add(part, set, std::iter::empty(), to);
         let mut formats: Vec<&str> = Vec::new();
-        for row in self.of(asked.formats) {
+        for row in self.for_formats(asked.formats) {
             if row.implementation == "head" || formats.contains(&row.format.as_str()) {
                 continue;
             }

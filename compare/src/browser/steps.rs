@@ -87,7 +87,7 @@ pub(crate) async fn connect(
     relays: &Relays,
 ) -> Result<(), BrowserError> {
     let failed = |why: String| BrowserError::Page { expression: format!("connecting for {}", cell.id), why };
-    let relay = relays.of(cell).map_err(|error| failed(format!("{error:#}")))?;
+    let relay = relays.for_cell(cell).map_err(|error| failed(format!("{error:#}")))?;
     let [row, url, token, id] = [&cell.row, &relay.url, &relay.token, &cell.id].map(|text| json!(text));
     let request = &relay.request;
     let agreed = page.run(&format!("bench.connect({row}, {url}, {token}, {request}, {id})")).await?;

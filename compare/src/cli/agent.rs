@@ -141,8 +141,8 @@ pub(super) fn gather(
     };
     let is_watched =
         flags.metrics_listen.is_some() || (!flags.quiet && program::rewrites_lines(&io::stderr()));
-    let told = Told::of(relay, is_live(flags.profile, is_watched), cells, seconds)?;
-    let events = Events::of(flags.corpus.as_deref())?;
+    let told = Told::read(relay, is_live(flags.profile, is_watched), cells, seconds)?;
+    let events = Events::from_corpus(flags.corpus.as_deref())?;
     if let Some(reason) = events.stay() {
         let _ = writeln!(io::stderr(), "warning: {reason}");
     }

@@ -106,7 +106,7 @@ impl<'a> Folder<'a> {
             more(result, folder)?;
             Ok(folder)
         });
-        let report = Report::of(result);
+        let report = Report::from_result(result);
         let written = stored.and_then(|folder| write_reports(&report, result, folder));
         // The files whatever becomes of stdout.
         let shown = show(&report, wide);

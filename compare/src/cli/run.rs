@@ -101,7 +101,7 @@ struct Setup<'a> {
 /// Why `--utilisation` cannot choose the load: a matrix file does.
 fn chosen_twice(matrix: &Matrix) -> Option<String> {
     let standing = Matrix::default();
-    let set = Factor::of(Side::Load)
+    let set = Factor::on_side(Side::Load)
         .find(|factor| *factor != Factor::Scenario && matrix.values(*factor) != standing.values(*factor))?;
     Some(format!(
         "--utilisation chooses the load of each cell: leave {} out of the matrix file",

@@ -35,7 +35,7 @@ impl<const LOADS: bool> Values<LOADS> {
 
     /// The first flag of the command line whose value another's relay does not tell.
     pub(crate) fn of_the_relay(&self) -> Option<String> {
-        Factor::of(Side::Relay)
+        Factor::on_side(Side::Relay)
             .find(|factor| self.has(*factor))
             .map(|factor| format!("--{}", factor.row().list_flag))
     }

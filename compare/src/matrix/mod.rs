@@ -73,7 +73,7 @@ impl Matrix {
         if let Some(flag) = flags.of_the_relay() {
             anyhow::bail!("{flag} is for relays of our own: leave out {flag}, or --url and --relay");
         }
-        Ok(Factor::of(Side::Relay).fold(self, |matrix, factor| matrix.with(factor, [UNKNOWN])))
+        Ok(Factor::on_side(Side::Relay).fold(self, |matrix, factor| matrix.with(factor, [UNKNOWN])))
     }
 
     /// Reads a TOML file whose keys are the factors.
@@ -144,7 +144,7 @@ impl CellSpec {
             Some(share) => format!("{share} of its relay's cores"),
             None => (factor.row().write)(&self.cell),
         };
-        Factor::of(Side::Load).map(write).collect()
+        Factor::on_side(Side::Load).map(write).collect()
     }
 }
 
@@ -167,7 +167,7 @@ pub fn cells(matrix: &Matrix) -> Result<Vec<CellSpec>, UnknownName> {
     let chosen = Factor::ALL.into_iter().map(|factor| Ok((factor, choose(factor, matrix.values(factor))?)));
     let chosen: BTreeMap<Factor, Vec<String>> = chosen.collect::<Result<_, _>>()?;
     check_implementations(&chosen, matrix.values(Factor::Format))?;
-    let of_load: Vec<Factor> = Factor::of(Side::Load).collect();
+    let of_load: Vec<Factor> = Factor::on_side(Side::Load).collect();
     let others = Factor::ALL.into_iter().filter(|factor| !of_load.contains(factor)).collect::<Vec<_>>();
     let mut wires = combinations(&others, &chosen);
     wires.retain(|cell| cell.format.codec(cell.implementation).is_ok());
@@ -311,13 +311,13 @@ mod tests {
     }
 
     /// A matrix with these values, each a list.
-    fn of(values: &[(Factor, &str)]) -> Matrix {
+    fn with_values(values: &[(Factor, &str)]) -> Matrix {
         let each = |matrix: Matrix, (factor, text): &(Factor, &str)| matrix.with(*factor, list(text));
         values.iter().fold(Matrix::default(), each)
     }
 
     fn ids(formats: &str, compressions: &str) -> Result<String, UnknownName> {
-        ids_of(&of(&[(Factor::Format, formats), (Factor::Compression, compressions)]))
+        ids_of(&with_values(&[(Factor::Format, formats), (Factor::Compression, compressions)]))
     }
 
     #[test]
@@ -363,7 +363,7 @@ mod tests {
     #[test]
     fn batches_stand_beside_single_events() {
         let matrix = |formats, compressions, batchings| {
-            of(&[
+            with_values(&[
                 (Factor::Format, formats),
                 (Factor::Compression, compressions),
                 (Factor::Batching, batchings),
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn factors_with_several_values_are_named_and_missing_implementations_left_out() {
-        let matrix = of(&[
+        let matrix = with_values(&[
             (Factor::Format, "capnp,msgpack"),
             (Factor::Compression, "none"),
             (Factor::Implementation, "all"),
@@ -402,7 +402,7 @@ mod tests {
             "json+none+library+full json-control+library+full capnp+none+library+full capnp+none+library+none \
              capnp+none+tuned+full capnp+none+tuned+none msgpack+none+library+full msgpack+none+library+none"
         );
-        let matrix = of(&[
+        let matrix = with_values(&[
             (Factor::Format, "json"),
             (Factor::Compression, "none"),
             (Factor::Scenario, "a,some/b.toml"),
@@ -418,7 +418,7 @@ mod tests {
     #[test]
     fn a_relay_that_passes_events_on_is_a_cell_of_its_own() {
         let matrix = |reencodings| {
-            of(&[
+            with_values(&[
                 (Factor::Format, "json,capnp"),
                 (Factor::Compression, "none"),
                 (Factor::Reencode, reencodings),
@@ -436,7 +436,7 @@ mod tests {
 
     #[test]
     fn clients_that_check_are_a_cell_of_their_own() {
-        let matrix = of(&[
+        let matrix = with_values(&[
             (Factor::Format, "json,capnp"),
             (Factor::Compression, "none"),
             (Factor::ClientVerify, "none,full"),
@@ -451,7 +451,11 @@ mod tests {
     #[test]
     fn a_link_is_part_of_the_load_and_has_its_own_anchor() {
         let matrix = |links| {
-            of(&[(Factor::Format, "json,capnp"), (Factor::Compression, "none"), (Factor::Link, links)])
+            with_values(&[
+                (Factor::Format, "json,capnp"),
+                (Factor::Compression, "none"),
+                (Factor::Link, links),
+            ])
         };
         assert_eq!(
             ids_of(&matrix("wifi,none,4g:loss=1%,wifi")).unwrap(),
@@ -466,7 +470,11 @@ mod tests {
     #[test]
     fn a_number_of_loads_has_an_anchor_each_and_the_same_one_is_measured_once() {
         let matrix = |loads| {
-            of(&[(Factor::Format, "json,capnp"), (Factor::Compression, "none"), (Factor::Load, loads)])
+            with_values(&[
+                (Factor::Format, "json,capnp"),
+                (Factor::Compression, "none"),
+                (Factor::Load, loads),
+            ])
         };
         assert_eq!(
             ids_of(&matrix("1,4.0,4,0.5")).unwrap(),
@@ -486,12 +494,12 @@ mod tests {
         let error = ids("json", "none,brotli").unwrap_err().to_string();
         assert!(error.starts_with("unknown compression \"brotli\"; known: none deflate "), "{error}");
         assert!(error.ends_with(" (or: all best)"), "{error}");
-        let tuned = |formats| of(&[(Factor::Format, formats), (Factor::Implementation, "tuned")]);
+        let tuned = |formats| with_values(&[(Factor::Format, formats), (Factor::Implementation, "tuned")]);
         let error = ids_of(&tuned("msgpack")).unwrap_err().to_string();
         assert_eq!(error, "unknown implementation of msgpack \"tuned\"; known: library (or: all)");
         assert!(ids_of(&tuned("all")).unwrap().ends_with("notepack+zstd"));
         for factor in [Factor::Verify, Factor::ClientVerify, Factor::Rate, Factor::Load] {
-            let error = ids_of(&of(&[(factor, "much")])).unwrap_err().to_string();
+            let error = ids_of(&with_values(&[(factor, "much")])).unwrap_err().to_string();
             assert!(error.starts_with(&format!("{} \"much\": ", factor.row().name)), "{error}");
         }
     }
@@ -502,11 +510,11 @@ mod tests {
         let file = folder.path().join("m.toml");
         fs::write(&file, "formats = [\"json\"]\nverifications = [\"full\", \"none\"]\n").unwrap();
         let matrix = Matrix::read(&file).unwrap();
-        assert_eq!(matrix, of(&[(Factor::Format, "json"), (Factor::Verify, "full,none")]));
+        assert_eq!(matrix, with_values(&[(Factor::Format, "json"), (Factor::Verify, "full,none")]));
         fs::write(&file, "loads = [0.5, 4]\n").unwrap();
-        assert_eq!(Matrix::read(&file).unwrap(), of(&[(Factor::Load, "0.5,4")]));
+        assert_eq!(Matrix::read(&file).unwrap(), with_values(&[(Factor::Load, "0.5,4")]));
         fs::write(&file, "rates_per_s = [10]\n").unwrap();
-        assert_eq!(Matrix::read(&file).unwrap(), of(&[(Factor::Rate, "10")]));
+        assert_eq!(Matrix::read(&file).unwrap(), with_values(&[(Factor::Rate, "10")]));
         fs::write(&file, "format = [\"json\"]\n").unwrap();
         let error = format!("{:#}", Matrix::read(&file).unwrap_err());
         assert!(error.contains("unknown field `format`") && error.contains("rates_per_s"), "{error}");

@@ -26,7 +26,7 @@ impl Told {
     ///
     /// # Errors
     /// When a file cannot be read, or agents would refuse a block of these cells.
-    pub(crate) fn of(relay: Relay<'_>, live: bool, cells: &[CellSpec], seconds: u32) -> Result<Told> {
+    pub(crate) fn read(relay: Relay<'_>, live: bool, cells: &[CellSpec], seconds: u32) -> Result<Told> {
         let foreign = match relay {
             Relay::Foreign { url, answers } => {
                 let said = fs::read_to_string(answers).context("cannot read what the relay answered")?;
@@ -116,7 +116,7 @@ mod tests {
             fs::write(&file, "x".repeat(bytes)).unwrap();
             file.display().to_string()
         };
-        let told = |scenario: &str, seconds| Told::of(Relay::Elsewhere, false, &[cell(scenario)], seconds);
+        let told = |scenario: &str, seconds| Told::read(Relay::Elsewhere, false, &[cell(scenario)], seconds);
         assert!(told("note-stream", 5).is_ok());
         for refused in [file("my load.toml", 9), file("long.toml", (64 << 10) + 1), "none.toml".to_owned()] {
             assert!(told(&refused, 5).is_err(), "{refused}");

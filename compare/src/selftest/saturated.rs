@@ -67,8 +67,8 @@ impl Bench<'_> {
         let outcome = runtime.block_on(run::run(&request, &mut progress, future::pending()));
         progress.end();
         let result = rounds::result(&config, &cells, &plan, outcome?, started)?;
-        let derived = Derived::of(&result);
-        let seen = |id| Observed::of(&result, &derived, id);
+        let derived = Derived::from_result(&result);
+        let seen = |id| Observed::from_result(&result, &derived, id);
         Ok(finding(&seen(ANCHOR), &seen(FULL.0), &seen(SPARE.0)))
     }
 }
@@ -87,7 +87,7 @@ struct Observed {
 }
 
 impl Observed {
-    fn of(result: &ResultFile, derived: &Derived, id: &str) -> Observed {
+    fn from_result(result: &ResultFile, derived: &Derived, id: &str) -> Observed {
         let figures = derived.cells.iter().find(|cell| cell.id == id);
         let of_cell = derived.comparisons.iter().filter(|comparison| comparison.cell == id);
         let of_latency = of_cell.filter(|comparison| comparison.metric.quantile().is_some());

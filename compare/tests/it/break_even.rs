@@ -175,7 +175,7 @@ fn sentences_say_where_it_is_even_and_where_nowhere() {
     assert!(text.contains("144 blocks of 5 s in 9 rounds, 0 left out."), "{text}");
     assert!(text.contains("each uplink 25 % of its downlink"), "{text}");
     assert!(report::terminal(&result, false).contains("\nsession p50 in ms by downlink in Mbit/s\n"));
-    let derived = Derived::of(&result);
+    let derived = Derived::from_result(&result);
     let [_, far] = derived.break_even.as_slice() else { panic!("{:?}", derived.break_even) };
     let at = far.crossings[0].bits_per_s.unwrap();
     let (low, high) = far.crossings[0].interval_bits_per_s.unwrap();

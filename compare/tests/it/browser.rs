@@ -161,7 +161,7 @@ pub(crate) fn of_device() -> ResultFile {
 
 #[test]
 fn each_row_is_divided_by_its_neighbouring_anchors_and_judged() {
-    let derived = Derived::of(&result());
+    let derived = Derived::from_result(&result());
     let of = |row: &str, metric: Metric| {
         let is_it = |c: &&report::Comparison| c.cell.ends_with(row) && c.metric == metric;
         derived.comparisons.iter().find(is_it).unwrap()
@@ -216,7 +216,7 @@ fn summary_page_and_terminal_say_what_was_found_and_of_which_browser() {
 #[test]
 fn a_device_has_wall_times_alone_and_the_report_says_why() {
     let result = of_device();
-    let derived = Derived::of(&result);
+    let derived = Derived::from_result(&result);
     let metrics: BTreeSet<&str> = derived.comparisons.iter().map(|c| c.metric.short()).collect();
     assert_eq!(metrics, BTreeSet::from(["first 100, wall time", "wall time"]));
     let of = |row: &str, metric: Metric| {
@@ -264,7 +264,8 @@ fn over_a_link_reports_have_times_and_bytes_and_no_cpu() {
         let events = block.warm.as_ref().unwrap().events;
         block.link_bytes = Some(2_345 * events);
     }
-    let metrics: BTreeSet<&str> = Derived::of(&result).comparisons.iter().map(|c| c.metric.short()).collect();
+    let metrics: BTreeSet<&str> =
+        Derived::from_result(&result).comparisons.iter().map(|c| c.metric.short()).collect();
     assert_eq!(metrics, BTreeSet::from(["wall time"]));
     let texts = [report::summary(&result), report::html(&result).unwrap(), report::terminal(&result, false)];
     for text in &texts {

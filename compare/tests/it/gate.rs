@@ -24,7 +24,7 @@ fn two_relays(new_us: u64) -> ResultFile {
 
 fn failing(result: &ResultFile, fail_on: Option<&str>) -> Vec<String> {
     let fail_on: Option<FailOn> = fail_on.map(|text| text.parse().unwrap());
-    let judged = between_relays(result, &Derived::of(result).comparisons, fail_on.as_ref());
+    let judged = between_relays(result, &Derived::from_result(result).comparisons, fail_on.as_ref());
     judged.iter().filter(|judged| judged.fails).map(Judged::to_string).collect()
 }
 

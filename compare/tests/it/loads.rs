@@ -29,7 +29,7 @@ fn with_floor(floor: impl Fn(u32) -> u64) -> ResultFile {
 }
 
 fn above(result: &ResultFile, cell: &str) -> Option<AboveFloor> {
-    let found = Derived::of(result).cells.into_iter().find(|one| one.id == cell);
+    let found = Derived::from_result(result).cells.into_iter().find(|one| one.id == cell);
     found.and_then(|cell| cell.relay_cpu_above_floor)
 }
 

@@ -179,7 +179,7 @@ fn the_report_command_needs_only_the_result_file() {
     assert_eq!(String::from_utf8(output.stdout).unwrap(), report::terminal(&result, false));
     assert_eq!(fs::read_to_string(folder.path().join("summary.md")).unwrap(), report::summary(&result));
     let derived = fs::read_to_string(folder.path().join(DERIVED_FILE)).unwrap();
-    assert_eq!(serde_json::from_str::<Derived>(&derived).unwrap(), Derived::of(&result));
+    assert_eq!(serde_json::from_str::<Derived>(&derived).unwrap(), Derived::from_result(&result));
     assert!(folder.path().join("hgrm/json+none.hgrm").exists());
 }
 
@@ -202,7 +202,7 @@ fn quantiles_are_of_merged_samples() {
     let records: Vec<_> = [100, 1_000]
         .map(|latency_us| record("json+none", 1, Run { latency_us, deliveries: 20_000, ..PLAIN }))
         .to_vec();
-    let merged = Merged::of(&records);
+    let merged = Merged::from_records(&records);
     assert_eq!(merged.latency["response"].len(), 40_000);
     // The fast block ends at 150 µs, the slow one begins at 500 µs: a quarter of all lies below 100
     // µs.
@@ -256,7 +256,7 @@ fn the_slow_tail_of_throughput_is_p1_where_every_cell_has_intervals_enough_and_e
     };
     // 576 intervals and 192: 57 and 19 below p10, 5 and 1 below p1.
     assert_eq!(tails(&result), [["", ""], ["[2,501]", "[2,501] ×1.00"]]);
-    assert!(Derived::of(&result).cells.iter().all(|cell| {
+    assert!(Derived::from_result(&result).cells.iter().all(|cell| {
         cell.figures.contains_key(&Metric::ThroughputP10) && !cell.figures.contains_key(&Metric::ThroughputP1)
     }));
 
@@ -335,7 +335,7 @@ fn publishes_count_where_nothing_is_delivered() {
     });
     let fields = fields(&result);
     // 1,000 acknowledged publishes in 1.6 s, 900 × 4,000 bytes between them.
-    let figures = &Derived::of(&result).cells[0].figures;
+    let figures = &Derived::from_result(&result).cells[0].figures;
     assert!((figures[&Metric::EnvelopesPerSecond] - 625.0).abs() < 1e-9);
     assert_eq!(fields["json+none"]["wire B/event"], "3,600");
     assert!(fields["json+none"]["p50 ms"].starts_with("0.999"));
@@ -424,7 +424,7 @@ fn an_export_has_a_ratio_with_its_range_for_each_cost_of_each_cell() {
 #[test]
 fn nothing_made_of_an_incomplete_result_looks_whole() {
     let mut result = result("standard", 12, &CELLS, measured);
-    assert_eq!(Derived::of(&result).incomplete, None);
+    assert_eq!(Derived::from_result(&result).incomplete, None);
     let reason = "agent 1 was lost";
     result.status = Status::Incomplete { reason: reason.to_owned() };
     result.cells[3].blocks[11].record = None;
@@ -434,7 +434,7 @@ fn nothing_made_of_an_incomplete_result_looks_whole() {
         assert!(text.contains(&format!("Incomplete: {reason}.")), "{text}");
         assert!(text.contains("The ledger balances in every block with a record: "), "{text}");
     }
-    assert_eq!(Derived::of(&result).incomplete.as_deref(), Some(reason));
+    assert_eq!(Derived::from_result(&result).incomplete.as_deref(), Some(reason));
     let entries = report::github_action_benchmark(&result);
     let entries = entries.as_array().unwrap();
     let marked = |entry: &serde_json::Value| {
@@ -623,7 +623,7 @@ fn what_the_machine_does_to_single_blocks_is_no_trend() {
         noise(round, second) * (100 + 3 * at) / 100
     };
     let result = by_the_second(drift, |_, _| 3);
-    let derived = Derived::of(&result);
+    let derived = Derived::from_result(&result);
     assert!(derived.cells.iter().all(|cell| cell.steady.as_ref().unwrap().is_steady()), "{derived:?}");
     assert!(report::summary(&result).contains("Steady state over 12 s: 4 of 4 cells."));
     assert_eq!(latency_verdicts(&result, "proto+none"), [Verdict::Same; 2]);
@@ -637,7 +637,7 @@ fn a_cell_that_gets_slower_throughout_its_blocks_is_unsteady_and_stays() {
     };
     let result =
         by_the_second(slower, |id, second| if id == "cbor-packed+none" { 5 + 20 * second } else { 3 });
-    let derived = Derived::of(&result);
+    let derived = Derived::from_result(&result);
     let steady = |id: &str| derived.cells.iter().find(|cell| cell.id == id).unwrap().steady.clone().unwrap();
     assert!(steady("json+none").is_steady(), "{:?}", steady("json+none"));
     assert_eq!(steady("proto+none").reasons.len(), 2, "trend and halves: {:?}", steady("proto+none"));
@@ -706,7 +706,7 @@ fn bounds_of_a_scenario_are_judged_over_all_blocks() {
         record.latency_bounds = vec![bound("response", 5.0), bound("eose", 5.0)];
         record
     });
-    let derived = Derived::of(&result);
+    let derived = Derived::from_result(&result);
     let found: Vec<(&str, &str, bool)> =
         derived.slos.iter().map(|one| (one.cell.as_str(), one.bound.as_str(), one.met)).collect();
     // Nobody waited for EOSE, so nothing is said of it; and the control is no cell.
@@ -733,10 +733,10 @@ fn a_result_holds_nothing_that_follows_from_its_blocks() {
 fn an_slo_of_the_command_line_is_judged_from_the_result_alone() {
     let mut result = result("standard", 6, &["json+none", "cbor-packed+none"], measured);
     result.config.slo = Some("p50<1ns, lost=0".to_owned());
-    let met: Vec<bool> = Derived::of(&result).slos.iter().map(|one| one.met).collect();
+    let met: Vec<bool> = Derived::from_result(&result).slos.iter().map(|one| one.met).collect();
     assert_eq!(met, [false, true, false, true]);
     result.config.slo = Some("be nice".to_owned());
-    let derived = Derived::of(&result);
+    let derived = Derived::from_result(&result);
     assert_eq!(derived.slos.len(), 2);
     assert!(derived.slos.iter().all(|one| !one.met && one.bound == "be nice"));
 }
@@ -765,7 +765,7 @@ fn a_relay_at_95_percent_of_its_core_has_no_latency_verdict_and_one_at_85_has() 
         // Saturation is no reason to leave out blocks, bytes or CPU.
         assert_eq!(verdicts(&result, Metric::WireBytes), [Verdict::Same]);
         assert_eq!(verdicts(&result, Metric::RelayCpu), [Verdict::Worse]);
-        let derived = Derived::of(&result);
+        let derived = Derived::from_result(&result);
         let proto = derived.cells.iter().find(|cell| cell.id == "proto+none").unwrap();
         assert_eq!((proto.blocks, proto.usable_blocks), (12, 12));
         assert_eq!(proto.saturated.is_empty(), percent == 85, "{proto:?}");
@@ -812,7 +812,7 @@ fn a_late_generator_takes_away_time_and_leaves_bytes() {
     assert_eq!(of(&result, Metric::WireBytes), (6, Verdict::Better));
     assert_eq!(of(&result, Metric::RelayCpu), (5, Verdict::Inconclusive));
     assert_eq!(of(&result, Metric::LatencyP50), (5, Verdict::Inconclusive));
-    let derived = Derived::of(&result);
+    let derived = Derived::from_result(&result);
     assert_eq!((derived.cells[2].usable_blocks, derived.cells[2].counted_blocks), (5, 6));
     // An anchor that was late still divides bytes.
     spoil(&mut result, 0);
@@ -934,7 +934,7 @@ fn over_links_there_are_waits_and_bytes_of_packets_and_no_cpu_times() {
     assert!(text.contains("Steady state: not looked for; sessions") && !text.contains("unsteady)"), "{text}");
     let widest = shown.lines().map(|line| line.chars().count()).max().unwrap();
     assert!(widest <= 120, "{widest} columns: {shown}");
-    let derived = Derived::of(&result);
+    let derived = Derived::from_result(&result);
     let cpu = [Metric::RelayCpu, Metric::ClientCpu, Metric::BothCpu];
     assert!(derived.cells.iter().all(|cell| cpu.iter().all(|metric| !cell.figures.contains_key(metric))));
     assert!(derived.comparisons.iter().all(|one| !cpu.contains(&one.metric)));

@@ -43,7 +43,7 @@ jsonschema.validate(file, schema)";
         browser::of_device(),
     ] {
         result.write(folder.path()).unwrap();
-        Derived::of(&result).write(folder.path()).unwrap();
+        Derived::from_result(&result).write(folder.path()).unwrap();
         let derived = folder.path().join(DERIVED_FILE);
         for (valid, why) in [validated(RESULT_SCHEMA, &file), validated(DERIVED_SCHEMA, &derived)] {
             assert!(valid, "{why}");

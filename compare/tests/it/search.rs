@@ -115,7 +115,7 @@ fn a_search_of_loads_finds_deliveries_per_second_and_says_what_was_played() {
     let mut probes = Probes::new(&generator, &cells, &config, folder.path()).unwrap();
     let found = search(&cells, &config, &config.slo.parse().unwrap(), &mut probes, &mut |_, _| ()).unwrap();
     for cell in &found.cells {
-        let capacity = f64::from(Limit::of(&config, cell).capacity_per_s.unwrap());
+        let capacity = f64::from(Limit::from_probes(&config, cell).capacity_per_s.unwrap());
         assert!((capacity / (7.5 * 400.0)).ln().abs() < 0.03, "{capacity}");
         assert!(cell.probes.iter().all(|probe| {
             let load = f64::from(probe.rate_per_s) / 400.0;
@@ -131,7 +131,7 @@ fn a_search_of_loads_finds_deliveries_per_second_and_says_what_was_played() {
 }
 
 fn limits(found: &search::Found) -> Vec<Limit> {
-    found.cells.iter().map(|cell| Limit::of(&config(), cell)).collect()
+    found.cells.iter().map(|cell| Limit::from_probes(&config(), cell)).collect()
 }
 
 #[test]
@@ -329,7 +329,7 @@ fn a_search_is_a_result_that_is_rendered_from_its_file() {
     result(found.clone()).write(folder.path()).unwrap();
     let read = ResultFile::read(folder.path()).unwrap();
     assert_eq!(read.search.as_ref().unwrap().cells, found.cells);
-    let limit = &Derived::of(&read).limits[0];
+    let limit = &Derived::from_result(&read).limits[0];
     let (pass, fail) = (limit.last_pass_per_s.unwrap(), limit.first_fail_per_s.unwrap());
     let ((low, high), capacity) = (limit.interval_per_s.unwrap(), limit.capacity_per_s.unwrap());
     let summary = report::summary(&read);

@@ -99,7 +99,7 @@ fn a_primary_family_is_corrected_by_itself_and_the_rest_apart() {
     let mut few = noisy(3, 6, 0.5);
     few.config.primary = vec!["proto+none".to_owned()];
     assert!(relay_cpu(&few, "proto+none").corrected);
-    let derived = serde_json::to_value(report::Derived::of(&result)).unwrap();
+    let derived = serde_json::to_value(report::Derived::from_result(&result)).unwrap();
     let families: Vec<_> = derived["comparisons"].as_array().unwrap().iter().map(|c| &c["family"]).collect();
     assert!(families.contains(&&"primary".into()) && families.contains(&&"secondary".into()));
 }

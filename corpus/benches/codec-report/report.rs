@@ -96,6 +96,6 @@ impl Report {
 
     /// The median of a row.
     pub(crate) fn time(&self, format: &str, by: &str, what: What, kind: Option<u16>) -> Option<Estimate> {
-        Estimate::of(self.rounds_of(format, by, what, kind)?.to_vec())
+        Estimate::from_values(self.rounds_of(format, by, what, kind)?.to_vec())
     }
 }

@@ -51,9 +51,9 @@ impl Inputs {
     pub(crate) fn new(formats: &[Format], sets: &Sets<'_>) -> anyhow::Result<Self> {
         let encoded = |format: Format| -> Vec<Vec<u8>> {
             let codec = format.spec().library;
-            sets.of(format).events.iter().map(|event| sets::encode(codec, event)).collect()
+            sets.for_format(format).events.iter().map(|event| sets::encode(codec, event)).collect()
         };
-        let json = sets.of(Format::JSON);
+        let json = sets.for_format(Format::JSON);
         let inputs = Inputs {
             frames: formats.iter().map(|format| (*format, encoded(*format))).collect(),
             deliveries: json_libraries::deliveries(Format::JSON.spec().library, &json.events),
@@ -68,7 +68,7 @@ impl Inputs {
 pub(crate) fn rows<'e>(formats: &[Format], sets: &'e Sets<'_>, inputs: &'e Inputs) -> Vec<Row<'e>> {
     let mut rows = Vec::new();
     for format in formats {
-        let (set, frames) = (sets.of(*format), &inputs.frames[format]);
+        let (set, frames) = (sets.for_format(*format), &inputs.frames[format]);
         let at = sets.of_format[format];
         let mut add = |by, what, pass| rows.push(Row { set: at, format: format.name(), by, what, pass });
         add("", What::Memcpy, memcpy(frames));

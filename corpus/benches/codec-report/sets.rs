@@ -159,7 +159,7 @@ impl<'c> Sets<'c> {
         Ok(Sets { sets: masks.iter().map(set).collect(), of_format })
     }
 
-    pub(crate) fn of(&self, format: Format) -> &EventSet<'c> {
+    pub(crate) fn for_format(&self, format: Format) -> &EventSet<'c> {
         &self.sets[self.of_format[&format]]
     }
 }

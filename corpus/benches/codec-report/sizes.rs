@@ -48,7 +48,7 @@ pub(crate) struct Batches {
 /// other.
 pub(crate) fn batches(formats: &[Format], sets: &Sets<'_>) -> Vec<Batches> {
     let of_format = |format: &Format| {
-        let set = sets.of(*format);
+        let set = sets.for_format(*format);
         let frames: Vec<_> =
             set.events.iter().map(|event| sets::encode(format.spec().library, event)).collect();
         let of_size = |size: fn(&[u8]) -> usize| {

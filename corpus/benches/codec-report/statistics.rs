@@ -18,7 +18,7 @@ const TAIL: f64 = 0.025;
 
 impl Estimate {
     /// Of an odd number of values; `None` of another.
-    pub(crate) fn of(mut values: Vec<f64>) -> Option<Estimate> {
+    pub(crate) fn from_values(mut values: Vec<f64>) -> Option<Estimate> {
         let n = values.len();
         if n.is_multiple_of(2) {
             return None;
@@ -33,7 +33,7 @@ impl Estimate {
 
     /// Round by round, one divided by the other.
     pub(crate) fn of_ratio(values: &[f64], base: &[f64]) -> Option<Estimate> {
-        Estimate::of(values.iter().zip(base).map(|(value, base)| value / base).collect())
+        Estimate::from_values(values.iter().zip(base).map(|(value, base)| value / base).collect())
     }
 }
 

@@ -159,7 +159,7 @@ impl Analyzer {
             json_bytes: sum.json_bytes + count.json_bytes,
         });
         let shape = |count: Count, sample: &[&[u8]]| {
-            let mut shape = Shape::of(sample);
+            let mut shape = Shape::from_sample(sample);
             shape.events = count.events;
             shape.event_share = share(count.events, total.events);
             shape.byte_share = share(count.json_bytes, total.json_bytes);

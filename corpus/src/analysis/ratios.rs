@@ -34,7 +34,7 @@ pub struct Ratios {
 
 impl Ratios {
     /// Of these events as JSON, in this order; all 0 when there are none.
-    pub fn of(events: &[&[u8]]) -> Ratios {
+    pub fn from_events(events: &[&[u8]]) -> Ratios {
         let bytes: usize = events.iter().map(|json| json.len()).sum();
         if bytes == 0 {
             return Ratios::default();

@@ -28,7 +28,7 @@ pub struct Quantiles {
 }
 
 impl Quantiles {
-    fn of(mut values: Vec<usize>) -> Quantiles {
+    fn from_values(mut values: Vec<usize>) -> Quantiles {
         values.sort_unstable();
         let at = |percent: usize| match values.len() {
             0 => 0,
@@ -80,7 +80,7 @@ pub struct Shape {
 
 impl Shape {
     /// Of events as JSON, in this order. Fields that compare them with others are 0.
-    pub(super) fn of(sample: &[&[u8]]) -> Shape {
+    pub(super) fn from_sample(sample: &[&[u8]]) -> Shape {
         let mut tags = Vec::with_capacity(sample.len());
         let mut content_bytes = Vec::with_capacity(sample.len());
         let mut names: HashMap<String, u64> = HashMap::new();
@@ -105,14 +105,14 @@ impl Shape {
         let hex_bytes = 256 * sample.len() as u64 + 64 * hex_values;
         Shape {
             events_sampled: sample.len(),
-            json_bytes: Quantiles::of(sample.iter().map(|json| json.len()).collect()),
-            tags: Quantiles::of(tags),
-            content_bytes: Quantiles::of(content_bytes),
+            json_bytes: Quantiles::from_values(sample.iter().map(|json| json.len()).collect()),
+            tags: Quantiles::from_values(tags),
+            content_bytes: Quantiles::from_values(content_bytes),
             hex64_value_share: share(hex_values, values),
             hex_byte_share: share(hex_bytes, bytes as u64),
             nonascii_event_share: share(nonascii, sample.len() as u64),
             tag_names: commonest(names),
-            ratios: Ratios::of(sample),
+            ratios: Ratios::from_events(sample),
             ..Shape::default()
         }
     }

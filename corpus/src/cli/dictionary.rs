@@ -96,7 +96,7 @@ pub(crate) fn train(args: &Args) -> anyhow::Result<ExitCode> {
         sizes.len(),
         args.format,
         samples.len(),
-        Fingerprint::of(&events),
+        Fingerprint::from_events(&events),
     ))?;
     if let Some(trial) = trial {
         say(&trial.table(args.format, Dictionary::new(dictionary)?)?)?;

@@ -125,7 +125,7 @@ pub(crate) fn sample(args: &SampleArgs) -> anyhow::Result<ExitCode> {
         drawn.len(),
         census.events(),
         skipped.count(),
-        corpus::Fingerprint::of(&drawn)
+        corpus::Fingerprint::from_events(&drawn)
     ))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -27,7 +27,7 @@ impl FileFormat {
     ///
     /// # Errors
     /// [`CorpusError::UnknownExtension`] lists the known ones.
-    pub fn of(path: &Path) -> Result<FileFormat, CorpusError> {
+    pub fn from_path(path: &Path) -> Result<FileFormat, CorpusError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         FileFormat::all()
             .find(|format| name.ends_with(&format.extension()))
@@ -117,7 +117,7 @@ impl EventReader {
 
     /// Opens a file whose stream may have at most `most_bytes` when decompressed.
     pub(crate) fn open_within(path: &Path, most_bytes: Option<u64>) -> Result<EventReader, CorpusError> {
-        let format = FileFormat::of(path);
+        let format = FileFormat::from_path(path);
         let file = File::open(path).map_err(|reason| match reason.kind() {
             io::ErrorKind::NotFound => CorpusError::NotFound { path: path.to_owned() },
             _ => io_error("open", path, reason),
@@ -128,7 +128,7 @@ impl EventReader {
     /// The events of the first `bytes` of a file.
     pub(crate) fn open_first(path: &Path, bytes: u64) -> Result<EventReader, CorpusError> {
         let file = File::open(path).map_err(|reason| io_error("open", path, reason))?;
-        EventReader::of_file(path, FileFormat::of(path)?, file.take(bytes), None)
+        EventReader::of_file(path, FileFormat::from_path(path)?, file.take(bytes), None)
     }
 
     fn of_file(
@@ -284,7 +284,7 @@ impl EventWriter {
     /// # Errors
     /// As [`EventWriter::create`], and [`CorpusError::CannotGrow`] for a batch.
     pub fn append(path: &Path) -> Result<EventWriter, CorpusError> {
-        if !FileFormat::of(path)?.can_grow() {
+        if !FileFormat::from_path(path)?.can_grow() {
             return Err(CorpusError::CannotGrow { path: path.to_owned() });
         }
         EventWriter::open(path, OpenOptions::new().append(true).create(true))
@@ -299,7 +299,7 @@ impl EventWriter {
     }
 
     fn open(path: &Path, options: &OpenOptions) -> Result<EventWriter, CorpusError> {
-        let format = FileFormat::of(path)?;
+        let format = FileFormat::from_path(path)?;
         let file = options.open(path).map_err(|reason| match reason.kind() {
             io::ErrorKind::AlreadyExists => CorpusError::Exists { path: path.to_owned() },
             _ => io_error("create", path, reason),

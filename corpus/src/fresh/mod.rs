@@ -58,7 +58,7 @@ pub fn events_keeping(
     kept: &HashSet<String>,
 ) -> Vec<Event<'static>> {
     assert!(count == 0 || !templates.is_empty(), "fresh events need a template");
-    let originals = Originals::of(templates);
+    let originals = Originals::from_templates(templates);
     // By round: which original becomes which of the events.
     let mut rounds: BTreeMap<u64, Vec<(usize, usize)>> = BTreeMap::new();
     for place in 0..count {

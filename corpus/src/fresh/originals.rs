@@ -35,7 +35,7 @@ struct Original<'t> {
 }
 
 impl<'t> Originals<'t> {
-    pub(super) fn of(templates: &[&'t Event<'_>]) -> Originals<'t> {
+    pub(super) fn from_templates(templates: &[&'t Event<'_>]) -> Originals<'t> {
         let mut all = Originals {
             originals: Vec::new(),
             numbers: HashMap::new(),

@@ -177,6 +177,6 @@ impl Truth {
 
     /// Adds up the true ledger.
     pub(super) fn ledger(&self, complete: bool, cut_off: &[bool]) -> Counts {
-        Tally::of(self).close(complete, cut_off)
+        Tally::from_truth(self).close(complete, cut_off)
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct Burner {
 
 impl Burner {
     /// For the sum of all faults `burn`; `None` when there is none.
-    pub(crate) fn of(faults: &[Fault]) -> Option<Burner> {
+    pub(crate) fn from_faults(faults: &[Fault]) -> Option<Burner> {
         let each: Duration = faults.iter().map(|fault| fault.time_of(Kind::Burn)).sum();
         let each_ns = i64::try_from(each.as_nanos()).ok().filter(|ns| *ns > 0)?;
         Some(Burner { each_ns, owed_ns: AtomicI64::new(0) })
@@ -136,8 +136,8 @@ mod tests {
 
     #[test]
     fn what_is_burned_is_what_was_asked_for() {
-        assert!(Burner::of(&[]).is_none());
-        let burner = Burner::of(&["burn=7us".parse().unwrap()]).unwrap();
+        assert!(Burner::from_faults(&[]).is_none());
+        let burner = Burner::from_faults(&["burn=7us".parse().unwrap()]).unwrap();
         let began = thread_cpu_ns().unwrap();
         (0..5_000).for_each(|_| burner.event());
         let spent_ns = thread_cpu_ns().unwrap() - began;

@@ -66,7 +66,7 @@ struct Placed {
 }
 
 impl Placed {
-    fn of(stored: &Arc<StoredEvent>) -> Placed {
+    fn from_event(stored: &Arc<StoredEvent>) -> Placed {
         Placed::at(stored.head().created_at, stored)
     }
 
@@ -128,7 +128,7 @@ impl Index {
 
     pub(super) fn remove(&mut self, stored: &Arc<StoredEvent>) {
         self.catch_up();
-        let (placed, event) = (Placed::of(stored), stored.head());
+        let (placed, event) = (Placed::from_event(stored), stored.head());
         self.by_time.remove(&placed);
         self.by_kind.remove(&(event.kind, placed.clone()));
         self.by_author.remove(&(words(&event.pubkey), event.kind, placed.clone()));
@@ -145,7 +145,7 @@ impl Index {
         events: &HashMap<[u8; 32], Arc<StoredEvent>>,
         limit: usize,
     ) -> Vec<Arc<StoredEvent>> {
-        let bounds = &Bounds::of(filter, &self.ends);
+        let bounds = &Bounds::from_filter(filter, &self.ends);
         if limit == 0 || bounds.newest > bounds.oldest {
             return Vec::new(); // a range from `until` to a later `since` would panic
         }
@@ -250,7 +250,9 @@ impl Index {
         let mut tags: Vec<(u64, u32)> = Vec::new();
         let mut add_tags = |tags: &mut Vec<(u64, u32)>| {
             tags.sort_unstable();
-            by_tag.extend(tags.drain(..).map(|(tag, place)| (tag, Placed::of(&unindexed[place as usize]))));
+            by_tag.extend(
+                tags.drain(..).map(|(tag, place)| (tag, Placed::from_event(&unindexed[place as usize]))),
+            );
         };
         for (place, stored) in (0..).zip(&*unindexed) {
             tags.extend(tag_hashes(tag_hasher, stored).map(|tag| (tag, place)));
@@ -259,14 +261,14 @@ impl Index {
             }
         }
         add_tags(&mut tags);
-        by_time.extend(in_order_of(unindexed, |stored| stored.key().0).map(Placed::of));
+        by_time.extend(in_order_of(unindexed, |stored| stored.key().0).map(Placed::from_event));
         by_kind.extend(
             in_order_of(unindexed, |stored| stored.head().kind)
-                .map(|stored| (stored.head().kind, Placed::of(stored))),
+                .map(|stored| (stored.head().kind, Placed::from_event(stored))),
         );
         by_author.extend(in_order_of(unindexed, |stored| words(&stored.head().pubkey)[0]).map(|stored| {
             let EventHead { pubkey, kind, .. } = stored.head();
-            (words(pubkey), *kind, Placed::of(stored))
+            (words(pubkey), *kind, Placed::from_event(stored))
         }));
         unindexed.clear();
     }
@@ -314,7 +316,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    fn of(filter: &Filter, [first, last]: &[Arc<StoredEvent>; 2]) -> Bounds {
+    fn from_filter(filter: &Filter, [first, last]: &[Arc<StoredEvent>; 2]) -> Bounds {
         Bounds {
             newest: Placed::at(filter.until.unwrap_or(i64::MAX), first),
             oldest: Placed::at(filter.since.unwrap_or(i64::MIN), last),
@@ -327,7 +329,7 @@ impl Bounds {
     }
 
     fn contain(&self, event: &Arc<StoredEvent>) -> bool {
-        (&self.newest..=&self.oldest).contains(&&Placed::of(event))
+        (&self.newest..=&self.oldest).contains(&&Placed::from_event(event))
     }
 }
 

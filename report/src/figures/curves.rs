@@ -70,7 +70,7 @@ pub(crate) fn against_load(loads: &[LoadView<'_>]) -> Vec<AgainstLoad> {
 }
 
 fn panels(load: &LoadView<'_>) -> [Panel; 4] {
-    fn of(metric: Metric, load: &LoadView<'_>, view: &CellView<'_>) -> Option<f64> {
+    fn value(metric: Metric, load: &LoadView<'_>, view: &CellView<'_>) -> Option<f64> {
         Some(view.value(metric, load.latency.0)? / metric.unit())
     }
     let latency = load.latency.0;
@@ -78,17 +78,17 @@ fn panels(load: &LoadView<'_>) -> [Panel; 4] {
         Panel {
             name: "Relay CPU".to_owned(),
             unit: Metric::RelayCpu.heading(),
-            value: |load, view| of(Metric::RelayCpu, load, view).filter(|_| !load.counts_allocations()),
+            value: |load, view| value(Metric::RelayCpu, load, view).filter(|_| !load.counts_allocations()),
         },
         Panel {
             name: format!("p50 of {latency}"),
             unit: Metric::LatencyP50.heading(),
-            value: |load, view| of(Metric::LatencyP50, load, view),
+            value: |load, view| value(Metric::LatencyP50, load, view),
         },
         Panel {
             name: format!("p99 of {latency}"),
             unit: Metric::LatencyP99.heading(),
-            value: |load, view| of(Metric::LatencyP99, load, view),
+            value: |load, view| value(Metric::LatencyP99, load, view),
         },
         Panel {
             name: "Peak memory of the relay".to_owned(),

@@ -10,7 +10,7 @@ use crate::{bracket::Limit, limits, number, result::Search};
 /// colours mean, as HTML.
 pub(crate) fn search_curve(search: &Search) -> Option<(String, String)> {
     let lines: Vec<(Limit, Curve)> = (search.cells.iter())
-        .map(|cell| (Limit::of(&search.config, cell), limits::points(cell)))
+        .map(|cell| (Limit::from_probes(&search.config, cell), limits::points(cell)))
         .filter(|(_, points)| !points.is_empty())
         .collect();
     if lines.is_empty() {

@@ -55,7 +55,7 @@ pub(crate) fn time_series(load: &LoadView<'_>) -> Option<String> {
     let mut invalid = Vec::new();
     for view in &load.cells {
         let of_block = |block: &Block| {
-            let own = Merged::of([block.record.as_ref()?]);
+            let own = Merged::from_records([block.record.as_ref()?]);
             Metric::RelayCpu.value(&own, load.latency.0)
         };
         let minutes = |ns: u64| ns as f64 / 60e9;

@@ -96,7 +96,7 @@ pub struct Played {
 
 impl Played {
     /// As a record counted it.
-    pub fn of(record: &RunRecord) -> Played {
+    pub fn from_record(record: &RunRecord) -> Played {
         let elapsed_s = record.elapsed_ns.max(1) as f64 / 1e9;
         Played {
             load: record.cell.load.parse().unwrap_or(1.0),

@@ -48,7 +48,7 @@ impl Workload {
             publication_of: _,
         } = self;
         let mut hash = Hash::default();
-        hash.bytes(Fingerprint::of(events).as_bytes());
+        hash.bytes(Fingerprint::from_events(events).as_bytes());
         hash.numbers([*stored as u64, u64::from(*auth)]);
         hash.text(&format!("{labels:?} {warm_up:?} {frame_bytes:?}"));
         hash.bytes(inputs);

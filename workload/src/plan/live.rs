@@ -29,7 +29,7 @@ pub(super) struct Published {
 
 impl Published {
     /// `events` are those of the plan, which need not hold them itself.
-    pub(super) fn of(plan: &Workload, events: &[Event<'static>]) -> Self {
+    pub(super) fn from_plan(plan: &Workload, events: &[Event<'static>]) -> Self {
         let mut by_author: HashMap<_, Vec<usize>> = HashMap::new();
         let mut by_value: BTreeMap<char, HashMap<String, Vec<usize>>> = BTreeMap::new();
         for (n, publication) in plan.publications.iter().enumerate() {

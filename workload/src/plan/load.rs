@@ -38,7 +38,7 @@ fn plan(scenario: &Scenario, corpus: &Corpus) -> Workload {
 /// Fails unless the sums of a plan are so many times those of another. Arrivals are random, some of
 /// two hundred.
 fn assert_times(load: f64, (one, other): (&Workload, &Workload), name: &str) {
-    let (one, other) = (PlanFacts::of(one), PlanFacts::of(other));
+    let (one, other) = (PlanFacts::from_workload(one), PlanFacts::from_workload(other));
     for (what, sum) in SUMS {
         let (one, other) = (sum(&one) as f64, sum(&other) as f64);
         assert!((other - load * one).abs() <= 0.15 * load * one, "{name}, {load}, {what}: {one}, {other}");

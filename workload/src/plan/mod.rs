@@ -583,7 +583,7 @@ impl Workload {
     }
 
     fn plan_subscriptions(&mut self, scenario: &Scenario, seed: u64) {
-        let published = Published::of(self, &self.events);
+        let published = Published::from_plan(self, &self.events);
         for (population, subscribe) in scenario.subscribe.iter().enumerate() {
             let label = self.label(subscribe.name.as_deref());
             let speaks = self.speaks(subscribe.format, subscribe.compression, subscribe.link.as_ref());
@@ -604,7 +604,7 @@ impl Workload {
     fn plan_sessions(&mut self, scenario: &Scenario, seed: u64) -> anyhow::Result<()> {
         let events = std::mem::take(&mut self.events);
         let stored = StoredIndex::new(&events[..self.stored]);
-        let published = Published::of(self, &events);
+        let published = Published::from_plan(self, &events);
         for (population, request) in scenario.request.iter().enumerate() {
             let asker = Asker::new(&stored, request)?;
             let mut planner = LivePlanner::new(&published, &request.live);

@@ -55,7 +55,7 @@ impl TunedFormat for TunedCapnp {
             return Err(too_large("tags of a size in bytes", tag_bytes, MAX_BLOB_BYTES));
         }
         pad(start, out);
-        let plan = BlobLayout::of(tag_bytes, content.len() + 1);
+        let plan = BlobLayout::for_blobs(tag_bytes, content.len() + 1);
         if plan.segments() == 1 {
             out.extend_from_slice(content);
             out.push(0);
@@ -68,7 +68,7 @@ impl TunedFormat for TunedCapnp {
     }
 
     fn read<'a, V: Value<'a>>(bytes: &'a [u8]) -> Result<V::Event, DecodeError> {
-        let frame = Frame::of(bytes, EVENT_ROOT).ok_or(UNUSUAL)?;
+        let frame = Frame::from_bytes(bytes, EVENT_ROOT).ok_or(UNUSUAL)?;
         let (Some(fixed_data), Some(tag_data), Some(content)) = (frame.blob(1), frame.blob(2), frame.blob(3))
         else {
             return Err(UNUSUAL);
@@ -84,7 +84,7 @@ impl TunedFormat for TunedCapnp {
     }
 
     fn read_head(bytes: &[u8]) -> Result<EventHead, DecodeError> {
-        let fixed = Frame::of(bytes, EVENT_ROOT).and_then(|frame| frame.blob(1)).ok_or(UNUSUAL)?;
+        let fixed = Frame::from_bytes(bytes, EVENT_ROOT).and_then(|frame| frame.blob(1)).ok_or(UNUSUAL)?;
         let mut read = Fixed::BLANK;
         read_fixed(fixed, &mut read)?;
         Ok(read.head)
@@ -112,7 +112,7 @@ impl TunedFormat for TunedCapnp {
     }
 
     fn split_client(bytes: &[u8]) -> Option<(Verb, &[u8])> {
-        let frame = Frame::of(bytes, MESSAGE_ROOT)?;
+        let frame = Frame::from_bytes(bytes, MESSAGE_ROOT)?;
         let verb = match frame.word(0, 1)? {
             CLIENT_EVENT => Verb::Event,
             CLIENT_AUTH => Verb::Auth,
@@ -134,7 +134,7 @@ impl TunedFormat for TunedCapnp {
     }
 
     fn split_relay(bytes: &[u8]) -> Option<(Cow<'_, str>, &[u8])> {
-        let frame = Frame::of(bytes, MESSAGE_ROOT)?;
+        let frame = Frame::from_bytes(bytes, MESSAGE_ROOT)?;
         if frame.word(0, 1)? != RELAY_EVENT || frame.word(0, 2)? != SUB_EVENT {
             return None;
         }
@@ -146,7 +146,7 @@ impl TunedFormat for TunedCapnp {
         bytes: &'a [u8],
         mut each: impl FnMut(&'a [u8]) -> Option<()>,
     ) -> Option<Cow<'a, str>> {
-        let frame = Frame::of(bytes, MESSAGE_ROOT)?;
+        let frame = Frame::from_bytes(bytes, MESSAGE_ROOT)?;
         if frame.word(0, 1)? != EVENTS || frame.word(0, 2)? != SUB_EVENT {
             return None;
         }
@@ -182,7 +182,7 @@ struct BlobLayout {
 
 impl BlobLayout {
     /// For blobs of these lengths, the text's NUL included.
-    fn of(tag_bytes: usize, text_bytes: usize) -> BlobLayout {
+    fn for_blobs(tag_bytes: usize, text_bytes: usize) -> BlobLayout {
         let (tags, text) = (tag_bytes.div_ceil(WORD_BYTES), text_bytes.div_ceil(WORD_BYTES));
         let mut used = [WORDS_BEFORE_TAGS, 0, 0];
         let tags_in = usize::from(used[0] + tags > FIRST_SEGMENT_WORDS);
@@ -292,7 +292,7 @@ struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    fn of(bytes: &'a [u8], root: u64) -> Option<Frame<'a>> {
+    fn from_bytes(bytes: &'a [u8], root: u64) -> Option<Frame<'a>> {
         let (words, []) = bytes.as_chunks::<WORD_BYTES>() else { return None };
         let (table, mut rest) = words.split_first()?;
         let [last, first] = halves(*table);

@@ -96,7 +96,7 @@ impl<'de, D: Dialect> Visitor<'de> for EventVisitor<D> {
             sig: field::<D, Fixed<64>, A>(&mut map, SIG)?.0,
         };
         let mut last: Option<Cow<'static, str>> = None;
-        while let Some(name) = map.next_key_seed(ReadName::<D>::of(FIELDS))? {
+        while let Some(name) = map.next_key_seed(ReadName::<D>::with_known(FIELDS))? {
             let ascends = |last: &Cow<'_, str>| (last.len(), &**last) < (name.len(), &*name);
             if FIELDS.iter().any(|field| field.1 == name) || !last.as_ref().is_none_or(ascends) {
                 return Err(de::Error::custom(format!("field {name:?} occurs twice or out of order")));
@@ -112,7 +112,7 @@ fn field<'de, D: Dialect, T: Deserialize<'de>, A: MapAccess<'de>>(
     map: &mut A,
     expected: Name,
 ) -> Result<T, A::Error> {
-    match map.next_key_seed(ReadName::<D>::of(FIELDS))? {
+    match map.next_key_seed(ReadName::<D>::with_known(FIELDS))? {
         Some(name) if name == expected.1 => map.next_value(),
         Some(name) => Err(de::Error::custom(format!("expected field {:?}, found {name:?}", expected.1))),
         None => Err(de::Error::missing_field(expected.1)),

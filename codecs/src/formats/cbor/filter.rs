@@ -126,7 +126,7 @@ impl<'de, D: Dialect> Visitor<'de> for FilterVisitor<D> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Filter, A::Error> {
         let mut filter = Filter::default();
         let mut last = 0;
-        while let Some(name) = map.next_key_seed(ReadName::<D>::of(fields::<D>()))? {
+        while let Some(name) = map.next_key_seed(ReadName::<D>::with_known(fields::<D>()))? {
             let Some(&Name(number, word)) = fields::<D>().iter().find(|field| field.1 == name) else {
                 other_field::<D, A>(&mut filter, name, &mut map)?;
                 continue;

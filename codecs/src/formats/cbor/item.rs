@@ -213,7 +213,7 @@ impl Serialize for WrittenName {
 pub(super) struct ReadName<D>(&'static [Name], PhantomData<D>);
 
 impl<D> ReadName<D> {
-    pub(super) fn of(known: &'static [Name]) -> Self {
+    pub(super) fn with_known(known: &'static [Name]) -> Self {
         ReadName(known, PhantomData)
     }
 }

@@ -189,7 +189,7 @@ impl<'de, D: Dialect, M: Direction> Visitor<'de> for MessageVisitor<D, M> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
-        let Some(verb) = array.next_element_seed(ReadName::<D>::of(M::VERBS))? else {
+        let Some(verb) = array.next_element_seed(ReadName::<D>::with_known(M::VERBS))? else {
             return Err(de::Error::custom("expected a verb, found an empty array"));
         };
         let mut rest = Elements { array, expected: "" };

@@ -191,5 +191,5 @@ fn read_seed<'a, S: DeserializeSeed<'a>>(bytes: &'a [u8], seed: S) -> Result<S::
     let text = text::checked(bytes, "message")?;
     let mut json = serde_json::Deserializer::from_str(text);
     let value = seed.deserialize(&mut json).and_then(|value| json.end().map(|()| value));
-    value.map_err(|error| DecodeError::library(&words::of(&error)))
+    value.map_err(|error| DecodeError::library(&words::describe(&error)))
 }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde_json::error::Category;
 
 /// Says which value was found where, and which one was expected.
-pub(super) fn of(error: &serde_json::Error) -> String {
+pub(super) fn describe(error: &serde_json::Error) -> String {
     let said = error.to_string();
     let (line, byte) = (error.line(), error.column());
     let reason = said.strip_suffix(&format!(" at line {line} column {byte}")).unwrap_or(&said);

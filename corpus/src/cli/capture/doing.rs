@@ -71,7 +71,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn of(&mut self, relay: &str) -> Teller {
+    pub(super) fn teller(&mut self, relay: &str) -> Teller {
         let (sender, receiver) = watch::channel(Silence { doing: Doing::Connecting, since: Instant::now() });
         self.relays.push((relay.to_owned(), receiver));
         Teller(sender)

@@ -200,7 +200,7 @@ async fn capture(args: &Args, relays: Vec<Endpoint>) -> anyhow::Result<ExitCode>
     for relay in relays {
         let task = Task {
             covered: provenance.covered(relay.url()),
-            doing: watch.of(&relay.url().to_string()),
+            doing: watch.teller(&relay.url().to_string()),
             relay,
             filters: filters.clone(),
             compression: args.compression,
@@ -266,7 +266,7 @@ async fn capture(args: &Args, relays: Vec<Endpoint>) -> anyhow::Result<ExitCode>
     let failed = reports.iter().all(|report| report.failure.is_some());
     let (events, new, skipped) = (output.events(), output.new_events(), output.skipped().count());
     output.checkpoint()?;
-    provenance.push(Session::of(args, started, end.words(), new, skipped, reports));
+    provenance.push(Session::from_reports(args, started, end.words(), new, skipped, reports));
     provenance.write(events)?;
     let skipped = if skipped > 0 { format!(", {skipped} invalid skipped") } else { String::new() };
     say(&format!("{}: {events} events, {new} of them new{skipped}; {}", args.out.display(), end.words()))?;

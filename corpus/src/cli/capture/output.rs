@@ -67,7 +67,7 @@ impl Output {
     /// When another capture writes it, or it holds anything but events and, at its end, what a
     /// crash cut short.
     pub(super) fn open(path: &Path, skip_invalid: bool) -> anyhow::Result<Output> {
-        if !FileFormat::of(path)?.can_grow() {
+        if !FileFormat::from_path(path)?.can_grow() {
             return Err(CorpusError::CannotGrow { path: path.to_owned() }.into());
         }
         let lock = locked(path)?;

@@ -138,7 +138,7 @@ impl Provenance {
 }
 
 impl Session {
-    pub(super) fn of(
+    pub(super) fn from_reports(
         args: &Args,
         started: i64,
         ended_because: &str,
@@ -162,7 +162,7 @@ impl Session {
 }
 
 impl RelayReport {
-    pub(super) fn of(url: &RelayUrl) -> RelayReport {
+    pub(super) fn for_url(url: &RelayUrl) -> RelayReport {
         RelayReport {
             url: url.to_string(),
             software: None,

@@ -75,7 +75,7 @@ impl Task {
             let relay = self.relay.clone();
             move || nip11(&relay)
         });
-        let mut report = RelayReport::of(self.relay.url());
+        let mut report = RelayReport::for_url(self.relay.url());
         let mut histories: Vec<_> =
             self.filters.iter().map(|filter| History::new(filter.clone(), self.started)).collect();
         let mut failures = 0;

@@ -73,7 +73,7 @@ pub(super) struct Tally<'t> {
 }
 
 impl<'t> Tally<'t> {
-    pub(super) fn of(truth: &'t Truth) -> Self {
+    pub(super) fn from_truth(truth: &'t Truth) -> Self {
         let workload = &truth.shared.workload;
         let publications = workload.publications.len();
         let mut tally = Tally {
