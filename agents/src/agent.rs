@@ -331,9 +331,10 @@ impl Agent {
             self.phase = Phase::Running;
         }
         if self.stopping.is_none() && now_ns >= self.deaf_ns() {
-            let reason = match self.has_heard {
-                true => format!("no ping for {} ms", SILENCE_NS / 1_000_000),
-                false => "no ping after the claim: no coordinator is there".to_owned(),
+            let reason = if self.has_heard {
+                format!("no ping for {} ms", SILENCE_NS / 1_000_000)
+            } else {
+                "no ping after the claim: no coordinator is there".to_owned()
             };
             self.lost(now_ns, reason);
         }

@@ -53,10 +53,7 @@ async fn carry(mut client: Connection, mut relay: Connection, fate: impl Fn(u64)
             asked = client.next() => {
                 let Some(Ok(asked)) = asked else { return };
                 let message: Value = serde_json::from_slice(&asked.payload).unwrap();
-                let fate = match message[0] == "EVENT" {
-                    true => fate(message[1]["kind"].as_u64().unwrap()),
-                    false => Fate::Passed,
-                };
+                let fate = if message[0] == "EVENT" { fate(message[1]["kind"].as_u64().unwrap()) } else { Fate::Passed };
                 if fate == Fate::Refused {
                     let refusal = json!(["OK", message[1]["id"], false, "blocked: event kind is blocked"]);
                     client.feed(refusal.to_string().into()).await.unwrap();

@@ -152,11 +152,12 @@ impl Numbers {
             // PHP escapes slashes, Python what is not ASCII.
             2 => message.replace('/', "\\/"),
             3 => message.chars().fold(String::new(), |mut ascii, char| {
-                match char.is_ascii() {
-                    true => ascii.push(char),
-                    false => char.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
+                if char.is_ascii() {
+                    ascii.push(char);
+                } else {
+                    char.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
                         ascii.push_str(&format!("\\u{unit:04x}"));
-                    }),
+                    });
                 }
                 ascii
             }),

@@ -366,20 +366,18 @@ impl Shared {
     /// those that are due. A closed loop's are never known to be sent.
     pub fn sent(&self, now_ns: u64) -> FixedBitSet {
         let is_due = |planned: &Publication| !planned.closed && nanos(planned.at) <= now_ns;
-        self.publications_that(|n, planned| match self.is_elsewhere(n) {
-            true => is_due(planned),
-            false => self.was_sent(n),
-        })
+        self.publications_that(
+            |n, planned| if self.is_elsewhere(n) { is_due(planned) } else { self.was_sent(n) },
+        )
     }
 
     /// The publications that may have been sent by now.
     pub fn perhaps_sent(&self, now_ns: u64) -> FixedBitSet {
         let soon_ns = now_ns + nanos(CLOCKS_APART);
         let may_be_due = |planned: &Publication| planned.closed || nanos(planned.at) <= soon_ns;
-        self.publications_that(|n, planned| match self.is_elsewhere(n) {
-            true => may_be_due(planned),
-            false => self.was_sent(n),
-        })
+        self.publications_that(
+            |n, planned| if self.is_elsewhere(n) { may_be_due(planned) } else { self.was_sent(n) },
+        )
     }
 
     fn publications_that(&self, is_one: impl Fn(usize, &Publication) -> bool) -> FixedBitSet {

@@ -593,9 +593,10 @@ impl Run {
         let chosen =
             self.matrix.is_some() || self.values.has(Factor::Format) || self.values.has(Factor::Compression);
         let all = chosen || self.profile != Profile::Quick;
-        match self.has_relays_of_others() {
-            true => cell.role != Role::Floor || self.relay.iter().any(RelayCommand::is_floor),
-            false => all || plan::is_quick(cell, self.is_longer(seconds)),
+        if self.has_relays_of_others() {
+            cell.role != Role::Floor || self.relay.iter().any(RelayCommand::is_floor)
+        } else {
+            all || plan::is_quick(cell, self.is_longer(seconds))
         }
     }
 

@@ -140,10 +140,8 @@ fn find_limits(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
         return Err(Ended { exit: Exit::Interrupted, reason: NOTHING_MEASURED.to_owned() }.into());
     }
     let finished = found.finished;
-    let status = match finished {
-        true => Status::Complete,
-        false => Status::Incomplete { reason: "interrupted".to_owned() },
-    };
+    let status =
+        if finished { Status::Complete } else { Status::Incomplete { reason: "interrupted".to_owned() } };
     let search = Search { config: config.clone(), cells: found.cells };
     let mut result =
         ResultFile::of_search(Header { status, ..header.clone() }, search, corpus.get().cloned());

@@ -18,9 +18,10 @@ pub(crate) fn outline(cells: &[CellSpec], config: &Config) -> String {
         let of = judged(cells).filter(|cell| config.primary.contains(&cell.id) == is_primary);
         of.map(|cell| cell.id.as_str()).collect::<Vec<_>>().join(" ")
     };
-    let families = match config.primary.is_empty() {
-        true => vec![("Cells", named(false))],
-        false => vec![("Primary", named(true)), ("Secondary", named(false))],
+    let families = if config.primary.is_empty() {
+        vec![("Cells", named(false))]
+    } else {
+        vec![("Primary", named(true)), ("Secondary", named(false))]
     };
     let families = families.into_iter().filter(|(_, cells)| !cells.is_empty());
     let families: String = families.map(|(family, cells)| format!("{family}: {cells}\n")).collect();

@@ -169,13 +169,12 @@ pub(crate) fn cell_estimate(cell: &CellSpec, seconds: u32) -> Duration {
 /// `of_bursts` are blocks that it made longer for their bursts.
 pub(crate) fn is_quick(cell: &CellSpec, of_bursts: bool) -> bool {
     let is_of_two = QUICK_COMPRESSED.contains(&cell.cell.format.name());
-    match of_bursts {
-        false => cell.cell.compression == Compression::None || is_of_two,
-        true => {
-            is_of_two
-                && cell.role != Role::Floor
-                && QUICK_OF_BURSTS.contains(&cell.cell.compression.label().as_str())
-        }
+    if of_bursts {
+        is_of_two
+            && cell.role != Role::Floor
+            && QUICK_OF_BURSTS.contains(&cell.cell.compression.label().as_str())
+    } else {
+        cell.cell.compression == Compression::None || is_of_two
     }
 }
 

@@ -88,9 +88,12 @@ pub(crate) fn judge(block: &Block, asked: PlannedProbe, slo: &Slo) -> Probe {
 /// Whose miss it is, with what tells it.
 fn whose(record: &RunRecord, measured: Measured, latency: &str, slo: &Slo) -> (ProbeOutcome, Vec<String>) {
     let used = Utilisation::from_merged(measured.merged());
-    let only = |relay: bool| match relay {
-        true => Utilisation { generator: None, ..used }.reasons(),
-        false => Utilisation { relay: None, ..used }.reasons(),
+    let only = |relay: bool| {
+        if relay {
+            Utilisation { generator: None, ..used }.reasons()
+        } else {
+            Utilisation { relay: None, ..used }.reasons()
+        }
     };
     if record.counts.dropped_by_generator == 0
         && let Err(failure) = record.counts.balanced()

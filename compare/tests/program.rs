@@ -311,9 +311,10 @@ fn no_password_in(folder: &Path, output: &Output) {
     let mut texts = vec![output.stdout.clone(), output.stderr.clone()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
-            match entry.file_type().unwrap().is_dir() {
-                true => folders.push(entry.path()),
-                false => texts.push(fs::read(entry.path()).unwrap()),
+            if entry.file_type().unwrap().is_dir() {
+                folders.push(entry.path());
+            } else {
+                texts.push(fs::read(entry.path()).unwrap());
             }
         }
     }

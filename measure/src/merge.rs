@@ -157,10 +157,7 @@ impl Merge {
     fn whole(self) -> Result<Sum, MergeError> {
         let sum = self.0.ok_or(MergeError::Nothing)?;
         let (of, found) = (sum.share.of.get(), sum.agents.len());
-        match found == usize::from(of) {
-            true => Ok(sum),
-            false => Err(MergeError::Number { of, found }),
-        }
+        if found == usize::from(of) { Ok(sum) } else { Err(MergeError::Number { of, found }) }
     }
 }
 
@@ -337,9 +334,10 @@ impl Sum {
         let reason =
             |(index, said): (&u16, &Said)| Some(Validity::of_agent(*index, said.incomplete.as_ref()?));
         let reasons: Vec<String> = agents.iter().filter_map(reason).collect();
-        let status = match reasons.is_empty() {
-            true => Status::Complete,
-            false => Status::Incomplete { reason: reasons.join("; ") },
+        let status = if reasons.is_empty() {
+            Status::Complete
+        } else {
+            Status::Incomplete { reason: reasons.join("; ") }
         };
         let agents = agents.into_values().map(|said| said.agent_beside(&record.environment)).collect();
         RunRecord {
@@ -451,9 +449,10 @@ fn within_bounds(share: &ShareRecord, record: &RunRecord) -> Result<(), MergeErr
     if end_ns > MOST_COUNTED || !summed.is_ok_and(|summed| within(&summed)) {
         return Err(MergeError::TooLarge { index });
     }
-    match is_short(&(&record.environment, &record.validity.reasons, &record.status)) {
-        true => Ok(()),
-        false => Err(MergeError::Large { index, what: TOO_MUCH_SAID }),
+    if is_short(&(&record.environment, &record.validity.reasons, &record.status)) {
+        Ok(())
+    } else {
+        Err(MergeError::Large { index, what: TOO_MUCH_SAID })
     }
 }
 

@@ -25,9 +25,10 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
 
 fn unpacked(mut file: impl BufRead, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
-    match file.fill_buf()?.starts_with(&GZIP_MAGIC) {
-        true => MultiGzDecoder::new(file).take(max_bytes + 1).read_to_end(&mut content)?,
-        false => file.take(max_bytes + 1).read_to_end(&mut content)?,
+    if file.fill_buf()?.starts_with(&GZIP_MAGIC) {
+        MultiGzDecoder::new(file).take(max_bytes + 1).read_to_end(&mut content)?
+    } else {
+        file.take(max_bytes + 1).read_to_end(&mut content)?
     };
     if content.len() as u64 > max_bytes {
         return Err(io::Error::other(format!("it holds more than {max_bytes} bytes")));

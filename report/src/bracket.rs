@@ -386,10 +386,12 @@ mod tests {
     fn one_stray_miss_far_below_the_capacity_decides_nothing() {
         let mut first = true;
         let mut relay = exact(4_000, ProbeOutcome::Fail);
-        let bracket = found(250, 40_000, |rate| match std::mem::take(&mut first) {
-            true => ProbeOutcome::Fail,
-            false => relay(rate),
-        });
+        let bracket =
+            found(
+                250,
+                40_000,
+                |rate| if std::mem::take(&mut first) { ProbeOutcome::Fail } else { relay(rate) },
+            );
         let capacity = bracket.capacity_per_s().unwrap();
         assert!((3_800..=4_200).contains(&capacity), "{capacity}");
     }

@@ -30,20 +30,22 @@ fn says(pair: &Versus) -> String {
     let all =
         format!("between {} and {}", rate(first.down_bits_per_s as f64), rate(last.down_bits_per_s as f64));
     let (Some(lowest), Some(highest)) = (decided.first(), decided.last()) else {
-        return match pair.points.iter().any(|point| point.interval.is_some()) {
-            true => format!("undecided {all}, where the times differ by {}", at_most(pair.points.iter())),
-            false => format!("undecided {all}: no bandwidth has six rounds in which both count"),
+        return if pair.points.iter().any(|point| point.interval.is_some()) {
+            format!("undecided {all}, where the times differ by {}", at_most(pair.points.iter()))
+        } else {
+            format!("undecided {all}: no bandwidth has six rounds in which both count")
         };
     };
     let mut text = if pair.crossings.is_empty() {
         let winner = name(pair, lowest.faster.unwrap_or(Faster::Cell));
         let by = savings(&decided);
-        match decided.len() == pair.points.len() {
-            true => format!("no break-even {all}: {winner} is faster throughout, by {by}"),
-            false => format!(
+        if decided.len() == pair.points.len() {
+            format!("no break-even {all}: {winner} is faster throughout, by {by}")
+        } else {
+            format!(
                 "no break-even {all}: {winner} is faster {}, by {by}",
                 span(lowest.down_bits_per_s, highest.down_bits_per_s)
-            ),
+            )
         }
     } else {
         pair.crossings.iter().map(|crossing| even(pair, crossing)).collect::<Vec<_>>().join("; ")
@@ -110,9 +112,10 @@ fn name(pair: &Versus, faster: Faster) -> &str {
 }
 
 fn span(lowest: u64, highest: u64) -> String {
-    match lowest == highest {
-        true => format!("at {}", rate(lowest as f64)),
-        false => format!("from {} to {}", rate(lowest as f64), rate(highest as f64)),
+    if lowest == highest {
+        format!("at {}", rate(lowest as f64))
+    } else {
+        format!("from {} to {}", rate(lowest as f64), rate(highest as f64))
     }
 }
 
@@ -252,11 +255,10 @@ pub(crate) const PICTURE: &str = "time-against-bandwidth.svg";
 /// List items.
 pub(crate) fn reading(found: &BreakEven) -> String {
     let corrected = crossing::versus(found).iter().all(|pair| pair.corrected);
-    let correction = match corrected {
-        true => "corrected by Holm over the bandwidths of a pair at one round trip",
-        false => {
-            "not corrected: with so few rounds no correction could find anything, so each bandwidth stands alone"
-        }
+    let correction = if corrected {
+        "corrected by Holm over the bandwidths of a pair at one round trip"
+    } else {
+        "not corrected: with so few rounds no correction could find anything, so each bandwidth stands alone"
     };
     format!(
         "- A time is the median over rounds of the blocks' p50 of {}. Each user has an access link of its own; a round has \

@@ -273,9 +273,10 @@ pub(crate) fn headline(found: &Browser) -> String {
     let blocks = || found.cells.iter().flat_map(|cell| &cell.blocks);
     let software = &found.software;
     let sandbox = if software.sandbox { "" } else { ", without its sandbox as root" };
-    let client = match software.is_device() {
-        false => format!("Pages in {} (V8 {}), headless{sandbox}", software.product, software.v8),
-        true => format!("Pages on a device, wall clock only ({})", software.product),
+    let client = if software.is_device() {
+        format!("Pages on a device, wall clock only ({})", software.product)
+    } else {
+        format!("Pages in {} (V8 {}), headless{sandbox}", software.product, software.v8)
     };
     let each = match &found.config.link {
         Some(link) => format!("one REQ each over an emulated link, {link},"),
@@ -301,11 +302,10 @@ pub(crate) fn left_out(found: &Browser) -> Vec<String> {
 /// List items: how figures came about, then what rows and columns are.
 pub(crate) fn reading(found: &Browser) -> String {
     let cells = loads(found).map(|load| load.iter().filter(|cell| cell.role == Role::Cell).count()).max();
-    let correction = match is_corrected(found.config.rounds, cells.unwrap_or(0)) {
-        true => "corrected by Holm over the rows of a table",
-        false => {
-            "not corrected: with so few rounds no correction could find anything, so each verdict stands alone"
-        }
+    let correction = if is_corrected(found.config.rounds, cells.unwrap_or(0)) {
+        "corrected by Holm over the rows of a table"
+    } else {
+        "not corrected: with so few rounds no correction could find anything, so each verdict stands alone"
     };
     let over_link = found.config.link.is_some();
     let measured = match found.has_cpu() {
@@ -363,9 +363,10 @@ pub(crate) fn provenance(found: &Browser) -> String {
     let libraries: Vec<String> =
         found.libraries.iter().map(|(name, version)| format!("{name} {version}")).collect();
     let mut text = format!("- Client: {}, {}, ", software.client, software.product);
-    text.push_str(&match software.is_device() {
-        false => format!("V8 {}; flags {}", software.v8, software.flags.join(" ")),
-        true => "wall clock only; the machine below served the page and ran the relay".to_owned(),
+    text.push_str(&if software.is_device() {
+        "wall clock only; the machine below served the page and ran the relay".to_owned()
+    } else {
+        format!("V8 {}; flags {}", software.v8, software.flags.join(" "))
     });
     text.push_str(&found.config.link.as_ref().map_or_else(String::new, |link| format!("; over {link}")));
     let clock =

@@ -31,9 +31,10 @@ impl LoadView<'_> {
             .map(|(metric, half)| format!("{} to ±{:.1} %", metric.short(), half * 100.0))
             .collect();
         let rounds = (f64::from(self.result.config.rounds) * (widest / ENOUGH).powi(2)).ceil();
-        let more = match rounds <= f64::from(MAX_ROUNDS) {
-            true => format!(", or --rounds {rounds}, which find it four times of five"),
-            false => String::new(),
+        let more = if rounds <= f64::from(MAX_ROUNDS) {
+            format!(", or --rounds {rounds}, which find it four times of five")
+        } else {
+            String::new()
         };
         Some(format!(
             "Noisy: JSON against itself is known in {} only, and beyond ±{:.0} % a difference of 10 % is missed more \

@@ -67,8 +67,5 @@ pub(crate) fn correction(loads: &[LoadView<'_>], rounds: u32) -> String {
         })
     };
     let all: Vec<String> = Family::ALL.iter().filter_map(of_family).collect();
-    match all.is_empty() {
-        true => "corrected by Holm over no cell".to_owned(),
-        false => all.join("; apart from these "),
-    }
+    if all.is_empty() { "corrected by Holm over no cell".to_owned() } else { all.join("; apart from these ") }
 }

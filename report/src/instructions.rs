@@ -90,9 +90,10 @@ impl Instructions {
     /// The meaning of the counts, and how well they repeat.
     pub fn note(&self) -> String {
         let differ = self.repeat_difference();
-        let repeats = match differ <= RESOLUTION {
-            true => "a verdict needs 0.2 %",
-            false => "a verdict needs 0.2 %, and more than what two counts of its path differ by",
+        let repeats = if differ <= RESOLUTION {
+            "a verdict needs 0.2 %"
+        } else {
+            "a verdict needs 0.2 %, and more than what two counts of its path differ by"
         };
         format!(
             "Instructions in user space, counted by {} in one process: not time. Kernel, sockets and the waiting of \

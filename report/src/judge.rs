@@ -246,9 +246,10 @@ pub(crate) fn judge(samples: &[Sample]) -> Vec<Option<Judged>> {
     for (sample, one) in samples.iter().zip(&mut judged) {
         let Some(one) = one else { continue };
         one.aa_interval = aa_interval;
-        one.verdict = match broken && sample.role == Role::Cell {
-            true => Verdict::Inconclusive,
-            false => verdict(one.interval, one.p),
+        one.verdict = if broken && sample.role == Role::Cell {
+            Verdict::Inconclusive
+        } else {
+            verdict(one.interval, one.p)
         };
     }
     judged

@@ -21,33 +21,31 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
     }
     let correction = correction(loads, result.config.rounds);
     let batches = |load: &LoadView<'_>| load.varies(Factor::Batching);
-    let batched = match loads.iter().any(batches) {
-        true => "; batches with JSON in batches, and that with JSON event by event",
-        false => "",
+    let batched = if loads.iter().any(batches) {
+        "; batches with JSON in batches, and that with JSON event by event"
+    } else {
+        ""
     };
-    let over_links = match loads.iter().any(LoadView::is_over_links) {
-        true => {
-            "- Over links: first, 50th (a first screen) and EOSE are medians from the instant at which a step was due, which \
+    let over_links = if loads.iter().any(LoadView::is_over_links) {
+        "- Over links: first, 50th (a first screen) and EOSE are medians from the instant at which a step was due, which \
              of a first step is before the handshake; handshake is that of TCP and WebSocket. IP bytes are those of packets \
              with the headers of IP and TCP, acknowledgements and what was sent again included. Queueing is what packets to \
              users waited before their link carried them.\n"
-        }
-        false => "",
+    } else {
+        ""
     };
-    let light = match loads.iter().any(LoadView::reads_lightly) {
-        true => {
-            "- Light readers: some clients decoded and compared every n-th delivery and counted the others (Populations), so \
+    let light = if loads.iter().any(LoadView::reads_lightly) {
+        "- Light readers: some clients decoded and compared every n-th delivery and counted the others (Populations), so \
              client CPU is no evidence and has neither number nor verdict. Response is of what they decoded.\n"
-        }
-        false => "",
+    } else {
+        ""
     };
-    let floor = match loads.iter().any(|load| load.floor().is_some()) {
-        true => {
-            " Relay CPU above the floor is a cell's less the floor's, by which it is divided as by its reference's: in \
+    let floor = if loads.iter().any(|load| load.floor().is_some()) {
+        " Relay CPU above the floor is a cell's less the floor's, by which it is divided as by its reference's: in \
              each round, where both were above the floor in every round, and otherwise, without interval, over all blocks. \
              It has no verdict: relay CPU has one of the same sign."
-        }
-        false => "",
+    } else {
+        ""
     };
     format!(
         "{over_links}{light}- An envelope is one event delivered to one subscriber (an acknowledged publish where nothing is delivered). \

@@ -74,9 +74,10 @@ fn fitting(widths: &mut [usize], names: usize, order: &[usize], room: usize) -> 
 
 /// A field of at most so many columns; `…` stands for what is cut.
 fn cut(field: &str, width: usize) -> String {
-    match field.chars().count() <= width {
-        true => field.to_owned(),
-        false => field.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
+    if field.chars().count() <= width {
+        field.to_owned()
+    } else {
+        field.chars().take(width.saturating_sub(1)).chain(['…']).collect()
     }
 }
 

@@ -123,9 +123,10 @@ impl PlanFacts {
     /// Bytes in JSON and number of the delivered events, or of the published ones where the whole
     /// plan delivers none.
     pub(crate) fn event_json_sums(&self, delivers: bool) -> (u64, u64) {
-        match delivers {
-            true => (self.delivered_json_bytes, self.deliveries()),
-            false => (self.published_json_bytes, self.published),
+        if delivers {
+            (self.delivered_json_bytes, self.deliveries())
+        } else {
+            (self.published_json_bytes, self.published)
         }
     }
 }

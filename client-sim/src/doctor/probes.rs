@@ -68,9 +68,10 @@ pub(super) async fn cheap(talk: &mut Talk, needs: &Needs, answers: &mut Answers)
     let mut stored = Vec::new();
     // Sizes are tried with the ephemeral event, where the relay answers it.
     let ephemeral = takes_ephemeral(answers).then(|| small(talk, "one"));
-    let kept = match ephemeral.is_none() || needs.oldest_s.is_some() {
-        true => kept(talk, needs, answers, &mut stored).await,
-        false => None,
+    let kept = if ephemeral.is_none() || needs.oldest_s.is_some() {
+        kept(talk, needs, answers, &mut stored).await
+    } else {
+        None
     };
     if let Some(carrier) = ephemeral.as_ref().or(kept.as_ref()) {
         events(talk, needs, (carrier, answers), &mut stored).await;

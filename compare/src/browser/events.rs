@@ -124,9 +124,10 @@ pub(crate) fn request(format: &str) -> Result<Value> {
     let message = ClientMessage::Req { subscription: SUBSCRIPTION.into(), filters: vec![filter] };
     let mut bytes = Vec::new();
     codec(format)?.encode_client(&message, &mut bytes)?;
-    Ok(match format.parse::<Format>()? == Format::JSON {
-        true => json!(String::from_utf8(bytes)?),
-        false => json!(bytes),
+    Ok(if format.parse::<Format>()? == Format::JSON {
+        json!(String::from_utf8(bytes)?)
+    } else {
+        json!(bytes)
     })
 }
 

@@ -118,9 +118,10 @@ impl Records<'_> {
             kept.insert(index, partial.display().to_string());
         }
         let kept: Vec<String> = kept.into_values().collect();
-        Ok(match kept.is_empty() {
-            true => format!("the run over agents was aborted: {reason}"),
-            false => format!("the run over agents was aborted: {reason}; partial: {}", kept.join(", ")),
+        Ok(if kept.is_empty() {
+            format!("the run over agents was aborted: {reason}")
+        } else {
+            format!("the run over agents was aborted: {reason}; partial: {}", kept.join(", "))
         })
     }
 }

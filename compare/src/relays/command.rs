@@ -89,9 +89,10 @@ impl Words {
         };
         let mut words = words.into_iter().map(put);
         let program = words.next().context("the command is empty")?;
-        let program = match program.contains('/') {
-            true => env::current_dir().context("cannot find the folder of this run")?.join(program),
-            false => program.into(),
+        let program = if program.contains('/') {
+            env::current_dir().context("cannot find the folder of this run")?.join(program)
+        } else {
+            program.into()
         };
         Ok(Words { program, arguments: words.collect() })
     }

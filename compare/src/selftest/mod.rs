@@ -68,10 +68,7 @@ pub fn run(program: &Path, options: &Options, mut tell: impl FnMut(&SelfTest)) -
     let mut bench = Bench::new(program, folder.path(), options)?;
     let wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|only| only == name);
     let over_links = |name: &str| OVER_LINKS.contains(&name);
-    let forbidden = match OVER_LINKS.into_iter().any(wanted) {
-        true => link::probe(program)?.err(),
-        false => None,
-    };
+    let forbidden = if OVER_LINKS.into_iter().any(wanted) { link::probe(program)?.err() } else { None };
     if let Some(why) = forbidden.as_ref().filter(|_| !options.only.is_empty()) {
         bail!("{}: {why}", OVER_LINKS.join(", "));
     }

@@ -307,9 +307,10 @@ fn result_of(config: SearchConfig, found: search::Found) -> ResultFile {
         git: None,
         host: host(),
         started_utc: "2026-11-21T08:05:00Z".to_owned(),
-        status: match found.finished {
-            true => Status::Complete,
-            false => Status::Incomplete { reason: "interrupted".to_owned() },
+        status: if found.finished {
+            Status::Complete
+        } else {
+            Status::Incomplete { reason: "interrupted".to_owned() }
         },
         config: config.as_run(),
         selftest: None,

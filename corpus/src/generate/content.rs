@@ -108,10 +108,11 @@ impl Builder<'_> {
         let random = &mut self.random;
         let step = GIFT_WRAP_BYTES.into_iter().min_by_key(|step| step.abs_diff(bytes)).unwrap_or(bytes);
         let bytes = if step.abs_diff(bytes) * 8 < bytes { step } else { bytes };
-        match random.chance(0.36) {
+        if random.chance(0.36) {
             // NIP-44: the first byte, 2, is the version.
-            true => format!("Ag{}", base64(random, bytes.saturating_sub(2))),
-            false => format!("v2:{}", base64(random, bytes.saturating_sub(3))),
+            format!("Ag{}", base64(random, bytes.saturating_sub(2)))
+        } else {
+            format!("v2:{}", base64(random, bytes.saturating_sub(3)))
         }
     }
 

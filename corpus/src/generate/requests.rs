@@ -76,12 +76,11 @@ impl Builder<'_> {
             vec!["p".into(), hex::encode(&zap.recipient).into()],
             vec!["e".into(), zap.note.into()],
         ];
-        let content = match self.random.chance(0.4) {
-            true => {
-                let bytes = self.random.between(2, 90);
-                self.generator.vocabulary.text(&mut self.random, bytes, 20)
-            }
-            false => String::new(),
+        let content = if self.random.chance(0.4) {
+            let bytes = self.random.between(2, 90);
+            self.generator.vocabulary.text(&mut self.random, bytes, 20)
+        } else {
+            String::new()
         };
         self.request(context, 9734, tags, content, zap.sender)
     }

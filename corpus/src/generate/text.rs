@@ -205,12 +205,11 @@ impl Vocabulary {
     /// in other scripts.
     pub(super) fn note(&self, random: &mut Random, bytes: usize) -> String {
         let shares = Shares { addresses: 28, exotic: 30, repeats: 100, phrases: 150, ..Shares::POSTED };
-        match random.chance(FOREIGN_NOTES) {
-            false => self.write(random, bytes, shares, Script::Latin),
-            true => {
-                let script = Script::Foreign(random.below(self.foreign.len()));
-                self.write(random, bytes, Shares { phrases: 10, ..shares }, script)
-            }
+        if random.chance(FOREIGN_NOTES) {
+            let script = Script::Foreign(random.below(self.foreign.len()));
+            self.write(random, bytes, Shares { phrases: 10, ..shares }, script)
+        } else {
+            self.write(random, bytes, shares, Script::Latin)
         }
     }
 

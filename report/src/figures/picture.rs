@@ -86,10 +86,8 @@ fn points(load: &LoadView<'_>, packings: &[String]) -> Vec<Point> {
         let also = labels.iter().skip(2).filter(|label| !packed.contains(label.as_str()) && *label != "none");
         let name = std::iter::once(&labels[0]).chain(also).cloned().collect::<Vec<_>>().join(" ");
         let is_base = view.cell.role == Role::Anchor;
-        let of = |metric| match is_base {
-            true => Some((1.0, resolution(metric))),
-            false => load.to_anchor(view, metric),
-        };
+        let of =
+            |metric| if is_base { Some((1.0, resolution(metric))) } else { load.to_anchor(view, metric) };
         Some(Point {
             name,
             packing: packings.iter().position(|one| *one == packed)?,

@@ -151,17 +151,19 @@ impl Axis {
 
     /// The line of a tick.
     fn style(&self, tick: f64) -> &'static str {
-        match self.own.is_some_and(|own| (tick - own).abs() < 1e-9) {
-            true => "class=\"bc-axis\" stroke-width=\"0.8\"",
-            false => "class=\"bc-grid\" stroke-width=\"0.8\"",
+        if self.own.is_some_and(|own| (tick - own).abs() < 1e-9) {
+            "class=\"bc-axis\" stroke-width=\"0.8\""
+        } else {
+            "class=\"bc-grid\" stroke-width=\"0.8\""
         }
     }
 
     /// Where a value lies: 0 at the beginning, 1 at the end.
     fn share(&self, value: f64) -> f64 {
-        match self.is_logarithmic {
-            true => (value / self.range.start).ln() / (self.range.end / self.range.start).ln(),
-            false => (value - self.range.start) / (self.range.end - self.range.start),
+        if self.is_logarithmic {
+            (value / self.range.start).ln() / (self.range.end / self.range.start).ln()
+        } else {
+            (value - self.range.start) / (self.range.end - self.range.start)
         }
     }
 }

@@ -590,9 +590,10 @@ impl Workload {
             let mut planner = LivePlanner::new(&published, &subscribe.filter);
             for c in 0..subscribe.connections {
                 let mut random = schedule::stream(seed, &format!("subscribe {population}"), c);
-                let filters = match self.is_elsewhere(self.roles.len()) {
-                    true => Vec::new(),
-                    false => planner.filters(self, &mut random),
+                let filters = if self.is_elsewhere(self.roles.len()) {
+                    Vec::new()
+                } else {
+                    planner.filters(self, &mut random)
                 };
                 let task = Task::Subscriber { filters, read_bytes_per_s: subscribe.read_bytes_per_s };
                 let decode_every = subscribe.decode_every;

@@ -90,8 +90,5 @@ fn push(number: usize, out: &mut Vec<u8>) {
 }
 
 fn utf16_length(text: &str) -> usize {
-    match text.is_ascii() {
-        true => text.len(),
-        false => text.encode_utf16().count(),
-    }
+    if text.is_ascii() { text.len() } else { text.encode_utf16().count() }
 }
