@@ -4,7 +4,7 @@ use measure::{Latency, LinkFlow, LinkPart, LinkRecord, NO_LINK};
 
 use super::{
     number,
-    table::{NOTHING, Table},
+    table::{NOTHING, Table, column, or_nothing},
     view::{CellView, LoadView},
 };
 use crate::result::Block;
@@ -14,15 +14,17 @@ impl LoadView<'_> {
     /// about the link. `None` of a load without links.
     pub(crate) fn links(&self) -> Option<(Table, String)> {
         let first = self.cells.iter().flat_map(records).next()?;
-        let mut headings = self.label_headings();
-        let names = headings.len();
-        let columns = ["packets/event", "sent again %", "queueing p50 ms", "p99 ms", "emulator late p99 ms"];
-        headings.extend(columns.map(str::to_owned));
-        let rows = self.cells.iter().map(|view| {
-            let mut row = self.labels(view.cell);
-            row.extend(figures(view));
-            row
-        });
+        let columns = [
+            column("packets/event", |view| {
+                share(sum(view, |flow| flow.forwarded), view.merged.counts.envelopes(), 1.0)
+            }),
+            column("sent again %", |view| {
+                share(sum(view, |flow| flow.retransmitted), sum(view, |flow| flow.packets), 100.0)
+            }),
+            column("queueing p50 ms", |view| milliseconds(&merged(view, |link| &link.down.queued), 0.5)),
+            column("p99 ms", |view| milliseconds(&merged(view, |link| &link.down.queued), 0.99)),
+            column("emulator late p99 ms", |view| milliseconds(&merged(view, |link| &link.lateness), 0.99)),
+        ];
         let name = match self.cells[0].cell.cell.link.as_str() {
             link if link != NO_LINK && first.parts.is_empty() => format!("{link}: {}", first.parameters),
             _ => format!("by population: {}", first.parameters),
@@ -32,7 +34,7 @@ impl LoadView<'_> {
              ways. CPU times are left out: packets of 1,500 bytes through a TUN device cost what loopback does not.",
             first.congestion
         );
-        Some((Table { names, headings, rows: rows.collect() }, note))
+        Some((self.table(&columns), note))
     }
 }
 
@@ -78,39 +80,30 @@ fn part_figures(parts: &[&LinkPart]) -> Vec<String> {
         kilobytes(sum(|part| part.down.forwarded_bytes)),
         kilobytes(sum(|part| part.up.forwarded_bytes)),
         number::three(gone as f64 * 100.0 / packets as f64),
-        milliseconds(&queued, 0.5),
-        milliseconds(&queued, 0.99),
+        or_nothing(milliseconds(&queued, 0.5)),
+        or_nothing(milliseconds(&queued, 0.99)),
     ]
 }
 
-fn milliseconds(latency: &Latency, q: f64) -> String {
-    latency.quantile_ns(q).ns().map_or_else(|| NOTHING.to_owned(), |ns| number::three(ns as f64 / 1e6))
+fn milliseconds(latency: &Latency, q: f64) -> Option<String> {
+    latency.quantile_ns(q).ns().map(|ns| number::three(ns as f64 / 1e6))
 }
 
 fn records<'a>(view: &'a CellView<'_>) -> impl Iterator<Item = &'a LinkRecord> {
     view.cell.blocks.iter().filter_map(Block::usable).filter_map(|record| record.link.as_ref())
 }
 
-fn figures(view: &CellView<'_>) -> Vec<String> {
-    let envelopes = view.merged.counts.envelopes();
-    let sum = |count: fn(&LinkFlow) -> u64| -> u64 {
-        records(view).map(|link| count(&link.down) + count(&link.up)).sum()
-    };
-    let share = |part: u64, whole: u64, factor: f64| match whole {
-        0 => NOTHING.to_owned(),
-        whole => number::three(part as f64 * factor / whole as f64),
-    };
-    let merged = |of: fn(&LinkRecord) -> &Latency| {
-        let mut all = Latency::new();
-        records(view).for_each(|link| all.merge(of(link)));
-        all
-    };
-    let queued = merged(|link| &link.down.queued);
-    vec![
-        share(sum(|flow| flow.forwarded), envelopes, 1.0),
-        share(sum(|flow| flow.retransmitted), sum(|flow| flow.packets), 100.0),
-        milliseconds(&queued, 0.5),
-        milliseconds(&queued, 0.99),
-        milliseconds(&merged(|link| &link.lateness), 0.99),
-    ]
+/// Of all usable blocks, both ways.
+fn sum(view: &CellView<'_>, count: fn(&LinkFlow) -> u64) -> u64 {
+    records(view).map(|link| count(&link.down) + count(&link.up)).sum()
+}
+
+fn share(part: u64, whole: u64, factor: f64) -> Option<String> {
+    (whole > 0).then(|| number::three(part as f64 * factor / whole as f64))
+}
+
+fn merged(view: &CellView<'_>, of: fn(&LinkRecord) -> &Latency) -> Latency {
+    let mut all = Latency::new();
+    records(view).for_each(|link| all.merge(of(link)));
+    all
 }

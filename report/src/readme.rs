@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::{
     comparison::{Comparison, Verdict},
     number,
-    table::{NOTHING, Table, shown},
+    table::{NOTHING, Table, or_nothing},
     view::{LoadView, views},
 };
 use crate::{
@@ -114,8 +114,7 @@ fn row(load: &LoadView<'_>, comparisons: &[Comparison], id: &str) -> Result<Vec<
     if !code.is_empty() {
         labels[0] = format!("{} {code}", labels[0]);
     }
-    let bytes = shown(Metric::WireBytes, view.blocks_for(Metric::WireBytes), load.latency.0);
-    labels.push(bytes);
+    labels.push(or_nothing(load.shown(view, Metric::WireBytes)));
     labels.extend([Metric::WireBytes, Metric::RelayCpu, Metric::ClientCpu].map(ratio));
     Ok(labels)
 }

@@ -9,7 +9,7 @@ use super::{
     page::{drawn, first, page},
     part::Part,
     provenance,
-    table::{NOTHING, Table, quantile},
+    table::{NOTHING, Table, VALID, or_nothing, quantile},
     utilisation::Utilisation,
     view::{LoadView, views},
 };
@@ -110,7 +110,7 @@ fn warnings(record: &RunRecord) -> Vec<String> {
 }
 
 fn of_load(record: &RunRecord, load: &LoadView<'_>) -> Vec<Part> {
-    let costs = load.costs().without("valid").without("ledger");
+    let costs = load.costs().without(VALID).without("ledger");
     let mut parts = vec![Part::heading(2, "What it came to"), Part::table(costs, load.row_ids(false))];
     parts.extend(compression_line(load).map(Part::sentence));
     parts.push(Part::sentence(busy(&load.cells[0].utilisation())));
@@ -143,7 +143,7 @@ fn busy(utilisation: &Utilisation) -> String {
 fn latencies(record: &RunRecord) -> Table {
     let mut table = Table::new(1, &["latency", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "samples"]);
     for (name, latency) in record.latency.iter().filter(|(_, latency)| !latency.is_empty()) {
-        let quantiles = [0.5, 0.9, 0.99, 0.999].map(|q| quantile(latency.quantile_ns(q), 1e6));
+        let quantiles = [0.5, 0.9, 0.99, 0.999].map(|q| or_nothing(quantile(latency.quantile_ns(q), 1e6)));
         let row = std::iter::once(name.clone()).chain(quantiles).chain([latency.len().to_string()]);
         table.rows.push(row.collect());
     }

@@ -1,7 +1,7 @@
 //! Tables of cells, aligned for a terminal or as Markdown.
 
 use cell::{Factor, Side};
-use measure::{Counts, Quantile, RunRecord};
+use measure::{Allocations, Counts, CpuTime, Quantile, RunRecord};
 
 use super::{
     comparison::Comparison,
@@ -16,6 +16,9 @@ use crate::{
 
 /// Stands for a value that was not measured or has too few samples.
 pub(crate) const NOTHING: &str = "–";
+
+/// The heading of a cell's valid blocks among all.
+pub(crate) const VALID: &str = "valid";
 
 /// The heading of what a relay takes beyond the floor.
 const ABOVE_FLOOR: &str = "relay above floor µs/event";
@@ -34,6 +37,27 @@ pub(crate) enum Form {
 impl Form {
     /// Metrics that a terminal of 120 columns has room for.
     const NARROW: usize = 5;
+}
+
+/// What stands under a heading; `None` where it was not measured.
+type Field<'t> = Box<dyn Fn(&CellView<'_>) -> Option<String> + 't>;
+
+/// A column of a table of cells.
+pub(crate) struct Column<'t> {
+    heading: String,
+    field: Field<'t>,
+}
+
+pub(crate) fn column<'t>(
+    heading: impl Into<String>,
+    field: impl Fn(&CellView<'_>) -> Option<String> + 't,
+) -> Column<'t> {
+    Column { heading: heading.into(), field: Box::new(field) }
+}
+
+/// A field as every table has it.
+pub(crate) fn or_nothing(field: Option<String>) -> String {
+    field.unwrap_or_else(|| NOTHING.to_owned())
 }
 
 /// Rows of text under headings; the first columns are names, the others numbers.
@@ -85,14 +109,25 @@ impl LoadView<'_> {
         self.cells.iter().any(|view| value(factor, view.cell) != value(factor, self.cells[0].cell))
     }
 
-    /// One row a cell: what it cost, and behind it the ratio to JSON without compression.
-    pub(crate) fn costs(&self) -> Table {
+    /// One row a cell: its names, and behind them these columns.
+    pub(crate) fn table(&self, columns: &[Column<'_>]) -> Table {
+        self.table_of(&self.cells.iter().collect::<Vec<_>>(), columns)
+    }
+
+    fn table_of(&self, cells: &[&CellView<'_>], columns: &[Column<'_>]) -> Table {
         let mut headings = self.label_headings();
         let names = headings.len();
-        headings.extend(self.columns().iter().map(|metric| metric.heading().to_owned()));
-        headings.extend(self.floor().map(|_| ABOVE_FLOOR.to_owned()));
-        headings.extend(["valid".to_owned(), "ledger".to_owned()]);
-        Table { names, headings, rows: self.cells.iter().map(|view| self.cost_row(view)).collect() }
+        headings.extend(columns.iter().map(|column| column.heading.clone()));
+        let row = |view: &&CellView<'_>| {
+            let fields = columns.iter().map(|column| or_nothing((column.field)(view)));
+            self.labels(view.cell).into_iter().chain(fields).collect()
+        };
+        Table { names, headings, rows: cells.iter().map(row).collect() }
+    }
+
+    /// One row a cell: what it cost, and behind it the ratio to JSON without compression.
+    pub(crate) fn costs(&self) -> Table {
+        self.table(&self.cost_columns())
     }
 
     /// The columns of [`LoadView::costs`] that decide between formats.
@@ -103,32 +138,41 @@ impl LoadView<'_> {
         if self.is_over_links() {
             left_out.push(Metric::WireBytes.heading());
         }
-        let mut table = self.costs();
-        let kept = |line: &[String], headings: &[String]| -> Vec<String> {
-            let of = headings.iter().zip(line).filter(|(heading, _)| !left_out.contains(&heading.as_str()));
-            of.map(|(_, field)| field.clone()).collect()
-        };
-        table.rows = table.rows.iter().map(|row| kept(row, &table.headings)).collect();
-        table.headings = kept(&table.headings, &table.headings);
-        table
+        let mut columns = self.cost_columns();
+        columns.retain(|column| !left_out.contains(&column.heading.as_str()));
+        self.table(&columns)
     }
 
-    fn cost_row(&self, view: &CellView<'_>) -> Vec<String> {
-        let mut row = self.labels(view.cell);
-        for metric in self.columns().iter().copied() {
-            let value = shown(metric, view.blocks_for(metric), self.latency.0);
-            // No ratio beside a missing value.
-            row.push(match self.ratio_to_anchor(view, metric).filter(|_| value != NOTHING) {
-                Some(ratio) => format!("{value} {}", number::ratio(ratio)),
-                None => value,
-            });
+    fn cost_columns(&self) -> Vec<Column<'_>> {
+        let metric = |metric: &Metric| {
+            let metric = *metric;
+            column(metric.heading(), move |view| self.with_ratio(view, metric))
+        };
+        let mut columns: Vec<Column<'_>> = self.columns().iter().map(metric).collect();
+        if self.floor().is_some() {
+            columns.push(column(ABOVE_FLOOR, move |view| {
+                let reference = self.anchor().filter(|_| view.cell.role != Role::Anchor);
+                Some(self.above_floor(view, reference)?.cost())
+            }));
         }
-        let above = self.above_floor(view, self.anchor().filter(|_| view.cell.role != Role::Anchor));
-        let above = above.map_or_else(|| NOTHING.to_owned(), |above| above.cost());
-        row.extend(self.floor().map(|_| above));
-        row.push(format!("{}/{}", view.merged.blocks, view.cell.blocks.len()));
-        row.push(ledger(view.cell));
-        row
+        columns
+            .push(column(VALID, |view| Some(format!("{}/{}", view.merged.blocks, view.cell.blocks.len()))));
+        columns.push(column("ledger", |view| ledger(view.cell)));
+        columns
+    }
+
+    /// A metric of a cell in the unit of its column, see [`shown`].
+    pub(crate) fn shown(&self, view: &CellView<'_>, metric: Metric) -> Option<String> {
+        shown(metric, view.blocks_for(metric), self.latency.0)
+    }
+
+    /// The same, and behind it the ratio to JSON without compression.
+    fn with_ratio(&self, view: &CellView<'_>, metric: Metric) -> Option<String> {
+        let value = self.shown(view, metric)?;
+        Some(match self.ratio_to_anchor(view, metric) {
+            Some(ratio) => format!("{value} {}", number::ratio(ratio)),
+            None => value,
+        })
     }
 
     /// One row a cell: CPU in user mode and in the kernel, what a connection costs before its first
@@ -138,51 +182,38 @@ impl LoadView<'_> {
         if self.is_over_links() {
             return None;
         }
-        let mut headings = self.label_headings();
-        let names = headings.len();
-        headings.extend(
-            [
-                "relay user µs/event",
-                "relay system µs/event",
-                "client user µs/event",
-                "client system µs/event",
-                "handshake B",
-            ]
-            .map(str::to_owned),
-        );
-        let warmth = self.knows_warmth();
-        headings.extend(Self::WARMTH.map(str::to_owned).into_iter().filter(|_| warmth));
-        let memory = self.cells.iter().any(|view| view.relay_peak_mib().is_some());
-        headings.extend(memory.then(|| "relay peak MiB".to_owned()));
-        let row = |view: &CellView<'_>| {
-            let mut row = self.labels(view.cell);
-            let envelopes = view.merged.counts.envelopes();
-            let micros = |ns: Option<u64>| {
-                let ns = ns.filter(|_| envelopes > 0);
-                ns.map_or_else(|| NOTHING.to_owned(), |ns| number::three(ns as f64 / envelopes as f64 / 1e3))
-            };
-            let relay = view.merged.relay_cpu;
-            let client = Some(view.merged.client_cpu).filter(|_| !view.merged.reads_lightly());
-            row.push(micros(relay.and_then(|cpu| cpu.user_ns)));
-            row.push(micros(relay.and_then(|cpu| cpu.system_ns)));
-            row.push(micros(client.and_then(|cpu| cpu.user_ns)));
-            row.push(micros(client.and_then(|cpu| cpu.system_ns)));
-            let connections: u64 =
-                (view.cell.blocks.iter().filter_map(Block::usable)).map(|record| record.connections).sum();
-            let traffic = view.merged.traffic;
-            let bytes = traffic.handshake_to_relay_bytes + traffic.handshake_to_client_bytes;
-            row.push(if connections == 0 {
-                NOTHING.to_owned()
-            } else {
-                number::three(bytes as f64 / connections as f64)
-            });
-            row.extend(view.warmth().into_iter().filter(|_| warmth));
-            row.extend(
-                memory.then(|| view.relay_peak_mib().map_or_else(|| NOTHING.to_owned(), number::three)),
-            );
-            row
+        let micros = |heading: &str, ns: fn(&Merged) -> Option<u64>| {
+            column(heading, move |view| {
+                let envelopes = Some(view.merged.counts.envelopes()).filter(|count| *count > 0)?;
+                Some(number::three(ns(&view.merged)? as f64 / envelopes as f64 / 1e3))
+            })
         };
-        Some(Table { names, headings, rows: self.cells.iter().map(row).collect() })
+        fn client(merged: &Merged) -> Option<CpuTime> {
+            (!merged.reads_lightly()).then_some(merged.client_cpu)
+        }
+        let mut columns = vec![
+            micros("relay user µs/event", |merged| merged.relay_cpu?.user_ns),
+            micros("relay system µs/event", |merged| merged.relay_cpu?.system_ns),
+            micros("client user µs/event", |merged| client(merged)?.user_ns),
+            micros("client system µs/event", |merged| client(merged)?.system_ns),
+            column("handshake B", |view| {
+                let records = view.cell.blocks.iter().filter_map(Block::usable);
+                let connections: u64 = records.map(|record| record.connections).sum();
+                let traffic = view.merged.traffic;
+                let bytes = traffic.handshake_to_relay_bytes + traffic.handshake_to_client_bytes;
+                (connections > 0).then(|| number::three(bytes as f64 / connections as f64))
+            }),
+        ];
+        if self.knows_warmth() {
+            let warmth = Self::WARMTH.into_iter().enumerate();
+            columns.extend(
+                warmth.map(|(place, heading)| column(heading, move |view| view.warmth()[place].clone())),
+            );
+        }
+        if self.cells.iter().any(|view| view.relay_peak_mib().is_some()) {
+            columns.push(column("relay peak MiB", |view| view.relay_peak_mib().map(number::three)));
+        }
+        Some(self.table(&columns))
     }
 
     /// One row a cell: sessions from the instant each was due by plan to the end of its last step,
@@ -200,20 +231,15 @@ impl LoadView<'_> {
         if names.len() > 1 {
             names.retain(|name| *name != ALL);
         }
-        let mut headings = self.label_headings();
-        let labels = headings.len();
-        for name in &names {
-            headings.extend(["p50", "p99"].map(|quantile| format!("{name} {quantile} ms")));
-        }
-        let row = |view: &CellView<'_>| {
-            let mut row = self.labels(view.cell);
-            for name in &names {
-                row.extend([Metric::LatencyP50, Metric::LatencyP99].map(|m| shown(m, &view.merged, name)));
-            }
-            row
+        let quantiles = |name: &&'_ str| {
+            let name = (*name).to_owned();
+            [("p50", Metric::LatencyP50), ("p99", Metric::LatencyP99)].map(|(quantile, metric)| {
+                let name = name.clone();
+                column(format!("{name} {quantile} ms"), move |view| shown(metric, &view.merged, &name))
+            })
         };
-        let rows = self.cells.iter().map(row).collect();
-        (!names.is_empty()).then_some(Table { names: labels, headings, rows })
+        let columns: Vec<Column<'_>> = names.iter().flat_map(quantiles).collect();
+        (!names.is_empty()).then(|| self.table(&columns))
     }
 
     /// One row for each population of a cell whose populations do not speak the same. Behind it the
@@ -244,7 +270,9 @@ impl LoadView<'_> {
                 let name = population.name.clone().unwrap_or_else(|| "unnamed".to_owned());
                 let mut row = self.labels(view.cell);
                 let waits = ["session", "response"].map(|metric| match &population.name {
-                    Some(name) => shown(Metric::LatencyP50, &view.merged, &format!("{metric}.{name}")),
+                    Some(name) => {
+                        or_nothing(shown(Metric::LatencyP50, &view.merged, &format!("{metric}.{name}")))
+                    }
                     None => NOTHING.to_owned(),
                 });
                 row.extend([name, population.format.clone(), population.compression.clone()]);
@@ -274,44 +302,31 @@ impl LoadView<'_> {
         if !self.varies(Factor::ClientVerify) {
             return None;
         }
-        let mut headings = self.label_headings();
-        let names = headings.len();
-        headings.extend(["client µs/event", "reference µs/event", "saved"].map(str::to_owned));
         let comparisons = self.comparisons();
-        let row = |view: &CellView<'_>| {
-            let reference = self.reference(view).filter(|_| view.cell.role == Role::Cell)?;
-            let of = |one: &&Comparison| one.cell == view.cell.id && one.metric == Metric::ClientCpu;
-            let percent = |ratio: f64| 100.0 * (1.0 - ratio);
-            let shown = |view: &CellView<'_>| {
-                shown(Metric::ClientCpu, view.blocks_for(Metric::ClientCpu), self.latency.0)
-            };
-            let mut row = self.labels(view.cell);
-            row.extend([shown(view), shown(reference)]);
-            row.push(comparisons.iter().find(of).map_or_else(
-                || NOTHING.to_owned(),
-                |one| {
-                    let saved = percent(one.ratio);
-                    match one.interval {
-                        Some((low, high)) => {
-                            format!(
-                                "{saved:.0} % [{:.0}, {:.0}] {}",
-                                percent(high),
-                                percent(low),
-                                one.verdict
-                            )
-                        }
-                        None => format!("{saved:.0} % {}", one.verdict),
+        let columns = [
+            column("client µs/event", |view| self.shown(view, Metric::ClientCpu)),
+            column("reference µs/event", |view| self.shown(self.reference(view)?, Metric::ClientCpu)),
+            column("saved", |view| {
+                let of = |one: &&Comparison| one.cell == view.cell.id && one.metric == Metric::ClientCpu;
+                let one = comparisons.iter().find(of)?;
+                let percent = |ratio: f64| 100.0 * (1.0 - ratio);
+                let saved = percent(one.ratio);
+                Some(match one.interval {
+                    Some((low, high)) => {
+                        format!("{saved:.0} % [{:.0}, {:.0}] {}", percent(high), percent(low), one.verdict)
                     }
-                },
-            ));
-            Some(row)
+                    None => format!("{saved:.0} % {}", one.verdict),
+                })
+            }),
+        ];
+        let level = |view: &CellView<'_>| value(Factor::ClientVerify, view.cell).to_owned();
+        let compared = |view: &&CellView<'_>| {
+            view.cell.role == Role::Cell
+                && self.reference(view).is_some_and(|reference| level(reference) == level(view))
         };
-        let compared = self.cells.iter().filter(|view| {
-            let level = |cell| value(Factor::ClientVerify, cell);
-            self.reference(view).is_some_and(|reference| level(reference.cell) == level(view.cell))
-        });
-        let (ids, rows) = compared.filter_map(|view| Some((view.cell.id.as_str(), row(view)?))).unzip();
-        Some((Table { names, headings, rows }, ids))
+        let cells: Vec<&CellView<'_>> = self.cells.iter().filter(compared).collect();
+        let ids = cells.iter().map(|view| view.cell.id.as_str()).collect();
+        Some((self.table_of(&cells, &columns), ids))
     }
 
     /// One row a cell: what both ends allocated, where that was counted.
@@ -319,29 +334,20 @@ impl LoadView<'_> {
         if !self.counts_allocations() {
             return None;
         }
-        let mut headings = self.label_headings();
-        let names = headings.len();
-        let counts = [Metric::RelayAllocations, Metric::ClientAllocations];
-        headings.extend(counts.map(|metric| metric.heading().to_owned()));
-        headings.extend(["relay allocated B/event", "client allocated B/event"].map(str::to_owned));
-        let row = |view: &CellView<'_>| {
-            let mut row = self.labels(view.cell);
-            row.extend(counts.map(|metric| {
-                let value = shown(metric, view.blocks_for(metric), self.latency.0);
-                match self.ratio_to_anchor(view, metric).filter(|_| value != NOTHING) {
-                    Some(ratio) => format!("{value} {}", number::ratio(ratio)),
-                    None => value,
-                }
-            }));
-            let counted = view.blocks_for(Metric::RelayAllocations);
-            let envelopes = counted.counts.envelopes().max(1) as f64;
-            row.extend([counted.relay_allocations, counted.client_allocations].map(|allocated| {
-                allocated
-                    .map_or_else(|| NOTHING.to_owned(), |sum| number::three(sum.bytes as f64 / envelopes))
-            }));
-            row
+        let count = |metric: Metric| column(metric.heading(), move |view| self.with_ratio(view, metric));
+        let bytes = |heading: &str, allocated: fn(&Merged) -> Option<Allocations>| {
+            column(heading, move |view| {
+                let counted = view.blocks_for(Metric::RelayAllocations);
+                let envelopes = counted.counts.envelopes().max(1) as f64;
+                Some(number::three(allocated(counted)?.bytes as f64 / envelopes))
+            })
         };
-        Some(Table { names, headings, rows: self.cells.iter().map(row).collect() })
+        Some(self.table(&[
+            count(Metric::RelayAllocations),
+            count(Metric::ClientAllocations),
+            bytes("relay allocated B/event", |merged| merged.relay_allocations),
+            bytes("client allocated B/event", |merged| merged.client_allocations),
+        ]))
     }
 
     /// The ratio to the nearest anchors, over rounds; of the merged blocks where single ones have
@@ -362,78 +368,65 @@ impl LoadView<'_> {
     /// One row a cell: what it is against its reference, with interval and verdict.
     pub(crate) fn verdicts(&self, comparisons: &[Comparison], form: Form) -> Table {
         let full = form == Form::Full;
-        let mut headings = self.label_headings();
-        let names = headings.len() + usize::from(full);
-        let of = |metric: Metric| comparisons.iter().find(move |c| c.metric == metric);
+        let first = |metric: Metric| comparisons.iter().find(move |c| c.metric == metric);
         let narrow = form == Form::Marks && self.is_over_links();
-        let judged: Vec<Metric> = (self.judged().iter().copied())
-            .filter(|metric| of(*metric).is_some())
-            .take(if narrow { Form::NARROW } else { usize::MAX })
-            .collect();
-        headings.extend(full.then(|| "against".to_owned()));
-        headings.extend(judged.iter().map(|metric| {
-            match of(*metric).and_then(|c| c.aa_interval).filter(|_| form != Form::Marks) {
+        let judged = (self.judged().iter().copied())
+            .filter(|metric| first(*metric).is_some())
+            .take(if narrow { Form::NARROW } else { usize::MAX });
+        let judged = judged.map(|metric| {
+            let heading = match first(metric).and_then(|c| c.aa_interval).filter(|_| form != Form::Marks) {
                 Some((low, high)) => format!("{} (A/A {low:.2} to {high:.2})", metric.short()),
                 None => metric.short().to_owned(),
-            }
-        }));
-        let floor = self.floor().filter(|_| form != Form::Marks);
-        headings.extend(floor.map(|_| "relay CPU above the floor".to_owned()));
-        let row = |view: &CellView<'_>| {
-            let mut row = self.labels(view.cell);
-            let reference = self.reference(view)?;
-            row.extend(full.then(|| reference.cell.id.clone()));
-            row.extend(judged.iter().map(|metric| {
-                let found = comparisons.iter().find(|c| c.cell == view.cell.id && c.metric == *metric);
-                let shown = if form == Form::Marks { Comparison::short } else { Comparison::to_string };
-                found.map_or_else(|| NOTHING.to_owned(), shown)
-            }));
-            row.extend(floor.map(|_| {
-                let above = self.above_floor(view, Some(reference));
-                above.map_or_else(|| NOTHING.to_owned(), |above| above.quotient())
-            }));
-            Some(row)
-        };
-        Table { names, headings, rows: self.cells.iter().filter_map(row).collect() }
+            };
+            column(heading, move |view| {
+                let found = comparisons.iter().find(|c| c.cell == view.cell.id && c.metric == metric)?;
+                Some(if form == Form::Marks { found.short() } else { found.to_string() })
+            })
+        });
+        let against = full.then(|| column("against", |view| Some(self.reference(view)?.cell.id.clone())));
+        let floor = self.floor().filter(|_| form != Form::Marks).map(|_| {
+            column("relay CPU above the floor", |view| {
+                Some(self.above_floor(view, self.reference(view))?.quotient())
+            })
+        });
+        let columns: Vec<Column<'_>> = against.into_iter().chain(judged).chain(floor).collect();
+        let cells: Vec<_> = self.cells.iter().filter(|view| self.reference(view).is_some()).collect();
+        let table = self.table_of(&cells, &columns);
+        Table { names: table.names + usize::from(full), ..table }
     }
 }
 
-/// A metric of merged blocks in the unit of its column; brackets mark 10 to 99 samples above, a
-/// dash fewer.
-pub(crate) fn shown(metric: Metric, merged: &Merged, latency: &str) -> String {
+/// A metric of merged blocks in the unit of its column; brackets mark 10 to 99 samples above, fewer
+/// have none.
+pub(crate) fn shown(metric: Metric, merged: &Merged, latency: &str) -> Option<String> {
     if let Some(q) = metric.quantile() {
         return quantile(merged.quantile(metric.latency(latency), q), metric.unit());
     }
     if let Some(q) = metric.low_quantile() {
         return quantile(merged.low_throughput(q), metric.unit());
     }
-    let value = metric.value(merged, latency);
-    value.map_or_else(|| NOTHING.to_owned(), |value| number::three(value / metric.unit()))
+    Some(number::three(metric.value(merged, latency)? / metric.unit()))
 }
 
 /// A quantile in a unit of so many of its base units, with the same marks.
-pub(crate) fn quantile(found: Quantile, unit: f64) -> String {
+pub(crate) fn quantile(found: Quantile, unit: f64) -> Option<String> {
     let shown = |value: u64| number::three(value as f64 / unit);
     match found {
-        Quantile::Exact(value) => shown(value),
-        Quantile::Bracketed(value) => format!("[{}]", shown(value)),
-        Quantile::Missing => NOTHING.to_owned(),
+        Quantile::Exact(value) => Some(shown(value)),
+        Quantile::Bracketed(value) => Some(format!("[{}]", shown(value))),
+        Quantile::Missing => None,
     }
 }
 
 /// Whether the ledger of every block with a record balances, unusable blocks included.
-fn ledger(cell: &CellResult) -> String {
+fn ledger(cell: &CellResult) -> Option<String> {
     let records = cell.blocks.iter().filter_map(|block| block.record.as_ref());
     let (mut seen, mut off) = (0, 0);
     for record in records {
         seen += 1;
         off += usize::from(record.counts.balanced().is_err());
     }
-    match (seen, off) {
-        (0, _) => NOTHING.to_owned(),
-        (_, 0) => "balanced".to_owned(),
-        _ => format!("{off} off"),
-    }
+    (seen > 0).then(|| if off == 0 { "balanced".to_owned() } else { format!("{off} off") })
 }
 
 impl Table {

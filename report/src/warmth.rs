@@ -3,7 +3,6 @@
 
 use super::{
     number,
-    table::NOTHING,
     view::{CellView, LoadView},
 };
 use crate::result::Role;
@@ -42,7 +41,7 @@ impl CellView<'_> {
     /// The relay's CPU for a first delivery beyond a later one (`<` its resolution where it is not
     /// above it), and the shares of first deliveries, and of those with the publisher's bytes, in
     /// the measured time.
-    pub(crate) fn warmth(&self) -> [String; 3] {
+    pub(crate) fn warmth(&self) -> [Option<String>; 3] {
         let micros = |ns: f64| number::three(ns / 1e3);
         let first = self.merged.first_delivery.map(|first| match first.cpu_ns {
             Some(ns) => micros(ns),
@@ -50,7 +49,7 @@ impl CellView<'_> {
         });
         let share = self.merged.encodings.and_then(measure::EncodingsRecord::cold_share).map(percent);
         let spliced = self.merged.encodings.and_then(measure::EncodingsRecord::spliced_share).map(percent);
-        [first, share, spliced].map(|field| field.unwrap_or_else(|| NOTHING.to_owned()))
+        [first, share, spliced]
     }
 }
 
