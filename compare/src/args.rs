@@ -117,9 +117,10 @@ pub(crate) enum Command {
     Report {
         /// The folder that `compare run` wrote
         dir: PathBuf,
-        /// Make the tables of this result in a Markdown file anew
+        /// Make the tables and lines of this result in a Markdown file anew
         ///
-        /// Between a comment `table: DIR CELL …`, of up to six cells, and a comment `end of table`.
+        /// Between a comment `table: DIR CELL …`, of up to six cells, and a comment `end of table`;
+        /// lines as a terminal shows them between `lines: DIR` and `end of lines`.
         #[arg(long, value_name = "FILE")]
         readme: Option<PathBuf>,
         /// Show every column that the terminal has room for, of up to 180, and verdicts as words

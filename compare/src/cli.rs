@@ -247,16 +247,16 @@ fn diff(before: &Path, after: &Path, force: bool, strict: bool) -> Result<Exit> 
 fn rerender(dir: &Path, readme: Option<&Path>, wide: bool) -> Result<()> {
     let result = ResultFile::read(dir).map_err(UsageError)?;
     try_file("--readme", readme)?;
+    let report = Report::from_result(&result);
     if let Some(file) = readme {
         let unread = || format!("cannot read {}", file.display());
         let document = fs::read_to_string(file).with_context(unread).map_err(UsageError)?;
         let document =
-            report::refreshed(&document, dir, &result).with_context(|| format!("in {}", file.display()))?;
+            report::refreshed(&document, dir, &report).with_context(|| format!("in {}", file.display()))?;
         measure::write_whole(file, document.as_bytes())
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
     let folder = if dir.is_dir() { dir } else { dir.parent().unwrap_or(Path::new(".")) };
-    let report = Report::from_result(&result);
     let written = write_reports(&report, &result, folder);
     show(&report, wide)?;
     written

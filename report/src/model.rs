@@ -1,5 +1,5 @@
 //! The page model: the sentences, tables and figures of a result, each composed once, with the
-//! renderings that it is for. Terminal, `summary.md` and `report.html` draw them.
+//! renderings that it is for. Terminal, `summary.md`, `report.html` and quotations draw them.
 
 use super::{
     answer::answer,
@@ -13,7 +13,7 @@ use super::{
     reading::reading,
     sentences::{self, control_line, headline, saturated_line, steady_line, title, warnings},
     slos::{slo_table, slos},
-    table::{Form, Table},
+    table::{Form, Table, VALID},
     view::{LoadView, views},
 };
 use crate::result::ResultFile;
@@ -42,6 +42,8 @@ struct OfLoad {
     details: Vec<Part>,
     verdicts: Vec<Part>,
     figures: Vec<Part>,
+    /// What other documents quote.
+    quoted: Vec<Part>,
 }
 
 impl Report<'_> {
@@ -79,6 +81,7 @@ impl Report<'_> {
             Medium::Page => loads
                 .flat_map(|load| [&*load.first, &load.verdicts, &load.costs, &load.details, &load.figures])
                 .collect(),
+            Medium::Lines | Medium::Rows => loads.map(|load| &*load.quoted).collect(),
         };
         let all = self.found.iter().chain(of_loads.into_iter().flatten()).chain(&self.end);
         all.filter(move |part| part.on.contains(&medium))
@@ -99,17 +102,33 @@ impl OfLoad {
             details: details(load, 3),
             verdicts: verdicts(load, &comparisons),
             figures: vec![Part::drawn(gallery::of_load(load, &comparisons))],
+            quoted: quoted(load, &comparisons),
         }
     }
+}
+
+fn costs_heading(load: &LoadView<'_>) -> Part {
+    let at = load.first_relay().map_or_else(String::new, |first| format!(" of relay {first}"));
+    Part::heading(3, format!("{}, × is to JSON without compression{at}", load.name()))
+}
+
+/// The columns that decide between formats, and whether differences may be noise.
+fn quoted(load: &LoadView<'_>, comparisons: &[Comparison]) -> Vec<Part> {
+    let lines = [
+        costs_heading(load),
+        Part::table(load.main_costs().without(VALID), []),
+        Part::sentence(control_line(load, comparisons)),
+    ];
+    let rows = Part::table(load.beside_json(comparisons), load.row_ids(false)).only(&[Medium::Rows]);
+    lines.into_iter().map(|part| part.only(&[Medium::Lines])).chain([rows]).collect()
 }
 
 /// The cost of each cell, and what its columns are of.
 fn costs(load: &LoadView<'_>) -> Vec<Part> {
     let (latency, meaning) = load.latency;
     let ids = load.row_ids(false);
-    let at = load.first_relay().map_or_else(String::new, |first| format!(" of relay {first}"));
     let mut parts = vec![
-        Part::heading(3, format!("{}, × is to JSON without compression{at}", load.name())),
+        costs_heading(load),
         Part::table(load.main_costs(), ids.clone()).only(&[Medium::Terminal]),
         Part::table(load.costs(), ids).only(&[Medium::WideTerminal, Medium::Summary, Medium::Page]),
         Part::sentence(format!("p50, p99 and p99.9 are of `{latency}`: {meaning}.")),

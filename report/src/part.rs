@@ -13,6 +13,10 @@ pub(crate) enum Medium {
     Summary,
     /// `report.html`.
     Page,
+    /// Lines of a terminal in another document.
+    Lines,
+    /// A table in another document, which chooses its rows.
+    Rows,
 }
 
 pub(crate) type Media = &'static [Medium];

@@ -1,4 +1,4 @@
-//! `summary.md` and the terminal's output: a report as text.
+//! `summary.md`, the terminal's output and the lines that are quoted of it: a report as text.
 
 use super::{
     model::Report,
@@ -57,26 +57,41 @@ impl Report<'_> {
     /// row of a table wraps, and what it has no room for is named.
     pub fn terminal(&self, wide: bool, room: Option<usize>) -> String {
         let width = room.map_or(WIDTH, |room| room.clamp(LEAST_WIDTH, WIDTH));
-        let fold = |text: &mut String, paragraph: &str| fold_within(text, &paragraph.replace('`', ""), width);
         let mut text = String::new();
-        self.warnings.iter().chain([&self.headline]).for_each(|paragraph| fold(&mut text, paragraph));
-        for part in self.parts(if wide { Medium::WideTerminal } else { Medium::Terminal }) {
+        self.warnings.iter().chain([&self.headline]).for_each(|paragraph| fold(&mut text, paragraph, width));
+        self.draw(&mut text, if wide { Medium::WideTerminal } else { Medium::Terminal }, room, width);
+        if text.contains(LEFT_OUT) {
+            let rest =
+                "summary.md in the folder of the result has all columns; so has this output in a pipe.";
+            fold(&mut text, rest, width);
+        }
+        text
+    }
+
+    /// The lines that another document quotes, as a terminal shows them.
+    pub(crate) fn lines(&self) -> String {
+        let mut text = String::new();
+        self.draw(&mut text, Medium::Lines, None, WIDTH);
+        text.trim_start().to_owned()
+    }
+
+    fn draw(&self, text: &mut String, medium: Medium, room: Option<usize>, width: usize) {
+        for part in self.parts(medium) {
             match &part.what {
                 What::Heading(_, heading) => {
                     text.push('\n');
-                    fold(&mut text, heading);
+                    fold(text, heading, width);
                 }
-                What::Sentence(sentence) => fold(&mut text, sentence),
-                What::List(items) => items.iter().for_each(|item| fold(&mut text, item)),
+                What::Sentence(sentence) => fold(text, sentence, width),
+                What::List(items) => items.iter().for_each(|item| fold(text, item, width)),
                 What::Table { table, .. } => text.push_str(&table.text(room)),
                 What::Drawn(_) => {}
             }
         }
-        if text.contains(LEFT_OUT) {
-            let rest =
-                "summary.md in the folder of the result has all columns; so has this output in a pipe.";
-            fold(&mut text, rest);
-        }
-        text
     }
+}
+
+/// Writes a paragraph without the marks of code.
+fn fold(text: &mut String, paragraph: &str, width: usize) {
+    fold_within(text, &paragraph.replace('`', ""), width);
 }

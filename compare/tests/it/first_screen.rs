@@ -1,8 +1,9 @@
-//! README's first screen: short, without a link, its picture and its lines those of published
-//! results, its commands ones that the programs take.
+//! README's first screen: short, without a link, its picture that of a published result, its
+//! commands ones that the programs take.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path};
 
+use report::{Derived, ResultFile};
 use serde_json::Value;
 
 use super::help;
@@ -57,17 +58,11 @@ fn text_and_code(document: &str) -> (String, String) {
     (text, code)
 }
 
-/// Output of `compare report` for a published result, and the figures that it writes.
-fn reported(result: &str) -> (String, Value) {
-    let folder = tempfile::tempdir().unwrap();
+/// The figures of a published result.
+fn derived(result: &str) -> Value {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let packed = "result.json.gz";
-    fs::copy(root.join("results/published").join(result).join(packed), folder.path().join(packed)).unwrap();
-    let mut report = Command::new(env!("CARGO_BIN_EXE_compare"));
-    let output = report.arg("report").arg(folder.path()).env("COLUMNS", "100").output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let derived = fs::read(folder.path().join("derived.json")).unwrap();
-    (String::from_utf8(output.stdout).unwrap(), serde_json::from_slice(&derived).unwrap())
+    let result = ResultFile::read(&root.join("results/published").join(result)).unwrap();
+    serde_json::to_value(Derived::from_result(&result)).unwrap()
 }
 
 /// A ratio to JSON without compression, and whether it has a verdict.
@@ -132,25 +127,12 @@ fn the_first_screen_is_short() {
 #[test]
 fn the_picture_of_the_first_screen_is_that_of_a_published_result() {
     assert!(first_screen().contains(&format!("]({PICTURE})")), "{PICTURE} is not shown");
-    let (_, derived) = reported(PICTURED);
-    let drawn = picture(&derived);
+    let drawn = picture(&derived(PICTURED));
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join(PICTURE);
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
         fs::write(&file, &drawn).unwrap();
     }
     assert!(fs::read_to_string(&file).unwrap() == drawn, "run this test with UPDATE_SNAPSHOTS=1");
-}
-
-#[test]
-fn the_lines_of_the_first_screen_are_what_compare_prints() {
-    let (printed, _) = reported("follow-list-burst-quick");
-    let (_, code) = text_and_code(first_screen());
-    let shown: Vec<&str> =
-        code.lines().skip_while(|line| !line.starts_with("follow-list-burst, ")).take(8).collect();
-    assert_eq!(shown.len(), 8, "{code}");
-    for line in shown {
-        assert!(printed.lines().any(|other| other == line), "{line:?} is not in\n{printed}");
-    }
 }
 
 #[test]
