@@ -241,12 +241,36 @@ fn seed(relay_stays: bool) -> u64 {
     if relay_stays { rand::random::<u32>().into() } else { 1 }
 }
 
-/// Arguments of every client, ours first.
-fn client_args(ca: Option<&str>, relay_pids: &[u32], skip_invalid: bool, others: &[String]) -> Vec<String> {
-    let ca = ca.into_iter().flat_map(|file| ["--ca".to_owned(), file.to_owned()]);
-    let pids = relay_pids.iter().flat_map(|pid| ["--relay-pid".to_owned(), pid.to_string()]);
-    let skip = skip_invalid.then(|| SKIP_INVALID.to_owned());
-    ca.chain(pids).chain(skip).chain(others.iter().cloned()).collect()
+/// What goes with a relay behind --url.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Relay")]
+pub(crate) struct UrlFlags {
+    /// Root certificates (PEM) to trust for wss:// instead of the platform's
+    #[arg(long, requires = "url", value_name = "FILE", hide_short_help = true)]
+    pub(crate) ca: Option<String>,
+    /// A header field of every request to the relay behind --url, as a proxy may want it
+    ///
+    /// May be repeated. Results have its name alone.
+    #[arg(
+        long, requires = "url", value_name = "NAME=VALUE", value_parser = Unechoed::<Header>::NEW,
+        hide_short_help = true
+    )]
+    pub(crate) header: Vec<Header>,
+    /// Process ids of the relay behind --url, for its CPU time
+    ///
+    /// Of a relay on this machine, separated by commas. The time of all that they start is in it.
+    #[arg(long, requires = "url", value_name = "PIDS", value_delimiter = ',', hide_short_help = true)]
+    relay_pid: Vec<u32>,
+}
+
+impl UrlFlags {
+    /// Arguments of every client, ours first.
+    fn client_args(&self, skip_invalid: bool, others: &[String]) -> Vec<String> {
+        let ca = self.ca.iter().flat_map(|file| ["--ca".to_owned(), file.clone()]);
+        let pids = self.relay_pid.iter().flat_map(|pid| ["--relay-pid".to_owned(), pid.to_string()]);
+        let skip = skip_invalid.then(|| SKIP_INVALID.to_owned());
+        ca.chain(pids).chain(skip).chain(others.iter().cloned()).collect()
+    }
 }
 
 /// A rate of the matrix.
@@ -376,17 +400,8 @@ pub(crate) struct Run {
     /// store may be deleted.
     #[arg(long, help_heading = "Relay", conflicts_with = "link", value_parser = Unechoed::<RelayUrl>::NEW)]
     pub(crate) url: Option<RelayUrl>,
-    /// Root certificates (PEM) to trust for wss:// instead of the platform's
-    #[arg(long, help_heading = "Relay", requires = "url", value_name = "FILE", hide_short_help = true)]
-    pub(crate) ca: Option<String>,
-    /// A header field of every request to the relay behind --url, as a proxy may want it
-    ///
-    /// May be repeated. Results have its name alone.
-    #[arg(
-        long, help_heading = "Relay", requires = "url", value_name = "NAME=VALUE",
-        value_parser = Unechoed::<Header>::NEW, hide_short_help = true
-    )]
-    pub(crate) header: Vec<Header>,
+    #[command(flatten)]
+    pub(crate) behind_url: UrlFlags,
     /// A relay that is started for each block; several are compared
     ///
     /// As in --relay 'old=./relay-old --listen {address}' --relay 'new=./relay-new {port}'. All are
@@ -399,18 +414,6 @@ pub(crate) struct Run {
         conflicts_with_all = ["url", "link", "nats", "utilisation", "instructions"]
     )]
     pub(crate) relay: Vec<RelayCommand>,
-    /// Process ids of the relay behind --url, for its CPU time
-    ///
-    /// Of a relay on this machine, separated by commas. The time of all that they start is in it.
-    #[arg(
-        long,
-        help_heading = "Relay",
-        requires = "url",
-        value_name = "PIDS",
-        value_delimiter = ',',
-        hide_short_help = true
-    )]
-    pub(crate) relay_pid: Vec<u32>,
     /// How much is measured
     ///
     /// Quick compresses JSON and DannyPack alone and, of a scenario with bursts, measures these two
@@ -619,14 +622,9 @@ impl Run {
             corpus: self.corpus.clone(),
             url: self.url.clone(),
             relays: self.relay.clone(),
-            headers: self.header.clone(),
+            headers: self.behind_url.header.clone(),
             foreign: None,
-            client_args: client_args(
-                self.ca.as_deref(),
-                &self.relay_pid,
-                self.skip_invalid,
-                &self.client_args,
-            ),
+            client_args: self.behind_url.client_args(self.skip_invalid, &self.client_args),
             slo: self.slo.as_ref().map(Slo::to_string),
             planned_rounds: None,
             chosen_rates: Vec::new(),

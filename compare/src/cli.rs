@@ -94,12 +94,10 @@ fn look_for(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
 /// Searches capacities, reports each probe, and writes a result folder.
 fn find_limits(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
     let mut cells = cells(&flags.matrix().map_err(UsageError)?)?;
-    let CapacityFlags { url, ca, relay, .. } = &flags.capacity;
+    let CapacityFlags { url, behind_url, relay, .. } = &flags.capacity;
     // Beside relays of others there is a floor only if it is named.
-    let has_floor = match relay.is_empty() {
-        true => url.is_none(),
-        false => relay.iter().any(RelayCommand::is_floor),
-    };
+    let is_own = url.is_none() && relay.is_empty();
+    let has_floor = is_own || relay.iter().any(RelayCommand::is_floor);
     cells.retain(|cell| cell.role != Role::Control && (has_floor || cell.role != Role::Floor));
     let config = flags.config(at_load_1(flags, &cells)?);
     let started = SystemTime::now();
@@ -108,7 +106,7 @@ fn find_limits(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
     let question = Question {
         client: &program,
         headers: &config.headers,
-        ca: ca.as_deref(),
+        ca: behind_url.ca.as_deref(),
         corpus: flags.corpus.as_deref(),
         skip_invalid: flags.skip_invalid,
     };

@@ -7,9 +7,9 @@ use cell::{Factor, MOST_LOAD};
 use clap::{Args, ValueEnum};
 use link::{Capacity, Link};
 use program::Unechoed;
-use wire::{Header, RelayUrl};
+use wire::RelayUrl;
 
-use super::{client_args, seed};
+use super::{UrlFlags, seed};
 use crate::{
     matrix::{Matrix, Values},
     relays,
@@ -108,17 +108,8 @@ pub(crate) struct CapacityFlags {
         value_parser = Unechoed::<RelayUrl>::NEW
     )]
     pub(crate) url: Option<RelayUrl>,
-    /// Root certificates (PEM) to trust for wss:// instead of the platform's
-    #[arg(long, help_heading = "Relay", requires = "url", value_name = "FILE", hide_short_help = true)]
-    pub(crate) ca: Option<String>,
-    /// A header field of every request to the relay behind --url, as a proxy may want it
-    ///
-    /// May be repeated. Results have its name alone.
-    #[arg(
-        long, help_heading = "Relay", requires = "url", value_name = "NAME=VALUE",
-        value_parser = Unechoed::<Header>::NEW, hide_short_help = true
-    )]
-    pub(crate) header: Vec<Header>,
+    #[command(flatten)]
+    pub(crate) behind_url: UrlFlags,
     /// A relay that is started for each probe, as in compare run
     ///
     /// May be repeated: each has a capacity of its own.
@@ -127,11 +118,6 @@ pub(crate) struct CapacityFlags {
         conflicts_with_all = ["url", "verify", "reencode"]
     )]
     pub(crate) relay: Vec<RelayCommand>,
-    /// Process ids of the relay behind --url, for its CPU time
-    ///
-    /// Of a relay on this machine, separated by commas. The time of all that they start is in it.
-    #[arg(long, help_heading = "Relay", requires = "url", value_name = "PIDS", value_delimiter = ',')]
-    pub(crate) relay_pid: Vec<u32>,
     /// Bounds that must hold [default: p99<10ms, lost=0, achieved>=0.99]
     ///
     /// Separated by commas, on p50, p90, p99, p99.9, lost, rejected, achieved, relay_cpu,
@@ -268,8 +254,7 @@ impl SearchFlags {
 
     /// The question of a search for capacities; `at_load_1` where loads are searched.
     pub(crate) fn config(&self, at_load_1: Option<AtLoad1>) -> SearchConfig {
-        let CapacityFlags { start, limit, precision, no_curve, url, header, ca, relay_pid, .. } =
-            &self.capacity;
+        let CapacityFlags { start, limit, precision, no_curve, url, behind_url, .. } = &self.capacity;
         let standing = at_load_1.map_or(250, |one| one.deliveries_per_s_at(1.0));
         let most = at_load_1.map_or(u32::MAX, |one| one.deliveries_per_s_at(MOST_LOAD));
         SearchConfig {
@@ -285,8 +270,8 @@ impl SearchFlags {
             corpus: self.corpus.clone(),
             url: url.clone(),
             relays: self.capacity.relay.clone(),
-            headers: header.clone(),
-            client_args: client_args(ca.as_deref(), relay_pid, self.skip_invalid, &self.client_args),
+            headers: behind_url.header.clone(),
+            client_args: behind_url.client_args(self.skip_invalid, &self.client_args),
         }
     }
 
@@ -308,7 +293,7 @@ impl SearchFlags {
             seconds: self.probe_seconds.unwrap_or(BREAK_EVEN_SECONDS),
             seed: self.seed.unwrap_or_else(|| seed(false)),
             corpus: self.corpus.clone(),
-            client_args: patient(&client_args(None, &[], self.skip_invalid, &self.client_args)),
+            client_args: patient(&self.capacity.behind_url.client_args(self.skip_invalid, &self.client_args)),
         }
     }
 }

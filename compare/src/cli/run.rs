@@ -167,7 +167,7 @@ impl<'a> Setup<'a> {
         let question = Question {
             client: &self.client,
             headers: &self.config.headers,
-            ca: self.flags.ca.as_deref(),
+            ca: self.flags.behind_url.ca.as_deref(),
             corpus: self.flags.corpus.as_deref(),
             skip_invalid: self.flags.skip_invalid,
         };
