@@ -44,19 +44,15 @@ pub fn at_shares(cells: &[CellSpec], shares: &[f64]) -> Vec<CellSpec> {
 pub fn question(scenario: &str, run: &Config, at_load_1: AtLoad1) -> SearchConfig {
     SearchConfig {
         scenario: scenario.to_owned(),
-        slo: String::new(),
         at_load_1: Some(at_load_1),
         start_per_s: 1,
         limit_per_s: u32::MAX,
         probe_seconds: PROBE_SECONDS,
         precision: 1.0,
-        curve: false,
         seed: run.seed.wrapping_add(3 * u64::from(MAX_ROUNDS)),
         corpus: run.corpus.clone(),
-        url: None,
-        relays: Vec::new(),
-        headers: Vec::new(),
         client_args: run.client_args.clone(),
+        ..SearchConfig::default()
     }
 }
 

@@ -54,18 +54,14 @@ pub(crate) fn question(
     SearchConfig {
         scenario: scenario.to_owned(),
         slo: KEPT.to_owned(),
-        at_load_1: None,
         start_per_s: START_PER_S,
         limit_per_s: LIMIT_PER_S,
         probe_seconds: PROBE_SECONDS,
         precision: PRECISION,
-        curve: false,
         seed,
         corpus,
-        url: None,
-        relays: Vec::new(),
-        headers: Vec::new(),
         client_args,
+        ..SearchConfig::default()
     }
 }
 

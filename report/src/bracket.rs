@@ -300,18 +300,13 @@ mod tests {
         SearchConfig {
             scenario: "x".to_owned(),
             slo: "p99<10ms".to_owned(),
-            at_load_1: None,
             start_per_s: 100,
             limit_per_s: 40_000,
             probe_seconds: 1,
             precision: 0.05,
             curve: true,
             seed: 1,
-            corpus: None,
-            url: None,
-            relays: Vec::new(),
-            headers: Vec::new(),
-            client_args: Vec::new(),
+            ..SearchConfig::default()
         }
     }
 

@@ -52,18 +52,13 @@ fn config() -> SearchConfig {
     SearchConfig {
         scenario: "note-stream".to_owned(),
         slo: "p99<10ms, lost=0".to_owned(),
-        at_load_1: None,
         start_per_s: 100,
         limit_per_s: 100_000,
         probe_seconds: 2,
         precision: 0.05,
         curve: true,
         seed: 1,
-        corpus: None,
-        url: None,
-        relays: Vec::new(),
-        headers: Vec::new(),
-        client_args: Vec::new(),
+        ..SearchConfig::default()
     }
 }
 

@@ -19,7 +19,7 @@ pub struct Search {
 }
 
 /// The question of a search.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SearchConfig {
     /// Scenario name or file.
     pub scenario: String,
