@@ -8,6 +8,9 @@
 #![allow(clippy::print_stdout, reason = "the report is what this program is for")]
 #![allow(clippy::cast_precision_loss, reason = "sizes and times here are far below 2^52")]
 
+#[path = "../src/cli/in_memory.rs"]
+mod in_memory;
+
 use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
@@ -15,9 +18,9 @@ use bytes::Bytes;
 use clap::Parser;
 use codecs::{Event, Format, Implementation};
 use corpus::Corpus;
-use futures::FutureExt;
+use in_memory::{at_once, pair};
 use nix::time::{ClockId, clock_gettime};
-use wire::{Compression, Connection, Offer, Shared, Support, WireLimits};
+use wire::{Compression, Connection, Shared};
 
 /// Bytes, CPU and memory of a delivery by each setting of each compression.
 #[derive(Debug, Parser)]
@@ -197,21 +200,8 @@ fn play(row: &mut Row) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn pair(format: Format, compression: Compression) -> anyhow::Result<(Connection, Connection)> {
-    let offer = Offer { formats: vec![format], batched: false, compression };
-    let support =
-        Support { formats: vec![format], compressions: vec![compression], batched: false, strict: true };
-    let limits = WireLimits::default();
-    Ok(at_once(wire::in_memory(&offer, &support, [&limits, &limits]))??)
-}
-
 fn wire_bytes(pairs: &[(Connection, Connection)]) -> u64 {
     pairs.iter().map(|(_, relay)| relay.traffic().sent.wire_bytes).sum()
-}
-
-/// The result of what does not wait, as nothing does over a connection in memory.
-fn at_once<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
-    work.now_or_never().context("a connection in memory waited")
 }
 
 /// CPU time of the calling thread.
