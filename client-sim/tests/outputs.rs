@@ -3,12 +3,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
+#[path = "common/few.rs"]
+mod few;
+
 use std::{
     fs,
     path::Path,
     process::{Command, Output, Stdio},
 };
 
+use few::few_events;
 use measure::RunRecord;
 use tempfile::TempDir;
 
@@ -22,6 +26,7 @@ fn run(args: &[&str], files: &[(&str, &Path)]) -> Output {
 fn run_for(seconds: &str, args: &[&str], files: &[(&str, &Path)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_client-sim"));
     command.args(["--scenario", "note-stream", "--seconds", seconds, "--rate", "50"]).args(args);
+    command.arg("--corpus").arg(few_events());
     for (flag, file) in files {
         command.arg(flag).arg(file);
     }
@@ -106,7 +111,8 @@ fn a_full_disk_takes_neither_the_summary_nor_the_other_file() {
     let folder = TempDir::new().unwrap();
     let (record, ledger) = (folder.path().join("record.json"), folder.path().join("ledger.jsonl"));
     let full = Path::new("/dev/full");
-    let lossy = ["--relay-fault", "lose=20%"];
+    // Nobody waits longer for what is lost.
+    let lossy = ["--relay-fault", "lose=20%", "--drain-seconds", "1"];
     let output = run(&lossy, &[("--record", full), ("--ledger", &ledger)]);
     let summary = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
@@ -126,7 +132,7 @@ fn a_full_disk_takes_neither_the_summary_nor_the_other_file() {
 #[ignore = "needs script of util-linux"]
 fn a_terminal_shows_colours_unless_the_environment_says_otherwise() {
     let program = env!("CARGO_BIN_EXE_client-sim");
-    let plays = format!("{program} --scenario note-stream --seconds 0.1");
+    let plays = format!("{program} --scenario note-stream --seconds 0.1 --corpus {}", few_events().display());
     let errs = format!("{program} --nonsense");
     for (name, value, is_coloured) in [
         ("TERM", "xterm", true),

@@ -303,10 +303,14 @@ fn a_worker_that_cannot_connect_ends_the_run_with_its_reason() {
 
 /// Starts a run long enough to be disturbed and waits until it has had deliveries.
 fn start_long(setup: &Setup) -> Child {
-    let child = setup.command(&["--seconds", "30"]).spawn().unwrap();
-    wait_for_children(child.id());
-    // Connecting and storing take a fraction of this; the run itself goes on for half a minute.
-    std::thread::sleep(Duration::from_secs(3));
+    let mut child = setup.command(&["--seconds", "30", "--progress-json"]).spawn().unwrap();
+    let mut seconds = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("\"samples\"") || line.contains("\"deliveries\":0,") {
+        line.clear();
+        assert!(seconds.read_line(&mut line).unwrap() > 0, "it ended before it delivered");
+    }
+    child.stdout = Some(seconds.into_inner());
     child
 }
 

@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
+#[path = "../../client-sim/tests/common/few.rs"]
+mod few;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -10,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use few::few_events;
 use report::ResultFile;
 use tempfile::TempDir;
 
@@ -67,7 +71,11 @@ fn a_self_test_is_printed_although_its_disk_is_full() {
 /// The folder of a command that was killed once so many files of what it measured were there.
 fn killed(out: &Path, args: &str, files: usize) -> PathBuf {
     let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
-    command.args(args.split(' ').map(|arg| if arg == "OUT" { out.to_str().unwrap() } else { arg }));
+    command.args(args.split(' ').map(|arg| match arg {
+        "OUT" => out.to_str().unwrap(),
+        "FEW" => few_events().to_str().unwrap(),
+        arg => arg,
+    }));
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let mut child = command.stderr(Stdio::null()).spawn().unwrap();
     let began = Instant::now();
@@ -100,8 +108,7 @@ fn reported(folder: &Path) -> (ResultFile, String) {
 #[test]
 fn what_a_killed_search_measured_is_read_probe_by_probe() {
     let out = TempDir::new().unwrap();
-    let search =
-        "search --out OUT --scenario note-stream --formats json --probe-seconds 1 --slo lost=0 --start 20";
+    let search = "search --out OUT --corpus FEW --scenario note-stream --formats json --probe-seconds 1 --slo lost=0 --start 20";
     let folder = killed(out.path(), search, 1);
     let (result, text) = reported(&folder);
     assert!(text.contains("unfinished: no result was written") && text.contains("capacity"), "{text}");
@@ -111,7 +118,8 @@ fn what_a_killed_search_measured_is_read_probe_by_probe() {
 
 #[test]
 fn what_a_killed_pilot_measured_is_read_and_called_a_pilot() {
-    let small = "--out OUT --scenario note-stream --formats json --compressions none --seconds 1";
+    let small =
+        "--out OUT --corpus FEW --scenario note-stream --formats json --compressions none --seconds 1";
     let out = TempDir::new().unwrap();
     // The plan and two blocks.
     let folder = killed(out.path(), &format!("run {small} --precision 10% -- --rate 50"), 3);
@@ -152,12 +160,12 @@ fn what_killed_pages_of_a_browser_measured_is_read() {
 /// A shell's output of a run in a place that it prepared, and of a report of what was kept there.
 fn in_a_shell(start: &[&str], prepare: &str, out: &Path) -> (Output, Output) {
     let compare = env!("CARGO_BIN_EXE_compare");
-    let out = out.display();
+    let (out, few) = (out.display(), few_events().display());
     let script = format!(
         "{prepare}
          code=0
-         {compare} run --out {out} --scenario note-stream --formats dannypack --compressions none --seconds 1 \
-             --rounds 2 -- --rate 50 || code=$?
+         {compare} run --out {out} --corpus {few} --scenario note-stream --formats dannypack --compressions none \
+             --seconds 1 --rounds 2 -- --rate 50 || code=$?
          echo; echo REPORT
          {compare} report {out}/* || true
          exit $code"

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
+#[path = "../../client-sim/tests/common/few.rs"]
+mod few;
 #[path = "../../client-sim/tests/common/scrape.rs"]
 mod scrape;
 
@@ -17,18 +19,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use few::few_events;
 use report::ResultFile;
 use scrape::scrape;
 use tempfile::TempDir;
 
+/// A run of few events, or of those that the arguments name.
 fn compare(out: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_compare"))
-        .args(["run", "--scenario", "note-stream", "--rounds", "1", "--seconds", "1", "--out"])
-        .arg(out)
-        .args(args)
-        .output()
-        .unwrap()
+    let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
+    command.args(["run", "--scenario", "note-stream", "--rounds", "1", "--seconds", "1", "--out"]).arg(out);
+    if !args.contains(&"--corpus") {
+        command.arg("--corpus").arg(few_events());
+    }
+    command.args(args).output().unwrap()
 }
 
 #[test]
@@ -120,6 +123,7 @@ fn a_run_opens_its_page_or_says_where_it_is() {
         let mut compare = Command::new(env!("CARGO_BIN_EXE_compare"));
         compare.args(["run", "--scenario", "note-stream", "--formats", "json", "--compressions", "none"]);
         compare.args(["--rounds", "1", "--seconds", "1", "--open", "--out"]).arg(out.path().join("results"));
+        compare.arg("--corpus").arg(few_events());
         compare.env("PATH", out.path()).env("DISPLAY", screen);
         let output = compare.env_remove("WAYLAND_DISPLAY").env_remove("BROWSER").output().unwrap();
         String::from_utf8(output.stderr).unwrap()
@@ -140,6 +144,7 @@ fn all_blocks_of_a_run_are_scraped_at_one_address() {
     let mut run = Command::new(env!("CARGO_BIN_EXE_compare"));
     run.args(["run", "--scenario", "note-stream", "--rounds", "1", "--seconds", "2", "--formats", "json"]);
     run.args(["--compressions", "none", "--metrics-listen", "0", "--out"]).arg(out.path());
+    run.arg("--corpus").arg(few_events());
     let mut run = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(run.stderr.take().unwrap()).lines().map_while(Result::ok);
     let address = said
@@ -210,9 +215,8 @@ fn when_nothing_was_measured_no_result_is_left_behind() {
 #[test]
 fn a_line_that_is_no_event_is_found_before_a_block_is_played_or_left_out_and_counted() {
     let (out, folder) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let (few, bad) = (folder.path().join("few.pb.gz"), folder.path().join("bad.jsonl"));
-    write_few_events(&few);
-    corpus::write(&bad, &corpus::Corpus::read(&few).unwrap().events).unwrap();
+    let bad = folder.path().join("bad.jsonl");
+    fs::copy(few_events(), &bad).unwrap();
     let file = fs::OpenOptions::new().append(true).open(&bad).unwrap();
     (&file).write_all(b"{\"id\":5}\n").unwrap();
     let corpus = bad.display().to_string();
@@ -359,6 +363,7 @@ fn no_flag_repeats_a_password() {
             assert!(!said.contains("s3cret"), "{args:?} {flag} {url}: {said}");
         }
     }
+    let mut asked = Vec::new();
     for nats in [
         "nats://me:s3cret@127.0.0.1:port",
         "http://me:s3cret@127.0.0.1",
@@ -371,24 +376,23 @@ fn no_flag_repeats_a_password() {
         ];
         for args in commands {
             let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
-            let mut child = command
-                .args(args)
-                .args(["--nats", nats])
-                .current_dir(out.path())
-                .stdout(Stdio::null())
-                .stderr(Stdio::piped())
-                .spawn()
-                .unwrap();
-            // An agent waits for a server that is not there yet.
-            let since = Instant::now();
-            while child.try_wait().unwrap().is_none() && since.elapsed() < Duration::from_secs(3) {
-                thread::sleep(Duration::from_millis(20));
-            }
-            child.kill().ok();
-            let output = child.wait_with_output().unwrap();
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(!said.contains("s3cret"), "{args:?} {nats}: {said}");
+            command.args(args).args(["--nats", nats, "--corpus"]).arg(few_events()).current_dir(out.path());
+            let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+            asked.push((format!("{args:?} {nats}"), child));
         }
+    }
+    // An agent waits for a server that is not there yet.
+    let since = Instant::now();
+    while asked.iter_mut().any(|(_, child)| child.try_wait().unwrap().is_none())
+        && since.elapsed() < Duration::from_secs(3)
+    {
+        thread::sleep(Duration::from_millis(20));
+    }
+    for (what, mut child) in asked {
+        child.kill().ok();
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!said.contains("s3cret"), "{what}: {said}");
     }
 }
 
@@ -433,7 +437,8 @@ fn any_relay_can_be_compared_with_itself_compressed_and_its_limit_searched() {
     let search = Command::new(env!("CARGO_BIN_EXE_compare"))
         .args(["search", "--url", &url, "--ca", cert.to_str().unwrap(), "--compressions", "none,deflate"])
         .args(["--slo", "p50<30s, lost=0", "--start", "20", "--limit", "20", "--probe-seconds", "1"])
-        .args(["--no-curve", "--out", searches.to_str().unwrap()])
+        .args(["--no-curve", "--out", searches.to_str().unwrap(), "--corpus"])
+        .arg(few_events())
         .output()
         .unwrap();
     let (table, said) = (String::from_utf8_lossy(&search.stdout), String::from_utf8_lossy(&search.stderr));
@@ -519,7 +524,8 @@ fn a_header_field_reaches_the_relay_in_every_request_and_no_result_has_its_value
             "--probe-seconds",
             "1",
         ])
-        .args(["--no-curve", "--compressions", "none", "--out", searches.to_str().unwrap()])
+        .args(["--no-curve", "--compressions", "none", "--out", searches.to_str().unwrap(), "--corpus"])
+        .arg(few_events())
         .args(given)
         .output()
         .unwrap();
@@ -656,42 +662,18 @@ known = 100
 limit = 40
 "#;
 
-/// Writes the first 500 events of the bundled sample, so that blocks of a debug build start soon.
-fn write_few_events(file: &Path) {
-    let sample = fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../data/sample.pb.gz")).unwrap();
-    let mut all = Vec::new();
-    GzDecoder::new(sample.as_slice()).read_to_end(&mut all).unwrap();
-    // Each event stands behind its length, a varint.
-    let mut end = 0;
-    for _ in 0..500 {
-        let (mut length, mut shift) = (0, 0);
-        loop {
-            let byte = usize::from(all[end]);
-            (length, shift, end) = (length | (byte & 0x7f) << shift, shift + 7, end + 1);
-            if byte < 0x80 {
-                break;
-            }
-        }
-        end += length;
-    }
-    let mut packed = GzEncoder::new(fs::File::create(file).unwrap(), Compression::fast());
-    packed.write_all(&all[..end]).unwrap();
-    packed.finish().unwrap();
-}
-
 #[test]
 #[ignore = "needs network namespaces and /dev/net/tun"]
 fn a_break_even_is_searched_over_a_link() {
     let out = TempDir::new().unwrap();
-    let (scenario, corpus) = (out.path().join("screens.toml"), out.path().join("few.pb.gz"));
+    let scenario = out.path().join("screens.toml");
     fs::write(&scenario, SCREENS).unwrap();
-    write_few_events(&corpus);
     let results = out.path().join("results");
     let run = Command::new(env!("CARGO_BIN_EXE_compare"))
         .args(["search", "--metric", "break-even-bandwidth", "--formats", "json,dannypack", "--scenario"])
         .arg(&scenario)
         .arg("--corpus")
-        .arg(&corpus)
+        .arg(few_events())
         .args([
             "--bandwidths",
             "1mbit,250kbit",
@@ -775,7 +757,8 @@ fn a_terminal_shows_the_running_cell() {
     let folder = out.path().display();
     let command = format!(
         "stty cols 150; {program} run --scenario note-stream --rounds 1 --seconds 2 --formats json --compressions none \
-         --out {folder} -- --rate 100"
+         --out {folder} --corpus {} -- --rate 100",
+        few_events().display()
     );
     let shown = Command::new("script").args(["-qec", &command, "/dev/null"]).output().unwrap();
     let shown = String::from_utf8_lossy(&shown.stdout);
@@ -824,7 +807,8 @@ fn a_host_that_allows_no_namespaces_is_told_before_anything_runs_over_a_link() {
 fn start_run(out: &Path, rounds: &str) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
     command.args(["run", "--scenario", "note-stream", "--formats", "dannypack", "--compressions", "none"]);
-    command.args(["--seconds", "1", "--rounds", rounds, "--out"]).arg(out).args(["--", "--rate", "50"]);
+    command.args(["--seconds", "1", "--rounds", rounds, "--out"]).arg(out).arg("--corpus").arg(few_events());
+    command.args(["--", "--rate", "50"]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().unwrap()
 }
@@ -921,6 +905,8 @@ fn a_signal_while_a_mute_relay_is_asked_leaves_no_process_and_no_folder() {
         let child = Command::new(env!("CARGO_BIN_EXE_compare"))
             .args([command, "--scenario", "note-stream", "--formats", "json", "--url", &url, "--out"])
             .arg(place.path().join("results"))
+            .arg("--corpus")
+            .arg(few_events())
             .env("TMPDIR", place.path())
             .stderr(Stdio::piped())
             .stdout(Stdio::piped())

@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
+#[path = "../../client-sim/tests/common/few.rs"]
+mod few;
+
 use std::{
     collections::BTreeSet,
     fs,
@@ -12,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use few::few_events;
 use report::ResultFile;
 use tempfile::TempDir;
 
@@ -19,7 +23,9 @@ const COMPARE: &str = env!("CARGO_BIN_EXE_compare");
 
 fn run(out: &Path, args: &[&str]) -> Output {
     Command::new(COMPARE)
-        .args(["run", "--scenario", "note-stream", "--rounds", "1", "--seconds", "1", "--out"])
+        .args(["run", "--scenario", "note-stream", "--rounds", "1", "--seconds", "1", "--corpus"])
+        .arg(few_events())
+        .arg("--out")
         .arg(out)
         .args(args)
         .output()
