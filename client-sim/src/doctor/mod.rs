@@ -67,6 +67,7 @@ struct Report<'a> {
 /// # Errors
 /// When the command line is wrong, the relay cannot be reached, or a signal comes meanwhile.
 pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
+    let relay = dial::endpoint(&args.url, args.ca.as_deref(), &args.header).map_err(UsageError)?;
     let corpus = workload::inputs::events(args.corpus.as_deref(), args.skip_invalid);
     let corpus = corpus.map_err(|error| UsageError(error.into()))?;
     let names = match args.scenario.as_slice() {
@@ -95,7 +96,6 @@ pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
         compressions: args.compressions.clone(),
         batched: true,
     };
-    let relay = dial::endpoint(&args.url, args.ca.as_deref(), &args.header).map_err(UsageError)?;
     program::report(&format!("asks {} what it takes, for {} s at most", relay.url(), PATIENCE.as_secs()));
     let asking = ask(&relay, &needs, Some(&offers), Patience::STANDING);
     let answers = interruption::block_on(unless_interrupted(&mut interruption::listen()?, asking))?;
