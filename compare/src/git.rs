@@ -4,8 +4,13 @@ use std::process::Command;
 
 use report::result::Git;
 
-/// The checkout around the current folder, if there is one.
+/// A file of this project, from the root of a checkout.
+const OWN_FILE: &str = ":/compare/src/git.rs";
+
+/// The checkout of this project around the current folder, if there is one. That of a relay says
+/// nothing about the program.
 pub(crate) fn current() -> Option<Git> {
+    git(&["ls-files", "--error-unmatch", OWN_FILE])?;
     let commit = git(&["rev-parse", "HEAD"])?;
     // Untracked files (results, notes) do not change the build.
     let dirty = !git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty();
@@ -18,11 +23,11 @@ pub(crate) fn current() -> Option<Git> {
 /// The reason, and what to do.
 pub(crate) fn publishable(git: Option<&Git>) -> Result<(), String> {
     match git {
-        None => {
-            Err("the profile publish needs a commit, and this folder is in no git checkout: run it in the \
-                     checkout that it was built from, or take --profile standard"
-                .to_owned())
-        }
+        None => Err(
+            "the profile publish needs a commit, and this folder is in no checkout of this program: run it \
+                     in the one that it was built from, or take --profile standard"
+                .to_owned(),
+        ),
         Some(Git { commit, dirty: true }) => Err(format!(
             "the profile publish needs a clean tree, and tracked files differ from commit {commit} (`git status`): \
              commit or stash them and build again, or take --profile standard"
@@ -49,6 +54,6 @@ mod tests {
         assert_eq!(publishable(Some(&tree("0123", false))), Ok(()));
         let dirty = publishable(Some(&tree("0123", true))).unwrap_err();
         assert!(dirty.contains("0123") && dirty.contains("commit or stash"), "{dirty}");
-        assert!(publishable(None).unwrap_err().contains("no git checkout"));
+        assert!(publishable(None).unwrap_err().contains("no checkout of this program"));
     }
 }

@@ -287,26 +287,34 @@ fn a_block_of_one_burst_is_refused_in_every_profile() {
 }
 
 #[test]
-fn nothing_is_published_from_a_tree_with_local_changes() {
-    let tree = TempDir::new().unwrap();
-    let git = |args: &[&str]| {
-        let name = ["-c", "user.name=Test", "-c", "user.email=test@example.org"];
-        assert!(Command::new("git").current_dir(&tree).args(name).args(args).status().unwrap().success());
-    };
-    git(&["init", "--quiet"]);
-    fs::write(tree.path().join("file"), "committed").unwrap();
-    git(&["add", "file"]);
-    git(&["commit", "--quiet", "--message", "A file"]);
-    fs::write(tree.path().join("file"), "changed").unwrap();
-    let run = Command::new(env!("CARGO_BIN_EXE_compare"))
-        .current_dir(&tree)
-        .args(["run", "--profile", "publish", "--rounds", "1", "--seconds", "1"])
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&run.stderr);
-    assert_eq!(run.status.code(), Some(2), "{said}");
-    assert!(said.contains("needs a clean tree") && said.contains("commit or stash"), "{said}");
-    assert!(!tree.path().join("results").exists());
+fn nothing_is_published_from_local_changes_or_the_checkout_of_another_project() {
+    for (file, says) in [
+        ("compare/src/git.rs", ["needs a clean tree", "commit or stash"]),
+        ("src/relay.rs", ["in no checkout of this program", "--profile standard"]),
+    ] {
+        let tree = TempDir::new().unwrap();
+        let git = |args: &[&str]| {
+            let name = ["-c", "user.name=Test", "-c", "user.email=test@example.org"];
+            assert!(Command::new("git").current_dir(&tree).args(name).args(args).status().unwrap().success());
+        };
+        let path = tree.path().join(file);
+        let folder = path.parent().unwrap();
+        fs::create_dir_all(folder).unwrap();
+        git(&["init", "--quiet"]);
+        fs::write(&path, "committed").unwrap();
+        git(&["add", file]);
+        git(&["commit", "--quiet", "--message", "A file"]);
+        fs::write(&path, "changed").unwrap();
+        let run = Command::new(env!("CARGO_BIN_EXE_compare"))
+            .current_dir(folder)
+            .args(["run", "--profile", "publish", "--rounds", "1", "--seconds", "1"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(run.status.code(), Some(2), "{said}");
+        says.iter().for_each(|words| assert!(said.contains(words), "{file}: {words} in {said}"));
+        assert!(!folder.join("results").exists());
+    }
 }
 
 /// Neither what a program wrote into a folder nor what it said has the password.

@@ -164,7 +164,7 @@ pub(crate) fn machine(host: &Environment) -> String {
 fn made_by(result: &ResultFile) -> String {
     let mut text = machine(&result.host);
     let commit = result.git.as_ref().map_or_else(
-        || "no git checkout".to_owned(),
+        || "not in a checkout of it".to_owned(),
         |git| format!("commit {}{}", git.commit, if git.dirty { " with local changes" } else { "" }),
     );
     line(

@@ -66,7 +66,7 @@ pub struct ResultFile {
     pub tool: Tool,
     /// The command line, `compare` first.
     pub command: Vec<String>,
-    /// The source tree, when it ran inside a checkout.
+    /// The source tree, when it ran inside a checkout of it.
     pub git: Option<Git>,
     /// The machine.
     pub host: Environment,

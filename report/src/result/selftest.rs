@@ -37,7 +37,7 @@ pub struct SelfTest {
     pub schema_version: String,
     /// The program that wrote this.
     pub tool: Tool,
-    /// The source tree, when it ran inside a checkout.
+    /// The source tree, when it ran inside a checkout of it.
     pub git: Option<Git>,
     /// The machine.
     pub host: Environment,
