@@ -1,5 +1,5 @@
-//! README's first screen: short, without a link, its picture that of a published result, its
-//! commands ones that the programs take.
+//! README's first screen: short, without a link, its picture that of a published result; and commands
+//! of documents, which the programs take.
 
 use std::{fs, path::Path};
 
@@ -14,6 +14,14 @@ const NUMBERS: usize = 12;
 
 const README: &str = include_str!("../../../README.md");
 const COMMANDS: &str = include_str!("../../../docs/commands.md");
+
+const PROGRAMS: [&str; 3] = ["relay-sim", "client-sim", "compare"];
+
+const GUIDES: [&str; 3] = [
+    include_str!("../../../docs/guides/measure-my-relay.md"),
+    include_str!("../../../docs/guides/is-my-change-slower.md"),
+    include_str!("../../../docs/guides/defend-a-number.md"),
+];
 
 /// The picture of the first screen, from the root of the tree.
 const PICTURE: &str = "docs/ordinary-day.svg";
@@ -145,8 +153,30 @@ fn the_programs_take_the_commands_of_the_documents() {
     assert!(calls.len() > 10, "{calls:?}: the commands are not found");
     for call in calls {
         let (program, rest) = call.split_once(" -- ").unwrap_or((call, ""));
-        let words = help::words(rest.split('#').next().unwrap_or(rest));
-        let (is_fine, said) = help::said(program.trim(), &[&words[..], &["--help"]].concat());
-        assert!(is_fine, "{call}: {said}");
+        takes(program.trim(), rest.split('#').next().unwrap_or(rest));
     }
+}
+
+#[test]
+fn the_programs_take_the_commands_of_the_guides() {
+    let mut tried = 0;
+    for guide in GUIDES {
+        // Each call in one line, with a process number and quotes of one kind.
+        let (_, code) = text_and_code(guide);
+        let code = code.replace("\\\n", " ").replace("$relay", "1").replace('"', "'");
+        let calls = code.lines().filter_map(|line| line.split(" & ").next()?.split_once(' '));
+        for (program, call) in calls.filter(|(program, _)| PROGRAMS.contains(program)) {
+            // The ellipsis stands for flags of an earlier call.
+            takes(program, call.split('#').next().unwrap_or(call).replace(" … ", " ").trim());
+            tried += 1;
+        }
+    }
+    assert!(tried > 8, "{tried} commands are tried: they are not found");
+}
+
+/// Asserts that a program knows the command, flags and values of a call, up to `--`.
+fn takes(program: &str, call: &str) {
+    let words = help::words(call.split(" -- ").next().unwrap_or(call));
+    let (is_fine, said) = help::said(program, &[&words[..], &["--help"]].concat());
+    assert!(is_fine, "{program} {call}: {said}");
 }
