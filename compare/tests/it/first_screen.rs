@@ -164,7 +164,7 @@ fn the_programs_take_the_commands_of_the_guides() {
         // Each call in one line, with a process number and quotes of one kind.
         let (_, code) = text_and_code(guide);
         let code = code.replace("\\\n", " ").replace("$relay", "1").replace('"', "'");
-        let calls = code.lines().filter_map(|line| line.split(" & ").next()?.split_once(' '));
+        let calls = code.lines().filter_map(|line| line.split(" 2>").next()?.split_once(' '));
         for (program, call) in calls.filter(|(program, _)| PROGRAMS.contains(program)) {
             // The ellipsis stands for flags of an earlier call.
             takes(program, call.split('#').next().unwrap_or(call).replace(" … ", " ").trim());
