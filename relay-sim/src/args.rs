@@ -100,6 +100,16 @@ pub(crate) struct Args {
     #[arg(long, help_heading = WIRE, value_name = "NAMES", default_value = "all")]
     compression: Compressions,
 
+    /// Decline every compression to clients whose User-Agent contains this; may be repeated
+    ///
+    /// For stacks that fail with a compression that they offer: CFNetwork is in the User-Agent of
+    /// Apple's URLSession.
+    #[arg(
+        long, help_heading = WIRE, value_name = "TEXT", hide_short_help = true,
+        value_parser = clap::builder::NonEmptyStringValueParser::new()
+    )]
+    no_compression_for: Vec<String>,
+
     /// Who wrote the codecs: library or tuned
     #[arg(long, help_heading = WIRE, value_name = "WHO", default_value_t = Implementation::Library)]
     implementation: Implementation,
@@ -342,6 +352,7 @@ impl Args {
             formats: self.format.0,
             implementation: self.implementation,
             compressions: with_dictionaries(self.compression.0, &self.dictionary)?,
+            no_compression_for: self.no_compression_for,
             strict_negotiation: self.strict_negotiation,
             verify: self.verify,
             reencode: self.reencode,

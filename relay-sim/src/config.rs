@@ -35,6 +35,8 @@ pub struct Config {
     pub implementation: Implementation,
     /// The compressions that clients may negotiate.
     pub compressions: Vec<Compression>,
+    /// Texts in a client's User-Agent to which every compression is declined.
+    pub no_compression_for: Vec<String>,
     /// Answer HTTP 400 to a client that offers only unknown subprotocols, rather than speak JSON
     /// with it.
     pub strict_negotiation: bool,
@@ -92,6 +94,7 @@ impl Default for Config {
             formats: Format::all().collect(),
             implementation: Implementation::Library,
             compressions: known_compressions(),
+            no_compression_for: Vec::new(),
             strict_negotiation: false,
             verify: VerifyLevel::Full,
             reencode: Reencode::default(),
@@ -156,6 +159,12 @@ impl Config {
             batched: true,
             strict: self.strict_negotiation,
         }
+    }
+
+    /// Whether a client with this User-Agent is spoken to without compression.
+    pub(crate) fn declines_compression_to(&self, user_agent: Option<&str>) -> bool {
+        let contains = |agent: &str| self.no_compression_for.iter().any(|text| agent.contains(text));
+        user_agent.is_some_and(contains)
     }
 
     pub(crate) fn query_limits(&self) -> QueryLimits {

@@ -228,8 +228,12 @@ async fn shake_hands(
         return Ok(Some((incoming.accept(&wire, None).await?, 0)));
     }
     let number = relay.next_connection();
+    let mut wire = Cow::Borrowed(&**wire);
+    if relay.config.declines_compression_to(incoming.header("user-agent").as_deref()) {
+        wire.to_mut().support.compressions.clear();
+    }
     if !relay.may_misbehave() {
-        return Ok(Some((incoming.accept(wire, None).await?, number)));
+        return Ok(Some((incoming.accept(&wire, None).await?, number)));
     }
     let mut planted = relay.planted(number);
     if planted.next(Kind::ResetHandshake, now).is_some() {
@@ -240,7 +244,6 @@ async fn shake_hands(
         incoming.ignore().await;
         return Ok(None);
     }
-    let mut wire = Cow::Borrowed(&**wire);
     if planted.next(Kind::DeclineCompression, now).is_some() {
         wire.to_mut().support.compressions.clear();
     }

@@ -14,7 +14,7 @@ use tokio_tungstenite::{
     WebSocketStream, client_async,
     tungstenite::{Message, client::IntoClientRequest},
 };
-use wire::Compression;
+use wire::{Compression, Endpoint, Offer, WireLimits};
 
 use crate::common::{PATIENCE, TestRelay, compressions, kinds, note, ok};
 
@@ -333,6 +333,41 @@ async fn connections_over_the_limit_are_turned_away_and_room_is_found_again() {
     tokio::time::sleep(Duration::from_millis(100)).await;
     check_served(&relay).await;
     assert_eq!(relay.stop().await.connections_refused, 1);
+}
+
+#[tokio::test]
+async fn a_client_of_a_user_agent_that_fails_with_compression_is_spoken_to_without() {
+    let texts = ["CFNetwork", "Old/1"].map(str::to_owned).to_vec();
+    let relay = TestRelay::start(|config| config.no_compression_for = texts).await;
+    for (user_agent, compressed) in [
+        ("Client/7 CFNetwork/1490.0.4 Darwin/23.2.0", false),
+        ("Old/1.9", false),
+        ("cfnetwork", true),
+        ("Client/7 Old", true),
+    ] {
+        for compression in ["deflate", "deflate-no-takeover", "zstd-dict"] {
+            let headers = vec![format!("User-Agent={user_agent}").parse().unwrap()];
+            let endpoint = Endpoint::new(relay.url.parse().unwrap(), None).unwrap();
+            let offer = Offer {
+                batched: false,
+                formats: vec![Format::JSON],
+                compression: compression.parse().unwrap(),
+            };
+            let mut client = endpoint
+                .with_headers(headers)
+                .unwrap()
+                .connect(&offer, &WireLimits::default())
+                .await
+                .unwrap();
+            let agreed = client.agreement().compression.name();
+            assert_eq!(agreed, if compressed { compression } else { "none" }, "{user_agent}");
+            client.feed(r#"["REQ","s",{"limit":1}]"#.into()).await.unwrap();
+            client.flush().await.unwrap();
+            let answer = client.next().await.unwrap().unwrap();
+            assert_eq!(answer.payload, r#"["EOSE","s"]"#, "{user_agent} {compression}");
+        }
+    }
+    relay.stop().await;
 }
 
 #[tokio::test]
