@@ -32,7 +32,7 @@ use crate::{
 pub async fn accept<S>(
     stream: S,
     enabled: &[DeflateParams],
-    config: WebSocketConfig,
+    config: Option<WebSocketConfig>,
 ) -> Result<WebSocket<S>, Error>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -63,7 +63,7 @@ pub async fn connect<S, R>(
     request: R,
     stream: S,
     offered: Option<&DeflateParams>,
-    config: WebSocketConfig,
+    config: Option<WebSocketConfig>,
 ) -> Result<(WebSocket<S>, ClientResponse), Error>
 where
     S: AsyncRead + AsyncWrite + Unpin,

@@ -87,14 +87,15 @@ where
 {
     /// A connection over a byte stream behind its handshake. `early` are the bytes that came with
     /// the peer's HTTP head, `deflate` the agreed parameters. Compressed messages are limited by
-    /// `max_message_size`, too.
+    /// `max_message_size`, too. `None` for `config` is tungstenite's with a read buffer of 4 KiB.
     pub async fn from_partially_read(
         stream: S,
         mut early: Vec<u8>,
         role: Role,
         deflate: Option<DeflateParams>,
-        config: WebSocketConfig,
+        config: Option<WebSocketConfig>,
     ) -> WebSocket<S> {
+        let config = config.unwrap_or_else(|| WebSocketConfig::default().read_buffer_size(READ_BUFFER_BYTES));
         let tap = Tap::new(stream, deflate.is_some(), &mut early);
         WebSocket {
             inner: WebSocketStream::from_partially_read(tap, early, role, Some(config)).await,
@@ -326,6 +327,10 @@ where
         Utf8Bytes::try_from(payload).map(Message::Text).map_err(|_| Error::Utf8)
     }
 }
+
+/// tungstenite keeps its read buffer for each connection and fills it with zeros before it reads;
+/// the layer below reads all that the stream has, whatever the size.
+const READ_BUFFER_BYTES: usize = 4 << 10;
 
 fn is_message(opcode: Data) -> bool {
     matches!(opcode, Data::Text | Data::Binary)

@@ -120,7 +120,7 @@ impl Connection {
         };
         let max_outgoing_bytes = limits.max_message_bytes.saturating_mul(OUTGOING_FACTOR);
         let config = websocket_config(limits, max_outgoing_bytes);
-        let websocket = WebSocket::from_partially_read(socket, early, role, deflate, config).await;
+        let websocket = WebSocket::from_partially_read(socket, early, role, deflate, Some(config)).await;
         Ok(Connection {
             websocket: websocket.asking_first(Socket::has_nothing_to_read),
             agreement,

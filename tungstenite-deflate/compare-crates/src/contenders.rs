@@ -86,23 +86,23 @@ pub fn contenders() -> Vec<Contender> {
     let versions = versions();
     let all = [
         (NoCompression, OURS, ""),
-        (NoCompression, OURS, SMALL_BUFFER),
+        (NoCompression, OURS, LARGE_BUFFER),
         (NoCompression, "tokio-tungstenite", ""),
         (NoCompression, "yawc", "checks UTF-8 (an option)"),
         (NoCompression, "ratchet_rs", ""),
         (NoCompression, "soketto", "UTF-8 checked by the application, as it must be"),
         (NoCompression, "fastwebsockets", ""),
         (Takeover, OURS, ""),
-        (Takeover, OURS, SMALL_BUFFER),
+        (Takeover, OURS, LARGE_BUFFER),
         (Takeover, "yawc", "checks UTF-8 (an option)"),
         (Takeover, "ratchet_rs", ""),
         (NoTakeover, OURS, ""),
-        (NoTakeover, OURS, SMALL_BUFFER),
+        (NoTakeover, OURS, LARGE_BUFFER),
         (NoTakeover, "yawc", "checks UTF-8 (an option)"),
         (NoTakeover, "yawc", POOLED),
         (NoTakeover, "ratchet_rs", ""),
         (FastestLevel, OURS, ""),
-        (FastestLevel, OURS, SMALL_BUFFER),
+        (FastestLevel, OURS, LARGE_BUFFER),
         (FastestLevel, "soketto", "has this level only, and takes stock zlib"),
     ];
     let is_here = |group: Group| cfg!(feature = "stock-zlib") == (group == FastestLevel);
@@ -117,7 +117,7 @@ pub fn contenders() -> Vec<Contender> {
 }
 
 pub const OURS: &str = "tungstenite-deflate";
-const SMALL_BUFFER: &str = "`read_buffer_size` 4 KiB in place of 128 KiB";
+const LARGE_BUFFER: &str = "`read_buffer_size` 128 KiB, tungstenite's own";
 const POOLED: &str = "checks UTF-8; states from a `DeflatePool`";
 
 /// Versions of the packages that this program is built from.
@@ -133,7 +133,7 @@ pub async fn echo(contender: &Contender, pool: &yawc::DeflatePool, tcp: TcpStrea
     tcp.set_nodelay(true)?;
     let group = contender.group;
     match contender.name.as_str() {
-        OURS => by_tungstenite_deflate(group, contender.remark == SMALL_BUFFER, tcp).await,
+        OURS => by_tungstenite_deflate(group, contender.remark == LARGE_BUFFER, tcp).await,
         "tokio-tungstenite" => by_tokio_tungstenite(tcp).await,
         "yawc" => by_yawc(group, (contender.remark == POOLED).then(|| pool.clone()), tcp).await,
         "ratchet_rs" => by_ratchet(group, tcp).await,
@@ -143,12 +143,9 @@ pub async fn echo(contender: &Contender, pool: &yawc::DeflatePool, tcp: TcpStrea
     }
 }
 
-async fn by_tungstenite_deflate(group: Group, small_buffer: bool, tcp: TcpStream) -> anyhow::Result<()> {
+async fn by_tungstenite_deflate(group: Group, large_buffer: bool, tcp: TcpStream) -> anyhow::Result<()> {
     let enabled: Vec<_> = group.params().into_iter().collect();
-    let mut config = WebSocketConfig::default();
-    if small_buffer {
-        config = config.read_buffer_size(4 << 10);
-    }
+    let config = large_buffer.then(WebSocketConfig::default);
     let mut websocket = tungstenite_deflate::accept(tcp, &enabled, config).await?;
     while let Some(message) = websocket.next().await.transpose()? {
         if message.is_text() || message.is_binary() {

@@ -17,10 +17,9 @@ const MAX_MESSAGE_BYTES: usize = 32 << 20;
 
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-pub(crate) fn config() -> WebSocketConfig {
-    WebSocketConfig::default()
-        .max_message_size(Some(MAX_MESSAGE_BYTES))
-        .max_frame_size(Some(MAX_MESSAGE_BYTES))
+pub(crate) fn config() -> Option<WebSocketConfig> {
+    let config = WebSocketConfig::default().max_message_size(Some(MAX_MESSAGE_BYTES));
+    Some(config.max_frame_size(Some(MAX_MESSAGE_BYTES)))
 }
 
 /// Sends messages back until the peer closes; closes with the fitting code after an error.

@@ -77,7 +77,7 @@ fn received(
     let config = WebSocketConfig::default().max_message_size(Some(MAX_MESSAGE_BYTES));
     block_on(async {
         let mut websocket =
-            WebSocket::from_partially_read(pieces, early.to_vec(), role, deflate, config).await;
+            WebSocket::from_partially_read(pieces, early.to_vec(), role, deflate, Some(config)).await;
         let mut messages = Vec::new();
         while let Some(result) = websocket.next().await {
             match result {
@@ -142,13 +142,12 @@ pub(crate) fn messages(bytes: &[u8]) {
         to_server: direction(to_server),
         shared: to_client & 1 == 1,
     };
-    let config = WebSocketConfig::default();
     let (near, far) = duplex(1 << 20);
     block_on(async {
         let mut client =
-            WebSocket::from_partially_read(near, Vec::new(), Role::Client, Some(params), config).await;
+            WebSocket::from_partially_read(near, Vec::new(), Role::Client, Some(params), None).await;
         let mut server =
-            WebSocket::from_partially_read(far, Vec::new(), Role::Server, Some(params), config).await;
+            WebSocket::from_partially_read(far, Vec::new(), Role::Server, Some(params), None).await;
         let shared = SharedDeflate::default();
         let mut common: Option<Vec<u8>> = None;
         while let Some((&[how, len], rest)) = recipe.split_first_chunk() {

@@ -24,9 +24,8 @@ type Ends = (WebSocket<DuplexStream>, WebSocket<DuplexStream>);
 /// Both ends after the handshake: client, server.
 async fn pair(offered: Option<&DeflateParams>, enabled: &[DeflateParams]) -> Ends {
     let (near, far) = duplex(1 << 20);
-    let config = WebSocketConfig::default();
     let (client, server) =
-        tokio::join!(connect("ws://test/", near, offered, config), accept(far, enabled, config));
+        tokio::join!(connect("ws://test/", near, offered, None), accept(far, enabled, None));
     (client.unwrap().0, server.unwrap())
 }
 
@@ -138,7 +137,7 @@ async fn frames_that_come_with_the_head_are_read_at_both_ends() {
         .to_vec();
     request.extend(frame(FIN | RSV1 | TEXT, &HELLO));
     far.write_all(&request).await.unwrap();
-    let mut server = accept(near, &[DeflateParams::DEFAULT], WebSocketConfig::default()).await.unwrap();
+    let mut server = accept(near, &[DeflateParams::DEFAULT], None).await.unwrap();
     assert_eq!(server.next().await.unwrap().unwrap(), Message::text("Hello"));
 
     let (near, mut far) = duplex(4096);
@@ -160,7 +159,7 @@ async fn frames_that_come_with_the_head_are_read_at_both_ends() {
         far.write_all(&answer).await.unwrap();
         far
     };
-    let connecting = connect("ws://test/", near, Some(&DeflateParams::DEFAULT), WebSocketConfig::default());
+    let connecting = connect("ws://test/", near, Some(&DeflateParams::DEFAULT), None);
     let (client, _far) = tokio::join!(connecting, answering);
     assert_eq!(client.unwrap().0.next().await.unwrap().unwrap(), Message::text("Hello"));
 }
@@ -172,7 +171,7 @@ async fn malformed_extensions_are_answered_with_400() {
         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
         Sec-WebSocket-Extensions: permessage-deflate; =\r\n\r\n";
     far.write_all(request.as_bytes()).await.unwrap();
-    let error = accept(near, &[DeflateParams::DEFAULT], WebSocketConfig::default()).await.unwrap_err();
+    let error = accept(near, &[DeflateParams::DEFAULT], None).await.unwrap_err();
     assert!(matches!(&error, Error::WebSocket(_)), "{error}");
     let mut answer = String::new();
     far.read_to_string(&mut answer).await.unwrap();
@@ -249,12 +248,28 @@ async fn a_stream_that_is_asked_first_is_not_read_in_vain() {
     assert!(futures::poll!(server.next()).is_pending(), "the function says that there is nothing");
 }
 
+#[test]
+fn a_read_buffer_is_small_unless_it_was_asked_for() {
+    let read = |config| {
+        futures::executor::block_on(async {
+            let (near, mut far) = duplex(64);
+            far.write_all(&frame(FIN | TEXT, b"hello")).await.unwrap();
+            let mut server =
+                WebSocket::from_partially_read(near, Vec::new(), Role::Server, None, config).await;
+            assert_eq!(server.next().await.unwrap().unwrap(), Message::text("hello"));
+        });
+    };
+    read(None); // now the thread has its buffers
+    let [own, tungstenites] = [None, Some(WebSocketConfig::default())]
+        .map(|config| allocation_counter::measure(|| read(config)).bytes_max);
+    assert!(own < 8 << 10 && tungstenites > 100 << 10, "{own} and {tungstenites} bytes");
+}
+
 #[tokio::test]
 async fn an_answer_to_a_ping_never_comes_into_a_message() {
     const MESSAGES: usize = 300;
     let (near, far) = duplex(7); // cuts every frame
-    let config = WebSocketConfig::default();
-    let (client, server) = tokio::join!(connect("ws://test/", near, None, config), accept(far, &[], config));
+    let (client, server) = tokio::join!(connect("ws://test/", near, None, None), accept(far, &[], None));
     let (mut pings, mut messages) = client.unwrap().0.split();
     let mut server = server.unwrap();
     let serve = async {
@@ -294,8 +309,7 @@ async fn an_answer_to_a_ping_never_comes_into_a_message() {
 #[tokio::test]
 async fn a_message_is_not_overtaken_by_the_close_behind_it() {
     let (near, far) = duplex(7); // the Pong does not fit
-    let config = WebSocketConfig::default();
-    let (client, server) = tokio::join!(connect("ws://test/", near, None, config), accept(far, &[], config));
+    let (client, server) = tokio::join!(connect("ws://test/", near, None, None), accept(far, &[], None));
     let (mut client, mut server) = (client.unwrap().0, server.unwrap());
     let ping = client.send(Message::Ping(vec![0; 20].into()));
     let (_, heard) = tokio::join!(ping, server.next());
@@ -342,7 +356,7 @@ const MAX_BYTES: usize = 1 << 20;
 /// A server behind a handshake that agreed on `deflate`.
 async fn raw(stream: DuplexStream, deflate: Option<DeflateParams>) -> WebSocket<DuplexStream> {
     let config = WebSocketConfig::default().max_message_size(Some(MAX_BYTES));
-    WebSocket::from_partially_read(stream, Vec::new(), Role::Server, deflate, config).await
+    WebSocket::from_partially_read(stream, Vec::new(), Role::Server, deflate, Some(config)).await
 }
 
 /// A client's frame, masked with zeros.
