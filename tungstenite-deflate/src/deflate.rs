@@ -48,13 +48,14 @@ impl Add for CompressionMemory {
 const FLUSH_TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 
 thread_local! {
-    static POOL: RefCell<Pool> = const { RefCell::new(Pool { compress: Vec::new(), decompress: Vec::new() }) };
+    static POOL: RefCell<Pool> = const { RefCell::new(Pool { compress: Vec::new(), decompress: None }) };
 }
 
-/// States without context takeover, one for each set of parameters in use.
+/// States without context takeover: a compressor for each set of parameters in use, and one
+/// decompressor with the largest window, which reads what was made for any.
 struct Pool {
     compress: Vec<(u32, u8, Compress)>,
-    decompress: Vec<(u8, Decompress)>,
+    decompress: Option<Decompress>,
 }
 
 /// Memory of zlib-rs for a compressor: two windows, a two-byte link for each byte of one, and a
@@ -225,8 +226,7 @@ impl Inflater {
         if self.direction.takeover {
             return CompressionMemory::own(if self.context.is_some() { DECOMPRESS_BYTES } else { 0 });
         }
-        let bits = self.direction.window_bits;
-        let pooled = POOL.with_borrow(|pool| pool.decompress.iter().any(|&(b, _)| b == bits));
+        let pooled = POOL.with_borrow(|pool| pool.decompress.is_some());
         CompressionMemory::shared(if pooled { DECOMPRESS_BYTES } else { 0 })
     }
 
@@ -240,21 +240,13 @@ impl Inflater {
     /// # Errors
     /// [`Error::TooLarge`], or [`Error::Inflate`] for bytes that are not a deflate stream.
     pub(crate) fn inflate(&mut self, payload: &[u8], limit_bytes: usize) -> Result<Bytes, Error> {
-        let bits = self.direction.window_bits;
         if self.direction.takeover {
-            return inflate(
-                self.context.get_or_insert_with(|| Box::new(new_decompress(bits))),
-                payload,
-                limit_bytes,
-            );
+            let state = || Box::new(new_decompress(self.direction.window_bits));
+            return inflate(self.context.get_or_insert_with(state), payload, limit_bytes);
         }
         POOL.with_borrow_mut(|pool| {
-            let states = &mut pool.decompress;
-            let at = states.iter().position(|&(b, _)| b == bits).unwrap_or_else(|| {
-                states.push((bits, new_decompress(bits)));
-                states.len() - 1
-            });
-            let state = &mut states[at].1;
+            // flate2 resets one of this window in place, and allocates any other anew.
+            let state = pool.decompress.get_or_insert_with(|| new_decompress(15));
             state.reset(false);
             inflate(state, payload, limit_bytes)
         })
@@ -464,6 +456,18 @@ mod tests {
         inflater.inflate(&bytes, LIMIT).unwrap();
         let shared = CompressionMemory::shared(compress_bytes(15) + DECOMPRESS_BYTES);
         assert_eq!(deflater.memory() + inflater.memory(), shared);
+    }
+
+    #[test]
+    fn a_thread_inflates_messages_of_every_window_by_the_same_state() {
+        for window_bits in [9, 12, 15, 9] {
+            let direction = Direction { window_bits, ..FRESH };
+            let bytes = compressed(&mut Deflater::new(6, direction), &sample(1));
+            let mut inflater = Inflater::new(direction);
+            inflater.inflate(&bytes, LIMIT).unwrap();
+            let counted = allocation_counter::measure(|| drop(inflater.inflate(&bytes, LIMIT).unwrap()));
+            assert!(counted.bytes_total < DECOMPRESS_BYTES as u64 / 4, "{window_bits}: {counted:?}");
+        }
     }
 
     #[test]
