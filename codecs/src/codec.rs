@@ -116,7 +116,18 @@ pub trait Codec: EventCodec {
     /// codec already wrote: an event is encoded once and spliced behind each subscription id, as
     /// real relays do. The bytes equal those of [`Codec::encode_relay`], and the event stands among
     /// them as it is: behind as many bytes as this returns.
-    fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize;
+    fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {
+        let start = out.len();
+        let behind = self.around_event(subscription, event, out);
+        let prefix_bytes = out.len() - start;
+        out.extend_from_slice(event);
+        out.extend_from_slice(behind);
+        prefix_bytes
+    }
+
+    /// Appends what [`Codec::wrap_event`] appends before the event, and returns what stands behind
+    /// it: for a message whose event is taken from elsewhere.
+    fn around_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> &'static [u8];
 
     /// Appends the relay's EVENTS message for events that [`EventCodec::encode_event`] of this
     /// codec already wrote: what [`Codec::wrap_event`] is to EVENT. The bytes equal those of

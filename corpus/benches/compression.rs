@@ -169,7 +169,8 @@ fn play(row: &mut Row) -> anyhow::Result<()> {
         let shared = Shared::default();
         let started = cpu_ns()?;
         for ((_, relay), payload) in pairs.iter_mut().zip(&payloads) {
-            at_once(relay.feed_shared(payload.clone(), prefix_bytes, &shared))??;
+            let (prefix, common) = payload.split_at(prefix_bytes);
+            at_once(relay.feed_shared(prefix, [common, b""], &shared))??;
             at_once(relay.flush())??;
         }
         let sent = cpu_ns()?;

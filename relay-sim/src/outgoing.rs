@@ -3,11 +3,12 @@
 //! A buffer for each message would cost an allocation each. The sessions of a thread use one buffer
 //! in turn: memory that is freed and allocated again has to be cleared by the kernel each time.
 
-use std::{cell::Cell, sync::Arc};
+use std::{cell::Cell, ops::Range, sync::Arc};
 
 use bytes::Bytes;
+use codecs::{Codec, Format};
 
-use crate::store::StoredEvent;
+use crate::store::{Encoded, StoredEvent};
 
 /// Written bytes that are flushed before more are added. A little less than the connection's write
 /// buffer, which also holds the frames' headers: so all of them fit, and only the last message may
@@ -26,6 +27,8 @@ const HEADER_BYTES: usize = 10;
 pub(crate) struct Outgoing {
     bytes: Vec<u8>,
     messages: Vec<Message>,
+    /// Bytes of messages that are not among `bytes`.
+    elsewhere_bytes: usize,
 }
 
 thread_local! {
@@ -40,11 +43,19 @@ struct Message {
     shared: Option<Shared>,
 }
 
-/// The part of a message that other subscriptions share: all behind its prefix.
+/// The part of a message that other subscriptions share, which stands behind the message's own.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) prefix_bytes: usize,
     pub(crate) event: Arc<StoredEvent>,
+    /// What stands behind the event.
+    pub(crate) end: &'static [u8],
+}
+
+impl Shared {
+    /// The event in the format of the message.
+    pub(crate) fn encoded(&self, format: Format, codec: &dyn Codec) -> &Encoded {
+        self.event.encoded(format, codec).expect("it was encoded when the message was begun")
+    }
 }
 
 impl Outgoing {
@@ -66,16 +77,17 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Marks the message that was added last: behind `prefix_bytes` it carries this event.
-    pub(crate) fn share(&mut self, prefix_bytes: usize, event: Arc<StoredEvent>) {
+    /// Lets the message that was added last go on with a part of so many bytes that it shares.
+    pub(crate) fn share(&mut self, shared: Shared, bytes: usize) {
         if let Some(message) = self.messages.last_mut() {
-            message.shared = Some(Shared { prefix_bytes, event });
+            message.shared = Some(shared);
+            self.elsewhere_bytes += bytes;
         }
     }
 
     /// Whether it is time to flush.
     pub(crate) fn is_full(&self) -> bool {
-        self.bytes.len() + HEADER_BYTES * self.messages.len() >= FLUSH_BYTES
+        self.bytes.len() + self.elsewhere_bytes + HEADER_BYTES * self.messages.len() >= FLUSH_BYTES
     }
 
     /// Whether there is nothing to send.
@@ -83,18 +95,16 @@ impl Outgoing {
         self.messages.is_empty()
     }
 
-    /// Takes the messages in their order.
-    pub(crate) fn take(&mut self) -> impl Iterator<Item = (Bytes, Option<Shared>)> {
+    /// Takes the messages as they stand, and in their order where each is and what it shares.
+    pub(crate) fn take(&mut self) -> (Bytes, impl Iterator<Item = (Range<usize>, Option<Shared>)>) {
         let bytes = self.take_bytes();
+        self.elsewhere_bytes = 0;
         let mut start = 0;
-        self.messages.drain(..).map(move |Message { end, shared }| {
-            (bytes.slice(std::mem::replace(&mut start, end)..end), shared)
-        })
-    }
-
-    /// Takes the messages as they stand, and where each ends.
-    pub(crate) fn take_whole(&mut self) -> (Bytes, impl Iterator<Item = usize>) {
-        (self.take_bytes(), self.messages.drain(..).map(|message| message.end))
+        let messages = self.messages.drain(..);
+        (
+            bytes,
+            messages.map(move |Message { end, shared }| (std::mem::replace(&mut start, end)..end, shared)),
+        )
     }
 
     fn take_bytes(&mut self) -> Bytes {
@@ -130,7 +140,8 @@ mod tests {
                 Err("cannot")
             });
             assert_eq!(failed, Err("cannot"));
-            let messages: Vec<_> = outgoing.take().map(|(message, _)| message).collect();
+            let (bytes, messages) = outgoing.take();
+            let messages: Vec<_> = messages.map(|(place, _)| bytes.slice(place)).collect();
             assert_eq!(messages, ["one", "", "three"]);
             assert!(outgoing.is_empty());
         }

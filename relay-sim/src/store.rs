@@ -22,7 +22,7 @@ use self::{
 };
 pub(crate) use self::{
     disk::Disk,
-    stored::{AllEncodings, StoredEvent, Unavailable, expires_at},
+    stored::{AllEncodings, Encoded, StoredEvent, Unavailable, expires_at},
 };
 
 mod cache;

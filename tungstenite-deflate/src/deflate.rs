@@ -6,7 +6,7 @@
 
 use std::{cell::RefCell, ops::Add, sync::OnceLock};
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};
 
 use crate::{error::Error, params::Direction, scratch};
@@ -111,34 +111,40 @@ impl Deflater {
         }
     }
 
-    /// Appends the compressed message to `out`: the first `prefix_bytes` in a stored block, then
-    /// the rest from `shared`, compressed by the first caller. Falls back to [`Deflater::compress`]
-    /// for a prefix over 65,535 bytes.
-    pub(crate) fn splice(
-        &mut self,
-        payload: &[u8],
-        prefix_bytes: usize,
-        shared: &SharedDeflate,
-        out: &mut BytesMut,
-    ) {
-        let (prefix, rest) = payload.split_at(prefix_bytes);
-        let Ok(len) = u16::try_from(prefix.len()) else { return self.compress(payload, out) };
-        if rest.is_empty() {
-            return self.compress(payload, out);
-        }
-        let (level, bits) = (self.level, self.direction.window_bits);
-        let bodies = shared.bodies.get_or_init(Box::default);
-        let body = bodies[usize::from(bits.clamp(9, 15) - 9)].get_or_init(|| {
-            let mut body = BytesMut::new();
-            compress_fresh(level, bits, rest, &mut body);
-            body.freeze()
-        });
-        out.reserve(STORED_HEADER_BYTES + prefix.len() + body.len());
-        out.put_u8(0); // BFINAL 0, BTYPE 00, and padding to the byte (RFC 1951 §3.2.4)
-        out.put_u16_le(len);
-        out.put_u16_le(!len);
-        out.put_slice(prefix);
-        out.put_slice(body);
+    /// The compressed message: the prefix in a stored block, then the common parts from `shared`,
+    /// compressed by the first caller. `None` for a prefix over 65,535 bytes, and where nothing is
+    /// shared.
+    pub(crate) fn splice<'m>(
+        &self,
+        prefix: &'m [u8],
+        common: &[&[u8]],
+        shared: &'m SharedDeflate,
+    ) -> Option<Spliced<'m>> {
+        let is_empty = common.iter().all(|part| part.is_empty());
+        let len = u16::try_from(prefix.len()).ok().filter(|_| !is_empty)?;
+        let ([low, high], [not_low, not_high]) = (len.to_le_bytes(), (!len).to_le_bytes());
+        Some(Spliced {
+            // BFINAL 0, BTYPE 00, and padding to the byte (RFC 1951 §3.2.4).
+            stored_header: [0, low, high, not_low, not_high],
+            prefix,
+            body: shared.body(self.level, self.direction.window_bits, common),
+        })
+    }
+}
+
+/// A compressed message whose body other messages share.
+#[derive(Debug)]
+pub(crate) struct Spliced<'m> {
+    /// The type, the length and its complement.
+    stored_header: [u8; 5],
+    prefix: &'m [u8],
+    body: &'m [u8],
+}
+
+impl Spliced<'_> {
+    /// What travels, one behind the other.
+    pub(crate) fn parts(&self) -> [&[u8]; 3] {
+        [&self.stored_header, self.prefix, self.body]
     }
 }
 
@@ -149,25 +155,48 @@ impl Deflater {
 /// payload.
 #[derive(Debug, Default)]
 pub struct SharedDeflate {
-    /// By window, 9 to 15 bits; allocated on first use.
-    bodies: OnceLock<Box<[OnceLock<Bytes>; 7]>>,
+    first: OnceLock<Box<SharedBody>>,
+}
+
+/// The common end for one window, as many as connections have agreed on.
+#[derive(Debug)]
+struct SharedBody {
+    window_bits: u8,
+    compressed: Box<[u8]>,
+    next: SharedDeflate,
 }
 
 impl SharedDeflate {
-    /// Compressed bytes held, over all windows.
+    /// Memory held, over all windows.
     pub fn held_bytes(&self) -> usize {
-        self.bodies
-            .get()
-            .into_iter()
-            .flat_map(|bodies| bodies.iter())
-            .filter_map(OnceLock::get)
-            .map(Bytes::len)
-            .sum()
+        let (mut held, mut list) = (0, self);
+        while let Some(body) = list.first.get() {
+            held += size_of::<SharedBody>() + body.compressed.len();
+            list = &body.next;
+        }
+        held
+    }
+
+    fn body(&self, level: u32, window_bits: u8, common: &[&[u8]]) -> &[u8] {
+        let mut list = self;
+        loop {
+            let body = list.first.get_or_init(|| {
+                let compressed = compress_once(level, window_bits, &common.concat());
+                Box::new(SharedBody { window_bits, compressed, next: SharedDeflate::default() })
+            });
+            if body.window_bits == window_bits {
+                return &body.compressed;
+            }
+            list = &body.next;
+        }
     }
 }
 
-/// The type, the length and its complement.
-const STORED_HEADER_BYTES: usize = 5;
+fn compress_once(level: u32, window_bits: u8, payload: &[u8]) -> Box<[u8]> {
+    let mut compressed = BytesMut::new();
+    compress_fresh(level, window_bits, payload, &mut compressed);
+    compressed[..].into()
+}
 
 fn compress_fresh(level: u32, window_bits: u8, payload: &[u8], out: &mut BytesMut) {
     POOL.with_borrow_mut(|pool| {
@@ -395,7 +424,7 @@ mod tests {
     #[test]
     fn a_window_of_the_agreed_size_is_enough_to_inflate() {
         let far_apart = [sample(1), vec![b'x'; 3000], sample(1)].concat();
-        let direction = Direction { takeover: true, window_bits: 9 };
+        let direction = Direction { window_bits: 9, ..TAKEOVER };
         let (mut deflater, mut inflater) = (Deflater::new(6, direction), Inflater::new(direction));
         for _ in 0..3 {
             let bytes = compressed(&mut deflater, &far_apart);
@@ -413,10 +442,13 @@ mod tests {
                 let mut inflater = Inflater::new(Direction { takeover, window_bits: bits });
                 for prefix_bytes in [0, 1, 23, 1000, 65_535, 65_536] {
                     let payload = [&vec![b'p'; prefix_bytes][..], &rest].concat();
-                    let mut out = BytesMut::new();
-                    deflater.splice(&payload, prefix_bytes, &shared, &mut out);
+                    let (prefix, common) = payload.split_at(prefix_bytes);
+                    let Some(spliced) = deflater.splice(prefix, &[common], &shared) else {
+                        assert_eq!(prefix_bytes, 65_536, "no stored block holds it");
+                        continue;
+                    };
                     assert_eq!(
-                        inflater.inflate(&out, LIMIT).unwrap(),
+                        inflater.inflate(&spliced.parts().concat(), LIMIT).unwrap(),
                         payload,
                         "{bits} {takeover} {prefix_bytes}"
                     );
@@ -424,15 +456,27 @@ mod tests {
                     assert_eq!(inflater.inflate(&plain, LIMIT).unwrap(), "between");
                 }
             }
-            let mut alone = BytesMut::new();
-            deflater.splice(b"prefix", 6, &shared, &mut alone);
-            assert_eq!(Inflater::new(FRESH).inflate(&alone, LIMIT).unwrap(), "prefix", "nothing is shared");
-            assert_eq!(
-                shared.held_bytes(),
-                compressed(&mut deflater, &rest).len(),
-                "compressed once a window"
-            );
+            assert!(deflater.splice(b"prefix", &[b""], &shared).is_none(), "nothing is shared");
+            let [.., body] = deflater.splice(b"", &[&rest], &shared).unwrap().parts().map(<[u8]>::len);
+            assert_eq!(shared.held_bytes(), size_of::<SharedBody>() + body, "compressed once a window");
         }
+    }
+
+    #[test]
+    fn connections_with_other_windows_have_bodies_of_their_own() {
+        let (rest, shared) = (sample(5), SharedDeflate::default());
+        let mut held = 0;
+        for bits in [9, 15, 9, 12, 15] {
+            let direction = Direction { window_bits: bits, ..FRESH };
+            let deflater = Deflater::new(6, direction);
+            let spliced = deflater.splice(&rest[..1], &[&rest[1..9], &rest[9..]], &shared).unwrap();
+            let inflated = Inflater::new(direction).inflate(&spliced.parts().concat(), LIMIT).unwrap();
+            assert_eq!(inflated, rest, "{bits}");
+            held = shared.held_bytes().max(held);
+        }
+        let alone = SharedDeflate::default();
+        Deflater::new(6, FRESH).splice(b"", &[&rest[1..]], &alone).unwrap();
+        assert!(held > 2 * alone.held_bytes() && held < 4 * alone.held_bytes(), "three windows: {held}");
     }
 
     #[test]

@@ -34,14 +34,15 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// Puts a message behind the others.
-    pub(crate) fn push(&mut self, opcode: u8, rsv1: bool, payload: &[u8]) {
+    /// Puts a message behind the others, whose payload is these parts one behind the other.
+    pub(crate) fn push(&mut self, opcode: u8, rsv1: bool, parts: &[&[u8]]) {
         if self.bytes.capacity() == 0 {
             self.bytes = SPARE.take();
         }
         let first_byte = FIN | opcode | if rsv1 { RSV1 } else { 0 };
-        let len = (payload.len() as u64).to_be_bytes();
-        match payload.len() {
+        let payload_bytes = parts.iter().map(|part| part.len()).sum::<usize>();
+        let len = (payload_bytes as u64).to_be_bytes();
+        match payload_bytes {
             0..126 => self.bytes.extend_from_slice(&[first_byte, len[7]]),
             126..65_536 => self.bytes.extend_from_slice(&[first_byte, 126, len[6], len[7]]),
             _ => {
@@ -49,7 +50,7 @@ impl Frames {
                 self.bytes.extend_from_slice(&len);
             }
         }
-        self.bytes.extend_from_slice(payload);
+        parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
     }
 
     /// Whether to write before more is added: more than `enough_bytes` wait, or the byte stream was
@@ -99,11 +100,12 @@ mod tests {
         ] {
             let payload = vec![b'x'; len];
             let mut frames = Frames::default();
-            frames.push(1, false, &payload);
+            let (front, rest) = payload.split_at(len / 3);
+            frames.push(1, false, &[front, rest]);
             assert_eq!(frames.bytes, [header, &payload[..]].concat(), "{len}");
         }
         let mut frames = Frames::default();
-        frames.push(2, true, b"x");
+        frames.push(2, true, &[b"x"]);
         assert_eq!(frames.bytes, [0xc2, 1, b'x']);
     }
 
@@ -141,11 +143,11 @@ mod tests {
         let cx = &mut Context::from_waker(std::task::Waker::noop());
         let mut stream = Narrow { taken: Vec::new(), room: 3 };
         let mut frames = Frames::default();
-        frames.push(1, false, b"one");
+        frames.push(1, false, &[b"one"]);
         assert!(!frames.are_due(5) && frames.are_due(4));
         assert!(frames.poll_write_to(&mut stream, cx).is_pending());
         assert!(frames.are_due(usize::MAX), "nothing more is taken while the stream is full");
-        frames.push(1, false, b"two");
+        frames.push(1, false, &[b"two"]);
         stream.room = 7;
         assert!(matches!(frames.poll_write_to(&mut stream, cx), Poll::Ready(Ok(()))));
         assert_eq!(stream.taken, b"\x81\x03one\x81\x03two");

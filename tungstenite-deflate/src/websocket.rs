@@ -68,9 +68,6 @@ struct Deflate {
     inflater: Inflater,
 }
 
-/// The length of a message's own part, and its common one.
-type Spliced<'a> = (usize, &'a SharedDeflate);
-
 impl Deflate {
     fn new(params: DeflateParams, role: Role) -> Deflate {
         let (send, receive) = match role {
@@ -177,29 +174,44 @@ where
     /// # Panics
     /// For another opcode.
     pub fn start_data(&mut self, opcode: Data, payload: Bytes) -> Result<(), Error> {
-        self.start(opcode, payload, None)
+        assert!(is_message(opcode), "a message is text or binary");
+        let compressed = match &mut self.deflate {
+            Some(Deflate { deflater, params, .. }) if payload.len() >= params.min_bytes => {
+                deflater.compress(&payload, &mut self.outgoing);
+                true
+            }
+            _ => false,
+        };
+        if self.makes_frames && !self.failed {
+            let payload: &[u8] = if compressed { &self.outgoing } else { &payload };
+            self.inner.get_mut().frames.push(u8::from(OpCode::Data(opcode)), compressed, &[payload]);
+            self.outgoing.clear();
+            return Ok(());
+        }
+        let payload = if compressed { self.outgoing.split().freeze() } else { payload };
+        self.start_frame(opcode, compressed, payload)
     }
 
-    /// [`WebSocket::start_data`] for a payload that stays the caller's. A server without
-    /// compression copies it into its frame, every other end copies it once more.
+    /// [`WebSocket::start_data`] for a payload in parts, one behind the other, that stay the
+    /// caller's. A server without compression copies them into its frame, every other end copies
+    /// them once more.
     ///
     /// # Errors
     /// As [`WebSocket::start_data`].
     ///
     /// # Panics
     /// As [`WebSocket::start_data`].
-    pub fn start_slice(&mut self, opcode: Data, payload: &[u8]) -> Result<(), Error> {
-        if self.deflate.is_some() || !self.makes_frames || self.failed {
-            return self.start(opcode, Bytes::copy_from_slice(payload), None);
+    pub fn start_parts(&mut self, opcode: Data, parts: &[&[u8]]) -> Result<(), Error> {
+        if self.deflate.is_some() {
+            return self.start_data(opcode, parts.concat().into());
         }
-        assert!(is_message(opcode), "a message is text or binary");
-        self.inner.get_mut().frames.push(u8::from(OpCode::Data(opcode)), false, payload);
-        Ok(())
+        self.start_as_it_is(opcode, false, parts)
     }
 
-    /// [`WebSocket::start_data`] for a payload that shares all but its first `prefix_bytes` with
-    /// payloads to other connections. Where [`DeflateParams::shared`] was agreed, the common part
-    /// is compressed once, into `shared`.
+    /// [`WebSocket::start_data`] for a payload that has all behind its prefix in common with
+    /// payloads to other connections, in parts one behind the other. Where
+    /// [`DeflateParams::shared`] was agreed, what is common is compressed once, into `shared`, and
+    /// not looked at again.
     ///
     /// ```
     /// use futures::{SinkExt, StreamExt};
@@ -211,6 +223,7 @@ where
     /// let to_client = Direction::NO_TAKEOVER;
     /// let enabled = [DeflateParams { shared: true, to_client, ..DeflateParams::DEFAULT }];
     /// let common = SharedDeflate::default();
+    /// let text = "something for all of you ".repeat(9);
     /// for name in ["alice: ", "bob: "] {
     ///     let (near, far) = tokio::io::duplex(4096);
     ///     let (client, server) = tokio::join!(
@@ -218,12 +231,11 @@ where
     ///         accept(far, &enabled, Default::default()),
     ///     );
     ///     let (mut client, mut server) = (client?.0, server?);
-    ///     let payload = format!("{name}{}", "something for all of you ".repeat(9));
-    ///     server.start_shared(Data::Text, payload.clone().into(), name.len(), &common)?;
+    ///     server.start_shared(Data::Text, name.as_bytes(), &[text.as_bytes()], &common)?;
     ///     server.flush().await?;
-    ///     assert_eq!(client.next().await.unwrap()?.into_text()?, payload);
+    ///     assert_eq!(client.next().await.unwrap()?.into_text()?, format!("{name}{text}"));
     /// }
-    /// assert!(common.held_bytes() < 50);
+    /// assert!(common.held_bytes() < 100);
     /// # Ok(())
     /// # }
     /// ```
@@ -232,15 +244,25 @@ where
     /// As [`WebSocket::start_data`].
     ///
     /// # Panics
-    /// As [`WebSocket::start_data`], and for a prefix longer than the payload.
+    /// As [`WebSocket::start_data`].
     pub fn start_shared(
         &mut self,
         opcode: Data,
-        payload: Bytes,
-        prefix_bytes: usize,
+        prefix: &[u8],
+        common: &[&[u8]],
         shared: &SharedDeflate,
     ) -> Result<(), Error> {
-        self.start(opcode, payload, Some((prefix_bytes, shared)))
+        let payload_bytes = prefix.len() + common.iter().map(|part| part.len()).sum::<usize>();
+        let spliced = match &self.deflate {
+            Some(Deflate { deflater, params, .. }) if params.shared && payload_bytes >= params.min_bytes => {
+                deflater.splice(prefix, common, shared)
+            }
+            _ => None,
+        };
+        match spliced {
+            Some(spliced) => self.start_as_it_is(opcode, true, &spliced.parts()),
+            None => self.start_parts(opcode, &[&[prefix][..], common].concat()),
+        }
     }
 
     /// Ends the stream of messages, for a caller that found one invalid: [`WebSocket::close`] then
@@ -277,24 +299,18 @@ where
         Ok(poll_fn(|cx| Pin::new(&mut self.inner).poll_flush(cx)).await?)
     }
 
-    fn start(&mut self, opcode: Data, payload: Bytes, spliced: Option<Spliced<'_>>) -> Result<(), Error> {
+    /// Sends a payload in parts that need no compression any more.
+    fn start_as_it_is(&mut self, opcode: Data, rsv1: bool, parts: &[&[u8]]) -> Result<(), Error> {
         assert!(is_message(opcode), "a message is text or binary");
-        let (rsv1, payload) = match &mut self.deflate {
-            Some(Deflate { deflater, params, .. }) if payload.len() >= params.min_bytes => {
-                match spliced {
-                    Some((prefix_bytes, shared)) if params.shared => {
-                        deflater.splice(&payload, prefix_bytes, shared, &mut self.outgoing);
-                    }
-                    _ => deflater.compress(&payload, &mut self.outgoing),
-                }
-                (true, self.outgoing.split().freeze())
-            }
-            _ => (false, payload),
-        };
-        if self.makes_frames && !self.failed {
-            self.inner.get_mut().frames.push(u8::from(OpCode::Data(opcode)), rsv1, &payload);
-            return Ok(());
+        if !self.makes_frames || self.failed {
+            return self.start_frame(opcode, rsv1, parts.concat().into());
         }
+        self.inner.get_mut().frames.push(u8::from(OpCode::Data(opcode)), rsv1, parts);
+        Ok(())
+    }
+
+    /// Sends a frame by tungstenite.
+    fn start_frame(&mut self, opcode: Data, rsv1: bool, payload: Bytes) -> Result<(), Error> {
         let header = FrameHeader { rsv1, opcode: OpCode::Data(opcode), ..FrameHeader::default() };
         Ok(Pin::new(&mut self.inner).start_send(Message::Frame(Frame::from_payload(header, payload)))?)
     }

@@ -64,9 +64,6 @@ pub struct Message {
     pub payload: Bytes,
 }
 
-/// The length of a message's own part, and its common one.
-type Spliced<'a> = (usize, &'a Shared);
-
 /// Bytes of the handshake: the HTTP head and that of TLS.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HandshakeBytes {
@@ -257,20 +254,32 @@ impl Connection {
     /// # Errors
     /// As [`Connection::feed`].
     pub async fn feed_message(&mut self, message: Message) -> Result<(), WireError> {
-        self.feed_frame(message, None).await
+        let Message { opcode, payload } = message;
+        let payload_bytes = payload.len();
+        self.ready_for(payload_bytes).await?;
+        match &mut self.zstd {
+            Some(layer) => {
+                layer.compress(&payload, &mut self.outgoing)?;
+                self.websocket.start_data(Data::Binary, self.outgoing.split().freeze())?;
+            }
+            None => self.websocket.start_data(frame_type(opcode), payload)?,
+        }
+        self.count_sent(payload_bytes);
+        Ok(())
     }
 
-    /// [`Connection::feed`] for a message of which all but the first `prefix_bytes` is common to
-    /// all messages that are fed with the same `shared`. `deflate-shared` and `zstd-dict` compress
-    /// the common part once; other compressions ignore `shared`.
+    /// [`Connection::feed`] for a message that has all behind its prefix, in two parts one behind
+    /// the other, in common with all messages that are fed with the same `shared`. `deflate-shared`
+    /// and `zstd-dict` compress what is common once, and do not look at it again; other
+    /// compressions ignore `shared`.
     ///
     /// ```
     /// # async fn fan_out(connections: &mut [wire::Connection]) -> Result<(), wire::WireError> {
     /// let shared = wire::Shared::default();
+    /// let event = br#"{"kind":1,"content":"the same for all"}"#;
     /// for (n, connection) in connections.iter_mut().enumerate() {
     ///     let prefix = format!(r#"["EVENT","subscription {n}","#);
-    ///     let message = format!(r#"{prefix}{{"kind":1,"content":"the same for all"}}]"#);
-    ///     connection.feed_shared(message.into(), prefix.len(), &shared).await?;
+    ///     connection.feed_shared(prefix.as_bytes(), [event, b"]"], &shared).await?;
     ///     connection.flush().await?;
     /// }
     /// # Ok(())
@@ -279,17 +288,29 @@ impl Connection {
     ///
     /// # Errors
     /// As [`Connection::feed`].
-    ///
-    /// # Panics
-    /// For a prefix longer than the message.
     pub async fn feed_shared(
         &mut self,
-        payload: Bytes,
-        prefix_bytes: usize,
+        prefix: &[u8],
+        common: [&[u8]; 2],
         shared: &Shared,
     ) -> Result<(), WireError> {
-        let opcode = self.agreement.format.spec().opcode;
-        self.feed_frame(Message { opcode, payload }, Some((prefix_bytes, shared))).await
+        let payload_bytes = prefix.len() + common[0].len() + common[1].len();
+        self.ready_for(payload_bytes).await?;
+        match &mut self.zstd {
+            Some(layer) => match layer.splice(prefix, common, &shared.zstd) {
+                Some(spliced) => self.websocket.start_parts(Data::Binary, &spliced.parts())?,
+                None => {
+                    layer.compress(&[prefix, common[0], common[1]].concat(), &mut self.outgoing)?;
+                    self.websocket.start_data(Data::Binary, self.outgoing.split().freeze())?;
+                }
+            },
+            None => {
+                let opcode = frame_type(self.agreement.format.spec().opcode);
+                self.websocket.start_shared(opcode, prefix, &common, &shared.deflate)?;
+            }
+        }
+        self.count_sent(payload_bytes);
+        Ok(())
     }
 
     /// [`Connection::feed`] for messages that stand one behind the other in `bytes`, each up to one
@@ -312,35 +333,12 @@ impl Connection {
             if matches!(self.agreement.compression, Compression::None) {
                 let payload = &bytes[place];
                 self.ready_for(payload.len()).await?;
-                self.websocket.start_slice(frame_type(opcode), payload)?;
+                self.websocket.start_parts(frame_type(opcode), &[payload])?;
                 self.count_sent(payload.len());
             } else {
                 self.feed_message(Message { opcode, payload: bytes.slice(place) }).await?;
             }
         }
-        Ok(())
-    }
-
-    async fn feed_frame(&mut self, message: Message, spliced: Option<Spliced<'_>>) -> Result<(), WireError> {
-        let Message { opcode, payload } = message;
-        self.ready_for(payload.len()).await?;
-        let (data, payload_bytes) = (frame_type(opcode), payload.len());
-        match (&mut self.zstd, spliced) {
-            (Some(layer), spliced) => {
-                match spliced {
-                    Some((prefix_bytes, shared)) => {
-                        layer.splice(&payload, prefix_bytes, &shared.zstd, &mut self.outgoing)?;
-                    }
-                    None => layer.compress(&payload, &mut self.outgoing)?,
-                }
-                self.websocket.start_data(Data::Binary, self.outgoing.split().freeze())?;
-            }
-            (None, Some((prefix_bytes, shared))) => {
-                self.websocket.start_shared(data, payload, prefix_bytes, &shared.deflate)?;
-            }
-            (None, None) => self.websocket.start_data(data, payload)?,
-        }
-        self.count_sent(payload_bytes);
         Ok(())
     }
 

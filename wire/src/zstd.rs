@@ -88,36 +88,28 @@ impl ZstdLayer {
         matches!(params.mode, ZstdMode::Dictionary(_))
     }
 
-    /// Appends the message for `payload` to `out` as two frames: the first `prefix_bytes`, and the
-    /// rest from `shared`, compressed by the first caller. As it is where that is not smaller, and
-    /// by [`ZstdLayer::compress`] without a dictionary or for a prefix over 1 KiB.
-    ///
-    /// # Errors
-    /// Those of [`ZstdLayer::compress`].
-    pub(crate) fn splice(
-        &mut self,
-        payload: &[u8],
-        prefix_bytes: usize,
-        shared: &SharedZstd,
-        out: &mut BytesMut,
-    ) -> Result<(), WireError> {
-        let (prefix, rest) = payload.split_at(prefix_bytes);
+    /// The message of two frames: the prefix, and the common parts from `shared`, compressed by the
+    /// first caller; as it is where that is not smaller. `None` without a dictionary and for a
+    /// prefix over 1 KiB, which are for [`ZstdLayer::compress`].
+    pub(crate) fn splice<'m>(
+        &self,
+        prefix: &'m [u8],
+        common: [&'m [u8]; 2],
+        shared: &'m SharedZstd,
+    ) -> Option<Spliced<'m>> {
         if !Self::shares(&self.params) || prefix.is_empty() || prefix.len() > RAW_FRAME_MAX_BYTES {
-            return self.compress(payload, out);
+            return None;
         }
-        let message_bytes = |frame: &Bytes| 1 + RAW_FRAME_HEADER_BYTES + prefix.len() + frame.len();
-        let frame =
-            if payload.len() >= self.params.min_bytes { shared.frame(&self.params, rest) } else { None };
-        match frame.filter(|frame| message_bytes(frame) < payload.len()) {
+        let common_bytes = common.iter().map(|part| part.len()).sum::<usize>();
+        let takes = prefix.len() + common_bytes >= self.params.min_bytes;
+        let frame = if takes { shared.frame(&self.params, common) } else { None };
+        Some(match frame.filter(|frame| RAW_FRAME_HEAD_BYTES + frame.len() < common_bytes) {
             Some(frame) => {
-                out.reserve(message_bytes(frame));
-                out.put_u8(FRAME);
-                put_raw_frame(prefix, out);
-                out.put_slice(frame);
+                let head = raw_frame_head(prefix.len());
+                Spliced { head, head_bytes: head.len(), prefix, rest: [frame, &[]] }
             }
-            None => put_plain(payload, out),
-        }
-        Ok(())
+            None => Spliced { head: [PLAIN; RAW_FRAME_HEAD_BYTES], head_bytes: 1, prefix, rest: common },
+        })
     }
 
     /// Appends the message for `payload` to `out`, compressed if it has at least `min_bytes`; a
@@ -227,7 +219,7 @@ pub(crate) struct SharedZstd {
 struct SharedFrame {
     params: ZstdParams,
     /// `None` where it would not be smaller.
-    frame: Option<Bytes>,
+    frame: Option<Box<[u8]>>,
     next: SharedZstd,
 }
 
@@ -236,41 +228,57 @@ impl SharedZstd {
     pub(crate) fn held_bytes(&self) -> usize {
         let (mut held, mut list) = (0, self);
         while let Some(SharedFrame { frame, next, .. }) = list.first.get().map(|shared| &**shared) {
-            held += size_of::<SharedFrame>() + frame.as_ref().map_or(0, Bytes::len);
+            held += size_of::<SharedFrame>() + frame.as_ref().map_or(0, |frame| frame.len());
             list = next;
         }
         held
     }
 
-    fn frame(&self, params: &ZstdParams, payload: &[u8]) -> Option<&Bytes> {
+    fn frame(&self, params: &ZstdParams, common: [&[u8]; 2]) -> Option<&[u8]> {
         let mut list = self;
         loop {
             let SharedFrame { params: made_by, frame, next } = &**list.first.get_or_init(|| {
-                let frame = with_smaller_frame(params, payload, Bytes::copy_from_slice);
+                let frame = with_smaller_frame(params, &common.concat(), |frame| frame.into());
                 Box::new(SharedFrame { params: *params, frame, next: SharedZstd::default() })
             });
             if made_by == params {
-                return frame.as_ref();
+                return frame.as_deref();
             }
             list = next;
         }
     }
 }
 
-/// Magic number, descriptor, window and the block's header (RFC 8878 §3.1.1).
-const RAW_FRAME_HEADER_BYTES: usize = 4 + 1 + 1 + 3;
+/// A message whose second part other messages share.
+pub(crate) struct Spliced<'m> {
+    /// The transform, and the head of the frame of the prefix if it is in one.
+    head: [u8; RAW_FRAME_HEAD_BYTES],
+    head_bytes: usize,
+    prefix: &'m [u8],
+    rest: [&'m [u8]; 2],
+}
+
+impl Spliced<'_> {
+    /// What travels, one behind the other.
+    pub(crate) fn parts(&self) -> [&[u8]; 4] {
+        let [rest, end] = self.rest;
+        [&self.head[..self.head_bytes], self.prefix, rest, end]
+    }
+}
+
+/// The transform, magic number, descriptor, window and the block's header (RFC 8878 §3.1.1).
+const RAW_FRAME_HEAD_BYTES: usize = 1 + 4 + 1 + 1 + 3;
 
 /// The smallest window, which bounds a block (RFC 8878 §3.1.1.2.4).
 const RAW_FRAME_MAX_BYTES: usize = 1 << 10;
 
-/// Appends a frame of one raw block. It does not state its size: decoders that make room for what
-/// the first frame claims would have too little for the second.
-fn put_raw_frame(payload: &[u8], out: &mut BytesMut) {
+/// The beginning of a message with a frame of one raw block of so many bytes, at most
+/// [`RAW_FRAME_MAX_BYTES`]. The frame does not state its size: decoders that make room for what the
+/// first frame claims would have too little for the second.
+fn raw_frame_head(bytes: usize) -> [u8; RAW_FRAME_HEAD_BYTES] {
     // The last block, of type 0, and its length.
-    let block_header = 1 | payload.len() << 3;
-    out.put_slice(&[0x28, 0xb5, 0x2f, 0xfd, 0, 0]);
-    out.put_uint_le(block_header as u64, 3);
-    out.put_slice(payload);
+    let [low, middle, high, ..] = (1 | bytes << 3).to_le_bytes();
+    [FRAME, 0x28, 0xb5, 0x2f, 0xfd, 0, 0, low, middle, high]
 }
 
 fn put_plain(payload: &[u8], out: &mut BytesMut) {

@@ -77,15 +77,12 @@ impl Codec for CapnpPacked {
 
     /// # Panics
     /// When `event` is not what [`EventCodec::encode_event`] wrote.
-    fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {
+    fn around_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> &'static [u8] {
         let event_bytes = unpacked_len(event).expect("the event was packed by this codec");
         let mut head = Vec::new();
         event_head(subscription, event_bytes, &mut head);
-        let start = out.len();
         pack(&head, out);
-        let prefix_bytes = out.len() - start;
-        out.extend_from_slice(event);
-        prefix_bytes
+        &[]
     }
 
     /// # Panics

@@ -121,8 +121,8 @@ impl Codec for Nson {
         }
     }
 
-    fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {
-        Json.wrap_event(subscription, event, out)
+    fn around_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> &'static [u8] {
+        Json.around_event(subscription, event, out)
     }
 
     fn wrap_events(&self, subscription: &str, events: &[&[u8]], out: &mut Vec<u8>) {

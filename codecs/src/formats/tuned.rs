@@ -53,9 +53,9 @@ pub(super) trait TunedFormat: fmt::Debug + Send + Sync + 'static {
         Self::LIBRARY.encode_relay(&RelayMessage::Ok { id: *id, accepted, text }, out)
     }
 
-    /// [`Codec::wrap_event`].
-    fn wrap(subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {
-        Self::LIBRARY.wrap_event(subscription, event, out)
+    /// [`Codec::around_event`].
+    fn around(subscription: &str, event: &[u8], out: &mut Vec<u8>) -> &'static [u8] {
+        Self::LIBRARY.around_event(subscription, event, out)
     }
 
     /// Finds the subscription in a relay's EVENTS of the usual form, and calls `each` with its
@@ -159,8 +159,8 @@ impl<T: TunedFormat> Codec for Tuned<T> {
         T::LIBRARY.decode_relay(bytes)
     }
 
-    fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {
-        T::wrap(subscription, event, out)
+    fn around_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> &'static [u8] {
+        T::around(subscription, event, out)
     }
 
     fn wrap_events(&self, subscription: &str, events: &[&[u8]], out: &mut Vec<u8>) {

@@ -4,7 +4,6 @@
 use std::{collections::HashSet, path::Path};
 
 use anyhow::{Context, bail};
-use bytes::Bytes;
 use codecs::{Event, Format, Implementation};
 use corpus::Events;
 use wire::{Compression, Dictionary, Shared};
@@ -88,8 +87,8 @@ impl Trial {
             let (mut encoded, mut payload) = (Vec::new(), Vec::new());
             codec.encode_event(event, &mut encoded)?;
             let prefix_bytes = codec.wrap_event(SUBSCRIPTION, &encoded, &mut payload);
-            let payload = Bytes::from(payload);
-            at_once(relay.feed_shared(payload.clone(), prefix_bytes, &Shared::default()))??;
+            let (prefix, common) = payload.split_at(prefix_bytes);
+            at_once(relay.feed_shared(prefix, [common, b""], &Shared::default()))??;
             at_once(relay.flush())??;
             let message = at_once(client.next())?.context("the connection ended")??;
             if message.payload != payload {

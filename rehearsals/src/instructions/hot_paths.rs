@@ -227,13 +227,13 @@ fn send_and_receive(compression: Compression, events: &[&Event<'static>]) -> any
         let (mut encoded, mut message) = (Vec::new(), Vec::new());
         codec.encode_event(event, &mut encoded)?;
         let prefix_bytes = codec.wrap_event("live-0", &encoded, &mut message);
-        payloads.push((bytes::Bytes::from(message), prefix_bytes, Shared::default()));
+        payloads.push((message, prefix_bytes, Shared::default()));
     }
     for counts in [false, true] {
         for (payload, prefix_bytes, shared) in &payloads {
             let mut sent = Ok(());
             let mut send = || {
-                let fed = feed_shared(&mut relay, payload.clone(), *prefix_bytes, shared);
+                let fed = feed_shared(&mut relay, payload, *prefix_bytes, shared);
                 sent = fed.and_then(|()| flush(&mut relay));
             };
             if counts {

@@ -42,11 +42,12 @@ pub(super) fn feed(connection: &mut Connection, payload: Bytes) -> anyhow::Resul
 /// Sends a message that has all behind its prefix in common with others, without a flush.
 pub(super) fn feed_shared(
     connection: &mut Connection,
-    payload: Bytes,
+    payload: &[u8],
     prefix_bytes: usize,
     shared: &Shared,
 ) -> anyhow::Result<()> {
-    Ok(at_once(connection.feed_shared(payload, prefix_bytes, shared))??)
+    let (prefix, common) = payload.split_at(prefix_bytes);
+    Ok(at_once(connection.feed_shared(prefix, [common, b""], shared))??)
 }
 
 /// Flushes what was sent.

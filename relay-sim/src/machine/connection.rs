@@ -12,7 +12,7 @@ use crate::{
     config::Reencode,
     fanout::{Batch, Batches, Outbox, Queued, Stop, Subscription},
     fault::Planted,
-    outgoing::{Outgoing, Shared},
+    outgoing::Outgoing,
     peer::{Answer, Peer},
     refused,
     relay::Relay,
@@ -268,7 +268,16 @@ impl Connection {
             self.outbox.take(&mut self.deliveries);
         }
         let _ = self.advance(time.instant);
-        let messages = self.outgoing.take().map(|(message, _)| message).collect();
+        let (bytes, messages) = self.outgoing.take();
+        let messages = messages
+            .map(|(place, shared)| match shared {
+                None => bytes.slice(place),
+                Some(shared) => {
+                    let event = &shared.encoded(self.format, self.codec).bytes[..];
+                    [&bytes[place], event, shared.end].concat().into()
+                }
+            })
+            .collect();
         self.transmitted();
         messages
     }
@@ -301,21 +310,19 @@ impl Connection {
     /// Hands what is written to the wire, without a flush. What messages have in common is
     /// compressed once, where the wire can do so.
     pub(crate) async fn hand_over(&mut self, conn: &mut wire::Connection) -> Result<(), WireError> {
+        let (bytes, messages) = self.outgoing.take();
         if !self.shares {
-            let (bytes, ends) = self.outgoing.take_whole();
-            return conn.feed_each(&bytes, ends).await;
+            return conn.feed_each(&bytes, messages.map(|(place, _)| place.end)).await;
         }
-        for (payload, shared) in self.outgoing.take() {
-            let encoded = shared.as_ref().and_then(|shared| {
-                let encoded = shared.event.encoded(self.format, self.codec).ok()?;
-                Some((shared, encoded))
-            });
-            match encoded {
-                Some((Shared { prefix_bytes, event }, encoded)) => {
-                    conn.feed_shared(payload, *prefix_bytes, &encoded.shared).await?;
-                    event.count_compressed(encoded);
+        for (place, shared) in messages {
+            match shared {
+                None => conn.feed(bytes.slice(place)).await?,
+                Some(shared) => {
+                    let encoded = shared.encoded(self.format, self.codec);
+                    let common = [&encoded.bytes[..], shared.end];
+                    conn.feed_shared(&bytes[place], common, &encoded.shared).await?;
+                    shared.event.count_compressed(encoded);
                 }
-                None => conn.feed(payload).await?,
             }
         }
         Ok(())

@@ -310,7 +310,7 @@ impl StoredEvent {
     /// Counts what was compressed of an encoding since this was last asked.
     pub(crate) fn count_compressed(&self, encoded: &Encoded) {
         let held = encoded.shared.held_bytes();
-        if held > 0 {
+        if held > encoded.counted_bytes.load(Ordering::Relaxed) {
             let counted = encoded.counted_bytes.fetch_max(held, Ordering::Relaxed);
             self.count(held.saturating_sub(counted));
         }

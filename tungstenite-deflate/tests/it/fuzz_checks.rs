@@ -24,7 +24,7 @@ const MAX_MESSAGE_BYTES: usize = 64 << 10;
 /// grants only what its own client would be granted again, in a header that HTTP can carry.
 pub(crate) fn headers(bytes: &[u8]) {
     let header = String::from_utf8_lossy(bytes);
-    let smaller = Direction { takeover: true, window_bits: 11 };
+    let smaller = Direction { window_bits: 11, ..Direction::DEFAULT };
     let small = DeflateParams { to_client: smaller, to_server: smaller, ..DeflateParams::DEFAULT };
     let none = Direction::NO_TAKEOVER;
     let fresh = DeflateParams { to_client: none, to_server: none, ..DeflateParams::DEFAULT };
@@ -171,9 +171,7 @@ pub(crate) fn messages(bytes: &[u8]) {
                     // The prefix is this message's own, the rest the first one's.
                     let common = common.get_or_insert_with(|| payload.clone());
                     let whole = [pattern, &common[..]].concat();
-                    server
-                        .start_shared(Data::Binary, whole.clone().into(), pattern.len(), &shared)
-                        .expect("the client reads");
+                    server.start_shared(Data::Binary, pattern, &[common], &shared).expect("the client reads");
                     server.flush().await.expect("the client reads");
                     let message = client.next().await.expect("a message").expect("it is valid");
                     assert_eq!(message, Message::binary(whole));

@@ -40,8 +40,9 @@ fn sample(bytes: usize) -> String {
 }
 
 fn all_params() -> Vec<DeflateParams> {
-    let directions =
-        [9, 12, 15].map(|window_bits| [true, false].map(|takeover| Direction { takeover, window_bits }));
+    let directions = [9, 12, 15].map(|window_bits| {
+        [Direction::DEFAULT, Direction::NO_TAKEOVER].map(|direction| Direction { window_bits, ..direction })
+    });
     let directions = directions.as_flattened();
     let pairs = directions.iter().flat_map(|up| directions.iter().map(move |down| (*down, *up)));
     pairs
@@ -111,8 +112,9 @@ async fn a_common_end_is_compressed_once_and_read_by_any_client() {
     let mut held = None;
     for prefix in ["a", "another", &"s".repeat(70_000)] {
         let (mut client, mut server) = pair(Some(&DeflateParams::DEFAULT), &enabled).await;
-        let payload = format!("{prefix}{}", sample(900));
-        server.start_shared(Data::Text, payload.clone().into(), prefix.len(), &common).unwrap();
+        let (text, payload) = (sample(900), format!("{prefix}{}", sample(900)));
+        let parts = text.as_bytes().split_at(5);
+        server.start_shared(Data::Text, prefix.as_bytes(), &[parts.0, parts.1], &common).unwrap();
         server.send(Message::text("between")).await.unwrap();
         assert_eq!(client.next().await.unwrap().unwrap(), Message::text(payload));
         assert_eq!(client.next().await.unwrap().unwrap(), Message::text("between"));
@@ -122,7 +124,7 @@ async fn a_common_end_is_compressed_once_and_read_by_any_client() {
 
     let (mut client, mut server) = pair(Some(&DeflateParams::DEFAULT), &[DeflateParams::DEFAULT]).await;
     let unused = SharedDeflate::default();
-    server.start_shared(Data::Binary, "own and common".into(), 3, &unused).unwrap();
+    server.start_shared(Data::Binary, b"own", &[b" and ", b"common"], &unused).unwrap();
     server.flush().await.unwrap();
     assert_eq!(client.next().await.unwrap().unwrap(), Message::binary("own and common"));
     assert_eq!(unused.held_bytes(), 0, "nothing is shared where it was not agreed");

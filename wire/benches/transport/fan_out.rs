@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 
 use anyhow::Context;
-use bytes::Bytes;
 use codecs::Format;
 use tokio::{io::AsyncReadExt, net::TcpListener, task::JoinSet};
 use wire::{Compression, Connection, Shared};
@@ -81,10 +80,10 @@ async fn send(connections: &mut [Connection]) -> anyhow::Result<()> {
                 together.len()
             });
             let ends: Vec<_> = ends.collect();
-            let together = Bytes::from(together);
             let mut start = 0;
             for (end, shared) in ends.into_iter().zip(&shared) {
-                connection.feed_shared(together.slice(start..end), prefix_bytes, shared).await?;
+                let (prefix, common) = together[start..end].split_at(prefix_bytes);
+                connection.feed_shared(prefix, [common, b""], shared).await?;
                 start = end;
             }
             connection.flush().await?;

@@ -38,8 +38,14 @@ fn payload(numbers: &mut Numbers, prefix: &str, bytes: usize) -> Vec<u8> {
 }
 
 fn spliced(payload: &[u8], prefix_bytes: usize, shared: &SharedZstd) -> Vec<u8> {
+    let mut layer = ZstdLayer::new(params());
+    let (prefix, common) = payload.split_at(prefix_bytes);
+    let (front, end) = common.split_at(common.len() / 2);
+    if let Some(spliced) = layer.splice(prefix, [front, end], shared) {
+        return spliced.parts().concat();
+    }
     let mut out = BytesMut::new();
-    ZstdLayer::new(params()).splice(payload, prefix_bytes, shared, &mut out).unwrap();
+    layer.compress(payload, &mut out).unwrap();
     out.to_vec()
 }
 
@@ -116,7 +122,7 @@ fn threads_that_need_a_frame_at_once_share_one() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
     });
     assert!(messages.iter().all(|message| *message == messages[0]));
-    let frame_bytes = messages[0].len() - 1 - RAW_FRAME_HEADER_BYTES - 6;
+    let frame_bytes = messages[0].len() - RAW_FRAME_HEAD_BYTES - 6;
     assert_eq!(shared.held_bytes(), size_of::<SharedFrame>() + frame_bytes);
 }
 

@@ -79,7 +79,7 @@ async fn spliced(subscription: &str, shared: &Shared) -> (Vec<u8>, String, usize
     let prefix = format!(r#"["EVENT","{subscription}","#);
     let payload = [&prefix, note].concat();
     let (mut client, mut relay) = scripted().await;
-    relay.feed_shared(payload.clone().into(), prefix.len(), shared).await.unwrap();
+    relay.feed_shared(prefix.as_bytes(), [note.as_bytes(), b""], shared).await.unwrap();
     relay.flush().await.unwrap();
     let (first_byte, message) = client.read_frame().await;
     assert_eq!(first_byte, FIN | BINARY);
@@ -127,7 +127,7 @@ async fn what_would_not_become_smaller_goes_as_it_is() {
         let shared = Shared::default();
         let payload = [prefix.as_bytes(), rest].concat();
         for _ in 0..2 {
-            relay.feed_shared(payload.clone().into(), prefix.len(), &shared).await.unwrap();
+            relay.feed_shared(prefix.as_bytes(), [rest, b""], &shared).await.unwrap();
             relay.flush().await.unwrap();
             assert!(receive(&mut client).await == payload);
         }
@@ -149,7 +149,8 @@ async fn one_event_is_shared_by_readers_with_different_dictionaries() {
         let offer = Offer { batched: false, formats: vec![Format::JSON], compression };
         let (mut client, mut relay) = pair(&offer, config(support)).await;
         assert_eq!(client.agreement().compression.name(), "zstd-dict");
-        relay.feed_shared(NOTE.into(), 17, &shared).await.unwrap();
+        let (prefix, rest) = NOTE.as_bytes().split_at(17);
+        relay.feed_shared(prefix, [rest, b""], &shared).await.unwrap();
         relay.flush().await.unwrap();
         assert_eq!(receive(&mut client).await, NOTE);
     }

@@ -55,7 +55,8 @@ async fn messages() -> (TempDir, usize) {
     let (mut client, mut relay) = ends().await;
     let payloads = payloads();
     for (n, (payload, prefix_bytes)) in payloads.iter().enumerate() {
-        relay.feed_shared(payload.clone().into(), *prefix_bytes, &Shared::default()).await.unwrap();
+        let (prefix, common) = payload.split_at(*prefix_bytes);
+        relay.feed_shared(prefix, [common, b""], &Shared::default()).await.unwrap();
         let (flushed, (first_byte, message)) = tokio::join!(relay.flush(), client.read_frame());
         flushed.unwrap();
         assert_eq!((first_byte, message[0]), (FIN | BINARY, 1), "compressed");

@@ -199,13 +199,9 @@ impl Codec for Capnp {
         messages::read_relay(bytes, message.get_root::<relay_msg::Reader<'_>>().map_err(library)?)
     }
 
-    fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {
-        let start = out.len();
+    fn around_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> &'static [u8] {
         event_head(subscription, event.len(), out);
-        let event_start = out.len();
-        out.extend_from_slice(event);
-        out.resize(event_start + event.len().next_multiple_of(WORD_BYTES), 0);
-        event_start - start
+        &[0; WORD_BYTES][..event.len().next_multiple_of(WORD_BYTES) - event.len()]
     }
 
     fn wrap_events(&self, subscription: &str, events: &[&[u8]], out: &mut Vec<u8>) {

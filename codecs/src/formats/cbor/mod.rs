@@ -135,15 +135,12 @@ impl<D: Dialect> Codec for Cbor<D> {
         Tuned(TunedCbor::<D>::NEW).event_in(message)
     }
 
-    fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {
+    fn around_event(&self, subscription: &str, _event: &[u8], out: &mut Vec<u8>) -> &'static [u8] {
         const ARRAY_OF_3: u8 = 0x83;
-        let start = out.len();
         out.push(ARRAY_OF_3);
         write(&message::EVENT.written(D::SPELLED), out).expect("a name always serializes into memory");
         write(&subscription, out).expect("text always serializes into memory");
-        let prefix_bytes = out.len() - start;
-        out.extend_from_slice(event);
-        prefix_bytes
+        &[]
     }
 
     fn wrap_events(&self, subscription: &str, events: &[&[u8]], out: &mut Vec<u8>) {

@@ -96,7 +96,7 @@ impl<D: Dialect> TunedFormat for TunedCbor<D> {
     }
 
     fn write_relay(subscription: &str, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        Self::wrap(subscription, &[], out);
+        Self::around(subscription, &[], out);
         Self::write_event(event, out)
     }
 
@@ -106,13 +106,11 @@ impl<D: Dialect> TunedFormat for TunedCbor<D> {
         Some((subscription.into(), reader.rest()))
     }
 
-    fn wrap(subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {
-        let start = out.len();
+    fn around(subscription: &str, _event: &[u8], out: &mut Vec<u8>) -> &'static [u8] {
         write_head(ARRAY, 3, out);
         out.extend_from_slice(D::EVENT);
         write_text(subscription, out);
-        out.extend_from_slice(event);
-        out.len() - start - event.len()
+        &[]
     }
 
     fn split_batch<'a>(

@@ -142,15 +142,11 @@ impl Codec for Json {
         Tuned(TunedJson).event_in(message)
     }
 
-    fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {
-        let start = out.len();
+    fn around_event(&self, subscription: &str, _event: &[u8], out: &mut Vec<u8>) -> &'static [u8] {
         out.extend_from_slice(b"[\"EVENT\",");
         serde_json::to_writer(&mut *out, subscription).expect("text always serializes into memory");
         out.push(b',');
-        let prefix_bytes = out.len() - start;
-        out.extend_from_slice(event);
-        out.push(b']');
-        prefix_bytes
+        b"]"
     }
 
     fn wrap_events(&self, subscription: &str, events: &[&[u8]], out: &mut Vec<u8>) {

@@ -140,15 +140,11 @@ impl TunedFormat for TunedJson {
         Ok(())
     }
 
-    fn wrap(subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {
-        let start = out.len();
+    fn around(subscription: &str, _event: &[u8], out: &mut Vec<u8>) -> &'static [u8] {
         out.extend_from_slice(EVENT);
         write_text(subscription, out);
         out.push(b',');
-        let prefix_bytes = out.len() - start;
-        out.extend_from_slice(event);
-        out.push(b']');
-        prefix_bytes
+        b"]"
     }
 
     fn split_batch<'a>(

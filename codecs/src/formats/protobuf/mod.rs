@@ -12,18 +12,18 @@ use crate::{
     reader::{varint_len, write_varint},
 };
 
-/// Writes `RelayMsg { event: SubEvent { sub, event } }` around an event that is already encoded.
-pub(super) fn wrap_event(subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {
-    let start = out.len();
+/// Writes `RelayMsg { event: SubEvent { sub, event } }` as far as an event of so many bytes, which
+/// ends it.
+pub(super) fn before_event(subscription: &str, event_bytes: usize, out: &mut Vec<u8>) {
     let sized = |len: usize| 1 + varint_len(len as u64) + len;
     let subscription_len = if subscription.is_empty() { 0 } else { sized(subscription.len()) };
     out.push(1 << 3 | 2);
-    write_varint((subscription_len + sized(event.len())) as u64, out);
+    write_varint((subscription_len + sized(event_bytes)) as u64, out);
     if !subscription.is_empty() {
         write_bytes(1 << 3 | 2, subscription.as_bytes(), out);
     }
-    write_bytes(2 << 3 | 2, event, out);
-    out.len() - start - event.len()
+    out.push(2 << 3 | 2);
+    write_varint(event_bytes as u64, out);
 }
 
 fn write_bytes(key: u8, bytes: &[u8], out: &mut Vec<u8>) {
@@ -153,8 +153,9 @@ macro_rules! protobuf_codec {
                 from_relay(decode::<pb::RelayMsg>(bytes)?.message.ok_or(DecodeError::Missing("message"))?)
             }
 
-            fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {
-                protobuf::wrap_event(subscription, event, out)
+            fn around_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> &'static [u8] {
+                protobuf::before_event(subscription, event.len(), out);
+                &[]
             }
 
             fn wrap_events(&self, subscription: &str, events: &[&[u8]], out: &mut Vec<u8>) {

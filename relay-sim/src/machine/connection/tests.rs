@@ -135,6 +135,25 @@ fn many(count: usize) -> Vec<Event<'static>> {
 }
 
 #[test]
+fn a_connection_that_compresses_once_for_all_says_what_others_say_flush_by_flush() {
+    let relay = relay(|_| {});
+    relay.preload(&many(300));
+    for format in Format::all() {
+        let [own, shared] = [false, true].map(|shares| {
+            let mut reader = Client::open(&relay, format, false);
+            reader.connection = relay.connect(&Opening { shares, ..Opening::new(format) });
+            reader.request("s", Filter::default());
+            let flushes = std::iter::from_fn(|| {
+                Some(reader.connection.poll_transmit(reader.time)).filter(|messages| !messages.is_empty())
+            });
+            flushes.collect::<Vec<_>>()
+        });
+        assert_eq!(own.iter().map(Vec::len).sum::<usize>(), 301, "{format}");
+        assert!(own == shared, "{format}");
+    }
+}
+
+#[test]
 fn close_and_a_successor_end_a_stored_answer_that_is_going_out() {
     const STORED: usize = 2_000;
     let relay = relay(|config| config.max_limit = STORED);

@@ -9,6 +9,7 @@ use super::{Connection, DELIVERIES, Due, StoredAnswer};
 use crate::{
     fanout::{Answered, Batch, Batches, Delivery, Held, Queued, Subscription},
     fault::{Draw, Kind, with_altered_sig},
+    outgoing::Shared,
     store::{StoredEvent, Unavailable},
     totals::add,
 };
@@ -222,14 +223,18 @@ impl Connection {
             }
         };
         self.spliced += u64::from(encoded.is_received);
-        let mut prefix_bytes = None;
+        let mut end = None;
         let Ok(()) = self.outgoing.add(|out| {
-            let before_event = self.codec.wrap_event(subscription, &encoded.bytes, out);
-            prefix_bytes = self.shares.then_some(before_event);
+            if self.shares {
+                end = Some(self.codec.around_event(subscription, &encoded.bytes, out));
+            } else {
+                self.codec.wrap_event(subscription, &encoded.bytes, out);
+            }
             Ok::<_, Infallible>(())
         });
-        if let Some(prefix_bytes) = prefix_bytes {
-            self.outgoing.share(prefix_bytes, Arc::clone(event));
+        if let Some(end) = end {
+            let shared = Shared { event: Arc::clone(event), end };
+            self.outgoing.share(shared, encoded.bytes.len() + end.len());
         }
         if let Some(burner) = &self.relay.burner {
             burner.event();

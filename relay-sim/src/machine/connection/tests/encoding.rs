@@ -96,8 +96,8 @@ impl Codec for Gate {
         json().decode_relay(bytes)
     }
 
-    fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {
-        json().wrap_event(subscription, event, out)
+    fn around_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> &'static [u8] {
+        json().around_event(subscription, event, out)
     }
 
     fn wrap_events(&self, subscription: &str, events: &[&[u8]], out: &mut Vec<u8>) {
