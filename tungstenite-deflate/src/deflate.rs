@@ -95,6 +95,11 @@ impl Deflater {
         CompressionMemory::shared(if pooled { bytes } else { 0 } + one_shot::memory_bytes())
     }
 
+    /// Whether payloads of so many bytes are compressed.
+    pub(crate) fn takes(&self, payload_bytes: usize) -> bool {
+        payload_bytes >= self.direction.min_bytes
+    }
+
     /// Appends the compressed message to `out`.
     pub(crate) fn compress(&mut self, payload: &[u8], out: &mut BytesMut) {
         if payload.is_empty() {
@@ -408,7 +413,7 @@ mod tests {
         for level in 0..=9 {
             for window_bits in 9..=15 {
                 for takeover in [true, false] {
-                    let direction = Direction { takeover, window_bits };
+                    let direction = Direction { takeover, window_bits, min_bytes: 0 };
                     let (mut deflater, mut inflater) =
                         (Deflater::new(level, direction), Inflater::new(direction));
                     let noise: Vec<u8> =
@@ -444,7 +449,7 @@ mod tests {
             let shared = SharedDeflate::default();
             let mut deflater = Deflater::new(6, Direction { window_bits: bits, ..FRESH });
             for takeover in [true, false] {
-                let mut inflater = Inflater::new(Direction { takeover, window_bits: bits });
+                let mut inflater = Inflater::new(Direction { takeover, window_bits: bits, ..FRESH });
                 for prefix_bytes in [0, 1, 23, 1000, 65_535, 65_536] {
                     let payload = [&vec![b'p'; prefix_bytes][..], &rest].concat();
                     let (prefix, common) = payload.split_at(prefix_bytes);

@@ -117,10 +117,11 @@ fn accept_one(offer: &Parameters, enabled: &[DeflateParams]) -> Option<(String, 
         write!(answer, "; client_max_window_bits={bits}").expect("writing to a String succeeds");
     }
     let agreed = DeflateParams {
-        to_client: Direction { takeover: server_takeover, window_bits: server_bits },
+        to_client: Direction { takeover: server_takeover, window_bits: server_bits, ..params.to_client },
         to_server: Direction {
             takeover: client_takeover,
             window_bits: client_limit.unwrap_or(MAX_WINDOW_BITS).max(MIN_WINDOW_BITS),
+            ..params.to_server
         },
         ..*params
     };
@@ -183,10 +184,12 @@ fn check_extensions(
         to_client: Direction {
             takeover: !answer.server_no_context_takeover,
             window_bits: server_bits.unwrap_or(MAX_WINDOW_BITS).max(MIN_WINDOW_BITS),
+            ..params.to_client
         },
         to_server: Direction {
             takeover: params.to_server.takeover && !answer.client_no_context_takeover,
             window_bits: client_bits,
+            ..params.to_server
         },
         ..*params
     }))

@@ -1,7 +1,7 @@
 //! The parameters of permessage-deflate.
 
-/// Parameters of permessage-deflate. Levels and `min_bytes` belong to one end; the directions are
-/// negotiated.
+/// Parameters of permessage-deflate. The level belongs to one end; takeover and windows of the
+/// directions are negotiated.
 ///
 /// ```
 /// use tungstenite_deflate::{DeflateParams, Direction};
@@ -17,8 +17,6 @@
 pub struct DeflateParams {
     /// zlib's level of this end, 0 to 9; higher ones count as 9.
     pub level: u32,
-    /// This end sends payloads of fewer bytes uncompressed.
-    pub min_bytes: usize,
     /// The server's compressor.
     pub to_client: Direction,
     /// The client's compressor.
@@ -39,6 +37,9 @@ pub struct Direction {
     /// Base-2 logarithm of the window (RFC 7692 §7.1.2), 9 to 15. A peer that announced 8 is read
     /// with 9.
     pub window_bits: u8,
+    /// Its sender leaves payloads of fewer bytes uncompressed, which RFC 7692 §6 allows for any
+    /// message. The other end does not hear of it.
+    pub min_bytes: usize,
 }
 
 impl DeflateParams {
@@ -46,7 +47,6 @@ impl DeflateParams {
     /// takeover.
     pub const DEFAULT: DeflateParams = DeflateParams {
         level: 6,
-        min_bytes: 0,
         to_client: Direction::DEFAULT,
         to_server: Direction::DEFAULT,
         shared: false,
@@ -61,7 +61,7 @@ impl Default for DeflateParams {
 
 impl Direction {
     /// The largest window, kept from message to message (RFC 7692 §7.1).
-    pub const DEFAULT: Direction = Direction { takeover: true, window_bits: 15 };
+    pub const DEFAULT: Direction = Direction { takeover: true, window_bits: 15, min_bytes: 0 };
     /// The largest window, emptied before each message.
-    pub const NO_TAKEOVER: Direction = Direction { takeover: false, window_bits: 15 };
+    pub const NO_TAKEOVER: Direction = Direction { takeover: false, ..Direction::DEFAULT };
 }

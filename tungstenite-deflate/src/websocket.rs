@@ -176,7 +176,7 @@ where
     pub fn start_data(&mut self, opcode: Data, payload: Bytes) -> Result<(), Error> {
         assert!(is_message(opcode), "a message is text or binary");
         let compressed = match &mut self.deflate {
-            Some(Deflate { deflater, params, .. }) if payload.len() >= params.min_bytes => {
+            Some(Deflate { deflater, .. }) if deflater.takes(payload.len()) => {
                 deflater.compress(&payload, &mut self.outgoing);
                 true
             }
@@ -254,7 +254,7 @@ where
     ) -> Result<(), Error> {
         let payload_bytes = prefix.len() + common.iter().map(|part| part.len()).sum::<usize>();
         let spliced = match &self.deflate {
-            Some(Deflate { deflater, params, .. }) if params.shared && payload_bytes >= params.min_bytes => {
+            Some(Deflate { deflater, params, .. }) if params.shared && deflater.takes(payload_bytes) => {
                 deflater.splice(prefix, common, shared)
             }
             _ => None,

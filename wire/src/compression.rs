@@ -37,8 +37,10 @@ pub struct ZstdParams {
     /// Base-2 logarithm of this end's window, 10 to 27; for streams up to 17, because the peer
     /// keeps a window for each.
     pub window_bits: u32,
-    /// This end sends smaller payloads uncompressed.
+    /// The relay sends smaller payloads uncompressed.
     pub min_bytes: usize,
+    /// A client sends smaller payloads uncompressed.
+    pub upload_min_bytes: usize,
     /// The data that a message may refer to.
     pub mode: ZstdMode,
 }
@@ -58,26 +60,44 @@ pub enum ZstdMode {
 impl ZstdParams {
     /// `zstd` on the command line: level 1 with its window of 512 KiB, for payloads of at least 256
     /// bytes.
-    pub const DEFAULT: ZstdParams =
-        ZstdParams { level: 1, window_bits: 19, min_bytes: 256, mode: ZstdMode::Frames };
+    pub const DEFAULT: ZstdParams = ZstdParams {
+        level: 1,
+        window_bits: 19,
+        min_bytes: 256,
+        upload_min_bytes: 256,
+        mode: ZstdMode::Frames,
+    };
 
     /// `zstd-stream` on the command line: the largest window of a stream, 128 KiB, for payloads of
     /// any size.
     pub const STREAM: ZstdParams = ZstdParams {
         window_bits: ZSTD_STREAM_MAX_WINDOW_BITS,
         min_bytes: 0,
+        upload_min_bytes: 0,
         mode: ZstdMode::Stream,
         ..Self::DEFAULT
     };
 
     /// `zstd-dict` on the command line: as `zstd`, for payloads of at least 128 bytes.
-    pub const DICTIONARY: ZstdParams =
-        ZstdParams { min_bytes: EVENT_BYTES, mode: ZstdMode::Dictionary(None), ..Self::DEFAULT };
+    pub const DICTIONARY: ZstdParams = ZstdParams {
+        min_bytes: EVENT_BYTES,
+        upload_min_bytes: EVENT_BYTES,
+        mode: ZstdMode::Dictionary(None),
+        ..Self::DEFAULT
+    };
+
+    /// The same, with the limit of a client as that of this end.
+    pub(crate) fn of_client(self) -> ZstdParams {
+        ZstdParams { min_bytes: self.upload_min_bytes, ..self }
+    }
 }
 
 /// Id, key and signature of an event: no message with an event is smaller. OK, EOSE and their like
 /// are, and save a tenth or nothing by a compression of their own (docs/transport.md).
 const EVENT_BYTES: usize = 128;
+
+/// Compresses nothing: no payload is so long.
+const NEVER_BYTES: usize = usize::MAX;
 
 /// Largest window of a stream, at either end.
 pub(crate) const ZSTD_STREAM_MAX_WINDOW_BITS: u32 = 17;
@@ -145,9 +165,11 @@ impl Compression {
                 ..default
             })),
             "deflate-shared" => Ok(Compression::Deflate(DeflateParams {
-                to_client: Direction::NO_TAKEOVER,
+                to_client: Direction { min_bytes: EVENT_BYTES, ..Direction::NO_TAKEOVER },
+                // Inflating what one client sends cost the relay as much as compressing for all
+                // (docs/relay-cost.md).
+                to_server: Direction { min_bytes: NEVER_BYTES, ..Direction::DEFAULT },
                 shared: true,
-                min_bytes: EVENT_BYTES,
                 ..default
             })),
             "zstd" => Ok(Compression::Zstd(ZstdParams::DEFAULT)),
@@ -241,20 +263,24 @@ impl Compression {
     fn list(&self) -> Vec<(&'static str, String)> {
         match self {
             Compression::None => Vec::new(),
-            Compression::Deflate(DeflateParams { level, min_bytes, to_client, to_server, shared: _ }) => {
+            Compression::Deflate(DeflateParams { level, to_client, to_server, shared: _ }) => {
                 vec![
                     (LEVEL, level.to_string()),
                     (WINDOW_BITS, to_client.window_bits.to_string()),
                     (UPLOAD_WINDOW_BITS, to_server.window_bits.to_string()),
                     (UPLOAD_TAKEOVER, if to_server.takeover { YES } else { NO }.to_owned()),
-                    (MIN_BYTES, min_bytes.to_string()),
+                    (MIN_BYTES, bytes_or_never(to_client.min_bytes)),
+                    (UPLOAD_MIN_BYTES, bytes_or_never(to_server.min_bytes)),
                 ]
             }
-            Compression::Zstd(ZstdParams { level, window_bits, min_bytes, mode: _ }) => vec![
-                (LEVEL, level.to_string()),
-                (WINDOW_BITS, window_bits.to_string()),
-                (MIN_BYTES, min_bytes.to_string()),
-            ],
+            Compression::Zstd(ZstdParams { level, window_bits, min_bytes, upload_min_bytes, mode: _ }) => {
+                vec![
+                    (LEVEL, level.to_string()),
+                    (WINDOW_BITS, window_bits.to_string()),
+                    (MIN_BYTES, bytes_or_never(*min_bytes)),
+                    (UPLOAD_MIN_BYTES, bytes_or_never(*upload_min_bytes)),
+                ]
+            }
         }
     }
 
@@ -271,15 +297,19 @@ impl Compression {
                 params.to_server.takeover = yes_or_no(UPLOAD_TAKEOVER, value)?;
             }
             (Compression::Deflate(params), MIN_BYTES) => {
-                params.min_bytes = number(MIN_BYTES, value, 0..=usize::MAX)?;
+                params.to_client.min_bytes = bytes(MIN_BYTES, value)?;
+            }
+            (Compression::Deflate(params), UPLOAD_MIN_BYTES) => {
+                params.to_server.min_bytes = bytes(UPLOAD_MIN_BYTES, value)?;
             }
             (Compression::Zstd(params), LEVEL) => params.level = number(LEVEL, value, -7..=22)?,
             (Compression::Zstd(params), WINDOW_BITS) => {
                 let max = if params.mode == ZstdMode::Stream { ZSTD_STREAM_MAX_WINDOW_BITS } else { 27 };
                 params.window_bits = number(WINDOW_BITS, value, 10..=max)?;
             }
-            (Compression::Zstd(params), MIN_BYTES) => {
-                params.min_bytes = number(MIN_BYTES, value, 0..=usize::MAX)?;
+            (Compression::Zstd(params), MIN_BYTES) => params.min_bytes = bytes(MIN_BYTES, value)?,
+            (Compression::Zstd(params), UPLOAD_MIN_BYTES) => {
+                params.upload_min_bytes = bytes(UPLOAD_MIN_BYTES, value)?;
             }
             _ => {
                 let known: Vec<_> = self.list().into_iter().map(|(name, _)| name).collect();
@@ -300,6 +330,8 @@ const WINDOW_BITS: &str = "window_bits";
 const UPLOAD_WINDOW_BITS: &str = "upload_window_bits";
 const UPLOAD_TAKEOVER: &str = "upload_takeover";
 const MIN_BYTES: &str = "min_bytes";
+const UPLOAD_MIN_BYTES: &str = "upload_min_bytes";
+const NEVER: &str = "never";
 const YES: &str = "yes";
 const NO: &str = "no";
 
@@ -313,6 +345,21 @@ fn number<N: FromStr + PartialOrd + fmt::Display>(
         value: value.to_owned(),
         expected: format!("a number from {} to {}", range.start(), range.end()),
     })
+}
+
+/// The least payload that is compressed.
+fn bytes(parameter: &'static str, value: &str) -> Result<usize, CompressionError> {
+    match value {
+        NEVER => Ok(NEVER_BYTES),
+        _ => value.parse().map_err(|_| {
+            let expected = format!("a number of bytes, or {NEVER}");
+            CompressionError::Value { parameter, value: value.to_owned(), expected }
+        }),
+    }
+}
+
+fn bytes_or_never(bytes: usize) -> String {
+    if bytes == NEVER_BYTES { NEVER.to_owned() } else { bytes.to_string() }
 }
 
 fn yes_or_no(parameter: &'static str, value: &str) -> Result<bool, CompressionError> {
@@ -376,14 +423,19 @@ mod tests {
         for (text, expected) in [
             (
                 "deflate:level=1",
-                "level=1 window_bits=15 upload_window_bits=15 upload_takeover=yes min_bytes=0",
+                "level=1 window_bits=15 upload_window_bits=15 upload_takeover=yes min_bytes=0 \
+                 upload_min_bytes=0",
             ),
             (
                 "deflate-shared:window_bits=9:upload_window_bits=10:upload_takeover=no:min_bytes=100",
-                "level=6 window_bits=9 upload_window_bits=10 upload_takeover=no min_bytes=100",
+                "level=6 window_bits=9 upload_window_bits=10 upload_takeover=no min_bytes=100 \
+                 upload_min_bytes=never",
             ),
-            ("zstd:level=-5:min_bytes=0", "level=-5 window_bits=19 min_bytes=0"),
-            ("zstd-stream:level=3:window_bits=15", "level=3 window_bits=15 min_bytes=0"),
+            (
+                "zstd:level=-5:min_bytes=never:upload_min_bytes=0",
+                "level=-5 window_bits=19 min_bytes=never upload_min_bytes=0",
+            ),
+            ("zstd-stream:level=3:window_bits=15", "level=3 window_bits=15 min_bytes=0 upload_min_bytes=0"),
         ] {
             let compression: Compression = text.parse().unwrap();
             assert_eq!(compression.parameters(), expected);
@@ -399,6 +451,8 @@ mod tests {
             ("deflate:level=6:min_bytes=0", "deflate"),
             ("deflate:min_bytes=7:level=4", "deflate:level=4:min_bytes=7"),
             ("deflate-shared:upload_takeover=no", "deflate-shared:upload_takeover=no"),
+            ("deflate-shared:upload_min_bytes=never", "deflate-shared"),
+            ("deflate-shared:upload_min_bytes=128", "deflate-shared:upload_min_bytes=128"),
             ("zstd-dict:level=3:min_bytes=128", "zstd-dict:level=3"),
         ] {
             let compression: Compression = text.parse().unwrap();
@@ -417,7 +471,10 @@ mod tests {
         let given = bundled.with_dictionary(of(bundled, other));
         assert_eq!(of(given, json), of(bundled, other));
         let text = given.parameters();
-        assert!(text.starts_with("level=1 window_bits=19 min_bytes=128 dictionary="), "{text}");
+        assert!(
+            text.starts_with("level=1 window_bits=19 min_bytes=128 upload_min_bytes=128 dictionary="),
+            "{text}"
+        );
         assert_eq!(Compression::None.with_dictionary(of(bundled, json)), Compression::None);
     }
 
@@ -436,9 +493,10 @@ mod tests {
             ("deflate:upload_takeover=maybe", "upload_takeover=maybe: expected yes or no"),
             (
                 "zstd:upload_takeover=no",
-                "zstd has no parameter \"upload_takeover\"; known: level window_bits min_bytes, as in \
-                 zstd:level=1:window_bits=19:min_bytes=256",
+                "zstd has no parameter \"upload_takeover\"; known: level window_bits min_bytes upload_min_bytes, \
+                 as in zstd:level=1:window_bits=19:min_bytes=256:upload_min_bytes=256",
             ),
+            ("deflate:upload_min_bytes=all", "upload_min_bytes=all: expected a number of bytes, or never"),
         ] {
             assert_eq!(text.parse::<Compression>().unwrap_err().to_string(), expected);
         }

@@ -113,7 +113,10 @@ impl Connection {
         let (deflate, zstd) = match agreement.compression {
             Compression::None => (None, None),
             Compression::Deflate(params) => (Some(params), None),
-            Compression::Zstd(params) => (None, Some(ZstdLayer::new(params))),
+            Compression::Zstd(params) => {
+                let of_this_end = if role == Role::Client { params.of_client() } else { params };
+                (None, Some(ZstdLayer::new(of_this_end)))
+            }
         };
         let max_outgoing_bytes = limits.max_message_bytes.saturating_mul(OUTGOING_FACTOR);
         let config = websocket_config(limits, max_outgoing_bytes);

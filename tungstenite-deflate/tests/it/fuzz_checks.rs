@@ -56,7 +56,7 @@ pub(crate) fn headers(bytes: &[u8]) {
 pub(crate) fn streams(bytes: &[u8]) {
     let Some((&[how, window, cut, early], sent)) = bytes.split_first_chunk() else { return };
     let role = if how & 1 == 0 { Role::Server } else { Role::Client };
-    let direction = Direction { takeover: how & 2 == 0, window_bits: 9 + window % 7 };
+    let direction = Direction { takeover: how & 2 == 0, window_bits: 9 + window % 7, min_bytes: 0 };
     let params = DeflateParams { to_client: direction, to_server: direction, ..DeflateParams::DEFAULT };
     let deflate = (how & 4 == 0).then_some(params);
     let whole = received(role, deflate, &[], sent, usize::MAX);
@@ -134,10 +134,11 @@ pub(crate) fn messages(bytes: &[u8]) {
     let Some((&[to_client, to_server, level, min_bytes], mut recipe)) = bytes.split_first_chunk() else {
         return;
     };
-    let direction = |byte: u8| Direction { takeover: byte & 1 == 0, window_bits: 9 + (byte >> 1) % 7 };
+    let min_bytes = min_bytes.into();
+    let direction =
+        |byte: u8| Direction { takeover: byte & 1 == 0, window_bits: 9 + (byte >> 1) % 7, min_bytes };
     let params = DeflateParams {
         level: u32::from(level % 10),
-        min_bytes: min_bytes.into(),
         to_client: direction(to_client),
         to_server: direction(to_server),
         shared: to_client & 1 == 1,

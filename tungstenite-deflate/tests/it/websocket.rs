@@ -92,7 +92,8 @@ async fn an_end_without_the_extension_is_spoken_to_uncompressed() {
 #[tokio::test]
 async fn payloads_below_min_bytes_travel_as_they_are() {
     let (near, mut far) = duplex(4096);
-    let params = DeflateParams { min_bytes: 100, ..DeflateParams::DEFAULT };
+    let to_client = Direction { min_bytes: 100, ..Direction::DEFAULT };
+    let params = DeflateParams { to_client, ..DeflateParams::DEFAULT };
     let mut server = raw(near, Some(params)).await;
     for (bytes, first_byte) in [(99, FIN | TEXT), (100, FIN | RSV1 | TEXT)] {
         server.send(Message::text("x".repeat(bytes))).await.unwrap();

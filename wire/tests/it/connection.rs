@@ -100,6 +100,28 @@ async fn what_is_smaller_than_any_event_goes_as_it_is_where_events_are_compresse
 }
 
 #[tokio::test]
+async fn a_client_compresses_from_its_own_limit_on_and_the_relay_reads_both() {
+    for (name, uploads_smaller) in [
+        ("deflate", true),
+        ("deflate-shared", false),
+        ("deflate-shared:upload_min_bytes=128", true),
+        ("zstd-dict", true),
+        ("zstd-dict:upload_min_bytes=never", false),
+    ] {
+        let (mut client, mut relay) = pair(&offer(name), config(support(&[name]))).await;
+        for _ in 0..2 {
+            send(&mut client, sample(3, 5_000)).await;
+            assert!(receive(&mut relay).await == sample(3, 5_000), "{name}");
+            send(&mut relay, sample(4, 5_000)).await;
+            assert!(receive(&mut client).await == sample(4, 5_000), "{name}");
+        }
+        let [up, down] = [&client, &relay].map(|end| end.traffic().sent);
+        assert_eq!(up.wire_bytes < up.payload_bytes, uploads_smaller, "{name}: {up:?}");
+        assert!(down.wire_bytes < down.payload_bytes, "{name}: {down:?}");
+    }
+}
+
+#[tokio::test]
 async fn what_subscriptions_have_in_common_is_sent_to_each_under_its_own_prefix() {
     for name in Compression::NAMES {
         let shared = Shared::default();
