@@ -1,4 +1,4 @@
-//! The mock relays that tests of nostr-relay-pool start, each a relay-sim with the faults in FAULTS.
+//! The mock relays of nostr-relay-pool's tests, each a relay-sim with the faults in FAULTS.
 
 use std::{
     env,
