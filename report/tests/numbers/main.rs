@@ -7,8 +7,8 @@
 //! ```
 //!
 //! - `RESULT / ROW / HEADING`: the first number of a field of the summary of a published result,
-//!   which another test makes anew from its data. ROW is the beginning of a row, HEADING of a heading. What is left
-//!   empty is that of the number before.
+//!   which another test makes anew from its data. ROW is the beginning of a row, HEADING of a
+//!   heading. What is left empty is that of the number before.
 //! - `RESULT # SECTION / …`: only below the heading SECTION. `FILE / …`: of a file of the tree.
 //!   `RESULT derived / CELL / a.b`: of its `derived.json`.
 //! - `NAME := SOURCE`: a name for what follows in the comment.

@@ -6,8 +6,8 @@ use crate::number::{self, Number};
 const NUMBERS: &str = "<!-- numbers:";
 const CLOSE: &str = "-->";
 
-/// What other tests keep, what this one makes, and what a bench printed, whose command stands there:
-/// rows from here to the other line.
+/// What other tests keep, what this one makes, and what a bench printed, with its command: rows
+/// from here to the other line.
 const KEPT: [(&str, &str); 3] = [
     ("<!-- table:", "<!-- end of table -->"),
     ("<!-- made:", "<!-- end of made -->"),
