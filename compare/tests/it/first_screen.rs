@@ -148,8 +148,6 @@ fn the_picture_of_the_first_screen_is_that_of_a_published_result() {
 }
 
 #[test]
-//! README's first screen: short, without a link, its picture that of a published result; and commands
-//! of documents, which the programs take.
 fn the_programs_take_the_commands_of_the_documents() {
     let calls: Vec<&str> = [README, COMMANDS]
         .into_iter()

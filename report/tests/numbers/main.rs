@@ -112,7 +112,7 @@ static PUBLISHED: LazyLock<BTreeMap<String, Published>> = LazyLock::new(|| {
     let published = |folder: PathBuf| {
         let result = ResultFile::read(&folder).unwrap();
         let name = folder.file_name().unwrap().to_string_lossy().into_owned();
-        (name, Published { derived: Derived::of(&result), result })
+        (name, Published { derived: Derived::from_result(&result), result })
     };
     folders.filter(|folder| folder.is_dir()).map(published).collect()
 });
