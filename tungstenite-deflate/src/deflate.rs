@@ -9,7 +9,7 @@ use std::{cell::RefCell, ops::Add, sync::OnceLock};
 use bytes::{Bytes, BytesMut};
 use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};
 
-use crate::{error::Error, one_shot, params::Direction, scratch};
+use crate::{error::Error, params::Direction, scratch};
 
 /// Memory of compressors and decompressors, in bytes. Buffers are not counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl Deflater {
         }
         let wanted = (self.level, self.direction.window_bits);
         let pooled = POOL.with_borrow(|pool| pool.compress.iter().any(|&(l, b, _)| (l, b) == wanted));
-        CompressionMemory::shared(if pooled { bytes } else { 0 } + one_shot::memory_bytes())
+        CompressionMemory::shared(if pooled { bytes } else { 0 })
     }
 
     /// Whether payloads of so many bytes are compressed.
@@ -198,11 +198,6 @@ impl SharedDeflate {
 }
 
 fn compress_once(level: u32, window_bits: u8, payload: &[u8]) -> Box<[u8]> {
-    if level > 0 && payload.len() <= one_shot::MAX_BYTES {
-        let mut compressed = Vec::with_capacity(payload.len());
-        one_shot::deflate(payload, level, window_bits, &mut compressed);
-        return compressed.into();
-    }
     let mut compressed = BytesMut::new();
     compress_fresh(level, window_bits, payload, &mut compressed);
     compressed[..].into()

@@ -49,7 +49,6 @@ mod handshake;
 mod head;
 mod header;
 pub mod negotiate;
-mod one_shot;
 mod params;
 mod scratch;
 mod tap;

@@ -166,9 +166,7 @@ impl Compression {
             })),
             "deflate-shared" => Ok(Compression::Deflate(DeflateParams {
                 to_client: Direction { min_bytes: EVENT_BYTES, ..Direction::NO_TAKEOVER },
-                // Inflating what one client sends cost the relay as much as compressing for all
-                // (docs/relay-cost.md).
-                to_server: Direction { min_bytes: NEVER_BYTES, ..Direction::DEFAULT },
+                to_server: Direction { min_bytes: EVENT_BYTES, ..Direction::DEFAULT },
                 shared: true,
                 ..default
             })),
@@ -429,7 +427,7 @@ mod tests {
             (
                 "deflate-shared:window_bits=9:upload_window_bits=10:upload_takeover=no:min_bytes=100",
                 "level=6 window_bits=9 upload_window_bits=10 upload_takeover=no min_bytes=100 \
-                 upload_min_bytes=never",
+                 upload_min_bytes=128",
             ),
             (
                 "zstd:level=-5:min_bytes=never:upload_min_bytes=0",
@@ -451,8 +449,8 @@ mod tests {
             ("deflate:level=6:min_bytes=0", "deflate"),
             ("deflate:min_bytes=7:level=4", "deflate:level=4:min_bytes=7"),
             ("deflate-shared:upload_takeover=no", "deflate-shared:upload_takeover=no"),
-            ("deflate-shared:upload_min_bytes=never", "deflate-shared"),
-            ("deflate-shared:upload_min_bytes=128", "deflate-shared:upload_min_bytes=128"),
+            ("deflate-shared:upload_min_bytes=never", "deflate-shared:upload_min_bytes=never"),
+            ("deflate-shared:upload_min_bytes=128", "deflate-shared"),
             ("zstd-dict:level=3:min_bytes=128", "zstd-dict:level=3"),
         ] {
             let compression: Compression = text.parse().unwrap();
