@@ -56,6 +56,7 @@ const DOCUMENTS: &[(&str, Option<&str>)] = &[
     ("docs/decisions/load.md", Some("The outcome")),
     ("docs/decisions/load.md", Some("The outcome of the attempt")),
     ("docs/decisions/load.md", Some("Its outcome")),
+    ("docs/decisions/load.md", Some("What the idle relay showed")),
 ];
 
 /// Texts of which no number was measured: definitions, names, and rules of the instrument.
