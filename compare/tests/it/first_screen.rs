@@ -1,5 +1,5 @@
-//! README's first screen: short, without a link, its picture that of a published result; and commands
-//! of documents, which the programs take.
+//! README's first screen: short, without a link, its picture that of a published result; and
+//! commands of documents, which the programs take.
 
 use std::{fs, path::Path};
 
