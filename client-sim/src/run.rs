@@ -350,8 +350,11 @@ fn within_rules(
         },
     };
     if let Some(why) = doctor::table::refusal(&answers, &needs) {
-        let url = relay.as_ref().map_or("the relay".to_owned(), |relay| relay.url().to_string());
-        bail!("{url} cannot play {}: {why} (client-sim doctor --url {url} says more)", scenario.name);
+        let name = &scenario.name;
+        match relay.as_ref().map(wire::Endpoint::url) {
+            Some(url) => bail!("{url} cannot play {name}: {why} (client-sim doctor --url {url} says more)"),
+            None => bail!("the relay cannot play {name}: {why}"),
+        }
     }
     scenario.rules = answers.rules;
     if corpus.events.iter().any(|event| scenario.rules.refuses(event, json_bytes(event)).is_some()) {

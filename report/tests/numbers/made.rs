@@ -20,6 +20,9 @@ const END: &str = "<!-- end of made -->";
 /// Rounds below which a result is a look and no evidence.
 const FEWEST_ROUNDS: u32 = 8;
 
+/// A load of a result that another result measured anew, as was planned (docs/decisions/load.md).
+const REPLACED: (&str, &str) = ("mixed-day-loads", "1");
+
 /// What choices cost, in the order of the columns.
 const COSTS: [Metric; 3] = [Metric::WireBytes, Metric::RelayCpu, Metric::ClientCpu];
 
@@ -93,7 +96,8 @@ fn found() -> Vec<Price> {
 fn prices_of(name: &str, Published { result, derived }: &Published) -> Vec<Price> {
     let is_counted = |cell: &&CellResult| {
         let is_choice = cell.cell.compression == "none" || cell.cell.format == "json";
-        cell.role == Role::Cell && cell.cell.link == NO_LINK && is_choice
+        let is_replaced = (name, &*cell.cell.load) == REPLACED;
+        cell.role == Role::Cell && cell.cell.link == NO_LINK && is_choice && !is_replaced
     };
     let price = |cell: &CellResult| {
         let of = |metric: &Metric| {
@@ -152,7 +156,7 @@ fn with_interval(cost: &Option<Comparison>) -> String {
 /// The smallest and the largest price of each choice.
 fn ranges(prices: &[Price]) -> String {
     let mut text =
-        "| format | compression | loads | wire bytes × JSON | relay CPU × JSON | client CPU × JSON |\n\
+        "| format | compression | measurements | wire bytes × JSON | relay CPU × JSON | client CPU × JSON |\n\
         | --- | --- | ---: | ---: | ---: | ---: |\n"
             .to_owned();
     for of_choice in prices.chunk_by(|one, other| one.choice == other.choice) {
@@ -168,8 +172,8 @@ fn ranges(prices: &[Price]) -> String {
                 Some((low, high)) => format!("{low} to {high}"),
             }
         };
-        let (loads, [bytes, relay, client]) = (of_choice.len(), [0, 1, 2].map(range));
-        text.push_str(&format!("| {format} | {compression} | {loads} | {bytes} | {relay} | {client} |\n"));
+        let (count, [bytes, relay, client]) = (of_choice.len(), [0, 1, 2].map(range));
+        text.push_str(&format!("| {format} | {compression} | {count} | {bytes} | {relay} | {client} |\n"));
     }
     text
 }

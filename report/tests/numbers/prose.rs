@@ -17,7 +17,9 @@ const KEPT: [(&str, &str); 3] = [
 /// The tables of a document that a test or a bench makes.
 pub(crate) fn tables(document: &str) -> String {
     let made = KEPT[1..].iter().flat_map(|(begin, end)| {
-        document.split(begin).skip(1).filter_map(move |behind| behind.split(end).next())
+        let tables = document.split(begin).skip(1);
+        // Without the command of the comment: a number of the prose has to stand in the table.
+        tables.filter_map(move |behind| behind.split(end).next()?.split_once(" -->").map(|(_, table)| table))
     });
     made.collect()
 }
