@@ -237,6 +237,14 @@ fn a_relay_that_ends_by_itself_is_told_of_with_the_last_of_a_gigabyte() {
 }
 
 #[test]
+fn what_a_relay_writes_at_its_end_is_told_however_short_it_lives() {
+    for _ in 0..100 {
+        let said = Keeper::start("brief", "echo first; echo last >&2; exit 3").last_line();
+        assert_eq!((&said["output"], &said["output_bytes"]), (&"first\nlast".into(), &11.into()), "{said}");
+    }
+}
+
+#[test]
 fn a_keeper_whose_parent_is_killed_ends_its_relay() {
     let (input, held) = std::io::pipe().unwrap();
     let mut parent = Command::new("sleep").arg("600").stdout(held).spawn().unwrap();

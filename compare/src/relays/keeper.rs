@@ -84,7 +84,11 @@ fn keep(command: &mut Command) -> io::Result<Ended> {
     let relay = Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?);
     let tail = Arc::new(Mutex::new(Tail::default()));
     let written = Arc::clone(&tail);
-    thread::spawn(move || drain(&mut output, &written));
+    let (at_end, drained) = mpsc::channel::<()>();
+    thread::spawn(move || {
+        drain(&mut output, &written);
+        drop(at_end);
+    });
     let (events, event) = mpsc::channel();
     let asked = events.clone();
     thread::spawn(move || {
@@ -101,6 +105,9 @@ fn keep(command: &mut Command) -> io::Result<Ended> {
         let _ = events.send(Event::Gone);
     });
     let (how, by_itself, was_killed) = attend(relay, &event);
+    // No process is left, so the pipe has an end; what it still holds may be the reason. Whoever
+    // was handed the write end over a socket may keep it open.
+    let _ = drained.recv_timeout(PATIENCE);
     let tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(Ended { how, by_itself, was_killed, output: tail.text(), output_bytes: tail.all_bytes })
 }
