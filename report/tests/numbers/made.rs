@@ -86,7 +86,9 @@ struct Price {
 fn found() -> Vec<Price> {
     let mut prices: Vec<Price> = PUBLISHED
         .iter()
-        .filter(|(_, published)| published.result.config.rounds >= FEWEST_ROUNDS)
+        .filter(|(_, Published { result, .. })| result.config.rounds >= FEWEST_ROUNDS)
+        // Relays beside each other differ in nothing that has a price here.
+        .filter(|(_, Published { result, .. })| result.config.relays.is_empty())
         .flat_map(|(name, published)| prices_of(name, published))
         .collect();
     prices.sort_by(|one, other| one.choice.cmp(&other.choice).then(one.load.total_cmp(&other.load)));
