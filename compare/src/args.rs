@@ -314,6 +314,10 @@ fn share(text: &str, range: RangeInclusive<f64>) -> Option<f64> {
     range.contains(&share).then_some(share)
 }
 
+/// Rounds of several relays where no flag says how many: more than two relays need for one of
+/// them to fail the run ([`report::rounds_to_fail`]).
+const ROUNDS_OF_RELAYS: u32 = 12;
+
 /// The longest block that is chosen for its bursts, in seconds: beyond it somebody has to say so.
 const LONGEST_OF_BURSTS: u32 = 60;
 
@@ -422,7 +426,8 @@ pub(crate) struct Run {
     pub(crate) profile: Profile,
     /// Rounds, instead of the profile's; intervals need 6 or more
     ///
-    /// Where times of blocks are invalid, up to half as many further rounds are played.
+    /// Where times of blocks are invalid, up to half as many further rounds are played. Several
+    /// relays have at least 12 unless told otherwise.
     #[arg(
         long, help_heading = "Rounds", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS))
     )]
@@ -480,7 +485,8 @@ pub(crate) struct Run {
     /// What a relay may cost more than the first before the run ends with exit code 100
     ///
     /// As in 'relay CPU>3%, p99>10%', also one a flag: it is decided to cost more, by more than
-    /// that. Without it, anything that is decided to cost more counts.
+    /// that. Without it, anything that is decided to cost more counts. Equal relays fail one run of
+    /// 100 at most, so it takes 10 rounds, or 7 for one bound.
     #[arg(
         long, help_heading = "Output", value_name = "BOUNDS", requires = "relay", value_parser = FailOn::from_str,
         hide_short_help = true
@@ -612,10 +618,11 @@ impl Run {
     /// The run as asked for, with the profile's rounds where no flag replaces them.
     pub(crate) fn config(&self, scenarios: Vec<String>, seconds: u32) -> Config {
         let (rounds, _) = self.profile.size();
+        let fewest = if self.relay.len() > 1 { ROUNDS_OF_RELAYS } else { 1 };
         Config {
             scenarios,
             profile: self.profile.name().to_owned(),
-            rounds: self.rounds.unwrap_or(rounds),
+            rounds: self.rounds.unwrap_or(rounds.max(fewest)),
             seconds,
             seed: self.seed.unwrap_or_else(|| seed(self.url.is_some())),
             primary: Vec::new(),

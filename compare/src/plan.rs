@@ -90,7 +90,11 @@ impl BlockOrder {
                 }
             }
         }
-        BlockOrder::of_loads(&loads, rounds, seed)
+        let is_pair = |others: &[usize]| match others {
+            [control, one] => [cells[*control].role, cells[*one].role] == [Role::Control, Role::Cell],
+            _ => false,
+        };
+        BlockOrder::drawn(&loads, is_pair, rounds, seed)
     }
 
     /// The same with half as many further rounds.
@@ -124,12 +128,31 @@ impl BlockOrder {
 
     /// The same of loads that are pairs of an anchor's index and those of its other cells.
     pub(crate) fn of_loads(loads: &[(usize, Vec<usize>)], rounds: u32, seed: u64) -> BlockOrder {
+        BlockOrder::drawn(loads, |_| false, rounds, seed)
+    }
+
+    /// Of a pair, which is the control and the one cell that is judged, each round has this cell
+    /// twice, beside the anchor and the control: as many blocks of either relay.
+    fn drawn(
+        loads: &[(usize, Vec<usize>)],
+        is_pair: impl Fn(&[usize]) -> bool,
+        rounds: u32,
+        seed: u64,
+    ) -> BlockOrder {
+        let pairs: BTreeSet<usize> =
+            loads.iter().filter(|(_, others)| is_pair(others)).map(|(anchor, _)| *anchor).collect();
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let mut loads = loads.to_vec();
         let round = |_| {
             loads.shuffle(&mut random);
             let mut order = Vec::new();
             for (anchor, others) in &mut loads {
+                if let (true, [control, one]) = (pairs.contains(anchor), others.as_slice()) {
+                    let mut blocks = [*anchor, *control, *one, *one];
+                    blocks.shuffle(&mut random);
+                    order.extend(blocks);
+                    continue;
+                }
                 others.shuffle(&mut random);
                 for some in others.chunks(BETWEEN_ANCHORS) {
                     order.push(*anchor);
@@ -194,6 +217,7 @@ mod tests {
         args::{Cli, Command},
         matrix::{Matrix, OverLinks, cells},
     };
+    use report::result::RelayCommand;
 
     fn matrix(scenarios: &[&str]) -> Vec<CellSpec> {
         let matrix = Matrix::default()
@@ -274,6 +298,26 @@ mod tests {
             let mut others: Vec<usize> = round.iter().copied().filter(|cell| *cell != 0).collect();
             others.sort_unstable();
             assert_eq!(others, (1..11).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn two_relays_have_as_many_blocks_each_and_no_place_of_their_own() {
+        let relays =
+            ["old", "new"].map(|name| RelayCommand { name: name.to_owned(), command: String::new() });
+        let cells = cells(&Matrix::of_relays().with_relays(&relays)).unwrap();
+        let cells: Vec<CellSpec> = cells.into_iter().filter(|cell| cell.role != Role::Floor).collect();
+        let roles: Vec<Role> = cells.iter().map(|cell| cell.role).collect();
+        assert_eq!(roles, [Role::Anchor, Role::Control, Role::Cell]);
+        let plan = BlockOrder::new(&cells, 60, 1);
+        for round in &plan.rounds {
+            let mut cells = round.clone();
+            cells.sort_unstable();
+            assert_eq!(cells, [0, 1, 2, 2]);
+        }
+        for place in 0..4 {
+            let new = plan.rounds.iter().filter(|round| round[place] == 2).count();
+            assert!((15..45).contains(&new), "{new} of 60 at place {place}");
         }
     }
 

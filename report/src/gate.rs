@@ -1,16 +1,24 @@
 //! Whether a relay is worse than the one it is compared with: what a run of several relays ends
 //! with exit code 100 for.
 
-use std::{fmt, str::FromStr};
+use std::{collections::BTreeSet, fmt, str::FromStr};
 
-use super::{comparison::Comparison, judge::Verdict, number};
+use super::{
+    comparison::{Comparison, Control, Verdict, control_of},
+    number,
+};
 use crate::{
     merged::Metric,
-    result::{CellResult, ResultFile},
+    result::{CellResult, MAX_ROUNDS, ResultFile},
+    stats::{self, BAND},
 };
 
 /// Metrics that bounds are for.
 const METRICS: [Metric; 6] = Metric::JUDGED_OF_RELAYS;
+
+/// The chance of a run of equal relays to fail, at most. A check that stops changes for nothing is
+/// soon turned off, so it is less than that of a verdict in a table.
+const FALSE_ALARM: f64 = 0.01;
 
 /// By how much more a metric may be: `relay CPU>3%, p99>10%`.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -30,6 +38,23 @@ impl FailOn {
         let bounds: Vec<_> = all.iter().flat_map(|FailOn(bounds)| bounds.iter().copied()).collect();
         (!all.is_empty()).then_some(FailOn(bounds))
     }
+
+    fn bounds(&self, metric: Metric) -> bool {
+        self.0.iter().any(|(bounded, _)| *bounded == metric)
+    }
+}
+
+/// The fewest rounds in which one of so many cells of other relays can fail a run.
+pub fn rounds_to_fail(cells: usize, fail_on: Option<&FailOn>) -> u32 {
+    let metrics = METRICS.into_iter().filter(|metric| is_bounded(fail_on, *metric)).count();
+    let tests = cells as f64 * metrics as f64;
+    let suffice = |rounds: &u32| stats::wilcoxon_smallest(*rounds as usize) / 2.0 * tests <= FALSE_ALARM;
+    (1..MAX_ROUNDS).find(suffice).unwrap_or(MAX_ROUNDS)
+}
+
+/// Whether a metric may fail the run: without bounds, each.
+fn is_bounded(fail_on: Option<&FailOn>, metric: Metric) -> bool {
+    fail_on.is_none_or(|bounds| bounds.bounds(metric))
 }
 
 impl fmt::Display for FailOn {
@@ -58,7 +83,7 @@ fn bound(text: &str) -> Result<(Metric, f64), String> {
 pub struct Judged {
     /// The cell of the one relay beside that of the first.
     pub comparison: Comparison,
-    /// Whether it is decided to cost more, by more than is allowed.
+    /// Whether it costs more, for certain, and by more than is allowed.
     pub fails: bool,
 }
 
@@ -74,8 +99,10 @@ impl fmt::Display for Judged {
     }
 }
 
-/// Every comparison of a relay with the first. Without bounds whatever is decided to cost more
-/// fails the run; with bounds, what exceeds its own.
+/// Every comparison of a relay with the first. It fails where the test says that it costs more, at
+/// the level [`FALSE_ALARM`] over all metrics that may fail, and the estimate exceeds the bound:
+/// its own, or the band of verdicts. A verdict asks for an interval beyond the band, which takes
+/// several times as many rounds.
 pub fn between_relays(
     result: &ResultFile,
     comparisons: &[Comparison],
@@ -86,20 +113,39 @@ pub fn between_relays(
         found.map(|cell| &*cell.cell.relay)
     };
     let is_between = |one: &&Comparison| relay(&one.cell) != relay(&one.reference);
+    let between: Vec<&Comparison> = comparisons.iter().filter(is_between).collect();
+    let tested = between.iter().filter(|one| is_bounded(fail_on, one.metric));
+    let (tests, metrics) = (tested.clone().count(), tested.map(|one| one.metric).collect::<BTreeSet<_>>());
+    // Holm's correction is over the cells of one metric.
+    let tests = |one: &Comparison| if one.corrected { metrics.len() } else { tests };
+    // `p` is of a difference in either direction; one alone fails a run.
+    let is_certain = |one: &Comparison| one.p / 2.0 * tests(one) as f64 <= FALSE_ALARM;
     let exceeds = |one: &Comparison| {
-        let Some(FailOn(bounds)) = fail_on else { return true };
+        let Some(FailOn(bounds)) = fail_on else { return one.ratio > 1.0 + BAND };
         bounds.iter().any(|(metric, share)| *metric == one.metric && one.ratio > 1.0 + share)
+    };
+    let is_withheld = |one: &Comparison| {
+        matches!(one.verdict, Verdict::Unsteady | Verdict::Saturated)
+            || control_of(one.aa_interval) == Control::Broken
     };
     let judge = |one: &Comparison| Judged {
         comparison: one.clone(),
-        fails: one.verdict == Verdict::Worse && exceeds(one),
+        fails: exceeds(one) && is_certain(one) && !is_withheld(one),
     };
-    comparisons.iter().filter(is_between).map(judge).collect()
+    between.into_iter().map(judge).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_that_may_fail_takes_more_rounds() {
+        let alone = "relay CPU>3%".parse().unwrap();
+        assert_eq!(rounds_to_fail(1, Some(&alone)), 7, "1 ÷ 2⁷ is less than 1 %");
+        assert_eq!((rounds_to_fail(1, None), rounds_to_fail(2, None)), (10, 11));
+        assert_eq!(rounds_to_fail(usize::MAX, None), MAX_ROUNDS, "not by so many rounds");
+    }
 
     #[test]
     fn bounds_are_read_and_what_is_none_is_named() {

@@ -62,7 +62,7 @@ pub use derived::{CellFigures, DERIVED_FILE, DERIVED_SCHEMA_VERSION, Derived};
 pub use diff::{Change, Diff, diff, of_other_kinds, unlike};
 pub use export::github_action_benchmark;
 pub use floor::AboveFloor;
-pub use gate::{FailOn, Judged, between_relays};
+pub use gate::{FailOn, Judged, between_relays, rounds_to_fail};
 pub use html::html;
 pub use logs::{write_intervals, write_percentiles, write_pictures};
 pub use model::Report;

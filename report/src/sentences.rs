@@ -107,7 +107,8 @@ pub(crate) fn saturated_line(load: &LoadView<'_>) -> String {
 /// Warnings that stand before any number.
 pub(crate) fn warnings(result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<String> {
     let mut warnings = Vec::new();
-    if result.config.profile == QUICK {
+    // Between relays a rule of its own decides whether rounds suffice ([`crate::rounds_to_fail`]).
+    if result.config.profile == QUICK && result.config.relays.len() < 2 {
         warnings.push("Quick profile: not for decisions.".to_owned());
     }
     if let Some(reason) = result.incomplete() {

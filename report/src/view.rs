@@ -53,18 +53,21 @@ pub(crate) fn views(result: &ResultFile) -> Vec<LoadView<'_>> {
 impl<'a> LoadView<'a> {
     fn new(result: &'a ResultFile, cells: &[&'a CellResult]) -> LoadView<'a> {
         let latency = latency_of(cells.iter().flat_map(|cell| &cell.blocks).filter_map(Block::usable));
-        let anchors =
-            Anchors::from_cell(cells.iter().copied().find(|cell| cell.role == Role::Anchor), latency.0);
+        let with_role = |role: Role| cells.iter().copied().find(|cell| cell.role == role);
+        let anchors = Anchors::from_cell(with_role(Role::Anchor), latency.0);
+        // Of two relays alone the first one's blocks all stand beside those of the other.
+        let pair = (cells.len() == 3).then(|| Some([with_role(Role::Anchor)?, with_role(Role::Control)?]));
+        let to_anchor = |cell: &CellResult| match (cell.role, pair.flatten()) {
+            (Role::Anchor, _) => BTreeMap::new(),
+            (Role::Cell, Some(references)) => divide_by_round(cell, references, latency.0),
+            _ => anchors.divide(cell, latency.0),
+        };
         let view = |cell: &&'a CellResult| CellView {
             cell,
             steady: Steadiness::from_cell(cell).filter(|_| latency != SESSION),
             merged: Merged::from_records(cell.blocks.iter().filter_map(Block::usable)),
             counted: Merged::of_counts(cell.blocks.iter().filter_map(Block::counted)),
-            to_anchor: if cell.role == Role::Anchor {
-                BTreeMap::new()
-            } else {
-                anchors.divide(cell, latency.0)
-            },
+            to_anchor: to_anchor(cell),
         };
         LoadView { result, cells: cells.iter().map(view).collect(), latency }
     }
@@ -249,6 +252,31 @@ impl Anchors {
         }
         ratios
     }
+}
+
+/// The mean logarithm of a cell's blocks of a round over that of its references' blocks.
+fn divide_by_round(
+    cell: &CellResult,
+    references: [&CellResult; 2],
+    latency: &str,
+) -> BTreeMap<Metric, LogRatios> {
+    let means = |blocks: &mut dyn Iterator<Item = &Block>| {
+        let mut logs: BTreeMap<(Metric, u32), Vec<f64>> = BTreeMap::new();
+        for block in blocks {
+            for (metric, value) in values(block, latency) {
+                logs.entry((metric, block.round)).or_default().push(value.ln());
+            }
+        }
+        logs.into_iter().map(|(place, logs)| (place, logs.iter().sum::<f64>() / logs.len() as f64))
+    };
+    let references: BTreeMap<_, _> = means(&mut references.iter().flat_map(|one| &one.blocks)).collect();
+    let mut ratios: BTreeMap<Metric, LogRatios> = BTreeMap::new();
+    for (place, own) in means(&mut cell.blocks.iter()) {
+        if let Some(reference) = references.get(&place) {
+            ratios.entry(place.0).or_default().insert(place.1, own - reference);
+        }
+    }
+    ratios
 }
 
 /// The logarithm of a value divided by what is known of the last anchor before its place (round and

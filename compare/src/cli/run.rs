@@ -36,7 +36,7 @@ use crate::{
     over_agents::Agents,
     own_core,
     plan::Profile,
-    primary::primary,
+    primary,
     rounds::{Measured, NoRounds, Rounds},
     run::{Outcome, Stopped},
     selftest,
@@ -54,8 +54,11 @@ pub(super) fn measure(flags: &Run, args: &[OsString]) -> Result<Exit> {
     let mut setup = Setup::new(flags)?;
     let answering = tempfile::tempdir().context("cannot make a folder for a relay's answers")?;
     setup.ask_relays(answering.path())?;
-    setup.config.primary = primary(&setup.cells, &flags.primary).map_err(UsageError)?;
+    setup.config.primary = primary::primary(&setup.cells, &flags.primary).map_err(UsageError)?;
     setup.size_blocks()?;
+    if let Some(why) = setup.cannot_fail() {
+        note(false, &why);
+    }
     if flags.dry_run {
         io::stdout().write_all(outline(&setup.cells, &setup.config).as_bytes())?;
         return Ok(Exit::Success);
@@ -107,6 +110,22 @@ fn chosen_twice(matrix: &Matrix) -> Option<String> {
         "--utilisation chooses the load of each cell: leave {} out of the matrix file",
         set.row().key
     ))
+}
+
+impl Setup<'_> {
+    /// That no relay can fail the run in so few rounds; `None` where one can, and without others.
+    fn cannot_fail(&self) -> Option<String> {
+        let first = &self.cells.iter().find(|cell| cell.role == Role::Anchor)?.cell.relay_name;
+        let others = primary::judged(&self.cells).filter(|cell| cell.cell.relay_name != *first).count();
+        let fewest = report::rounds_to_fail(others, FailOn::together(&self.flags.fail_on).as_ref());
+        let rounds = self.config.rounds;
+        (others > 0 && rounds < fewest && self.flags.precision.is_none()).then(|| {
+            format!(
+                "No relay can fail this run: what {rounds} rounds show may be chance. It takes --rounds {fewest} \
+                 or more."
+            )
+        })
+    }
 }
 
 /// A run behind its last block.
