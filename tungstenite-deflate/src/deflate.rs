@@ -4,7 +4,7 @@
 //! (`states_take_what_is_said_of_them` below), so they are created when the first message needs
 //! them, and those without context takeover serve all connections of a thread.
 
-use std::{cell::RefCell, ops::Add, sync::OnceLock};
+use std::{cell::RefCell, ops::Add};
 
 use bytes::{Bytes, BytesMut};
 use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};
@@ -73,8 +73,8 @@ const DECOMPRESS_BYTES: usize = 47_552;
 /// Compresses the messages of one connection.
 #[derive(Debug)]
 pub(crate) struct Deflater {
-    level: u32,
-    direction: Direction,
+    pub(crate) level: u32,
+    pub(crate) direction: Direction,
     /// The context, with takeover only.
     context: Option<Box<Compress>>,
 }
@@ -115,95 +115,9 @@ impl Deflater {
             compress_fresh(level, bits, payload, out);
         }
     }
-
-    /// The compressed message: the prefix in a stored block, then the common parts from `shared`,
-    /// compressed by the first caller. `None` for a prefix over 65,535 bytes, and where nothing is
-    /// shared.
-    pub(crate) fn splice<'m>(
-        &self,
-        prefix: &'m [u8],
-        common: &[&[u8]],
-        shared: &'m SharedDeflate,
-    ) -> Option<Spliced<'m>> {
-        let is_empty = common.iter().all(|part| part.is_empty());
-        let len = u16::try_from(prefix.len()).ok().filter(|_| !is_empty)?;
-        let ([low, high], [not_low, not_high]) = (len.to_le_bytes(), (!len).to_le_bytes());
-        Some(Spliced {
-            // BFINAL 0, BTYPE 00, and padding to the byte (RFC 1951 §3.2.4).
-            stored_header: [0, low, high, not_low, not_high],
-            prefix,
-            body: shared.body(self.level, self.direction.window_bits, common),
-        })
-    }
 }
 
-/// A compressed message whose body other messages share.
-#[derive(Debug)]
-pub(crate) struct Spliced<'m> {
-    /// The type, the length and its complement.
-    stored_header: [u8; 5],
-    prefix: &'m [u8],
-    body: &'m [u8],
-}
-
-impl Spliced<'_> {
-    /// What travels, one behind the other.
-    pub(crate) fn parts(&self) -> [&[u8]; 3] {
-        [&self.stored_header, self.prefix, self.body]
-    }
-}
-
-/// The compressed common end of messages to many connections, made by the first that needs it.
-///
-/// Messages differ in a prefix, which travels in a stored block (RFC 1951 §3.2.4); the common end
-/// was compressed in a window of its own and never refers to the prefix. One value belongs to one
-/// payload.
-#[derive(Debug, Default)]
-pub struct SharedDeflate {
-    first: OnceLock<Box<SharedBody>>,
-}
-
-/// The common end for one window, as many as connections have agreed on.
-#[derive(Debug)]
-struct SharedBody {
-    window_bits: u8,
-    compressed: Box<[u8]>,
-    next: SharedDeflate,
-}
-
-impl SharedDeflate {
-    /// Memory held, over all windows.
-    pub fn held_bytes(&self) -> usize {
-        let (mut held, mut list) = (0, self);
-        while let Some(body) = list.first.get() {
-            held += size_of::<SharedBody>() + body.compressed.len();
-            list = &body.next;
-        }
-        held
-    }
-
-    fn body(&self, level: u32, window_bits: u8, common: &[&[u8]]) -> &[u8] {
-        let mut list = self;
-        loop {
-            let body = list.first.get_or_init(|| {
-                let compressed = compress_once(level, window_bits, &common.concat());
-                Box::new(SharedBody { window_bits, compressed, next: SharedDeflate::default() })
-            });
-            if body.window_bits == window_bits {
-                return &body.compressed;
-            }
-            list = &body.next;
-        }
-    }
-}
-
-fn compress_once(level: u32, window_bits: u8, payload: &[u8]) -> Box<[u8]> {
-    let mut compressed = BytesMut::new();
-    compress_fresh(level, window_bits, payload, &mut compressed);
-    compressed[..].into()
-}
-
-fn compress_fresh(level: u32, window_bits: u8, payload: &[u8], out: &mut BytesMut) {
+pub(crate) fn compress_fresh(level: u32, window_bits: u8, payload: &[u8], out: &mut BytesMut) {
     POOL.with_borrow_mut(|pool| {
         let states = &mut pool.compress;
         let at = states.iter().position(|&(l, b, _)| (l, b) == (level, window_bits)).unwrap_or_else(|| {
@@ -341,21 +255,21 @@ fn step(before: u64, after: u64) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    const LIMIT: usize = 1 << 20;
+    pub(crate) const LIMIT: usize = 1 << 20;
     const TAKEOVER: Direction = Direction::DEFAULT;
-    const FRESH: Direction = Direction::NO_TAKEOVER;
+    pub(crate) const FRESH: Direction = Direction::NO_TAKEOVER;
 
-    fn compressed(deflater: &mut Deflater, payload: &[u8]) -> Vec<u8> {
+    pub(crate) fn compressed(deflater: &mut Deflater, payload: &[u8]) -> Vec<u8> {
         let mut out = BytesMut::new();
         deflater.compress(payload, &mut out);
         out.to_vec()
     }
 
     /// A message in which each line resembles the others.
-    fn sample(seed: usize) -> Vec<u8> {
+    pub(crate) fn sample(seed: usize) -> Vec<u8> {
         (0..50).map(|i| format!("[\"EVENT\",\"{seed}\",{{\"n\":{}}}]", i * seed)).collect::<String>().into()
     }
 
@@ -435,53 +349,6 @@ mod tests {
             let bytes = compressed(&mut deflater, &far_apart);
             assert_eq!(inflater.inflate(&bytes, LIMIT).unwrap(), far_apart);
         }
-    }
-
-    #[test]
-    fn a_spliced_message_inflates_to_what_it_was_made_of_with_and_without_takeover() {
-        let rest = sample(5);
-        for bits in [9, 12, 15] {
-            let shared = SharedDeflate::default();
-            let mut deflater = Deflater::new(6, Direction { window_bits: bits, ..FRESH });
-            for takeover in [true, false] {
-                let mut inflater = Inflater::new(Direction { takeover, window_bits: bits, ..FRESH });
-                for prefix_bytes in [0, 1, 23, 1000, 65_535, 65_536] {
-                    let payload = [&vec![b'p'; prefix_bytes][..], &rest].concat();
-                    let (prefix, common) = payload.split_at(prefix_bytes);
-                    let Some(spliced) = deflater.splice(prefix, &[common], &shared) else {
-                        assert_eq!(prefix_bytes, 65_536, "no stored block holds it");
-                        continue;
-                    };
-                    assert_eq!(
-                        inflater.inflate(&spliced.parts().concat(), LIMIT).unwrap(),
-                        payload,
-                        "{bits} {takeover} {prefix_bytes}"
-                    );
-                    let plain = compressed(&mut deflater, b"between");
-                    assert_eq!(inflater.inflate(&plain, LIMIT).unwrap(), "between");
-                }
-            }
-            assert!(deflater.splice(b"prefix", &[b""], &shared).is_none(), "nothing is shared");
-            let [.., body] = deflater.splice(b"", &[&rest], &shared).unwrap().parts().map(<[u8]>::len);
-            assert_eq!(shared.held_bytes(), size_of::<SharedBody>() + body, "compressed once a window");
-        }
-    }
-
-    #[test]
-    fn connections_with_other_windows_have_bodies_of_their_own() {
-        let (rest, shared) = (sample(5), SharedDeflate::default());
-        let mut held = 0;
-        for bits in [9, 15, 9, 12, 15] {
-            let direction = Direction { window_bits: bits, ..FRESH };
-            let deflater = Deflater::new(6, direction);
-            let spliced = deflater.splice(&rest[..1], &[&rest[1..9], &rest[9..]], &shared).unwrap();
-            let inflated = Inflater::new(direction).inflate(&spliced.parts().concat(), LIMIT).unwrap();
-            assert_eq!(inflated, rest, "{bits}");
-            held = shared.held_bytes().max(held);
-        }
-        let alone = SharedDeflate::default();
-        Deflater::new(6, FRESH).splice(b"", &[&rest[1..]], &alone).unwrap();
-        assert!(held > 2 * alone.held_bytes() && held < 4 * alone.held_bytes(), "three windows: {held}");
     }
 
     #[test]

@@ -51,6 +51,7 @@ mod header;
 pub mod negotiate;
 mod params;
 mod scratch;
+mod shared;
 mod tap;
 mod websocket;
 
@@ -59,9 +60,10 @@ mod websocket;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use deflate::{CompressionMemory, SharedDeflate};
+pub use deflate::CompressionMemory;
 pub use error::Error;
 pub use handshake::{accept, connect};
 pub use params::{DeflateParams, Direction};
+pub use shared::SharedDeflate;
 pub use tokio_tungstenite::tungstenite;
 pub use websocket::WebSocket;

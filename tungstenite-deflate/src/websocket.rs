@@ -26,9 +26,10 @@ use tokio_tungstenite::{
 };
 
 use crate::{
-    deflate::{CompressionMemory, Deflater, Inflater, SharedDeflate},
+    deflate::{CompressionMemory, Deflater, Inflater},
     error::Error,
     params::DeflateParams,
+    shared::SharedDeflate,
     tap::{Arrival, HasNothingToRead, Tap},
 };
 
