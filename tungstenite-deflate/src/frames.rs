@@ -14,11 +14,10 @@ use std::{
 
 use tokio::io::AsyncWrite;
 
+use crate::scratch::MAX_SPARE_BYTES;
+
 pub(crate) const FIN: u8 = 0x80;
 pub(crate) const RSV1: u8 = 0x40;
-
-/// Memory that grew beyond this, for one large message, is given back.
-const MAX_SPARE_BYTES: usize = 128 << 10;
 
 thread_local! {
     /// The memory of the frames that were written last.
@@ -35,12 +34,12 @@ pub(crate) struct Frames {
 
 impl Frames {
     /// Puts a message behind the others, whose payload is these parts one behind the other.
-    pub(crate) fn push(&mut self, opcode: u8, rsv1: bool, parts: &[&[u8]]) {
+    pub(crate) fn push<'p>(&mut self, opcode: u8, rsv1: bool, parts: impl Iterator<Item = &'p [u8]> + Clone) {
         if self.bytes.capacity() == 0 {
             self.bytes = SPARE.take();
         }
         let first_byte = FIN | opcode | if rsv1 { RSV1 } else { 0 };
-        let payload_bytes = parts.iter().map(|part| part.len()).sum::<usize>();
+        let payload_bytes = parts.clone().map(<[u8]>::len).sum::<usize>();
         let len = (payload_bytes as u64).to_be_bytes();
         match payload_bytes {
             0..126 => self.bytes.extend_from_slice(&[first_byte, len[7]]),
@@ -50,7 +49,7 @@ impl Frames {
                 self.bytes.extend_from_slice(&len);
             }
         }
-        parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
+        parts.for_each(|part| self.bytes.extend_from_slice(part));
     }
 
     /// Whether to write before more is added: more than `enough_bytes` wait, or the byte stream was
@@ -101,12 +100,16 @@ mod tests {
             let payload = vec![b'x'; len];
             let mut frames = Frames::default();
             let (front, rest) = payload.split_at(len / 3);
-            frames.push(1, false, &[front, rest]);
+            frames.push(1, false, [front, rest].into_iter());
             assert_eq!(frames.bytes, [header, &payload[..]].concat(), "{len}");
         }
         let mut frames = Frames::default();
-        frames.push(2, true, &[b"x"]);
+        frames.push(2, true, once(b"x"));
         assert_eq!(frames.bytes, [0xc2, 1, b'x']);
+    }
+
+    fn once(payload: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
+        std::iter::once(payload)
     }
 
     /// A byte stream that takes so many bytes, one at a time.
@@ -143,11 +146,11 @@ mod tests {
         let cx = &mut Context::from_waker(std::task::Waker::noop());
         let mut stream = Narrow { taken: Vec::new(), room: 3 };
         let mut frames = Frames::default();
-        frames.push(1, false, &[b"one"]);
+        frames.push(1, false, once(b"one"));
         assert!(!frames.are_due(5) && frames.are_due(4));
         assert!(frames.poll_write_to(&mut stream, cx).is_pending());
         assert!(frames.are_due(usize::MAX), "nothing more is taken while the stream is full");
-        frames.push(1, false, &[b"two"]);
+        frames.push(1, false, once(b"two"));
         stream.room = 7;
         assert!(matches!(frames.poll_write_to(&mut stream, cx), Poll::Ready(Ok(()))));
         assert_eq!(stream.taken, b"\x81\x03one\x81\x03two");

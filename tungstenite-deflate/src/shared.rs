@@ -4,7 +4,10 @@ use std::sync::OnceLock;
 
 use bytes::BytesMut;
 
-use crate::deflate::{Deflater, compress_fresh};
+use crate::{
+    deflate::{Deflater, compress_fresh},
+    scratch,
+};
 
 /// The compressed common end of messages to many connections, made by the first that needs it.
 ///
@@ -39,7 +42,7 @@ impl SharedDeflate {
         let mut list = self;
         loop {
             let body = list.first.get_or_init(|| {
-                let compressed = compress_once(level, window_bits, &common.concat());
+                let compressed = compress_once(level, window_bits, common);
                 Box::new(SharedBody { window_bits, compressed, next: SharedDeflate::default() })
             });
             if body.window_bits == window_bits {
@@ -50,9 +53,11 @@ impl SharedDeflate {
     }
 }
 
-fn compress_once(level: u32, window_bits: u8, payload: &[u8]) -> Box<[u8]> {
+fn compress_once(level: u32, window_bits: u8, parts: &[&[u8]]) -> Box<[u8]> {
     let mut compressed = BytesMut::new();
-    compress_fresh(level, window_bits, payload, &mut compressed);
+    scratch::joined(parts.iter().copied(), |payload| {
+        compress_fresh(level, window_bits, payload, &mut compressed);
+    });
     compressed[..].into()
 }
 

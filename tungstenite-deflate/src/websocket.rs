@@ -3,6 +3,7 @@
 
 use std::{
     future::poll_fn,
+    iter,
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -29,6 +30,7 @@ use crate::{
     deflate::{CompressionMemory, Deflater, Inflater},
     error::Error,
     params::DeflateParams,
+    scratch,
     shared::SharedDeflate,
     tap::{Arrival, HasNothingToRead, Tap},
 };
@@ -176,26 +178,21 @@ where
     /// For another opcode.
     pub fn start_data(&mut self, opcode: Data, payload: Bytes) -> Result<(), Error> {
         assert!(is_message(opcode), "a message is text or binary");
-        let compressed = match &mut self.deflate {
-            Some(Deflate { deflater, .. }) if deflater.takes(payload.len()) => {
-                deflater.compress(&payload, &mut self.outgoing);
-                true
-            }
-            _ => false,
-        };
-        if self.makes_frames && !self.failed {
-            let payload: &[u8] = if compressed { &self.outgoing } else { &payload };
-            self.inner.get_mut().frames.push(u8::from(OpCode::Data(opcode)), compressed, &[payload]);
-            self.outgoing.clear();
-            return Ok(());
+        if let Some(Deflate { deflater, .. }) = &mut self.deflate
+            && deflater.takes(payload.len())
+        {
+            deflater.compress(&payload, &mut self.outgoing);
+            return self.start_compressed(opcode);
         }
-        let payload = if compressed { self.outgoing.split().freeze() } else { payload };
-        self.start_frame(opcode, compressed, payload)
+        if self.makes_own_frames() {
+            return self.start_as_it_is(opcode, false, iter::once(&payload[..]));
+        }
+        self.start_frame(opcode, false, payload)
     }
 
     /// [`WebSocket::start_data`] for a payload in parts, one behind the other, that stay the
-    /// caller's. A server without compression copies them into its frame, every other end copies
-    /// them once more.
+    /// caller's. A server copies or compresses them into its frame, without an allocation a message;
+    /// a client copies them once more.
     ///
     /// # Errors
     /// As [`WebSocket::start_data`].
@@ -203,10 +200,7 @@ where
     /// # Panics
     /// As [`WebSocket::start_data`].
     pub fn start_parts(&mut self, opcode: Data, parts: &[&[u8]]) -> Result<(), Error> {
-        if self.deflate.is_some() {
-            return self.start_data(opcode, parts.concat().into());
-        }
-        self.start_as_it_is(opcode, false, parts)
+        self.start_in_parts(opcode, parts.iter().copied())
     }
 
     /// [`WebSocket::start_data`] for a payload that has all behind its prefix in common with
@@ -261,8 +255,8 @@ where
             _ => None,
         };
         match spliced {
-            Some(spliced) => self.start_as_it_is(opcode, true, &spliced.parts()),
-            None => self.start_parts(opcode, &[&[prefix][..], common].concat()),
+            Some(spliced) => self.start_as_it_is(opcode, true, spliced.parts().iter().copied()),
+            None => self.start_in_parts(opcode, iter::once(prefix).chain(common.iter().copied())),
         }
     }
 
@@ -300,14 +294,52 @@ where
         Ok(poll_fn(|cx| Pin::new(&mut self.inner).poll_flush(cx)).await?)
     }
 
+    /// Sends a payload in parts, compressed if agreed.
+    fn start_in_parts<'p>(
+        &mut self,
+        opcode: Data,
+        parts: impl Iterator<Item = &'p [u8]> + Clone,
+    ) -> Result<(), Error> {
+        match &mut self.deflate {
+            Some(Deflate { deflater, .. }) if deflater.takes(parts.clone().map(<[u8]>::len).sum()) => {
+                assert!(is_message(opcode), "a message is text or binary");
+                scratch::joined(parts, |payload| deflater.compress(payload, &mut self.outgoing));
+                self.start_compressed(opcode)
+            }
+            _ => self.start_as_it_is(opcode, false, parts),
+        }
+    }
+
     /// Sends a payload in parts that need no compression any more.
-    fn start_as_it_is(&mut self, opcode: Data, rsv1: bool, parts: &[&[u8]]) -> Result<(), Error> {
+    fn start_as_it_is<'p>(
+        &mut self,
+        opcode: Data,
+        rsv1: bool,
+        parts: impl Iterator<Item = &'p [u8]> + Clone,
+    ) -> Result<(), Error> {
         assert!(is_message(opcode), "a message is text or binary");
-        if !self.makes_frames || self.failed {
-            return self.start_frame(opcode, rsv1, parts.concat().into());
+        if !self.makes_own_frames() {
+            return self.start_frame(opcode, rsv1, parts.collect::<Vec<_>>().concat().into());
         }
         self.inner.get_mut().frames.push(u8::from(OpCode::Data(opcode)), rsv1, parts);
         Ok(())
+    }
+
+    /// Sends the message that was compressed into the buffer for outgoing ones.
+    fn start_compressed(&mut self, opcode: Data) -> Result<(), Error> {
+        if !self.makes_own_frames() {
+            let payload = self.outgoing.split().freeze();
+            return self.start_frame(opcode, true, payload);
+        }
+        let payload = iter::once(&self.outgoing[..]);
+        self.inner.get_mut().frames.push(u8::from(OpCode::Data(opcode)), true, payload);
+        self.outgoing.clear();
+        Ok(())
+    }
+
+    /// Whether data frames are made here now; see `makes_frames`.
+    fn makes_own_frames(&self) -> bool {
+        self.makes_frames && !self.failed
     }
 
     /// Sends a frame by tungstenite.

@@ -6,5 +6,6 @@ mod fuzz_checks;
 mod fuzz_seeds;
 mod negotiation;
 mod package;
+mod parts;
 mod public_api;
 mod websocket;

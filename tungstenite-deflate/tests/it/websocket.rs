@@ -19,10 +19,10 @@ use tungstenite_deflate::{
     },
 };
 
-type Ends = (WebSocket<DuplexStream>, WebSocket<DuplexStream>);
+pub(crate) type Ends = (WebSocket<DuplexStream>, WebSocket<DuplexStream>);
 
 /// Both ends after the handshake: client, server.
-async fn pair(offered: Option<&DeflateParams>, enabled: &[DeflateParams]) -> Ends {
+pub(crate) async fn pair(offered: Option<&DeflateParams>, enabled: &[DeflateParams]) -> Ends {
     let (near, far) = duplex(1 << 20);
     let (client, server) =
         tokio::join!(connect("ws://test/", near, offered, None), accept(far, enabled, None));
@@ -30,7 +30,7 @@ async fn pair(offered: Option<&DeflateParams>, enabled: &[DeflateParams]) -> End
 }
 
 /// Repetitive text with digits in it.
-fn sample(bytes: usize) -> String {
+pub(crate) fn sample(bytes: usize) -> String {
     (0..)
         .map(|n: usize| format!("[\"EVENT\",{}],", n * n))
         .flat_map(String::into_bytes)
@@ -357,7 +357,7 @@ pub(crate) const HELLO: [u8; 7] = [0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00];
 const MAX_BYTES: usize = 1 << 20;
 
 /// A server behind a handshake that agreed on `deflate`.
-async fn raw(stream: DuplexStream, deflate: Option<DeflateParams>) -> WebSocket<DuplexStream> {
+pub(crate) async fn raw(stream: DuplexStream, deflate: Option<DeflateParams>) -> WebSocket<DuplexStream> {
     let config = WebSocketConfig::default().max_message_size(Some(MAX_BYTES));
     WebSocket::from_partially_read(stream, Vec::new(), Role::Server, deflate, Some(config)).await
 }
