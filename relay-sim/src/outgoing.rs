@@ -5,7 +5,6 @@
 
 use std::{cell::Cell, ops::Range, sync::Arc};
 
-use bytes::Bytes;
 use codecs::{Codec, Format};
 
 use crate::store::{Encoded, StoredEvent};
@@ -32,9 +31,8 @@ pub(crate) struct Outgoing {
 }
 
 thread_local! {
-    /// The buffer of the last flush. When the next begins, its messages are in a connection's write
-    /// buffer.
-    static SPARE: Cell<Bytes> = const { Cell::new(Bytes::new()) };
+    /// The buffer of the last flush, whose messages are in a connection's write buffer.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 #[derive(Debug)]
@@ -64,12 +62,8 @@ impl Outgoing {
     /// # Errors
     /// Those of `write`.
     pub(crate) fn add<E>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
-        if self.bytes.capacity() == 0
-            && let Ok(mut spare) = SPARE.take().try_into_mut()
-        {
-            // The conversion moves what is in it, which would be the last flush.
-            spare.clear();
-            self.bytes = spare.into();
+        if self.bytes.capacity() == 0 {
+            self.bytes = SPARE.take();
         }
         let start = self.bytes.len();
         write(&mut self.bytes).inspect_err(|_| self.bytes.truncate(start))?;
@@ -95,9 +89,10 @@ impl Outgoing {
         self.messages.is_empty()
     }
 
-    /// Takes the messages as they stand, and in their order where each is and what it shares.
-    pub(crate) fn take(&mut self) -> (Bytes, impl Iterator<Item = (Range<usize>, Option<Shared>)>) {
-        let bytes = self.take_bytes();
+    /// Takes the messages as they stand, and in their order where each is and what it shares. The
+    /// buffer is for [`give_back`].
+    pub(crate) fn take(&mut self) -> (Vec<u8>, impl Iterator<Item = (Range<usize>, Option<Shared>)>) {
+        let bytes = std::mem::take(&mut self.bytes);
         self.elsewhere_bytes = 0;
         let mut start = 0;
         let messages = self.messages.drain(..);
@@ -106,14 +101,13 @@ impl Outgoing {
             messages.map(move |Message { end, shared }| (std::mem::replace(&mut start, end)..end, shared)),
         )
     }
+}
 
-    fn take_bytes(&mut self) -> Bytes {
-        let is_usual = self.bytes.capacity() <= MAX_SPARE_BYTES;
-        let bytes = Bytes::from(std::mem::take(&mut self.bytes));
-        if is_usual {
-            SPARE.set(bytes.clone());
-        }
-        bytes
+/// Keeps the buffer of a flush, whose messages were handed over, for the next.
+pub(crate) fn give_back(mut bytes: Vec<u8>) {
+    if (1..=MAX_SPARE_BYTES).contains(&bytes.capacity()) {
+        bytes.clear();
+        SPARE.set(bytes);
     }
 }
 
@@ -141,9 +135,10 @@ mod tests {
             });
             assert_eq!(failed, Err("cannot"));
             let (bytes, messages) = outgoing.take();
-            let messages: Vec<_> = messages.map(|(place, _)| bytes.slice(place)).collect();
-            assert_eq!(messages, ["one", "", "three"]);
+            let messages: Vec<_> = messages.map(|(place, _)| &bytes[place]).collect();
+            assert_eq!(messages, [&b"one"[..], b"", b"three"]);
             assert!(outgoing.is_empty());
+            give_back(bytes);
         }
     }
 

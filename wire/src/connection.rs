@@ -271,6 +271,28 @@ impl Connection {
         Ok(())
     }
 
+    /// [`Connection::feed`] for a payload that stays the caller's. A server copies or compresses it
+    /// into its frame, without an allocation a message.
+    ///
+    /// # Errors
+    /// As [`Connection::feed`].
+    pub async fn feed_slice(&mut self, payload: &[u8]) -> Result<(), WireError> {
+        self.ready_for(payload.len()).await?;
+        match &mut self.zstd {
+            Some(layer) => {
+                layer.compress(payload, &mut self.outgoing)?;
+                self.websocket.start_parts(Data::Binary, &[&self.outgoing])?;
+                self.outgoing.clear();
+            }
+            None => {
+                let opcode = frame_type(self.agreement.format.spec().opcode);
+                self.websocket.start_parts(opcode, &[payload])?;
+            }
+        }
+        self.count_sent(payload.len());
+        Ok(())
+    }
+
     /// [`Connection::feed`] for a message that has all behind its prefix, in two parts one behind
     /// the other, in common with all messages that are fed with the same `shared`. `deflate-shared`
     /// and `zstd-dict` compress what is common once, and do not look at it again; other
@@ -313,35 +335,6 @@ impl Connection {
             }
         }
         self.count_sent(payload_bytes);
-        Ok(())
-    }
-
-    /// [`Connection::feed`] for messages that stand one behind the other in `bytes`, each up to one
-    /// of `ends`. A server without compression does no more for each than to copy it into a frame.
-    ///
-    /// # Errors
-    /// As [`Connection::feed`].
-    ///
-    /// # Panics
-    /// For ends that are not in their order, or beyond `bytes`.
-    pub async fn feed_each(
-        &mut self,
-        bytes: &Bytes,
-        ends: impl IntoIterator<Item = usize>,
-    ) -> Result<(), WireError> {
-        let opcode = self.agreement.format.spec().opcode;
-        let mut start = 0;
-        for end in ends {
-            let place = std::mem::replace(&mut start, end)..end;
-            if matches!(self.agreement.compression, Compression::None) {
-                let payload = &bytes[place];
-                self.ready_for(payload.len()).await?;
-                self.websocket.start_parts(frame_type(opcode), &[payload])?;
-                self.count_sent(payload.len());
-            } else {
-                self.feed_message(Message { opcode, payload: bytes.slice(place) }).await?;
-            }
-        }
         Ok(())
     }
 

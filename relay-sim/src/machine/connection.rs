@@ -12,7 +12,7 @@ use crate::{
     config::Reencode,
     fanout::{Batch, Batches, Outbox, Queued, Stop, Subscription},
     fault::Planted,
-    outgoing::Outgoing,
+    outgoing::{self, Outgoing},
     peer::{Answer, Peer},
     refused,
     relay::Relay,
@@ -271,13 +271,14 @@ impl Connection {
         let (bytes, messages) = self.outgoing.take();
         let messages = messages
             .map(|(place, shared)| match shared {
-                None => bytes.slice(place),
+                None => Bytes::copy_from_slice(&bytes[place]),
                 Some(shared) => {
                     let event = &shared.encoded(self.format, self.codec).bytes[..];
                     [&bytes[place], event, shared.end].concat().into()
                 }
             })
             .collect();
+        outgoing::give_back(bytes);
         self.transmitted();
         messages
     }
@@ -311,12 +312,9 @@ impl Connection {
     /// compressed once, where the wire can do so.
     pub(crate) async fn hand_over(&mut self, conn: &mut wire::Connection) -> Result<(), WireError> {
         let (bytes, messages) = self.outgoing.take();
-        if !self.shares {
-            return conn.feed_each(&bytes, messages.map(|(place, _)| place.end)).await;
-        }
         for (place, shared) in messages {
             match shared {
-                None => conn.feed(bytes.slice(place)).await?,
+                None => conn.feed_slice(&bytes[place]).await?,
                 Some(shared) => {
                     let encoded = shared.encoded(self.format, self.codec);
                     let common = [&encoded.bytes[..], shared.end];
@@ -325,6 +323,7 @@ impl Connection {
                 }
             }
         }
+        outgoing::give_back(bytes);
         Ok(())
     }
 
