@@ -189,7 +189,7 @@ impl Connection {
                 StormOf::Events(subscription, _) if subscription.ended() => return,
                 StormOf::Events(subscription, created_at) => {
                     let event = self.relay.forged(&flooding(storm.left, *created_at));
-                    self.write_event(&subscription.name, &event);
+                    self.write_event(&subscription.name, event);
                 }
             }
         }

@@ -25,7 +25,7 @@ impl Connection {
         while !self.outgoing.is_full() {
             let Some(event) = stored.events.next() else {
                 for batch in stored.batches.iter_mut().flat_map(Batches::all) {
-                    sent += self.send(&batch.subscription.name, &batch.events, now);
+                    sent += self.send_together(&batch.subscription.name, &batch.events, now);
                 }
                 add(&self.relay.counters.deliveries_stored, sent);
                 for _ in 0..stored.spoilt.eoses {
@@ -35,12 +35,12 @@ impl Connection {
                 return;
             };
             match &mut stored.batches {
-                None => sent += self.send(&stored.subscription.name, std::slice::from_ref(&event), now),
+                None => sent += self.send(&stored.subscription.name, event, now),
                 // A snapshot has nothing to wait for, so that the limits of size are all that
                 // matters.
                 Some(batches) => {
                     for batch in self.hold(batches, Arc::clone(&stored.subscription), event, 0, now) {
-                        sent += self.send(&batch.subscription.name, &batch.events, now);
+                        sent += self.send_together(&batch.subscription.name, &batch.events, now);
                     }
                 }
             }
@@ -55,7 +55,7 @@ impl Connection {
         if batch.subscription.ended() {
             add(&self.relay.counters.deliveries_dropped, batch.events.len() as u64);
         } else {
-            let sent = self.send(&batch.subscription.name, &batch.events, now);
+            let sent = self.send_together(&batch.subscription.name, &batch.events, now);
             add(&self.relay.counters.deliveries_live, sent);
         }
     }
@@ -99,7 +99,7 @@ impl Connection {
                 if subscription.ended() {
                     dropped += 1;
                 } else {
-                    sent += self.send(&subscription.name, std::slice::from_ref(&event), now);
+                    sent += self.send(&subscription.name, event, now);
                 }
             }
             add(&self.relay.counters.deliveries_live, sent);
@@ -131,10 +131,18 @@ impl Connection {
         batches.hold(Held { subscription, event, outbox_bytes, encoded_bytes }, now)
     }
 
-    /// Sends events for a subscription, or what the relay's faults make of that. Returns how many
+    /// Sends an event for a subscription, or what the relay's faults make of that. Returns how many
     /// it sent.
     #[inline]
-    fn send(&mut self, subscription: &str, events: &[Arc<StoredEvent>], now: Instant) -> u64 {
+    fn send(&mut self, subscription: &str, event: Arc<StoredEvent>, now: Instant) -> u64 {
+        if self.planted.is_empty() {
+            return u64::from(self.write_event(subscription, event));
+        }
+        self.spoil_events(subscription, std::slice::from_ref(&event), now)
+    }
+
+    /// [`Connection::send`] for events that go out together, where that is agreed.
+    fn send_together(&mut self, subscription: &str, events: &[Arc<StoredEvent>], now: Instant) -> u64 {
         if self.planted.is_empty() {
             return self.write_events(subscription, events);
         }
@@ -195,7 +203,10 @@ impl Connection {
     /// format cannot hold. Returns how many it wrote.
     fn write_events(&mut self, subscription: &str, events: &[Arc<StoredEvent>]) -> u64 {
         if !self.batched || events.len() < 2 {
-            return events.iter().map(|event| u64::from(self.write_event(subscription, event))).sum();
+            return events
+                .iter()
+                .map(|event| u64::from(self.write_event(subscription, Arc::clone(event))))
+                .sum();
         }
         let encoded = events.iter().filter_map(|event| event.encoded(self.format, self.codec).ok());
         let parts: Vec<&[u8]> = encoded
@@ -214,11 +225,11 @@ impl Connection {
 
     /// Writes an event for a subscription, unless the format cannot hold it. Returns whether it
     /// could.
-    pub(super) fn write_event(&mut self, subscription: &str, event: &Arc<StoredEvent>) -> bool {
+    pub(super) fn write_event(&mut self, subscription: &str, event: Arc<StoredEvent>) -> bool {
         let encoded = match event.encoded(self.format, self.codec) {
             Ok(encoded) => encoded,
             Err(error) => {
-                self.left_out(event, error);
+                self.left_out(&event, error);
                 return false;
             }
         };
@@ -233,8 +244,8 @@ impl Connection {
             Ok::<_, Infallible>(())
         });
         if let Some(end) = end {
-            let shared = Shared { event: Arc::clone(event), end };
-            self.outgoing.share(shared, encoded.bytes.len() + end.len());
+            let bytes = encoded.bytes.len() + end.len();
+            self.outgoing.share(Shared { event, end }, bytes);
         }
         if let Some(burner) = &self.relay.burner {
             burner.event();
