@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{
-        Message, Utf8Bytes,
+        self, Message, Utf8Bytes,
         protocol::{
             CloseFrame, Role, WebSocketConfig,
             frame::{
@@ -54,8 +54,8 @@ pub struct WebSocket<S> {
     outgoing: BytesMut,
     /// tungstenite asked for more bytes and has nothing else to do.
     drained: bool,
-    /// tungstenite may hold an answer to a Ping or a Close frame.
-    answering: bool,
+    /// tungstenite may hold a control frame: an answer, or one of the caller's.
+    holds_control: bool,
     /// Reading failed, or the connection is closed: the stream ended.
     failed: bool,
     /// Payload bytes of the last data message as it came.
@@ -105,7 +105,7 @@ where
             makes_frames: role == Role::Server,
             outgoing: BytesMut::new(),
             drained: false,
-            answering: false,
+            holds_control: false,
             failed: false,
             arrived_bytes: 0,
             leave_from: None,
@@ -354,7 +354,7 @@ where
             Message::Text(text) => text.as_bytes(),
             Message::Binary(payload) => payload,
             Message::Ping(_) | Message::Close(_) => {
-                self.answering = true;
+                self.holds_control = true;
                 self.makes_frames &= message.is_ping();
                 return Ok(message);
             }
@@ -402,7 +402,7 @@ where
             return Poll::Pending;
         }
         let polled = Pin::new(&mut this.inner).poll_next(cx);
-        this.drained = polled.is_pending() && !this.answering;
+        this.drained = polled.is_pending() && !this.holds_control;
         let Some(result) = ready!(polled) else { return Poll::Ready(None) };
         let received = result.map_err(Error::from).and_then(|message| this.receive(message));
         this.failed = received.is_err();
@@ -420,7 +420,7 @@ where
         let this = self.get_mut();
         let tap = this.inner.get_ref();
         if tap.in_frame || tap.frames.are_due(this.write_buffer_bytes) {
-            ready!(Pin::new(&mut this.inner).poll_flush(cx))?;
+            ready!(Pin::new(&mut *this).poll_flush(cx))?;
         }
         Pin::new(&mut this.inner).poll_ready(cx).map_err(Error::from)
     }
@@ -431,14 +431,24 @@ where
             Message::Binary(payload) => self.start_data(Data::Binary, payload),
             other => {
                 self.makes_frames &= other.is_ping() || other.is_pong();
+                self.holds_control = true;
                 Ok(Pin::new(&mut self.inner).start_send(other)?)
             }
         }
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        ready!(Pin::new(&mut self.inner).poll_flush(cx))?;
-        self.answering = false;
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let this = self.get_mut();
+        if this.makes_own_frames() && !this.holds_control {
+            // Most flushes end here: to ask tungstenite costs more than to write a small message.
+            // What does not pass at once waits by its wakers, which readers share.
+            let tap = this.inner.get_mut();
+            if !tap.in_frame && Pin::new(tap).poll_flush(cx).map_err(tungstenite::Error::Io)?.is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        ready!(Pin::new(&mut this.inner).poll_flush(cx))?;
+        this.holds_control = false;
         Poll::Ready(Ok(()))
     }
 

@@ -1,6 +1,6 @@
 //! Messages through both ends, and what a peer may not send.
 
-use std::io::Write;
+use std::{io::Write, time::Duration};
 
 use flate2::{Compression as Level, write::DeflateEncoder};
 use futures::{SinkExt, StreamExt};
@@ -307,6 +307,42 @@ async fn an_answer_to_a_ping_never_comes_into_a_message() {
         }
     };
     tokio::join!(serve, ping, read);
+}
+
+#[tokio::test]
+async fn a_flush_that_waits_is_woken_beside_a_reader_who_answers_pings() {
+    for pipe_bytes in [7, 64, 1_000] {
+        let (near, far) = duplex(pipe_bytes);
+        let (client, server) = tokio::join!(connect("ws://test/", near, None, None), accept(far, &[], None));
+        let (mut pings, mut messages) = client.unwrap().0.split();
+        let (mut sink, mut stream) = server.unwrap().split();
+        // Tasks of their own: each is woken for itself.
+        let sending = tokio::spawn(async move {
+            for n in 0..50 {
+                sink.send(Message::text(sample(n * 40))).await.unwrap();
+            }
+            sink
+        });
+        let answering = tokio::spawn(async move {
+            for _ in 0..50 {
+                assert!(stream.next().await.unwrap().unwrap().is_ping());
+            }
+            stream
+        });
+        let pinging = tokio::spawn(async move {
+            for n in 0..50 {
+                pings.send(Message::Ping(vec![0; n].into())).await.unwrap();
+            }
+            pings
+        });
+        let mut texts = 0;
+        while texts < 50 {
+            let next = tokio::time::timeout(Duration::from_secs(20), messages.next());
+            texts += usize::from(next.await.expect("nobody sleeps").unwrap().unwrap().is_text());
+        }
+        let (sink, stream, _) = (sending.await.unwrap(), answering.await.unwrap(), pinging.await.unwrap());
+        drop((sink, stream));
+    }
 }
 
 #[tokio::test]
