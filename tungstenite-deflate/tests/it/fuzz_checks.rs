@@ -66,7 +66,7 @@ pub(crate) fn streams(bytes: &[u8]) {
 }
 
 /// The messages and the error that ended them.
-fn received(
+pub(crate) fn received(
     role: Role,
     deflate: Option<DeflateParams>,
     early: &[u8],

@@ -5,6 +5,12 @@
 
 use std::{collections::BTreeMap, env, fs, path::Path, sync::LazyLock};
 
+use proptest::{collection::vec, prelude::*, sample::Index};
+use tungstenite_deflate::{
+    DeflateParams, Direction,
+    tungstenite::{Message, protocol::Role},
+};
+
 use crate::{fuzz_checks, websocket as bytes};
 
 /// A target's name and what it asks.
@@ -30,6 +36,41 @@ fn every_stored_seed_passes_the_fuzzers_checks() {
         }
     }
 }
+
+proptest! {
+    /// Ten million of them: `PROPTEST_CASES=10000000 cargo test --release -p tungstenite-deflate
+    /// --test it damaged`.
+    #[test]
+    fn damaged_frames_pass_the_fuzzers_checks(
+        seed in any::<Index>(),
+        edits in vec((0_u8..6, any::<Index>(), any::<u8>()), 1..5),
+    ) {
+        let mut damaged = seed.get(&STREAMS).clone();
+        for (edit, at, byte) in edits {
+            let at = at.index(damaged.len().max(1));
+            match edit {
+                0 if !damaged.is_empty() => damaged[at] = byte,
+                1 if !damaged.is_empty() => damaged[at] ^= 1 << (byte % 8),
+                2 if !damaged.is_empty() => drop(damaged.remove(at)),
+                3 => damaged.truncate(at),
+                4 if !damaged.is_empty() => damaged.extend_from_within(at..),
+                _ => damaged.insert(at, byte),
+            }
+        }
+        fuzz_checks::streams(&damaged);
+        // The thread's decompressor keeps nothing of what it refused.
+        let hello = bytes::frame(bytes::FIN | bytes::RSV1 | bytes::TEXT, &bytes::HELLO);
+        let fresh = DeflateParams { to_server: Direction::NO_TAKEOVER, ..DeflateParams::DEFAULT };
+        let (messages, _) = fuzz_checks::received(Role::Server, Some(fresh), &[], &hello, usize::MAX);
+        prop_assert_eq!(messages, [Message::text("Hello")]);
+    }
+}
+
+/// The stored seeds of what a peer sends.
+static STREAMS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let named = STORED.iter().filter(|(name, _)| name.starts_with("streams/"));
+    named.map(|(_, seed)| seed.clone()).collect()
+});
 
 #[test]
 fn seeds_are_current() {
@@ -69,7 +110,9 @@ fn made() -> BTreeMap<String, Vec<u8>> {
     let hello = bytes::HELLO;
     let compressed = bytes::FIN | bytes::RSV1 | bytes::TEXT;
     let one = bytes::frame(compressed, &hello);
-    let streams: [(&str, Vec<u8>); 11] = [
+    // A stored block, then a block of its own window, as messages that share a body have them.
+    let spliced = [&[0, 1, 0, 0xfe, 0xff, b'>'], &hello[..]].concat();
+    let streams: [(&str, Vec<u8>); 12] = [
         ("compressed", one.clone()),
         ("compressed-twice", one.repeat(2)),
         ("second-refers-to-first", [one.clone(), bytes::frame(compressed, &[0xf2, 0, 0x11, 0, 0])].concat()),
@@ -87,6 +130,7 @@ fn made() -> BTreeMap<String, Vec<u8>> {
         ),
         ("not-deflate", bytes::frame(compressed, &[7, 1, 2, 3])),
         ("not-utf-8", bytes::frame(compressed, &bytes::deflated(b"caf\xe9"))),
+        ("spliced", bytes::frame(compressed, &spliced)),
         ("mark-on-a-ping", bytes::frame(bytes::FIN | bytes::RSV1 | bytes::PING, b"")),
     ];
     for (name, sent) in streams {
