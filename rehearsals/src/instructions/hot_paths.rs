@@ -29,8 +29,9 @@ const EVENTS: usize = 300;
 const CHECKED_EVENTS: usize = 20;
 
 /// The scenarios that relay and clients are counted in, with seconds of each: a small event to many
-/// and large ones to each.
-const PLAYED: [(&str, f64); 2] = [("note-stream", 0.2), ("follow-list-burst", 2.0)];
+/// and large ones to each. Beside none, JSON has these compressions.
+const PLAYED: [(&str, f64, &[&str]); 2] =
+    [("note-stream", 0.2, &["deflate-shared", "zstd-dict"]), ("follow-list-burst", 2.0, &[])];
 
 /// Work of sections that is not the code's.
 #[derive(Debug, Clone, Copy)]
@@ -126,13 +127,17 @@ fn publications(corpus: &Corpus, wanted: &impl Fn(&str) -> bool, feeds: usize) -
     Ok(())
 }
 
-/// Plays scenarios in JSON and in the smallest of the binary formats.
+/// Plays scenarios in JSON, compressed or not, and in the smallest of the binary formats.
 fn scenarios(corpus: &Corpus, seed: u64, wanted: &impl Fn(&str) -> bool) -> anyhow::Result<()> {
     // Sets aside what either cannot hold: to try the other formats would be most of the work.
     let formats: [Format; 2] = [Format::JSON, "dannypack".parse()?];
-    for (name, seconds) in PLAYED {
-        let cells =
-            formats.map(|format| (format!("play {name} {format}"), unchecked(format, Compression::None)));
+    for (name, seconds, compressions) in PLAYED {
+        let of = |format| (format!("play {name} {format}"), unchecked(format, Compression::None));
+        let mut cells = formats.map(of).to_vec();
+        for compression in compressions {
+            let id = format!("play {name} json {compression}");
+            cells.push((id, unchecked(Format::JSON, Compression::named(compression)?)));
+        }
         let cells: Vec<(&str, &Cell)> =
             cells.iter().filter(|(id, _)| wanted(id)).map(|(id, cell)| (id.as_str(), cell)).collect();
         if cells.is_empty() {
