@@ -22,6 +22,9 @@ const WORDS: [(&str, f64); 18] = [
     ("half", 0.5),
 ];
 
+/// What stands before digits that are a name.
+const NAMES: [&str; 4] = ["RFC ", "section ", "§", "#"];
+
 /// How far a word may be from what it says, as a share.
 const WORD: f64 = 0.1;
 
@@ -56,6 +59,11 @@ impl Number {
         f64::midpoint(self.low, self.high)
     }
 
+    /// The middle alone, for what was not rounded.
+    fn exact(&self) -> Number {
+        Number { said: self.said.clone(), low: self.middle(), high: self.middle() }
+    }
+
     /// Times a positive factor.
     pub(crate) fn times(&self, factor: f64) -> Number {
         Number { said: self.said.clone(), low: self.low * factor, high: self.high * factor }
@@ -74,7 +82,8 @@ impl Number {
     }
 }
 
-/// The numbers of a text in their order. Parts of names are none (`p99`, `NIP-11`, `1.95.0`).
+/// The numbers of a text in their order. Parts of names are none (`p99`, `NIP-11`, `1.95.0`,
+/// `RFC 7692`).
 pub(crate) fn numbers(text: &str) -> Vec<Number> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -90,12 +99,43 @@ pub(crate) fn numbers(text: &str) -> Vec<Number> {
     found
 }
 
+/// The numbers of code in their order. They are exact, and products and shifts are computed.
+pub(crate) fn of_code(code: &str) -> Vec<Number> {
+    // Thousands of Rust, and the ends of a range.
+    let code = code.replace('_', ",").replace("..", " .. ");
+    let mut words: Vec<String> = Vec::new();
+    for word in code.split(' ') {
+        let computed = match words.as_slice() {
+            [.., one, sign] => computed(one, sign, word),
+            _ => None,
+        };
+        words.truncate(words.len() - if computed.is_some() { 2 } else { 0 });
+        words.push(computed.unwrap_or_else(|| word.to_owned()));
+    }
+    numbers(&words.join(" ")).iter().map(Number::exact).collect()
+}
+
+/// A product or a shift of whole numbers, with what stands behind it.
+fn computed(one: &str, sign: &str, other: &str) -> Option<String> {
+    let digits = other.find(|c: char| !c.is_ascii_digit() && c != ',').unwrap_or(other.len());
+    let (other, behind) = other.split_at(digits);
+    let whole = |digits: &str| digits.replace(',', "").parse::<u64>().ok();
+    let value = match sign {
+        "*" => whole(one)?.checked_mul(whole(other)?),
+        "<<" => whole(one)?.checked_shl(u32::try_from(whole(other)?).ok()?),
+        _ => None,
+    };
+    Some(format!("{}{behind}", value?))
+}
+
 /// What begins at a place, if it is a number or the digits of a name, and where it ends.
 fn number_at(text: &str, at: usize) -> Option<(Option<Number>, usize)> {
     let (before, rest) = text.split_at(at);
     let follows_a_letter = before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+    let is_ordinal = ["first ", "second "].iter().any(|which| before.ends_with(which));
     let word = WORDS.iter().find(|(word, _)| {
         !follows_a_letter
+            && (*word != "half" || !is_ordinal)
             && rest.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word))
             && !rest[word.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '-')
     });
@@ -113,6 +153,7 @@ fn number_at(text: &str, at: usize) -> Option<(Option<Number>, usize)> {
     let digits = rest[..length].trim_end_matches([',', '.']);
     let end = at + digits.len();
     let in_a_name = follows_a_letter
+        || NAMES.iter().any(|name| before.ends_with(name))
         || before.strip_suffix('-').is_some_and(|name| name.ends_with(|c: char| c.is_ascii_alphabetic()))
         || text[end..].starts_with(|c: char| c.is_alphabetic() || c == '_');
     let plain = digits.replace(',', "");
@@ -207,11 +248,37 @@ mod tests {
         assert_eq!(read("three and a half times"), one("three and a half", 3.5));
         assert_eq!(read("0.95 [0.91, 1.00]").len(), 3);
         assert_eq!(read("9/1.5 Mbit/s").len(), 2);
-        for name in
-            ["p99", "NIP-11", "1.95.0", "f4c8655", "245523f", "slow-4g", "zstd_1", "behalf", "2026-11-27"]
-        {
+        for name in [
+            "p99",
+            "NIP-11",
+            "1.95.0",
+            "f4c8655",
+            "245523f",
+            "slow-4g",
+            "zstd_1",
+            "behalf",
+            "2026-11-27",
+            "RFC 7692 section 6",
+            "RFC 6455 §5.5.2",
+            "#1134",
+            "the second half",
+        ] {
             assert_eq!(read(name), Vec::new(), "{name}");
         }
+    }
+
+    #[test]
+    fn numbers_of_code_are_exact_and_computed() {
+        let read = |code: &str| -> Vec<f64> { of_code(code).iter().map(Number::middle).collect() };
+        assert_eq!(read("const MOST: usize = 1_024;"), [1_024.0]);
+        assert_eq!(read("MOST_SPANS: usize = 1 << 11;"), [2_048.0]);
+        assert_eq!(read("SPARE: usize = 4 * 80;"), [320.0]);
+        assert_eq!(read("BYTES: u64 = 2 * 3 * 5, 7"), [30.0, 7.0]);
+        assert_eq!(read("(0..20)"), [0.0, 20.0]);
+        assert_eq!(read("PING_NS: u64 = 200 * MS;"), [200.0]);
+        let agree = |said: &str, code: &str| numbers(said)[0].agrees(&of_code(code)[0]);
+        assert!(agree("90 %", "ABOVE: f64 = 0.9;") && agree("2,048", "1 << 11"));
+        assert!(!agree("93 %", "ABOVE: f64 = 0.9;") && !agree("2,049", "1 << 11"));
     }
 
     #[test]

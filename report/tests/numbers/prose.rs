@@ -6,10 +6,11 @@ use crate::number::{self, Number};
 const NUMBERS: &str = "<!-- numbers:";
 const CLOSE: &str = "-->";
 
-/// What other tests keep, what this one makes, and what a bench printed, with its command: rows
-/// from here to the other line.
-const KEPT: [(&str, &str); 3] = [
+/// What other tests keep, what this one makes, and what a bench printed, with its command: rows of
+/// tables from here to the other line.
+const KEPT: [(&str, &str); 4] = [
     ("<!-- table:", "<!-- end of table -->"),
+    ("<!-- kept by:", "<!-- end of kept -->"),
     ("<!-- made:", "<!-- end of made -->"),
     ("<!-- measured by:", "<!-- end of measured -->"),
 ];
@@ -37,7 +38,7 @@ pub(crate) struct Block {
 
 /// The blocks of a document that have numbers or a comment about them.
 pub(crate) fn blocks(document: &str, not_measured: &[&str]) -> Vec<Block> {
-    let (mut blocks, mut open) = (Vec::new(), Open::default());
+    let (mut blocks, mut open, mut item) = (Vec::new(), Open::default(), 0);
     let mut lines = document.lines().enumerate();
     while let Some((place, line)) = lines.next() {
         let trimmed = line.trim_start();
@@ -46,7 +47,16 @@ pub(crate) fn blocks(document: &str, not_measured: &[&str]) -> Vec<Block> {
             lines.by_ref().find(|(_, line)| line.trim_start().starts_with("```"));
         } else if let Some((_, end)) = KEPT.iter().find(|(begin, _)| trimmed.starts_with(begin)) {
             open.close(&mut blocks, not_measured);
-            lines.by_ref().find(|(_, line)| line.trim_start().starts_with(end));
+            let kept = lines.by_ref().take_while(|(_, line)| !line.trim_start().starts_with(end));
+            let mut is_comment = !trimmed.contains(CLOSE);
+            for (place, line) in kept {
+                // Rows alone are kept.
+                if !is_comment && !line.trim_start().starts_with('|') {
+                    open.add(place + 1, line.trim_start());
+                }
+                is_comment &= !line.contains(CLOSE);
+            }
+            open.close(&mut blocks, not_measured);
         } else if trimmed.starts_with("<!--") {
             let mut comment = trimmed.to_owned();
             while !comment.contains(CLOSE) {
@@ -59,17 +69,32 @@ pub(crate) fn blocks(document: &str, not_measured: &[&str]) -> Vec<Block> {
                 open.terms.push(';');
             }
         } else {
-            if trimmed.is_empty() || trimmed.starts_with("- ") || trimmed.starts_with('#') {
+            // A number inside a sentence may begin a line, too.
+            let begins = |number| number == 1 && open.text.is_empty() || item > 0 && number == item + 1;
+            let listed = numbered(trimmed).filter(|(number, _)| begins(*number));
+            let (number, trimmed) = listed.unwrap_or((item, trimmed));
+            let heading = trimmed.strip_prefix('#').map(|rest| rest.trim_start_matches('#').trim_start());
+            if number != item || trimmed.is_empty() || trimmed.starts_with("- ") || heading.is_some() {
                 open.close(&mut blocks, not_measured);
             }
-            open.add(place + 1, trimmed);
-            if trimmed.starts_with('#') {
+            item = number;
+            if let Some(heading) = heading {
+                open.add(place + 1, numbered(heading).map_or(heading, |(_, behind)| behind));
                 open.close(&mut blocks, not_measured);
+                item = 0;
+            } else {
+                open.add(place + 1, trimmed);
             }
         }
     }
     open.close(&mut blocks, not_measured);
     blocks
+}
+
+/// The number of an item of a list, and what stands behind it.
+fn numbered(line: &str) -> Option<(u32, &str)> {
+    let (number, behind) = line.split_once(". ")?;
+    Some((number.parse().ok()?, behind))
 }
 
 /// The block that is being read.
@@ -134,9 +159,10 @@ mod tests {
 
     #[test]
     fn blocks_have_their_numbers_and_terms() {
-        let text = "# About 3\n\nIt takes 5 [or 6](a7.md)\nof `8`, at the 95 % that 0.95 % are.\n\
+        let text = "# 32. About 3\n\nIt takes 5 [or 6](a7.md)\nof `8`, at the 95 % that 0.95 % are.\n\
             <!-- numbers: a / b;\n  / c -->\n\n```\n9\n```\n- one 10\n  <!-- numbers: d -->\n- two\n\
-            <!-- a remark 11 -->\n<!-- table: x -->\n| 12 |\n<!-- end of table -->\n| 13 | 14 |\n";
+            <!-- a remark 11 -->\n<!-- table: x -->\n| 12 |\nsaid of 20\n<!-- end of table -->\n\
+            | 13 | 14 |\n\n1. one of\n30. And\n2. of 31\n";
         let shown: Vec<(usize, Vec<String>, String)> = blocks(text, &["95 %"])
             .into_iter()
             .map(|block| {
@@ -153,7 +179,10 @@ mod tests {
                 block(1, &["3"], ""),
                 block(3, &["5", "6", "0.95 %"], "a / b; / c ;"),
                 block(11, &["10"], "d ;"),
-                block(18, &["13", "14"], ""),
+                block(17, &["20"], ""),
+                block(19, &["13", "14"], ""),
+                block(21, &["30"], ""),
+                block(23, &["31"], ""),
             ]
         );
     }

@@ -87,8 +87,8 @@ impl Sources {
             let text = self.text(&term.source)?;
             let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
             ensure!(text.contains(&quoted), "{} does not say that", term.source);
-            // Thousands of Rust.
-            let found = number::numbers(&quoted.replace('_', ","));
+            let is_code = self.is_code(&term.source);
+            let found = if is_code { number::of_code(&quoted) } else { number::numbers(&quoted) };
             ensure!(!found.is_empty(), "no number in {quoted:?}");
             return Ok(found.into_iter().map(|number| convert(number, term)).collect());
         }
@@ -145,6 +145,12 @@ impl Sources {
         let found = found.with_context(|| format!("{result} has no cell {cell}"))?;
         let value = path.split('.').try_fold(found, |value, name| value.get(name));
         Ok(Number::exactly(value.and_then(Value::as_f64).with_context(|| format!("no figure {path}"))?))
+    }
+
+    /// Whether a source is code, a setting or data: its numbers are not rounded.
+    fn is_code(&self, source: &str) -> bool {
+        let whole = source.split(" # ").next().unwrap_or(source);
+        !whole.ends_with(".md") && self.root.join(whole).is_file()
     }
 
     /// What a source says.
