@@ -295,4 +295,10 @@ mod tests {
         }
         assert_eq!(verdict(None, 0.0), Verdict::Inconclusive);
     }
+
+    #[test]
+    fn rounds_bound_the_cells_of_a_corrected_family() {
+        assert!(is_corrected(6, 1) && !is_corrected(6, 2));
+        assert!(is_corrected(12, 102) && !is_corrected(12, 103));
+    }
 }

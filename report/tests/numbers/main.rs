@@ -55,6 +55,7 @@ const DOCUMENTS: &[(&str, Option<&str>)] = &[
     ("docs/transport.md", Some("Level, window and context")),
     ("docs/relay-cost.md", None),
     ("docs/store.md", Some("Figures")),
+    ("docs/methodology.md", None),
     ("docs/decisions/load.md", Some("The outcome")),
     ("docs/decisions/load.md", Some("The outcome of the attempt")),
     ("docs/decisions/load.md", Some("Its outcome")),
