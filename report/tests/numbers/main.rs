@@ -56,6 +56,7 @@ const DOCUMENTS: &[(&str, Option<&str>)] = &[
     ("docs/relay-cost.md", None),
     ("docs/store.md", Some("Figures")),
     ("docs/methodology.md", None),
+    ("docs/bias.md", None),
     ("docs/decisions/load.md", Some("The outcome")),
     ("docs/decisions/load.md", Some("The outcome of the attempt")),
     ("docs/decisions/load.md", Some("Its outcome")),
