@@ -102,7 +102,9 @@ const NOT_MEASURED: &[&str] = &[
     // What others say.
     "a gain of 20 %",
     // What is asked.
-    "10,000",
+    "What 10,000 connected",
+    "Each of 10,000 clients",
+    "nobody connected 10,000",
 ];
 
 /// A published result, and what follows from it.
