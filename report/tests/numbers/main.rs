@@ -55,6 +55,7 @@ const DOCUMENTS: &[(&str, Option<&str>)] = &[
     ("docs/relay-cost.md", None),
     ("docs/store.md", Some("Figures")),
     ("docs/methodology.md", None),
+    ("docs/faults.md", None),
     ("docs/scale-out.md", None),
     ("docs/test-relay.md", None),
     ("docs/real-relays.md", None),
