@@ -167,6 +167,9 @@ fn which_block_is_left_out_is_independent_of_its_cell() {
     // The upper 1 % of chi-square with three degrees of freedom.
     let limit = 11.34;
     let (now, before) = (count(left_out), count(formerly_left_out));
+    for (rules, left_out) in [("before", &before), ("now", &now)] {
+        println!("{rules}: {left_out:?} of {BLOCKS} left out, chi-square {:.1}", chi_square(left_out));
+    }
     let share = now.iter().sum::<u64>() as f64 / (CELLS.len() as u64 * BLOCKS) as f64;
     assert!((0.2..0.8).contains(&share), "the disturbances decide: {now:?}");
     assert!(chi_square(&now) < limit, "{now:?}: {}", chi_square(&now));
@@ -187,6 +190,7 @@ fn the_same_disturbance_leaves_out_the_same_block_of_every_cell() {
         (0..BLOCKS).filter(differ).count()
     };
     let (now, before) = (apart(left_out), apart(formerly_left_out));
+    println!("disturbances after which cells differ: {before} before, {now} now");
     // The backlog after a long stretch takes the dearest cell longer to work off.
     assert!(now * 20 <= BLOCKS as usize, "{now} of {BLOCKS}");
     assert!(before * 4 >= BLOCKS as usize, "{before} of {BLOCKS}");
