@@ -47,10 +47,10 @@ use source::Sources;
 const DOCUMENTS: &[(&str, Option<&str>)] = &[
     ("README.md", None),
     ("results/README.md", None),
-    ("docs/browsers.md", Some("What came out")),
+    ("docs/browsers.md", None),
     ("docs/codecs.md", None),
     ("docs/dictionaries.md", None),
-    ("docs/links.md", Some("What a home feed takes")),
+    ("docs/links.md", None),
     ("docs/transport.md", None),
     ("docs/relay-cost.md", None),
     ("docs/store.md", None),
