@@ -55,6 +55,7 @@ const DOCUMENTS: &[(&str, Option<&str>)] = &[
     ("docs/relay-cost.md", None),
     ("docs/store.md", None),
     ("docs/methodology.md", None),
+    ("scenarios/README.md", None),
     ("docs/guides/measure-my-relay.md", None),
     ("docs/guides/is-my-change-slower.md", None),
     ("docs/guides/defend-a-number.md", None),
