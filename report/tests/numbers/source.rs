@@ -16,7 +16,7 @@ const DERIVED: &str = " derived";
 
 /// Documents that a program makes as a whole; of others only tables are sources that a test or a
 /// bench makes.
-const MADE: [&str; 2] = ["docs/instructions.md", "docs/codec-report.md"];
+pub(crate) const MADE: [&str; 2] = ["docs/instructions.md", "docs/codec-report.md"];
 
 /// The tree, each source of which is read once.
 pub(crate) struct Sources {
