@@ -44,7 +44,8 @@ use report::{Derived, ResultFile};
 use source::Sources;
 
 /// Documents beside the pages of `docs`, all of which are.
-const BESIDE_DOCS: [&str; 3] = ["README.md", "results/README.md", "scenarios/README.md"];
+const BESIDE_DOCS: [&str; 4] =
+    ["README.md", "results/README.md", "scenarios/README.md", "data/README.md"];
 
 /// A page of plans, which expect what has no source, and its parts about what came out.
 const PLANS: &str = "docs/decisions/load.md";
