@@ -44,13 +44,10 @@ use report::{Derived, ResultFile};
 use source::Sources;
 
 /// Documents beside the pages of `docs`, all of which are.
-const BESIDE_DOCS: [&str; 4] =
-    ["README.md", "results/README.md", "scenarios/README.md", "data/README.md"];
+const BESIDE_DOCS: [&str; 4] = ["README.md", "results/README.md", "scenarios/README.md", "data/README.md"];
 
-/// A page of plans, which expect what has no source, and its parts about what came out.
-const PLANS: &str = "docs/decisions/load.md";
-const OUTCOMES: [&str; 4] =
-    ["The outcome", "The outcome of the attempt", "Its outcome", "What the idle relay showed"];
+/// How the heading of a plan ends on a page of decisions: what it expects has no source.
+const PLANS: [&str; 2] = ["planned before it is run", "written before the run"];
 
 /// Texts of which no number was measured: definitions, names, and rules of the instrument.
 const NOT_MEASURED: &[&str] = &[
@@ -115,20 +112,17 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// The documents whose numbers have sources, one of them below headings alone.
-fn documents() -> Vec<(String, Option<&'static str>)> {
-    let mut documents: Vec<_> = BESIDE_DOCS.map(|document| (document.to_owned(), None)).into();
-    let mut folders = vec![PathBuf::from("docs")];
+/// The documents whose numbers have sources.
+fn documents() -> Vec<String> {
+    let (mut documents, mut folders) = (BESIDE_DOCS.map(str::to_owned).to_vec(), vec![PathBuf::from("docs")]);
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(root().join(&folder)).unwrap() {
             let path = folder.join(entry.unwrap().file_name());
             let name = path.to_string_lossy().into_owned();
             if root().join(&path).is_dir() {
                 folders.push(path);
-            } else if name == PLANS {
-                documents.extend(OUTCOMES.map(|heading| (name.clone(), Some(heading))));
             } else if name.ends_with(".md") && !source::MADE.contains(&&*name) {
-                documents.push((name, None));
+                documents.push(name);
             }
         }
     }
@@ -136,13 +130,17 @@ fn documents() -> Vec<(String, Option<&'static str>)> {
     documents
 }
 
-/// The part of a document below a heading, at its own lines.
-fn part(document: &str, heading: Option<&str>) -> String {
+/// A document without its plans; what stays keeps its lines.
+fn read(document: &str) -> String {
     let text = fs::read_to_string(root().join(document)).unwrap();
-    let Some(heading) = heading else { return text };
-    let below = source::below(&text, heading).unwrap();
-    let before = text.split(&below).next().unwrap_or_default().lines().count();
-    "\n".repeat(before) + &below
+    let mut is_plan = false;
+    let kept = text.lines().map(|line| {
+        if line.starts_with('#') {
+            is_plan = document.starts_with("docs/decisions/") && PLANS.iter().any(|end| line.ends_with(end));
+        }
+        if is_plan { "" } else { line }
+    });
+    kept.collect::<Vec<_>>().join("\n")
 }
 
 /// What is wrong with a document, a line for each number.
@@ -178,8 +176,8 @@ fn faults_of(document: &str, block: &Block, sources: &Sources) -> Vec<String> {
 fn every_number_of_the_documents_is_that_of_its_source() {
     let sources = Sources::new(root());
     let mut wrong = Vec::new();
-    for (document, heading) in documents() {
-        wrong.extend(faults(&document, &part(&document, heading), &sources));
+    for document in documents() {
+        wrong.extend(faults(&document, &read(&document), &sources));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -187,7 +185,7 @@ fn every_number_of_the_documents_is_that_of_its_source() {
 #[test]
 fn published_summaries_are_those_of_their_results() {
     assert!(PUBLISHED.len() > 5, "{} results", PUBLISHED.len());
-    let listed = part("results/README.md", Some("Published"));
+    let listed = source::below(&read("results/README.md"), "Published").unwrap();
     for (name, Published { result, .. }) in &*PUBLISHED {
         assert!(listed.contains(&format!("(published/{name}/summary.md)")), "{name} is not listed");
         let committed = root().join("results/published").join(name).join("summary.md");
@@ -206,8 +204,8 @@ fn tables_over_several_results_are_made_of_their_data() {
 fn a_wrong_digit_is_found_wherever_it_stands() {
     let sources = Sources::new(root());
     let mut planted = 0;
-    for (document, heading) in documents() {
-        for block in prose::blocks(&part(&document, heading), NOT_MEASURED) {
+    for document in documents() {
+        for block in prose::blocks(&read(&document), NOT_MEASURED) {
             for (number, source) in block.numbers.iter().zip(sources.numbers(&block.terms).unwrap()) {
                 // Words have no digit.
                 let Some(digit) = number.said.rfind(|c: char| c.is_ascii_digit()) else { continue };
