@@ -51,9 +51,9 @@ const PLANS: [&str; 2] = ["planned before it is run", "written before the run"];
 
 /// Texts of which no number was measured: definitions, names, and rules of the instrument.
 const NOT_MEASURED: &[&str] = &[
-    // Intervals, and the limit of what is published.
-    "95 %",
-    "10 MB",
+    // Intervals.
+    "95 % interval",
+    "95 % confidence",
     // Loads, settings and links of scenarios.
     "load 1",
     "load 4",
