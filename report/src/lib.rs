@@ -61,6 +61,7 @@ pub use comparison::{Comparison, Family, Verdict, comparisons};
 pub use derived::{CellFigures, DERIVED_FILE, DERIVED_SCHEMA_VERSION, Derived};
 pub use diff::{Change, Diff, diff, of_other_kinds, unlike};
 pub use export::github_action_benchmark;
+pub use figures::{Bar, Bars, bars};
 pub use floor::AboveFloor;
 pub use gate::{FailOn, Judged, between_relays, rounds_to_fail};
 pub use html::html;

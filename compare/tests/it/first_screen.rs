@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use report::{Derived, ResultFile};
+use report::{Bar, Bars, Derived, ResultFile};
 use serde_json::Value;
 
 use super::help;
@@ -25,9 +25,6 @@ const GUIDES: [&str; 3] = [
 
 /// The picture of the first screen, from the root of the tree.
 const PICTURE: &str = "docs/ordinary-day.svg";
-
-/// Pixels across: the screen of a phone, on which text of this size is read.
-const PICTURE_WIDTH: u32 = 400;
 
 /// Its result, and its rows: a cell and its name.
 const PICTURED: &str = "mixed-day-load-4";
@@ -86,37 +83,20 @@ fn ratio(derived: &Value, cell: &str, metric: &str) -> (f64, bool) {
     found.map_or((1.0, true), |found| (found["ratio"].as_f64().unwrap(), found["verdict"] != "inconclusive"))
 }
 
-/// Bars of one metric; a ratio without a verdict is pale and says so.
-fn bars(derived: &Value, metric: &str, title: &str, top: u32) -> String {
-    let most = ROWS.iter().map(|(cell, _)| ratio(derived, cell, metric).0).fold(1.0, f64::max);
-    let mut svg = format!("<text class=\"t\" x=\"8\" y=\"{top}\" font-weight=\"bold\">{title}</text>\n");
-    for (row, (cell, name)) in (0..).zip(ROWS) {
-        let (ratio, is_decided) = ratio(derived, cell, metric);
-        let (y, width) = (top + 10 + row * 22, 160.0 * ratio / most);
-        let (class, note) = if is_decided { ("b", "") } else { ("b p", " ?") };
-        svg += &format!(
-            "<text class=\"t\" x=\"148\" y=\"{}\" text-anchor=\"end\">{name}</text>\
-             <rect class=\"{class}\" x=\"156\" y=\"{y}\" width=\"{width:.1}\" height=\"16\"/>\
-             <text class=\"t\" x=\"{:.1}\" y=\"{}\">{ratio:.2}{note}</text>\n",
-            y + 13,
-            162.0 + width,
-            y + 13
-        );
-    }
-    svg
-}
-
 fn picture(derived: &Value) -> String {
-    let style = ".w{fill:#fff}.t{fill:#1a1a19}.b{fill:#2a6fb0}.p{fill-opacity:.35}\
-        @media(prefers-color-scheme:dark){.w{fill:#161615}.t{fill:#e9e9e4}.b{fill:#6aa9e6}}";
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {PICTURE_WIDTH} 350\" width=\"{PICTURE_WIDTH}\" \
-         height=\"350\" role=\"img\" aria-label=\"Wire bytes and relay CPU of formats and compressions, divided by \
-         those of JSON\" font-family=\"sans-serif\" font-size=\"13\">\n<style>{style}</style>\n\
-         <rect class=\"w\" width=\"{PICTURE_WIDTH}\" height=\"350\"/>\n{}{}\
-         <text class=\"t\" x=\"8\" y=\"340\" font-size=\"12\">? not decided</text>\n</svg>\n",
-        bars(derived, "wire_bytes", "Wire bytes ÷ JSON's", 20),
-        bars(derived, "relay_cpu", "Relay CPU ÷ JSON's, relay a third busy", 180)
+    let bars = |title, metric| {
+        let row = |(cell, name)| {
+            let (ratio, is_decided) = ratio(derived, cell, metric);
+            Bar { name, ratio, is_decided }
+        };
+        Bars { title, rows: ROWS.into_iter().map(row).collect() }
+    };
+    report::bars(
+        "Wire bytes and relay CPU of formats and compressions, divided by those of JSON",
+        &[
+            bars("Wire bytes ÷ JSON's", "wire_bytes"),
+            bars("Relay CPU ÷ JSON's, relay a third busy", "relay_cpu"),
+        ],
     )
 }
 

@@ -4,16 +4,13 @@ use std::collections::BTreeMap;
 
 use super::{
     picture::COLOURS,
-    svg::{Axis, Figure, INK, Sheet, padded},
+    svg::{Axis, DASHES, Figure, INK, Sheet, padded},
 };
 use crate::{
     crossing::{self, Crossing, Versus},
     number,
     result::BreakEven,
 };
-
-/// Dashes by round trip.
-const DASHES: [&str; 4] = ["", "8 4", "3 3", "12 3 3 3"];
 
 /// The most labels of the bandwidths.
 const MOST_LABELS: usize = 12;

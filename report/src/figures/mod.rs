@@ -6,6 +6,7 @@
 //! which follow light and dark.
 
 mod bandwidths;
+mod bars;
 mod cells;
 mod costs;
 mod curves;
@@ -17,6 +18,7 @@ mod throughput;
 mod time;
 
 pub(super) use bandwidths::time_against_bandwidth;
+pub use bars::{Bar, Bars, bars};
 pub(super) use cells::{legend, packings};
 pub(super) use costs::{forest, pareto};
 pub(super) use curves::against_load;

@@ -2,7 +2,7 @@
 
 use super::{
     cells::swatch,
-    svg::{Axis, Curve, Figure, PALETTE, Sheet, padded},
+    svg::{Axis, Curve, DASHES, Figure, PALETTE, Sheet, padded},
 };
 use crate::{bracket::Limit, limits, number, result::Search};
 
@@ -26,7 +26,7 @@ pub(crate) fn search_curve(search: &Search) -> Option<(String, String)> {
     for (index, (cell, points)) in lines.iter().enumerate() {
         let colour = PALETTE[index % PALETTE.len()];
         legend += &swatch(colour, &cell.cell);
-        svg.curve(points.iter().copied(), colour, ["", "8 4", "3 3"][index / PALETTE.len() % 3]);
+        svg.curve(points.iter().copied(), colour, DASHES[index / PALETTE.len() % DASHES.len()]);
         for (rate, p99) in points {
             let at = svg.at(*rate, *p99);
             let is = |end: Option<u32>| end.is_some_and(|end| f64::from(end).total_cmp(rate).is_eq());

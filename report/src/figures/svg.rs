@@ -96,6 +96,12 @@ impl Sheet {
         Sheet { width: 358.0, height, plot, font_px: 9.0, stands_alone: false }
     }
 
+    /// A picture that stands by itself, as wide as a phone's screen, with names left of its plot.
+    pub(super) fn bars(height: f64) -> Sheet {
+        let plot = Area { left: 156.0, top: 0.0, right: 316.0, bottom: height };
+        Sheet { width: 400.0, height: height + 24.0, plot, font_px: 13.0, stands_alone: true }
+    }
+
     /// With room for names on the left.
     pub(super) fn with_left(mut self, left: f64) -> Sheet {
         self.plot.left = left;
@@ -180,9 +186,8 @@ pub(super) struct Figure {
 impl Figure {
     /// Paper, axes and their names.
     pub(super) fn begin(sheet: Sheet, name: &str, x: Axis, y: Axis) -> Figure {
-        let Sheet { width, height, plot, font_px, stands_alone } = sheet;
+        let Sheet { width, height, font_px, stands_alone, .. } = sheet;
         let class = if stands_alone { " class=\"picture\"" } else { "" };
-        let names = [escape(&x.name), escape(&y.name)];
         let mut figure = Figure { svg: String::new(), sheet, x, y, marks: String::new() };
         figure.add(format_args!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\"\
@@ -194,19 +199,23 @@ impl Figure {
                 "<style>{STYLE}</style>\n<rect class=\"bc-paper\" width=\"{width}\" height=\"{height}\"/>"
             ));
         }
-        let (middle, bottom) = (f64::midpoint(plot.left, plot.right), height - font_px - 2.0);
-        figure.add(format_args!(
-            "<text class=\"bc-ink\" x=\"{middle}\" y=\"{bottom}\" text-anchor=\"middle\">{}</text>",
-            names[0]
-        ));
-        figure.add(format_args!(
-            "<text class=\"bc-ink\" transform=\"translate({} {}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
-            font_px + 4.0,
-            f64::midpoint(plot.top, plot.bottom),
-            names[1]
-        ));
+        figure.names();
         figure.axes();
         figure
+    }
+
+    /// Names of the axes that have one.
+    fn names(&mut self) {
+        let Sheet { height, plot, font_px, .. } = self.sheet;
+        let below =
+            format!("x=\"{}\" y=\"{}\"", f64::midpoint(plot.left, plot.right), height - font_px - 2.0);
+        let middle = f64::midpoint(plot.top, plot.bottom);
+        let beside = format!("transform=\"translate({} {middle}) rotate(-90)\"", font_px + 4.0);
+        for (place, name) in [(below, escape(&self.x.name)), (beside, escape(&self.y.name))] {
+            if !name.is_empty() {
+                self.add(format_args!("<text class=\"bc-ink\" {place} text-anchor=\"middle\">{name}</text>"));
+            }
+        }
     }
 
     /// Ticks with their lines.
