@@ -52,38 +52,9 @@ const SYLLABLES: [&str; 40] = [
     "lan", "men", "nos", "per", "stra", "ten", "ver",
 ];
 
-const EXOTIC: [&str; 30] = [
-    "🤙",
-    "😂",
-    "🔥",
-    "🚀",
-    "💜",
-    "🫂",
-    "⚡",
-    "👀",
-    "🙏",
-    "☕",
-    "🧡",
-    "✅",
-    "👉",
-    "—",
-    "…",
-    "“gm”",
-    "それは",
-    "です",
-    "日本",
-    "今日は",
-    "ありがとう",
-    "привет",
-    "это",
-    "что",
-    "für",
-    "más",
-    "não",
-    "está",
-    "你好",
-    "한국",
-];
+/// Emoji and words of other scripts, separated by spaces.
+const EXOTIC: &str = "🤙 😂 🔥 🚀 💜 🫂 ⚡ 👀 🙏 ☕ 🧡 ✅ 👉 — … “gm” それは です 日本 今日は ありがとう привет это что \
+    für más não está 你好 한국";
 
 pub(super) const HOSTS: [&str; 16] = [
     "example.com",
@@ -129,6 +100,7 @@ pub(super) struct Vocabulary {
     words: Vec<String>,
     /// Words of other scripts.
     foreign: Vec<Vec<String>>,
+    exotic: Vec<&'static str>,
     phrases: Vec<String>,
     by_foreign_rank: Weighted,
     by_word_rank: Weighted,
@@ -166,6 +138,7 @@ impl Vocabulary {
         Vocabulary {
             words,
             foreign: foreign.into(),
+            exotic: EXOTIC.split(' ').collect(),
             phrases,
             by_foreign_rank: zipf(FOREIGN_WORDS),
             by_word_rank,
@@ -262,7 +235,7 @@ impl Vocabulary {
         if falls_in(shares.addresses) {
             text.push_str(&address(random, "jpg"));
         } else if falls_in(shares.exotic) {
-            text.push_str(random.pick(&EXOTIC));
+            text.push_str(random.pick(&self.exotic));
         } else if falls_in(shares.repeats) && starts.len() > 4 {
             let first = random.below(starts.len() - 4);
             let length = random.between(3, 10).min(starts.len() - 1 - first);
