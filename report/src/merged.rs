@@ -315,94 +315,50 @@ impl Metric {
 
     /// The name in a verdict.
     pub fn short(self) -> &'static str {
-        match self {
-            Metric::EnvelopesPerSecond => "envelopes/s",
-            Metric::ThroughputP50 => "envelope throughput p50",
-            Metric::ThroughputP1 => "envelope throughput p1",
-            Metric::ThroughputP10 => "envelope throughput p10",
-            Metric::LatencyP50 => "p50",
-            Metric::LatencyP99 => "p99",
-            Metric::LatencyP999 => "p99.9",
-            Metric::FirstEventP50 => "first event p50",
-            Metric::FiftiethEventP50 => "50th event p50",
-            Metric::EoseP50 => "EOSE p50",
-            Metric::HandshakeP50 => "handshake p50",
-            Metric::PacketBytes => "IP bytes",
-            Metric::WireBytes => "wire bytes",
-            Metric::RelayCpu => "relay CPU",
-            Metric::RelayMemory => "relay memory",
-            Metric::ClientCpu => "client CPU",
-            Metric::BothCpu => "relay + client CPU",
-            Metric::RelayAllocations => "relay allocations",
-            Metric::ClientAllocations => "client allocations",
-            Metric::PageMain => "main thread",
-            Metric::PageRenderer => "renderer",
-            Metric::PageAndNetwork => "renderer + network",
-            Metric::PageWall => "wall time",
-            Metric::PageCold => "first 100, main thread",
-            Metric::PageColdWall => "first 100, wall time",
-        }
+        self.row().0
     }
 
     /// The column's heading with its unit.
     pub fn heading(self) -> &'static str {
-        match self {
-            Metric::EnvelopesPerSecond => "envelopes/s",
-            Metric::ThroughputP50 => "envelope throughput p50 /s",
-            Metric::ThroughputP1 => "p1 /s",
-            Metric::ThroughputP10 => "p10 /s",
-            Metric::LatencyP50 => "p50 ms",
-            Metric::LatencyP99 => "p99 ms",
-            Metric::LatencyP999 => "p99.9 ms",
-            Metric::FirstEventP50 => "first ms",
-            Metric::FiftiethEventP50 => "50th ms",
-            Metric::EoseP50 => "EOSE ms",
-            Metric::HandshakeP50 => "handshake ms",
-            Metric::PacketBytes => "IP B/event",
-            Metric::WireBytes => "wire B/event",
-            Metric::RelayCpu => "relay µs/event",
-            Metric::RelayMemory => "relay MiB",
-            Metric::ClientCpu => "client µs/event",
-            Metric::BothCpu => "relay + client µs/event",
-            Metric::RelayAllocations => "relay allocations/event",
-            Metric::ClientAllocations => "client allocations/event",
-            Metric::PageMain => "main µs/event",
-            Metric::PageRenderer => "renderer µs/event",
-            Metric::PageAndNetwork => "renderer + network µs/event",
-            Metric::PageWall => "wall µs/event",
-            Metric::PageCold => "first 100 µs/event",
-            Metric::PageColdWall => "first 100 wall µs/event",
-        }
+        self.row().1
     }
 
     /// Base units in one of the column's.
     pub(crate) fn unit(self) -> f64 {
+        self.row().2
+    }
+
+    /// Name, heading and unit.
+    fn row(self) -> (&'static str, &'static str, f64) {
+        const MS: f64 = 1e6;
+        const US: f64 = 1e3;
+        const MIB: f64 = 1_048_576.0;
         match self {
-            Metric::LatencyP50
-            | Metric::LatencyP99
-            | Metric::LatencyP999
-            | Metric::FirstEventP50
-            | Metric::FiftiethEventP50
-            | Metric::EoseP50
-            | Metric::HandshakeP50 => 1e6,
-            Metric::RelayCpu
-            | Metric::ClientCpu
-            | Metric::BothCpu
-            | Metric::PageMain
-            | Metric::PageRenderer
-            | Metric::PageAndNetwork
-            | Metric::PageWall
-            | Metric::PageCold
-            | Metric::PageColdWall => 1e3,
-            Metric::RelayMemory => f64::from(1 << 20),
-            Metric::EnvelopesPerSecond
-            | Metric::ThroughputP50
-            | Metric::ThroughputP1
-            | Metric::ThroughputP10
-            | Metric::PacketBytes
-            | Metric::WireBytes
-            | Metric::RelayAllocations
-            | Metric::ClientAllocations => 1.0,
+            Metric::EnvelopesPerSecond => ("envelopes/s", "envelopes/s", 1.0),
+            Metric::ThroughputP50 => ("envelope throughput p50", "envelope throughput p50 /s", 1.0),
+            Metric::ThroughputP1 => ("envelope throughput p1", "p1 /s", 1.0),
+            Metric::ThroughputP10 => ("envelope throughput p10", "p10 /s", 1.0),
+            Metric::LatencyP50 => ("p50", "p50 ms", MS),
+            Metric::LatencyP99 => ("p99", "p99 ms", MS),
+            Metric::LatencyP999 => ("p99.9", "p99.9 ms", MS),
+            Metric::FirstEventP50 => ("first event p50", "first ms", MS),
+            Metric::FiftiethEventP50 => ("50th event p50", "50th ms", MS),
+            Metric::EoseP50 => ("EOSE p50", "EOSE ms", MS),
+            Metric::HandshakeP50 => ("handshake p50", "handshake ms", MS),
+            Metric::PacketBytes => ("IP bytes", "IP B/event", 1.0),
+            Metric::WireBytes => ("wire bytes", "wire B/event", 1.0),
+            Metric::RelayCpu => ("relay CPU", "relay µs/event", US),
+            Metric::RelayMemory => ("relay memory", "relay MiB", MIB),
+            Metric::ClientCpu => ("client CPU", "client µs/event", US),
+            Metric::BothCpu => ("relay + client CPU", "relay + client µs/event", US),
+            Metric::RelayAllocations => ("relay allocations", "relay allocations/event", 1.0),
+            Metric::ClientAllocations => ("client allocations", "client allocations/event", 1.0),
+            Metric::PageMain => ("main thread", "main µs/event", US),
+            Metric::PageRenderer => ("renderer", "renderer µs/event", US),
+            Metric::PageAndNetwork => ("renderer + network", "renderer + network µs/event", US),
+            Metric::PageWall => ("wall time", "wall µs/event", US),
+            Metric::PageCold => ("first 100, main thread", "first 100 µs/event", US),
+            Metric::PageColdWall => ("first 100, wall time", "first 100 wall µs/event", US),
         }
     }
 
@@ -487,22 +443,8 @@ impl Metric {
             Metric::RelayAllocations => Some(measured.relay_allocations?.count as f64 / envelopes),
             Metric::ClientAllocations => Some(measured.client_allocations?.count as f64 / envelopes),
             Metric::PacketBytes => Some(measured.packet_bytes as f64 / envelopes),
-            // No run of a swarm has a page.
-            Metric::PageMain
-            | Metric::PageRenderer
-            | Metric::PageAndNetwork
-            | Metric::PageWall
-            | Metric::PageCold
-            | Metric::PageColdWall => None,
-            Metric::LatencyP50
-            | Metric::LatencyP99
-            | Metric::LatencyP999
-            | Metric::FirstEventP50
-            | Metric::FiftiethEventP50
-            | Metric::EoseP50
-            | Metric::HandshakeP50 => {
-                Some(measured.quantile(self.latency(latency), self.quantile()?).ns()? as f64)
-            }
+            // A latency; of a browser's page, which no run of a swarm has, there is no quantile.
+            _ => Some(measured.quantile(self.latency(latency), self.quantile()?).ns()? as f64),
         }
     }
 }
