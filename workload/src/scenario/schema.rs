@@ -87,41 +87,63 @@ fn full_load() -> [f64; 2] {
     [1.0, 1.0]
 }
 
-/// Clients that request stored events: each arrival is a session that runs through all steps.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Request {
-    /// Sets these clients' latencies apart in the result.
-    pub name: Option<String>,
-    /// The wire format of these clients, instead of the run's.
-    #[serde(default, deserialize_with = "parsed")]
-    pub format: Option<Format>,
-    /// Their compression, instead of the run's.
-    #[serde(default, deserialize_with = "parsed")]
-    pub compression: Option<Compression>,
-    /// The link of these clients' users, instead of the run's.
-    #[serde(default, deserialize_with = "parsed")]
-    pub link: Option<Access>,
-    /// How many clients.
-    pub connections: usize,
-    /// When sessions start.
-    pub arrival: Arrival,
-    /// The phases in which they do; all when absent.
-    pub phases: Option<Vec<String>>,
-    /// Which connection a session uses.
-    #[serde(default)]
-    pub connect: Connect,
-    /// The steps of a session, one after the other.
-    #[serde(default)]
-    pub step: Vec<Step>,
-    /// Live subscriptions that a session opens after its last step.
-    #[serde(default)]
-    pub live: Vec<LiveFilter>,
-    /// How long it keeps them.
-    pub stay_ms: Option<u64>,
-    /// Light readers: they decode every n-th delivery and count the others; all are decoded when
-    /// absent.
-    pub decode_every: Option<u32>,
+/// A table of clients: the keys that all of them have, and its own.
+macro_rules! population {
+    ($(#[$doc:meta])* $population:ident { $($own:tt)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct $population {
+            /// Sets these clients' latencies apart in the result.
+            pub name: Option<String>,
+            /// The wire format of these clients, instead of the run's.
+            #[serde(default, deserialize_with = "parsed")]
+            pub format: Option<Format>,
+            /// Their compression, instead of the run's.
+            #[serde(default, deserialize_with = "parsed")]
+            pub compression: Option<Compression>,
+            /// The link of these clients' users, instead of the run's.
+            #[serde(default, deserialize_with = "parsed")]
+            pub link: Option<Access>,
+            $($own)*
+        }
+
+        impl $population {
+            /// What these clients have instead of the run's.
+            fn instead(&self) -> Instead<'_> {
+                (self.format, self.compression, self.link.as_ref())
+            }
+        }
+    };
+}
+
+/// Format, compression and link.
+type Instead<'a> = (Option<Format>, Option<Compression>, Option<&'a Access>);
+
+population! {
+    /// Clients that request stored events: each arrival is a session that runs through all steps.
+    Request {
+        /// How many clients.
+        pub connections: usize,
+        /// When sessions start.
+        pub arrival: Arrival,
+        /// The phases in which they do; all when absent.
+        pub phases: Option<Vec<String>>,
+        /// Which connection a session uses.
+        #[serde(default)]
+        pub connect: Connect,
+        /// The steps of a session, one after the other.
+        #[serde(default)]
+        pub step: Vec<Step>,
+        /// Live subscriptions that a session opens after its last step.
+        #[serde(default)]
+        pub live: Vec<LiveFilter>,
+        /// How long it keeps them.
+        pub stay_ms: Option<u64>,
+        /// Light readers: they decode every n-th delivery and count the others; all are decoded
+        /// when absent.
+        pub decode_every: Option<u32>,
+    }
 }
 
 /// The connection of a session: kept, or made anew.
@@ -190,35 +212,24 @@ pub enum Draw {
     Popular,
 }
 
-/// Clients that publish.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Publish {
-    /// Sets these clients' latencies apart in the result.
-    pub name: Option<String>,
-    /// The wire format of these clients, instead of the run's.
-    #[serde(default, deserialize_with = "parsed")]
-    pub format: Option<Format>,
-    /// Their compression, instead of the run's.
-    #[serde(default, deserialize_with = "parsed")]
-    pub compression: Option<Compression>,
-    /// The link of these clients' users, instead of the run's.
-    #[serde(default, deserialize_with = "parsed")]
-    pub link: Option<Access>,
-    /// How many clients share the rate.
-    pub connections: usize,
-    /// When events are due.
-    pub arrival: Arrival,
-    /// The phases in which events are due; all when absent.
-    pub phases: Option<Vec<String>>,
-    /// Which kinds of the corpus; all when absent.
-    pub kinds: Option<Vec<u16>>,
-    /// The share of each kind, instead of the corpus's own mix.
-    pub shares: Option<Shares>,
-    /// Makes every event refer to one of a few notes.
-    pub hot: Option<Hot>,
-    /// With closed arrivals, how many events of a client may be unanswered.
-    pub window: Option<usize>,
+population! {
+    /// Clients that publish.
+    Publish {
+        /// How many clients share the rate.
+        pub connections: usize,
+        /// When events are due.
+        pub arrival: Arrival,
+        /// The phases in which events are due; all when absent.
+        pub phases: Option<Vec<String>>,
+        /// Which kinds of the corpus; all when absent.
+        pub kinds: Option<Vec<u16>>,
+        /// The share of each kind, instead of the corpus's own mix.
+        pub shares: Option<Shares>,
+        /// Makes every event refer to one of a few notes.
+        pub hot: Option<Hot>,
+        /// With closed arrivals, how many events of a client may be unanswered.
+        pub window: Option<usize>,
+    }
 }
 
 /// How the users of a population reach the relay: over a link of their own each, or over none.
@@ -276,67 +287,46 @@ pub struct Hot {
     pub values: usize,
 }
 
-/// Clients that keep live subscriptions.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Subscribe {
-    /// Sets these clients' latencies apart in the result.
-    pub name: Option<String>,
-    /// The wire format of these clients, instead of the run's.
-    #[serde(default, deserialize_with = "parsed")]
-    pub format: Option<Format>,
-    /// Their compression, instead of the run's.
-    #[serde(default, deserialize_with = "parsed")]
-    pub compression: Option<Compression>,
-    /// The link of these clients' users, instead of the run's.
-    #[serde(default, deserialize_with = "parsed")]
-    pub link: Option<Access>,
-    /// How many clients.
-    pub connections: usize,
-    /// The filters, each a subscription of its own.
-    pub filter: Vec<LiveFilter>,
-    /// How fast they read until all other work is done; 0 reads nothing. At full speed when absent.
-    pub read_bytes_per_s: Option<u64>,
-    /// Light readers, as in [`Request::decode_every`].
-    pub decode_every: Option<u32>,
+population! {
+    /// Clients that keep live subscriptions.
+    Subscribe {
+        /// How many clients.
+        pub connections: usize,
+        /// The filters, each a subscription of its own.
+        pub filter: Vec<LiveFilter>,
+        /// How fast they read until all other work is done; 0 reads nothing. At full speed when
+        /// absent.
+        pub read_bytes_per_s: Option<u64>,
+        /// Light readers, as in [`Request::decode_every`].
+        pub decode_every: Option<u32>,
+    }
 }
 
-/// Clients that read the same events from several relays, each a connection of its own to the relay
-/// under test. Each arrival is a session of a client on all its connections.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FanIn {
-    /// Sets these clients' latencies apart in the result.
-    pub name: Option<String>,
-    /// The wire format of these clients, instead of the run's.
-    #[serde(default, deserialize_with = "parsed")]
-    pub format: Option<Format>,
-    /// Their compression, instead of the run's.
-    #[serde(default, deserialize_with = "parsed")]
-    pub compression: Option<Compression>,
-    /// The link of these clients' users, instead of the run's.
-    #[serde(default, deserialize_with = "parsed")]
-    pub link: Option<Access>,
-    /// How many clients.
-    pub clients: usize,
-    /// Connections of each client.
-    pub relays: usize,
-    /// When sessions start.
-    pub arrival: Arrival,
-    /// The phases in which they do; all when absent.
-    pub phases: Option<Vec<String>>,
-    /// Kinds of the events; any when absent.
-    pub kinds: Option<Vec<u16>>,
-    /// How many different events a session brings.
-    pub events: usize,
-    /// The share of deliveries that bring an event again.
-    pub duplicates: f64,
-    /// Ids in one REQ.
-    #[serde(default = "fan_in_chunk")]
-    pub chunk: usize,
-    /// How a client recognises an event that it has.
-    #[serde(default)]
-    pub on_duplicate: OnDuplicate,
+population! {
+    /// Clients that read the same events from several relays, each a connection of its own to the
+    /// relay under test. Each arrival is a session of a client on all its connections.
+    FanIn {
+        /// How many clients.
+        pub clients: usize,
+        /// Connections of each client.
+        pub relays: usize,
+        /// When sessions start.
+        pub arrival: Arrival,
+        /// The phases in which they do; all when absent.
+        pub phases: Option<Vec<String>>,
+        /// Kinds of the events; any when absent.
+        pub kinds: Option<Vec<u16>>,
+        /// How many different events a session brings.
+        pub events: usize,
+        /// The share of deliveries that bring an event again.
+        pub duplicates: f64,
+        /// Ids in one REQ.
+        #[serde(default = "fan_in_chunk")]
+        pub chunk: usize,
+        /// How a client recognises an event that it has.
+        #[serde(default)]
+        pub on_duplicate: OnDuplicate,
+    }
 }
 
 fn fan_in_chunk() -> usize {
@@ -354,39 +344,28 @@ pub enum OnDuplicate {
     Decode,
 }
 
-/// Clients that have a part of the relay's events, reconcile (NIP-77) and fetch the rest.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Reconcile {
-    /// Sets these clients' latencies apart in the result.
-    pub name: Option<String>,
-    /// The wire format of these clients, instead of the run's.
-    #[serde(default, deserialize_with = "parsed")]
-    pub format: Option<Format>,
-    /// Their compression, instead of the run's.
-    #[serde(default, deserialize_with = "parsed")]
-    pub compression: Option<Compression>,
-    /// The link of these clients' users, instead of the run's.
-    #[serde(default, deserialize_with = "parsed")]
-    pub link: Option<Access>,
-    /// How many clients.
-    pub connections: usize,
-    /// When reconciliations start; each client has another part.
-    pub arrival: Arrival,
-    /// The phases in which they do; all when absent.
-    pub phases: Option<Vec<String>>,
-    /// Kinds of the events; any when absent.
-    pub kinds: Option<Vec<u16>>,
-    /// The share of the relay's events that a client has, drawn event by event.
-    pub have: f64,
-    /// How many events only the client has. It publishes them after the reconciliation.
-    #[serde(default)]
-    pub extra: usize,
-    /// The most bytes of a negentropy message, in both directions.
-    pub frame_bytes: usize,
-    /// Ids in one REQ for what the client lacks.
-    #[serde(default = "reconcile_chunk")]
-    pub chunk: usize,
+population! {
+    /// Clients that have a part of the relay's events, reconcile (NIP-77) and fetch the rest.
+    Reconcile {
+        /// How many clients.
+        pub connections: usize,
+        /// When reconciliations start; each client has another part.
+        pub arrival: Arrival,
+        /// The phases in which they do; all when absent.
+        pub phases: Option<Vec<String>>,
+        /// Kinds of the events; any when absent.
+        pub kinds: Option<Vec<u16>>,
+        /// The share of the relay's events that a client has, drawn event by event.
+        pub have: f64,
+        /// How many events only the client has. It publishes them after the reconciliation.
+        #[serde(default)]
+        pub extra: usize,
+        /// The most bytes of a negentropy message, in both directions.
+        pub frame_bytes: usize,
+        /// Ids in one REQ for what the client lacks.
+        #[serde(default = "reconcile_chunk")]
+        pub chunk: usize,
+    }
 }
 
 fn reconcile_chunk() -> usize {
@@ -494,35 +473,29 @@ impl Scenario {
         self.spans(Some(&names)).into_iter().map(|span| (span.from, span.to)).collect()
     }
 
+    /// What the clients of each population have instead of the run's.
+    fn instead(&self) -> impl Iterator<Item = Instead<'_>> {
+        let request = self.request.iter().map(Request::instead);
+        let publish = self.publish.iter().map(Publish::instead);
+        let subscribe = self.subscribe.iter().map(Subscribe::instead);
+        let fan_in = self.fan_in.iter().map(FanIn::instead);
+        let reconcile = self.reconcile.iter().map(Reconcile::instead);
+        request.chain(publish).chain(subscribe).chain(fan_in).chain(reconcile)
+    }
+
     /// The formats that populations speak instead of the run's.
     pub fn formats(&self) -> impl Iterator<Item = Format> {
-        let request = self.request.iter().map(|request| request.format);
-        let publish = self.publish.iter().map(|publish| publish.format);
-        let subscribe = self.subscribe.iter().map(|subscribe| subscribe.format);
-        let fan_in = self.fan_in.iter().map(|fan_in| fan_in.format);
-        let reconcile = self.reconcile.iter().map(|reconcile| reconcile.format);
-        request.chain(publish).chain(subscribe).chain(fan_in).chain(reconcile).flatten()
+        self.instead().filter_map(|(format, ..)| format)
     }
 
     /// The compressions that populations speak instead of the run's.
     pub fn compressions(&self) -> impl Iterator<Item = Compression> {
-        let request = self.request.iter().map(|request| request.compression);
-        let publish = self.publish.iter().map(|publish| publish.compression);
-        let subscribe = self.subscribe.iter().map(|subscribe| subscribe.compression);
-        let fan_in = self.fan_in.iter().map(|fan_in| fan_in.compression);
-        let reconcile = self.reconcile.iter().map(|reconcile| reconcile.compression);
-        request.chain(publish).chain(subscribe).chain(fan_in).chain(reconcile).flatten()
+        self.instead().filter_map(|(_, compression, _)| compression)
     }
 
     /// Whether users of a population have links of their own.
     pub fn has_links(&self) -> bool {
-        let request = self.request.iter().map(|request| &request.link);
-        let publish = self.publish.iter().map(|publish| &publish.link);
-        let subscribe = self.subscribe.iter().map(|subscribe| &subscribe.link);
-        let fan_in = self.fan_in.iter().map(|fan_in| &fan_in.link);
-        let reconcile = self.reconcile.iter().map(|reconcile| &reconcile.link);
-        let all = request.chain(publish).chain(subscribe).chain(fan_in).chain(reconcile);
-        all.flatten().any(|access| matches!(access, Access::Link(_)))
+        self.instead().any(|(.., link)| matches!(link, Some(Access::Link(_))))
     }
 
     /// The most clients connected at one time.
