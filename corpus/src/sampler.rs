@@ -1,6 +1,6 @@
 //! Which events of a corpus take part.
 
-use std::{cmp::Ordering, collections::BinaryHeap};
+use std::collections::BTreeMap;
 
 use codecs::Event;
 
@@ -50,70 +50,35 @@ pub struct Reservoir {
     count: usize,
     random: Random,
     seen: u64,
-    /// The events with the smallest draws so far, the largest of them on top.
-    kept: BinaryHeap<Drawn>,
-}
-
-#[derive(Debug)]
-struct Drawn {
-    draw: u64,
-    /// Index of the event in the stream.
-    place: u64,
-    event: Event<'static>,
-}
-
-impl Drawn {
-    fn key(&self) -> (u64, u64) {
-        (self.draw, self.place)
-    }
-}
-
-impl PartialEq for Drawn {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl Eq for Drawn {}
-
-impl PartialOrd for Drawn {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Drawn {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.key().cmp(&other.key())
-    }
+    /// The events with the smallest draws so far, by draw and index in the stream.
+    kept: BTreeMap<(u64, u64), Event<'static>>,
 }
 
 impl Reservoir {
     /// Will hold `count` events.
     pub fn new(count: usize, seed: u64) -> Reservoir {
         let random = Random::new("relay-sim reservoir", seed);
-        Reservoir { count, random, seen: 0, kept: BinaryHeap::new() }
+        Reservoir { count, random, seen: 0, kept: BTreeMap::new() }
     }
 
     /// Offers the next event.
     pub fn add(&mut self, event: Event<'static>) {
-        let draw = self.random.bits();
-        let place = self.seen;
+        let drawn = (self.random.bits(), self.seen);
         self.seen += 1;
-        let full = self.kept.len() >= self.count;
-        if full && self.kept.peek().is_none_or(|largest| largest.key() <= (draw, place)) {
+        let is_full = self.kept.len() >= self.count;
+        if is_full && self.kept.last_key_value().is_none_or(|(largest, _)| *largest <= drawn) {
             return;
         }
-        self.kept.push(Drawn { draw, place, event });
-        if full {
-            self.kept.pop();
+        self.kept.insert(drawn, event);
+        if is_full {
+            self.kept.pop_last();
         }
     }
 
     /// The drawn events in the order in which they came.
     pub fn finish(self) -> Vec<Event<'static>> {
-        let mut drawn = self.kept.into_vec();
-        drawn.sort_by_key(|drawn| drawn.place);
-        drawn.into_iter().map(|drawn| drawn.event).collect()
+        let mut drawn: Vec<_> = self.kept.into_iter().collect();
+        drawn.sort_by_key(|((_, place), _)| *place);
+        drawn.into_iter().map(|(_, event)| event).collect()
     }
 }
