@@ -24,6 +24,7 @@ mod fingerprint;
 pub mod fresh;
 pub mod generate;
 mod invalid;
+mod json;
 mod keys;
 mod nip19;
 mod origin;

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use codecs::{ClientMessage, Codec, Format, Implementation};
+use codecs::{ClientMessage, Codec, Format};
 use link::{Demand, Link};
 
 use crate::{
@@ -32,7 +32,7 @@ const RECONCILIATION_ROUND_TRIPS: f64 = 3.0;
 
 /// Adds up a plan over links: `run` is the link of populations without one of their own.
 pub fn for_workload(workload: &Workload, run: Option<&Link>) -> Demand {
-    let json = Format::JSON.codec(Implementation::Library).expect("JSON has an implementation of its own");
+    let json = Format::JSON.spec().library;
     let mut links = Links::from_workload(workload, run, json);
     links.publications();
     links.sessions();
@@ -224,7 +224,7 @@ limit = 100
     #[test]
     fn a_session_takes_its_bytes_at_the_rate_and_its_round_trips() {
         let (slow, workload) = demand(SCENARIO, Some("down=1mbit,up=1mbit,rtt=200ms"));
-        let json = Format::JSON.codec(Implementation::Library).unwrap();
+        let json = Format::JSON.spec().library;
         let payload = |session: &Session| {
             let mut buffer = Vec::new();
             for event in &session.steps[0][0].expected {

@@ -5,7 +5,7 @@ use std::{
     num::NonZeroU16,
 };
 
-use codecs::{ClientMessage, Codec, Filter, Format, Implementation, RelayMessage};
+use codecs::{ClientMessage, Codec, Filter, Format, RelayMessage};
 use measure::FlowRecord;
 use serde::Serialize;
 
@@ -87,8 +87,7 @@ impl PlanFacts {
         let made = connections_made(workload, of).into_iter();
         let facts = made.map(|connections_made| PlanFacts { connections_made, ..PlanFacts::default() });
         let mut facts: Vec<PlanFacts> = facts.collect();
-        let json =
-            Format::JSON.codec(Implementation::Library).expect("JSON has an implementation of its own");
+        let json = Format::JSON.spec().library;
         let event_bytes = event_json_bytes(workload, json);
         add_connections(workload, &agents, &mut facts);
         add_sessions(workload, &agents, (&event_bytes, json), &mut facts);

@@ -10,14 +10,14 @@ mod shape;
 
 use std::collections::BTreeMap;
 
-use codecs::{Codec, Event, Format, Implementation};
+use codecs::Event;
 use serde::Serialize;
 
 pub use self::{
     ratios::Ratios,
     shape::{Quantiles, Shape, TagName},
 };
-use crate::random::Random;
+use crate::{json::json, random::Random};
 
 /// How much JSON the sample may hold: some 26,000 events of the audited archive's mix, or 1,000
 /// large follow lists.
@@ -136,7 +136,7 @@ impl Analyzer {
         let draw = self.random.unit();
         if draw < self.threshold {
             self.sample_bytes += json.len();
-            self.sample.push(Kept { draw, kind: event.kind, json: json.into() });
+            self.sample.push(Kept { draw, kind: event.kind, json: json.into_bytes().into() });
             self.shrink();
         }
     }
@@ -191,14 +191,4 @@ impl Analyzer {
 /// A share; 0 where the whole is 0.
 fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
-}
-
-fn codec() -> &'static dyn Codec {
-    Format::JSON.codec(Implementation::Library).expect("every format has this implementation")
-}
-
-fn json(event: &Event<'_>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    codec().encode_event(event, &mut bytes).expect("JSON holds every event");
-    bytes
 }

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use codecs::Event;
+use codecs::{Event, Format};
 use serde::Serialize;
 
-use super::{Ratios, codec, share};
+use super::{Ratios, share};
 
 /// How many tag names a [`Shape`] lists.
 const TAG_NAMES: usize = 12;
@@ -86,7 +86,8 @@ impl Shape {
         let mut names: HashMap<String, u64> = HashMap::new();
         let (mut values, mut hex_values, mut nonascii) = (0, 0, 0);
         for json in sample {
-            let event: Event<'_> = codec().decode_event(json).expect("our own JSON is an event");
+            let event: Event<'_> =
+                Format::JSON.spec().library.decode_event(json).expect("our own JSON is an event");
             tags.push(event.tags.len());
             content_bytes.push(event.content.len());
             nonascii += u64::from(!json.is_ascii());

@@ -144,7 +144,7 @@ impl Round<'_> {
         if let Some(inner) = references::embedded(text)
             && let Some(event) = self.originals.number_of(&inner.id).and_then(|number| made.get(&number))
         {
-            return Some(references::json(event));
+            return Some(crate::json::json(event));
         }
         let mut renewed = String::new();
         let mut copied = 0;

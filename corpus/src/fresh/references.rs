@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use codecs::{Event, Format, Implementation, hex};
+use codecs::{Event, Format, hex};
 
 use crate::{nip19, random::Random};
 
@@ -91,17 +91,9 @@ pub(super) fn hashes(event: &Event<'_>) -> Vec<[u8; 32]> {
 /// Parses a text that is an event, as in reposts (NIP-18) and zap receipts (NIP-57).
 pub(super) fn embedded(text: &str) -> Option<Event<'static>> {
     let whole = text.len() >= SHORTEST_EVENT_BYTES && text.starts_with('{') && text.ends_with('}');
-    whole.then(|| codec().decode_event(text.as_bytes()).ok().map(Event::into_owned)).flatten()
-}
-
-pub(super) fn json(event: &Event<'_>) -> String {
-    let mut bytes = Vec::new();
-    codec().encode_event(event, &mut bytes).expect("JSON holds every event");
-    String::from_utf8(bytes).expect("JSON is UTF-8")
-}
-
-fn codec() -> &'static dyn codecs::Codec {
-    Format::JSON.codec(Implementation::Library).expect("every format has this implementation")
+    whole
+        .then(|| Format::JSON.spec().library.decode_event(text.as_bytes()).ok().map(Event::into_owned))
+        .flatten()
 }
 
 /// Direct messages (NIP-04) and gift wraps (NIP-59).

@@ -5,7 +5,7 @@ use std::{
     sync::LazyLock,
 };
 
-use codecs::{Event, Format, Implementation, Tag};
+use codecs::{Event, Tag};
 use secp256k1::Keypair;
 use sha2::{Digest, Sha256};
 
@@ -14,7 +14,7 @@ use super::{
     calibration::{Calibration, Reuse, Shape},
     plan::{Author, Planned},
 };
-use crate::{Rules, keys, random::Random};
+use crate::{Rules, json::json, keys, random::Random};
 
 /// Keys that follow lists and mentions choose from; the first [`keys::AUTHOR_KEYS`] are the
 /// authors.
@@ -277,13 +277,6 @@ pub(super) fn remember<T>(remembered: &mut VecDeque<T>, item: T) {
         remembered.pop_front();
     }
     remembered.push_back(item);
-}
-
-pub(super) fn json(event: &Event<'_>) -> String {
-    let codec = Format::JSON.codec(Implementation::Library).expect("every format has this implementation");
-    let mut bytes = Vec::new();
-    codec.encode_event(event, &mut bytes).expect("JSON holds every event");
-    String::from_utf8(bytes).expect("JSON is UTF-8")
 }
 
 pub(super) fn author_keys() -> &'static [Keypair] {

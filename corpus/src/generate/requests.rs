@@ -2,8 +2,8 @@
 
 use codecs::{Event, hex};
 
-use super::builder::{Builder, Context, Zap, again, author_keys, json, remember, target_keys};
-use crate::keys;
+use super::builder::{Builder, Context, Zap, again, author_keys, remember, target_keys};
+use crate::{json::json, keys};
 
 /// No note is shorter: its id, key and signature alone take 256 digits.
 const SHORTEST_NOTE_BYTES: usize = 250;

@@ -18,7 +18,7 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use codecs::{ClientMessage, Codec, Event, Filter, Format, Implementation};
+use codecs::{ClientMessage, Event, Filter, Format};
 use program::Interrupt;
 use program::Unechoed;
 use tokio::{
@@ -102,7 +102,7 @@ pub(crate) struct Args {
 fn filter(text: &str) -> Result<Filter, String> {
     let request = format!("[\"REQ\",\"x\",{text}]");
     let example = "expected a NIP-01 filter such as {\"kinds\":[1,7],\"since\":1700000000}";
-    let message = codec().decode_client(request.as_bytes()).map_err(|error| {
+    let message = Format::JSON.spec().library.decode_client(request.as_bytes()).map_err(|error| {
         let said = error.to_string();
         // The place is one in the request.
         let what = said.rsplit_once(" (byte ").map_or(said.as_str(), |(what, _)| what);
@@ -121,13 +121,10 @@ fn filter(text: &str) -> Result<Filter, String> {
 fn filter_text(filter: &Filter) -> String {
     let mut bytes = Vec::new();
     let request = ClientMessage::Req { subscription: "x".into(), filters: vec![filter.clone()] };
-    codec().encode_client(&request, &mut bytes).expect("a filter that was read from JSON can be written");
+    let written = Format::JSON.spec().library.encode_client(&request, &mut bytes);
+    written.expect("a filter that was read from JSON can be written");
     let text = String::from_utf8(bytes).expect("JSON is UTF-8");
     text.trim_start_matches("[\"REQ\",\"x\",").trim_end_matches(']').to_owned()
-}
-
-fn codec() -> &'static dyn Codec {
-    Format::JSON.codec(Implementation::Library).expect("every format has the library implementation")
 }
 
 /// `90s`, `10m`, `2h`, or seconds.

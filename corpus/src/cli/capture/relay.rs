@@ -13,7 +13,6 @@ use tokio::{
 use wire::{CloseCode, Compression, Connection, Endpoint, Offer, WireLimits};
 
 use super::{
-    codec,
     doing::{Doing, Teller},
     history::{History, Page},
     output::Ids,
@@ -122,7 +121,8 @@ impl Task {
         };
         report.connections += 1;
         report.extensions.clone_from(&connection.agreement().extensions);
-        let mut talk = Talk { task: self, connection, report, pages: 0, codec: codec() };
+        let codec = Format::JSON.spec().library;
+        let mut talk = Talk { task: self, connection, report, pages: 0, codec };
         let left = talk.all(histories).await;
         talk.connection.close(CloseCode::Normal, "").await;
         left

@@ -1,0 +1,10 @@
+//! Events as JSON text.
+
+use codecs::{Event, Format};
+
+/// The event as NIP-01 writes it.
+pub(crate) fn json(event: &Event<'_>) -> String {
+    let mut bytes = Vec::new();
+    Format::JSON.spec().library.encode_event(event, &mut bytes).expect("JSON holds every event");
+    String::from_utf8(bytes).expect("JSON is UTF-8")
+}
