@@ -6,13 +6,14 @@ use std::{
     future::Future,
     path::{Path, PathBuf},
     pin::Pin,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use anyhow::{Context, Result};
 use cell::Factor;
 use measure::{Exit, RunRecord, Status, ValidityClass};
 use program::Interrupt;
+use workload::schedule::nanos;
 
 use crate::{
     generator::{Generator, Played, Task},
@@ -216,8 +217,8 @@ async fn run_block(
         round: task.round,
         position: task.position,
         seed: task.seed,
-        started_after_ns: nanoseconds(began - place.started),
-        process_ns: nanoseconds(began.elapsed()),
+        started_after_ns: nanos(began - place.started),
+        process_ns: nanos(began.elapsed()),
         exit_code: played.exit_code,
         failure: played.failure.clone(),
         record: None,
@@ -230,10 +231,6 @@ async fn run_block(
 fn formats(cells: &[CellSpec]) -> Vec<String> {
     let formats: BTreeSet<&str> = cells.iter().map(|cell| cell.cell.format.name()).collect();
     formats.into_iter().map(str::to_owned).collect()
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Reads the client's record into the block and checks its judgement against the ledger and the

@@ -36,6 +36,7 @@ use link::Link;
 use measure::{CorpusRecord, Status};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
+use workload::schedule::nanos;
 
 pub use self::error::BrowserError;
 use self::{
@@ -246,18 +247,14 @@ async fn rounds(
             };
             block.round = u32::try_from(round).unwrap_or(u32::MAX);
             block.position = u32::try_from(position).unwrap_or(u32::MAX);
-            block.started_after_ns = nanoseconds(began - started);
-            block.process_ns = nanoseconds(began.elapsed());
+            block.started_after_ns = nanos(began - started);
+            block.process_ns = nanos(began.elapsed());
             progress.finish(outcome(&block), block.why.is_empty());
             cell.blocks.push(block);
             keep(cells);
         }
     }
     Ok(None)
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A block in a line.
