@@ -100,13 +100,7 @@ fn links(config: &BreakEvenConfig) -> impl Iterator<Item = (u64, u64)> {
 }
 
 fn up_bits_per_s(config: &BreakEvenConfig, down_bits_per_s: u64) -> u64 {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a share of a rate is a rate"
-    )]
-    let up = (down_bits_per_s as f64 * config.uplink_share).round() as u64;
-    up
+    measure::whole((down_bits_per_s as f64 * config.uplink_share).round())
 }
 
 fn timed(block: &Block, (down_bits_per_s, rtt_ns): (u64, u64), link: &str, latency: &str) -> TimedBlock {

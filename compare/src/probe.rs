@@ -25,15 +25,10 @@ pub(crate) struct PlannedProbe {
 }
 
 /// The seconds that a probe takes at this rate, when so many answers come for each published event.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "clamped to the seconds of a probe"
-)]
 pub(crate) fn seconds(slo: &Slo, rate_per_s: u32, answers_per_event: Option<f64>, at_least: u32) -> u32 {
     let per_second = f64::from(rate_per_s) * answers_per_event.unwrap_or(f64::INFINITY);
     let needed = (slo.samples() / per_second).ceil();
-    needed.clamp(f64::from(at_least), f64::from(LONGEST_SECONDS.max(at_least))) as u32
+    measure::whole(needed.clamp(f64::from(at_least), f64::from(LONGEST_SECONDS.max(at_least))))
 }
 
 /// Answers for each published event, where any were planned.

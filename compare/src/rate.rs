@@ -116,10 +116,9 @@ pub fn choose(
     }))
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a rate is a rate")]
 fn share_of(rate: u32, share: f64) -> u32 {
     // Rounded down: at most the share.
-    (f64::from(rate) * share).max(1.0) as u32
+    measure::whole((f64::from(rate) * share).max(1.0))
 }
 
 struct Pilot<'a, 'g, T> {

@@ -132,9 +132,8 @@ impl<T: FnMut(&str, &Probe)> UnderWay<'_, '_, T> {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a rate is a rate")]
 fn share_of(rate: u32, share: f64) -> u32 {
-    (f64::from(rate) * share).round().max(1.0) as u32
+    measure::whole((f64::from(rate) * share).round().max(1.0))
 }
 
 /// Plays probes: plans of one block.

@@ -103,18 +103,13 @@ fn step(emulation: &mut Emulation, relay: SocketAddrV4, link: &Link, place: usiz
     let bits_per_s = link.down.capacity.mean_bits_per_s().context("each step has a rate")?;
     let span_s = (WARM + COUNTED).as_secs_f64();
     // Twice what the link carries meanwhile, so that nobody is done early.
-    let bytes = bits_per_s as f64 / 8.0 * span_s * 2.0;
+    let bytes: u64 = measure::whole(bits_per_s as f64 / 8.0 * span_s * 2.0);
     let user = |user| user_address(place, user).context("so many users have addresses");
     let users = usize::try_from(USERS).context("there are few users")?;
     let mut connections =
         (0..users).map(|one| dial(user(one)?, relay)).collect::<anyhow::Result<Vec<_>>>()?;
     for connection in &mut connections {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "at most some megabytes"
-        )]
-        connection.write_all(&(bytes as u64).to_be_bytes()).context("a request of the capacity's step")?;
+        connection.write_all(&bytes.to_be_bytes()).context("a request of the capacity's step")?;
         connection.set_nonblocking(true)?;
     }
     read_for(&mut connections, WARM)?;

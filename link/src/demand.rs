@@ -36,16 +36,11 @@ impl Demand {
     const MOST_BEYOND: f64 = 0.01;
 
     /// Adds a transfer of so many bytes that takes from one instant to another, in seconds.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a float saturates, and instants are not negative"
-    )]
     pub fn add(&mut self, bytes: u64, from_s: f64, to_s: f64) {
         let segments = (bytes as f64 / SEGMENT).ceil();
         let packets = segments + (segments * ACKS).ceil();
-        let (first, last) = ((from_s / TENTH_S) as usize, (to_s / TENTH_S) as usize);
-        let (first, last) = (first.min(MOST_TENTHS - 1), last.min(MOST_TENTHS - 1));
+        let tenth = |at_s: f64| measure::whole::<usize>(at_s / TENTH_S).min(MOST_TENTHS - 1);
+        let (first, last) = (tenth(from_s), tenth(to_s));
         if self.tenths.len() <= last {
             self.tenths.resize(last + 1, 0.0);
         }

@@ -362,12 +362,7 @@ fn number(text: &str, units: &[(&str, f64)]) -> Option<u64> {
         units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)))?;
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let value = digits.parse::<f64>().ok().filter(|_| plain)? * factor;
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a float saturates, and digits have no sign"
-    )]
-    Some(value.round() as u64)
+    Some(measure::whole(value.round()))
 }
 
 #[cfg(test)]

@@ -15,6 +15,8 @@ use serde::{
     Deserialize, Deserializer as SerdeDeserializer, Serialize, Serializer as SerdeSerializer, de, ser,
 };
 
+use crate::whole;
+
 /// One minute: every timeout of a run is shorter, so a longer duration is a fault and counts as
 /// clipped.
 const HIGHEST_NS: u64 = 60_000_000_000;
@@ -201,9 +203,8 @@ fn check_payload_header(payload: &[u8]) -> Result<(), LatencyError> {
 
 /// Samples above the quantile. The small addend undoes the rounding of `1 - q`: 1,000,000 × (1 −
 /// 0.9999) is 100.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 <= share above <= samples")]
 fn samples_above(samples: u64, q: f64) -> u64 {
-    (samples as f64 * (1.0 - q.clamp(0.0, 1.0)) + 1e-6) as u64
+    whole(samples as f64 * (1.0 - q.clamp(0.0, 1.0)) + 1e-6)
 }
 
 impl Default for Latency {

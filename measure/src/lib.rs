@@ -40,6 +40,7 @@ mod throughput;
 mod unpack;
 pub mod utc;
 mod validity;
+mod whole;
 
 pub use allocations::Allocations;
 pub use bounds::{Expectation, LatencyBound};
@@ -67,3 +68,4 @@ pub use spans::{Spans, union_of_spans};
 pub use system::UNKNOWN_HERE;
 pub use throughput::{Throughput, ThroughputRecorder};
 pub use validity::{Pace, Rate, Signals, Validity, ValidityClass};
+pub use whole::whole;

@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::counts::MOST_COUNTED;
+use crate::{counts::MOST_COUNTED, whole};
 
 const MS: u64 = 1_000_000;
 
@@ -60,14 +60,13 @@ impl LiveLatency {
 
     /// The value that the share `q` of the samples does not exceed, in nanoseconds, as if samples
     /// were spread evenly over their bucket; `None` without samples. The last edge at most.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between two edges")]
     pub fn quantile_ns(&self, q: f64) -> Option<u64> {
         let wanted = (self.samples() as f64 * q.clamp(0.0, 1.0)).max(1.0);
         let (mut below, mut from) = (0.0, 0);
         for (samples, edge) in self.buckets.iter().zip(LIVE_EDGES_NS) {
             let samples = *samples as f64;
             if samples > 0.0 && below + samples >= wanted {
-                return Some(from + ((edge - from) as f64 * (wanted - below) / samples) as u64);
+                return Some(from + whole::<u64>((edge - from) as f64 * (wanted - below) / samples));
             }
             (below, from) = (below + samples, edge);
         }

@@ -11,6 +11,8 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::whole;
+
 /// The smallest CPU quota over some processes, and what quotas took from them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuQuota {
@@ -24,13 +26,8 @@ pub struct CpuQuota {
 
 impl CpuQuota {
     /// Capacity of some cores under the quota, in thousandths of a core.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "beyond its range a cast saturates"
-    )]
     pub fn millicores_of(self, cores: u64) -> u64 {
-        cores.saturating_mul(1_000).min((self.cores * 1e3) as u64)
+        cores.saturating_mul(1_000).min(whole(self.cores * 1e3))
     }
 }
 

@@ -223,13 +223,8 @@ impl Bracket {
         }
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a rate between 1 and the limit"
-    )]
     fn rate(&self, log: f64) -> u32 {
-        log.exp().round().clamp(1.0, f64::from(self.limit)) as u32
+        measure::whole(log.exp().round().clamp(1.0, f64::from(self.limit)))
     }
 }
 
@@ -246,12 +241,7 @@ impl Belief {
     fn new(limit_per_s: u32, precision: f64) -> Belief {
         let (low, high) = (0.5_f64.ln(), (2.0 * f64::from(limit_per_s)).ln());
         let step = precision / 4.0;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a small positive number"
-        )]
-        let steps = ((high - low) / step).ceil() as usize;
+        let steps: usize = measure::whole(((high - low) / step).ceil());
         let capacities: Vec<f64> = (0..=steps).map(|at| low + step * at as f64).collect();
         Belief { log_weights: vec![[0.0; SPREADS.len()]; capacities.len()], capacities }
     }

@@ -112,9 +112,7 @@ impl Simulated {
         let needs = |(interval, test): &(f64, f64)| (edge - deviation * interval).max(-deviation * test);
         let mut needed: Vec<f64> = self.0.iter().map(needs).collect();
         needed.sort_by(f64::total_cmp);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a length")]
-        let place = (POWER * needed.len() as f64) as usize;
-        needed[place]
+        needed[measure::whole::<usize>(POWER * needed.len() as f64)]
     }
 }
 

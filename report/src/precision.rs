@@ -41,13 +41,8 @@ impl PlannedRounds {
         let needed = PLANNED.iter().filter_map(|metric| deviations.get(metric));
         let rounds_needed = needed.map(|deviation| rounds_for(*deviation, precision)).max()?;
         let left = max_time.map(|time| time.saturating_sub(round * PILOT_ROUNDS));
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "rounded down and clamped"
-        )]
         let fit = left.map_or(MAX_ROUNDS, |left| {
-            (left.as_secs_f64() / round.as_secs_f64().max(1e-9)).min(f64::from(MAX_ROUNDS)) as u32
+            measure::whole::<u32>(left.as_secs_f64() / round.as_secs_f64().max(1e-9)).min(MAX_ROUNDS)
         });
         Some(PlannedRounds {
             precision,
@@ -126,14 +121,8 @@ fn rounds_for(deviation: f64, precision: f64) -> u32 {
     let enough = |rounds: &u32| half_width(deviation, *rounds) <= wanted;
     // Beyond MAX_ROUNDS the width falls with the root of the rounds.
     (FEWEST_ROUNDS..=MAX_ROUNDS).find(enough).unwrap_or_else(|| {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a ratio above 1, saturating"
-        )]
-        let times =
-            (half_width(deviation, MAX_ROUNDS) / wanted).powi(2).mul_add(f64::from(MAX_ROUNDS), 1.0) as u32;
-        times.max(MAX_ROUNDS + 1)
+        let times = (half_width(deviation, MAX_ROUNDS) / wanted).powi(2);
+        measure::whole::<u32>(times.mul_add(f64::from(MAX_ROUNDS), 1.0)).max(MAX_ROUNDS + 1)
     })
 }
 

@@ -77,9 +77,7 @@ fn size_by(
             ));
         }
     }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate of packets is small")]
-    let packets_per_s =
-        carried.filter(|_| given_capacity(&config.client_args).is_none()).map(|one| one as u32);
+    let packets_per_s = carried.filter(|_| given_capacity(&config.client_args).is_none()).map(measure::whole);
     for (cell, demand) in cells.iter_mut().zip(&demands) {
         cell.over_links = demand.as_ref().map(|demand| OverLinks { lasts: demand.lasts, packets_per_s });
     }

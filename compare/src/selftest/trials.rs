@@ -70,8 +70,7 @@ impl Bench<'_> {
         }
         let cost = median(&costs).context("there are five")?;
         ensure!(cost > 100.0 && cost < 1e9, "an event costs the relay {cost} ns, which cannot be");
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked above")]
-        Ok((cost * MORE).round() as u32)
+        Ok(measure::whole((cost * MORE).round()))
     }
 
     /// The comparisons: all that were asked for, or those until Ctrl-C.

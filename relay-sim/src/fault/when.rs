@@ -143,8 +143,7 @@ impl FromStr for Rate {
         if !(1.0..=MILLION).contains(&millionths) {
             return Err(());
         }
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is 1 to 1,000,000")]
-        Ok(Rate(millionths as u32))
+        Ok(Rate(measure::whole(millionths)))
     }
 }
 

@@ -27,11 +27,7 @@ pub(super) fn labels(sheet: &Sheet, places: &[At], names: &[Option<&str>]) -> Ve
 /// before above or below.
 fn nearest_free(sheet: &Sheet, (x, y): At, name: &str, taken: &[Area]) -> Option<Area> {
     const STEP: f64 = 5.0;
-    let steps = |room: f64| -> i32 {
-        #[expect(clippy::cast_possible_truncation, reason = "steps of a picture")]
-        let steps = (room / STEP) as i32;
-        steps
-    };
+    let steps = |room: f64| -> i32 { measure::whole(room / STEP) };
     let (plot, line, width) = (sheet.plot, sheet.line_height(), sheet.text_width(name));
     let (rows, columns) = (steps(plot.bottom - plot.top), steps(plot.right - plot.left));
     let mut best: Option<(f64, Area)> = None;

@@ -67,9 +67,8 @@ pub struct AtLoad1 {
 
 impl AtLoad1 {
     /// The deliveries that a load asks for.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate of deliveries")]
     pub fn deliveries_per_s_at(self, load: f64) -> u32 {
-        (self.deliveries_per_s * load).round().max(1.0) as u32
+        measure::whole((self.deliveries_per_s * load).round().max(1.0))
     }
 
     /// The load that asks for so many.

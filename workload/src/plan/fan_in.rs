@@ -83,13 +83,8 @@ fn share_out(fan_in: &FanIn, events: &[u32], random: &mut Random) -> Vec<Vec<u32
 }
 
 /// How many deliveries must repeat one of `events` for repeats to be this share of all deliveries.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a scenario's share is 0 to below 1, and events are far fewer than 2^53"
-)]
 fn repeats(events: usize, share: f64) -> usize {
-    (events as f64 * share / (1.0 - share)).round() as usize
+    measure::whole((events as f64 * share / (1.0 - share)).round())
 }
 
 /// The requests to one relay in a session.

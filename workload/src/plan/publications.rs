@@ -134,13 +134,8 @@ fn wanted(publish: &Publish, event: &Event<'_>) -> bool {
 }
 
 /// How many copies of the corpus's authors publish at a load, the last of them in part.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a load is above 0 and at most 10^4"
-)]
 fn copies(load: f64) -> usize {
-    load.ceil() as usize
+    measure::whole(load.ceil())
 }
 
 /// Events to choose from.
@@ -204,13 +199,8 @@ impl<'e> Maker<'e> {
     }
 
     /// The copy that the nth event belongs to: each in turn, the last as often as it is part.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the remainder is at least 0 and below the load"
-    )]
     fn copy(&self, n: usize) -> usize {
-        (n as f64 % self.load) as usize
+        measure::whole(n as f64 % self.load)
     }
 
     /// The next template of a copy's pool.

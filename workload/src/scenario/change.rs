@@ -155,13 +155,8 @@ fn times(load: f64, clients: &mut usize, arrival: &mut Arrival) {
 }
 
 /// Multiplies and rounds, to 1 at least.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "what is counted is far below 2^53, and the maximum with 1 is positive"
-)]
 pub(crate) fn scaled(value: f64, factor: f64) -> usize {
-    (value * factor).round().max(1.0) as usize
+    measure::whole((value * factor).round().max(1.0))
 }
 
 #[cfg(test)]
