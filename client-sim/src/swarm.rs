@@ -71,7 +71,7 @@ pub struct Options {
 }
 
 /// The outcome of a run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Outcome {
     /// The timings of all clients.
     pub recorder: Recorder,
@@ -218,20 +218,7 @@ impl Outcome {
     /// Of a run that ended before its load began. Workers end with the process.
     pub(crate) fn of_nothing(shared: &Shared, reason: String) -> Outcome {
         shared.set_start(Instant::now());
-        Outcome {
-            recorder: Recorder::default(),
-            clients: Vec::new(),
-            client_cpu: CpuTime::default(),
-            relay: None,
-            allocations: None,
-            client_wait_ns: None,
-            quota: None,
-            relay_quota: None,
-            links: None,
-            wall: Duration::ZERO,
-            memory: None,
-            incomplete: Some(reason),
-        }
+        Outcome { incomplete: Some(reason), ..Outcome::default() }
     }
 
     /// Whether the run ended before its load began: no client came back.

@@ -89,7 +89,7 @@ pub(crate) enum Outcome {
 }
 
 /// The events; see the module's text.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Store {
     events: HashMap<[u8; 32], Arc<StoredEvent>>,
     index: Index,
@@ -145,18 +145,7 @@ impl NextRows {
 impl Store {
     /// An empty store that refuses events beyond roughly `max_bytes` of memory.
     pub(crate) fn new(max_bytes: usize) -> Self {
-        Store {
-            events: HashMap::default(),
-            index: Index::default(),
-            addresses: HashMap::default(),
-            deleted_ids: HashSet::default(),
-            deleted_addresses: HashMap::default(),
-            expiring: BTreeSet::new(),
-            held_bytes: 0,
-            encodings: Arc::default(),
-            max_bytes,
-            rows: None,
-        }
+        Store { max_bytes, ..Store::default() }
     }
 
     /// Fills an empty store with what a disk holds, as if it were published again in the same

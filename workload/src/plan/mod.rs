@@ -213,7 +213,7 @@ pub struct Flood {
 }
 
 /// A session: requests for stored events, step by step, and perhaps a stay for live ones.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Session {
     /// When it is due, from the start; in a closed loop, when the first one is.
     pub at: Duration,
@@ -663,17 +663,7 @@ impl Workload {
 impl Session {
     /// Makes a session without requests that is due once.
     pub fn once(at: Duration, connection: usize) -> Self {
-        Session {
-            at,
-            connection,
-            steps: Vec::new(),
-            reconciliation: None,
-            live: Vec::new(),
-            stay: Duration::ZERO,
-            next: None,
-            think: Duration::ZERO,
-            follows: false,
-        }
+        Session { at, connection, ..Session::default() }
     }
 
     /// Makes a session without requests, due by an arrival.

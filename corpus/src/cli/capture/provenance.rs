@@ -50,7 +50,7 @@ pub(super) struct Session {
 }
 
 /// One relay's part in one session.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct RelayReport {
     pub(super) url: String,
     /// As its NIP-11 document says.
@@ -163,25 +163,7 @@ impl Session {
 
 impl RelayReport {
     pub(super) fn for_url(url: &RelayUrl) -> RelayReport {
-        RelayReport {
-            url: url.to_string(),
-            software: None,
-            version: None,
-            extensions: None,
-            connections: 0,
-            requests: 0,
-            requests_without_end: 0,
-            crowded_seconds: 0,
-            crowded_examples: Vec::new(),
-            events_received: 0,
-            events_new: 0,
-            duplicates: 0,
-            rejected: Default::default(),
-            rejected_examples: Vec::new(),
-            notices: Vec::new(),
-            failure: None,
-            covered: Vec::new(),
-        }
+        RelayReport { url: url.to_string(), ..RelayReport::default() }
     }
 
     /// An event of that second was not written after all, so nothing older than it is covered
