@@ -153,19 +153,6 @@ pub enum RunState {
 }
 
 impl RunState {
-    /// All of them, in the order of a run.
-    pub const ALL: [RunState; 9] = [
-        RunState::Open,
-        RunState::Claimed,
-        RunState::Prepared,
-        RunState::Armed,
-        RunState::Running,
-        RunState::Drained,
-        RunState::Published,
-        RunState::Merged,
-        RunState::Aborted(String::new()),
-    ];
-
     /// The word for it.
     pub fn name(&self) -> &'static str {
         match self {

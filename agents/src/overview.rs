@@ -35,20 +35,6 @@ pub enum AgentState {
 }
 
 impl AgentState {
-    /// All of them, in the order of a run.
-    pub const ALL: [AgentState; 10] = [
-        AgentState::Missing,
-        AgentState::Late,
-        AgentState::In(Phase::Claimed),
-        AgentState::In(Phase::Preparing),
-        AgentState::In(Phase::Prepared),
-        AgentState::In(Phase::Armed),
-        AgentState::In(Phase::Running),
-        AgentState::In(Phase::Drained),
-        AgentState::In(Phase::Published),
-        AgentState::In(Phase::Stopped),
-    ];
-
     /// The word for it.
     pub fn name(self) -> &'static str {
         match self {
