@@ -81,10 +81,7 @@ pub enum Output {
     /// Start a player, which prepares this block.
     Prepare(Box<Block>),
     /// Tell the player its time zero, by this machine's monotonic clock.
-    Start {
-        /// Nanoseconds.
-        at_ns: u64,
-    },
+    Start { at_ns: u64 },
     /// Stop the player.
     Stop,
     /// Publish the record of this block.

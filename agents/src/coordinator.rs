@@ -24,30 +24,13 @@ pub enum Order {
     /// Write the run's state where everybody reads it.
     State(RunState),
     /// Ping an agent.
-    Ping {
-        /// Which agent.
-        index: u16,
-        /// Number of the ping.
-        seq: u64,
-    },
+    Ping { index: u16, seq: u64 },
     /// Ask an agent for something.
-    Command {
-        /// Which agent.
-        index: u16,
-        command: Command,
-    },
+    Command { index: u16, command: Command },
     /// Read an agent's record from the stream.
-    Fetch {
-        /// Which agent.
-        index: u16,
-        /// Which block.
-        key: BlockKey,
-    },
+    Fetch { index: u16, key: BlockKey },
     /// Tell all agents that the run is over.
-    Abort {
-        /// Why.
-        reason: String,
-    },
+    Abort { reason: String },
 }
 
 #[derive(Debug, Default)]

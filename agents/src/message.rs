@@ -175,12 +175,7 @@ impl RunState {
 pub enum MessageError {
     /// Longer than allowed.
     #[error("a message of {bytes} bytes, where at most {most} are allowed")]
-    TooLong {
-        /// Its length.
-        bytes: usize,
-        /// The limit.
-        most: usize,
-    },
+    TooLong { bytes: usize, most: usize },
     /// Not the JSON that was expected.
     #[error("no message: {0}")]
     Malformed(#[from] serde_json::Error),

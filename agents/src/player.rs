@@ -46,10 +46,7 @@ pub fn now_ns() -> u64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Commanded {
     /// Time zero of the plan.
-    Start {
-        /// Nanoseconds of [`now_ns`].
-        at_ns: u64,
-    },
+    Start { at_ns: u64 },
     /// Stop the load and write what there is.
     Stop,
 }

@@ -338,10 +338,7 @@ pub enum SpecError {
         "the run's events have {bytes} bytes, and at most {CORPUS_FILE_BYTES} travel: compress the file \
          (`corpus convert`), or copy it to every agent and start these with --corpus"
     )]
-    CorpusTooLarge {
-        /// The file's length.
-        bytes: u64,
-    },
+    CorpusTooLarge { bytes: u64 },
 }
 
 #[cfg(test)]

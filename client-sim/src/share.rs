@@ -72,16 +72,10 @@ pub(crate) fn say_prepared(plan_sha256: &str, corpus_sha256: &str, url: Option<&
 pub enum StartError {
     /// It passed, or is too near.
     #[error("the start is {ahead_ms} ms ahead, and must be {} ms ahead or more", AHEAD.as_millis())]
-    Near {
-        /// Milliseconds from now; negative when it passed.
-        ahead_ms: i64,
-    },
+    Near { ahead_ms: i64 },
     /// It is no instant of this machine's clock.
     #[error("the start is {ahead_s} s ahead; is it of this machine's CLOCK_MONOTONIC?")]
-    Far {
-        /// Seconds from now.
-        ahead_s: u64,
-    },
+    Far { ahead_s: u64 },
     /// The clock cannot be read.
     #[error("cannot read CLOCK_MONOTONIC")]
     Clock(#[from] nix::Error),

@@ -19,10 +19,7 @@ pub enum Action {
     /// Record a latency.
     Record(Sample),
     /// Count a delivery in the throughput, without a latency.
-    Count {
-        /// When it came, in nanoseconds from the start.
-        now_ns: u64,
-    },
+    Count { now_ns: u64 },
     /// End this client; the run is incomplete.
     Fail(Failure),
 }

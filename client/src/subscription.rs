@@ -9,23 +9,17 @@ pub enum Subscription {
     /// `live-0`: a live subscription of a subscriber, by its place among the role's filters.
     Live(u32),
     /// `v7-0`: a live subscription of session 7, by its place among the session's filters.
-    Stay {
-        /// Place in `Workload::sessions`.
-        session: u32,
-        /// Place in `Session::live`.
-        filter: u32,
-    },
+    ///
+    /// Both are places: in `Workload::sessions` and in `Session::live`.
+    Stay { session: u32, filter: u32 },
     /// `s7-0-1`: request 1 of step 0 of session 7.
     Request(RequestId),
     /// `n7`: the reconciliation (NIP-77) of session 7.
     Reconciliation(u32),
     /// `f7-0`: a REQ for events that the reconciliation of session 7 found missing.
-    Fetch {
-        /// Place in `Workload::sessions`.
-        session: u32,
-        /// Place of the REQ; one REQ may not hold all ids.
-        chunk: u32,
-    },
+    ///
+    /// Places in `Workload::sessions` and among the REQs, for one may not hold all ids.
+    Fetch { session: u32, chunk: u32 },
 }
 
 /// One planned request for stored events.

@@ -51,12 +51,8 @@ pub struct Agents {
 /// Who starts the relay of each block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Relay<'a> {
-    /// Nobody: it runs already.
-    Foreign {
-        url: &'a RelayUrl,
-        /// The file that `client-sim doctor` wrote about it.
-        answers: &'a Path,
-    },
+    /// Nobody: it runs already; `client-sim doctor` wrote the file `answers` about it.
+    Foreign { url: &'a RelayUrl, answers: &'a Path },
     /// This machine.
     Here(&'a RelayPlace),
     /// An agent on a machine of its own.

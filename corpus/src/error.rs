@@ -20,111 +20,51 @@ pub enum CorpusError {
          without --corpus the bundled sample is used, and data/README.md says how to get real events",
         known = FileFormat::known()
     )]
-    NotFound {
-        /// The file.
-        path: PathBuf,
-    },
+    NotFound { path: PathBuf },
     /// The name does not say which format the file has.
     #[error("cannot tell the format of {path:?} from its name; known: {known}", known = FileFormat::known())]
-    UnknownExtension {
-        /// The file.
-        path: PathBuf,
-    },
+    UnknownExtension { path: PathBuf },
     /// The file cannot be opened, created or written.
     #[error("cannot {action} {path:?}: {reason}")]
-    Io {
-        /// "open", "create" or "write".
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        reason: io::Error,
-    },
+    Io { action: &'static str, path: PathBuf, reason: io::Error },
     /// A line of a JSON file is not an event, or the file ends or is damaged there.
+    ///
+    /// `line` counts from 1, `offset_bytes` from 0.
     #[error(
         "{path:?}, line {line}, {}: {reason} ({events_read} events read before it){}",
         place(path, *offset_bytes), fix(path, reason)
     )]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// Counted from 1.
-        line: u64,
-        /// Where the line starts, counted from 0.
-        offset_bytes: u64,
-        /// Events before that line.
-        events_read: usize,
-        /// The reason.
-        reason: RecordError,
-    },
+    Line { path: PathBuf, line: u64, offset_bytes: u64, events_read: usize, reason: RecordError },
     /// A record of a ProtoEvent file is not an event, or the file ends or is damaged there.
+    ///
+    /// `offset_bytes` counts from 0 and is that of the length prefix.
     #[error(
         "{path:?}, {}: {reason} ({events_read} events read before it){}",
         place(path, *offset_bytes), fix(path, reason)
     )]
-    Offset {
-        /// The file.
-        path: PathBuf,
-        /// Where the record starts, length prefix included, counted from 0.
-        offset_bytes: u64,
-        /// Events before that record.
-        events_read: usize,
-        /// The reason.
-        reason: RecordError,
-    },
+    Offset { path: PathBuf, offset_bytes: u64, events_read: usize, reason: RecordError },
     /// The name announces another compression than the content has.
     #[error("{path:?}: its name says {named}, its content is {content}; rename it, known: {known}",
         known = FileFormat::known())]
-    Misnamed {
-        /// The file.
-        path: PathBuf,
-        /// Compression by the name.
-        named: &'static str,
-        /// Compression by the first bytes.
-        content: &'static str,
-    },
+    Misnamed { path: PathBuf, named: &'static str, content: &'static str },
     /// Text as Windows writes it.
     #[error("{path:?} is UTF-16; expected UTF-8, which `iconv -f UTF-16 -t UTF-8` makes")]
-    Utf16 {
-        /// The file.
-        path: PathBuf,
-    },
+    Utf16 { path: PathBuf },
     /// The file is whole and holds no event.
     #[error("{path:?} holds no events")]
-    Empty {
-        /// The file.
-        path: PathBuf,
-    },
+    Empty { path: PathBuf },
     /// Everything in the file was skipped.
     #[error("{path:?} holds no valid events: {skipped}")]
-    NoneValid {
-        /// The file.
-        path: PathBuf,
-        /// The records that it holds instead.
-        skipped: Skipped,
-    },
+    NoneValid { path: PathBuf, skipped: Skipped },
     /// A file that is never overwritten.
     #[error("{path:?} exists already; this command never overwrites")]
-    Exists {
-        /// The file.
-        path: PathBuf,
-    },
+    Exists { path: PathBuf },
     /// A batch is one value, to which nothing can be added.
     #[error("cannot add events to {path:?}: a batch is written whole; use .jsonl.zst, then `corpus convert`")]
-    CannotGrow {
-        /// The file.
-        path: PathBuf,
-    },
+    CannotGrow { path: PathBuf },
     /// An event that the file format cannot hold.
     #[error("cannot write event {index} (counted from 0) to {path:?}: {reason}")]
-    Encode {
-        /// The file.
-        path: PathBuf,
-        /// The event's place in the list.
-        index: usize,
-        /// The reason.
-        reason: EncodeError,
-    },
+    Encode { path: PathBuf, index: usize, reason: EncodeError },
 }
 
 /// The remedy for a bad record: nothing helps against a disk that fails or a batch that is damaged.
@@ -159,10 +99,7 @@ pub enum RecordError {
     StreamTooLarge(io::Error),
     /// The file ends inside a record.
     #[error("the file ends inside a record: {missing_bytes} bytes are missing")]
-    Truncated {
-        /// Announced, but not there.
-        missing_bytes: u64,
-    },
+    Truncated { missing_bytes: u64 },
     /// The file ends inside a length, or the length has no end.
     #[error("malformed record length: expected a varint of at most 64 bits")]
     Length,

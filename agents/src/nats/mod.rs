@@ -80,26 +80,15 @@ pub struct Server {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NatsError {
-    /// No connection to the server.
+    /// No connection to the server; a final one, as where it refuses the user, is not tried again.
     #[error("cannot connect to the NATS server {server}: {reason}")]
-    Connect {
-        /// Host and port.
-        server: String,
-        /// The client's words.
-        reason: String,
-        /// Whether a later attempt fails, too: a file, a certificate or the user is refused.
-        is_final: bool,
-    },
+    Connect { server: String, reason: String, is_final: bool },
     /// The server keeps the user from a subject.
     #[error("the NATS server denies its user what the run needs: {0}")]
     Denied(String),
     /// The server does not do what is asked.
     #[error("the NATS server: {what}: {reason}")]
-    Server {
-        what: &'static str,
-        /// The client's words.
-        reason: String,
-    },
+    Server { what: &'static str, reason: String },
     /// The run is there already.
     #[error(
         "run {0} is there already, or its coordinator was killed less than a day ago; take another --run"

@@ -46,66 +46,30 @@ pub struct StoreConfig {
 pub enum StoreError {
     /// The directory cannot be made or read.
     #[error("cannot use the directory {} of --store: {source}", directory.display())]
-    Directory {
-        /// The directory.
-        directory: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Directory { directory: PathBuf, source: io::Error },
     /// The directory holds something else.
     #[error("{} is no store of relay-sim; name an empty directory with --store", path.display())]
-    Foreign {
-        /// The file or folder in the way.
-        path: PathBuf,
-    },
+    Foreign { path: PathBuf },
     /// The file is damaged.
     #[error("{} is torn ({why}); put a copy in its place, or name an empty directory with --store", file.display())]
-    Torn {
-        /// The file.
-        file: PathBuf,
-        /// Where.
-        why: String,
-    },
+    Torn { file: PathBuf, why: String },
     /// Another version wrote the file.
     #[error("{} has layout {found}, and this version reads {LAYOUT}; use the version that wrote it, or name an empty \
              directory with --store", file.display())]
-    Layout {
-        /// The file.
-        file: PathBuf,
-        /// The layout that it states.
-        found: String,
-    },
+    Layout { file: PathBuf, found: String },
     /// The directory holds another format than was asked for.
     #[error("{} holds events as {held}, not as {asked}; leave --at-rest out, or name another directory with --store",
             file.display())]
-    AtRest {
-        /// The file.
-        file: PathBuf,
-        /// The format that it holds.
-        held: String,
-        /// The format that was asked for.
-        asked: Format,
-    },
+    AtRest { file: PathBuf, held: String, asked: Format },
     /// Another relay has the file open.
     #[error("{} is in use; stop the other relay, or name another directory with --store", file.display())]
-    InUse {
-        /// The file.
-        file: PathBuf,
-    },
+    InUse { file: PathBuf },
     /// The events do not fit into memory.
     #[error("the index of {} does not fit into --store-bytes; raise it", file.display())]
-    TooLarge {
-        /// The file.
-        file: PathBuf,
-    },
+    TooLarge { file: PathBuf },
     /// The system refused an operation: the disk is full, writing is not permitted, or worse.
     #[error("cannot read or write {}: {why}; check free space and permissions", file.display())]
-    Failed {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        why: String,
-    },
+    Failed { file: PathBuf, why: String },
 }
 
 /// Why a row cannot be read.

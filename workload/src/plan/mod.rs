@@ -141,11 +141,8 @@ pub struct Reading {
 /// The task of a connection.
 #[derive(Debug, Clone)]
 pub enum Task {
-    /// Publishes events.
-    Publisher {
-        /// How many events of a closed loop may be unanswered.
-        window: usize,
-    },
+    /// Publishes events; `window` bounds the unanswered ones of a closed loop.
+    Publisher { window: usize },
     /// Reads live events.
     Subscriber {
         /// The filters of its subscriptions, as places in [`Workload::live`].
@@ -154,10 +151,7 @@ pub enum Task {
         read_bytes_per_s: Option<u64>,
     },
     /// Requests stored events.
-    Requester {
-        /// Which connection its sessions use.
-        connect: Connect,
-    },
+    Requester { connect: Connect },
     /// Requests stored events, some of which other connections of the same client bring too.
     Reader(Reading),
     /// Reconciles its events with the relay (NIP-77).
