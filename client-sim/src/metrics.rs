@@ -112,7 +112,7 @@ impl Endpoint {
         };
         thread::Builder::new().name("metrics".to_owned()).spawn(answering).context("cannot serve metrics")?;
         // A closed standard error does not end a measurement.
-        let _ = writeln!(io::stderr(), "metrics at http://{address}/metrics");
+        program::report(&format!("metrics at http://{address}/metrics"));
         Ok(())
     }
 }

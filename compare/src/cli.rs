@@ -69,7 +69,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     match done {
         Ok(exit) => exit.into(),
         Err(error) => {
-            let _ = writeln!(io::stderr(), "error: {error:#}");
+            program::report(&format!("error: {error:#}"));
             if let Some(ended) = error.downcast_ref::<Ended>() {
                 return ended.exit.into();
             }
@@ -128,7 +128,7 @@ fn find_limits(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
     let folder = Folder::new(&flags.out, format!("{}-search-{}", utc::compact(started), config.seed));
     let mut so_far = Search::begun(config.clone(), cells.iter().map(|cell| cell.id.as_str()));
     let mut tell = |cell: &str, probe: &Probe| {
-        let _ = writeln!(io::stderr(), "{cell}: {}", probe.line());
+        program::report(&format!("{cell}: {}", probe.line()));
         so_far.add(cell, probe);
         folder.keep(&ResultFile::of_search(header.clone(), so_far.clone(), corpus.get().cloned()));
     };
@@ -160,11 +160,10 @@ fn export(dir: &Path, file: &Path) -> Result<Exit> {
     try_file("--github-action-benchmark", Some(file))?;
     let entries = report::github_action_benchmark(&ResultFile::read(dir).map_err(UsageError)?);
     if entries.as_array().is_some_and(Vec::is_empty) {
-        let _ = writeln!(
-            io::stderr(),
+        program::report(&format!(
             "error: {} has no ratio to JSON to export; those of `compare run` have them",
             dir.display()
-        );
+        ));
         return Ok(Exit::Usage);
     }
     let mut text = serde_json::to_string_pretty(&entries).context("a list serializes")?;
@@ -191,11 +190,11 @@ fn test_instrument(flags: &SelftestFlags) -> Result<Exit> {
         let line = found.oracles.last().map(Oracle::line);
         let _ = writeln!(io::stdout(), "{}", line.unwrap_or_default());
         if let Err(error) = write(found) {
-            let _ = writeln!(io::stderr(), "warning: {error:#}");
+            program::report(&format!("warning: {error:#}"));
         }
     })?;
     if let Some(untested) = &found.untested {
-        let _ = writeln!(io::stderr(), "not tested: {untested}");
+        program::report(&format!("not tested: {untested}"));
     }
     if found.oracles.is_empty() {
         // A test asked for by name that could not run is no success.
@@ -209,28 +208,27 @@ fn diff(before: &Path, after: &Path, force: bool, strict: bool) -> Result<Exit> 
     let read = |dir: &Path| {
         let result = ResultFile::read(dir).map_err(UsageError)?;
         if let Some(reason) = result.incomplete() {
-            let _ = writeln!(io::stderr(), "warning: {} is incomplete: {reason}", dir.display());
+            program::report(&format!("warning: {} is incomplete: {reason}", dir.display()));
         }
         anyhow::Ok(result)
     };
     let (before, after) = (read(before)?, read(after)?);
     if let Some(kinds) = report::of_other_kinds(&before, &after) {
-        let _ = writeln!(io::stderr(), "error: these do not compare: {kinds}");
+        program::report(&format!("error: these do not compare: {kinds}"));
         return Ok(Exit::Usage);
     }
     let unlike = report::unlike(&before, &after);
     if !unlike.is_empty() {
-        let _ = writeln!(io::stderr(), "not comparable: {}", unlike.join("; "));
+        program::report(&format!("not comparable: {}", unlike.join("; ")));
         if !force {
-            let _ = writeln!(io::stderr(), "--force compares them all the same");
+            program::report("--force compares them all the same");
             return Ok(Exit::Usage);
         }
     }
     let diff = report::diff(&before, &after);
     if diff.changes.is_empty() {
-        let _ = writeln!(
-            io::stderr(),
-            "error: nothing compares: the results share no cell with a figure in both (compare report shows each)"
+        program::report(
+            "error: nothing compares: the results share no cell with a figure in both (compare report shows each)",
         );
         return Ok(Exit::Inconclusive);
     }

@@ -3,7 +3,6 @@
 
 use std::{
     fs,
-    io::{self, Write},
     path::Path,
     time::{Duration, Instant},
 };
@@ -156,7 +155,7 @@ impl Rounds<'_> {
     fn tell(&self, line: &str) {
         if !self.quiet {
             // A closed stderr loses nothing: the result has the same.
-            let _ = writeln!(io::stderr(), "{line}");
+            program::report(line);
         }
     }
 }

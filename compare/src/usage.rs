@@ -1,9 +1,6 @@
 //! Mistakes that a user can correct.
 
-use std::{
-    fmt::Display,
-    io::{self, Write},
-};
+use std::fmt::Display;
 
 use anyhow::{Context, Result, anyhow};
 use corpus::Corpus;
@@ -48,7 +45,7 @@ pub(crate) fn read_corpus(file: &str, skip_invalid: bool) -> Result<Corpus> {
     let corpus = Corpus::read_with(file.as_ref(), skip_invalid);
     let corpus = corpus.context("cannot read --corpus").map_err(UsageError)?;
     if corpus.skipped.count() > 0 {
-        let _ = writeln!(io::stderr(), "{file}: {}; `corpus verify` lists all", corpus.skipped);
+        program::report(&format!("{file}: {}; `corpus verify` lists all", corpus.skipped));
     }
     Ok(corpus)
 }

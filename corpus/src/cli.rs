@@ -12,15 +12,14 @@ mod verify;
 
 use std::{
     ffi::OsString,
-    io::{self, Write},
     path::Path,
     process::ExitCode,
     time::{Duration, Instant},
 };
 
-use anyhow::Context;
 use clap::{Parser, Subcommand};
 use corpus::{CorpusError, FileFormat, Skipped};
+use program::report as tell;
 
 /// Interval of progress lines; none in the first two seconds.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
@@ -87,17 +86,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
 
 /// Prints a command's answer. A pipe that its reader closed is no error.
 fn say(text: &str) -> anyhow::Result<()> {
-    match writeln!(io::stdout(), "{}", text.trim_end()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write to standard output")
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Tells people something on standard error, which may be closed.
-fn tell(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
+    program::print(&format!("{}\n", text.trim_end()))
 }
 
 /// Tells what a command left out of a file.

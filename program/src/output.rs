@@ -1,6 +1,6 @@
 //! Lines for people and results for programs.
 
-use std::io::{ErrorKind, Write, stdout};
+use std::io::{ErrorKind, Write, stderr, stdout};
 
 use anyhow::Context;
 
@@ -10,10 +10,10 @@ use anyhow::Context;
 #[error("{0:#}")]
 pub struct UsageError(pub anyhow::Error);
 
-/// Prints a line to standard error: standard output is for results.
-#[expect(clippy::print_stderr, reason = "messages for people go to standard error")]
+/// Prints a line to standard error: standard output is for results. Where nobody reads it, nothing
+/// happens.
 pub fn report(text: &str) {
-    eprintln!("{text}");
+    let _ = writeln!(stderr(), "{text}");
 }
 
 /// Prints a result to standard output. A pipe that its reader closed is no error.

@@ -3,8 +3,7 @@
 use std::{
     env,
     ffi::OsString,
-    fs,
-    io::{self, Write},
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -38,7 +37,7 @@ pub(super) fn attend_run(flags: &AgentFlags) -> Result<Exit> {
     let (place, targets) = match checked {
         Ok(checked) => checked,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "error: {error}");
+            program::report(&format!("error: {error}"));
             return Ok(Exit::Usage);
         }
     };
@@ -68,7 +67,7 @@ pub(super) fn attend_run(flags: &AgentFlags) -> Result<Exit> {
     match attended.map(|attended| attended.left) {
         Ok(Left::Finished) => Ok(Exit::Success),
         Ok(Left::Stopped { reason, unpublished }) => {
-            let _ = writeln!(io::stderr(), "stopped: {reason}");
+            program::report(&format!("stopped: {reason}"));
             if let Some((key, ending)) = unpublished {
                 keep(flags, index, key, &ending)?;
             }
@@ -93,7 +92,7 @@ async fn events(flags: &AgentFlags) -> Result<(Corpus, Option<PathBuf>)> {
     let Some(file) = fetch_corpus(&server, &flags.place.run, &own_sha256, &folder).await? else {
         return Ok((bundled, None));
     };
-    let _ = writeln!(io::stderr(), "plays the run's events, {}", file.display());
+    program::report(&format!("plays the run's events, {}", file.display()));
     Ok((Corpus::read_within(&file, EVENTS_BYTES)?, Some(file)))
 }
 
@@ -144,11 +143,11 @@ pub(super) fn gather(
     let told = Told::read(relay, is_live(flags.profile, is_watched), cells, seconds)?;
     let events = Events::from_corpus(flags.corpus.as_deref())?;
     if let Some(reason) = events.stay() {
-        let _ = writeln!(io::stderr(), "warning: {reason}");
+        program::report(&format!("warning: {reason}"));
     }
     let tell = |line: &str| {
         if !flags.quiet {
-            let _ = writeln!(io::stderr(), "{line}");
+            program::report(line);
         }
     };
     tell(&format!("waits for {of} agents of run {}", flags.over.run));
@@ -178,8 +177,7 @@ pub(super) fn dismiss(agents: Option<Agents>) {
 fn tell_dropped(messages: u64) {
     if messages > 0 {
         let why = "is its name taken twice, or did agents of an earlier start stay?";
-        let _ =
-            writeln!(io::stderr(), "warning: dropped {messages} messages that are not of this run: {why}");
+        program::report(&format!("warning: dropped {messages} messages that are not of this run: {why}"));
     }
 }
 
@@ -193,7 +191,7 @@ fn keep(flags: &AgentFlags, index: u16, key: BlockKey, ending: &Ending) -> Resul
     let BlockKey { round, position } = key;
     let name = format!("{}-{round:03}-{position:03}.agent-{index}.partial.json", flags.place.run);
     fs::write(&name, &ending.record).with_context(|| format!("cannot write {name}"))?;
-    let _ = writeln!(io::stderr(), "partial record: {name}");
+    program::report(&format!("partial record: {name}"));
     Ok(())
 }
 

@@ -1,9 +1,6 @@
 //! Asks relays of others before the first block, and reports what is left out for them.
 
-use std::{
-    io::{self, Write},
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use measure::Exit;
@@ -67,7 +64,7 @@ async fn ask_one(
     let asked = grants::ask(question, &started.url, &own, interrupt).await;
     let noticed = started.stop().await?;
     for warning in noticed.warnings {
-        let _ = writeln!(io::stderr(), "warning: {warning}");
+        program::report(&format!("warning: {warning}"));
     }
     match noticed.failure {
         Some(failure) => Err(anyhow!(failure)),
@@ -87,7 +84,7 @@ fn left_out(answers: &mut ByRelay, cells: &mut Vec<CellSpec>) -> Result<Foreign>
     let refused =
         foreign.refused_events.iter().map(|(reason, events)| format!("{events} events set aside: {reason}"));
     for note in foreign.declined.iter().cloned().chain(refused) {
-        let _ = writeln!(io::stderr(), "{note}");
+        program::report(&note);
     }
     Ok(foreign)
 }

@@ -1,12 +1,7 @@
 //! `compare search --metric break-even-bandwidth`: the grid is measured in rounds, and a result
 //! folder is written.
 
-use std::{
-    env,
-    ffi::OsString,
-    io::{self, Write},
-    time::SystemTime,
-};
+use std::{env, ffi::OsString, time::SystemTime};
 
 use anyhow::{Context, Result, anyhow};
 use measure::{Exit, Status, utc};
@@ -23,7 +18,7 @@ use crate::{
     this_machine::ThisMachine,
     usage::{Ended, NOTHING_MEASURED, refuse},
 };
-use program::UsageError;
+use program::{UsageError, report as say};
 use report::result::{Block, BreakEvenConfig, Header, ResultFile, Role};
 
 /// Measures the grid and writes a result folder.
@@ -95,9 +90,4 @@ fn refusal(config: &BreakEvenConfig, cells: &[CellSpec]) -> Option<&'static str>
     }
     (config.down_bits_per_s.len() < 2)
         .then_some("a break-even takes two bandwidths or more; give --bandwidths more")
-}
-
-fn say(line: &str) {
-    // A closed stderr loses nothing: the result has the same.
-    let _ = writeln!(io::stderr(), "{line}");
 }

@@ -1,15 +1,11 @@
 //! `compare browser`: pages are measured in rounds, and a result folder is written.
 
-use std::{
-    ffi::OsString,
-    io::{self, Write},
-    time::SystemTime,
-};
+use std::{ffi::OsString, time::SystemTime};
 
 use anyhow::Result;
 use codecs::Format;
 use measure::{Environment, Exit, Status, utc};
-use program::command_line;
+use program::{command_line, report as say};
 
 use super::{folder::Folder, stopped_code};
 use crate::{
@@ -124,9 +120,4 @@ fn formats(wanted: &[String], rows: &Rows) -> Vec<String> {
     formats.sort_by_key(|format| place(format).unwrap_or(usize::MAX));
     formats.dedup();
     formats
-}
-
-fn say(line: &str) {
-    // A closed stderr loses nothing: the result has the same.
-    let _ = writeln!(io::stderr(), "{line}");
 }

@@ -3,8 +3,7 @@
 
 use std::{
     cell::{Cell, OnceCell},
-    fs,
-    io::{self, Write},
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -81,14 +80,14 @@ impl<'a> Folder<'a> {
         if let Err(error) = kept
             && !self.said.replace(true)
         {
-            let _ = writeln!(io::stderr(), "warning: what is measured cannot be kept: {error:#}");
+            program::report(&format!("warning: what is measured cannot be kept: {error:#}"));
         }
     }
 
     /// Says what `compare report` reads of a command that did not end well.
     pub(super) fn tell_left(&self) {
         if let Some(folder) = self.made.get() {
-            let _ = writeln!(io::stderr(), "compare report {} shows what was measured", folder.display());
+            program::report(&format!("compare report {} shows what was measured", folder.display()));
         }
     }
 
@@ -119,7 +118,7 @@ impl<'a> Folder<'a> {
         });
         written?;
         shown?;
-        let _ = writeln!(io::stderr(), "\nwritten to {}", self.made()?.display());
+        program::report(&format!("\nwritten to {}", self.made()?.display()));
         Ok(report.derived)
     }
 }

@@ -2,13 +2,12 @@
 
 use std::{
     env,
-    io::{self, Write},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result};
 use measure::Exit;
-use program::print;
+use program::{print, report as say};
 
 use super::{columns, try_file};
 use crate::{
@@ -40,7 +39,7 @@ pub(super) fn count(flags: &InstructionFlags) -> Result<Exit> {
     };
     let program = match Program::new(file) {
         Err(error) if error.is::<NotInstalled>() => {
-            let _ = writeln!(io::stderr(), "error: {error:#}");
+            say(&format!("error: {error:#}"));
             return Ok(Exit::Usage);
         }
         program => program?,
@@ -98,7 +97,7 @@ fn accept(counted: &Instructions, file: &Path) -> Result<Exit> {
     let unsteady = report::unsteady(counted);
     for row in &unsteady {
         let (name, percent) = (&row.name, row.repeat_difference * 100.0);
-        let _ = writeln!(io::stderr(), "error: {name}: two counts differ by {percent:.2} %; count again");
+        say(&format!("error: {name}: two counts differ by {percent:.2} %; count again"));
     }
     if !unsteady.is_empty() {
         return Ok(Exit::Inconclusive);
@@ -107,7 +106,7 @@ fn accept(counted: &Instructions, file: &Path) -> Result<Exit> {
     let table = table_of(file);
     measure::write_whole(&table, counted.page().as_bytes())
         .with_context(|| format!("cannot write {}", table.display()))?;
-    let _ = writeln!(io::stderr(), "accepted: {}", file.display());
+    say(&format!("accepted: {}", file.display()));
     Ok(Exit::Success)
 }
 
@@ -122,34 +121,30 @@ fn check(committed: &Instructions, counted: &Instructions, file: &Path, only: Op
     if !found.changed.is_empty() {
         print(&format!("\nAgainst {}:\n{}", file.display(), found.changed.text(columns())))?;
     }
-    let complain = |text: &str| {
-        let _ = writeln!(io::stderr(), "{text}");
-    };
     match found.outcome() {
         Outcome::Passed => return Ok(Exit::Success),
         Outcome::NotComparable => {
-            complain(&format!("NOT CHECKED, for these counts are not comparable with {}:", file.display()));
-            found.differs.iter().for_each(|difference| complain(&format!("  {difference}")));
+            say(&format!("NOT CHECKED, for these counts are not comparable with {}:", file.display()));
+            found.differs.iter().for_each(|difference| say(&format!("  {difference}")));
             return Ok(Exit::Inconclusive);
         }
         Outcome::Failed => {}
     }
     for side in &found.failed {
-        complain(&format!("error: {side}: more than {:.0} % above {}", FAILS * 100.0, file.display()));
+        say(&format!("error: {side}: more than {:.0} % above {}", FAILS * 100.0, file.display()));
     }
-    found.unmatched.iter().for_each(|path| complain(&format!("error: {path}")));
+    found.unmatched.iter().for_each(|path| say(&format!("error: {path}")));
     let command: Vec<_> = env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
     match only {
-        None => complain(&format!(
-            "Where that is wanted, commit what this writes:\n  {} --accept",
-            command.join(" ")
-        )),
-        Some(_) => complain("Where that is wanted: without --only, --accept writes what is committed"),
+        None => {
+            say(&format!("Where that is wanted, commit what this writes:\n  {} --accept", command.join(" ")));
+        }
+        Some(_) => say("Where that is wanted: without --only, --accept writes what is committed"),
     }
     Ok(Exit::Regression)
 }
 
 fn tell(section: &str) {
     // A closed stderr does not end a count.
-    let _ = writeln!(io::stderr(), "counted {section}");
+    say(&format!("counted {section}"));
 }

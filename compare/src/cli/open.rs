@@ -2,7 +2,6 @@
 
 use std::{
     env,
-    io::{self, Write},
     os::unix::process::CommandExt,
     path::Path,
     process::{Command, Stdio},
@@ -26,7 +25,7 @@ pub(super) fn page(page: &Path) {
     let has_screen = cfg!(target_os = "macos") || SCREENS.iter().any(is_set);
     let mut opener = Command::new(OPENER);
     if !has_screen || !opens(opener.arg(page), PATIENCE) {
-        let _ = writeln!(io::stderr(), "no browser to open it in ({OPENER}): {}", page.display());
+        program::report(&format!("no browser to open it in ({OPENER}): {}", page.display()));
     }
 }
 

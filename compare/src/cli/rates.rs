@@ -1,9 +1,6 @@
 //! The pilots of `compare run --rates auto` and `--utilisation`.
 
-use std::{
-    env,
-    io::{self, Write},
-};
+use std::env;
 
 use anyhow::{Context, Result, anyhow};
 use cell::Cell;
@@ -30,7 +27,7 @@ pub(super) fn choose_rates(
     let tell = |line: &str| {
         if !quiet {
             // A closed stderr loses nothing: the result has the same.
-            let _ = writeln!(io::stderr(), "{line}");
+            program::report(line);
         }
     };
     for scenario in config.scenarios.clone() {
@@ -67,7 +64,7 @@ pub(super) fn choose_loads(quiet: bool, config: &mut Config, cells: &mut [CellSp
     let mut tell = |chosen: &ChosenLoad| {
         if !quiet {
             // A closed stderr loses nothing: the result has the same.
-            let _ = writeln!(io::stderr(), "{}", chosen.line(None));
+            program::report(&chosen.line(None));
         }
     };
     for scenario in config.scenarios.clone() {

@@ -358,14 +358,14 @@ impl<'a> Setup<'a> {
 fn note(quiet: bool, line: &str) {
     if !quiet {
         // A closed stderr loses nothing that the result needs.
-        let _ = writeln!(io::stderr(), "{line}");
+        program::report(line);
     }
 }
 
 /// Removes the folder for clients' records, unless one is left that could not be read or kept.
 fn leave(running: TempDir) {
     if fs::read_dir(running.path()).is_ok_and(|mut files| files.next().is_some()) {
-        let _ = writeln!(io::stderr(), "records of clients: {}", running.keep().display());
+        program::report(&format!("records of clients: {}", running.keep().display()));
     }
 }
 
