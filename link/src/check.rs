@@ -439,18 +439,18 @@ impl Model {
         })
     }
 
-    /// Until a request of 8 bytes is at the relay.
+    /// Seconds until a request of 8 bytes is at the relay.
     fn request_s(&self) -> f64 {
         (HEADERS + 8) as f64 * 8.0 / self.up_bits_per_s + self.up_delay_s
     }
 
-    /// Until a packet with so many bytes of payload is at the user.
+    /// Seconds until a packet with so many bytes of payload is at the user.
     fn down_s(&self, payload: u64) -> f64 {
         (HEADERS + payload) as f64 * 8.0 / self.down_bits_per_s + self.down_delay_s
     }
 
-    /// Until a connection is open for the user: a packet each way without payload, with the 60
-    /// bytes of headers that SYN has by its options (RFC 9293 §3.1, RFC 7323).
+    /// Seconds until a connection is open for the user: a packet each way without payload, with
+    /// the 60 bytes of headers that SYN has by its options (RFC 9293 §3.1, RFC 7323).
     pub fn connect_s(&self) -> f64 {
         const SYN_BITS: f64 = 60.0 * 8.0;
         SYN_BITS / self.up_bits_per_s + self.up_delay_s + SYN_BITS / self.down_bits_per_s + self.down_delay_s

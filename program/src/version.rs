@@ -29,7 +29,7 @@ fn long() -> String {
     format!("{}\n\nfeatures: {sign}count-allocations\ncompiler: {compiler}", short())
 }
 
-/// The command with these versions, if it has one.
+/// The command with the texts of both flags, if it states a version at all.
 pub(crate) fn stated(command: Command) -> Command {
     match command.get_version() {
         Some(_) => command.version(short()).long_version(LONG.as_str()),

@@ -269,7 +269,8 @@ impl Diff {
         self.changes.iter().any(|change| change.counts && change.verdict == verdict)
     }
 
-    /// For a terminal of so many columns, first of all the change.
+    /// The table and its remarks for a terminal of `room` columns. Where it is narrow the change
+    /// gets room first, then before and after.
     pub fn terminal(&self, room: Option<usize>) -> String {
         let headings = ["cell", "metric", "before", "after", "change"].map(str::to_owned).to_vec();
         let row = |change: &Change| {
@@ -277,14 +278,8 @@ impl Diff {
             if let Some((low, high)) = change.interval.filter(|(_, high)| high.is_finite()) {
                 write!(what, "[{low:.2}, {high:.2}] ").expect("writing to a string does not fail");
             }
-            let (before, after) = (change.before.clone(), change.after.clone());
-            vec![
-                change.cell.clone(),
-                change.metric.clone(),
-                before,
-                after,
-                format!("{what}{}", change.verdict),
-            ]
+            let Change { cell, metric, before, after, verdict, .. } = change;
+            Vec::from([cell, metric, before, after, &format!("{what}{verdict}")].map(String::clone))
         };
         let table = Table { names: 2, headings, rows: self.changes.iter().map(row).collect() };
         let mut text = table.text_of(room, &[4, 2, 3]);

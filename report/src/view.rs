@@ -72,8 +72,8 @@ impl<'a> LoadView<'a> {
         LoadView { result, cells: cells.iter().map(view).collect(), latency }
     }
 
-    /// The load as a heading: the scenario and, where the matrix sets them, its number, the rate
-    /// and the link.
+    /// The load as a heading: the scenario and, where the matrix sets them, utilisation or
+    /// multiple, rate and link.
     pub(crate) fn name(&self) -> String {
         let cell = self.cells[0].cell;
         let rate = cell.rate_per_s.map_or_else(String::new, |rate| format!(" at {rate} events/s"));

@@ -319,6 +319,7 @@ fn rtt_ns(text: &str) -> Result<u64, String> {
     Ok(link.down.delay_ns + link.up.delay_ns)
 }
 
+/// A link with this one value, which the link's own parser reads; other keys have any valid one.
 fn part_of_a_link(key: &str, value: &str) -> Result<Link, String> {
     if value.contains([':', '=']) {
         return Err("expected a single value, as in 1.6mbit or 30ms".to_owned());

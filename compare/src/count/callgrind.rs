@@ -1,7 +1,7 @@
 //! Runs a program under Valgrind's callgrind and reads what that wrote.
 
 use std::{
-    fmt, fs,
+    fs,
     io::{BufRead, BufReader, ErrorKind, Read},
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -18,24 +18,17 @@ use report::result::{Conditions, Row};
 /// The role in which a program plays what is counted.
 const COUNT_ROLE: &str = "role:count";
 
-/// The functions by which a program says who works (`client-sim/src/instructions/probe.rs`).
+/// The functions by which a program says who works (`rehearsals/src/instructions/probe.rs`).
 const RELAY_SIDE: &str = "instructions::probe::relay_side";
 const CLIENT_SIDE: &str = "instructions::probe::client_side";
 const SECTION_ENDS: &str = "instructions::probe::section_ends";
 
 /// Counts are missing because Valgrind is.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "instructions are counted by Valgrind, which is not installed: `apt install valgrind`, or your system's package"
+)]
 pub struct NotInstalled;
-
-impl fmt::Display for NotInstalled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "instructions are counted by Valgrind, which is not installed: `apt install valgrind`, or your system's package",
-        )
-    }
-}
-
-impl std::error::Error for NotInstalled {}
 
 /// The program that is counted.
 #[derive(Debug)]
