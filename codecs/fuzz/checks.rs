@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 
 use codecs::{
-    BatchLayout, ByteEvent, ClientMessage, Codec, DecodeError, EoseHints, Event, EventHead, Filter, Format,
-    Implementation, Limits, OneForm, RelayMessage, TagFilter, notepack_text,
+    BatchLayout, ByteEvent, ByteMessage, ClientMessage, Codec, DecodeError, EoseHints, Event, EventHead,
+    Filter, Format, Implementation, Limits, OneForm, RelayMessage, TagFilter, notepack_text,
 };
 
 /// `events`: bytes as an event. Every implementation gives the same answer, and so do its head and
@@ -176,6 +176,10 @@ fn relay_message(format: Format, codecs: &[&dyn Codec], bytes: &[u8]) {
     for codec in &codecs[1..] {
         let other = read(*codec, bytes);
         assert_eq!(decoded.as_ref().ok(), other.as_ref().ok(), "{format}: {decoded:?} or {other:?}");
+    }
+    for codec in codecs {
+        let kept = codec.decode_relay_keeping_bytes(bytes).ok();
+        assert_eq!(kept, decoded.clone().ok().map(ByteMessage::from), "{format}: bytes of another message");
     }
     let Ok(message) = decoded else { return };
     let written = write(|out| codecs[0].encode_relay(&message, out))

@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt::Debug};
 
 use crate::{
     error::{DecodeError, EncodeError},
-    model::{ByteEvent, ClientMessage, Event, EventHead, Limits, RelayMessage},
+    model::{ByteEvent, ByteMessage, ClientMessage, Event, EventHead, Limits, RelayMessage},
 };
 
 /// Reads and writes events. Formats that define only an event implement this and get whole messages
@@ -111,6 +111,15 @@ pub trait Codec: EventCodec {
     /// # Errors
     /// See [`Codec::decode_client`].
     fn decode_relay<'a>(&self, bytes: &'a [u8]) -> Result<RelayMessage<'a>, DecodeError>;
+
+    /// [`Codec::decode_relay`] for a client that keeps ids and keys as bytes, as
+    /// [`EventCodec::decode_keeping_bytes`] reads them.
+    ///
+    /// # Errors
+    /// See [`Codec::decode_client`].
+    fn decode_relay_keeping_bytes<'a>(&self, bytes: &'a [u8]) -> Result<ByteMessage<'a>, DecodeError> {
+        self.decode_relay(bytes).map(ByteMessage::from)
+    }
 
     /// Appends the relay's EVENT message for an event that [`EventCodec::encode_event`] of this
     /// codec already wrote: an event is encoded once and spliced behind each subscription id, as

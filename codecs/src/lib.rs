@@ -46,7 +46,7 @@ pub use formats::{
 #[cfg(feature = "signatures")]
 pub use model::PublicKeys;
 pub use model::{
-    ByteEvent, ClientMessage, EoseHints, Event, EventHead, Filter, FlatEvent, KindClass, Limit, Limits,
-    OverLimit, RelayMessage, Request, Tag, TagFilter, TagValue, VerifyError, VerifyLevel,
+    ByteEvent, ByteMessage, ClientMessage, EoseHints, Event, EventHead, Filter, FlatEvent, KindClass, Limit,
+    Limits, OverLimit, RelayMessage, Request, Tag, TagFilter, TagValue, VerifyError, VerifyLevel,
 };
 pub use name::UnknownName;

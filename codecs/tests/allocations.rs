@@ -7,7 +7,7 @@ mod common;
 use std::borrow::Cow;
 
 use allocation_counter::measure;
-use codecs::{Codec, Event, FlatEvent, Format, RelayMessage, TagValue};
+use codecs::{ByteMessage, Codec, Event, FlatEvent, Format, RelayMessage, TagValue};
 use common::{sample_event, vectors};
 
 #[test]
@@ -81,6 +81,16 @@ fn an_event_that_keeps_bytes_allocates_no_key() {
         let lists = event.tags.iter().filter(|tag| !tag.is_empty()).count();
         let held = texts.sum::<usize>() + lists + owned(&kept.content) + usize::from(!event.tags.is_empty());
         assert_eq!(allocations.count_current, held as i64, "{format}: vector {number}");
+        let mut message = Vec::new();
+        codec.wrap_event("sub", bytes, &mut message);
+        let mut delivered = None;
+        let allocations = measure(|| delivered = codec.decode_relay_keeping_bytes(&message).ok());
+        let Some(ByteMessage::Event { event, subscription }) = delivered else {
+            panic!("{format}: no EVENT")
+        };
+        assert!(event == kept, "{format}: another event in vector {number}");
+        let held = held + owned(&subscription);
+        assert_eq!(allocations.count_current, held as i64, "{format}: EVENT of vector {number}");
     });
 }
 

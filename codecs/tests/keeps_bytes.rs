@@ -8,8 +8,11 @@ mod common;
 
 use std::borrow::Cow;
 
-use codecs::{ByteEvent, Codec, Event, Format, Implementation, TagValue};
-use common::sample_event;
+use codecs::{
+    ByteEvent, ByteMessage, Codec, Event, Format, Implementation, RelayMessage, TagValue, VerifyError,
+    VerifyLevel,
+};
+use common::{relay_messages, sample_event};
 
 /// A tag's value, and whether it is a key.
 fn values() -> Vec<(String, bool)> {
@@ -83,5 +86,74 @@ fn what_is_no_event_is_refused_for_the_same_reason() {
                 (codec.decode_keeping_bytes(&bytes[..len]), codec.decode_event(&bytes[..len]));
             assert_eq!(kept.unwrap_err(), decoded.unwrap_err(), "{format}: the first {len} bytes");
         }
+    }
+}
+
+/// An event and a batch of events with each value, and every message that has no event.
+#[test]
+fn every_message_brings_its_events_with_keys_as_bytes() {
+    let with = |(value, _): (String, bool)| {
+        let tags = vec![vec!["p".into(), value.clone().into()], vec![value.into()]];
+        Event { tags, ..sample_event() }
+    };
+    let events: Vec<Event<'static>> = values().into_iter().map(with).collect();
+    let one = events
+        .iter()
+        .map(|event| RelayMessage::Event { subscription: "sub".into(), event: Cow::Owned(event.clone()) });
+    let batch = RelayMessage::Events { subscription: "sub".into(), events: events.clone() };
+    let messages: Vec<RelayMessage<'_>> = one.chain([batch]).chain(relay_messages()).collect();
+    for (format, codec) in codecs() {
+        let mut keys = 0;
+        for message in &messages {
+            let mut bytes = Vec::new();
+            if codec.encode_relay(message, &mut bytes).is_err() {
+                continue; // its capacity is asked in tests/capacity.rs
+            }
+            let kept = codec.decode_relay_keeping_bytes(&bytes).unwrap();
+            assert_eq!(kept, ByteMessage::from(message.clone().into_owned()), "{format}");
+            keys += match &kept {
+                ByteMessage::Event { event, .. } => keys_of(event),
+                ByteMessage::Events { events, .. } => events.iter().map(keys_of).sum(),
+                ByteMessage::Other(_) => 0,
+            };
+        }
+        assert!(keys > 0, "{format}: no message brought a key");
+    }
+}
+
+fn keys_of(event: &ByteEvent<'_>) -> usize {
+    event.tags.iter().flatten().filter(|value| matches!(value, TagValue::Key(_))).count()
+}
+
+#[test]
+fn what_is_no_message_is_refused_for_the_same_reason() {
+    for (format, codec) in codecs() {
+        for message in relay_messages() {
+            let mut bytes = Vec::new();
+            if codec.encode_relay(&message, &mut bytes).is_err() {
+                continue;
+            }
+            for len in 0..bytes.len() {
+                let kept = codec.decode_relay_keeping_bytes(&bytes[..len]);
+                let decoded = codec.decode_relay(&bytes[..len]).map(ByteMessage::from);
+                assert_eq!(kept, decoded, "{format}: the first {len} bytes of {message:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_event_that_keeps_bytes_has_the_id_of_its_text() {
+    for (value, _) in values() {
+        let tags = vec![vec!["p".into(), value.clone().into()], vec![]];
+        let mut event = Event { tags, ..sample_event() };
+        assert_eq!(ByteEvent::from(event.clone()).verify(VerifyLevel::Id), Err(VerifyError::Id), "{value:?}");
+        event.id = event.compute_id();
+        let kept = ByteEvent::from(event.clone());
+        assert_eq!(kept.compute_id(), event.id, "{value:?}");
+        for level in VerifyLevel::ALL {
+            assert_eq!(kept.verify(level), event.verify(level), "{level} of {value:?}");
+        }
+        assert!(kept.verify(VerifyLevel::Full).is_err(), "nobody signed it");
     }
 }

@@ -24,7 +24,8 @@ const MAX_BYTES_AT_ALL: u64 = 2 << 20;
 
 fn is_bounded(subject: &Subject, what: &str, bytes: &[u8]) {
     let check = |how: &str, peak: u64| {
-        let a_byte = if how == "decode_keeping_bytes" { MAX_KEPT_BYTES_PER_BYTE } else { MAX_BYTES_PER_BYTE };
+        let a_byte =
+            if how.ends_with("keeping_bytes") { MAX_KEPT_BYTES_PER_BYTE } else { MAX_BYTES_PER_BYTE };
         let limit = MAX_BYTES_AT_ALL + a_byte * bytes.len() as u64;
         assert!(
             peak <= limit,
@@ -38,6 +39,8 @@ fn is_bounded(subject: &Subject, what: &str, bytes: &[u8]) {
     check("decode_keeping_bytes", kept.bytes_max);
     check("decode_client", measure(|| drop(subject.codec.decode_client(bytes))).bytes_max);
     check("decode_relay", measure(|| drop(subject.codec.decode_relay(bytes))).bytes_max);
+    let kept = measure(|| drop(subject.codec.decode_relay_keeping_bytes(bytes)));
+    check("decode_relay_keeping_bytes", kept.bytes_max);
 }
 
 /// Events that are mostly structure.

@@ -35,7 +35,8 @@ use crate::{
     codec::{Codec, EventCodec, all_or_nothing, assert_batch},
     error::{DecodeError, EncodeError},
     model::{
-        Bounds, ByteEvent, ClientMessage, EoseHints, Event, EventHead, Filter, Limits, RelayMessage, Request,
+        Bounds, ByteEvent, ByteMessage, ClientMessage, EoseHints, Event, EventHead, Filter, Limits,
+        RelayMessage, Request,
     },
     reader::{Reader, write_sized, write_varint},
 };
@@ -251,9 +252,26 @@ impl<E: EventCodec> Codec for Common<E> {
             },
             0x8a => RelayMessage::Events {
                 subscription: read_subscription(&mut reader)?,
-                events: self.read_batch(&mut reader)?,
+                events: read_batch(&mut reader, |event| self.event.decode_event(event))?,
             },
             opcode => return Err(unknown(opcode)),
+        };
+        reader.finish()?;
+        Ok(message)
+    }
+
+    fn decode_relay_keeping_bytes<'a>(&self, bytes: &'a [u8]) -> Result<ByteMessage<'a>, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let message = match reader.u8("opcode")? {
+            0x81 => ByteMessage::Event {
+                subscription: read_subscription(&mut reader)?,
+                event: self.event.decode_keeping_bytes(reader.take_rest())?,
+            },
+            0x8a => ByteMessage::Events {
+                subscription: read_subscription(&mut reader)?,
+                events: read_batch(&mut reader, |event| self.event.decode_keeping_bytes(event))?,
+            },
+            _ => return self.decode_relay(bytes).map(ByteMessage::Other),
         };
         reader.finish()?;
         Ok(message)
@@ -294,17 +312,6 @@ impl<E: EventCodec> Codec for Common<E> {
     }
 }
 
-impl<E: EventCodec> Common<E> {
-    fn read_batch<'a>(&self, reader: &mut Reader<'a>) -> Result<Vec<Event<'a>>, DecodeError> {
-        let mut events = Vec::new();
-        while !reader.is_empty() || events.is_empty() {
-            let len = reader.varint("event's length")?;
-            events.push(self.event.decode_event(reader.bytes(len, "event")?)?);
-        }
-        Ok(events)
-    }
-}
-
 impl<E> Common<E> {
     fn write_subscription(&self, subscription: &str, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let len = u8::try_from(subscription.len()).map_err(|_| EncodeError::TooLarge {
@@ -330,6 +337,18 @@ impl<E> Common<E> {
         filters.iter().for_each(|filter| write_sized_filter(filter, out));
         Ok(())
     }
+}
+
+fn read_batch<'a, T>(
+    reader: &mut Reader<'a>,
+    read: impl Fn(&'a [u8]) -> Result<T, DecodeError>,
+) -> Result<Vec<T>, DecodeError> {
+    let mut events = Vec::new();
+    while !reader.is_empty() || events.is_empty() {
+        let len = reader.varint("event's length")?;
+        events.push(read(reader.bytes(len, "event")?)?);
+    }
+    Ok(events)
 }
 
 fn read_subscription<'a>(reader: &mut Reader<'a>) -> Result<Cow<'a, str>, DecodeError> {

@@ -10,8 +10,8 @@
 use std::{borrow::Cow, fmt};
 
 use crate::{
-    ByteEvent, ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, EventHead, Limits,
-    RelayMessage, TagValue,
+    ByteEvent, ByteMessage, ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, EventHead,
+    Limits, RelayMessage, TagValue,
     codec::{all_or_nothing, encode_batch},
     text::Value,
 };
@@ -157,6 +157,21 @@ impl<T: TunedFormat> Codec for Tuned<T> {
             return Ok(RelayMessage::Events { subscription, events });
         }
         T::LIBRARY.decode_relay(bytes)
+    }
+
+    // Not one function with `decode_relay`: on its way through an enum the event would be copied.
+    fn decode_relay_keeping_bytes<'a>(&self, bytes: &'a [u8]) -> Result<ByteMessage<'a>, DecodeError> {
+        if let Some((subscription, event)) = T::split_relay(bytes)
+            && let Ok(event) = T::read::<TagValue<'a>>(event)
+        {
+            return Ok(ByteMessage::Event { subscription, event });
+        }
+        let mut events = Vec::new();
+        let read = |event: &'a [u8]| T::read::<TagValue<'a>>(event).ok().map(|event| events.push(event));
+        if let Some(subscription) = T::split_batch(bytes, read) {
+            return Ok(ByteMessage::Events { subscription, events });
+        }
+        T::LIBRARY.decode_relay_keeping_bytes(bytes)
     }
 
     fn around_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> &'static [u8] {

@@ -1,8 +1,10 @@
-//! An event as a client keeps it that never makes text of keys.
+//! An event, and the messages that bring it, as a client keeps them that makes no text of keys.
 
 use std::borrow::Cow;
 
-use super::Event;
+use serde::{Serialize, Serializer};
+
+use super::{Event, RelayMessage};
 use crate::hex;
 
 /// An [`Event`] whose tag values of 64 lowercase hex digits are 32 bytes: ids and keys, above all
@@ -75,5 +77,61 @@ impl<'a> From<ByteEvent<'a>> for Event<'a> {
         let ByteEvent { id, pubkey, created_at, kind, tags, content, sig } = event;
         let tags = tags.into_iter().map(|tag| tag.into_iter().map(Cow::from).collect()).collect();
         Event { id, pubkey, created_at, kind, tags, content, sig }
+    }
+}
+
+/// Writes the text that the value stands for, as the hash of an event takes it.
+impl Serialize for TagValue<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            TagValue::Key(key) => serializer.serialize_str(hex::encode_array(key, &mut [0; 64])),
+            TagValue::Text(text) => serializer.serialize_str(text),
+        }
+    }
+}
+
+/// A [`RelayMessage`] whose events are [`ByteEvent`]s.
+///
+/// ```
+/// use codecs::{ByteMessage, Format, RelayMessage};
+///
+/// let codec = Format::JSON.spec().library;
+/// let notice = br#"["NOTICE","hello"]"#;
+/// let expected = ByteMessage::Other(RelayMessage::Notice { text: "hello".into() });
+/// assert_eq!(codec.decode_relay_keeping_bytes(notice)?, expected);
+/// # Ok::<(), codecs::DecodeError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ByteMessage<'a> {
+    /// [`RelayMessage::Event`].
+    Event {
+        /// The subscription it matches.
+        subscription: Cow<'a, str>,
+        /// The event as published.
+        event: ByteEvent<'a>,
+    },
+    /// [`RelayMessage::Events`].
+    Events {
+        /// The subscription they match.
+        subscription: Cow<'a, str>,
+        /// At least one.
+        events: Vec<ByteEvent<'a>>,
+    },
+    /// Any message without an event.
+    Other(RelayMessage<'a>),
+}
+
+impl<'a> From<RelayMessage<'a>> for ByteMessage<'a> {
+    fn from(message: RelayMessage<'a>) -> Self {
+        match message {
+            RelayMessage::Event { subscription, event } => {
+                ByteMessage::Event { subscription, event: event.into_owned().into() }
+            }
+            RelayMessage::Events { subscription, events } => {
+                let events = events.into_iter().map(ByteEvent::from).collect();
+                ByteMessage::Events { subscription, events }
+            }
+            message => ByteMessage::Other(message),
+        }
     }
 }

@@ -12,7 +12,10 @@ use std::{
 
 use secp256k1::XOnlyPublicKey;
 
-use super::{Event, VerifyError, VerifyLevel};
+use super::{
+    Event, VerifyError, VerifyLevel,
+    verify::{parse_pubkey, verify_signature},
+};
 
 /// Keys of one set. What is looked up is compared with these alone.
 const KEYS_OF_A_SET: usize = 4;
@@ -73,11 +76,11 @@ impl PublicKeys {
         }
         if let Some(key) = self.find(&event.pubkey) {
             self.known.fetch_add(1, Ordering::Relaxed);
-            return event.verify_signature(&key);
+            return verify_signature(&event.id, &event.sig, &key);
         }
         self.parsed.fetch_add(1, Ordering::Relaxed);
-        let key = event.parse_pubkey()?;
-        event.verify_signature(&key)?;
+        let key = parse_pubkey(&event.pubkey)?;
+        verify_signature(&event.id, &event.sig, &key)?;
         self.keep(&event.pubkey, key);
         Ok(())
     }

@@ -10,7 +10,7 @@ mod limits;
 mod message;
 mod verify;
 
-pub use bytes::{ByteEvent, TagValue};
+pub use bytes::{ByteEvent, ByteMessage, TagValue};
 pub use event::{Event, EventHead, KindClass, Tag};
 pub(crate) use filter::MAX_FILTERS;
 pub use filter::{Filter, TagFilter};

@@ -4,9 +4,10 @@ use std::{fmt, str::FromStr};
 
 #[cfg(feature = "signatures")]
 use secp256k1::{SECP256K1, XOnlyPublicKey, schnorr::Signature};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::Event;
+use super::{ByteEvent, Event};
 use crate::{hex, name::UnknownName};
 
 /// How much of an event is checked.
@@ -73,19 +74,7 @@ impl Event<'_> {
     /// SHA-256 of `[0,pubkey,created_at,kind,tags,content]` in NIP-01's canonical form; control
     /// characters are written `\u00xx`, as every deployed implementation does.
     pub fn compute_id(&self) -> [u8; 32] {
-        let mut pubkey = [0; 64];
-        let canonical = (
-            0,
-            hex::encode_array(&self.pubkey, &mut pubkey),
-            self.created_at,
-            self.kind,
-            &self.tags,
-            &self.content,
-        );
-        let mut hasher = Sha256::new();
-        serde_json::to_writer(HashWriter(&mut hasher), &canonical)
-            .expect("strings and integers always serialize, and hashing cannot fail");
-        hasher.finalize().into()
+        canonical_id((&self.pubkey, self.created_at, self.kind), &self.tags, &self.content)
     }
 
     /// Checks as much as `level` asks for.
@@ -105,29 +94,73 @@ impl Event<'_> {
     /// [`VerifyError`] with the first check that fails. Without the feature `signatures`
     /// [`VerifyLevel::Full`] always fails.
     pub fn verify(&self, level: VerifyLevel) -> Result<(), VerifyError> {
-        if level >= VerifyLevel::Id && self.compute_id() != self.id {
-            return Err(VerifyError::Id);
-        }
-        if level < VerifyLevel::Full {
-            return Ok(());
-        }
-        #[cfg(feature = "signatures")]
-        return self.verify_signature(&self.parse_pubkey()?);
-        #[cfg(not(feature = "signatures"))]
+        check((&self.id, &self.pubkey, &self.sig), level, || self.compute_id())
+    }
+}
+
+impl ByteEvent<'_> {
+    /// [`Event::compute_id`]: keys become text on their way into the hash alone.
+    pub fn compute_id(&self) -> [u8; 32] {
+        canonical_id((&self.pubkey, self.created_at, self.kind), &self.tags, &self.content)
+    }
+
+    /// [`Event::verify`], with the same outcome for every event.
+    ///
+    /// # Errors
+    /// Those of [`Event::verify`].
+    pub fn verify(&self, level: VerifyLevel) -> Result<(), VerifyError> {
+        check((&self.id, &self.pubkey, &self.sig), level, || self.compute_id())
+    }
+}
+
+/// The hash that is an event's id. `tags` serialize as lists of text.
+fn canonical_id(
+    (pubkey, created_at, kind): (&[u8; 32], i64, u16),
+    tags: &impl Serialize,
+    content: &str,
+) -> [u8; 32] {
+    let mut digits = [0; 64];
+    let canonical = (0, hex::encode_array(pubkey, &mut digits), created_at, kind, tags, content);
+    let mut hasher = Sha256::new();
+    serde_json::to_writer(HashWriter(&mut hasher), &canonical)
+        .expect("strings and integers always serialize, and hashing cannot fail");
+    hasher.finalize().into()
+}
+
+/// Checks as much of an id, a public key and a signature as `level` asks for.
+fn check(
+    (id, pubkey, sig): (&[u8; 32], &[u8; 32], &[u8; 64]),
+    level: VerifyLevel,
+    compute_id: impl FnOnce() -> [u8; 32],
+) -> Result<(), VerifyError> {
+    if level >= VerifyLevel::Id && compute_id() != *id {
+        return Err(VerifyError::Id);
+    }
+    if level < VerifyLevel::Full {
+        return Ok(());
+    }
+    #[cfg(feature = "signatures")]
+    return verify_signature(id, sig, &parse_pubkey(pubkey)?);
+    #[cfg(not(feature = "signatures"))]
+    {
+        let _ = (pubkey, sig);
         Err(VerifyError::NotBuilt)
     }
 }
 
 #[cfg(feature = "signatures")]
-impl Event<'_> {
-    pub(super) fn parse_pubkey(&self) -> Result<XOnlyPublicKey, VerifyError> {
-        XOnlyPublicKey::from_byte_array(self.pubkey).map_err(|_| VerifyError::PublicKey)
-    }
+pub(super) fn parse_pubkey(pubkey: &[u8; 32]) -> Result<XOnlyPublicKey, VerifyError> {
+    XOnlyPublicKey::from_byte_array(*pubkey).map_err(|_| VerifyError::PublicKey)
+}
 
-    pub(super) fn verify_signature(&self, key: &XOnlyPublicKey) -> Result<(), VerifyError> {
-        let signature = Signature::from_byte_array(self.sig);
-        SECP256K1.verify_schnorr(&signature, &self.id, key).map_err(|_| VerifyError::Signature)
-    }
+#[cfg(feature = "signatures")]
+pub(super) fn verify_signature(
+    id: &[u8; 32],
+    sig: &[u8; 64],
+    key: &XOnlyPublicKey,
+) -> Result<(), VerifyError> {
+    let signature = Signature::from_byte_array(*sig);
+    SECP256K1.verify_schnorr(&signature, id, key).map_err(|_| VerifyError::Signature)
 }
 
 struct HashWriter<'a>(&'a mut Sha256);
