@@ -29,6 +29,8 @@ pub enum Factor {
     Relay,
     /// See [`Cell::client_verify`].
     ClientVerify,
+    /// See [`Cell::client_keeps_bytes`].
+    ClientKeeps,
     /// See [`Cell::scenario`].
     Scenario,
     /// See [`Cell::rate_per_s`].
@@ -103,7 +105,7 @@ const LINKS: &str = "Links";
 
 impl Factor {
     /// Every factor, in the order of names and columns.
-    pub const ALL: [Factor; 13] = [
+    pub const ALL: [Factor; 14] = [
         Factor::Format,
         Factor::Compression,
         Factor::Batching,
@@ -113,6 +115,7 @@ impl Factor {
         Factor::RelayThreads,
         Factor::Relay,
         Factor::ClientVerify,
+        Factor::ClientKeeps,
         Factor::Scenario,
         Factor::Rate,
         Factor::Load,
@@ -130,6 +133,7 @@ impl Factor {
         Factor::Rate,
         Factor::Load,
         Factor::ClientVerify,
+        Factor::ClientKeeps,
         Factor::Format,
         Factor::Compression,
         Factor::Batching,
@@ -368,6 +372,31 @@ static ROWS: [Row; Factor::ALL.len()] = [
         in_id: |value| format!("clients-{value}"),
     },
     Row {
+        name: "client_keeps",
+        flag: "client-keeps",
+        list_flag: "client-keeps",
+        key: "client_keeps",
+        side: Side::Clients,
+        value_name: "FORM",
+        help_heading: LOAD,
+        help: "Form in which clients keep ids and keys of tags: text or bytes",
+        details: "With bytes, tag values of 64 lowercase hex digits are decoded into 32 bytes and compared so. Tuned code then \
+                  makes no text of them; a library's text is made first. The relay's codec is the same for both.",
+        is_rare: true,
+        conflicts: &[],
+        names: || KEEPS.to_vec(),
+        groups: || vec![all(KEEPS)],
+        read: |cell, text| {
+            let at = KEEPS.iter().position(|form| *form == text).ok_or("expected text or bytes")?;
+            cell.client_keeps_bytes = at == 1;
+            Ok(())
+        },
+        write: |cell| KEEPS[usize::from(cell.client_keeps_bytes)].to_owned(),
+        recorded: |cell| Some(&cell.client_keeps),
+        heading: "clients keep",
+        in_id: |value| format!("keeps-{value}"),
+    },
+    Row {
         name: "scenario",
         flag: "scenario",
         list_flag: "scenario",
@@ -459,6 +488,9 @@ static ROWS: [Row; Factor::ALL.len()] = [
     },
 ];
 
+/// Words for [`Cell::client_keeps_bytes`], false first.
+const KEEPS: [&str; 2] = ["text", "bytes"];
+
 fn all(names: impl IntoIterator<Item = &'static str>) -> (&'static str, Vec<&'static str>) {
     ("all", names.into_iter().collect())
 }
@@ -545,6 +577,7 @@ mod tests {
             ("relay_threads", "2"),
             ("relay", "strfry-1.0"),
             ("client_verify", "full"),
+            ("client_keeps", "bytes"),
             ("scenario", "some/mine.toml"),
             ("rate_per_s", "0.5"),
             ("load", "2.5"),
@@ -585,6 +618,7 @@ mod tests {
             (r#"{"load":"0"}"#, "load \"0\": expected a number above 0 and at most 10000"),
             (r#"{"load":"NaN"}"#, "above 0"),
             (r#"{"load":"10001"}"#, "at most 10000"),
+            (r#"{"client_keeps":"hex"}"#, "client_keeps \"hex\": expected text or bytes"),
             (r#"{"relay":"a b"}"#, "relay \"a b\": expected at most 32 letters"),
             (r#"{"relay":"../a"}"#, "expected at most 32 letters"),
             (r#"{"link":"5g"}"#, "link \"5g\""),

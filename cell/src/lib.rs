@@ -47,6 +47,8 @@ pub struct Cell {
     pub implementation: Implementation,
     /// The check of each event that clients receive.
     pub client_verify: VerifyLevel,
+    /// Whether clients keep ids and keys in tags as 32 bytes, and make no text of them.
+    pub client_keeps_bytes: bool,
     /// The settings of a relay of our own; `None` of another's.
     pub relay: Option<RelaySide>,
     /// Which relay of several that one run starts, by the name that the run gave it; else empty.
@@ -82,6 +84,7 @@ impl Default for Cell {
             batching: None,
             implementation: Implementation::Library,
             client_verify: VerifyLevel::None,
+            client_keeps_bytes: false,
             relay: Some(RelaySide::default()),
             relay_name: String::new(),
         }
@@ -123,6 +126,7 @@ impl Cell {
             reencode: write(Factor::Reencode),
             relay_threads: write(Factor::RelayThreads),
             client_verify: write(Factor::ClientVerify),
+            client_keeps: write(Factor::ClientKeeps),
             load: write(Factor::Load),
             relay: write(Factor::Relay),
             link: self.link.as_ref().map_or_else(|| NO_LINK.to_owned(), Link::label),

@@ -67,6 +67,9 @@ pub(crate) fn play(
         let carried = args.share.map(|share| workload.carried_by(share.index, share.of));
         let mut shared = Shared::of_share(workload, carried);
         shared.verify = args.cell.client_verify;
+        if args.cell.client_keeps_bytes {
+            shared.keep_bytes();
+        }
         if options.progress_json && options.player.is_some() {
             shared.keep_live();
         }

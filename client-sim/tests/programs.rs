@@ -188,11 +188,19 @@ fn plays_with_a_balanced_ledger(cells: &[(Format, &str)]) -> Vec<(u64, u64, u64)
 #[test]
 fn clients_that_check_ids_and_signatures_balance_and_are_named() {
     let setup = Setup::new();
-    for (format, level) in [("json", "id"), ("json", "full"), ("dannypack", "full")] {
-        let output = setup.run(&["--format", format, "--client-verify", level]);
+    for (format, level, keeps) in [
+        ("json", "id", "text"),
+        ("json", "full", "bytes"),
+        ("dannypack", "full", "text"),
+        ("nson", "id", "bytes"),
+    ] {
+        let flags = ["--format", format, "--client-verify", level, "--client-keeps", keeps];
+        let output = setup.run(&flags);
         assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
         let record = setup.record();
-        assert_eq!((record.cell.client_verify.as_str(), record.counts.balanced()), (level, Ok(())));
+        let cell = &record.cell;
+        assert_eq!((&*cell.client_verify, &*cell.client_keeps), (level, keeps), "{format}");
+        assert!(record.counts.deliveries > 0 && record.counts.balanced().is_ok(), "{:?}", record.counts);
     }
 }
 
@@ -768,11 +776,16 @@ fn what_the_relay_spoils_is_counted_exactly_and_ends_with_exit_code_4() {
     let setup = Setup::new();
     // Every delivery is owed: nobody publishes what sessions ask for.
     fs::write(setup.path("small.toml"), SMALL.replace("kinds = [1, 3]", "kinds = [0]")).unwrap();
-    for (format, compression, batched) in
-        [("json", "deflate", false), ("capnp", "none", true), ("notepack", "zstd", false)]
-    {
+    let keeps_bytes = &["--implementation=tuned", "--client-keeps=bytes"];
+    for (format, compression, more) in [
+        ("json", "deflate", &[][..]),
+        ("capnp", "none", &["--batching=on"]),
+        ("notepack", "zstd", &[]),
+        ("json", "none", keeps_bytes),
+        ("cbor-packed", "zstd", keeps_bytes),
+    ] {
         let mut flags = vec!["--format", format, "--compression", compression, "--drain-seconds", "1"];
-        flags.extend(batched.then_some("--batching=on"));
+        flags.extend(more);
         let faults =
             ["lose", "double", "alter", "invent", "misroute"].map(|fault| format!("{fault}=5%:seed=3"));
         faults.iter().for_each(|fault| flags.extend(["--relay-fault", fault]));

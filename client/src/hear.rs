@@ -1,6 +1,6 @@
 //! Messages of the relay: which answers what, and which are passed over.
 
-use codecs::RelayMessage;
+use codecs::{ByteMessage, RelayMessage};
 
 use super::{Client, Subscription, take_out};
 use crate::{incidents::About, meaning::quoted};
@@ -11,7 +11,7 @@ impl Client {
     pub(super) fn answer(&mut self, message: RelayMessage<'_>, payload: &[u8], now_ns: u64) {
         let answers = match message {
             RelayMessage::Event { subscription, event } => {
-                return self.delivery(&subscription, &event, now_ns);
+                return self.delivery(&subscription, &*event, now_ns);
             }
             RelayMessage::Events { subscription, events } => {
                 return events.iter().for_each(|event| self.delivery(&subscription, event, now_ns));
@@ -35,6 +35,17 @@ impl Client {
         };
         if !answers {
             self.pass_over(payload);
+        }
+    }
+
+    /// [`Client::answer`] where the client keeps ids and keys as bytes.
+    pub(super) fn answer_keeping_bytes(&mut self, message: ByteMessage<'_>, payload: &[u8], now_ns: u64) {
+        match message {
+            ByteMessage::Event { subscription, event } => self.delivery(&subscription, &event, now_ns),
+            ByteMessage::Events { subscription, events } => {
+                events.iter().for_each(|event| self.delivery(&subscription, event, now_ns));
+            }
+            ByteMessage::Other(message) => self.answer(message, payload, now_ns),
         }
     }
 

@@ -20,6 +20,7 @@ mod light;
 mod live;
 pub mod meaning;
 mod publish;
+mod received;
 mod reconcile;
 pub mod recorder;
 mod report;
@@ -51,6 +52,7 @@ use self::{
     connect::{ConnectionState, Identity, Patience, Reader},
     light::Light,
     publish::Backlog,
+    received::Received,
     reconcile::OpenReconciliation,
     session::{OpenRequest, OpenSession, lacked, planned_from},
     subscription::RequestId,
@@ -224,6 +226,11 @@ impl Client {
         if self.passes_over(payload, now_ns) {
             return;
         }
+        if self.shared.kept().is_some()
+            && let Ok(message) = self.codec.decode_relay_keeping_bytes(payload)
+        {
+            return self.answer_keeping_bytes(message, payload, now_ns);
+        }
         let interpreter = self.interpreter;
         match interpreter.read(payload) {
             Meaning::Message(message) => self.answer(message, payload, now_ns),
@@ -320,7 +327,7 @@ impl Client {
 
     // --- messages ---
 
-    fn delivery(&mut self, subscription: &str, event: &Event<'_>, now_ns: u64) {
+    fn delivery(&mut self, subscription: &str, event: &impl Received, now_ns: u64) {
         // Relays that ignore `limit: 0` send stored events while live subscriptions open.
         if !self.started {
             return;
@@ -335,7 +342,7 @@ impl Client {
             }
             Ok(subscription @ (Subscription::Fetch { .. } | Subscription::Request(_))) => {
                 if self.stored_delivery(subscription, found, now_ns) {
-                    self.learns(&event.id);
+                    self.learns(event.id());
                 }
             }
             Ok(Subscription::Reconciliation(_)) | Err(_) => {
@@ -346,20 +353,19 @@ impl Client {
 
     /// The place of an event in the plan. Counts an event that is not in the plan, was altered, or
     /// fails the client's own check.
-    fn recognise(&mut self, subscription: &str, event: &Event<'_>) -> Option<u32> {
+    fn recognise(&mut self, subscription: &str, event: &impl Received) -> Option<u32> {
         if let Err(error) = event.verify(self.shared.verify) {
-            self.complain(|| format!("event {}: {error}", hex::encode(&event.id)));
-            self.count_wrong(Wrong::Altered, subscription, (&event.id, event.kind));
+            self.complain(|| format!("event {}: {error}", hex::encode(event.id())));
+            self.count_wrong(Wrong::Altered, subscription, (event.id(), event.kind()));
             return None;
         }
-        let workload = &self.shared.workload;
-        let found = workload.find(&event.id);
+        let found = self.shared.workload.find(event.id());
         let wrong = match found {
             None => Wrong::Invented,
-            Some(found) if workload.events[found as usize] != *event => Wrong::Altered,
-            Some(_) => return found,
+            Some(n) if event.is_planned(&self.shared, n) => return found,
+            Some(_) => Wrong::Altered,
         };
-        self.count_wrong(wrong, subscription, (&event.id, event.kind));
+        self.count_wrong(wrong, subscription, (event.id(), event.kind()));
         None
     }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use ahash::HashSet;
-use codecs::VerifyLevel;
+use codecs::{ByteEvent, VerifyLevel};
 use fixedbitset::FixedBitSet;
 use measure::{LastSecond, LiveCounts, LiveLatency};
 use tokio::sync::Notify;
@@ -61,6 +61,8 @@ pub struct Shared {
     pub changed: Notify,
     /// The check of each event that clients receive, besides that the plan has it.
     pub verify: VerifyLevel,
+    /// The events of the plan with ids and keys in tags as bytes, where clients keep them so.
+    kept: Option<Vec<ByteEvent<'static>>>,
     fates: Vec<AtomicU8>,
     /// For each publication, the deliveries that are outstanding; 0 or less once none is.
     fan_out: Vec<AtomicI32>,
@@ -117,6 +119,7 @@ impl Shared {
             sent_ns: workload.publications.iter().map(|_| AtomicU64::new(0)).collect(),
             changed: Notify::new(),
             verify: VerifyLevel::None,
+            kept: None,
             fates: fates.into_iter().map(|fate| AtomicU8::new(fate as u8)).collect(),
             carried,
             started_late_ns: AtomicU64::new(0),
@@ -135,6 +138,16 @@ impl Shared {
             workload,
             fan_out: fan_out.into_iter().map(AtomicI32::new).collect(),
         }
+    }
+
+    /// Has clients keep ids and keys in tags as bytes, which takes the plan's events once more.
+    pub fn keep_bytes(&mut self) {
+        self.kept = Some(self.workload.events.iter().cloned().map(ByteEvent::from).collect());
+    }
+
+    /// The events of the plan as clients keep them that make no text of keys; `None` where they do.
+    pub fn kept(&self) -> Option<&[ByteEvent<'static>]> {
+        self.kept.as_deref()
     }
 
     /// Sets the start of the run, from which the plan's times count.

@@ -2,6 +2,7 @@
 //! counted as such.
 
 mod auth;
+mod bytes;
 mod light;
 mod reconcile;
 

@@ -14,7 +14,7 @@ use crate::{
 
 /// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second
 /// number; any other change raises the first, and readers refuse a first number they do not know.
-pub const SCHEMA_VERSION: &str = "2.9";
+pub const SCHEMA_VERSION: &str = "2.10";
 
 /// One run: its deliveries, bytes, times and cost, and whether they may be believed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -306,6 +306,10 @@ pub struct Cell {
     /// `full`.
     #[serde(default = "no_check")]
     pub client_verify: String,
+    /// The form in which clients keep ids and keys in tags of what they receive: `text` (all that
+    /// older clients could), or `bytes`.
+    #[serde(default = "as_text")]
+    pub client_keeps: String,
     /// How many times the scenario's clients and rates were played; `1` in older records.
     #[serde(default = "once")]
     pub load: String,
@@ -316,6 +320,10 @@ pub struct Cell {
     /// the network that is there.
     #[serde(default = "no_link")]
     pub link: String,
+}
+
+fn as_text() -> String {
+    "text".to_owned()
 }
 
 fn once() -> String {

@@ -48,8 +48,13 @@ fn distinct(result: &ResultFile, factor: Factor) -> String {
 /// The setting of every block of a run, or the values of the factors.
 fn measured(result: &ResultFile) -> String {
     let config = &result.config;
+    let keeps = match &*distinct(result, Factor::ClientKeeps) {
+        "text" => String::new(),
+        forms => format!(" Clients keep ids and keys of tags as: {forms}."),
+    };
     format!(
-        "- Codecs: {}. Relay verifies: {}; it encodes anew: {}. Clients verify: {}. Seed: {}. Profile: {}, {} rounds of {} s",
+        "- Codecs: {}. Relay verifies: {}; it encodes anew: {}. Clients verify: {}.{keeps} Seed: {}. Profile: {}, {} rounds \
+         of {} s",
         distinct(result, Factor::Implementation),
         distinct(result, Factor::Verify),
         distinct(result, Factor::Reencode),

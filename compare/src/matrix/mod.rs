@@ -449,6 +449,23 @@ mod tests {
     }
 
     #[test]
+    fn clients_that_keep_bytes_are_compared_with_json_in_clients_that_keep_bytes() {
+        let matrix = with_values(&[
+            (Factor::Format, "json,capnp"),
+            (Factor::Compression, "none"),
+            (Factor::Implementation, "tuned"),
+            (Factor::ClientKeeps, "all"),
+        ]);
+        let cells = cells(&matrix).unwrap();
+        let reference = |of: &str| references(&cells).into_iter().find(|(id, _)| *id == of).unwrap().1;
+        assert_eq!(reference("capnp+none+keeps-text"), Some("json+none+keeps-text"));
+        assert_eq!(reference("capnp+none+keeps-bytes"), Some("json+none+keeps-bytes"));
+        assert_eq!(reference("json+none+keeps-bytes"), Some("json+none+keeps-text"));
+        let error = ids_of(&with_values(&[(Factor::ClientKeeps, "hex")])).unwrap_err().to_string();
+        assert_eq!(error, "unknown client_keeps \"hex\"; known: text bytes (or: all)");
+    }
+
+    #[test]
     fn a_link_is_part_of_the_load_and_has_its_own_anchor() {
         let matrix = |links| {
             with_values(&[

@@ -121,6 +121,9 @@ impl World {
         dues.reverse();
         let mut shared = Shared::new(workload);
         shared.verify = cell.client_verify;
+        if cell.client_keeps_bytes {
+            shared.keep_bytes();
+        }
         let shared = Arc::new(shared);
         let station = |id: usize| -> anyhow::Result<Station> {
             let cell = spoken(cell, shared.workload.roles[id].speaks);
