@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use codecs::{Event, Filter, TagFilter};
+use codecs::{Event, Filter, TagFilter, hex};
 use corpus::Random;
 
 use workload::{
@@ -67,7 +67,11 @@ fn event(random: &mut Random, n: usize, is_stored: bool) -> Event<'static> {
         pubkey: [author + 1; 32],
         created_at: if is_stored { NEWEST_STORED - age } else { NEWEST_STORED + 1 + age },
         kind: KINDS[random.below(KINDS.len())],
-        tags: vec![vec!["t".into(), format!("topic {}", random.below(3)).into()]],
+        tags: vec![
+            // First, because a relay that alters tags alters the first.
+            vec!["p".into(), hex::encode(&[author + 1; 32]).into()],
+            vec!["t".into(), format!("topic {}", random.below(3)).into()],
+        ],
         content: format!("event {n}").into(),
         sig: [7; 64],
     }
