@@ -3,7 +3,7 @@
 use std::fmt;
 
 use anyhow::{Context, Result};
-use codecs::Format;
+use codecs::{Format, Implementation};
 use measure::{Counts, Exit, Planted};
 use wire::Compression;
 
@@ -28,19 +28,21 @@ struct Cell {
     format: Format,
     compression: &'static str,
     batched: bool,
+    keeps_bytes: bool,
 }
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let batched = if self.batched { ", batched" } else { "" };
-        write!(f, "{}+{}{batched}", self.format, self.compression)
+        let keeps = if self.keeps_bytes { ", clients keep bytes" } else { "" };
+        write!(f, "{}+{}{batched}{keeps}", self.format, self.compression)
     }
 }
 
 impl Bench<'_> {
     /// The relay loses, doubles, alters, invents and misroutes deliveries and counts what it did.
     /// The ledger must find each one and nothing else, in every format and compression, event by
-    /// event and in batches. A ledger that balances fails.
+    /// event and in batches, and where clients keep bytes. A ledger that balances fails.
     pub(super) fn ledger(&mut self) -> Result<Finding> {
         let cells = self.ledger_cells();
         let mut sum = Planted::default();
@@ -63,7 +65,7 @@ impl Bench<'_> {
         Ok(Finding {
             done: format!(
                 "the relay loses, doubles, alters, invents and misroutes {RATE} of deliveries each, in {} combinations \
-                 of format, compression and batching",
+                 of format, compression, batching and what clients keep",
                 cells.len()
             ),
             limit: format!(
@@ -86,6 +88,10 @@ impl Bench<'_> {
         let mut flags = vec!["--format", cell.format.name(), "--compression", cell.compression];
         flags.extend(["--verify", "none", "--drain-seconds", "1"]);
         flags.extend(cell.batched.then_some("--batching=on"));
+        flags.extend(cell.keeps_bytes.then_some("--client-keeps=bytes"));
+        if cell.keeps_bytes && cell.format.codec(Implementation::Tuned).is_ok() {
+            flags.push("--implementation=tuned"); // a library makes the text first
+        }
         faults.iter().for_each(|fault| flags.extend(["--relay-fault", fault]));
         self.play("ledger", SCENARIO, &flags)
     }
@@ -95,15 +101,17 @@ impl Bench<'_> {
     fn ledger_cells(&self) -> Vec<Cell> {
         let compressions = Compression::NAMES;
         let mut cells = Vec::new();
+        let plain = |format, compression| Cell { format, compression, batched: false, keeps_bytes: false };
         for format in Format::all() {
             for compression in compressions {
                 let once = format == Format::JSON || compression == compressions[0];
                 if once || !self.options.quick {
-                    cells.push(Cell { format, compression, batched: false });
+                    cells.push(plain(format, compression));
                 }
             }
             if format == Format::JSON || !self.options.quick {
-                cells.push(Cell { format, compression: compressions[0], batched: true });
+                cells.push(Cell { batched: true, ..plain(format, compressions[0]) });
+                cells.push(Cell { keeps_bytes: true, ..plain(format, compressions[0]) });
             }
         }
         cells
