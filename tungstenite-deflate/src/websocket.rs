@@ -191,8 +191,8 @@ where
     }
 
     /// [`WebSocket::start_data`] for a payload in parts, one behind the other, that stay the
-    /// caller's. A server copies or compresses them into its frame, without an allocation a message;
-    /// a client copies them once more.
+    /// caller's. A server copies or compresses them into its frame, without an allocation for each
+    /// message; a client copies them once more.
     ///
     /// # Errors
     /// As [`WebSocket::start_data`].
