@@ -11,7 +11,7 @@ use crate::{
     args::{Args, Command, Doctor, Explain},
     doctor, floor, handshakes,
     interruption::Interrupted,
-    links, run, serve, swarm,
+    links, run, serve,
 };
 use program::{UsageError, print, report};
 use workload::{
@@ -173,7 +173,7 @@ fn plan(args: &Explain) -> anyhow::Result<String> {
 /// ledger.
 fn exit(record: &RunRecord) -> Exit {
     match (&record.status, record.counts.balanced(), record.validity.class) {
-        (status, _, _) if swarm::interrupted(status) => Exit::Interrupted,
+        (status, _, _) if status.is_interrupted() => Exit::Interrupted,
         (Status::Incomplete { .. }, _, _) => Exit::Incomplete,
         (Status::Complete, Err(_), _) => Exit::Unbalanced,
         (Status::Complete, Ok(()), ValidityClass::Invalid) => Exit::Invalid,

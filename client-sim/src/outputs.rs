@@ -6,11 +6,7 @@ use anyhow::{Context, bail};
 use measure::{RunRecord, Status};
 use program::{print, report as say};
 
-use crate::{
-    args::Args,
-    summary,
-    swarm::{self, Outcome},
-};
+use crate::{args::Args, summary, swarm::Outcome};
 use client::{incidents::Incidents, meaning::quoted};
 
 /// Tries the files that are written at the end.
@@ -91,7 +87,7 @@ pub(crate) fn finish(
     }
     if let Some(why) = &said.no_load {
         say(&format!("client-sim: {why} before the load began: nothing was measured"));
-    } else if let Err(why) = swarm::owed(record).balanced() {
+    } else if let Err(why) = record.owed().balanced() {
         let hint = if args.ledger.is_none() { " (--ledger FILE names all)" } else { "" };
         say(&format!("the ledger does not balance: {why}{hint}"));
         say(incidents.named().trim_end());

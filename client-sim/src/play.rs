@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::anyhow;
-use measure::FirstDeliveryRecord;
+use measure::{FirstDeliveryRecord, Status};
 use program::Interrupt;
 
 use crate::{
@@ -82,7 +82,7 @@ pub(crate) fn play(
         let started_utc = measure::utc::format(std::time::SystemTime::now());
         let outcome = match prepared.agreement {
             Some(_) => swarm::run(Arc::clone(&shared), &dialer, options, own_relay, interrupt).await?,
-            None => Outcome::of_nothing(&shared, swarm::INTERRUPTED.to_owned()),
+            None => Outcome::of_nothing(&shared, Status::INTERRUPTED.to_owned()),
         };
         Ok(Played { shared, prepared, started_utc, outcome })
     }))

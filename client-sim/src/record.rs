@@ -15,13 +15,7 @@ use program::command_line;
 use relay_sim::Totals;
 use wire::{Agreement, Compression, Flow, Traffic};
 
-use crate::{
-    args::Args,
-    links,
-    relay_pids::Proof,
-    share::Player,
-    swarm::{self, Outcome},
-};
+use crate::{args::Args, links, relay_pids::Proof, share::Player, swarm::Outcome};
 use client::{Report, ledger, shared::Shared};
 use workload::{Over, Publication, Role, Speaks, Timing, schedule::nanos};
 
@@ -305,7 +299,7 @@ fn judge(shared: &Shared, outcome: &Outcome, counts: measure::Counts, facts: &Fa
     Signals {
         counts,
         is_share: shared.is_share(),
-        interrupted: outcome.incomplete.as_deref() == Some(swarm::INTERRUPTED),
+        interrupted: outcome.incomplete.as_deref() == Some(Status::INTERRUPTED),
         clipped: outcome.recorder.clipped(),
         rate_per_second: pace(shared, outcome).and_then(Pace::rate),
         send_lag_ns_p99: p99(Timing::SendLag),

@@ -7,9 +7,7 @@ use std::{
 };
 
 use anyhow::bail;
-use measure::{
-    AllocationsRecord, Counts, CpuQuota, CpuTime, MemoryRecord, ProcessesSpent, RunRecord, Status, Threads,
-};
+use measure::{AllocationsRecord, CpuQuota, CpuTime, MemoryRecord, ProcessesSpent, Status, Threads};
 use program::Interrupt;
 use tokio::sync::watch;
 
@@ -35,19 +33,6 @@ const GRACE: Duration = Duration::from_millis(300);
 
 /// How long clients read on after the measured span.
 const LINGER: Duration = Duration::from_millis(100);
-
-/// Why a run that the user ended is incomplete.
-pub const INTERRUPTED: &str = "interrupted";
-
-/// Whether the user ended the run.
-pub(crate) fn interrupted(status: &Status) -> bool {
-    matches!(status, Status::Incomplete { reason } if reason == INTERRUPTED)
-}
-
-/// The ledger by which the relay is judged: what the user did not wait for, it did not lose.
-pub(crate) fn owed(record: &RunRecord) -> Counts {
-    if interrupted(&record.status) { record.counts.as_awaited() } else { record.counts }
-}
 
 /// Options of a run.
 #[derive(Debug, Clone)]
@@ -132,7 +117,7 @@ pub async fn run(
     };
     let (all_ready, memory, begin) = tokio::select! {
         biased;
-        () = interrupt.wait() => return Ok(Outcome::of_nothing(&shared, INTERRUPTED.to_owned())),
+        () = interrupt.wait() => return Ok(Outcome::of_nothing(&shared, Status::INTERRUPTED.to_owned())),
         reason = stopped(options) => return Ok(Outcome::of_nothing(&shared, reason)),
         opened = opening => opened?,
     };
@@ -285,7 +270,7 @@ async fn watch_run(shared: &Shared, options: &Options, interrupt: &mut Interrupt
                     patience.heard(Instant::now(), Threads::from_pids(&options.relay_pids));
                 }
             }
-            () = interrupt.wait() => return Some(INTERRUPTED.to_owned()),
+            () = interrupt.wait() => return Some(Status::INTERRUPTED.to_owned()),
             reason = &mut stopped => return Some(reason),
         }
         if let Some(failure) = shared.first_failure() {

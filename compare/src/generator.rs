@@ -5,7 +5,7 @@ use std::{future::Future, path::Path, pin::Pin};
 
 use anyhow::Result;
 use futures::future::LocalBoxFuture;
-use measure::Exit;
+use measure::{Exit, Status};
 
 use crate::{matrix::CellSpec, progress::Progress};
 
@@ -51,17 +51,17 @@ impl Played {
 
 /// The failure that an exit code reports; `None` when it reports none.
 pub(crate) fn failure(exit_code: Option<i32>, interrupted: bool) -> Option<String> {
-    let code = match exit_code {
-        _ if interrupted => return Some("interrupted".to_owned()),
-        None => return Some("a signal ended the client".to_owned()),
-        Some(code) => code,
-    };
-    match Exit::from_code(code) {
+    match exit_code.and_then(Exit::from_code) {
+        // Over, though the user may have ended the run meanwhile.
         Some(Exit::Success | Exit::Invalid | Exit::BoundMissed) => None,
+        exit if interrupted || exit == Some(Exit::Interrupted) => Some(Status::INTERRUPTED.to_owned()),
         Some(Exit::Unbalanced) => Some("events were lost or altered".to_owned()),
         Some(Exit::Incomplete) => Some("the relay was lost".to_owned()),
         Some(Exit::NotPossible) => Some("not possible for this scenario".to_owned()),
-        _ => Some(format!("the client ended with exit code {code}")),
+        _ => Some(match exit_code {
+            Some(code) => format!("the client ended with exit code {code}"),
+            None => "a signal ended the client".to_owned(),
+        }),
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use report::{
-    Judged, Verdict,
+    Block, Judged, Verdict,
     result::{ResultFile, Role},
 };
 
@@ -35,20 +35,21 @@ fn report(result: &ResultFile, judged: &[Judged]) -> Report {
         suite.add_test_case(TestCase::new(name, status));
     }
     for cell in result.cells.iter().filter(|cell| cell.role != Role::Floor) {
-        let found = |block: &report::result::Block| {
-            let counts = block.record.as_ref().map(|record| record.counts.balanced());
-            match counts {
-                Some(Ok(())) => None,
-                Some(Err(why)) => Some(format!("round {}: {why}", block.round + 1)),
-                None => Some(format!(
-                    "round {}: {}",
-                    block.round + 1,
-                    block.failure.as_deref().unwrap_or("no record")
-                )),
-            }
+        let found = |block: &Block| {
+            let why = match &block.record {
+                Some(record) => record.owed().balanced().err()?,
+                None if block.is_interrupted() => return None,
+                None => block.failure.clone().unwrap_or_else(|| "no record".to_owned()),
+            };
+            Some(format!("round {}: {why}", block.round + 1))
         };
         let status = match cell.blocks.iter().find_map(found) {
             Some(why) => failure(why),
+            None if cell.blocks.iter().all(Block::is_interrupted) => {
+                let mut skipped = TestCaseStatus::skipped();
+                skipped.set_message("no block was played to its end");
+                skipped
+            }
             None => TestCaseStatus::success(),
         };
         suite.add_test_case(TestCase::new(format!("ledger of {}", cell.id), status));

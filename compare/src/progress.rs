@@ -6,7 +6,7 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use measure::LiveCounts;
+use measure::{LiveCounts, Status};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -196,6 +196,9 @@ impl Progress {
 
 /// The rate, p99 and validity of a block.
 fn outcome(block: &Block) -> String {
+    if block.is_interrupted() {
+        return Status::INTERRUPTED.to_owned();
+    }
     let Some(record) = &block.record else { return "no record".to_owned() };
     let latency = latency_of([record]).0;
     let merged = Merged::from_records([record]);

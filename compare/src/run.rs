@@ -99,7 +99,7 @@ pub async fn run(
             let file = request.record_file(&place);
             let (block, played) = run_block(request, &place, &file, progress, interrupt.as_mut()).await?;
             progress.finish_block(&block);
-            if !played.interrupted {
+            if !played.interrupted && !block.is_interrupted() {
                 report_trouble(progress, &place, &block);
             }
             in_a_row = if block.record.is_some() { 0 } else { in_a_row + 1 };
@@ -250,11 +250,14 @@ fn take_record(place: &Place<'_>, file: &Path, block: &mut Block) {
     if let Some(difference) = difference(place.cell, block.seed, &record) {
         return add_failure(block, difference);
     }
+    let (owed, is_interrupted) = (record.owed(), record.status.is_interrupted());
     let validity = &mut record.validity;
     match KEPT.into_iter().find(|exit| exit.is(block.exit_code)) {
         // The client's own judgement, whose reasons stand in the record.
         Some(Exit::Invalid) if validity.class == ValidityClass::Invalid => {}
         Some(_) if validity.counts == ValidityClass::Invalid => {}
+        // The record's status says so, and nothing is wrong with the relay.
+        None if is_interrupted => {}
         Some(exit) => {
             validity.add(ValidityClass::Invalid, format!("the client ended with exit code {}", exit.code()));
         }
@@ -266,7 +269,7 @@ fn take_record(place: &Place<'_>, file: &Path, block: &mut Block) {
         }
     }
     // Guards against a client that passes an unbalanced ledger.
-    if let Err(failure) = record.counts.balanced()
+    if let Err(failure) = owed.balanced()
         && validity.counts != ValidityClass::Invalid
     {
         validity.add(ValidityClass::Invalid, format!("the ledger does not balance: {failure}"));

@@ -138,6 +138,11 @@ impl RunRecord {
         })
     }
 
+    /// The ledger by which the relay is judged: what the user did not wait for, it did not lose.
+    pub fn owed(&self) -> Counts {
+        if self.status.is_interrupted() { self.counts.as_awaited() } else { self.counts }
+    }
+
     /// The record as indented JSON, with a newline at its end.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("records are maps with string keys") + "\n"
@@ -379,6 +384,16 @@ pub enum Status {
         /// Why, as a sentence for the report.
         reason: String,
     },
+}
+
+impl Status {
+    /// Why a run that its user ended is incomplete.
+    pub const INTERRUPTED: &str = "interrupted";
+
+    /// Whether the user ended the run.
+    pub fn is_interrupted(&self) -> bool {
+        matches!(self, Status::Incomplete { reason } if reason == Status::INTERRUPTED)
+    }
 }
 
 /// Clients of a scenario that speak the same, over links that are alike.

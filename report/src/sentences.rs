@@ -217,9 +217,10 @@ pub(crate) fn headline(result: &ResultFile) -> String {
     let scheduled: usize = result.schedule.iter().map(Vec::len).sum();
     let of_class = |class: ValidityClass| {
         let is = |block: &&&Block| block.record.as_ref().is_some_and(|record| record.validity.class == class);
-        blocks.iter().filter(is).count()
+        blocks.iter().filter(is).filter(|block| !block.is_interrupted()).count()
     };
-    let failed = blocks.iter().filter(|block| block.record.is_none()).count();
+    let interrupted = blocks.iter().filter(|block| block.is_interrupted()).count();
+    let failed = blocks.iter().filter(|block| block.record.is_none() && !block.is_interrupted()).count();
     let further = match result.schedule.len().saturating_sub(result.config.rounds as usize) {
         0 => String::new(),
         further => format!(" and {further} further for blocks whose times were invalid"),
@@ -236,12 +237,22 @@ pub(crate) fn headline(result: &ResultFile) -> String {
     if failed > 0 {
         text.push_str(&format!(", {failed} without a record"));
     }
+    if interrupted > 0 {
+        text.push_str(&format!(", {interrupted} interrupted"));
+    }
     let records = || blocks.iter().filter_map(|block| block.record.as_ref());
-    let counts = records().fold(Counts::default(), |sum, record| sum + record.counts);
-    let off = records().filter(|record| record.counts.balanced().is_err()).count();
+    let off = records().filter(|record| record.owed().balanced().is_err()).count();
+    // What was on its way when the user ended a run is no evidence of the relay.
+    let ended = || records().filter(|record| !record.status.is_interrupted());
+    let counts = ended().fold(Counts::default(), |sum, record| sum + record.counts);
     let whole = |count: u64| number::grouped(&count.to_string());
-    let every = if failed > 0 { "every block with a record" } else { "every block" };
+    let every = match (failed, interrupted) {
+        (0, 0) => "every block",
+        (_, 0) => "every block with a record",
+        _ => "every block that was played to its end",
+    };
     text.push_str(&match off {
+        0 if ended().next().is_none() => ".".to_owned(),
         0 => format!(
             ". The ledger balances in {every}: {} of {} deliveries arrived once and unaltered, {} of {} publishes \
              were acknowledged.",
@@ -268,6 +279,14 @@ pub(crate) fn left_out(result: &ResultFile) -> Vec<String> {
 }
 
 fn why(block: &Block) -> String {
+    if block.is_interrupted() {
+        // What it lacks beyond that, such as events that were not sent, nobody waited for.
+        let damage = block.record.as_ref().and_then(|record| record.owed().balanced().err());
+        return match damage {
+            Some(damage) => format!("{}; the ledger does not balance: {damage}", Status::INTERRUPTED),
+            None => Status::INTERRUPTED.to_owned(),
+        };
+    }
     let mut reasons = Vec::new();
     if let Some(record) = &block.record {
         if let Status::Incomplete { reason } = &record.status {

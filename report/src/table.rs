@@ -424,7 +424,7 @@ fn ledger(cell: &CellResult) -> Option<String> {
     let (mut seen, mut off) = (0, 0);
     for record in records {
         seen += 1;
-        off += usize::from(record.counts.balanced().is_err());
+        off += usize::from(record.owed().balanced().is_err());
     }
     (seen > 0).then(|| if off == 0 { "balanced".to_owned() } else { format!("{off} off") })
 }

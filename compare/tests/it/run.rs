@@ -8,10 +8,10 @@ use compare::{
     progress::Progress,
     run::{self, Outcome, Request, Stopped},
 };
-use measure::{RunRecord, Status, ValidityClass};
+use measure::{RunRecord, Status, Validity, ValidityClass};
 use report::{Block, Config, Role};
 
-use crate::common::{Left, PLAIN, Scripted, config, interrupted, matrix, measured, record};
+use crate::common::{Left, PLAIN, Scripted, config, interrupted, matrix, measured, record, result};
 
 /// The anchor, its control and two cells: five blocks a round, the anchor first and last.
 fn cells() -> Vec<CellSpec> {
@@ -174,6 +174,58 @@ fn an_interruption_keeps_what_was_measured() {
         assert_eq!((last.record.is_some(), last.usable().is_some()), (with_record, false));
         assert!(outcome.blocks[..7].iter().all(|(_, block)| block.usable().is_some()));
     }
+}
+
+/// A block that its user ended while deliveries were on their way.
+fn cut_short() -> RunRecord {
+    let mut record = plain();
+    record.status = Status::Incomplete { reason: Status::INTERRUPTED.to_owned() };
+    (record.counts.deliveries, record.counts.deliveries_lost) = (3_900, 100);
+    record
+}
+
+#[test]
+fn what_an_interrupted_block_did_not_await_is_not_lost_and_damage_is_told() {
+    let judged = |record: RunRecord| {
+        let outcome = by_number(1, |number| match number {
+            0..3 => measured(plain()),
+            _ => {
+                let played = Played { exit_code: Some(130), interrupted: true, ..Played::default() };
+                (Some(record.clone()), played.with_words())
+            }
+        });
+        outcome.blocks.last().unwrap().1.record.clone().unwrap().validity
+    };
+    assert_eq!(judged(cut_short()), Validity::default());
+    let mut damaged = cut_short();
+    damaged.counts.deliveries_altered = 1;
+    let says = "the ledger does not balance: deliveries_altered is 1, must be 0";
+    assert_eq!(judged(damaged).reasons, [says]);
+}
+
+#[test]
+fn a_report_names_an_interrupted_block_and_counts_those_that_ended() {
+    let summary = |last: Option<RunRecord>| {
+        let mut result = result("quick", 1, &["json+none", "cbor+deflate"], |id, _, _| record(id, 1, PLAIN));
+        let block = result.cells[0].blocks.last_mut().unwrap();
+        block.failure = Some("interrupted; it wrote:\nsome warning".to_owned());
+        block.record = last;
+        report::summary(&result)
+    };
+    let kept = summary(Some(cut_short()));
+    let ended = "0 of 4 blocks invalid, 0 suspect, 1 interrupted. The ledger balances in every block that was \
+                 played to its end: 12,000 of 12,000 deliveries arrived once";
+    assert!(kept.contains(ended) && kept.contains("json+none: interrupted\n"), "{kept}");
+    let without_record = summary(None);
+    assert!(
+        without_record.contains(ended) && !without_record.contains("without a record"),
+        "{without_record}"
+    );
+    let mut damaged = cut_short();
+    damaged.counts.deliveries_altered = 1;
+    let damaged = summary(Some(damaged));
+    assert!(damaged.contains("1 interrupted. The ledger does not balance in 1 of the blocks."), "{damaged}");
+    assert!(damaged.contains("json+none: interrupted; the ledger does not balance: "), "{damaged}");
 }
 
 #[test]

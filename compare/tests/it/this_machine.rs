@@ -248,6 +248,18 @@ i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i + 1)); done";
 }
 
 #[test]
+fn a_block_that_is_over_when_its_client_would_be_stopped_counts() {
+    let late = "[ $(wc -l < \"$here/arguments\") -eq 1 ] && { write; exit 0; }
+: > \"$here/waiting\"; sleep 0.2; write";
+    let fake = Fake::new(late);
+    let outcome = fake.run(3, wait_for(&fake.path("waiting")));
+    assert_eq!((outcome.stopped, outcome.blocks.len()), (Some(Stopped::Interrupted), 2));
+    for (_, block) in &outcome.blocks {
+        assert!(block.usable().is_some() && block.failure.is_none(), "{:?}", block.failure);
+    }
+}
+
+#[test]
 fn a_flood_on_stderr_neither_blocks_the_client_nor_fills_memory() {
     let flood = "i=0; while [ $i -lt 20000 ]; do echo 'a line that is long enough to fill a pipe' >&2; i=$((i + 1)); done
 echo last words >&2; exit 1";

@@ -4,12 +4,15 @@
 
 #[path = "../../../client-sim/tests/common/few.rs"]
 mod few;
+mod interrupted;
 mod keeper;
+#[path = "../../../client-sim/tests/common/scrape.rs"]
+mod scrape;
 
 use std::{
     collections::BTreeSet,
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Output},
 };
 
@@ -28,6 +31,11 @@ fn run(out: &Path, args: &[&str]) -> Output {
         .args(args)
         .output()
         .unwrap()
+}
+
+/// The folder of the one result.
+fn only_folder(results: &Path) -> PathBuf {
+    fs::read_dir(results).unwrap().next().unwrap().unwrap().path()
 }
 
 /// A relay of this project as somebody else's.
@@ -58,7 +66,7 @@ fn two_relays_are_started_for_each_block_and_compared_by_name() {
     let said = String::from_utf8_lossy(&run.stderr);
     // A busy machine may make a block invalid (3); one round decides nothing (0).
     assert!(matches!(run.status.code(), Some(0 | 3)), "{:?}\n{said}", run.status);
-    let folder = fs::read_dir(&results).unwrap().next().unwrap().unwrap().path();
+    let folder = only_folder(&results);
     let result = ResultFile::read(&folder).unwrap();
     let ids: Vec<&str> = result.cells.iter().map(|cell| cell.id.as_str()).collect();
     assert_eq!(

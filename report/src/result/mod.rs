@@ -237,6 +237,14 @@ impl Block {
         self.counted().filter(|record| record.validity.class != ValidityClass::Invalid)
     }
 
+    /// Whether the user ended it, by its record or by why there is none.
+    pub fn is_interrupted(&self) -> bool {
+        match &self.record {
+            Some(record) => record.status.is_interrupted(),
+            None => self.failure.as_ref().is_some_and(|why| why.starts_with(Status::INTERRUPTED)),
+        }
+    }
+
     /// The record, if the run is complete and its ledger is valid: what counts of events, bytes and
     /// allocations need, on a busy host too.
     pub fn counted(&self) -> Option<&RunRecord> {

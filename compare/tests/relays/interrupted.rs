@@ -1,0 +1,107 @@
+//! Runs that their user ends amid a block.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    os::unix::process::CommandExt,
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill, killpg},
+    unistd::Pid,
+};
+use report::ResultFile;
+use tempfile::TempDir;
+
+use crate::{COMPARE, few::few_events, only_folder, own, scrape::scrape};
+
+/// Ends a run against relays with a fault amid a block of so many seconds, once as many blocks as
+/// `ended` were played and events were delivered. Returns what it said, its table, its result and
+/// its JUnit file.
+fn cut_short(signal: Signal, fault: &str, seconds: &str, ended: u64) -> (String, String, ResultFile, String) {
+    let out = TempDir::new().unwrap();
+    let (results, junit) = (out.path().join("results"), out.path().join("junit.xml"));
+    let relay = |name: &str| format!("{} --fault {fault}", own(name));
+    let mut run = Command::new(COMPARE)
+        .args(["run", "--scenario", "note-stream", "--rounds", "1", "--seconds", seconds, "--corpus"])
+        .arg(few_events())
+        .args(["--relay", &relay("old"), "--relay", &relay("new"), "--metrics-listen", "0", "--out"])
+        .arg(&results)
+        .arg("--junit")
+        .arg(&junit)
+        .args(["--", "--rate", "100"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(run.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let address = lines
+        .find_map(|line| Some(line.strip_prefix("metrics at http://")?.strip_suffix("/metrics")?.to_owned()));
+    let address = address.expect("metrics are served");
+    let said = thread::spawn(move || lines.collect::<Vec<_>>().join("\n"));
+    let deadline = Instant::now() + Duration::from_secs(120);
+    let mut before = None;
+    loop {
+        assert!(Instant::now() < deadline, "no delivery in block {ended}");
+        let (blocks, deliveries) = progress(&address);
+        if blocks == ended && deliveries > *before.get_or_insert(deliveries) {
+            break;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    let pid = Pid::from_raw(i32::try_from(run.id()).unwrap());
+    // A terminal signals all of a group.
+    if signal == Signal::SIGINT { killpg(pid, signal) } else { kill(pid, signal) }.unwrap();
+    let status = run.wait().unwrap();
+    let said = said.join().unwrap();
+    assert_eq!(status.code(), Some(130), "{said}");
+    let folder = only_folder(&results);
+    let table = fs::read_to_string(folder.join("summary.md")).unwrap();
+    (said, table, ResultFile::read(&folder).unwrap(), fs::read_to_string(junit).unwrap())
+}
+
+/// Blocks that ended and events that were delivered, as the metrics have them.
+fn progress(address: &str) -> (u64, u64) {
+    let text = scrape(address).expect("the run goes on");
+    let sum = |sample: &str| {
+        let value = |line: &str| line.strip_prefix(sample)?.rsplit(' ').next()?.parse::<u64>().ok();
+        text.lines().filter_map(value).sum()
+    };
+    (sum("nsim_blocks_total"), sum("nsim_deliveries_total"))
+}
+
+#[test]
+fn a_block_that_ctrl_c_cut_short_is_interrupted_and_lost_nothing() {
+    // What a relay will not send is, as long as a run lasts, like what is on its way.
+    let (said, table, result, junit) = cut_short(Signal::SIGINT, "lose=20%", "60", 0);
+    let text = format!("{said}\n{table}\n{junit}");
+    for wrong in ["does not balance", "1 off", "invalid:", "1 of 1 blocks invalid", "<failure"] {
+        assert!(!text.contains(wrong), "{wrong}: {text}");
+    }
+    assert!(table.contains("Incomplete: interrupted") && table.contains(", 1 interrupted."), "{table}");
+    assert!(table.contains("json+none+old: interrupted\n"), "{table}");
+    assert_eq!(junit.matches("no block was played to its end").count(), 3, "{junit}");
+    let blocks: Vec<_> = result.cells.iter().flat_map(|cell| &cell.blocks).collect();
+    let [block] = blocks[..] else { panic!("{} blocks", blocks.len()) };
+    let record = block.record.as_ref().unwrap();
+    assert!(record.status.is_interrupted() && record.counts.deliveries > 0, "{:?}", record.status);
+    assert!(record.counts.balanced().is_err(), "{:?}", record.counts);
+}
+
+#[test]
+fn what_was_played_before_a_sigterm_is_kept() {
+    let (said, table, result, junit) = cut_short(Signal::SIGTERM, "delay=300ms", "5", 1);
+    let blocks: Vec<_> = result.cells.iter().flat_map(|cell| &cell.blocks).collect();
+    let (cut, whole): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|block| block.is_interrupted());
+    assert_eq!((cut.len(), whole.len()), (1, 1), "{said}");
+    let counts = whole[0].record.as_ref().unwrap().counts;
+    counts.balanced().unwrap();
+    assert!(cut[0].record.as_ref().unwrap().counts.deliveries > 0, "{said}");
+    let says = "The ledger balances in every block that was played to its end";
+    assert!(table.contains(says) && !table.contains("does not balance"), "{table}");
+    assert!(!said.contains("does not balance") && !junit.contains("<failure"), "{said}\n{junit}");
+}
