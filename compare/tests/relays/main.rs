@@ -17,7 +17,7 @@ use std::{
 };
 
 use few::few_events;
-use report::ResultFile;
+use report::{DERIVED_FILE, Derived, ResultFile, bracket::End};
 use tempfile::TempDir;
 
 const COMPARE: &str = env!("CARGO_BIN_EXE_compare");
@@ -146,4 +146,66 @@ fn names_that_come_twice_and_flags_of_our_own_relay_are_refused() {
         assert_eq!(run.status.code(), Some(2), "{said}");
         assert!(said.contains(says), "{says} in {said}");
     }
+}
+
+#[test]
+fn what_each_relay_sustains_is_told_in_deliveries_and_publishes_a_second() {
+    let out = TempDir::new().unwrap();
+    let search = Command::new(COMPARE)
+        .args(["search", "--scenario", "note-stream", "--relay", &own("old"), "--relay", &own("new")])
+        .args(["--slo", "p50<2s", "--limit", "200", "--probe-seconds", "2", "--no-curve", "--corpus"])
+        .arg(few_events())
+        .arg("--out")
+        .arg(out.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&search.stderr);
+    assert_eq!(search.status.code(), Some(0), "{said}");
+    let folder = only_folder(out.path());
+    let table = fs::read_to_string(folder.join("summary.md")).unwrap();
+    let headings = "| cell | capacity in deliveries/s | 95 % interval | publishes/s | connections | load |";
+    assert!(table.contains(headings), "{table}");
+    let limits = Derived::from_result(&ResultFile::read(&folder).unwrap()).limits;
+    let ids: Vec<&str> = limits.iter().map(|limit| &*limit.cell).collect();
+    assert_eq!(ids, ["json+none+old", "json+none+new"]);
+    for limit in &limits {
+        // Eight subscribers to each note.
+        let row = format!("| {} | over 200/s | – | 25/s |", limit.cell);
+        assert!(table.contains(&row), "{row} in {table}\n{said}");
+        assert_eq!((limit.last_pass_per_s, limit.end), (Some(200), End::RateLimit), "{said}");
+    }
+    let derived = fs::read_to_string(folder.join(DERIVED_FILE)).unwrap();
+    assert!(derived.contains("\"last_pass_per_s\": 200"), "{derived}");
+}
+
+#[test]
+fn a_relay_that_loses_deliveries_is_named_and_the_one_beside_it_is_not() {
+    let out = TempDir::new().unwrap();
+    let lossy = format!("{} --fault lose=20%", own("lossy"));
+    let junit = out.path().join("junit.xml");
+    let results = out.path().join("results");
+    let run = run(
+        &results,
+        &[
+            "--relay",
+            &own("whole"),
+            "--relay",
+            &lossy,
+            "--junit",
+            junit.to_str().unwrap(),
+            "--",
+            "--rate",
+            "100",
+        ],
+    );
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert_eq!(run.status.code(), Some(4), "{said}");
+    let result = ResultFile::read(&only_folder(&results)).unwrap();
+    for cell in &result.cells {
+        let counts = cell.blocks[0].record.as_ref().unwrap().counts;
+        assert_eq!(counts.deliveries_lost > 0, cell.id == "json+none+lossy", "{}: {counts:?}", cell.id);
+    }
+    let junit = fs::read_to_string(junit).unwrap();
+    assert!(junit.contains("round 1: deliveries_lost is "), "{junit}");
+    assert_eq!(junit.matches("<failure").count(), 1, "{junit}");
 }
