@@ -6,6 +6,7 @@
 mod few;
 mod interrupted;
 mod keeper;
+mod others;
 #[path = "../../../client-sim/tests/common/scrape.rs"]
 mod scrape;
 

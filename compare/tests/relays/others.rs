@@ -1,0 +1,104 @@
+//! `compare/relays`: relays of others, built and started by scripts.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use report::ResultFile;
+use tempfile::TempDir;
+
+use crate::{only_folder, run};
+
+/// The scripts that build and start relays of others.
+const RELAYS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/relays");
+
+/// Runs a script of a `compare/relays`; returns its exit code and what it said on standard error.
+fn script(relays: &Path, words: &[&str], path: Option<&Path>) -> (Option<i32>, String) {
+    let mut command = Command::new("bash");
+    command.arg(relays.join(words[0])).args(&words[1..]).current_dir(relays);
+    command.envs(path.map(|path| ("PATH", path)));
+    let output = command.output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// A copy of the scripts, below which nothing is built.
+fn scripts(place: &Path) -> PathBuf {
+    let relays = place.join("compare/relays");
+    fs::create_dir_all(&relays).unwrap();
+    for name in ["build", "start"] {
+        fs::copy(Path::new(RELAYS).join(name), relays.join(name)).unwrap();
+    }
+    relays
+}
+
+#[test]
+fn wrong_words_for_relays_of_others_are_refused_with_the_fix() {
+    let place = TempDir::new().unwrap();
+    let relays = scripts(place.path());
+    let usage = "usage: start RELAY ADDRESS [tuned]";
+    for (words, says) in [
+        (&["build", "local-relay", "strfry"][..], "unknown relay strfry; known: local-relay"),
+        (&["build", "khatru", "--lst"], "unknown relay --lst; known: local-relay"),
+        (&["start"], usage),
+        (&["start", "khatru"], usage),
+        (&["start", "khatru", "127.0.0.1:1", "tuned", "more"], usage),
+        (&["start", "strfry", "127.0.0.1:1"], "unknown relay strfry; known: local-relay"),
+        (&["start", "khatru", "7777"], "7777 is no address: expected HOST:PORT"),
+        (&["start", "khatru", "127.0.0.1:1/x"], "127.0.0.1:1/x is no address"),
+        (&["start", "khatru", "127.0.0.1:1", "tunned"], "unknown word tunned; known: tuned"),
+    ] {
+        let (code, said) = script(&relays, words, None);
+        assert!(code == Some(2) && said.contains(says), "{words:?}: {code:?}, {said}");
+    }
+    assert!(!place.path().join("target").exists(), "nothing was built");
+}
+
+#[test]
+fn a_relay_of_others_that_is_not_built_or_cannot_be_is_named_with_the_fix() {
+    let place = TempDir::new().unwrap();
+    let relays = scripts(place.path());
+    let known = Command::new("bash").arg(relays.join("build")).arg("--list").output().unwrap().stdout;
+    let known = String::from_utf8(known).unwrap();
+    assert!(known.split_whitespace().count() >= 4, "{known}");
+    // What the scripts themselves need, and no tool of a relay.
+    let programs = place.path().join("programs");
+    fs::create_dir(&programs).unwrap();
+    for program in ["bash", "dirname", "sed"] {
+        let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output().unwrap();
+        let found = String::from_utf8(found.stdout).unwrap();
+        symlink(found.trim(), programs.join(program)).unwrap();
+    }
+    for relay in known.split_whitespace() {
+        let (code, said) = script(&relays, &["start", relay, "127.0.0.1:1"], None);
+        let says = format!("{relay} is not built: compare/relays/build {relay}\n");
+        assert_eq!((code, said), (Some(2), says));
+        let (code, said) = script(&relays, &["build", relay], Some(&programs));
+        let says = format!("{relay} needs ");
+        assert!(code == Some(2) && said.starts_with(&says) && said.contains(": install it"), "{said}");
+    }
+}
+
+#[test]
+#[ignore = "needs khatru, by compare/relays/build"]
+fn khatru_runs_beside_our_relay_and_both_ledgers_balance() {
+    let out = TempDir::new().unwrap();
+    let khatru = format!("khatru={RELAYS}/start khatru {{address}} tuned");
+    let run = run(out.path(), &["--relay", "relay-sim", "--relay", &khatru, "--", "--rate", "100"]);
+    let said = String::from_utf8_lossy(&run.stderr);
+    // A busy machine may make a block invalid (3), which its ledger does not mind.
+    assert!(matches!(run.status.code(), Some(0 | 3)), "{:?}\n{said}", run.status);
+    let result = ResultFile::read(&only_folder(out.path())).unwrap();
+    let ids: Vec<&str> = result.cells.iter().map(|cell| cell.id.as_str()).collect();
+    assert_eq!(ids, ["json+none+relay-sim", "json-control+relay-sim", "json+none+khatru"], "{said}");
+    let mut deliveries = BTreeSet::new();
+    for cell in &result.cells {
+        let counts = cell.blocks[0].record.as_ref().unwrap().counts;
+        counts.balanced().unwrap_or_else(|why| panic!("{}: {why}", cell.id));
+        deliveries.insert(counts.deliveries);
+    }
+    assert!(deliveries.len() == 1 && !deliveries.contains(&0), "all play one plan: {deliveries:?}");
+}
