@@ -487,7 +487,7 @@ pub(crate) struct Run {
     ///
     /// As in 'relay CPU>3%, p99>10%', also one a flag: it is decided to cost more, by more than
     /// that. Without it, anything that is decided to cost more counts. Equal relays fail one run of
-    /// 100 at most, so it takes 10 rounds, or 7 for one bound.
+    /// 100 at most, so it takes 8 rounds, or 7 for one bound.
     #[arg(
         long, help_heading = "Output", value_name = "BOUNDS", requires = "relay", value_parser = FailOn::from_str,
         hide_short_help = true

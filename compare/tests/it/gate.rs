@@ -62,17 +62,17 @@ fn a_relay_that_costs_more_for_certain_fails_though_the_interval_begins_within_t
     };
     assert_eq!(run(24, 12), ["relay CPU of json+none+new is ×1.02 [1.02, 1.03] of json+none+old"]);
     assert_eq!(run(14, 12), [""; 0], "certain, but within the band");
-    assert_eq!(run(60, 8), [""; 0], "a third of the rounds shows nothing");
+    assert_eq!(run(60, 6), [""; 0], "half of the rounds shows nothing");
 }
 
 #[test]
 fn so_few_rounds_that_chance_may_do_it_fail_nothing() {
     let mut slower = two_relays(99);
     for cell in &mut slower.cells {
-        cell.blocks.retain(|block| block.round < 8);
+        cell.blocks.retain(|block| block.round < 7);
     }
-    assert_eq!(failing(&slower, None), [""; 0], "all metrics in eight rounds");
-    assert_eq!(failing(&slower, Some("relay CPU>3%")).len(), 1, "one metric in eight rounds");
+    assert_eq!(failing(&slower, None), [""; 0], "all metrics in seven rounds");
+    assert_eq!(failing(&slower, Some("relay CPU>3%")).len(), 1, "one metric in seven rounds");
 }
 
 #[test]
