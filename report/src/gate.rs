@@ -114,7 +114,7 @@ impl fmt::Display for Judged {
 }
 
 /// Every comparison of a relay with the first. It fails where the test says that it costs more, at
-/// the level [`FALSE_ALARM`] over all metrics that may fail, and the estimate exceeds the bound:
+/// a level of 1 % over all metrics that may fail, and the estimate exceeds the bound:
 /// its own, or the band of verdicts. A verdict asks for an interval beyond the band, which takes
 /// several times as many rounds.
 pub fn between_relays(
