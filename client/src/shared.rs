@@ -145,7 +145,7 @@ impl Shared {
         self.kept = Some(self.workload.events.iter().cloned().map(ByteEvent::from).collect());
     }
 
-    /// The events of the plan as clients keep them that make no text of keys; `None` where they do.
+    /// The plan's events with keys as bytes; `None` where clients keep text.
     pub fn kept(&self) -> Option<&[ByteEvent<'static>]> {
         self.kept.as_deref()
     }

@@ -485,9 +485,9 @@ pub(crate) struct Run {
     pub(crate) slo: Option<Slo>,
     /// What a relay may cost more than the first before the run ends with exit code 100
     ///
-    /// As in 'relay CPU>3%, p99>10%', also one a flag: it is decided to cost more, by more than
-    /// that. Without it, anything that is decided to cost more counts. Equal relays fail one run of
-    /// 100 at most, so it takes 8 rounds, or 7 for one bound.
+    /// As in 'relay CPU>3%, p99>10%', also one a flag. A relay fails where a one-sided test at 1 %
+    /// says that it costs more, and the estimate exceeds the bound, or 2 % without any. It takes 8
+    /// rounds, or 7 for one bound.
     #[arg(
         long, help_heading = "Output", value_name = "BOUNDS", requires = "relay", value_parser = FailOn::from_str,
         hide_short_help = true

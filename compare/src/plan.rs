@@ -90,8 +90,11 @@ impl BlockOrder {
                 }
             }
         }
-        let is_pair = |others: &[usize]| match others {
-            [control, one] => [cells[*control].role, cells[*one].role] == [Role::Control, Role::Cell],
+        let is_pair = |anchor: usize, others: &[usize]| match others {
+            [control, one] => {
+                [cells[*control].role, cells[*one].role] == [Role::Control, Role::Cell]
+                    && cells[*one].cell.relay_name != cells[anchor].cell.relay_name
+            }
             _ => false,
         };
         BlockOrder::drawn(&loads, is_pair, rounds, seed)
@@ -128,19 +131,22 @@ impl BlockOrder {
 
     /// The same of loads that are pairs of an anchor's index and those of its other cells.
     pub(crate) fn of_loads(loads: &[(usize, Vec<usize>)], rounds: u32, seed: u64) -> BlockOrder {
-        BlockOrder::drawn(loads, |_| false, rounds, seed)
+        BlockOrder::drawn(loads, |_, _| false, rounds, seed)
     }
 
-    /// Of a pair, which is the control and the one cell that is judged, each round has this cell
+    /// Of a pair, which is the control and the one cell of another relay, each round has this cell
     /// twice, beside the anchor and the control: as many blocks of either relay.
     fn drawn(
         loads: &[(usize, Vec<usize>)],
-        is_pair: impl Fn(&[usize]) -> bool,
+        is_pair: impl Fn(usize, &[usize]) -> bool,
         rounds: u32,
         seed: u64,
     ) -> BlockOrder {
-        let pairs: BTreeSet<usize> =
-            loads.iter().filter(|(_, others)| is_pair(others)).map(|(anchor, _)| *anchor).collect();
+        let pairs: BTreeSet<usize> = loads
+            .iter()
+            .filter(|(anchor, others)| is_pair(*anchor, others))
+            .map(|(anchor, _)| *anchor)
+            .collect();
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let mut loads = loads.to_vec();
         let round = |_| {

@@ -130,9 +130,18 @@ pub fn between_relays(
     let between: Vec<&Comparison> = comparisons.iter().filter(is_between).collect();
     let tested = || between.iter().filter(|one| is_bounded(fail_on, one.metric));
     let metrics: BTreeSet<Metric> = tested().map(|one| one.metric).collect();
-    // Holm's correction is over the cells of one metric.
+    // Holm's correction is over the cells of one metric, in one load and one family.
+    let family = |one: &Comparison| {
+        let load = result.cells.iter().find(|cell| cell.id == one.cell).map(CellResult::load);
+        (format!("{load:?}"), one.family.map(|family| format!("{family:?}")))
+    };
     let cells = |one: &Comparison| {
-        if one.corrected { 1 } else { tested().filter(|other| other.metric == one.metric).count() }
+        let alike = tested().filter(|other| other.metric == one.metric);
+        if one.corrected {
+            alike.map(|one| family(one)).collect::<BTreeSet<_>>().len()
+        } else {
+            alike.count()
+        }
     };
     // `p` is of a difference in either direction; one alone fails a run.
     let is_certain = |one: &Comparison| {

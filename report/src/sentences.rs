@@ -8,6 +8,7 @@ use measure::{Counts, Status, ValidityClass};
 use super::{
     break_even, browser,
     comparison::{Comparison, Control, control_of},
+    gate::rounds_to_fail,
     likeness::mixed,
     limits, number,
     steady::Steadiness,
@@ -107,8 +108,9 @@ pub(crate) fn saturated_line(load: &LoadView<'_>) -> String {
 /// Warnings that stand before any number.
 pub(crate) fn warnings(result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<String> {
     let mut warnings = Vec::new();
-    // Between relays a rule of its own decides whether rounds suffice ([`crate::rounds_to_fail`]).
-    if result.config.profile == QUICK && result.config.relays.len() < 2 {
+    // Between relays a rule of its own decides whether rounds suffice.
+    let suffices = result.config.relays.len() > 1 && result.config.rounds >= rounds_to_fail(1, None);
+    if result.config.profile == QUICK && !suffices {
         warnings.push("Quick profile: not for decisions.".to_owned());
     }
     if let Some(reason) = result.incomplete() {
@@ -282,10 +284,11 @@ fn why(block: &Block) -> String {
     if block.is_interrupted() {
         // What it lacks beyond that, such as events that were not sent, nobody waited for.
         let damage = block.record.as_ref().and_then(|record| record.owed().balanced().err());
-        return match damage {
-            Some(damage) => format!("{}; the ledger does not balance: {damage}", Status::INTERRUPTED),
-            None => Status::INTERRUPTED.to_owned(),
-        };
+        let failure = block.failure.as_ref().and_then(|failure| failure.lines().last());
+        let failure = failure.filter(|line| !line.starts_with(Status::INTERRUPTED)).map(str::to_owned);
+        let damage = damage.map(|damage| format!("the ledger does not balance: {damage}"));
+        let all = [Some(Status::INTERRUPTED.to_owned()), damage, failure];
+        return all.into_iter().flatten().collect::<Vec<_>>().join("; ");
     }
     let mut reasons = Vec::new();
     if let Some(record) = &block.record {

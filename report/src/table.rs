@@ -423,8 +423,10 @@ fn ledger(cell: &CellResult) -> Option<String> {
     let records = cell.blocks.iter().filter_map(|block| block.record.as_ref());
     let (mut seen, mut off) = (0, 0);
     for record in records {
-        seen += 1;
-        off += usize::from(record.owed().balanced().is_err());
+        let is_off = record.owed().balanced().is_err();
+        // Of an interrupted block what is missing is not known.
+        seen += usize::from(is_off || !record.status.is_interrupted());
+        off += usize::from(is_off);
     }
     (seen > 0).then(|| if off == 0 { "balanced".to_owned() } else { format!("{off} off") })
 }

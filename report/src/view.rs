@@ -59,7 +59,9 @@ impl<'a> LoadView<'a> {
         let pair = (cells.len() == 3).then(|| Some([with_role(Role::Anchor)?, with_role(Role::Control)?]));
         let to_anchor = |cell: &CellResult| match (cell.role, pair.flatten()) {
             (Role::Anchor, _) => BTreeMap::new(),
-            (Role::Cell, Some(references)) => divide_by_round(cell, references, latency.0),
+            (Role::Cell, Some([anchor, control])) if anchor.cell.relay != cell.cell.relay => {
+                divide_by_round(cell, [anchor, control], latency.0)
+            }
             _ => anchors.divide(cell, latency.0),
         };
         let view = |cell: &&'a CellResult| CellView {
@@ -296,7 +298,7 @@ pub(crate) fn log_to_anchors<V>(
 }
 
 impl CellResult {
-    fn load(&self) -> (&str, Option<u32>, Option<&str>, Option<f64>, &str) {
+    pub(crate) fn load(&self) -> (&str, Option<u32>, Option<&str>, Option<f64>, &str) {
         let load = Some(&*self.cell.load).filter(|_| self.utilisation.is_none());
         (&self.cell.scenario, self.rate_per_s, load, self.utilisation, &self.cell.link)
     }

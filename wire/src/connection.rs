@@ -281,8 +281,10 @@ impl Connection {
         match &mut self.zstd {
             Some(layer) => {
                 layer.compress(payload, &mut self.outgoing)?;
-                self.websocket.start_parts(Data::Binary, &[&self.outgoing])?;
+                let started = self.websocket.start_parts(Data::Binary, &[&self.outgoing]);
+                // Also of a message that is not sent.
                 self.outgoing.clear();
+                started?;
             }
             None => {
                 let opcode = frame_type(self.agreement.format.spec().opcode);

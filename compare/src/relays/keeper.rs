@@ -31,6 +31,9 @@ const TAIL_BYTES: usize = 4096;
 /// Time for a relay to end after SIGTERM, and for the system to end it after SIGKILL.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Time to read what the pipe still holds once no process is left.
+const DRAINS_WITHIN: Duration = Duration::from_secs(1);
+
 /// How a relay ended, as the keeper prints it last.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ended {
@@ -105,9 +108,8 @@ fn keep(command: &mut Command) -> io::Result<Ended> {
         let _ = events.send(Event::Gone);
     });
     let (how, by_itself, was_killed) = attend(relay, &event);
-    // No process is left, so the pipe has an end; what it still holds may be the reason. Whoever
-    // was handed the write end over a socket may keep it open.
-    let _ = drained.recv_timeout(PATIENCE);
+    // Usually no process is left, so the pipe has an end; what it still holds may be the reason.
+    let _ = drained.recv_timeout(DRAINS_WITHIN);
     let tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(Ended { how, by_itself, was_killed, output: tail.text(), output_bytes: tail.all_bytes })
 }

@@ -76,6 +76,22 @@ fn so_few_rounds_that_chance_may_do_it_fail_nothing() {
 }
 
 #[test]
+fn each_load_adds_to_what_may_fail() {
+    let mut slower = two_relays(99);
+    for cell in &mut slower.cells {
+        cell.blocks.retain(|block| block.round < 8);
+    }
+    assert_eq!(failing(&slower, None).len(), 1, "one load in eight rounds");
+    let mut other = slower.cells.clone();
+    for cell in &mut other {
+        cell.id += "-other";
+        "other".clone_into(&mut cell.cell.scenario);
+    }
+    slower.cells.extend(other);
+    assert_eq!(failing(&slower, None), [""; 0], "two loads in eight rounds");
+}
+
+#[test]
 fn the_same_relay_or_a_cheaper_one_passes() {
     for us in [50, 40] {
         assert_eq!(failing(&two_relays(us), None), [""; 0], "{us}");
