@@ -284,11 +284,10 @@ fn why(block: &Block) -> String {
     if block.is_interrupted() {
         // What it lacks beyond that, such as events that were not sent, nobody waited for.
         let damage = block.record.as_ref().and_then(|record| record.owed().balanced().err());
-        let failure = block.failure.as_ref().and_then(|failure| failure.lines().last());
-        let failure = failure.filter(|line| !line.starts_with(Status::INTERRUPTED)).map(str::to_owned);
-        let damage = damage.map(|damage| format!("the ledger does not balance: {damage}"));
-        let all = [Some(Status::INTERRUPTED.to_owned()), damage, failure];
-        return all.into_iter().flatten().collect::<Vec<_>>().join("; ");
+        return match damage {
+            Some(damage) => format!("{}; the ledger does not balance: {damage}", Status::INTERRUPTED),
+            None => Status::INTERRUPTED.to_owned(),
+        };
     }
     let mut reasons = Vec::new();
     if let Some(record) = &block.record {
