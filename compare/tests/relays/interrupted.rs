@@ -83,7 +83,7 @@ fn a_block_that_ctrl_c_cut_short_is_interrupted_and_lost_nothing() {
         assert!(!text.contains(wrong), "{wrong}: {text}");
     }
     assert!(table.contains("Incomplete: interrupted") && table.contains(", 1 interrupted."), "{table}");
-    assert!(table.contains("json+none+old: interrupted\n"), "{table}");
+    assert!(table.contains("json+none+new: interrupted\n"), "{table}");
     assert_eq!(junit.matches("no block was played to its end").count(), 3, "{junit}");
     let blocks: Vec<_> = result.cells.iter().flat_map(|cell| &cell.blocks).collect();
     let [block] = blocks[..] else { panic!("{} blocks", blocks.len()) };
