@@ -20,9 +20,6 @@ const END: &str = "<!-- end of made -->";
 /// Rounds below which a result is a look and no evidence.
 const FEWEST_ROUNDS: u32 = 8;
 
-/// A load of a result that another result measured anew, as was planned (docs/decisions/load.md).
-const REPLACED: (&str, &str) = ("mixed-day-loads", "1");
-
 /// What choices cost, in the order of the columns.
 const COSTS: [Metric; 3] = [Metric::WireBytes, Metric::RelayCpu, Metric::ClientCpu];
 
@@ -98,8 +95,7 @@ fn found() -> Vec<Price> {
 fn prices_of(name: &str, Published { result, derived }: &Published) -> Vec<Price> {
     let is_counted = |cell: &&CellResult| {
         let is_choice = cell.cell.compression == "none" || cell.cell.format == "json";
-        let is_replaced = (name, &*cell.cell.load) == REPLACED;
-        cell.role == Role::Cell && cell.cell.link == NO_LINK && is_choice && !is_replaced
+        cell.role == Role::Cell && cell.cell.link == NO_LINK && is_choice
     };
     let price = |cell: &CellResult| {
         let of = |metric: &Metric| {
