@@ -22,6 +22,10 @@
 //! behind `<!-- measured by: COMMAND -->` by a bench, those behind `<!-- kept by: TEST -->` by
 //! another test: they are sources of the prose beside them.
 //!
+//! Code that begins with a number is a number, too: `0.49`, `57 %`. Not so a whole number without a
+//! sign or a unit, which is a constant: an exit code, a status, a kind. A fence, a comment, a table
+//! between comments or a code mark that is not closed is an error.
+//!
 //! A number agrees when both round to the same digits. Words count, such as `half`, `twice` and
 //! `a tenth less`, within a tenth. What is no measurement is in [`NOT_MEASURED`].
 
@@ -146,8 +150,10 @@ fn read(document: &str) -> String {
 
 /// What is wrong with a document, a line for each number.
 fn faults(document: &str, text: &str, sources: &Sources) -> Vec<String> {
-    let blocks = prose::blocks(text, NOT_MEASURED);
-    blocks.iter().flat_map(|block| faults_of(document, block, sources)).collect()
+    match prose::blocks(text, NOT_MEASURED) {
+        Ok(blocks) => blocks.iter().flat_map(|block| faults_of(document, block, sources)).collect(),
+        Err(fault) => vec![format!("{document}:{fault}")],
+    }
 }
 
 fn faults_of(document: &str, block: &Block, sources: &Sources) -> Vec<String> {
@@ -206,7 +212,7 @@ fn a_wrong_digit_is_found_wherever_it_stands() {
     let sources = Sources::new(root());
     let mut planted = 0;
     for document in documents() {
-        for block in prose::blocks(&read(&document), NOT_MEASURED) {
+        for block in prose::blocks(&read(&document), NOT_MEASURED).unwrap() {
             for (number, source) in block.numbers.iter().zip(sources.numbers(&block.terms).unwrap()) {
                 // Words have no digit.
                 let Some(digit) = number.said.rfind(|c: char| c.is_ascii_digit()) else { continue };
@@ -224,6 +230,10 @@ fn a_wrong_digit_is_found_wherever_it_stands() {
     let text = "zstd sends 0.58 of the bytes.\n<!-- numbers: mixed-day-load-4 / json zstd / wire bytes -->\n";
     let found = faults("x.md", text, &sources);
     assert_eq!(found, ["x.md:1: says \"0.58\", its source \"0.57\""]);
+    let found = faults("x.md", &text.replace("0.58", "`0.58`"), &sources);
+    assert_eq!(found, ["x.md:1: says \"0.58\", its source \"0.57\""]);
+    let found = faults("x.md", &text.replace("zstd", "`zstd"), &sources);
+    assert_eq!(found, ["x.md:1: a code mark (`) from here on has no other end"]);
 }
 
 #[test]

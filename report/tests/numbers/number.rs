@@ -25,6 +25,9 @@ const WORDS: [(&str, f64); 18] = [
 /// What stands before digits that are a name.
 const NAMES: [&str; 4] = ["RFC ", "section ", "§", "#"];
 
+const UNITS: [&str; 15] =
+    ["ns", "µs", "us", "ms", "s", "min", "h", "B", "bytes", "KiB", "MiB", "GiB", "Mbit/s", "times", "x"];
+
 /// How far a word may be from what it says, as a share.
 const WORD: f64 = 0.1;
 
@@ -80,6 +83,11 @@ impl Number {
         let ends = [1.0 + sign * self.low, 1.0 + sign * self.high];
         Number { said: format!("{}{word}", self.said), low: ends[0].min(ends[1]), high: ends[0].max(ends[1]) }
     }
+}
+
+/// Whether a word is what numbers are counted in.
+pub(crate) fn is_unit(word: &str) -> bool {
+    UNITS.contains(&word) || word.ends_with("/s")
 }
 
 /// The numbers of a text in their order. Parts of names are none (`p99`, `NIP-11`, `1.95.0`,
@@ -155,7 +163,7 @@ fn number_at(text: &str, at: usize) -> Option<(Option<Number>, usize)> {
     let in_a_name = follows_a_letter
         || NAMES.iter().any(|name| before.ends_with(name))
         || before.strip_suffix('-').is_some_and(|name| name.ends_with(|c: char| c.is_ascii_alphabetic()))
-        || text[end..].starts_with(|c: char| c.is_alphabetic() || c == '_');
+        || is_name(&text[end..]);
     let plain = digits.replace(',', "");
     let value = plain.parse::<f64>().ok().filter(|_| !in_a_name && is_grouped(digits));
     let Some(value) = value else {
@@ -178,6 +186,12 @@ fn number_at(text: &str, at: usize) -> Option<(Option<Number>, usize)> {
         }
         None => (Some(number), end),
     })
+}
+
+/// Whether letters follow digits that are no unit of theirs.
+fn is_name(behind: &str) -> bool {
+    let word = behind.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
+    word.starts_with(|c: char| c.is_alphabetic() || c == '_') && !is_unit(word)
 }
 
 /// Where a date ends that begins here.
@@ -248,6 +262,8 @@ mod tests {
         assert_eq!(read("three and a half times"), one("three and a half", 3.5));
         assert_eq!(read("0.95 [0.91, 1.00]").len(), 3);
         assert_eq!(read("9/1.5 Mbit/s").len(), 2);
+        assert_eq!(read("3x"), one("3", 3.0));
+        assert_eq!(read("1.5ms,"), one("1.5", 1.5));
         for name in [
             "p99",
             "NIP-11",
