@@ -1,13 +1,15 @@
-//! Rules about the whole tree that the compiler does not keep: no circle of crates, no path or link
-//! that leads nowhere, no test named that is nowhere, prose within 100 columns, published results
-//! within 10 MB.
+//! Rules about the whole tree that the compiler does not keep: no circle of crates, no dependency
+//! that nothing uses, no path or link that leads nowhere, no test named that is nowhere, prose
+//! within 100 columns, published results within 10 MB.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 mod graph;
 mod prose;
+mod used;
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -73,6 +75,24 @@ fn crates_import_each_other_without_a_circle() {
     }
     assert!(graph.len() >= 5, "the workspace has more crates that import others");
     assert_eq!(graph.circles(), Vec::<String>::new());
+}
+
+#[test]
+fn crates_use_what_they_depend_on() {
+    let texts: BTreeMap<String, String> = all_texts().collect();
+    let mut unused = Vec::new();
+    for package in packages() {
+        let manifest = Path::new(package["manifest_path"].as_str().unwrap());
+        let folder = manifest.parent().unwrap().file_name().unwrap().to_str().unwrap();
+        let code = used::code_of(&texts, folder);
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let name = dependency["name"].as_str().unwrap();
+            if !used::names(&code, name) {
+                unused.push(format!("{folder}/Cargo.toml: {name} is used nowhere; take it out"));
+            }
+        }
+    }
+    assert!(unused.is_empty(), "{}", unused.join("\n"));
 }
 
 #[test]
