@@ -91,6 +91,7 @@ const NOT_MEASURED: &[&str] = &[
     "a gain of 20 %",
     // What is asked.
     "What 10,000 connected",
+    "what 10,000 connected",
     "Each of 10,000 clients",
     "nobody connected 10,000",
 ];
