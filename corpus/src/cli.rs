@@ -24,6 +24,8 @@ use program::report as tell;
 /// Interval of progress lines; none in the first two seconds.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, or a record is no valid event, 2 wrong usage.";
+
 /// Files of Nostr events for load tests: get, make, verify, convert, sample and describe them.
 ///
 /// A file's format follows from its name: .jsonl .jsonl.gz .jsonl.zst (one NIP-01 object a line),
@@ -31,7 +33,7 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 /// (one batch of a wire format, up to 64 MiB). Files of any length are worked on in bounded memory.
 /// data/README.md says what the bundled sample is and how to get real events.
 #[derive(Debug, Parser)]
-#[command(name = "corpus", version)]
+#[command(name = "corpus", version, after_help = EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

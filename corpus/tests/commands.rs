@@ -29,6 +29,7 @@ fn short_help_fills_one_screen_of_50_lines_at_most() {
         let lines = help.lines().count();
         assert!(output.status.success() && lines <= 50, "corpus {command} -h has {lines} lines\n{help}");
         assert!(help.contains("Usage: corpus"), "{help}");
+        assert_eq!(help.contains("Exit codes: 0 done, 1 failed"), command.is_empty(), "{help}");
     }
 }
 
@@ -265,12 +266,14 @@ fn a_dictionary_is_tried_on_events_that_it_did_not_learn_from() {
 #[test]
 fn mistakes_are_answered_before_the_work() {
     let folder = tempfile::tempdir().unwrap();
-    for (args, answer) in [
-        (["generate", "--out", "x.csv"].as_slice(), "known: .jsonl .jsonl.gz .jsonl.zst .pb.gz"),
-        (&["verify", "none.jsonl"], "there is no corpus"),
+    for (args, code, answer) in [
+        (["generate", "--out", "x.csv"].as_slice(), 1, "known: .jsonl .jsonl.gz .jsonl.zst .pb.gz"),
+        (&["generate", "--events", "0", "--out", "x.jsonl"], 2, "0 is not in 1.."),
+        (&["train-dictionary", "x.zdict", "--events", "0"], 1, "--events is at least 1"),
+        (&["verify", "none.jsonl"], 1, "there is no corpus"),
     ] {
         let output = run(args, folder.path());
-        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert_eq!(output.status.code(), Some(code), "{args:?}");
         assert!(text(&output.stderr).contains(answer), "{args:?}: {}", text(&output.stderr));
     }
     assert!(folder.path().read_dir().unwrap().next().is_none(), "nothing is left behind");

@@ -167,6 +167,7 @@ pub fn read_versioned<T: DeserializeOwned>(path: &Path, what: &'static str) -> R
     let name = path.display().to_string();
     match unpack::read(path) {
         Ok(json) => parse_versioned(&json, &name, what),
+        Err(source) if source.kind() == io::ErrorKind::UnexpectedEof => Err(RecordError::Cut { name, what }),
         Err(source) => Err(RecordError::Read { name, source }),
     }
 }
@@ -663,6 +664,12 @@ mod tests {
         std::fs::write(file.path(), &packed).unwrap();
         let read: serde_json::Value = read_versioned(file.path(), "record").unwrap();
         assert_eq!(read["schema_version"], SCHEMA_VERSION);
+        for end in 0..packed.len() {
+            std::fs::write(file.path(), &packed[..end]).unwrap();
+            let cut = read_versioned::<serde_json::Value>(file.path(), "record").unwrap_err();
+            // A single byte is not known to be packed.
+            assert!(matches!(cut, RecordError::Cut { .. }) || end == 1, "{end} bytes: {cut:?}");
+        }
         let parsed = |bytes: &[u8]| parse_versioned::<serde_json::Value>(bytes, "a message", "record");
         assert_eq!(parsed(&json).unwrap(), read);
         let error = parsed(&packed).unwrap_err();

@@ -67,7 +67,10 @@ Exit codes: 0 stopped as asked, 1 failed, 2 wrong usage. RUST_LOG=relay_sim=debu
 #[command(name = "relay-sim", version, after_help = EXAMPLES, after_long_help = MORE)]
 pub(crate) struct Args {
     /// Address and port; port 0 takes a free one
-    #[arg(long, help_heading = LISTEN, value_name = "ADDRESS", default_value = "127.0.0.1:7777")]
+    #[arg(
+        long, help_heading = LISTEN, value_name = "ADDRESS", default_value = "127.0.0.1:7777",
+        value_parser = address
+    )]
     pub(crate) listen: SocketAddr,
 
     /// Certificate chain (PEM); the relay then serves wss:// only
@@ -402,6 +405,11 @@ impl Args {
         }
         Ok(config)
     }
+}
+
+/// An address to listen on, by number: a name may stand for several.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "expected IP:PORT, as in 127.0.0.1:7777 or [::1]:7777".to_owned())
 }
 
 /// Every `zstd-dict` once for each of the dictionaries; without any, with those that are bundled.

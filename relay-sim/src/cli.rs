@@ -80,7 +80,12 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!("{error:#}");
+            // RUST_LOG may leave out errors, but not why there is no relay.
+            if tracing::enabled!(tracing::Level::ERROR) {
+                tracing::error!("{error:#}");
+            } else {
+                program::report(&format!("error: {error:#}"));
+            }
             if announces {
                 say_failed(&format!("{error:#}"));
             }

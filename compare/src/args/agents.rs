@@ -22,7 +22,7 @@ const RELAY: &str = "127.0.0.1:7777";
 
 /// An address whose port is the same for each block, as --allow-target of agents must name it.
 fn fixed(text: &str) -> std::result::Result<SocketAddr, String> {
-    let address: SocketAddr = text.parse().map_err(|error| format!("{error}, as in {RELAY}"))?;
+    let address: SocketAddr = text.parse().map_err(|_| format!("expected IP:PORT, as in {RELAY}"))?;
     match address.port() {
         0 => Err("port 0 is another one for each block, which no --allow-target can name".to_owned()),
         _ => Ok(address),

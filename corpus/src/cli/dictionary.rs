@@ -57,6 +57,7 @@ pub(crate) struct Args {
 
 /// Trains on the EVENT messages that a relay sends.
 pub(crate) fn train(args: &Args) -> anyhow::Result<ExitCode> {
+    ensure!(args.events > 0, "--events is at least 1");
     measure::try_file(&args.out)?;
     let trial = args.trial.as_deref().map(|file| Trial::read(file, args.skip_invalid));
     let trial = trial.transpose().context("cannot read --try")?;

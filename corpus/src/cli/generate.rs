@@ -14,7 +14,7 @@ use super::{Progress, say};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// How many; millions take minutes and some 100 MB of memory.
-    #[arg(long, default_value_t = 5_000)]
+    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..))]
     events: u64,
     /// Another number, other events.
     #[arg(long, default_value_t = 1)]

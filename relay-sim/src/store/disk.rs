@@ -45,8 +45,8 @@ pub struct StoreConfig {
 #[non_exhaustive]
 pub enum StoreError {
     /// The directory cannot be made or read.
-    #[error("cannot use the directory {} of --store: {source}", directory.display())]
-    Directory { directory: PathBuf, source: io::Error },
+    #[error("cannot use {} as --store: {why}; name another directory", directory.display())]
+    Directory { directory: PathBuf, why: String },
     /// The directory holds something else.
     #[error("{} is no store of relay-sim; name an empty directory with --store", path.display())]
     Foreign { path: PathBuf },
@@ -104,7 +104,7 @@ impl Disk {
     pub(crate) fn open(config: &StoreConfig, implementation: Implementation) -> Result<Disk, StoreError> {
         let directory = &config.directory;
         let file = directory.join(FILE);
-        let unusable = |source| StoreError::Directory { directory: directory.clone(), source };
+        let unusable = |error: io::Error| cannot_use(directory, &error);
         fs::create_dir_all(directory).map_err(unusable)?;
         if !file.exists() {
             make(directory, config.at_rest.unwrap_or(Format::JSON))?;
@@ -236,9 +236,19 @@ fn unreadable(file: &Path, error: impl Into<redb::Error>) -> StoreError {
     }
 }
 
+/// Why nothing can be kept in a directory.
+fn cannot_use(directory: &Path, error: &io::Error) -> StoreError {
+    let why = match error.kind() {
+        io::ErrorKind::AlreadyExists => "it is a file".to_owned(),
+        io::ErrorKind::NotADirectory => "what it stands in is no directory".to_owned(),
+        _ => error.to_string(),
+    };
+    StoreError::Directory { directory: directory.to_owned(), why }
+}
+
 /// Makes an empty store in an empty directory.
 fn make(directory: &Path, at_rest: Format) -> Result<(), StoreError> {
-    let unusable = |source| StoreError::Directory { directory: directory.to_owned(), source };
+    let unusable = |error: io::Error| cannot_use(directory, &error);
     for entry in fs::read_dir(directory).map_err(unusable)? {
         let entry = entry.map_err(unusable)?;
         if entry.file_name() != OsStr::new(NEW_FILE) {

@@ -113,6 +113,10 @@ fn a_port_in_use_is_named_with_a_way_out() {
     let (code, stderr) = run(&["--listen", &address]);
     assert_eq!(code, Some(1));
     assert!(stderr.contains(&address) && stderr.contains("--listen 127.0.0.1:PORT"), "{stderr}");
+    // Whatever the log leaves out.
+    let silent = program().env("RUST_LOG", "off").args(["--listen", &address]).output().unwrap();
+    let said = String::from_utf8(silent.stderr).unwrap();
+    assert!(said.starts_with("error: another program listens on") && said.contains(&address), "{said}");
 }
 
 #[test]
@@ -122,6 +126,7 @@ fn unknown_names_list_the_known_ones() {
         ("--compression", "deflate-no-takeover"),
         ("--verify", "full"),
         ("--implementation", "library"),
+        ("--listen", "as in 127.0.0.1:7777"),
     ] {
         let (code, stderr) = run(&[flag, "nonsense"]);
         assert_eq!(code, Some(2), "{stderr}");

@@ -379,6 +379,12 @@ fn what_is_no_store_is_refused_by_name() {
         assert!(is_torn || matches!(error, StoreError::Foreign { .. }), "{text}");
         assert!(text.contains("events.redb") && text.contains("--store"), "{text}");
     }
+    for (place, why) in [("", "it is a file"), ("below", "what it stands in is no directory")] {
+        let place = if place.is_empty() { file.clone() } else { file.join(place) };
+        let (error, text) = start_error(&at(&place, Format::JSON));
+        assert!(matches!(error, StoreError::Directory { .. }), "{text}");
+        assert_eq!(text, format!("cannot use {} as --store: {why}; name another directory", place.display()));
+    }
     fs::remove_file(&file).unwrap();
     // A crash before the store had its name.
     fs::write(directory.path().join("events.redb.new"), "half").unwrap();
