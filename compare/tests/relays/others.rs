@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     fs,
-    os::unix::fs::symlink,
+    os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -29,7 +29,7 @@ fn script(relays: &Path, words: &[&str], path: Option<&Path>) -> (Option<i32>, S
 fn scripts(place: &Path) -> PathBuf {
     let relays = place.join("compare/relays");
     fs::create_dir_all(&relays).unwrap();
-    for name in ["build", "start"] {
+    for name in ["build", "start", "nostr-rs-relay.toml"] {
         fs::copy(Path::new(RELAYS).join(name), relays.join(name)).unwrap();
     }
     relays
@@ -63,7 +63,7 @@ fn a_relay_of_others_that_is_not_built_or_cannot_be_is_named_with_the_fix() {
     let relays = scripts(place.path());
     let known = Command::new("bash").arg(relays.join("build")).arg("--list").output().unwrap().stdout;
     let known = String::from_utf8(known).unwrap();
-    assert!(known.split_whitespace().count() >= 4, "{known}");
+    assert!(known.split_whitespace().count() >= 5, "{known}");
     // What the scripts themselves need, and no tool of a relay.
     let programs = place.path().join("programs");
     fs::create_dir(&programs).unwrap();
@@ -79,6 +79,32 @@ fn a_relay_of_others_that_is_not_built_or_cannot_be_is_named_with_the_fix() {
         let (code, said) = script(&relays, &["build", relay], Some(&programs));
         let says = format!("{relay} needs ");
         assert!(code == Some(2) && said.starts_with(&says) && said.contains(": install it"), "{said}");
+    }
+}
+
+#[test]
+fn nostr_rs_relay_is_given_its_address_and_tuned_limits_above_the_events_of_scenarios() {
+    let place = TempDir::new().unwrap();
+    let relays = scripts(place.path());
+    let program = place.path().join("target/relays/nostr-rs-relay/bin/nostr-rs-relay");
+    fs::create_dir_all(program.parent().unwrap()).unwrap();
+    // Stands for the relay, and shows its settings.
+    fs::write(&program, "#!/bin/sh\n[ \"$1\" = --config ] && cat \"$2\" >&2\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    for (tuned, limit) in [(None, None), (Some("tuned"), Some(4 << 20))] {
+        let mut words = vec!["start", "nostr-rs-relay", "127.0.0.1:7777"];
+        words.extend(tuned);
+        let (code, said) = script(&relays, &words, None);
+        let settings: toml::Table = said.parse().unwrap_or_else(|error| panic!("{error}: {said}"));
+        let network = &settings["network"];
+        assert_eq!(
+            (network["address"].as_str(), network["port"].as_integer()),
+            (Some("127.0.0.1"), Some(7777))
+        );
+        for name in ["max_event_bytes", "max_ws_message_bytes", "max_ws_frame_bytes"] {
+            let found = settings.get("limits").map(|limits| limits[name].as_integer().unwrap());
+            assert_eq!((found, code), (limit, Some(0)), "{name}: {said}");
+        }
     }
 }
 
