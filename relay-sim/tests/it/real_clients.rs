@@ -65,13 +65,18 @@ async fn built_by_go(package: &str, folder: &Path) -> PathBuf {
     client
 }
 
-/// Runs an example of docs/test-relay.md, which finds relay-sim on PATH.
-async fn check_example(command: &mut Command) {
+/// Runs a program that finds relay-sim on PATH.
+async fn beside_relay_sim(command: &mut Command) -> Output {
     let programs = Path::new(env!("CARGO_BIN_EXE_relay-sim")).parent().unwrap();
     let path = std::env::var_os("PATH").unwrap_or_default();
     let paths = std::iter::once(programs.to_owned()).chain(std::env::split_paths(&path));
     command.env("PATH", std::env::join_paths(paths).unwrap()).kill_on_drop(true);
-    check(&timeout(3 * PATIENCE, command.output()).await.expect("the example ends").unwrap());
+    timeout(3 * PATIENCE, command.output()).await.expect("the program ends").unwrap()
+}
+
+/// Runs an example of docs/test-relay.md.
+async fn check_example(command: &mut Command) {
+    check(&beside_relay_sim(command).await);
 }
 
 #[tokio::test]
@@ -91,6 +96,39 @@ async fn ndk_is_tested_against_a_relay_that_misbehaves() {
 async fn go_nostr_is_tested_against_a_relay_that_misbehaves() {
     let folder = tempfile::tempdir().unwrap();
     check_example(&mut Command::new(built_by_go("./misbehaving", folder.path()).await)).await;
+}
+
+/// Runs go-nostr's own tests against a relay-sim with these faults.
+async fn own_tests_of_go_nostr(faults: &[&str]) -> Output {
+    let mut command = Command::new(script("own_tests"));
+    command.arg("go-nostr").args(faults);
+    // As when it is built: nothing is downloaded.
+    command.envs([("GOPROXY", "off"), ("GOTOOLCHAIN", "local")]);
+    beside_relay_sim(&mut command).await
+}
+
+/// Whether `go test -v` says that a test ended so.
+fn says(output: &Output, how: &str, test: &str) -> bool {
+    let line = format!("--- {how}: {test} ");
+    String::from_utf8_lossy(&output.stdout).lines().any(|said| said.starts_with(&line))
+}
+
+#[tokio::test]
+#[ignore = "needs go with the modules of tests/clients/go, and of go-nostr's own tests"]
+async fn go_nostr_passes_its_own_tests_and_fails_one_by_a_fault() {
+    let tests = ["TestSubscribeBasic", "TestNestedSubscriptions", "TestEOSEMadness"];
+    let whole = own_tests_of_go_nostr(&[]).await;
+    check(&whole);
+    for test in tests {
+        assert!(says(&whole, "PASS", test), "{test} was not run: {whole:?}");
+    }
+    // An event that comes twice is given to its caller twice.
+    let twice = own_tests_of_go_nostr(&["double=100%"]).await;
+    assert!(!twice.status.success() && says(&twice, "FAIL", "TestSubscribeBasic"), "{twice:?}");
+    let refused = own_tests_of_go_nostr(&["no-such-fault"]).await;
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("relay-sim does not start with the faults no-such-fault"), "{said}");
 }
 
 #[tokio::test]
