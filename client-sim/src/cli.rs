@@ -30,6 +30,8 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(log_filter())
         .with_writer(stderr)
+        // It would print them to standard error, and panic where nobody reads that.
+        .log_internal_errors(false)
         .with_ansi(anstream::AutoStream::choice(&stderr()) != anstream::ColorChoice::Never)
         .init();
     match &args.command {

@@ -107,6 +107,21 @@ fn a_run_writes_its_page_and_says_on_its_way_how_it_goes() {
 }
 
 #[test]
+fn a_run_whose_messages_and_log_nobody_reads_is_played_to_its_end() {
+    let (reader, unread) = std::io::pipe().unwrap();
+    drop(reader);
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("record.json");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_client-sim"));
+    command.args(["--scenario", "note-stream", "--seconds", "0.3", "--rate", "50", "--corpus"]);
+    command.arg(few_events()).arg("--record").arg(&file).env("RUST_LOG", "trace");
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(unread).status().unwrap();
+    // A log of this level makes it suspect, and a busy machine may make it invalid (3).
+    assert!(matches!(status.code(), Some(0 | 3)), "{status}");
+    RunRecord::read(&file).unwrap().counts.balanced().unwrap();
+}
+
+#[test]
 fn a_full_disk_takes_neither_the_summary_nor_the_other_file() {
     let folder = TempDir::new().unwrap();
     let (record, ledger) = (folder.path().join("record.json"), folder.path().join("ledger.jsonl"));

@@ -75,6 +75,8 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
+        // It would print them to standard error, and panic where nobody reads that.
+        .log_internal_errors(false)
         .with_ansi(anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never)
         .try_init();
     match run(args) {

@@ -28,7 +28,13 @@ pub(crate) fn announced(args: &[&str]) -> (Child, String, BufReader<ChildStdout>
 
 /// The same, started by a command that takes relay-sim's arguments.
 pub(crate) fn announced_by(mut command: Command, args: &[&str]) -> (Child, String, BufReader<ChildStdout>) {
-    command.env_remove("RUST_LOG").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.env_remove("RUST_LOG").stderr(Stdio::null());
+    announced_and_logging(command, args)
+}
+
+/// The same, with the log that the command says.
+fn announced_and_logging(mut command: Command, args: &[&str]) -> (Child, String, BufReader<ChildStdout>) {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.args(["--announce", "--listen", "127.0.0.1:0"]).args(args).spawn().unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
@@ -66,6 +72,28 @@ fn a_child_announces_itself_and_stops_with_its_parents_stdin() {
         assert_eq!(totals["traffic"]["received"]["messages"], 1);
         assert_eq!(child.wait().unwrap().code(), Some(0));
     }
+}
+
+#[test]
+fn a_relay_whose_log_nobody_reads_serves_on() {
+    let (reader, log) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = program();
+    command.env("RUST_LOG", "trace").stderr(log);
+    let (mut child, url, mut stdout) = announced_and_logging(command, &["--format", "json"]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let offer = Offer { batched: false, formats: vec![Format::JSON], compression: Compression::None };
+        let mut conn = wire::connect(&url, &offer, &WireLimits::default()).await.unwrap();
+        conn.feed(r#"["REQ","a",{}]"#.into()).await.unwrap();
+        conn.flush().await.unwrap();
+        assert_eq!(conn.next().await.unwrap().unwrap().payload, r#"["EOSE","a"]"#);
+    });
+    drop(child.stdin.take());
+    let mut totals = String::new();
+    stdout.read_to_string(&mut totals).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&totals).unwrap()["requests"], 1);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]
