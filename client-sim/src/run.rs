@@ -24,6 +24,7 @@ use crate::{
     dial::{self, Target, endpoint},
     doctor::{
         self,
+        answers::Info,
         needs::{Needs, json_bytes},
     },
     floor,
@@ -64,7 +65,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
     let expected = over_links.then(|| sized(args, &workload)).transpose()?;
     // From here on there is a plan, and a record of how much of it was played.
     let mut interrupt = interruption::listen()?;
-    let mut workload = within_rules(args, &mut scenario, &corpus, (seed, workload), &mut interrupt)?;
+    let (mut workload, info) = within_rules(args, &mut scenario, &corpus, (seed, workload), &mut interrupt)?;
     tell_plan(args, &scenario, &corpus, &workload);
     workload.tolerates_seam = args.url.is_some() && !args.strict_seam;
     let compression = compression(args).map_err(UsageError)?;
@@ -114,7 +115,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
         corpus: &corpus,
         seed,
         prepared: &prepared,
-        relay: relay_process(args, &options.relay_pids, own_relay.as_ref()),
+        relay: relay_process(args, &options.relay_pids, own_relay.as_ref(), info),
         proof,
         relay_totals: None,
         started_utc,
@@ -263,13 +264,23 @@ fn links_of(args: &Args, workload: &Workload) -> Vec<(Link, u64)> {
     run.chain(own).collect()
 }
 
-/// The relay's process as the record describes it, where its process id is known.
-pub(crate) fn relay_process(args: &Args, pids: &[u32], own_relay: Option<&OwnRelay>) -> Option<RelayProcess> {
-    let software = match own_relay {
-        Some(_) if args.floor => "relay-sim --floor",
-        Some(_) => "relay-sim",
-        None => "unknown",
+/// The relay's process as the record describes it, where its process id is known. `info` is what a
+/// relay of others says of itself.
+pub(crate) fn relay_process(
+    args: &Args,
+    pids: &[u32],
+    own_relay: Option<&OwnRelay>,
+    info: Option<Info>,
+) -> Option<RelayProcess> {
+    let Info { software, version, .. } = match own_relay {
+        Some(_) => Info {
+            software: Some(if args.floor { "relay-sim --floor" } else { "relay-sim" }.to_owned()),
+            version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+            ..Info::default()
+        },
+        None => info.unwrap_or_default(),
     };
+    let stated = |text: Option<String>| text.unwrap_or_else(|| "unknown".to_owned());
     let (pid, more_pids) = pids.split_first()?;
     Some(RelayProcess {
         pid: Some(*pid),
@@ -277,8 +288,8 @@ pub(crate) fn relay_process(args: &Args, pids: &[u32], own_relay: Option<&OwnRel
         processes: None,
         cpu_quota: None,
         unproven: None,
-        software: software.to_owned(),
-        version: if own_relay.is_some() { env!("CARGO_PKG_VERSION") } else { "unknown" }.to_owned(),
+        software: stated(software),
+        version: stated(version),
         own: own_relay.is_some(),
         faults: own_relay.map(|relay| relay.faults.clone()).unwrap_or_default(),
         planted: None,
@@ -328,14 +339,14 @@ fn planned(args: &Args, scenario: &Scenario, corpus: &Corpus, seed: u64) -> anyh
 
 /// Asks the relay of `--url` what it takes, unless `--doctor` says so. What it refuses by its rules
 /// is set aside, and what stands against the scenario is an error. A signal leaves the plan as it
-/// was.
+/// was. Returned with the plan is what the relay says of itself (NIP-11).
 fn within_rules(
     args: &Args,
     scenario: &mut Scenario,
     corpus: &Corpus,
     (seed, mut workload): (u64, Workload),
     interrupt: &mut Interrupt,
-) -> anyhow::Result<Workload> {
+) -> anyhow::Result<(Workload, Option<Info>)> {
     let needs = Needs::from_workload(&workload);
     let relay = args.url.as_ref().map(|url| endpoint(url, args.ca.as_deref(), &args.header));
     let relay = relay.transpose().map_err(UsageError)?;
@@ -343,9 +354,9 @@ fn within_rules(
         (Some(file), relay) => {
             doctor::read(file, relay.as_ref().map(wire::Endpoint::url)).map_err(UsageError)?
         }
-        (None, None) => return Ok(workload),
+        (None, None) => return Ok((workload, None)),
         (None, Some(relay)) => match doctor::before_a_run(relay, &needs, interrupt) {
-            Err(error) if error.is::<Interrupted>() => return Ok(workload),
+            Err(error) if error.is::<Interrupted>() => return Ok((workload, None)),
             answers => answers?,
         },
     };
@@ -362,7 +373,7 @@ fn within_rules(
         drop(std::mem::take(&mut workload));
         workload = planned(args, scenario, corpus, seed)?;
     }
-    Ok(workload)
+    Ok((workload, answers.info))
 }
 
 /// Says what the plan lacks.

@@ -48,7 +48,8 @@ pub(crate) fn serve(args: &Args) -> anyhow::Result<()> {
     let environment = Environment::collect();
     let relay = run::start_relay(args, &workload, None, None, None)?;
     let relay = relay.context("--serve starts a relay")?;
-    let process = run::relay_process(args, &[relay.pid], Some(&relay)).context("it has a process id")?;
+    let process =
+        run::relay_process(args, &[relay.pid], Some(&relay), None).context("it has a process id")?;
     let plan_sha256 = workload.sha256();
     let url = at.map_or_else(|| relay.url.clone(), |at| at.to_string());
     let clock = CpuClock::of_process(relay.pid)?;

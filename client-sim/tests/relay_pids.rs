@@ -17,10 +17,20 @@ use measure::{QuotaMeter, RunRecord, ValidityClass};
 
 /// Plays a short plan. Returns the exit code and what was written, and the record.
 fn play(relay: &Relay, pids: &str) -> (Option<i32>, String, Option<RunRecord>) {
+    play_with(relay, pids, None)
+}
+
+/// The same, with what a relay answered instead of questions.
+fn play_with(relay: &Relay, pids: &str, answers: Option<&str>) -> (Option<i32>, String, Option<RunRecord>) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("record.json");
     let mut client = program();
     client.args(["--scenario", "note-stream", "--rate", "100", "--seconds", "1", "--url", &relay.url]);
+    if let Some(answers) = answers {
+        let file = folder.path().join("doctor.json");
+        fs::write(&file, answers).unwrap();
+        client.arg("--doctor").arg(file);
+    }
     let output = client.args(["--relay-pid", pids, "--record"]).arg(&file).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     (output.status.code(), said, RunRecord::read(&file).ok())
@@ -56,6 +66,21 @@ fn a_relay_behind_the_shell_that_started_it_has_its_cpu_time_and_memory() {
     let (_, said, record) = play(&relay, &format!("{},{}", pid(&relay), child.trim()));
     let process = record.unwrap_or_else(|| panic!("{said}")).relay.unwrap();
     assert_eq!((process.processes, process.more_pids.len()), (Some(2), 1));
+}
+
+#[test]
+fn a_record_names_a_relay_as_its_document_does_and_one_without_as_unknown() {
+    let relay = Relay::start(&[]);
+    let version = env!("CARGO_PKG_VERSION");
+    for (answers, names) in [
+        (None, ("relay-sim", version)),
+        (Some("{}"), ("unknown", "unknown")),
+        (Some(r#"{"info": {"name": "mine", "version": "7"}}"#), ("unknown", "7")),
+    ] {
+        let (_, said, record) = play_with(&relay, &pid(&relay), answers);
+        let process = record.unwrap_or_else(|| panic!("{said}")).relay.unwrap();
+        assert_eq!((&*process.software, &*process.version, process.own), (names.0, names.1, false));
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
+use client::meaning::quoted;
 use wire::Endpoint;
 
 use super::answers::Info;
@@ -10,7 +11,8 @@ use super::answers::Info;
 /// Time for the whole document.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Fetches and reads the document. Fields of a wrong type count as absent.
+/// Fetches and reads the document. Fields of a wrong type count as absent; texts are short, and
+/// harmless to a terminal.
 pub(super) fn fetch(relay: &Endpoint) -> anyhow::Result<Info> {
     read(&wire::document(relay, PATIENCE)?)
 }
@@ -19,7 +21,7 @@ pub(super) fn fetch(relay: &Endpoint) -> anyhow::Result<Info> {
 fn read(text: &str) -> anyhow::Result<Info> {
     let document: serde_json::Value =
         serde_json::from_str(text).context("the relay's NIP-11 document is not JSON")?;
-    let text = |name: &str| Some(document.get(name)?.as_str()?.chars().take(200).collect::<String>());
+    let text = |name: &str| Some(quoted(document.get(name)?.as_str()?));
     let limitation = document.get("limitation");
     let number = |name: &str| limitation?.get(name)?.as_u64();
     let nips = document.get("supported_nips").and_then(serde_json::Value::as_array);
@@ -59,5 +61,15 @@ mod tests {
         assert_eq!(info.limitation.auth_required, Some(true));
         assert_eq!(read("[]").unwrap(), Info::default());
         assert!(read("<html>").is_err());
+    }
+
+    #[test]
+    fn texts_are_cut_and_have_no_control_characters() {
+        let version = "1".repeat(1_000_000);
+        let info =
+            read(&format!(r#"{{"software":"\u001b[2J\nrelay\u202e","version":"{version}"}}"#)).unwrap();
+        assert_eq!(info.software.as_deref(), Some(r"\u{1b}[2J\nrelay\u{202e}"));
+        let version = info.version.unwrap();
+        assert!(version.len() < 300 && version.ends_with("1…"), "{version}");
     }
 }

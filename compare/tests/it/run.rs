@@ -107,6 +107,17 @@ fn a_relay_that_stays_is_sent_each_event_once() {
 }
 
 #[test]
+fn a_relay_of_others_that_calls_itself_the_floor_is_none() {
+    let outcome = by_number(1, |_| {
+        let mut record = plain();
+        let relay = record.relay.as_mut().unwrap();
+        (relay.own, relay.software) = (false, "relay-sim --floor".to_owned());
+        measured(record)
+    });
+    assert_eq!(outcome.blocks.iter().filter(|(_, block)| block.usable().is_some()).count(), 5);
+}
+
+#[test]
 fn a_block_that_fails_is_passed_over_and_three_in_a_row_end_the_run() {
     let fails = |exit_code| {
         let failure = Some("boom".to_owned());
