@@ -129,8 +129,9 @@ impl ThisMachine {
         }
         let played = played?;
         Ok(match noticed.failure {
-            Some(failure) if !played.interrupted => Played { failure: Some(failure), ..played },
-            _ => played,
+            // Also where the user ended the block: a terminal signals no relay.
+            Some(failure) => Played { failure: Some(failure), ..played },
+            None => played,
         })
     }
 

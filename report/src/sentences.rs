@@ -281,22 +281,30 @@ pub(crate) fn left_out(result: &ResultFile) -> Vec<String> {
 }
 
 fn why(block: &Block) -> String {
+    let mut reasons = Vec::new();
+    let mut failure = block.failure.as_deref();
     if block.is_interrupted() {
+        reasons.push(Status::INTERRUPTED.to_owned());
         // What it lacks beyond that, such as events that were not sent, nobody waited for.
         let damage = block.record.as_ref().and_then(|record| record.owed().balanced().err());
-        return match damage {
-            Some(damage) => format!("{}; the ledger does not balance: {damage}", Status::INTERRUPTED),
-            None => Status::INTERRUPTED.to_owned(),
-        };
-    }
-    let mut reasons = Vec::new();
-    if let Some(record) = &block.record {
+        reasons.extend(damage.map(|damage| format!("the ledger does not balance: {damage}")));
+        // That its client ended, and what that wrote, is no reason beside it; how a relay ended is.
+        failure = failure.filter(|failure| !failure.starts_with(Status::INTERRUPTED));
+    } else if let Some(record) = &block.record {
         if let Status::Incomplete { reason } = &record.status {
             reasons.push(format!("incomplete: {reason}"));
         }
         reasons.extend(record.validity.reasons.iter().cloned());
     }
-    // Only the last line: the result file has the rest.
-    reasons.extend(block.failure.as_ref().and_then(|failure| failure.lines().last()).map(str::to_owned));
+    reasons.extend(failure.map(in_a_line));
     reasons.join("; ")
+}
+
+/// A failure by its last line, behind the sentence that quotes it: the result file has the rest.
+fn in_a_line(failure: &str) -> String {
+    let mut lines = failure.lines();
+    match (lines.next(), lines.last()) {
+        (Some(sentence), Some(last)) if sentence.ends_with(':') => format!("{sentence} {last}"),
+        (first, last) => last.or(first).unwrap_or_default().to_owned(),
+    }
 }

@@ -216,25 +216,29 @@ fn what_an_interrupted_block_did_not_await_is_not_lost_and_damage_is_told() {
 
 #[test]
 fn a_report_names_an_interrupted_block_and_counts_those_that_ended() {
-    let summary = |last: Option<RunRecord>| {
+    let user = "interrupted; it wrote:\nsome warning";
+    let summary = |last: Option<RunRecord>, failure: &str| {
         let mut result = result("quick", 1, &["json+none", "cbor+deflate"], |id, _, _| record(id, 1, PLAIN));
         let block = result.cells[0].blocks.last_mut().unwrap();
-        block.failure = Some("interrupted; it wrote:\nsome warning".to_owned());
+        block.failure = Some(failure.to_owned());
         block.record = last;
         report::summary(&result)
     };
-    let kept = summary(Some(cut_short()));
-    let ended = "0 of 4 blocks invalid, 0 suspect, 1 interrupted. The ledger balances in every block that was \
+    let kept = summary(Some(cut_short()), user);
+    let counted = "0 of 4 blocks invalid, 0 suspect, 1 interrupted. The ledger balances in every block that was \
                  played to its end: 12,000 of 12,000 deliveries arrived once";
-    assert!(kept.contains(ended) && kept.contains("json+none: interrupted\n"), "{kept}");
-    let without_record = summary(None);
+    assert!(kept.contains(counted) && kept.contains("json+none: interrupted\n"), "{kept}");
+    let ended = "relay old ended before it was asked to: signal: 11; it wrote:";
+    let crashed = summary(Some(cut_short()), &format!("{ended}\nlistening\npanicked"));
+    assert!(crashed.contains(&format!("json+none: interrupted; {ended} panicked\n")), "{crashed}");
+    let without_record = summary(None, user);
     assert!(
-        without_record.contains(ended) && !without_record.contains("without a record"),
+        without_record.contains(counted) && !without_record.contains("without a record"),
         "{without_record}"
     );
     let mut damaged = cut_short();
     damaged.counts.deliveries_altered = 1;
-    let damaged = summary(Some(damaged));
+    let damaged = summary(Some(damaged), user);
     assert!(damaged.contains("1 interrupted. The ledger does not balance in 1 of the blocks."), "{damaged}");
     assert!(damaged.contains("json+none: interrupted; the ledger does not balance: "), "{damaged}");
 }

@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     os::unix::process::CommandExt,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -18,10 +18,26 @@ use tempfile::TempDir;
 
 use crate::{COMPARE, few::few_events, only_folder, own, scrape::scrape};
 
+/// What a run said, its table, its result and its JUnit file.
+type Left = (String, String, ResultFile, String);
+
+/// A run by its process, which leads a group.
+fn pid(run: &Child) -> Pid {
+    Pid::from_raw(i32::try_from(run.id()).unwrap())
+}
+
+/// Ends a run by a signal.
+fn cut_short(signal: Signal, fault: &str, seconds: &str, ended: u64) -> Left {
+    let end = |run: &Child| {
+        // A terminal signals all of a group.
+        if signal == Signal::SIGINT { killpg(pid(run), signal) } else { kill(pid(run), signal) }.unwrap();
+    };
+    cut_short_by(end, fault, seconds, ended)
+}
+
 /// Ends a run against relays with a fault amid a block of so many seconds, once as many blocks as
-/// `ended` were played and events were delivered. Returns what it said, its table, its result and
-/// its JUnit file.
-fn cut_short(signal: Signal, fault: &str, seconds: &str, ended: u64) -> (String, String, ResultFile, String) {
+/// `ended` were played and events were delivered.
+fn cut_short_by(end: impl FnOnce(&Child), fault: &str, seconds: &str, ended: u64) -> Left {
     let out = TempDir::new().unwrap();
     let (results, junit) = (out.path().join("results"), out.path().join("junit.xml"));
     let relay = |name: &str| format!("{} --fault {fault}", own(name));
@@ -53,9 +69,7 @@ fn cut_short(signal: Signal, fault: &str, seconds: &str, ended: u64) -> (String,
         }
         thread::sleep(Duration::from_millis(20));
     }
-    let pid = Pid::from_raw(i32::try_from(run.id()).unwrap());
-    // A terminal signals all of a group.
-    if signal == Signal::SIGINT { killpg(pid, signal) } else { kill(pid, signal) }.unwrap();
+    end(&run);
     let status = run.wait().unwrap();
     let said = said.join().unwrap();
     assert_eq!(status.code(), Some(130), "{said}");
@@ -90,6 +104,21 @@ fn a_block_that_ctrl_c_cut_short_is_interrupted_and_lost_nothing() {
     let record = block.record.as_ref().unwrap();
     assert!(record.status.is_interrupted() && record.counts.deliveries > 0, "{:?}", record.status);
     assert!(record.counts.balanced().is_err(), "{:?}", record.counts);
+}
+
+#[test]
+fn a_relay_that_dies_while_its_user_ends_the_run_is_told_of() {
+    let end = |run: &Child| {
+        let is_relay = |pid: &u32| {
+            let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.split('\0').nth(1) == Some("role:relay")
+        };
+        let relay = measure::started_by(run.id()).into_iter().find(is_relay).expect("a relay runs");
+        kill(Pid::from_raw(i32::try_from(relay).unwrap()), Signal::SIGKILL).unwrap();
+        killpg(pid(run), Signal::SIGINT).unwrap();
+    };
+    let (said, table, ..) = cut_short_by(end, "delay=1ms", "60", 0);
+    assert!(table.contains(" ended before it was asked to: signal: 9"), "{said}\n{table}");
 }
 
 #[test]
