@@ -13,12 +13,36 @@ use crate::{
 };
 use program::UsageError;
 use report::result::Config;
+use workload::scenario::Scenario;
 
 /// The share of its packets a second that a plan of twice the seconds may still ask for.
 const WORTH_IT: f64 = 0.9;
 
 /// The longest block that is chosen for a slow link, in seconds: beyond it somebody has to say so.
 const LONGEST_SECONDS: u32 = 120;
+
+/// Says why a scenario cannot be played: its populations have links, which are emulated for a relay
+/// that a client starts.
+///
+/// # Errors
+/// When there is no such scenario, or a change of it does not apply.
+pub(super) fn needs_own_relay(config: &Config) -> Result<Option<String>> {
+    let others = match (&config.url, config.relays.is_empty()) {
+        (Some(_), _) => "--url",
+        (None, false) => "--relay",
+        (None, true) => return Ok(None),
+    };
+    let set = values(&config.client_args, "--set");
+    for name in &config.scenarios {
+        if Scenario::load_with(name, &set)?.has_links() {
+            return Ok(Some(format!(
+                "populations of {name} have links, which are emulated for a relay that its client starts: leave out \
+                 {others}, or set their link to none"
+            )));
+        }
+    }
+    Ok(None)
+}
 
 /// Demand of each cell on links; `None` without any.
 type Demands = Vec<Option<Demand>>;

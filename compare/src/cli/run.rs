@@ -153,6 +153,7 @@ impl<'a> Setup<'a> {
         refuse(refused(&flags.client_args, flags.instructions))?;
         refuse(flags.refuses_metrics().map(str::to_owned))?;
         refuse(crate::relays::refusal(&flags.relay))?;
+        refuse(links::needs_own_relay(&config).map_err(UsageError)?)?;
         refuse(flags.over.refusal(flags.url.as_ref(), flags.skip_invalid))?;
         refuse(refusal(flags.profile, &config, git.as_ref()))?;
         let chooses_rate = flags.chooses_rate().map_err(|reason| UsageError(anyhow!(reason)))?;

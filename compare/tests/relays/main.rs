@@ -139,6 +139,8 @@ fn names_that_come_twice_and_flags_of_our_own_relay_are_refused() {
         (vec!["--relay", "floor", "--relay", "a=x {port}"], "name a relay before it"),
         (vec!["--relay", "a=x {port}", "--verify", "none"], "--verify is for relays of our own"),
         (vec!["--relay", "a=x {port}", "--url", "ws://127.0.0.1:1"], "cannot be used with"),
+        (vec!["--relay", "a=x {port}", "--", "--set", "subscribe.link=slow-4g"], "leave out --relay"),
+        (vec!["--relay", "a=x {port}", "--", "--set", "subscribe.lnk=slow-4g"], "unknown field `lnk`"),
         (vec!["--fail-on", "p99>3%"], "--relay"),
         (vec!["--relay", "a=x {port}", "--fail-on", "memory>3%"], "known: relay CPU"),
     ] {
