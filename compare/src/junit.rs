@@ -20,20 +20,7 @@ pub(crate) fn write(result: &ResultFile, judged: &[Judged], file: &Path) -> Resu
 
 fn report(result: &ResultFile, judged: &[Judged]) -> Report {
     let mut suite = TestSuite::new(result.config.scenarios.join(", "));
-    for judged in judged {
-        let one = &judged.comparison;
-        let name = format!("{} of {} against {}", one.metric.short(), one.cell, one.reference);
-        let status = match (judged.fails, one.verdict) {
-            (true, _) => failure(judged.to_string()),
-            (false, Verdict::Inconclusive | Verdict::Unsteady | Verdict::Saturated) => {
-                let mut skipped = TestCaseStatus::skipped();
-                skipped.set_message(format!("{judged}: {}", one.verdict));
-                skipped
-            }
-            (false, Verdict::Better | Verdict::Worse | Verdict::Same) => TestCaseStatus::success(),
-        };
-        suite.add_test_case(TestCase::new(name, status));
-    }
+    suite.add_test_cases(judged.iter().map(compared));
     for cell in result.cells.iter().filter(|cell| cell.role != Role::Floor) {
         let found = |block: &Block| {
             let why = match &block.record {
@@ -46,9 +33,7 @@ fn report(result: &ResultFile, judged: &[Judged]) -> Report {
         let status = match cell.blocks.iter().find_map(found) {
             Some(why) => failure(why),
             None if cell.blocks.iter().all(Block::is_interrupted) => {
-                let mut skipped = TestCaseStatus::skipped();
-                skipped.set_message("no block was played to its end");
-                skipped
+                skipped("no block was played to its end".to_owned())
             }
             None => TestCaseStatus::success(),
         };
@@ -59,8 +44,81 @@ fn report(result: &ResultFile, judged: &[Judged]) -> Report {
     report
 }
 
+/// A verdict. What fails nothing may be worse all the same, and says so.
+fn compared(judged: &Judged) -> TestCase {
+    let one = &judged.comparison;
+    let name = format!("{} of {} against {}", one.metric.short(), one.cell, one.reference);
+    let found = format!("{judged}: {}", one.verdict);
+    match (judged.fails, one.verdict) {
+        (true, _) => TestCase::new(name, failure(judged.to_string())),
+        (false, Verdict::Inconclusive | Verdict::Unsteady | Verdict::Saturated) => {
+            TestCase::new(name, skipped(found))
+        }
+        (false, Verdict::Better | Verdict::Worse | Verdict::Same) => {
+            let mut case = TestCase::new(name, TestCaseStatus::success());
+            case.set_system_out(found);
+            case
+        }
+    }
+}
+
+fn skipped(message: String) -> TestCaseStatus {
+    let mut status = TestCaseStatus::skipped();
+    status.set_message(message);
+    status
+}
+
 fn failure(message: String) -> TestCaseStatus {
     let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
     status.set_message(message);
     status
+}
+
+#[cfg(test)]
+mod tests {
+    use report::{Comparison, merged::Metric};
+
+    use super::*;
+
+    /// The XML of a verdict.
+    fn xml(verdict: Verdict, fails: bool) -> String {
+        let comparison = Comparison {
+            cell: "json+none+new".to_owned(),
+            reference: "json+none+old".to_owned(),
+            metric: Metric::RelayCpu,
+            ratio: 1.06,
+            interval: Some((1.04, 1.08)),
+            rounds: 12,
+            p: 0.001,
+            corrected: true,
+            family: None,
+            aa_interval: None,
+            verdict,
+        };
+        let mut suite = TestSuite::new("mixed-day");
+        suite.add_test_case(compared(&Judged { comparison, fails }));
+        let mut report = Report::new("compare run");
+        report.add_test_suite(suite);
+        report.to_string().unwrap()
+    }
+
+    #[test]
+    fn a_verdict_that_fails_nothing_says_what_was_found() {
+        let found = "relay CPU of json+none+new is ×1.06 [1.04, 1.08] of json+none+old";
+        for verdict in [Verdict::Better, Verdict::Worse, Verdict::Same] {
+            let passed = xml(verdict, false);
+            let says = format!("<system-out>{found}: {verdict}</system-out>");
+            assert!(passed.contains(&says) && passed.contains("failures=\"0\""), "{passed}");
+        }
+        for verdict in [Verdict::Inconclusive, Verdict::Unsteady, Verdict::Saturated] {
+            let undecided = xml(verdict, false);
+            assert!(undecided.contains(&format!("<skipped message=\"{found}: {verdict}\"")), "{undecided}");
+        }
+        // Certain, and yet its interval may reach into the band.
+        for verdict in [Verdict::Worse, Verdict::Inconclusive] {
+            let failed = xml(verdict, true);
+            assert!(failed.contains(&format!("<failure message=\"{found}\"")), "{failed}");
+            assert!(!failed.contains("<system-out>"), "{failed}");
+        }
+    }
 }
