@@ -443,8 +443,22 @@ impl Metric {
             Metric::RelayAllocations => Some(measured.relay_allocations?.count as f64 / envelopes),
             Metric::ClientAllocations => Some(measured.client_allocations?.count as f64 / envelopes),
             Metric::PacketBytes => Some(measured.packet_bytes as f64 / envelopes),
-            // A latency; of a browser's page, which no run of a swarm has, there is no quantile.
-            _ => Some(measured.quantile(self.latency(latency), self.quantile()?).ns()? as f64),
+            Metric::LatencyP50
+            | Metric::LatencyP99
+            | Metric::LatencyP999
+            | Metric::FirstEventP50
+            | Metric::FiftiethEventP50
+            | Metric::EoseP50
+            | Metric::HandshakeP50 => {
+                Some(measured.quantile(self.latency(latency), self.quantile()?).ns()? as f64)
+            }
+            // No run of a swarm has a page.
+            Metric::PageMain
+            | Metric::PageRenderer
+            | Metric::PageAndNetwork
+            | Metric::PageWall
+            | Metric::PageCold
+            | Metric::PageColdWall => None,
         }
     }
 }
