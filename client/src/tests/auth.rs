@@ -39,6 +39,16 @@ fn a_signed_challenge_opens_the_subscriptions() {
 }
 
 #[test]
+fn a_challenge_that_comes_twice_is_signed_once() {
+    let (mut table, proof) = proving();
+    table.say(1, vec![challenge()], MS);
+    assert!(!table.clients[1].has_backlog(), "AUTH is on its way");
+    table.say(1, vec![ok(&proof, true, ""), challenge()], 2 * MS);
+    assert_eq!(table.sent(1).len(), 2, "two live subscriptions, and no second AUTH");
+    assert_eq!(table.clients[1].report().counts.answers_unexpected, 2);
+}
+
+#[test]
 fn a_relay_that_refuses_auth_ends_the_client_with_its_words() {
     let (mut table, proof) = proving();
     table.say(1, vec![ok(&proof, false, "restricted: not you")], 2 * MS);

@@ -407,6 +407,7 @@ impl World {
         let challenge = *self.random.bytes32().first_chunk().unwrap();
         let opening = Opening { batched: self.batched, challenge, ..Opening::new(self.format) };
         self.connections.insert(connection_id, relay.connect(&opening));
+        self.truth.connected(id);
         self.stations[id].connected = true;
         self.stations[id].client.on_connected(self.now_ns);
         self.perform(id);

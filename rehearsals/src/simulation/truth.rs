@@ -18,6 +18,7 @@ use workload::{Reading, Task};
 /// One entry of the log: a message or another event, as its client saw it.
 #[derive(Debug)]
 enum Entry {
+    Connected,
     Req {
         id: String,
         filter: Filter,
@@ -68,6 +69,7 @@ enum Entry {
     NegErr {
         id: String,
     },
+    Challenge,
     Undecodable,
     Timer {
         now_ns: u64,
@@ -100,6 +102,10 @@ impl Truth {
 
     pub(super) fn start(&mut self) {
         self.start = self.log.len();
+    }
+
+    pub(super) fn connected(&mut self, client: usize) {
+        self.log.push((client, Entry::Connected));
     }
 
     pub(super) fn timer(&mut self, client: usize, now_ns: u64) {
@@ -158,7 +164,7 @@ impl Truth {
                 Entry::NegMsg { id: id(subscription), message: message.into_owned() }
             }
             RelayMessage::NegErr { subscription, .. } => Entry::NegErr { id: id(subscription) },
-            RelayMessage::Auth { .. } => return Vec::new(),
+            RelayMessage::Auth { .. } => Entry::Challenge,
             other => panic!("a relay of these runs does not say {other:?}"),
         }]
     }

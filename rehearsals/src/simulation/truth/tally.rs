@@ -66,6 +66,8 @@ pub(super) struct Tally<'t> {
     sent: Vec<bool>,
     /// Events without their OK, by client; AUTH events have no publication.
     waiting: BTreeSet<(usize, [u8; 32])>,
+    /// Clients that have not sent AUTH on their connection, where the relay asks for it.
+    unproven: BTreeSet<usize>,
     open: HashMap<(usize, String), Open>,
     /// Events that each client with several relays has.
     known: BTreeSet<(usize, usize)>,
@@ -83,6 +85,7 @@ impl<'t> Tally<'t> {
             fates: vec![Fate::Open; publications],
             sent: vec![false; publications],
             waiting: BTreeSet::new(),
+            unproven: BTreeSet::new(),
             open: HashMap::new(),
             known: BTreeSet::new(),
             reconciled: BTreeMap::new(),
@@ -95,6 +98,8 @@ impl<'t> Tally<'t> {
 
     fn read(&mut self, place: usize, client: usize, entry: &Entry) {
         match entry {
+            Entry::Connected if self.workload.auth => _ = self.unproven.insert(client),
+            Entry::Connected | Entry::Timer { .. } => {}
             Entry::Req { id, filter } => self.requested(place, client, id, filter),
             Entry::Close { id } => self.open.get_mut(&(client, id.clone())).unwrap().closed = true,
             Entry::Publish { id } => {
@@ -102,7 +107,17 @@ impl<'t> Tally<'t> {
                 let n = self.publication(id).unwrap();
                 self.sent[n] = true;
             }
-            Entry::Auth { id } => _ = self.waiting.insert((client, *id)),
+            Entry::Auth { id } => {
+                self.unproven.remove(&client);
+                // Before the start each had its OK, which the log does not have.
+                if place >= self.truth.start {
+                    self.waiting.insert((client, *id));
+                }
+            }
+            // One after AUTH asks for nothing (NIP-42 allows to ignore it).
+            Entry::Challenge => {
+                self.counts.answers_unexpected += u64::from(!self.unproven.contains(&client));
+            }
             Entry::Ok { id, accepted } if self.waiting.remove(&(client, *id)) => {
                 if let Some(n) = self.publication(id) {
                     self.fates[n] = if *accepted { Fate::Acked } else { Fate::Refused };
@@ -132,7 +147,6 @@ impl<'t> Tally<'t> {
                 None => self.counts.answers_unexpected += 1,
             },
             Entry::Undecodable => self.counts.decode_errors += 1,
-            Entry::Timer { .. } => {}
         }
     }
 
