@@ -198,6 +198,9 @@ pub(crate) fn write_sized<E>(
 
 /// [`write_sized`] for output that is about so long: where the length then takes as many bytes as
 /// that would, nothing has to be moved.
+///
+/// `#[inline]` puts it into the codegen unit of its caller: in another, `write` is not inlined.
+#[inline]
 pub(crate) fn write_sized_about<E>(
     about: usize,
     out: &mut Vec<u8>,

@@ -98,6 +98,8 @@ fn write_value(value: &str, out: &mut Vec<u8>) {
     }
 }
 
+/// Inlined, since values are short: the call is a part of their cost.
+#[inline(always)]
 fn write_string(text: &str, out: &mut Vec<u8>) {
     if hex::is_compactable(text, MIN_HEX_CHARS) {
         write_head(HEX, text.len() / 2, out);
