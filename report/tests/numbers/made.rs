@@ -95,7 +95,9 @@ fn found() -> Vec<Price> {
 fn prices_of(name: &str, Published { result, derived }: &Published) -> Vec<Price> {
     let is_counted = |cell: &&CellResult| {
         let is_choice = cell.cell.compression == "none" || cell.cell.format == "json";
-        cell.role == Role::Cell && cell.cell.link == NO_LINK && is_choice
+        // Checks of signatures are the same work in every format (docs/decisions/client-checks.md).
+        let is_usual = cell.cell.link == NO_LINK && cell.cell.client_verify == "none";
+        cell.role == Role::Cell && is_usual && is_choice
     };
     let price = |cell: &CellResult| {
         let of = |metric: &Metric| {
