@@ -42,6 +42,9 @@ const SHOWS_EVERY_NS: u64 = 250_000_000;
 /// For a record of a block that was aborted: it is there, or it never comes.
 const PARTIAL_WITHIN: Duration = Duration::from_millis(500);
 
+/// The wait for a bucket that another process is making.
+const MADE_MEANWHILE: Duration = Duration::from_millis(100);
+
 /// A block that was not played to its end, and with it the run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
@@ -586,10 +589,14 @@ async fn bucket(jetstream: &jetstream::Context) -> Result<Store, NatsError> {
         num_replicas: 1,
         ..stream::Config::default()
     };
-    let made = jetstream.create_stream(config).await;
-    made.map_err(|error| NatsError::server("make a bucket (does it run with -js?)")(error.into()))?;
+    let Err(unmade) = jetstream.create_stream(config).await else {
+        let bucket = jetstream.get_key_value(BUCKET).await;
+        return bucket.map_err(|error| NatsError::server("open the bucket")(error.into()));
+    };
+    // Of those who make it at once, the server may tell all but one that its subjects overlap.
+    time::sleep(MADE_MEANWHILE).await;
     let bucket = jetstream.get_key_value(BUCKET).await;
-    bucket.map_err(|error| NatsError::server("open the bucket")(error.into()))
+    bucket.map_err(|_| NatsError::server("make a bucket (does it run with -js?)")(unmade.into()))
 }
 
 async fn records(jetstream: &jetstream::Context) -> Result<Stream, NatsError> {
