@@ -8,7 +8,7 @@ use std::{
 
 use codecs::Format;
 use serde_json::Value;
-use wire::{Compression, Offer, WireLimits};
+use wire::{Compression, Connection, Offer, WireLimits};
 
 fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_relay-sim"));
@@ -44,6 +44,17 @@ fn announced_and_logging(mut command: Command, args: &[&str]) -> (Child, String,
     (child, line["listening"].as_str().unwrap().to_owned(), stdout)
 }
 
+/// A connection in JSON that sent a REQ for each subscription.
+async fn requested(url: &str, subscriptions: &[&str]) -> Connection {
+    let offer = Offer { batched: false, formats: vec![Format::JSON], compression: Compression::None };
+    let mut conn = wire::connect(url, &offer, &WireLimits::default()).await.unwrap();
+    for name in subscriptions {
+        conn.feed(format!(r#"["REQ","{name}",{{}}]"#).into()).await.unwrap();
+    }
+    conn.flush().await.unwrap();
+    conn
+}
+
 #[test]
 fn a_child_announces_itself_and_stops_with_its_parents_stdin() {
     for threads in ["1", "2"] {
@@ -51,10 +62,7 @@ fn a_child_announces_itself_and_stops_with_its_parents_stdin() {
             announced(&["--format", "json", "--verify", "none", "--threads", threads]);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let offer = Offer { batched: false, formats: vec![Format::JSON], compression: Compression::None };
-            let mut conn = wire::connect(&url, &offer, &WireLimits::default()).await.unwrap();
-            conn.feed(r#"["REQ","a",{}]"#.into()).await.unwrap();
-            conn.flush().await.unwrap();
+            let mut conn = requested(&url, &["a"]).await;
             let answer = conn.next().await.unwrap().unwrap();
             assert_eq!(answer.payload, r#"["EOSE","a"]"#);
             // Whoever started it may ask for totals meanwhile.
@@ -83,10 +91,7 @@ fn a_relay_whose_log_nobody_reads_serves_on() {
     let (mut child, url, mut stdout) = announced_and_logging(command, &["--format", "json"]);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let offer = Offer { batched: false, formats: vec![Format::JSON], compression: Compression::None };
-        let mut conn = wire::connect(&url, &offer, &WireLimits::default()).await.unwrap();
-        conn.feed(r#"["REQ","a",{}]"#.into()).await.unwrap();
-        conn.flush().await.unwrap();
+        let mut conn = requested(&url, &["a"]).await;
         assert_eq!(conn.next().await.unwrap().unwrap().payload, r#"["EOSE","a"]"#);
     });
     drop(child.stdin.take());
@@ -180,12 +185,7 @@ fn a_script_acts_and_what_is_none_is_named_with_its_line() {
     let (mut child, url, mut stdout) = announced(&["--script", path, "--fault", "late-ok=1s"]);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let offer = Offer { batched: false, formats: vec![Format::JSON], compression: Compression::None };
-        let mut conn = wire::connect(&url, &offer, &WireLimits::default()).await.unwrap();
-        for name in ["a", "b"] {
-            conn.feed(format!(r#"["REQ","{name}",{{}}]"#).into()).await.unwrap();
-        }
-        conn.flush().await.unwrap();
+        let mut conn = requested(&url, &["a", "b"]).await;
         assert_eq!(conn.next().await.unwrap().unwrap().payload, r#"["EOSE","b"]"#);
     });
     drop(child.stdin.take());
