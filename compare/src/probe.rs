@@ -11,7 +11,7 @@ use report::{
 };
 
 /// Seconds beyond which no probe is made longer.
-const LONGEST_SECONDS: u32 = 60;
+pub(crate) const LONGEST_SECONDS: u32 = 60;
 
 /// Share of the planned rate below which another rate was probed.
 const ACHIEVED: f64 = 0.97;

@@ -267,3 +267,10 @@ fn rates_at_which_nothing_can_be_measured_are_refused_before_anything_runs() {
         assert!(output.status.code() == Some(2) && said(&output).contains(says), "{}", said(&output));
     }
 }
+
+#[test]
+fn bounds_that_contradict_each_other_are_refused_before_anything_runs() {
+    let output = compare(&["search", "--slo", "p99<100ms, achieved>=0.99", "--probe-seconds", "3"]);
+    let said = said(&output);
+    assert!(output.status.code() == Some(2) && said.contains("take --probe-seconds 10"), "{said}");
+}

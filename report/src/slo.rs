@@ -145,6 +145,41 @@ impl Slo {
         self.0.iter().map(judge).collect()
     }
 
+    /// Why probes of `seconds`, which may last `longest`, can miss the bound on the achieved rate
+    /// by answers within the bound on latency: it lets them end sooner.
+    pub fn contradiction(&self, seconds: u32, longest: u32) -> Option<String> {
+        let highest = |is_such: fn(&Bound) -> bool| {
+            self.0
+                .iter()
+                .filter(|bound| is_such(bound))
+                .max_by(|one, other| one.value.total_cmp(&other.value))
+        };
+        let late = highest(|Bound { figure, relation, .. }| {
+            matches!((figure, relation), (Figure::Quantile(_), Relation::Below | Relation::AtMost))
+        })?;
+        let achieved = highest(|Bound { figure, relation, .. }| {
+            matches!(
+                (figure, relation),
+                (Figure::Achieved, Relation::AtLeast | Relation::Above | Relation::Equal)
+            )
+        })?;
+        let tail = (1.0 / achieved.value - 1.0).max(0.0);
+        let allowed_ns = tail * f64::from(seconds) * 1e9;
+        let enough = (late.value / 1e9 / tail).ceil();
+        let is_possible = enough <= f64::from(longest);
+        let longer = if is_possible { format!("take --probe-seconds {enough}, or ") } else { String::new() };
+        (late.value > allowed_ns).then(|| {
+            format!(
+                "{achieved} lets a probe of {seconds} s end {:.1} ms late, and {late} an answer come {:.1} ms late: \
+                 {longer}leave {achieved} out",
+                allowed_ns / 1e6,
+                late.value / 1e6,
+                achieved = achieved.text,
+                late = late.text,
+            )
+        })
+    }
+
     /// Samples that its highest quantile takes to be exact: a hundred above it.
     pub fn samples(&self) -> f64 {
         let of = |bound: &Bound| match bound.figure {
@@ -277,6 +312,24 @@ mod tests {
         ] {
             assert_eq!([1.0, 2.0, 3.0].map(|value| relation.holds(value, 2.0)), [below, at, above]);
         }
+    }
+
+    #[test]
+    fn answers_in_time_may_not_miss_the_achieved_rate() {
+        let contradiction = |text: &str, seconds| text.parse::<Slo>().unwrap().contradiction(seconds, 60);
+        assert_eq!(contradiction("p99<10ms, lost=0, achieved>=0.99", 1), None);
+        assert_eq!(contradiction("p99<100ms, lost=0", 1), None);
+        assert_eq!(contradiction("p99<100ms, achieved<=0.5", 1), None);
+        let found = contradiction("p50<1ms, p99<100ms, achieved>=0.99", 3).unwrap();
+        let expected = "achieved>=0.99 lets a probe of 3 s end 30.3 ms late, and p99<100ms an answer come \
+                        100.0 ms late: take --probe-seconds 10, or leave achieved>=0.99 out";
+        assert_eq!(found, expected);
+        assert_eq!(contradiction("p99<100ms, achieved>=0.99", 10), None);
+        assert!(
+            contradiction("p99<1ms, achieved>=1", 60)
+                .unwrap()
+                .ends_with("1.0 ms late: leave achieved>=1 out")
+        );
     }
 
     #[test]

@@ -12,6 +12,7 @@ use wire::RelayUrl;
 use super::{UrlFlags, seed};
 use crate::{
     matrix::{Matrix, Values},
+    probe::LONGEST_SECONDS,
     relays,
 };
 use report::{
@@ -68,7 +69,7 @@ pub(crate) struct SearchFlags {
     ///
     /// Up to 60 where the SLO's quantile needs more answers.
     #[arg(
-        long, help_heading = "Load", value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=60)
+        long, help_heading = "Load", value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=i64::from(LONGEST_SECONDS))
     )]
     pub(crate) probe_seconds: Option<u32>,
     /// Events to send [default: the bundled sample]
@@ -199,6 +200,11 @@ impl SearchFlags {
             && start > limit
         {
             return Some(format!("--start {start} is beyond --limit {limit}; begin below it"));
+        }
+        if self.metric == SearchMetric::Capacity
+            && let Some(contradiction) = self.slo().contradiction(self.probe_seconds(), LONGEST_SECONDS)
+        {
+            return Some(contradiction);
         }
         let BreakEvenFlags { bandwidths, rtts, uplink, rounds } = &self.break_even;
         let first =
