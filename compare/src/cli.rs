@@ -100,6 +100,7 @@ fn find_limits(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
     let has_floor = is_own || relay.iter().any(RelayCommand::is_floor);
     cells.retain(|cell| cell.role != Role::Control && (has_floor || cell.role != Role::Floor));
     let config = flags.config(at_load_1(flags, &cells)?);
+    refuse(links::needs_own_relay(&config.as_run()).map_err(UsageError)?)?;
     let started = SystemTime::now();
     let program = env::current_exe().context("cannot find this program's own file")?;
     let running = tempfile::tempdir().context("cannot make a folder for records")?;

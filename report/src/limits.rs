@@ -37,7 +37,7 @@ pub(crate) fn unit(config: &SearchConfig) -> &'static str {
 pub(crate) fn capacities(search: &Search) -> Table {
     let by_load = search.config.at_load_1.is_some();
     let capacity_in = if by_load { "capacity in deliveries/s" } else { "capacity" };
-    let played = if by_load { &["publishes/s", "connections", "load"][..] } else { &[] };
+    let played = if by_load { &["delivered/s", "publishes/s", "connections", "load"][..] } else { &[] };
     let headings =
         [&["cell", capacity_in, "95 % interval"][..], played, &["probes", "what ended it"]].concat();
     let row = |cell: &CellProbes| {
@@ -55,14 +55,17 @@ pub(crate) fn capacities(search: &Search) -> Table {
     Table { names: 1, headings, rows: search.cells.iter().map(row).collect() }
 }
 
-/// Publishes per second, connections and load of the highest probe that passed.
-fn at_the_highest_pass(cell: &CellProbes) -> [String; 3] {
+/// Deliveries and publishes per second, connections and load of the highest probe that passed.
+fn at_the_highest_pass(cell: &CellProbes) -> [String; 4] {
     let passed = cell.probes.iter().filter(|probe| probe.outcome == ProbeOutcome::Pass);
     match passed.max_by_key(|probe| probe.rate_per_s).and_then(|probe| probe.played) {
-        Some(Played { load, connections, publishes_per_s, .. }) => {
-            [format!("{publishes_per_s:.0}/s"), connections.to_string(), number::three(load)]
-        }
-        None => [NOTHING; 3].map(str::to_owned),
+        Some(Played { load, connections, publishes_per_s, deliveries_per_s }) => [
+            format!("{deliveries_per_s:.0}/s"),
+            format!("{publishes_per_s:.0}/s"),
+            connections.to_string(),
+            number::three(load),
+        ],
+        None => [NOTHING; 4].map(str::to_owned),
     }
 }
 
@@ -209,10 +212,11 @@ pub(crate) fn headline(search: &Search) -> String {
 pub(crate) fn reading(config: &SearchConfig) -> String {
     let loads = match config.at_load_1 {
         Some(one) => format!(
-            "- A rate is that of deliveries, of which the plan has {:.0} a second at load 1; a probe is played at the load \
-             that asks for so many, with clients, sessions and publications in proportion. publishes/s, connections and \
-             load are those of the highest probe that passed.\n",
-            one.deliveries_per_s
+            "- A rate is that of deliveries, of which the plan of {} s has {:.0} a second at load 1; a probe is played at \
+             the load that asks for so many, with clients, sessions and publications in proportion. delivered/s, \
+             publishes/s, connections and load are those of the highest probe that passed: a longer probe of the same \
+             load delivers fewer a second where a scenario begins with requests.\n",
+            config.probe_seconds, one.deliveries_per_s
         ),
         None => String::new(),
     };

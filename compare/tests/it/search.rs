@@ -119,7 +119,7 @@ fn a_search_of_loads_finds_deliveries_per_second_and_says_what_was_played() {
     }
     let summary = report::summary(&result_of(config, found));
     assert!(summary.contains("# note-stream: the most deliveries/s under p99<10ms, lost=0\n"), "{summary}");
-    let heading = "| cell | capacity in deliveries/s | 95 % interval | publishes/s | connections | load |";
+    let heading = "| 95 % interval | delivered/s | publishes/s | connections | load |";
     assert!(summary.contains(heading), "{summary}");
     assert!(summary.contains(" | 16 | 7."), "{summary}");
     assert!(summary.contains("deliveries per second, at which note-stream"), "{summary}");
