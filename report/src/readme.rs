@@ -5,7 +5,7 @@
 //! that ends it:
 //!
 //! ```text
-//! <!-- table: results/published/mixed-day json+none json+deflate -->
+//! <!-- table: results/published/mixed-day-load-4 json+none json+deflate -->
 //! <!-- end of table -->
 //! <!-- lines: results/published/follow-list-burst-quick -->
 //! <!-- end of lines -->

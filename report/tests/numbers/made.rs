@@ -95,8 +95,10 @@ fn found() -> Vec<Price> {
 fn prices_of(name: &str, Published { result, derived }: &Published) -> Vec<Price> {
     let is_counted = |cell: &&CellResult| {
         let is_choice = cell.cell.compression == "none" || cell.cell.format == "json";
-        // Checks of signatures are the same work in every format (docs/decisions/client-checks.md).
-        let is_usual = cell.cell.link == NO_LINK && cell.cell.client_verify == "none";
+        // Checks of signatures are the same work in every format (docs/decisions/client-checks.md),
+        // and what clients keep is a question of its own (docs/decisions/client-bytes.md).
+        let of_clients = [&cell.cell.client_verify[..], &cell.cell.client_keeps];
+        let is_usual = cell.cell.link == NO_LINK && of_clients == ["none", "text"];
         cell.role == Role::Cell && is_usual && is_choice
     };
     let price = |cell: &CellResult| {
