@@ -7,7 +7,7 @@ use std::{
     net::Ipv4Addr,
     os::fd::{AsFd, OwnedFd},
     process::ExitCode,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context;
@@ -34,6 +34,10 @@ use crate::{
 /// Most packets read from a device in a row, so that what is due meanwhile leaves on time: half a
 /// millisecond of work.
 const BATCH: usize = 32;
+
+/// Longest sleep: a process that did not run for longer, stopped or without a core, finds out when
+/// it wakes.
+const LONGEST_SLEEP_NS: u64 = 5_000_000;
 
 /// Runs the emulator as its first argument says: an order as JSON, which [`crate::Emulation`]
 /// gives; `probe`, which only sets both namespaces up; `capacity`, which finds how many packets a
@@ -93,6 +97,7 @@ fn serve(order: &str) -> anyhow::Result<()> {
         links: links.len(),
         emulator: Emulator::new(links, link_of, order.seed),
         ends: [relay, users],
+        late_reads: LateReads::default(),
         start: Instant::now(),
         questions,
         line: Vec::new(),
@@ -113,15 +118,39 @@ fn say(line: &impl Serialize) {
 struct Process {
     /// How many links there are.
     links: usize,
-    emulator: Emulator<Vec<u8>>,
+    emulator: Emulator<Packet>,
     /// Of the relay and of the users.
     ends: [End; 2],
+    late_reads: LateReads,
     start: Instant,
     questions: OwnedFd,
     /// The beginning of a question.
     line: Vec<u8>,
     tally: Tally,
     begun: Begun,
+}
+
+/// A packet, and by how much it may have been read too late.
+struct Packet {
+    bytes: Vec<u8>,
+    late_ns: u64,
+}
+
+/// By how much packets of each way may have been read too late: as long as the process overslept,
+/// until their device has no more of them.
+#[derive(Default)]
+struct LateReads([u64; 2]);
+
+impl LateReads {
+    /// Both devices may have been full since the process was to wake.
+    fn overslept(&mut self, ns: u64) {
+        self.0 = self.0.map(|late_ns| late_ns.max(ns));
+    }
+
+    /// What comes now comes on time.
+    fn drained(&mut self, way: Way) {
+        self.0[way.place()] = 0;
+    }
 }
 
 /// Counts since the emulator was told to begin.
@@ -165,8 +194,8 @@ impl Process {
             self.forward();
             let [relay, users, questions] = self.wait()?;
             for (way, readable) in [(Way::Down, relay), (Way::Up, users)] {
-                if readable {
-                    self.take(way, &mut buffer)?;
+                if !readable || self.take(way, &mut buffer)? {
+                    self.late_reads.drained(way);
                 }
             }
             if questions && !self.answer()? {
@@ -180,42 +209,51 @@ impl Process {
     }
 
     /// Waits for a packet, a question, or the time at which a packet is due.
-    fn wait(&self) -> anyhow::Result<[bool; 3]> {
-        let wait = self.emulator.next_ns().map(|at| at.saturating_sub(self.now_ns()));
-        let wait = wait.map(|ns| TimeSpec::from_duration(std::time::Duration::from_nanos(ns)));
+    fn wait(&mut self) -> anyhow::Result<[bool; 3]> {
+        let asleep_ns = self.now_ns();
+        let due_ns = self.emulator.next_ns().unwrap_or(u64::MAX).saturating_sub(asleep_ns);
+        let sleep_ns = due_ns.min(LONGEST_SLEEP_NS);
+        let sleep = TimeSpec::from_duration(Duration::from_nanos(sleep_ns));
         let mut polled = [self.ends[0].as_fd(), self.ends[1].as_fd(), self.questions.as_fd()]
             .map(|fd| PollFd::new(fd, PollFlags::POLLIN));
-        match ppoll(&mut polled, wait, None) {
-            Ok(_) => Ok(polled.map(|one| one.any().unwrap_or(true))),
-            Err(Errno::EINTR) => Ok([false; 3]),
-            Err(errno) => Err(errno).context("cannot wait for packets"),
-        }
+        let readable = match ppoll(&mut polled, Some(sleep), None) {
+            Ok(_) => polled.map(|one| one.any().unwrap_or(true)),
+            // Reading tells whether there are packets.
+            Err(Errno::EINTR) => [true, true, false],
+            Err(errno) => return Err(errno).context("cannot wait for packets"),
+        };
+        self.late_reads.overslept(self.now_ns().saturating_sub(asleep_ns + sleep_ns));
+        Ok(readable)
     }
 
-    /// Takes what came to the beginning of a way.
-    fn take(&mut self, way: Way, buffer: &mut [u8]) -> anyhow::Result<()> {
+    /// Takes what came to the beginning of a way; true when that is everything.
+    fn take(&mut self, way: Way, buffer: &mut [u8]) -> anyhow::Result<bool> {
         let (from, _) = ends(way);
+        let late_ns = self.late_reads.0[way.place()];
         for _ in 0..BATCH {
-            let Some(bytes) = self.ends[from].read(buffer).context("cannot read a packet")? else { break };
+            let Some(bytes) = self.ends[from].read(buffer).context("cannot read a packet")? else {
+                return Ok(true);
+            };
             match user(way, &buffer[..bytes]) {
                 Some(user) => {
-                    let packet = buffer[..bytes].to_vec();
+                    let packet = Packet { bytes: buffer[..bytes].to_vec(), late_ns };
                     self.emulator.on_packet(self.now_ns(), way, user, bytes, packet);
                 }
                 None => self.tally.foreign += 1,
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Hands on everything that is due.
     fn forward(&mut self) {
         while let Some(due) = self.emulator.poll(self.now_ns()) {
             let (_, to) = ends(due.way);
-            if self.ends[to].write(&due.packet).is_err() {
+            if self.ends[to].write(&due.packet.bytes).is_err() {
                 self.tally.refused += 1;
             }
-            self.tally.lateness.record(self.now_ns().saturating_sub(due.at_ns));
+            let left_late_ns = self.now_ns().saturating_sub(due.at_ns);
+            self.tally.lateness.record(due.packet.late_ns.saturating_add(left_late_ns));
             match due.way {
                 Way::Down => self.tally.queued_down.record(due.queued_ns),
                 Way::Up => self.tally.queued_up.record(due.queued_ns),
@@ -349,6 +387,20 @@ fn user(way: Way, packet: &[u8]) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::addresses::{RELAY, user_address};
+
+    #[test]
+    fn what_an_overslept_process_reads_is_late_until_the_device_has_no_more() {
+        let mut late = LateReads::default();
+        late.overslept(500);
+        late.overslept(0);
+        assert_eq!(late.0, [500; 2], "the next sleep was on time, but packets are left");
+        late.drained(Way::Down);
+        assert_eq!(late.0, [0, 500], "up has packets left");
+        late.overslept(100);
+        assert_eq!(late.0, [100, 500]);
+        late.drained(Way::Up);
+        assert_eq!(late.0, [100, 0]);
+    }
 
     #[test]
     fn a_packet_belongs_to_its_user_in_both_directions() {

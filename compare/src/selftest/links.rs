@@ -23,7 +23,7 @@ use super::{
 const WRONG: &str = "down=8.1mbit,up=1.35mbit,rtt=66ms,queue=1s";
 const WRONG_FIGURES: usize = 5;
 
-/// How long the emulator stands still, of the seconds of a run: a sixth of its packets are late.
+/// How long the emulator stands still, of the seconds of a run: what comes meanwhile is read late.
 const STALL: Duration = Duration::from_millis(500);
 const SECONDS: f64 = 3.0;
 
