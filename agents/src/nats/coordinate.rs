@@ -42,7 +42,7 @@ const SHOWS_EVERY_NS: u64 = 250_000_000;
 /// For a record of a block that was aborted: it is there, or it never comes.
 const PARTIAL_WITHIN: Duration = Duration::from_millis(500);
 
-/// The wait for a bucket that another process is making.
+/// The wait for a bucket or a stream that another process is making.
 const MADE_MEANWHILE: Duration = Duration::from_millis(100);
 
 /// A block that was not played to its end, and with it the run.
@@ -613,6 +613,11 @@ async fn records(jetstream: &jetstream::Context) -> Result<Stream, NatsError> {
         num_replicas: 1,
         ..stream::Config::default()
     };
+    if let Ok(made) = jetstream.get_or_create_stream(config.clone()).await {
+        return Ok(made);
+    }
+    // Another process may have made it meanwhile.
+    time::sleep(MADE_MEANWHILE).await;
     let made = jetstream.get_or_create_stream(config).await;
     made.map_err(|error| NatsError::server("make a stream")(error.into()))
 }

@@ -1,7 +1,7 @@
 //! `corpus train-dictionary`: what messages of a format have in common, for compression
 //! `zstd-dict`.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{num::NonZeroUsize, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, ensure};
 use codecs::{Codec, Event, Format};
@@ -39,8 +39,8 @@ pub(crate) struct Args {
     #[arg(long, requires = "corpus")]
     skip_invalid: bool,
     /// How many events, drawn from the file or generated.
-    #[arg(long, default_value_t = 20_000)]
-    events: usize,
+    #[arg(long, default_value = "20000")]
+    events: NonZeroUsize,
     /// Of the draw or the generated events. The bundled sample is seed 1.
     #[arg(long, default_value_t = 2)]
     seed: u64,
@@ -57,7 +57,6 @@ pub(crate) struct Args {
 
 /// Trains on the EVENT messages that a relay sends.
 pub(crate) fn train(args: &Args) -> anyhow::Result<ExitCode> {
-    ensure!(args.events > 0, "--events is at least 1");
     measure::try_file(&args.out)?;
     let trial = args.trial.as_deref().map(|file| Trial::read(file, args.skip_invalid));
     let trial = trial.transpose().context("cannot read --try")?;
@@ -107,11 +106,11 @@ pub(crate) fn train(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn events(args: &Args) -> anyhow::Result<Vec<Event<'static>>> {
     let Some(path) = &args.corpus else {
-        let mut progress = Progress::new("made", Some(args.events as u64), "events");
-        return Ok(generated(args.events, args.seed, &mut progress)?);
+        let mut progress = Progress::new("made", Some(args.events.get() as u64), "events");
+        return Ok(generated(args.events.get(), args.seed, &mut progress)?);
     };
     let mut progress = Progress::new("read", None, "events");
-    let mut reservoir = Reservoir::new(args.events, args.seed);
+    let mut reservoir = Reservoir::new(args.events.get(), args.seed);
     let mut read = 0;
     let mut file = Events::open(path, args.skip_invalid)?;
     for event in &mut file {

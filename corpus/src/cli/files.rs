@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    num::NonZeroUsize,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -81,8 +82,8 @@ pub(crate) struct SampleArgs {
     /// Write to here; must not exist.
     output: PathBuf,
     /// How many; all of them are held in memory, the input is not.
-    #[arg(long, default_value_t = 5_000)]
-    events: usize,
+    #[arg(long, default_value = "5000")]
+    events: NonZeroUsize,
     /// Another number, another sample. A larger sample of the same seed holds the smaller ones.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -96,11 +97,10 @@ pub(crate) struct SampleArgs {
 
 /// Draws from a file of any length.
 pub(crate) fn sample(args: &SampleArgs) -> anyhow::Result<ExitCode> {
-    anyhow::ensure!(args.events > 0, "--events is at least 1");
     must_not_exist(&args.output)?;
     let mut progress = Progress::new("read", None, "events");
     let mut census = Census::default();
-    let mut reservoir = Reservoir::new(args.events, args.seed);
+    let mut reservoir = Reservoir::new(args.events.get(), args.seed);
     let mut events = Events::open(&args.input, args.skip_invalid)?;
     for event in &mut events {
         let event = event?;
