@@ -35,9 +35,9 @@ use crate::{
 /// millisecond of work.
 const BATCH: usize = 32;
 
-/// Longest sleep: a process that did not run for longer, stopped or without a core, finds out when
-/// it wakes.
-const LONGEST_SLEEP_NS: u64 = 5_000_000;
+/// Longest time between looks at the devices, so that a process that was stopped or had no core
+/// notices: half of the least lateness that makes a block invalid.
+const LOOKS_EVERY_NS: u64 = 500_000;
 
 /// Runs the emulator as its first argument says: an order as JSON, which [`crate::Emulation`]
 /// gives; `probe`, which only sets both namespaces up; `capacity`, which finds how many packets a
@@ -97,7 +97,7 @@ fn serve(order: &str) -> anyhow::Result<()> {
         links: links.len(),
         emulator: Emulator::new(links, link_of, order.seed),
         ends: [relay, users],
-        late_reads: LateReads::default(),
+        looks: Looks::default(),
         start: Instant::now(),
         questions,
         line: Vec::new(),
@@ -121,7 +121,7 @@ struct Process {
     emulator: Emulator<Packet>,
     /// Of the relay and of the users.
     ends: [End; 2],
-    late_reads: LateReads,
+    looks: Looks,
     start: Instant,
     questions: OwnedFd,
     /// The beginning of a question.
@@ -130,26 +130,41 @@ struct Process {
     begun: Begun,
 }
 
-/// A packet, and by how much it may have been read too late.
+/// A packet, and an upper bound on how late it was read.
 struct Packet {
     bytes: Vec<u8>,
     late_ns: u64,
 }
 
-/// By how much packets of each way may have been read too late: as long as the process overslept,
-/// until their device has no more of them.
+/// When the devices were looked at, and how late their packets are read at most: by as much as a
+/// look was late, until the device has no more of them. Nothing tells when a packet came.
 #[derive(Default)]
-struct LateReads([u64; 2]);
+struct Looks {
+    last_ns: u64,
+    late_ns: [u64; 2],
+}
 
-impl LateReads {
-    /// Both devices may have been full since the process was to wake.
-    fn overslept(&mut self, ns: u64) {
-        self.0 = self.0.map(|late_ns| late_ns.max(ns));
+impl Looks {
+    /// When to look again at the latest, where a packet is due at `due_ns`.
+    fn next_ns(&self, due_ns: Option<u64>) -> u64 {
+        let next_ns = self.last_ns.saturating_add(LOOKS_EVERY_NS);
+        due_ns.map_or(next_ns, |due_ns| due_ns.min(next_ns))
     }
 
-    /// What comes now comes on time.
+    /// The look that was to come by `next_ns` comes; both devices may have held packets since.
+    fn look(&mut self, now_ns: u64, next_ns: u64) {
+        self.late_ns = self.late_ns.map(|late_ns| late_ns.max(now_ns.saturating_sub(next_ns)));
+        self.last_ns = now_ns;
+    }
+
+    /// How late a packet is that is read now.
+    fn late_ns(&self, now_ns: u64, way: Way) -> u64 {
+        self.late_ns[way.place()].max(now_ns.saturating_sub(self.next_ns(None)))
+    }
+
+    /// The device has no more packets.
     fn drained(&mut self, way: Way) {
-        self.0[way.place()] = 0;
+        self.late_ns[way.place()] = 0;
     }
 }
 
@@ -195,7 +210,7 @@ impl Process {
             let [relay, users, questions] = self.wait()?;
             for (way, readable) in [(Way::Down, relay), (Way::Up, users)] {
                 if !readable || self.take(way, &mut buffer)? {
-                    self.late_reads.drained(way);
+                    self.looks.drained(way);
                 }
             }
             if questions && !self.answer()? {
@@ -208,36 +223,35 @@ impl Process {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Waits for a packet, a question, or the time at which a packet is due.
+    /// Waits for a packet, a question, the time at which a packet is due, or that of the next look.
     fn wait(&mut self) -> anyhow::Result<[bool; 3]> {
-        let asleep_ns = self.now_ns();
-        let due_ns = self.emulator.next_ns().unwrap_or(u64::MAX).saturating_sub(asleep_ns);
-        let sleep_ns = due_ns.min(LONGEST_SLEEP_NS);
-        let sleep = TimeSpec::from_duration(Duration::from_nanos(sleep_ns));
+        let next_ns = self.looks.next_ns(self.emulator.next_ns());
+        let sleep = Duration::from_nanos(next_ns.saturating_sub(self.now_ns()));
         let mut polled = [self.ends[0].as_fd(), self.ends[1].as_fd(), self.questions.as_fd()]
             .map(|fd| PollFd::new(fd, PollFlags::POLLIN));
-        let readable = match ppoll(&mut polled, Some(sleep), None) {
+        let readable = match ppoll(&mut polled, Some(TimeSpec::from_duration(sleep)), None) {
             Ok(_) => polled.map(|one| one.any().unwrap_or(true)),
             // Reading tells whether there are packets.
             Err(Errno::EINTR) => [true, true, false],
             Err(errno) => return Err(errno).context("cannot wait for packets"),
         };
-        self.late_reads.overslept(self.now_ns().saturating_sub(asleep_ns + sleep_ns));
+        self.looks.look(self.now_ns(), next_ns);
         Ok(readable)
     }
 
     /// Takes what came to the beginning of a way; true when that is everything.
     fn take(&mut self, way: Way, buffer: &mut [u8]) -> anyhow::Result<bool> {
         let (from, _) = ends(way);
-        let late_ns = self.late_reads.0[way.place()];
         for _ in 0..BATCH {
             let Some(bytes) = self.ends[from].read(buffer).context("cannot read a packet")? else {
                 return Ok(true);
             };
             match user(way, &buffer[..bytes]) {
                 Some(user) => {
+                    let now_ns = self.now_ns();
+                    let late_ns = self.looks.late_ns(now_ns, way);
                     let packet = Packet { bytes: buffer[..bytes].to_vec(), late_ns };
-                    self.emulator.on_packet(self.now_ns(), way, user, bytes, packet);
+                    self.emulator.on_packet(now_ns, way, user, bytes, packet);
                 }
                 None => self.tally.foreign += 1,
             }
@@ -389,17 +403,21 @@ mod tests {
     use crate::addresses::{RELAY, user_address};
 
     #[test]
-    fn what_an_overslept_process_reads_is_late_until_the_device_has_no_more() {
-        let mut late = LateReads::default();
-        late.overslept(500);
-        late.overslept(0);
-        assert_eq!(late.0, [500; 2], "the next sleep was on time, but packets are left");
-        late.drained(Way::Down);
-        assert_eq!(late.0, [0, 500], "up has packets left");
-        late.overslept(100);
-        assert_eq!(late.0, [100, 500]);
-        late.drained(Way::Up);
-        assert_eq!(late.0, [100, 0]);
+    fn what_a_late_look_finds_is_late_until_the_device_has_no_more() {
+        let mut looks = Looks::default();
+        assert_eq!(looks.next_ns(None), LOOKS_EVERY_NS);
+        assert_eq!(looks.next_ns(Some(7)), 7, "a packet is due before");
+        looks.look(LOOKS_EVERY_NS, LOOKS_EVERY_NS);
+        assert_eq!(looks.late_ns(looks.last_ns, Way::Down), 0, "on time");
+        let next_ns = looks.next_ns(None);
+        looks.look(next_ns + 300, next_ns);
+        looks.look(next_ns + 310, next_ns + 310);
+        assert_eq!(looks.late_ns, [300; 2], "the next look was on time, but packets are left");
+        looks.drained(Way::Down);
+        assert_eq!(looks.late_ns(looks.last_ns, Way::Down), 0);
+        assert_eq!(looks.late_ns(looks.last_ns, Way::Up), 300, "up has packets left");
+        let stopped_ns = looks.next_ns(None) + 900;
+        assert_eq!(looks.late_ns(stopped_ns, Way::Down), 900, "stopped between a look and a read");
     }
 
     #[test]

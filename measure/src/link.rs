@@ -29,7 +29,8 @@ pub struct LinkRecord {
     pub down: LinkFlow,
     /// From users to relay.
     pub up: LinkFlow,
-    /// How much later than due packets left the emulator.
+    /// How much later than due packets left the emulator, their late reading included as an upper
+    /// bound.
     pub lateness: Latency,
     /// Packets that the kernel dropped before the emulator read them.
     pub device_dropped: u64,
