@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::{
 pub enum WireError {
     /// The socket failed.
     #[error(transparent)]
-    Io(#[from] io::Error),
+    Io(io::Error),
     /// The handshake failed.
     #[error("handshake failed: {reason}")]
     Handshake {
@@ -53,6 +53,19 @@ pub enum WireError {
         /// The peer's reason, or a description.
         reason: String,
     },
+}
+
+impl From<io::Error> for WireError {
+    /// A refused connection says what to do about it.
+    fn from(error: io::Error) -> WireError {
+        WireError::Io(match error.kind() {
+            io::ErrorKind::ConnectionRefused => io::Error::new(
+                error.kind(),
+                "nothing listens there, or a firewall refuses; start the relay, or correct host and port",
+            ),
+            _ => error,
+        })
+    }
 }
 
 impl WireError {
