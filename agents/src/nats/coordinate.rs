@@ -613,13 +613,14 @@ async fn records(jetstream: &jetstream::Context) -> Result<Stream, NatsError> {
         num_replicas: 1,
         ..stream::Config::default()
     };
-    if let Ok(made) = jetstream.get_or_create_stream(config.clone()).await {
-        return Ok(made);
-    }
-    // Another process may have made it meanwhile.
+    let unmade = match jetstream.get_or_create_stream(config).await {
+        Ok(made) => return Ok(made),
+        Err(error) => error,
+    };
+    // Another process may have made it meanwhile, as a bucket.
     time::sleep(MADE_MEANWHILE).await;
-    let made = jetstream.get_or_create_stream(config).await;
-    made.map_err(|error| NatsError::server("make a stream")(error.into()))
+    let made = jetstream.get_stream(STREAM).await;
+    made.map_err(|_| NatsError::server("make a stream")(unmade.into()))
 }
 
 async fn forget_records(stream: &Stream, subjects: String) -> Result<(), NatsError> {

@@ -1,7 +1,7 @@
 //! `corpus train-dictionary`: what messages of a format have in common, for compression
 //! `zstd-dict`.
 
-use std::{num::NonZeroUsize, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, ensure};
 use codecs::{Codec, Event, Format};
@@ -39,8 +39,8 @@ pub(crate) struct Args {
     #[arg(long, requires = "corpus")]
     skip_invalid: bool,
     /// How many events, drawn from the file or generated.
-    #[arg(long, default_value = "20000")]
-    events: NonZeroUsize,
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
+    events: u32,
     /// Of the draw or the generated events. The bundled sample is seed 1.
     #[arg(long, default_value_t = 2)]
     seed: u64,
@@ -106,11 +106,11 @@ pub(crate) fn train(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn events(args: &Args) -> anyhow::Result<Vec<Event<'static>>> {
     let Some(path) = &args.corpus else {
-        let mut progress = Progress::new("made", Some(args.events.get() as u64), "events");
-        return Ok(generated(args.events.get(), args.seed, &mut progress)?);
+        let mut progress = Progress::new("made", Some(args.events.into()), "events");
+        return Ok(generated(args.events as usize, args.seed, &mut progress)?);
     };
     let mut progress = Progress::new("read", None, "events");
-    let mut reservoir = Reservoir::new(args.events.get(), args.seed);
+    let mut reservoir = Reservoir::new(args.events as usize, args.seed);
     let mut read = 0;
     let mut file = Events::open(path, args.skip_invalid)?;
     for event in &mut file {

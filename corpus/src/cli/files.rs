@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    num::NonZeroUsize,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -82,8 +81,8 @@ pub(crate) struct SampleArgs {
     /// Write to here; must not exist.
     output: PathBuf,
     /// How many; all of them are held in memory, the input is not.
-    #[arg(long, default_value = "5000")]
-    events: NonZeroUsize,
+    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..))]
+    events: u32,
     /// Another number, another sample. A larger sample of the same seed holds the smaller ones.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -100,7 +99,7 @@ pub(crate) fn sample(args: &SampleArgs) -> anyhow::Result<ExitCode> {
     must_not_exist(&args.output)?;
     let mut progress = Progress::new("read", None, "events");
     let mut census = Census::default();
-    let mut reservoir = Reservoir::new(args.events.get(), args.seed);
+    let mut reservoir = Reservoir::new(args.events as usize, args.seed);
     let mut events = Events::open(&args.input, args.skip_invalid)?;
     for event in &mut events {
         let event = event?;
