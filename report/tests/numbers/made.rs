@@ -9,7 +9,7 @@
 use std::{fs, path::Path};
 
 use anyhow::{Context, Result};
-use measure::NO_LINK;
+use measure::{NO_LINK, RunRecord};
 use report::{CellResult, Comparison, Role, Verdict, merged::Metric, stats};
 
 use crate::{PUBLISHED, Published};
@@ -186,17 +186,18 @@ fn many_clients(Published { result, derived }: &Published) -> Result<String> {
         "| JSON or DannyPack, with | relay CPU µs a delivery | wire bytes a delivery | cores | Mbit/s \
         | memory a connection KiB | memory GiB |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n"
             .to_owned();
+    let json = result.cells.iter().find(|cell| cell.id == "json+none").context("no JSON")?;
     for (id, name) in CLIENTS {
         let figures = &derived.cells.iter().find(|cell| cell.id == id).context(id)?.figures;
         let micros = figures.get(&Metric::RelayCpu).context("no CPU")? / 1e3;
         let bytes = figures.get(&Metric::WireBytes).context("no bytes")?;
         let cell = result.cells.iter().find(|cell| cell.id == id).context(id)?;
-        let memories = cell.blocks.iter().filter_map(|block| block.counted()?.memory);
-        let each: Vec<f64> =
-            memories.filter_map(|memory| Some(memory.relay_bytes_per_connection()? as f64)).collect();
-        let memory = stats::median(&each).context("no memory")?;
+        let plain = if cell.cell.compression == "none" { cell } else { json };
+        let connection = median_of(plain, |record| record.memory?.relay_bytes_per_connection());
+        let states = median_of(cell, |record| record.compression_memory?.relay_bytes_per_connection);
+        let memory = connection.context("no memory")? + states.unwrap_or(0.0);
         text.push_str(&format!(
-            "| {name} | {micros:.1} | {} | {:.2} | {:.0} | {:.0} | {:.2} |\n",
+            "| {name} | {micros:.1} | {} | {:.3} | {:.0} | {:.0} | {:.2} |\n",
             grouped(*bytes),
             micros * 1e4 / 1e6,
             bytes * 8.0 / 100.0,
@@ -205,6 +206,13 @@ fn many_clients(Published { result, derived }: &Published) -> Result<String> {
         ));
     }
     Ok(text)
+}
+
+/// The median over the blocks of a cell.
+fn median_of(cell: &CellResult, bytes: impl Fn(&RunRecord) -> Option<u64>) -> Option<f64> {
+    let each: Vec<f64> =
+        cell.blocks.iter().filter_map(|block| Some(bytes(block.counted()?)? as f64)).collect();
+    stats::median(&each)
 }
 
 /// Thousands apart.
