@@ -130,14 +130,14 @@ struct Process {
     begun: Begun,
 }
 
-/// A packet, and an upper bound on how late it was read.
+/// A packet, and how late it was read by the look that found it.
 struct Packet {
     bytes: Vec<u8>,
     late_ns: u64,
 }
 
-/// When the devices were looked at, and how late their packets are read at most: by as much as a
-/// look was late, until the device has no more of them. Nothing tells when a packet came.
+/// When the devices were looked at, and how late their packets are read: by as much as a look was
+/// late, until the device has no more of them. Nothing tells when a packet came.
 #[derive(Default)]
 struct Looks {
     last_ns: u64,
@@ -209,7 +209,9 @@ impl Process {
             self.forward();
             let [relay, users, questions] = self.wait()?;
             for (way, readable) in [(Way::Down, relay), (Way::Up, users)] {
-                if !readable || self.take(way, &mut buffer)? {
+                // A late look asks again: the core may have been gone since the wait.
+                let is_empty = !readable && self.looks.late_ns[way.place()] == 0;
+                if is_empty || self.take(way, &mut buffer)? {
                     self.looks.drained(way);
                 }
             }

@@ -58,7 +58,7 @@ pub struct Report {
     pub up: WayCounts,
     /// Each link apart, in the order in which the links were given; empty where there is one.
     pub parts: Vec<Part>,
-    /// How much later than due packets left, their late reading included as an upper bound.
+    /// How much later than due packets left, their late reading included, as late looks tell it.
     pub lateness: Latency,
     /// How long packets waited before the link began to carry them, from relay to users.
     pub queued_down: Latency,

@@ -29,8 +29,8 @@ pub struct LinkRecord {
     pub down: LinkFlow,
     /// From users to relay.
     pub up: LinkFlow,
-    /// How much later than due packets left the emulator, their late reading included as an upper
-    /// bound.
+    /// How much later than due packets left the emulator, their late reading included, as late
+    /// looks tell it.
     pub lateness: Latency,
     /// Packets that the kernel dropped before the emulator read them.
     pub device_dropped: u64,
