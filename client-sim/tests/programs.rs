@@ -279,7 +279,10 @@ fn an_unreachable_relay_is_named() {
     let output = setup.run(&["--url", &url]);
     assert_eq!(output.status.code(), Some(1));
     let said = stderr(&output);
-    assert!(said.contains(&format!("cannot connect to {url}: nothing listens there")), "{said}");
+    assert!(
+        said.contains(&format!("cannot connect to {url}: connection refused: nothing listens there")),
+        "{said}"
+    );
 }
 
 #[test]

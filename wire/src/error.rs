@@ -61,7 +61,8 @@ impl From<io::Error> for WireError {
         WireError::Io(match error.kind() {
             io::ErrorKind::ConnectionRefused => io::Error::new(
                 error.kind(),
-                "nothing listens there, or a firewall refuses; start the relay, or correct host and port",
+                "connection refused: nothing listens there, or a firewall refuses; start the relay, or correct host and \
+                 port",
             ),
             _ => error,
         })
