@@ -764,8 +764,8 @@ fn a_terminal_shows_the_running_cell() {
     let program = env!("CARGO_BIN_EXE_compare");
     let folder = out.path().display();
     let command = format!(
-        "stty cols 150; {program} run --scenario note-stream --rounds 1 --seconds 2 --formats json --compressions none \
-         --out {folder} --corpus {} -- --rate 100",
+        "stty rows 24 cols 150; {program} run --scenario note-stream --rounds 1 --seconds 2 --formats json \
+         --compressions none --out {folder} --corpus {} -- --rate 100",
         few_events().display()
     );
     let shown = Command::new("script").args(["-qec", &command, "/dev/null"]).output().unwrap();
