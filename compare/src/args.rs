@@ -116,13 +116,15 @@ pub(crate) enum Command {
     /// They are summary.md, report.html, pictures, derived.json and hgrm, from result.json alone.
     Report {
         /// The folder that `compare run` wrote
-        dir: PathBuf,
-        /// Make the tables and lines of this result in a Markdown file anew
+        #[arg(required_unless_present = "splice")]
+        dir: Option<PathBuf>,
+        /// Make the generated blocks of a Markdown file anew instead
         ///
-        /// Between a comment `table: DIR CELL …`, of up to six cells, and a comment `end of table`;
-        /// lines as a terminal shows them between `lines: DIR` and `end of lines`.
-        #[arg(long, value_name = "FILE")]
-        readme: Option<PathBuf>,
+        /// A block stands between a comment `generated: DIR` and a comment `end of generated`. It
+        /// has the lines that a terminal shows of the result, or with `generated: DIR CELL …` a
+        /// table of these cells.
+        #[arg(long, value_name = "FILE", conflicts_with_all = ["dir", "wide"])]
+        splice: Option<PathBuf>,
         /// Show every column that the terminal has room for, of up to 180, and verdicts as words
         #[arg(long)]
         wide: bool,

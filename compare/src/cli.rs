@@ -61,9 +61,11 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Browser(flags) => browser::measure(&flags, &args),
         Command::Instructions(flags) => instructions::count(&flags),
         Command::Export { dir, github_action_benchmark } => export(&dir, &github_action_benchmark),
-        Command::Report { dir, readme, wide } => {
-            rerender(&dir, readme.as_deref(), wide).map(|()| Exit::Success)
+        Command::Report { dir, splice, wide } => match (dir, splice) {
+            (Some(dir), _) => rerender(&dir, wide),
+            (None, file) => file.map_or(Ok(()), |file| splice_file(&file)),
         }
+        .map(|()| Exit::Success),
         Command::Diff { before, after, force, strict } => diff(&before, &after, force, strict),
     };
     match done {
@@ -241,22 +243,23 @@ fn diff(before: &Path, after: &Path, force: bool, strict: bool) -> Result<Exit> 
     })
 }
 
-fn rerender(dir: &Path, readme: Option<&Path>, wide: bool) -> Result<()> {
+fn rerender(dir: &Path, wide: bool) -> Result<()> {
     let result = ResultFile::read(dir).map_err(UsageError)?;
-    try_file("--readme", readme)?;
     let report = Report::from_result(&result);
-    if let Some(file) = readme {
-        let unread = || format!("cannot read {}", file.display());
-        let document = fs::read_to_string(file).with_context(unread).map_err(UsageError)?;
-        let document =
-            report::refreshed(&document, dir, &report).with_context(|| format!("in {}", file.display()))?;
-        measure::write_whole(file, document.as_bytes())
-            .with_context(|| format!("cannot write {}", file.display()))?;
-    }
     let folder = if dir.is_dir() { dir } else { dir.parent().unwrap_or(Path::new(".")) };
     let written = write_reports(&report, &result, folder);
     show(&report, wide)?;
     written
+}
+
+/// Makes the generated blocks of a document anew.
+fn splice_file(file: &Path) -> Result<()> {
+    let unread = || format!("cannot read {}", file.display());
+    let document = fs::read_to_string(file).with_context(unread).map_err(UsageError)?;
+    let folder = file.parent().unwrap_or(Path::new("."));
+    let document = report::splice(&document, folder).with_context(|| format!("in {}", file.display()))?;
+    measure::write_whole(file, document.as_bytes())
+        .with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// Flags that clients are given here, each beside those that all of a run need as well.

@@ -38,13 +38,13 @@ pub mod power;
 pub mod precision;
 mod provenance;
 mod reading;
-mod readme;
 pub mod reference;
 pub mod result;
 mod run;
 mod sentences;
 pub mod slo;
 mod slos;
+mod splice;
 pub mod stats;
 mod steady;
 mod summary;
@@ -67,11 +67,11 @@ pub use gate::{FailOn, Judged, between_relays, rounds_to_fail};
 pub use html::html;
 pub use logs::{write_intervals, write_percentiles, write_pictures};
 pub use model::Report;
-pub use readme::refreshed;
 pub use result::{
     Block, CellResult, Config, Foreign, Git, Header, PlannedRounds, RESULT_FILE, ResultFile, Role,
 };
 pub use run::run_html;
+pub use splice::splice;
 pub use steady::Steadiness;
 pub use summary::{summary, terminal, terminal_of};
 pub use table::Table;

@@ -96,11 +96,11 @@ fn assert_never_looks_whole(folder: &Path, reason: &str, shown: &str) {
     let warning = format!("warning: {} is incomplete: {reason}", folder.display());
     assert!(said(&diff).contains(&warning), "{}", said(&diff));
     let document = folder.join("document.md");
-    let text = format!("<!-- table: {} json+none -->\n<!-- end of table -->\n", folder.display());
-    fs::write(&document, &text).unwrap();
-    let report = compare().arg("report").arg(folder).arg("--readme").arg(&document).output().unwrap();
+    let text = "<!-- generated: . json+none -->\n<!-- end of generated -->\n";
+    fs::write(&document, text).unwrap();
+    let report = compare().args(["report", "--splice"]).arg(&document).output().unwrap();
     assert_eq!(report.status.code(), Some(1));
-    assert!(said(&report).contains("a table would look whole"), "{}", said(&report));
+    assert!(said(&report).contains("the block would look whole"), "{}", said(&report));
     assert_eq!(fs::read_to_string(&document).unwrap(), text);
 }
 

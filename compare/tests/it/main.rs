@@ -13,8 +13,8 @@ mod browser;
 mod common;
 #[cfg(test)]
 mod diff;
+mod documents;
 #[cfg(test)]
-mod first_screen;
 #[cfg(test)]
 mod gate;
 #[cfg(test)]

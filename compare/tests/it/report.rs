@@ -7,7 +7,7 @@ use crate::common::{self, PLAIN, Run, record, result};
 use flate2::{Compression, write::GzEncoder};
 use measure::{Quantile, RunRecord, Status, ValidityClass};
 use report::{
-    DERIVED_FILE, Derived, Git, RESULT_FILE, Report, ResultFile, Role, Verdict,
+    DERIVED_FILE, Derived, Git, RESULT_FILE, ResultFile, Role, Verdict,
     merged::{Merged, Metric},
     result::{Oracle, SELFTESTS, SelfTest},
 };
@@ -441,11 +441,11 @@ fn nothing_made_of_an_incomplete_result_looks_whole() {
         entry["extra"].as_str().unwrap().ends_with(&format!(", incomplete: {reason}"))
     };
     assert!(!entries.is_empty() && entries.iter().all(marked), "{entries:?}");
-    let document = "<!-- table: results/x json+none -->\nold\n<!-- end of table -->\n";
-    let refused = report::refreshed(document, Path::new("results/x"), &Report::from_result(&result))
-        .unwrap_err()
-        .to_string();
-    assert!(refused.starts_with("results/x is incomplete, ") && refused.ends_with(reason), "{refused}");
+    let folder = tempfile::tempdir().unwrap();
+    result.write(folder.path()).unwrap();
+    let document = "<!-- generated: . json+none -->\nold\n<!-- end of generated -->\n";
+    let refused = format!("{:#}", report::splice(document, folder.path()).unwrap_err());
+    assert!(refused.contains("the result is incomplete, ") && refused.ends_with(reason), "{refused}");
 }
 
 #[test]
@@ -840,63 +840,47 @@ fn a_picture_names_every_cell_beside_json() {
 }
 
 #[test]
-fn a_table_in_another_document_is_made_anew() {
+fn generated_blocks_of_a_document_are_made_anew() {
     let result = result("standard", 12, &CELLS, measured);
-    let (report, folder) = (Report::from_result(&result), Path::new("results/x"));
-    let document = "before\n<!-- table: results/y json+none -->\nkept\n<!-- end of table -->\n\
-                    <!-- table: results/x json+none\n     cbor-packed+none -->\nold\n<!-- end of table -->\nbehind\n\
-                    <!-- lines: results/x -->\nold<!-- end of lines -->\n";
-    let text = report::refreshed(document, folder, &report).unwrap();
-    assert!(text.starts_with("before\n<!-- table: results/y json+none -->\nkept\n<!-- end"), "{text}");
-    assert!(!text.contains("old"), "{text}");
-    // Lines of the terminal's output, and nothing else.
-    let lines = text.split_once("behind\n<!-- lines: results/x -->\n\n```\n").unwrap().1;
-    let lines = lines.strip_suffix("```\n\n<!-- end of lines -->\n").unwrap();
-    let shown = report::terminal(&result, false);
-    assert!(lines.lines().all(|line| shown.lines().any(|other| other.starts_with(line))), "{lines}");
-    assert!(lines.contains("cbor-packed") && lines.ends_with("no interval excludes 1.\n"), "{lines}");
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("x")).unwrap();
+    result.write(&folder.path().join("x")).unwrap();
+    let document = "before\n<!-- generated: x json+none\n     cbor-packed+none -->\nold\n<!-- end of generated -->\n\
+                    between\n<!-- generated: x -->\nold<!-- end of generated -->\nbehind\n";
+    let text = report::splice(document, folder.path()).unwrap();
     assert!(
-        text.contains(
-            "| json | none | 900 | 1 | 1 | 1 |\n| cbor-packed | none | 540 | **×0.60** [0.60, 0.60] |"
-        ),
+        text.starts_with("before\n<!-- generated: x json+none") && text.ends_with("-->\nbehind\n"),
         "{text}"
     );
-    assert_eq!(report::refreshed(&text, folder, &report).unwrap(), text);
+    assert!(!text.contains("old"), "{text}");
+    // Lines of the terminal's output, and nothing else.
+    let lines = text.split_once("between\n<!-- generated: x -->\n\n```\n").unwrap().1;
+    let lines = lines.split_once("```\n\n<!-- end").unwrap().0;
+    let shown = report::terminal(&result, false);
+    assert!(lines.lines().all(|line| shown.lines().any(|other| other.starts_with(line))), "{lines}");
+    assert!(lines.contains("cbor-packed"), "{lines}");
+    assert!(text.contains("| json | none | 900 | 1 | 1 | 1 |\n| cbor-packed | none | 540 | "), "{text}");
+    assert_eq!(report::splice(&text, folder.path()).unwrap(), text);
     for (document, says) in [
-        ("nothing", "no table of results/x"),
-        ("<!-- table: results/x json+none", "without -->"),
-        ("<!-- table: results/x json+none -->", "without <!-- end of table -->"),
-        ("<!-- table: results/x xml --><!-- end of table -->", "no cell \"xml\"; it has json+none"),
-        ("<!-- table: results/x --><!-- end of table -->", "1 to 6 cells, not 0"),
-        ("<!-- lines: results/x --><!-- end of table -->", "without <!-- end of lines -->"),
-        ("<!-- lines: results/x json+none --><!-- end of lines -->", "leave out json+none"),
+        ("nothing", "no generated block"),
+        ("<!-- generated: x json+none", "has no  -->"),
+        ("<!-- generated: x json+none -->", "has no <!-- end of generated -->"),
+        ("<!-- generated: x xml --><!-- end of generated -->", "no cell \"xml\"; it has json+none"),
+        ("<!-- generated: y --><!-- end of generated -->", "there is no "),
     ] {
-        let error = report::refreshed(document, folder, &report).unwrap_err().to_string();
+        let error = format!("{:#}", report::splice(document, folder.path()).unwrap_err());
         assert!(error.contains(says), "{error}");
     }
 }
 
 #[test]
-fn what_documents_quote_is_what_the_published_results_say() {
+fn generated_blocks_of_documents_are_those_of_the_published_results() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    for (name, kind) in [("README.md", "<!-- lines:"), ("results/README.md", "<!-- table:")] {
-        let document = fs::read_to_string(root.join(name)).unwrap();
-        let folders: Vec<&str> =
-            document.split(kind).skip(1).filter_map(|place| place.split_whitespace().next()).collect();
-        assert!(!folders.is_empty(), "{name}");
-        for folder in folders {
-            let result = ResultFile::read(&root.join(folder)).unwrap();
-            let fresh =
-                report::refreshed(&document, Path::new(folder), &Report::from_result(&result)).unwrap();
-            assert!(fresh == document, "run: cargo run -p compare -- report {folder} --readme {name}");
-            let pictures = tempfile::tempdir().unwrap();
-            report::write_pictures(&result, pictures.path()).unwrap();
-            let picture = |folder: &Path| fs::read_to_string(folder.join("bytes-and-cpu.svg")).unwrap();
-            assert!(
-                picture(&root.join(folder)) == picture(pictures.path()),
-                "the picture of {folder} is another"
-            );
-        }
+    for name in ["README.md", "results/README.md"] {
+        let file = root.join(name);
+        let document = fs::read_to_string(&file).unwrap();
+        let fresh = report::splice(&document, file.parent().unwrap()).unwrap();
+        assert!(fresh == document, "run: cargo run -p compare -- report --splice {name}");
     }
 }
 

@@ -1,10 +1,6 @@
-//! Faults of a text: a path or a link that leads nowhere, a test that is nowhere, a line beyond 100
-//! columns.
+//! Faults of a text: a path or a link that leads nowhere, a test that is nowhere.
 
 use std::{collections::BTreeSet, path::Path};
-
-/// The most columns of a line of prose.
-const COLUMNS: usize = 100;
 
 /// Paths in backticks that begin in a folder of the tree and lead nowhere, each with its place.
 /// `NAME` stands for a name of the reader's; `target` is made by builds.
@@ -56,48 +52,9 @@ pub(crate) fn functions(source: &str) -> impl Iterator<Item = String> {
     names.map(str::to_owned)
 }
 
-/// Lines of Markdown prose and of Rust comments beyond [`COLUMNS`]. Tables, code, addresses and
-/// rendered reports may be longer.
-pub(crate) fn long_lines(file: &str, text: &str) -> Vec<String> {
-    let rendered = file.starts_with("results/published/")
-        || file == "docs/codec-report.md"
-        || file.contains("/snapshots/");
-    let is_rust = file.ends_with(".rs") && !text.contains("@generated");
-    if !(file.ends_with(".md") || is_rust) || rendered {
-        return Vec::new();
-    }
-    let mut in_code = false;
-    places(file, text, |line| {
-        if is_rust && !line.trim_start().starts_with("//") {
-            in_code = false;
-            return false;
-        }
-        let said = if is_rust { line.trim_start().trim_start_matches(['/', '!']) } else { line };
-        let fence = said.trim_start().starts_with("```");
-        in_code ^= fence;
-        let code = in_code || fence || (!is_rust && line.starts_with("    "));
-        let table = said.trim_start().starts_with('|');
-        !code && !table && without_addresses(line).chars().count() > COLUMNS
-    })
-}
-
 fn places(file: &str, text: &str, mut wrong: impl FnMut(&str) -> bool) -> Vec<String> {
     let lines = text.lines().enumerate();
     lines.filter(|(_, line)| wrong(line)).map(|(i, line)| format!("{file}:{}: {line}", i + 1)).collect()
-}
-
-/// A line without the targets of its links, which cannot be wrapped.
-fn without_addresses(line: &str) -> String {
-    let mut kept = String::new();
-    let mut rest = line;
-    while let Some((before, behind)) = rest.split_once("](") {
-        kept.push_str(before);
-        kept.push(']');
-        rest = behind.split_once(')').map_or("", |(_, rest)| rest);
-    }
-    kept.push_str(rest);
-    let words = kept.split_inclusive(' ');
-    words.filter(|word| !word.contains("://")).collect()
 }
 
 #[cfg(test)]
@@ -129,20 +86,5 @@ mod tests {
         let found: BTreeSet<String> = functions("fn it_works() {}\nasync fn is_of<T>(one: T) {}").collect();
         let text = "| a | it `it_works`, `a::is_of` |\n| a | it `is_gone`, `NAME run` |\n`not_told`\n";
         assert_eq!(dead_tests(&found, "a.md", text), ["a.md:2: | a | it `is_gone`, `NAME run` |"]);
-    }
-
-    #[test]
-    fn only_prose_is_measured() {
-        let long = "word ".repeat(21);
-        let text = format!(
-            "{long}\n| {long} |\n```\n{long}\n```\n    {long}\n[short](https://example.org/{})\n",
-            "x".repeat(90)
-        );
-        assert_eq!(long_lines("a.md", &text), [format!("a.md:1: {long}")]);
-        assert_eq!(long_lines("a.md", &"ü".repeat(100)), Vec::<String>::new());
-        assert_eq!(long_lines("a.md", &"ü".repeat(101)).len(), 1);
-        assert_eq!(long_lines("a.rs", &text), Vec::<String>::new());
-        let rust = format!("let x; // {long}\n    /// {long}\n/// ```\n/// {long}\n/// ```\n// {long}\n");
-        assert_eq!(long_lines("a.rs", &rust).len(), 2);
     }
 }
