@@ -2,11 +2,11 @@
 
 use clap::{Arg, ValueEnum};
 use codecs::{Format, Implementation};
-use measure::NO_LINK;
+use measure::{NO_LINK, NOT_SATURATED};
 use relay_sim::Reencode;
 use wire::Compression;
 
-use crate::{Batching, Cell, RelaySide, UNKNOWN, batching::NO_BATCHES, stem};
+use crate::{Batching, Cell, RelaySide, Saturate, UNKNOWN, batching::NO_BATCHES, stem};
 
 /// A property in which cells differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,6 +37,8 @@ pub enum Factor {
     Rate,
     /// See [`Cell::load`].
     Load,
+    /// See [`Cell::saturate`].
+    Saturate,
     /// See [`Cell::link`].
     Link,
 }
@@ -105,7 +107,7 @@ const LINKS: &str = "Links";
 
 impl Factor {
     /// Every factor, in the order of names and columns.
-    pub const ALL: [Factor; 14] = [
+    pub const ALL: [Factor; 15] = [
         Factor::Format,
         Factor::Compression,
         Factor::Batching,
@@ -119,6 +121,7 @@ impl Factor {
         Factor::Scenario,
         Factor::Rate,
         Factor::Load,
+        Factor::Saturate,
         Factor::Link,
     ];
 
@@ -132,6 +135,7 @@ impl Factor {
         Factor::Scenario,
         Factor::Rate,
         Factor::Load,
+        Factor::Saturate,
         Factor::ClientVerify,
         Factor::ClientKeeps,
         Factor::Format,
@@ -361,7 +365,7 @@ static ROWS: [Row; Factor::ALL.len()] = [
         help_heading: LOAD,
         help: "Clients' check of received events: none, id or full",
         details: "Id is the hash of the canonical JSON (NIP-01), full the signature, too. An event that fails counts as altered.",
-        is_rare: false,
+        is_rare: true,
         conflicts: &[],
         names: Vec::new,
         groups: Vec::new,
@@ -459,6 +463,28 @@ static ROWS: [Row; Factor::ALL.len()] = [
         recorded: |cell| Some(&cell.load),
         heading: "load",
         in_id: |value| format!("load-{value}"),
+    },
+    Row {
+        name: "saturate",
+        flag: "saturate",
+        list_flag: "saturate",
+        key: "saturate",
+        side: Side::Load,
+        value_name: "WHOM",
+        help_heading: LOAD,
+        help: "Bring relay or clients to their limit",
+        details: "Every arrival becomes a closed loop: publishers keep a window unanswered, sessions follow each other, and \
+                  time ends the loops. With relay, the value of the flag alone, readers decode every 64th delivery and count \
+                  the others. With clients they decode all. --rate is then the most events published per second.",
+        is_rare: false,
+        conflicts: &["share", "max_rate"],
+        names: || Saturate::NAMES.to_vec(),
+        groups: || vec![all(Saturate::NAMES)],
+        read: |cell, text| Saturate::read(text).map(|saturate| cell.saturate = saturate),
+        write: |cell| cell.saturate.map_or(NOT_SATURATED, Saturate::name).to_owned(),
+        recorded: |cell| Some(&cell.saturate),
+        heading: "saturates",
+        in_id: |value| if value == NOT_SATURATED { "paced".to_owned() } else { format!("full-{value}") },
     },
     Row {
         name: "link",
@@ -581,6 +607,7 @@ mod tests {
             ("scenario", "some/mine.toml"),
             ("rate_per_s", "0.5"),
             ("load", "2.5"),
+            ("saturate", "relay"),
             ("link", "slow-4g:loss=2%"),
         ]
     }
@@ -618,6 +645,7 @@ mod tests {
             (r#"{"load":"0"}"#, "load \"0\": expected a number above 0 and at most 10000"),
             (r#"{"load":"NaN"}"#, "above 0"),
             (r#"{"load":"10001"}"#, "at most 10000"),
+            (r#"{"saturate":"both"}"#, "saturate \"both\": expected none, relay, clients"),
             (r#"{"client_keeps":"hex"}"#, "client_keeps \"hex\": expected text or bytes"),
             (r#"{"relay":"a b"}"#, "relay \"a b\": expected at most 32 letters"),
             (r#"{"relay":"../a"}"#, "expected at most 32 letters"),

@@ -2,7 +2,7 @@
 
 use clap::{Arg, ArgMatches, Command, FromArgMatches, error::ErrorKind};
 
-use crate::{Cell, Factor, Side};
+use crate::{Cell, Factor, Saturate, Side};
 
 /// The flag with a whole cell, which flags of single factors override.
 const CELL: &str = "cell";
@@ -57,5 +57,11 @@ fn flag(factor: Factor) -> Arg {
     let arg = arg.conflicts_with_all(row.conflicts).value_parser(move |text: &str| factor.normalised(text));
     let only_own = if row.side == Side::Relay { "Only without --url." } else { "" };
     let arg = row.described(arg, &(row.write)(&Cell::default()), only_own);
-    if factor == Factor::Scenario { arg.required_unless_present(CELL) } else { arg }
+    match factor {
+        Factor::Scenario => arg.required_unless_present(CELL),
+        Factor::Saturate => {
+            arg.num_args(0..=1).require_equals(true).default_missing_value(Saturate::Relay.name())
+        }
+        _ => arg,
+    }
 }

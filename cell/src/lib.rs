@@ -10,6 +10,7 @@
 mod batching;
 mod factors;
 mod flags;
+mod saturate;
 mod text;
 
 use std::{ffi::OsStr, path::Path};
@@ -22,6 +23,7 @@ use wire::Compression;
 
 pub use batching::Batching;
 pub use factors::{Factor, MOST_LOAD, Row, Side};
+pub use saturate::Saturate;
 
 /// The word for every setting of another's relay.
 pub const UNKNOWN: &str = "unknown";
@@ -35,6 +37,9 @@ pub struct Cell {
     pub rate_per_s: Option<f64>,
     /// How many times the scenario's clients and rates are played; 1 is the scenario as it stands.
     pub load: f64,
+    /// The process whose limit is measured: arrivals are closed loops that last the whole block.
+    /// `None` plays the scenario's own arrivals.
+    pub saturate: Option<Saturate>,
     /// The access link of each user; `None` for loopback, or the network that is there.
     pub link: Option<Link>,
     /// The wire format.
@@ -78,6 +83,7 @@ impl Default for Cell {
             scenario: String::new(),
             rate_per_s: None,
             load: 1.0,
+            saturate: None,
             link: None,
             format: Format::JSON,
             compression: Compression::None,
@@ -128,6 +134,7 @@ impl Cell {
             client_verify: write(Factor::ClientVerify),
             client_keeps: write(Factor::ClientKeeps),
             load: write(Factor::Load),
+            saturate: write(Factor::Saturate),
             relay: write(Factor::Relay),
             link: self.link.as_ref().map_or_else(|| NO_LINK.to_owned(), Link::label),
         }

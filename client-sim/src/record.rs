@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use cell::Cell;
+use cell::{Cell, Saturate};
 use corpus::Corpus;
 use link::{Link, TcpSettings};
 use measure::{
     AgreementRecord, CompressionMemoryRecord, EncodingsRecord, Environment, FirstDeliveryRecord, FlowRecord,
-    LinkRecord, NO_LINK, Pace, PinnedCores, Planted, PopulationRecord, Quantile, RelayProcess, RunRecord,
-    SCHEMA_VERSION, ShareRecord, Signals, Spans, Status, Tool, TrafficRecord, UNKNOWN_HERE, UsableCores,
-    Validity, ValidityClass,
+    LinkRecord, NO_LINK, NOT_SATURATED, Pace, PinnedCores, Planted, PopulationRecord, Quantile, RelayProcess,
+    RunRecord, SCHEMA_VERSION, Saturated, ShareRecord, Signals, Spans, Status, Tool, TrafficRecord,
+    UNKNOWN_HERE, UsableCores, Validity, ValidityClass,
 };
 use program::command_line;
 use relay_sim::Totals;
@@ -100,6 +100,11 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
     if let Some(link) = &link {
         link.judge(&mut validity);
     }
+    let active_ns = active_spans.iter().map(|(from, to)| to - from).sum();
+    let saturated = saturated(&outcome, active_ns, facts).filter(|_| !shared.is_share());
+    if let Some(shortfall) = saturated.as_ref().and_then(Saturated::shortfall) {
+        validity.add_timing(ValidityClass::Suspect, shortfall);
+    }
     let status = match &outcome.incomplete {
         None => Status::Complete,
         Some(reason) => Status::Incomplete { reason: reason.clone() },
@@ -121,7 +126,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         relay: relay(&outcome, facts),
         connections: shared.connections() as u64,
         elapsed_ns,
-        active_ns: active_spans.iter().map(|(from, to)| to - from).sum(),
+        active_ns,
         counts,
         traffic: TrafficRecord {
             to_relay: flow(traffic.sent),
@@ -139,6 +144,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         compression_memory: compression_memory(&outcome, facts),
         pinned: facts.pinned.clone(),
         usable_cores: Some(usable_cores(&outcome, facts)),
+        saturated,
         allocations: outcome.allocations,
         encodings: encodings(facts),
         // Packets cost CPU that loopback does not take.
@@ -319,6 +325,13 @@ fn judge(shared: &Shared, outcome: &Outcome, counts: measure::Counts, facts: &Fa
         relay_quota: outcome.relay_quota,
     }
     .judge()
+}
+
+/// What was full while work was outstanding; `None` of a run that ended before its load began.
+fn saturated(outcome: &Outcome, active_ns: u64, facts: &Facts<'_>) -> Option<Saturated> {
+    let asked = facts.args.cell.saturate.map_or(NOT_SATURATED, Saturate::name);
+    let times = (outcome.relay.map(|relay| relay.cpu), outcome.client_cpu);
+    (active_ns > 0).then(|| Saturated::from_times(asked, times, usable_cores(outcome, facts), active_ns))
 }
 
 /// The cores that each end can keep busy: its threads, and no more than it is pinned to. A relay of

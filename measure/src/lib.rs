@@ -30,6 +30,7 @@ mod processes;
 mod quota;
 mod record;
 mod relay;
+mod saturated;
 mod share;
 mod slices;
 mod spans;
@@ -58,10 +59,12 @@ pub use processes::{Processes, ProcessesCpu, ProcessesSpent, children, started_b
 pub use quota::{CpuQuota, QuotaMeter};
 pub use record::{
     AgreementRecord, AllocationsRecord, Cell, CompressionMemoryRecord, CorpusRecord, FlowRecord,
-    MemoryRecord, NO_BATCHES, NO_LINK, PinnedCores, Planted, PopulationRecord, RecordError, RelayProcess,
-    RunRecord, SCHEMA_VERSION, Status, Tool, TrafficRecord, UsableCores, parse_versioned, read_versioned,
+    MemoryRecord, NO_BATCHES, NO_LINK, NOT_SATURATED, PinnedCores, Planted, PopulationRecord, RecordError,
+    RelayProcess, RunRecord, SCHEMA_VERSION, Status, Tool, TrafficRecord, UsableCores, parse_versioned,
+    read_versioned,
 };
 pub use relay::{CpuReadings, RelayRecord};
+pub use saturated::{FULL_FROM, Full, Saturated};
 pub use share::{AgentRecord, ClockRecord, ShareRecord};
 pub use slices::{LastSecond, Slice, SliceRecorder, Slices};
 pub use spans::{Spans, union_of_spans};

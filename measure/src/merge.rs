@@ -201,6 +201,7 @@ impl Sum {
             encodings: None,
             throughput: None,
             slices: None,
+            saturated: None,
             ..record
         };
         let agents = BTreeMap::from([(share.index, said)]);

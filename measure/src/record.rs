@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     AgentRecord, Allocations, ClockRecord, Counts, CpuQuota, CpuTime, EncodingsRecord, Environment,
-    FirstDeliveryRecord, Latency, LatencyBound, LinkRecord, ShareRecord, Slices, Throughput, Validity,
-    quota::capacity_ns, unpack, write_whole,
+    FirstDeliveryRecord, Latency, LatencyBound, LinkRecord, Saturated, ShareRecord, Slices, Throughput,
+    Validity, quota::capacity_ns, unpack, write_whole,
 };
 
 /// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second
 /// number; any other change raises the first, and readers refuse a first number they do not know.
-pub const SCHEMA_VERSION: &str = "2.10";
+pub const SCHEMA_VERSION: &str = "2.11";
 
 /// One run: its deliveries, bytes, times and cost, and whether they may be believed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -82,6 +82,10 @@ pub struct RunRecord {
     /// How many cores each process could use; absent in older records.
     #[serde(default)]
     pub usable_cores: Option<UsableCores>,
+    /// What was full while work was outstanding; absent in older records and where several agents
+    /// played.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub saturated: Option<Saturated>,
     /// Allocations of both processes during the run, in builds that count them. Latencies and CPU
     /// times of such a run are no evidence.
     #[serde(default)]
@@ -277,6 +281,9 @@ pub struct Tool {
 /// The name of no emulated link in a [`Cell`].
 pub const NO_LINK: &str = "none";
 
+/// The name of a scenario's own arrivals in a [`Cell`].
+pub const NOT_SATURATED: &str = "none";
+
 /// The name of no batches in a [`Cell`].
 pub const NO_BATCHES: &str = "none";
 
@@ -319,6 +326,10 @@ pub struct Cell {
     /// How many times the scenario's clients and rates were played; `1` in older records.
     #[serde(default = "once")]
     pub load: String,
+    /// The process that closed loops brought to its limit: `relay`, `clients`, or `none` (all that
+    /// older records have) where the scenario's arrivals were played.
+    #[serde(default = "not_saturated")]
+    pub saturate: String,
     /// The relay's name, where one run started several; else empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub relay: String,
@@ -338,6 +349,10 @@ fn once() -> String {
 
 fn no_link() -> String {
     NO_LINK.to_owned()
+}
+
+fn not_saturated() -> String {
+    NOT_SATURATED.to_owned()
 }
 
 fn one_thread() -> String {

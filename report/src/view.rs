@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use measure::NO_LINK;
+use measure::{NO_LINK, NOT_SATURATED};
 
 use super::{steady::Steadiness, utilisation::Utilisation};
 use crate::{
@@ -88,7 +88,11 @@ impl<'a> LoadView<'a> {
             NO_LINK => String::new(),
             link => format!(" over {link}"),
         };
-        format!("{}{times}{rate}{link}", cell.cell.scenario)
+        let full = match cell.cell.saturate.as_str() {
+            NOT_SATURATED => String::new(),
+            whom => format!(" with saturated {whom}"),
+        };
+        format!("{}{times}{rate}{full}{link}", cell.cell.scenario)
     }
 
     /// Whether users have emulated access links, so that CPU times are no evidence.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cell::{Factor, Side};
+use cell::{Factor, Saturate, Side};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, FromArgMatches};
 
 use super::Matrix;
@@ -93,5 +93,9 @@ fn flag(factor: Factor, standing: &[String]) -> Arg {
         .value_name(row.value_name)
         .value_delimiter(',')
         .action(ArgAction::Append);
+    let arg = match factor {
+        Factor::Saturate => arg.num_args(0..=1).default_missing_value(Saturate::Relay.name()),
+        _ => arg,
+    };
     row.described(arg, &standing.join(","), &format!("Several, separated by commas{groups}."))
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use agents::Play;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use cell::{Cell, Factor, Side};
 
 use super::Relay;
@@ -38,6 +38,11 @@ impl Told {
         let scenarios = cells.iter().map(known).collect::<Result<_>>()?;
         let told = Told { foreign, live, scenarios };
         for cell in cells {
+            ensure!(
+                cell.cell.saturate.is_none(),
+                "--saturate {} over agents: no agent knows what another's loops have sent. Leave one of them out",
+                cell.id
+            );
             let play = told.play(&first(cell, seconds))?;
             let refused = || format!("agents would refuse {} of scenario {}", cell.id, cell.cell.scenario);
             play.check().with_context(refused)?;

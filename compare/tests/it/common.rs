@@ -154,6 +154,7 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
         pinned: None,
         log_level: None,
         usable_cores: Some(UsableCores { relay: Some(1), clients: 1, ..UsableCores::default() }),
+        saturated: None,
         allocations: None,
         throughput: Some(throughput(deliveries)),
         encodings: Some(EncodingsRecord {

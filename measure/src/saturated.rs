@@ -1,0 +1,129 @@
+//! Which process was at its limit.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{CpuTime, NOT_SATURATED, UsableCores};
+
+/// Share of its cores' time, while work is outstanding, from which a process counts as full.
+pub const FULL_FROM: f64 = 0.90;
+
+/// What was full while work was outstanding.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Saturated {
+    /// The process whose limit was asked for: `relay`, `clients`, or `none`.
+    pub asked: String,
+    /// The process that was full.
+    pub full: Full,
+    /// The relay's CPU time as a share of what its cores could give while work was outstanding; of
+    /// one core where its cores are not known. Absent where its CPU time is not known.
+    pub relay_utilisation: Option<f64>,
+    /// The clients' CPU time as a share of what their cores could give in the same time.
+    pub client_utilisation: f64,
+}
+
+/// The process that had no time to spare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Full {
+    /// The relay; with full clients, too, where clients were not asked for.
+    Relay,
+    /// The clients.
+    Clients,
+    /// Neither, so that something else is the limit, or nothing is.
+    Neither,
+    /// Not the clients; the relay's CPU time is not known.
+    Unknown,
+}
+
+impl Saturated {
+    /// Judges a run by its CPU times and the time with work outstanding.
+    pub fn from_times(
+        asked: &str,
+        (relay, clients): (Option<CpuTime>, CpuTime),
+        cores: UsableCores,
+        active_ns: u64,
+    ) -> Saturated {
+        let share = |cpu: CpuTime, capacity_ns: u64| cpu.total_ns as f64 / capacity_ns.max(1) as f64;
+        let relay_capacity_ns = cores.relay_capacity_ns(active_ns).unwrap_or(active_ns);
+        let relay_utilisation = relay.map(|cpu| share(cpu, relay_capacity_ns));
+        let client_utilisation = share(clients, cores.clients_capacity_ns(active_ns));
+        let clients_are = client_utilisation >= FULL_FROM;
+        let full = match relay_utilisation.map(|share| share >= FULL_FROM) {
+            Some(true) if !(clients_are && asked == "clients") => Full::Relay,
+            _ if clients_are => Full::Clients,
+            Some(_) => Full::Neither,
+            None => Full::Unknown,
+        };
+        Saturated { asked: asked.to_owned(), full, relay_utilisation, client_utilisation }
+    }
+
+    /// Whether the run's envelopes per second are the throughput of the process that was asked for.
+    pub fn is_throughput(&self) -> bool {
+        match self.full {
+            Full::Relay => self.asked == "relay",
+            Full::Clients => self.asked == "clients",
+            Full::Neither | Full::Unknown => false,
+        }
+    }
+
+    /// Why the envelopes per second of a run that asked for a limit are no throughput.
+    pub fn shortfall(&self) -> Option<String> {
+        if self.asked == NOT_SATURATED || self.is_throughput() {
+            return None;
+        }
+        let share = |share: f64| format!("{:.0} %", share * 100.0);
+        let full = match self.full {
+            Full::Relay => "the relay was full first",
+            Full::Clients => "the clients were full first",
+            Full::Neither => "neither relay nor clients were full",
+            Full::Unknown => "the relay's CPU time is not known",
+        };
+        Some(format!(
+            "no throughput of the {}: {full} (relay {}, clients {} of their cores while work was outstanding; full from {})",
+            self.asked,
+            self.relay_utilisation.map_or_else(|| "unknown".to_owned(), share),
+            share(self.client_utilisation),
+            share(FULL_FROM),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_full_decides_whether_a_rate_is_a_throughput() {
+        let cpu = |ms: u64| CpuTime { total_ns: ms * 1_000_000, ..CpuTime::default() };
+        let cores = UsableCores { relay: Some(1), clients: 1, ..UsableCores::default() };
+        let judged = |asked: &str, relay: Option<u64>, clients: u64| {
+            Saturated::from_times(asked, (relay.map(cpu), cpu(clients)), cores, 1_000_000_000)
+        };
+        for (asked, relay, clients, full, is_throughput) in [
+            ("relay", Some(950), 500, Full::Relay, true),
+            ("relay", Some(950), 950, Full::Relay, true),
+            ("relay", Some(800), 950, Full::Clients, false),
+            ("relay", Some(800), 800, Full::Neither, false),
+            ("relay", None, 500, Full::Unknown, false),
+            ("relay", None, 950, Full::Clients, false),
+            ("clients", Some(950), 950, Full::Clients, true),
+            ("clients", Some(950), 500, Full::Relay, false),
+            ("none", Some(950), 500, Full::Relay, false),
+        ] {
+            let found = judged(asked, relay, clients);
+            assert_eq!(
+                (found.full, found.is_throughput()),
+                (full, is_throughput),
+                "{asked} {relay:?} {clients}"
+            );
+            assert_eq!(found.shortfall().is_some(), asked != "none" && !is_throughput, "{asked}");
+        }
+        let text = judged("relay", Some(800), 950).shortfall().unwrap();
+        assert!(text.contains("the clients were full first (relay 80 %, clients 95 %"), "{text}");
+        // Threads of another's relay are not known: the share is of one core.
+        let cores = UsableCores { clients: 2, ..UsableCores::default() };
+        let found = Saturated::from_times("relay", (Some(cpu(950)), cpu(950)), cores, 1_000_000_000);
+        assert_eq!((found.relay_utilisation, found.client_utilisation), (Some(0.95), 0.475));
+    }
+}
