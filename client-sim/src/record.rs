@@ -296,8 +296,8 @@ fn flow(flow: Flow) -> FlowRecord {
     FlowRecord { messages: flow.messages, payload_bytes: flow.payload_bytes, wire_bytes: flow.wire_bytes }
 }
 
-/// Judges whether one run is valid, by the rules of `measure/src/validity.rs` (docs/methodology.md,
-/// "When a block counts").
+/// Judges whether one run is valid, by the rules of `crates/measure/src/validity.rs`
+/// (docs/methodology.md, "When a block counts").
 fn judge(shared: &Shared, outcome: &Outcome, counts: measure::Counts, facts: &Facts<'_>) -> Validity {
     let p99 = |timing| outcome.recorder.all(timing).map_or(Quantile::Missing, |l| l.quantile_ns(0.99));
     let own_relay = outcome.relay.filter(|_| facts.relay.as_ref().is_some_and(|relay| relay.own));

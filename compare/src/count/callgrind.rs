@@ -18,7 +18,7 @@ use report::result::{Conditions, Row};
 /// The role in which a program plays what is counted.
 const COUNT_ROLE: &str = "role:count";
 
-/// The functions by which a program says who works (`rehearsals/src/instructions/probe.rs`).
+/// The functions by which a program says who works (`crates/rehearsals/src/instructions/probe.rs`).
 const RELAY_SIDE: &str = "instructions::probe::relay_side";
 const CLIENT_SIDE: &str = "instructions::probe::client_side";
 const SECTION_ENDS: &str = "instructions::probe::section_ends";

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-#[path = "../../../agents/tests/over_nats/account.rs"]
+#[path = "../../../crates/agents/tests/over_nats/account.rs"]
 mod account;
 mod at_once;
 mod events;

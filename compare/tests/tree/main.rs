@@ -83,7 +83,7 @@ fn crates_use_what_they_depend_on() {
     let mut unused = Vec::new();
     for package in packages() {
         let manifest = Path::new(package["manifest_path"].as_str().unwrap());
-        let folder = manifest.parent().unwrap().file_name().unwrap().to_str().unwrap();
+        let folder = manifest.parent().unwrap().strip_prefix(root()).unwrap().to_str().unwrap();
         let code = used::code_of(&texts, folder);
         for dependency in package["dependencies"].as_array().unwrap() {
             let name = dependency["name"].as_str().unwrap();

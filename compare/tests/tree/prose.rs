@@ -64,9 +64,9 @@ mod tests {
     #[test]
     fn a_path_that_leads_nowhere_is_found() {
         let root = crate::root();
-        let text = "`docs/gone.md`\n`docs/glossary.md` `wire/src/NAME.rs` `docs/a b.md` `json/zstd`\n";
+        let text = "`docs/gone.md`\n`docs/glossary.md` `crates/wire/src/NAME.rs` `docs/a b.md` `json/zstd`\n";
         assert_eq!(dead_paths(&root, "docs/a.md", text), ["docs/a.md:1: `docs/gone.md`"]);
-        assert_eq!(dead_paths(&root, "wire/a.md", text), Vec::<String>::new());
+        assert_eq!(dead_paths(&root, "crates/wire/a.md", text), Vec::<String>::new());
     }
 
     #[test]
@@ -78,7 +78,10 @@ mod tests {
         assert_eq!(dead_links(&crate::root(), "docs/a.md", &fine), Vec::<String>::new());
         let dead = dead_links(&crate::root(), "docs/a.md", &links(&["glossary.md", "gone.md#x"]));
         assert_eq!(dead, ["docs/a.md:2: see [`it`](gone.md#x)."]);
-        assert_eq!(dead_links(&crate::root(), "wire/src/lib.rs", &links(&["gone"])), Vec::<String>::new());
+        assert_eq!(
+            dead_links(&crate::root(), "crates/wire/src/lib.rs", &links(&["gone"])),
+            Vec::<String>::new()
+        );
     }
 
     #[test]

@@ -1,0 +1,165 @@
+//! Statistics of real events: `data/calibration.json`, described in `data/README.md`.
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use serde::{Deserialize, de::IgnoredAny};
+
+use crate::random::{Random, power};
+
+/// The measured statistics.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Calibration {
+    #[serde(rename = "about")]
+    _about: String,
+    quantiles: Vec<f64>,
+    /// How many events of each kind an audit of 50,000 found.
+    pub(super) kind_counts: BTreeMap<u16, usize>,
+    /// How many of each kind were among 561 that a relay sent live.
+    pub(super) live_kind_counts: BTreeMap<u16, usize>,
+    kinds: BTreeMap<u16, Shape>,
+}
+
+/// Statistics of the events of one kind.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Shape {
+    #[serde(rename = "events_measured")]
+    _events_measured: usize,
+    #[serde(default)]
+    json_bytes: Vec<f64>,
+    content_bytes: Vec<f64>,
+    tags: Vec<f64>,
+    /// From which fraction on a tag count between two quantiles counts as the next whole one.
+    #[serde(default = "half")]
+    tags_round_up_from: f64,
+    /// Compression ratios that tests compare generated events with.
+    #[serde(default, rename = "compression")]
+    _compression: Option<IgnoredAny>,
+    #[serde(default)]
+    pub(super) reuse: Reuse,
+    pub(super) tag_names: Vec<TagName>,
+}
+
+fn half() -> f64 {
+    0.5
+}
+
+/// Shares of draws that repeat a value of recent events of the kind, as threads, clients and
+/// services do. Fitted to the stream compression of real events of the kind.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Reuse {
+    /// The author.
+    pub(super) author: f64,
+    /// A `p` value; in follow lists, how often a run shared with an earlier list begins.
+    pub(super) key: f64,
+    /// An `e` or `a` value, or the note that is answered.
+    pub(super) id: f64,
+}
+
+/// A tag that occurs in events of a kind.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TagName {
+    pub(super) name: String,
+    /// In which share of events.
+    pub(super) event_share: f64,
+    /// Whether one event may have several.
+    pub(super) repeats: bool,
+    /// Forms of its values, separated by commas, and which share of all tags of the kind has each.
+    shapes: Vec<(String, f64)>,
+}
+
+impl Calibration {
+    pub(super) fn get() -> &'static Calibration {
+        static CALIBRATION: LazyLock<Calibration> = LazyLock::new(|| {
+            serde_json::from_str(include_str!("../../../../data/calibration.json"))
+                .expect("a test generates from the calibration in the repository")
+        });
+        &CALIBRATION
+    }
+
+    /// The shape of a kind; where none was measured, that of a kind with a similar use.
+    pub(super) fn shape(&self, kind: u16) -> &Shape {
+        let measured = match kind {
+            _ if self.kinds.contains_key(&kind) => kind,
+            9 | 14 | 42 => 1311,
+            5_000..=5_999 => 5_300,
+            6_000..=6_999 => 6_300,
+            10_000..=19_999 => 10_063,
+            30_000..=39_999 => 30_000,
+            _ => 1,
+        };
+        &self.kinds[&measured]
+    }
+
+    /// Content bytes at this place of the distribution, 0..1.
+    pub(super) fn content_bytes(&self, shape: &Shape, place: f64) -> usize {
+        interpolate(&self.quantiles, &shape.content_bytes, place, half())
+    }
+
+    /// Bytes as JSON at this place of the distribution, 0..1, where they were measured.
+    pub(super) fn json_bytes(&self, shape: &Shape, place: f64) -> Option<usize> {
+        (!shape.json_bytes.is_empty()).then(|| interpolate(&self.quantiles, &shape.json_bytes, place, half()))
+    }
+
+    /// Number of tags at this place of the distribution, 0..1.
+    pub(super) fn tags(&self, shape: &Shape, place: f64) -> usize {
+        interpolate(&self.quantiles, &shape.tags, place, shape.tags_round_up_from)
+    }
+}
+
+impl TagName {
+    /// Which share of all tags of the kind has this name.
+    pub(super) fn tag_share(&self) -> f64 {
+        self.shapes.iter().map(|(_, share)| share).sum()
+    }
+
+    /// One of its forms, as often as real events use it.
+    pub(super) fn draw_shape(&self, random: &mut Random) -> &str {
+        let mut rest = random.unit() * self.tag_share();
+        for (shape, weight) in &self.shapes {
+            rest -= weight;
+            if rest < 0.0 {
+                return shape;
+            }
+        }
+        &self.shapes[0].0
+    }
+}
+
+/// The value at `place`: linear between neighbouring quantiles, geometric where they differ by more
+/// than three times, because a straight line would make the tail of follow lists far too heavy.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "quantiles are small and positive"
+)]
+fn interpolate(quantiles: &[f64], values: &[f64], place: f64, round_up_from: f64) -> usize {
+    let above = quantiles.partition_point(|&q| q <= place).clamp(1, quantiles.len() - 1);
+    let (low, high) = (values[above - 1], values[above]);
+    let part = (place - quantiles[above - 1]) / (quantiles[above] - quantiles[above - 1]);
+    let value =
+        if low > 0.0 && high > 3.0 * low { low * power(high / low, part) } else { low + (high - low) * part };
+    (value + 1.0 - round_up_from) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_met_where_they_are_given() {
+        let calibration = Calibration::get();
+        for shape in calibration.kinds.values() {
+            for values in [&shape.content_bytes, &shape.tags] {
+                assert_eq!(values.len(), calibration.quantiles.len());
+                for (&place, &value) in calibration.quantiles.iter().zip(values).take(10) {
+                    let drawn = interpolate(&calibration.quantiles, values, place, half()) as f64;
+                    assert!((drawn - value).abs() < 0.51, "{value} at {place}, not {drawn}");
+                }
+            }
+        }
+    }
+}

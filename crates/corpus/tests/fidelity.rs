@@ -1,0 +1,162 @@
+//! Generated events have the sizes, tag counts and compressibility that were measured on real ones.
+//!
+//! The figures are in `data/calibration.json`. A kind is held to them where at least 100 real
+//! events were measured and the audited archive has it in at least 0.5 % of its events: fewer
+//! measured events describe one program.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+use std::collections::BTreeMap;
+
+use codecs::Event;
+use corpus::{
+    analysis::{Analyzer, Shape},
+    generate::{Generator, Mix},
+};
+use serde_json::Value;
+
+/// Quantiles of fewer events would be noise.
+const MIN_GENERATED: usize = 600;
+/// Notes to answer, quote and repost, for each 1,000 events in a block.
+const NOTES_SHARE: (usize, usize) = (1, 3);
+
+const MEDIAN_LIMIT: f64 = 0.05;
+const P95_LIMIT: f64 = 0.15;
+const MEAN_LIMIT: f64 = 0.15;
+const TAGS_LIMIT: f64 = 0.10;
+const PER_EVENT_LIMIT: f64 = 0.03;
+const STREAM_LIMIT: f64 = 0.05;
+
+fn calibration() -> Value {
+    serde_json::from_str(include_str!("../../../data/calibration.json")).unwrap()
+}
+
+fn shape(events: &[Event<'_>]) -> Shape {
+    let mut analyzer = Analyzer::default();
+    events.iter().for_each(|event| analyzer.add(event));
+    analyzer.finish().all
+}
+
+/// `count` events of a kind among notes that they can answer.
+fn generated(kind: u16, count: usize) -> Vec<Event<'static>> {
+    let (part, whole) = NOTES_SHARE;
+    let notes = if kind == 1 { 0 } else { count * (whole - part) / part };
+    let mix = Mix { kinds: [(1, notes), (kind, count)].into() };
+    let generator = Generator::new(&mix, (count + notes) as u64, 1).unwrap();
+    let mut events = Vec::new();
+    let done: Result<(), std::convert::Infallible> = generator.stream(|block| {
+        events.extend(block.into_iter().filter(|event| event.kind == kind));
+        Ok(())
+    });
+    done.unwrap();
+    events
+}
+
+/// A deviation beyond the limit, in words.
+struct Check {
+    kind: u16,
+    failures: Vec<String>,
+}
+
+impl Check {
+    fn share(&mut self, what: &str, made: f64, measured: f64, limit: f64) {
+        // Counts are whole: one that should be 2 may not be held to 2.2.
+        if (made - measured).abs() > (limit * measured).max(0.5) {
+            self.fail(what, made, measured, &format!("{} %", limit * 100.0));
+        }
+    }
+
+    fn difference(&mut self, what: &str, made: f64, measured: f64, limit: f64) {
+        if (made - measured).abs() > limit {
+            self.fail(what, made, measured, &limit.to_string());
+        }
+    }
+
+    fn fail(&mut self, what: &str, made: f64, measured: f64, limit: &str) {
+        let kind = self.kind;
+        self.failures.push(format!("kind {kind}: {what} is {made:.3}, real {measured:.3}, limit {limit}"));
+    }
+}
+
+fn held_kinds(calibration: &Value) -> BTreeMap<u16, &Value> {
+    let audit = calibration["kind_counts"].as_object().unwrap();
+    let total: u64 = audit.values().map(|n| n.as_u64().unwrap()).sum();
+    let kinds = calibration["kinds"].as_object().unwrap().iter();
+    kinds
+        .filter(|(kind, measured)| {
+            measured["events_measured"].as_u64().unwrap() >= 100
+                && audit.get(*kind).is_some_and(|n| n.as_u64().unwrap() * 200 >= total)
+        })
+        .map(|(kind, measured)| (kind.parse().unwrap(), measured))
+        .collect()
+}
+
+#[test]
+fn every_common_kind_is_within_the_limits_of_the_measurements() {
+    let calibration = calibration();
+    let kinds = held_kinds(&calibration);
+    assert_eq!(
+        kinds.keys().copied().collect::<Vec<_>>(),
+        [0, 1, 3, 4, 5, 6, 7, 1059, 9735, 10002, 30023],
+        "nine tenths of the audited events are of these kinds"
+    );
+    let mut failures = Vec::new();
+    for (kind, measured) in kinds {
+        let mut check = Check { kind, failures: Vec::new() };
+        let n = usize::try_from(measured["events_measured"].as_u64().unwrap()).unwrap();
+        let events = generated(kind, n.max(MIN_GENERATED));
+        let made = shape(&events);
+        let figure = |name: &str, index: usize| measured[name][index].as_f64().unwrap();
+        // The places of the quantiles: 0, 1, 5, 10, 25, 50, 75, 90, 95, 99 and 100 %.
+        check.share("median JSON bytes", made.json_bytes.p50 as f64, figure("json_bytes", 5), MEDIAN_LIMIT);
+        check.share("p95 of JSON bytes", made.json_bytes.p95 as f64, figure("json_bytes", 8), P95_LIMIT);
+        check.share("median of tags", made.tags.p50 as f64, figure("tags", 5), TAGS_LIMIT);
+        check.share("p95 of tags", made.tags.p95 as f64, figure("tags", 8), TAGS_LIMIT);
+        let compression = |name: &str| measured["compression"][name].as_f64().unwrap();
+        check.share("mean JSON bytes", made.json_bytes_mean, compression("json_bytes_mean"), MEAN_LIMIT);
+        // A longer stream compresses better, so as many events as were measured.
+        let ratios = shape(&events[..n]).ratios;
+        let offset = |name: &str| compression(&format!("zlib_rs_offset_{name}"));
+        for (name, made, measured, limit) in [
+            ("zstd per event", made.ratios.zstd3_per_event, compression("zstd3_per_event"), PER_EVENT_LIMIT),
+            ("zstd stream", ratios.zstd3_stream, compression("zstd3_stream"), STREAM_LIMIT),
+            (
+                "gzip per event",
+                made.ratios.gzip6_per_event,
+                compression("gzip6_per_event") + offset("per_event"),
+                PER_EVENT_LIMIT,
+            ),
+            (
+                "gzip stream",
+                ratios.gzip6_stream,
+                compression("gzip6_stream") + offset("stream"),
+                STREAM_LIMIT,
+            ),
+        ] {
+            check.difference(name, made, measured, limit);
+        }
+        failures.extend(check.failures);
+    }
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+}
+
+#[test]
+fn any_stretch_of_the_events_has_the_mix() {
+    let check = |mix: &Mix, count: u64, from: usize, to: usize| {
+        let mut kinds = Vec::new();
+        let generator = Generator::new(mix, count, 5).unwrap();
+        let done: Result<(), std::convert::Infallible> = generator.stream(|block| {
+            kinds.extend(block.iter().map(|event| event.kind));
+            Ok(())
+        });
+        done.unwrap();
+        let total: usize = mix.kinds.values().sum();
+        for (&kind, &n) in &mix.kinds {
+            let found = kinds[from..to].iter().filter(|&&found| found == kind).count() as f64;
+            let expected = (n * (to - from)) as f64 / total as f64;
+            assert!((found - expected).abs() <= 2.0, "kind {kind}: {found} instead of {expected}");
+        }
+    };
+    check(&Mix::live(), 3_000, 1_000, 3_000);
+    check(&Mix::audit(), 2_500, 0, 2_000);
+}

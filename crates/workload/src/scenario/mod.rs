@@ -1,0 +1,199 @@
+//! Scenarios: which clients connect, what they request, publish and read, and when.
+//!
+//! A scenario is one TOML file; those under `scenarios/` are built in. Format and compression are
+//! not part of a scenario, so that each can be compared under the same load.
+
+mod change;
+mod check;
+#[cfg(test)]
+mod reference;
+mod schema;
+
+use std::{borrow::Cow, fs, path::Path};
+
+use anyhow::{Context, bail};
+use codecs::UnknownName;
+use include_dir::{Dir, include_dir};
+use serde::Deserialize;
+
+pub(crate) use self::change::scaled;
+pub use self::schema::{
+    Access, Arrival, Bound, Connect, Draw, FanIn, Hot, LiveFilter, OnDuplicate, Phase, Publish, Reconcile,
+    Request, Scenario, Shares, Span, Step, Subscribe, TagChoice,
+};
+
+static BUILT_IN: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../scenarios");
+
+impl Scenario {
+    /// The built-in scenarios' names, in alphabetical order.
+    pub fn names() -> Vec<&'static str> {
+        let mut names: Vec<_> = BUILT_IN
+            .files()
+            .filter_map(|file| file.path().file_name()?.to_str()?.strip_suffix(".toml"))
+            .collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Loads a built-in scenario by name, or a file when `name` ends in `.toml`.
+    ///
+    /// # Errors
+    /// Says what is wrong with the file and where, or lists the known scenarios.
+    pub fn load(name: &str) -> anyhow::Result<Scenario> {
+        Scenario::load_with(name, &[])
+    }
+
+    /// Loads a scenario and applies `key=value` changes to it.
+    ///
+    /// # Errors
+    /// As [`Scenario::load`], and when a change does not apply.
+    pub fn load_with(name: &str, changes: &[String]) -> anyhow::Result<Scenario> {
+        let (stem, text) = read(name)?;
+        Scenario::parse_with(&stem, &text, changes).with_context(|| format!("in scenario {name}"))
+    }
+
+    /// Reads the text of a scenario file.
+    ///
+    /// # Errors
+    /// Says what is wrong, where, and what is allowed there.
+    pub fn parse(name: &str, text: &str) -> anyhow::Result<Scenario> {
+        Scenario::parse_with(name, text, &[])
+    }
+
+    /// Why a block of so many seconds holds too few bursts, and what would do; `None` without
+    /// bursts.
+    pub fn too_few_bursts(&self, seconds: f64) -> Option<String> {
+        /// The first burst pays for what later ones find ready.
+        const FEWEST: f64 = 5.0;
+        let arrivals = (self.request.iter().map(|request| request.arrival))
+            .chain(self.publish.iter().map(|publish| publish.arrival))
+            .chain(self.fan_in.iter().map(|fan_in| fan_in.arrival))
+            .chain(self.reconcile.iter().map(|reconcile| reconcile.arrival));
+        let period = |arrival| match arrival {
+            Arrival::Burst { period_ms } => Some(period_ms),
+            _ => None,
+        };
+        let period_s = arrivals.filter_map(period).max()?.max(1) as f64 / 1e3;
+        // The first burst is due at the start.
+        let bursts = (seconds / period_s).ceil();
+        let enough = ((FEWEST - 1.0) * period_s).floor() + 1.0;
+        let noun = if bursts > 1.0 { "bursts" } else { "burst" };
+        (bursts < FEWEST).then(|| {
+            format!(
+                "a block of {seconds} s of {} holds {bursts} {noun}, and fewer than {FEWEST} mix what is young with \
+                 what is steady: --seconds {enough} would do",
+                self.name
+            )
+        })
+    }
+
+    fn parse_with(name: &str, text: &str, changes: &[String]) -> anyhow::Result<Scenario> {
+        // Parses the text itself first, because only then does an error show the line.
+        let mut scenario: Scenario = toml::from_str(text)?;
+        if !changes.is_empty() {
+            let mut table = text.parse().context("it was TOML a moment ago")?;
+            for change in changes {
+                change::set(&mut table, change)?;
+            }
+            scenario = Scenario::deserialize(table)
+                .with_context(|| format!("after --set {}", changes.join(" --set ")))?;
+        }
+        name.clone_into(&mut scenario.name);
+        scenario.check()?;
+        Ok(scenario)
+    }
+}
+
+/// The scenario's name and its text.
+fn read(name: &str) -> anyhow::Result<(String, Cow<'static, str>)> {
+    if let Some(stem) = name.strip_suffix(".toml") {
+        let text = fs::read_to_string(name).with_context(|| format!("cannot read scenario {name}"))?;
+        let stem = Path::new(stem).file_name().map_or(stem.into(), |f| f.to_string_lossy());
+        return Ok((stem.into_owned(), text.into()));
+    }
+    let Some(file) = BUILT_IN.get_file(format!("{name}.toml")) else {
+        let unknown = UnknownName::new("scenario", name, Scenario::names());
+        bail!("{unknown} (or the path of a file that ends in .toml)");
+    };
+    let text = file.contents_utf8().with_context(|| format!("scenario {name} is not UTF-8"))?;
+    Ok((name.to_owned(), text.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_built_in_scenario_loads_and_asks_its_question() {
+        let names = Scenario::names();
+        assert!(names.contains(&"follow-list-burst"), "{names:?}");
+        for name in names {
+            let scenario = Scenario::load(name).unwrap();
+            assert!(scenario.question.ends_with('?'), "{name}");
+            assert!(!scenario.learn.is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_block_of_fewer_than_five_bursts_is_named_with_the_seconds_that_would_do() {
+        let lists = Scenario::load("follow-list-burst").unwrap();
+        let short = lists.too_few_bursts(4.0).unwrap();
+        assert!(short.contains("follow-list-burst holds 4 bursts") && short.contains("--seconds 5 would do"));
+        assert_eq!(lists.too_few_bursts(4.1), None);
+        let slow = Scenario::load_with("follow-list-burst", &["request.0.arrival.period_ms=2500".to_owned()]);
+        let slow = slow.unwrap();
+        assert!(slow.too_few_bursts(10.0).unwrap().contains("--seconds 11 would do"));
+        assert_eq!(slow.too_few_bursts(11.0), None);
+        assert_eq!(Scenario::load("note-stream").unwrap().too_few_bursts(0.1), None);
+        // Other populations than requests have bursts, too.
+        assert!(Scenario::load("duplicate-fan-in").unwrap().too_few_bursts(2.0).is_some());
+    }
+
+    #[test]
+    fn unknown_keys_and_names_are_errors_that_list_what_is_known() {
+        let text = Scenario::load("nope").unwrap_err().to_string();
+        assert!(text.contains("note-stream"), "{text}");
+        let base = BUILT_IN.get_file("note-stream.toml").unwrap().contents_utf8().unwrap();
+        for extra in ["colour = 1\n", "[extra]\n"] {
+            let text = format!("{:#}", Scenario::parse("x", &format!("{extra}{base}")).unwrap_err());
+            assert!(text.contains("unknown field"), "{text}");
+        }
+        let typo = base.replace("rate_per_s = 2000", "rate = 2000");
+        assert!(Scenario::parse("x", &typo).is_err());
+        let typo = base.replace("rate_per_s = 2000", "rate_per_s = 2000, rtae = 1");
+        assert!(Scenario::parse("x", &typo).is_err());
+    }
+
+    #[test]
+    fn a_population_has_a_link_of_its_own_or_none_and_a_mistake_is_named() {
+        let base = BUILT_IN.get_file("follow-list-burst.toml").unwrap().contents_utf8().unwrap();
+        let with = |link: &str| {
+            Scenario::parse("x", &base.replace("[[request]]", &format!("[[request]]\nlink = {link:?}")))
+        };
+        let own = with("slow-4g,loss=1%").unwrap();
+        assert_eq!(own.request[0].link, Some(Access::Link(Box::new("slow-4g:loss=1%".parse().unwrap()))));
+        assert!(own.has_links());
+        let none = with("none").unwrap();
+        assert_eq!(none.request[0].link, Some(Access::None));
+        assert!(!none.has_links() && !Scenario::load("follow-list-burst").unwrap().has_links());
+        let error = format!("{:#}", with("5g").unwrap_err());
+        assert!(error.contains("known: datacenter wifi lte") && error.contains("line "), "{error}");
+        let error = format!("{:#}", with("slow-4g,rtt=20s").unwrap_err());
+        assert!(error.contains("too long"), "{error}");
+    }
+
+    #[test]
+    fn values_that_make_no_sense_are_refused() {
+        let base = BUILT_IN.get_file("follow-list-burst.toml").unwrap().contents_utf8().unwrap();
+        for (from, to) in [
+            ("seconds = 2", "seconds = 0"),
+            ("connections = 50", "connections = 0"),
+            ("period_ms = 1000", "period_ms = 0"),
+            ("known = 40", "known = 500"),
+            ("chunk = 200", "chunk = 0"),
+        ] {
+            assert!(base.contains(from), "{from}");
+            assert!(Scenario::parse("x", &base.replace(from, to)).is_err(), "{to}");
+        }
+    }
+}
