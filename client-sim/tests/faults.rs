@@ -1,4 +1,4 @@
-//! Faults between relay and clients, and the limits of both: what docs/faults.md says was seen.
+//! Faults between relay and clients, and the limits of both: what docs/faults.md promises.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 

@@ -1,6 +1,6 @@
-//! Faults of a text: a path or a link that leads nowhere, a test that is nowhere.
+//! Faults of a text: a path or a link that leads nowhere.
 
-use std::{collections::BTreeSet, path::Path};
+use std::path::Path;
 
 /// Paths in backticks that begin in a folder of the tree and lead nowhere, each with its place.
 /// `NAME` stands for a name of the reader's; `target` is made by builds.
@@ -30,26 +30,6 @@ pub(crate) fn dead_links(root: &Path, file: &str, text: &str) -> Vec<String> {
         behind.map(str::to_owned).collect::<Vec<_>>()
     };
     places(file, text, |line| is_document && targets(line).iter().any(|target| is_dead(target)))
-}
-
-/// Tests that rows of a table name in their last column and that are no function, each with its
-/// place.
-pub(crate) fn dead_tests(functions: &BTreeSet<String>, file: &str, text: &str) -> Vec<String> {
-    let is_dead = |name: &str| {
-        let name = name.rsplit("::").next().unwrap_or(name);
-        let is_test = name.contains('_') && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        is_test && !functions.contains(name)
-    };
-    places(file, text, |line| {
-        let column = line.trim_end().strip_suffix('|').and_then(|row| row.rsplit('|').next());
-        column.is_some_and(|column| column.split('`').skip(1).step_by(2).any(is_dead))
-    })
-}
-
-/// Names of the functions of a source.
-pub(crate) fn functions(source: &str) -> impl Iterator<Item = String> {
-    let names = source.split("fn ").skip(1).filter_map(|rest| rest.split(['(', '<']).next());
-    names.map(str::to_owned)
 }
 
 fn places(file: &str, text: &str, mut wrong: impl FnMut(&str) -> bool) -> Vec<String> {
@@ -82,12 +62,5 @@ mod tests {
             dead_links(&crate::root(), "crates/wire/src/lib.rs", &links(&["gone"])),
             Vec::<String>::new()
         );
-    }
-
-    #[test]
-    fn a_test_that_is_nowhere_is_found() {
-        let found: BTreeSet<String> = functions("fn it_works() {}\nasync fn is_of<T>(one: T) {}").collect();
-        let text = "| a | it `it_works`, `a::is_of` |\n| a | it `is_gone`, `NAME run` |\n`not_told`\n";
-        assert_eq!(dead_tests(&found, "a.md", text), ["a.md:2: | a | it `is_gone`, `NAME run` |"]);
     }
 }
