@@ -112,7 +112,7 @@ mod tests {
         let all = parsed(&config);
         let dictionary = Dictionary::bundled(Format::JSON).unwrap();
         let dict = format!("+zstd-dict2-{}", dictionary.id());
-        let layers = ["", "+zstd", "+zstd-stream", &dict];
+        let layers = ["", "+zstd", "+zstd-stream", "+zstd-shared", &dict];
         let tokens = layers.map(|layer| [format!("nostr.json{layer}"), format!("nostr.json.batched{layer}")]);
         let tokens = serde_json::json!(tokens.concat());
         assert_eq!(all["wire"]["tokens"], tokens);

@@ -218,8 +218,8 @@ static ROWS: [Row; Factor::ALL.len()] = [
         value_name: "NAME",
         help_heading: WIRE,
         help: "Compression, such as deflate or zstd",
-        details: "One of none, deflate, deflate-no-takeover, deflate-shared, zstd, zstd-stream and zstd-dict, with optional \
-                  parameters, as in deflate:level=4:window_bits=12:upload_takeover=no:min_bytes=100.",
+        details: "One of none, deflate, deflate-no-takeover, deflate-shared, zstd, zstd-stream, zstd-shared and zstd-dict, with \
+                  optional parameters, as in deflate:level=4:window_bits=12:upload_takeover=no:min_bytes=100.",
         is_rare: false,
         conflicts: &[],
         names: || Compression::NAMES.to_vec(),

@@ -75,7 +75,9 @@ fn settings() -> Vec<String> {
     for level in [-5, 1, 3, 6] {
         all.extend([12, 15, 17].map(|bits| format!("zstd-stream:level={level}:window_bits={bits}")));
     }
-    all.extend([-5, 1, 3, 6, 9].map(|level| format!("zstd-dict:level={level}")));
+    for name in ["zstd-shared", "zstd-dict"] {
+        all.extend([-5, 1, 3, 6, 9].map(|level| format!("{name}:level={level}")));
+    }
     all
 }
 

@@ -39,7 +39,9 @@ pub enum Layer {
     Zstd,
     /// `+zstd-stream`: each message may be the next block of its direction's zstd stream.
     ZstdStream,
-    /// `+zstd-dict2-` and the dictionary's id: each message may be zstd frames that refer to the
+    /// `+zstd-shared`: each message may be one zstd frame or several.
+    ZstdShared,
+    /// `+zstd-dict2-` and the dictionary's id: as `+zstd-shared`, with frames that refer to the
     /// dictionary.
     ZstdDict(DictionaryId),
 }
@@ -222,6 +224,7 @@ impl Layer {
         match params.mode {
             ZstdMode::Frames => Layer::Zstd,
             ZstdMode::Stream => Layer::ZstdStream,
+            ZstdMode::Shared => Layer::ZstdShared,
             ZstdMode::Dictionary(_) => {
                 let dictionary = compression.of_format(format).and_then(|of_format| of_format.dictionary());
                 dictionary.map_or(Layer::None, |dictionary| Layer::ZstdDict(dictionary.id()))
@@ -237,6 +240,7 @@ impl fmt::Display for Layer {
             Layer::None => Ok(()),
             Layer::Zstd => f.write_str(ZSTD),
             Layer::ZstdStream => f.write_str(ZSTD_STREAM),
+            Layer::ZstdShared => f.write_str(ZSTD_SHARED),
             Layer::ZstdDict(dictionary) => write!(f, "{ZSTD_DICT}{dictionary}"),
         }
     }
@@ -245,6 +249,7 @@ impl fmt::Display for Layer {
 const BATCHED: &str = ".batched";
 const ZSTD: &str = "+zstd";
 const ZSTD_STREAM: &str = "+zstd-stream";
+const ZSTD_SHARED: &str = "+zstd-shared";
 const ZSTD_DICT: &str = "+zstd-dict2-";
 
 impl Token {
@@ -269,6 +274,7 @@ impl FromStr for Token {
             "" => Some(Layer::None),
             ZSTD => Some(Layer::Zstd),
             ZSTD_STREAM => Some(Layer::ZstdStream),
+            ZSTD_SHARED => Some(Layer::ZstdShared),
             other => other.strip_prefix(ZSTD_DICT).and_then(|id| id.parse().ok()).map(Layer::ZstdDict),
         };
         let plain = text[..suffix].strip_suffix(BATCHED);

@@ -52,6 +52,9 @@ pub enum ZstdMode {
     Frames,
     /// All earlier messages of its direction: they are one stream.
     Stream,
+    /// Nothing, as `Frames`; but what messages to many connections have in common is a frame of its
+    /// own, compressed once, as with a dictionary.
+    Shared,
     /// A dictionary that both ends have. `None` stands for the bundled one of the format; in an
     /// [`crate::Agreement`] it is always `Some`.
     Dictionary(Option<Dictionary>),
@@ -78,13 +81,16 @@ impl ZstdParams {
         ..Self::DEFAULT
     };
 
-    /// `zstd-dict` on the command line: as `zstd`, for payloads of at least 128 bytes.
-    pub const DICTIONARY: ZstdParams = ZstdParams {
+    /// `zstd-shared` on the command line: as `zstd`, for payloads of at least 128 bytes.
+    pub const SHARED: ZstdParams = ZstdParams {
         min_bytes: EVENT_BYTES,
         upload_min_bytes: EVENT_BYTES,
-        mode: ZstdMode::Dictionary(None),
+        mode: ZstdMode::Shared,
         ..Self::DEFAULT
     };
+
+    /// `zstd-dict` on the command line: as `zstd-shared`.
+    pub const DICTIONARY: ZstdParams = ZstdParams { mode: ZstdMode::Dictionary(None), ..Self::SHARED };
 
     /// The same, with the limit of a client as that of this end.
     pub(crate) fn of_client(self) -> ZstdParams {
@@ -135,18 +141,27 @@ pub enum CompressionError {
 
 impl Compression {
     /// Every name, in the order of every table.
-    pub const NAMES: [&'static str; 7] =
-        ["none", "deflate", "deflate-no-takeover", "deflate-shared", "zstd", "zstd-stream", "zstd-dict"];
+    pub const NAMES: [&'static str; 8] = [
+        "none",
+        "deflate",
+        "deflate-no-takeover",
+        "deflate-shared",
+        "zstd",
+        "zstd-stream",
+        "zstd-shared",
+        "zstd-dict",
+    ];
 
     /// Each compression at the setting that is best known, for a comparison beside the standing
     /// ones: the rule and the table that it is applied to stand in docs/transport.md.
-    pub const BEST_KNOWN: [&'static str; 7] = [
+    pub const BEST_KNOWN: [&'static str; 8] = [
         "none",
         "deflate:level=2:window_bits=12",
         "deflate-no-takeover:level=4",
         "deflate-shared:window_bits=12",
         "zstd",
         "zstd-stream",
+        "zstd-shared",
         "zstd-dict",
     ];
 
@@ -172,6 +187,7 @@ impl Compression {
             })),
             "zstd" => Ok(Compression::Zstd(ZstdParams::DEFAULT)),
             "zstd-stream" => Ok(Compression::Zstd(ZstdParams::STREAM)),
+            "zstd-shared" => Ok(Compression::Zstd(ZstdParams::SHARED)),
             "zstd-dict" => Ok(Compression::Zstd(ZstdParams::DICTIONARY)),
             _ => Err(UnknownName::new("compression", name, Self::NAMES)),
         }
@@ -188,6 +204,7 @@ impl Compression {
             Compression::Zstd(params) => match params.mode {
                 ZstdMode::Frames => "zstd",
                 ZstdMode::Stream => "zstd-stream",
+                ZstdMode::Shared => "zstd-shared",
                 ZstdMode::Dictionary(_) => "zstd-dict",
             },
         }
@@ -482,7 +499,7 @@ mod tests {
             (
                 "gzip",
                 "unknown compression \"gzip\"; known: none deflate deflate-no-takeover deflate-shared zstd zstd-stream \
-                 zstd-dict",
+                 zstd-shared zstd-dict",
             ),
             ("deflate:level=10", "level=10: expected a number from 0 to 9"),
             ("deflate:level", "level=: expected a number from 0 to 9"),

@@ -163,7 +163,7 @@ impl Connection {
     }
 
     /// Whether [`Connection::feed_shared`] compresses once for all connections (`deflate-shared`,
-    /// `zstd-dict`).
+    /// `zstd-shared`, `zstd-dict`).
     pub fn shares(&self) -> bool {
         match &self.agreement.compression {
             Compression::None => false,
@@ -296,9 +296,9 @@ impl Connection {
     }
 
     /// [`Connection::feed`] for a message that has all behind its prefix, in two parts one behind
-    /// the other, in common with all messages that are fed with the same `shared`. `deflate-shared`
-    /// and `zstd-dict` compress what is common once, and do not look at it again; other
-    /// compressions ignore `shared`.
+    /// the other, in common with all messages that are fed with the same `shared`. `deflate-shared`,
+    /// `zstd-shared` and `zstd-dict` compress what is common once, and do not look at it again;
+    /// other compressions ignore `shared`.
     ///
     /// ```
     /// # async fn fan_out(connections: &mut [wire::Connection]) -> Result<(), wire::WireError> {

@@ -1,15 +1,15 @@
-//! The zstd layer of the `+zstd`, `+zstd-stream` and `+zstd-dict2-…` tokens: every message is
-//! binary and begins with the transform.
+//! The zstd layer of the `+zstd…` tokens: every message is binary and begins with the transform.
 //!
 //! ```text
 //! 00 payload              as it is
-//! 01 one zstd frame       by itself; on `+zstd-dict2-…` one or several, with the token's dictionary
+//! 01 zstd frames          on `+zstd` one; on `+zstd-shared` one or several; on `+zstd-dict2-…` one or
+//!                         several with the token's dictionary
 //! 02 flushed blocks       the next of the direction's one zstd frame; only on `+zstd-stream`
 //! ```
 //!
-//! With a dictionary what differs by subscription is a frame of its own, uncompressed, so that the
-//! frame behind it is the same for all subscriptions and is compressed once
-//! (docs/decisions/frames.md).
+//! With `+zstd-shared` and `+zstd-dict2-…` what differs by subscription is a frame of its own,
+//! uncompressed, so that the frame after it is the same for all subscriptions and is compressed
+//! once (docs/decisions/frames.md).
 //!
 //! Contexts of single frames keep nothing between messages, so those of a thread serve all its
 //! connections. A stream has contexts of its own, made when its first message needs them.
@@ -85,11 +85,11 @@ impl ZstdLayer {
 
     /// Whether [`ZstdLayer::splice`] compresses once for all connections.
     pub(crate) fn shares(params: &ZstdParams) -> bool {
-        matches!(params.mode, ZstdMode::Dictionary(_))
+        matches!(params.mode, ZstdMode::Shared | ZstdMode::Dictionary(_))
     }
 
     /// The message of two frames: the prefix, and the common parts from `shared`, compressed by the
-    /// first caller; as it is where that is not smaller. `None` without a dictionary and for a
+    /// first caller; as it is where that is not smaller. `None` where nothing is shared and for a
     /// prefix over 1 KiB, which are for [`ZstdLayer::compress`].
     pub(crate) fn splice<'m>(
         &self,
@@ -166,9 +166,7 @@ impl ZstdLayer {
         let stream = self.params.mode == ZstdMode::Stream;
         match message.first() {
             Some(&PLAIN) => Ok(message.slice(1..)),
-            Some(&FRAME) if !stream => {
-                decompress_frames(dictionary(&self.params), &message[1..], limit_bytes)
-            }
+            Some(&FRAME) if !stream => decompress_frames(&self.params, &message[1..], limit_bytes),
             Some(&STREAM) if stream => self.decompress_next(&message[1..], limit_bytes),
             Some(other) => Err(WireError::Protocol(format!(
                 "message begins with transform {other}; known here: {PLAIN} plain, {}",
@@ -308,7 +306,7 @@ impl fmt::Debug for ZstdLayer {
 fn dictionary(params: &ZstdParams) -> Option<Dictionary> {
     match params.mode {
         ZstdMode::Dictionary(dictionary) => dictionary,
-        ZstdMode::Frames | ZstdMode::Stream => None,
+        ZstdMode::Frames | ZstdMode::Stream | ZstdMode::Shared => None,
     }
 }
 
@@ -363,7 +361,7 @@ fn broken(code: zstd_safe::ErrorCode) -> WireError {
     WireError::Inflate(zstd_safe::get_error_name(code).to_owned())
 }
 
-/// Frames of a message with a dictionary: far more than any end sends, so that empty ones, 9 bytes
+/// Frames of a message where one is shared: far more than any end sends, so that empty ones, 9 bytes
 /// each, cost no more time than their bytes otherwise could.
 const MAX_FRAMES: usize = 256;
 
@@ -390,13 +388,10 @@ fn check_frames(frames: &[u8], max_frames: usize, limit_bytes: usize) -> Result<
     }))
 }
 
-fn decompress_frames(
-    dictionary: Option<Dictionary>,
-    frames: &[u8],
-    limit_bytes: usize,
-) -> Result<Bytes, WireError> {
+fn decompress_frames(params: &ZstdParams, frames: &[u8], limit_bytes: usize) -> Result<Bytes, WireError> {
+    let dictionary = dictionary(params);
     let too_large = || WireError::TooLarge { limit_bytes, inflated: true };
-    check_frames(frames, if dictionary.is_some() { MAX_FRAMES } else { 1 }, limit_bytes)?;
+    check_frames(frames, if ZstdLayer::shares(params) { MAX_FRAMES } else { 1 }, limit_bytes)?;
     with_scratch(limit_bytes, |buffer| {
         let result = POOL.with_borrow_mut(|pool| {
             let contexts = &mut pool.decompress;

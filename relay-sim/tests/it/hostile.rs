@@ -398,8 +398,8 @@ async fn nip_11_is_answered_over_plain_http() {
     let tokens = document["wire"]["tokens"].as_array().unwrap();
     assert_eq!(
         tokens.len(),
-        2 * 4 * Format::all().len(),
-        "alone and batched: plain, zstd, zstd-stream, zstd-dict"
+        2 * 5 * Format::all().len(),
+        "alone and batched: plain, zstd, zstd-stream, zstd-shared, zstd-dict"
     );
     drop(stream);
     check_served(&relay).await; // the relay noticed by then

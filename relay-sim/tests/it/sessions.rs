@@ -55,7 +55,7 @@ async fn check_session(relay: &TestRelay, format: Format, compression: Compressi
 
 #[tokio::test]
 async fn a_relay_that_compresses_once_for_all_carries_a_whole_session_in_every_format() {
-    for compression in ["deflate-shared:min_bytes=64", "zstd-dict"] {
+    for compression in ["deflate-shared:min_bytes=64", "zstd-shared", "zstd-dict"] {
         let shared: Compression = compression.parse().unwrap();
         for format in Format::all() {
             let relay = TestRelay::start(|config| config.compressions = vec![shared]).await;
@@ -320,7 +320,7 @@ async fn a_long_stored_answer_is_followed_by_what_was_published_meanwhile() {
 #[tokio::test]
 async fn shared_bodies_outlive_readers_who_leave_and_events_that_are_deleted() {
     const STORED: usize = 800;
-    for name in ["deflate-shared", "zstd-dict"] {
+    for name in ["deflate-shared", "zstd-shared", "zstd-dict"] {
         let compression: Compression = name.parse().unwrap();
         // Hardly compressible, so that the sockets cannot hold it all.
         let number = |n: u32| format!("{:08x}", n.wrapping_mul(2_654_435_761));

@@ -54,7 +54,7 @@ impl Trial {
     /// When an event has no message in the format.
     pub(crate) fn table(&self, format: Format, trained: Dictionary) -> anyhow::Result<String> {
         let mut rows = Vec::new();
-        for name in ["none", "deflate-shared", "zstd"] {
+        for name in ["none", "deflate-shared", "zstd-shared"] {
             rows.push((name.to_owned(), name.parse::<Compression>()?));
         }
         let with = |dictionary| anyhow::Ok("zstd-dict".parse::<Compression>()?.with_dictionary(dictionary));

@@ -31,7 +31,7 @@ const CHECKED_EVENTS: usize = 20;
 /// The scenarios that relay and clients are counted in, with seconds of each: a small event to many
 /// and large ones to each. Beside none, JSON has these compressions.
 const PLAYED: [(&str, f64, &[&str]); 2] =
-    [("note-stream", 0.2, &["deflate-shared", "zstd-dict"]), ("follow-list-burst", 2.0, &[])];
+    [("note-stream", 0.2, &["deflate-shared", "zstd-shared", "zstd-dict"]), ("follow-list-burst", 2.0, &[])];
 
 /// Work of sections that is not the code's.
 #[derive(Debug, Clone, Copy)]

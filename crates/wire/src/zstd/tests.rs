@@ -1,4 +1,4 @@
-//! Frames of messages with a dictionary, as they are made and as strangers damage them.
+//! Frames of messages that share one, as they are made and as strangers damage them.
 
 use std::thread;
 
@@ -8,8 +8,10 @@ use super::*;
 
 const LIMIT_BYTES: usize = 16 << 10;
 
-fn params() -> ZstdParams {
-    ZstdParams { mode: ZstdMode::Dictionary(Dictionary::bundled(Format::JSON)), ..ZstdParams::DICTIONARY }
+/// `zstd-shared` and `zstd-dict`.
+fn both() -> [ZstdParams; 2] {
+    let mode = ZstdMode::Dictionary(Dictionary::bundled(Format::JSON));
+    [ZstdParams::SHARED, ZstdParams { mode, ..ZstdParams::SHARED }]
 }
 
 /// Numbers from a seed (SplitMix64).
@@ -37,8 +39,8 @@ fn payload(numbers: &mut Numbers, prefix: &str, bytes: usize) -> Vec<u8> {
     text.into_bytes()
 }
 
-fn spliced(payload: &[u8], prefix_bytes: usize, shared: &SharedZstd) -> Vec<u8> {
-    let mut layer = ZstdLayer::new(params());
+fn spliced(params: ZstdParams, payload: &[u8], prefix_bytes: usize, shared: &SharedZstd) -> Vec<u8> {
+    let mut layer = ZstdLayer::new(params);
     let (prefix, common) = payload.split_at(prefix_bytes);
     let (front, end) = common.split_at(common.len() / 2);
     if let Some(spliced) = layer.splice(prefix, [front, end], shared) {
@@ -71,13 +73,13 @@ fn damage(numbers: &mut Numbers, message: &mut Vec<u8>) {
     }
 }
 
-fn check_damaged(seed: u64, count: usize) {
+fn check_damaged(params: ZstdParams, seed: u64, count: usize) {
     let mut numbers = Numbers(seed);
-    let mut layer = ZstdLayer::new(params());
+    let mut layer = ZstdLayer::new(params);
     let whole: Vec<_> = [100, 300, 900, 4_000]
         .map(|bytes| {
             let payload = payload(&mut numbers, r#"["EVENT","sub:1","#, bytes);
-            (spliced(&payload, 17, &SharedZstd::default()), payload)
+            (spliced(params, &payload, 17, &SharedZstd::default()), payload)
         })
         .into();
     for n in 0..count {
@@ -102,22 +104,24 @@ fn check_damaged(seed: u64, count: usize) {
 
 #[test]
 fn damaged_frames_are_errors_or_payloads_within_the_limit() {
-    check_damaged(7, 30_000);
+    both().map(|params| check_damaged(params, 7, 20_000));
 }
 
 /// `SEED=N cargo test -p wire --lib campaign -- --ignored` for another seed.
 #[test]
 #[ignore = "takes minutes"]
 fn campaign_of_ten_million_damaged_frames() {
-    check_damaged(std::env::var("SEED").map_or(1, |seed| seed.parse().unwrap()), 10_000_000);
+    let seed = std::env::var("SEED").map_or(1, |seed| seed.parse().unwrap());
+    both().map(|params| check_damaged(params, seed, 5_000_000));
 }
 
 #[test]
 fn threads_that_need_a_frame_at_once_share_one() {
     let payload = payload(&mut Numbers(3), "prefix", 2_000);
     let shared = SharedZstd::default();
+    let [params, _] = both();
     let messages = thread::scope(|scope| {
-        let splice = || scope.spawn(|| spliced(&payload, 6, &shared));
+        let splice = || scope.spawn(|| spliced(params, &payload, 6, &shared));
         let threads: Vec<_> = (0..8).map(|_| splice()).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
     });
@@ -128,12 +132,15 @@ fn threads_that_need_a_frame_at_once_share_one() {
 
 #[test]
 fn every_length_of_a_prefix_arrives() {
-    let mut layer = ZstdLayer::new(params());
-    for prefix_bytes in [0, 1, 31, 32, 255, 256, 1_023, 1_024, 1_025, 70_000] {
+    for (params, prefix_bytes) in both()
+        .into_iter()
+        .flat_map(|params| [0, 1, 31, 32, 255, 256, 1_023, 1_024, 1_025, 70_000].map(|n| (params, n)))
+    {
         let prefix = "p".repeat(prefix_bytes);
         let payload = payload(&mut Numbers(5), &prefix, 500);
-        let message = spliced(&payload, prefix_bytes, &SharedZstd::default());
+        let message = spliced(params, &payload, prefix_bytes, &SharedZstd::default());
         assert!(message.len() < payload.len(), "{prefix_bytes}");
-        assert!(layer.decompress(&message.into(), 1 << 20).unwrap() == payload, "{prefix_bytes}");
+        let read = ZstdLayer::new(params).decompress(&message.into(), 1 << 20).unwrap();
+        assert!(read == payload, "{prefix_bytes}");
     }
 }

@@ -7,7 +7,8 @@ use wire::Compression;
 /// A setting may send this many times the fewest bytes of its compression.
 const BYTES: f64 = 1.1;
 
-/// One row of the table: bytes and µs of a delivery, in JSON and in DannyPack.
+/// One row of the table: bytes and µs of a delivery, in JSON and in DannyPack. A dash is a time that
+/// was not measured, and beats none.
 struct Row {
     setting: String,
     bytes: [f64; 2],
@@ -19,7 +20,8 @@ impl Row {
     fn read(line: &str) -> Option<Row> {
         let fields: Vec<&str> = line.strip_prefix("| `")?.strip_suffix(" |")?.split(" | ").collect();
         let [setting, fields @ .., _memory] = fields.as_slice() else { return None };
-        let number = |field: &&str| field.replace(['*', ','], "").trim().parse::<f64>().ok();
+        let number =
+            |field: &&str| field.replace(['*', ','], "").replace('–', "nan").trim().parse::<f64>().ok();
         let [json, json_cpu, dannypack, dannypack_cpu]: [f64; 4] =
             fields.iter().map(number).collect::<Option<Vec<_>>>()?.try_into().ok()?;
         let (setting, _) = setting.split_once('`')?;

@@ -90,7 +90,7 @@ async fn what_a_reader_leaves_unread_costs_no_later_message() {
 #[tokio::test]
 async fn what_is_smaller_than_any_event_goes_as_it_is_where_events_are_compressed_once() {
     let ok = format!(r#"["OK","{}",true,""]"#, "5c83da77af1dec6d7289834998ad7aaf".repeat(2));
-    for (name, layer_bytes) in [("deflate-shared", 0), ("zstd-dict", 1)] {
+    for (name, layer_bytes) in [("deflate-shared", 0), ("zstd-shared", 1), ("zstd-dict", 1)] {
         for payload in [ok.as_str(), r#"["EOSE","sub:1"]"#, ""] {
             let (mut client, mut relay) = pair(&offer(name), config(support(&[name]))).await;
             send(&mut relay, payload.to_owned()).await;
@@ -107,6 +107,7 @@ async fn a_client_compresses_from_its_own_limit_on_and_the_relay_reads_both() {
         ("deflate", true),
         ("deflate-shared", true),
         ("deflate-shared:upload_min_bytes=never", false),
+        ("zstd-shared", true),
         ("zstd-dict", true),
         ("zstd-dict:upload_min_bytes=never", false),
     ] {
@@ -142,7 +143,7 @@ async fn what_subscriptions_have_in_common_is_sent_to_each_under_its_own_prefix(
             }
             wire_bytes.push(relay.traffic().sent.wire_bytes);
         }
-        if ["deflate-shared", "zstd-dict"].contains(&name) {
+        if ["deflate-shared", "zstd-shared", "zstd-dict"].contains(&name) {
             assert!(shared.held_bytes() > 0);
             assert!(wire_bytes.iter().all(|&bytes| bytes < 2 * 1200), "{wire_bytes:?}");
         } else {

@@ -1,4 +1,4 @@
-//! Compression with a dictionary that both ends have.
+//! Compression with a dictionary that both ends have, and with none (`zstd-shared`).
 
 use std::io::{Read, Write};
 
@@ -23,13 +23,18 @@ fn json() -> Dictionary {
     Dictionary::bundled(Format::JSON).unwrap()
 }
 
-fn headers() -> String {
-    format!("Sec-WebSocket-Protocol: nostr.json+zstd-dict2-{}\r\n", json().id())
+/// The compressions whose messages are several frames, with their dictionaries.
+fn both() -> [(&'static str, &'static [u8]); 2] {
+    [("zstd-shared", b""), ("zstd-dict", json().bytes())]
 }
 
-async fn scripted() -> (Scripted, Connection) {
-    let (address, accepted) = listen(config(support(&["zstd-dict"]))).await;
-    let (client, _) = Scripted::upgraded(address, &headers()).await;
+fn headers(name: &str) -> String {
+    format!("Sec-WebSocket-Protocol: {}", offer(name).tokens()[0]) + "\r\n"
+}
+
+async fn scripted(name: &str) -> (Scripted, Connection) {
+    let (address, accepted) = listen(config(support(&[name]))).await;
+    let (client, _) = Scripted::upgraded(address, &headers(name)).await;
     (client, connection(accepted.await.unwrap().unwrap()))
 }
 
@@ -42,7 +47,7 @@ fn framed(dictionary: &[u8], payload: &[u8]) -> Vec<u8> {
 #[tokio::test]
 async fn small_messages_compress_by_what_the_dictionary_knows() {
     let mut wire_bytes = Vec::new();
-    for name in ["zstd", "zstd-dict"] {
+    for name in ["zstd", "zstd-shared", "zstd-dict"] {
         let (mut client, mut relay) = pair(&offer(name), config(support(&[name]))).await;
         for payload in [NOTE, r#"["EOSE","sub:1"]"#, ""] {
             send(&mut relay, payload).await;
@@ -57,12 +62,14 @@ async fn small_messages_compress_by_what_the_dictionary_knows() {
             "contexts serve a whole thread: {memory:?}"
         );
     }
-    assert!(wire_bytes[1] * 10 < wire_bytes[0] * 9, "{wire_bytes:?}");
+    let [zstd, shared, dictionary] = wire_bytes[..] else { panic!("{wire_bytes:?}") };
+    assert_eq!(shared, zstd);
+    assert!(dictionary * 10 < zstd * 9, "{wire_bytes:?}");
 }
 
 #[tokio::test]
 async fn the_bytes_of_a_message_stay_what_they_are() {
-    let (mut client, mut relay) = scripted().await;
+    let (mut client, mut relay) = scripted("zstd-dict").await;
     send(&mut relay, NOTE).await;
     let (first_byte, message) = client.read_frame().await;
     assert_eq!(first_byte, FIN | BINARY);
@@ -74,11 +81,11 @@ async fn the_bytes_of_a_message_stay_what_they_are() {
 }
 
 /// The message of [`NOTE`] for a subscription, spliced; its payload, and the length of the prefix.
-async fn spliced(subscription: &str, shared: &Shared) -> (Vec<u8>, String, usize) {
+async fn spliced(name: &str, subscription: &str, shared: &Shared) -> (Vec<u8>, String, usize) {
     let note = NOTE.strip_prefix(r#"["EVENT","sub:1","#).unwrap();
     let prefix = format!(r#"["EVENT","{subscription}","#);
     let payload = [&prefix, note].concat();
-    let (mut client, mut relay) = scripted().await;
+    let (mut client, mut relay) = scripted(name).await;
     relay.feed_shared(prefix.as_bytes(), [note.as_bytes(), b""], shared).await.unwrap();
     relay.flush().await.unwrap();
     let (first_byte, message) = client.read_frame().await;
@@ -88,29 +95,31 @@ async fn spliced(subscription: &str, shared: &Shared) -> (Vec<u8>, String, usize
 
 #[tokio::test]
 async fn subscriptions_get_frames_of_their_own_before_one_that_was_compressed_once() {
-    let shared = Shared::default();
-    let mut common = None;
-    for subscription in ["a", "sub:1", "\u{1f980}", &"s".repeat(64)] {
-        let (message, payload, prefix_bytes) = spliced(subscription, &shared).await;
-        let header = [1, 0x28, 0xb5, 0x2f, 0xfd, 0, 0, 1 | u8::try_from(prefix_bytes & 31).unwrap() << 3];
-        assert_eq!(message[..8], header);
-        assert_eq!(message[8..10], [u8::try_from(prefix_bytes >> 5).unwrap(), 0]);
-        let (own, frame) = message[10..].split_at(prefix_bytes);
-        assert_eq!(own, &payload.as_bytes()[..prefix_bytes]);
-        assert_eq!(frame, common.get_or_insert_with(|| frame.to_vec()), "compressed once");
-        // By another decoder of the same frames, and by ours at the other end.
-        let mut decoder = zstd::stream::Decoder::with_dictionary(&message[1..], json().bytes()).unwrap();
-        let mut read = String::new();
-        decoder.read_to_string(&mut read).unwrap();
-        assert_eq!(read, payload);
-        let (mut client, mut relay) = scripted().await;
-        client.frame(FIN | BINARY, &message).await;
-        assert_eq!(receive(&mut relay).await, payload);
+    for (name, dictionary) in both() {
+        let shared = Shared::default();
+        let mut common = None;
+        for subscription in ["a", "sub:1", "\u{1f980}", &"s".repeat(64)] {
+            let (message, payload, prefix_bytes) = spliced(name, subscription, &shared).await;
+            let header = [1, 0x28, 0xb5, 0x2f, 0xfd, 0, 0, 1 | u8::try_from(prefix_bytes & 31).unwrap() << 3];
+            assert_eq!(message[..8], header);
+            assert_eq!(message[8..10], [u8::try_from(prefix_bytes >> 5).unwrap(), 0]);
+            let (own, frame) = message[10..].split_at(prefix_bytes);
+            assert_eq!(own, &payload.as_bytes()[..prefix_bytes]);
+            assert_eq!(frame, common.get_or_insert_with(|| frame.to_vec()), "compressed once");
+            // By another decoder of the same frames, and by ours at the other end.
+            let mut decoder = zstd::stream::Decoder::with_dictionary(&message[1..], dictionary).unwrap();
+            let mut read = String::new();
+            decoder.read_to_string(&mut read).unwrap();
+            assert_eq!(read, payload);
+            let (mut client, mut relay) = scripted(name).await;
+            client.frame(FIN | BINARY, &message).await;
+            assert_eq!(receive(&mut relay).await, payload);
+        }
+        let held = shared.held_bytes();
+        assert!(held > 0 && held < common.unwrap().len() + 200, "one frame is held: {held} bytes");
     }
-    let held = shared.held_bytes();
-    assert!(held > 0 && held < common.unwrap().len() + 200, "one frame is held: {held} bytes");
     // A prefix of 9 more bytes than that of one frame, and not much else.
-    let (message, ..) = spliced("sub:1", &shared).await;
+    let (message, ..) = spliced("zstd-dict", "sub:1", &Shared::default()).await;
     let one_frame = GOLDEN.len() / 2;
     assert!(message.len() <= one_frame + 24, "{} bytes for {one_frame}", message.len());
 }
@@ -120,10 +129,10 @@ async fn what_would_not_become_smaller_goes_as_it_is() {
     let noise: Vec<u8> =
         (0_u32..200).map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()[0] & 0x7f).collect();
     let long_prefix = "p".repeat(1_025);
-    for (prefix, rest) in
-        [("prefix", &noise[..]), ("", b"x"), ("short", b"and small"), (&long_prefix, NOTE.as_bytes())]
-    {
-        let (mut client, mut relay) = pair(&offer("zstd-dict"), config(support(&["zstd-dict"]))).await;
+    let cases =
+        [("prefix", &noise[..]), ("", b"x"), ("short", b"and small"), (&long_prefix, NOTE.as_bytes())];
+    for ((name, _), (prefix, rest)) in both().into_iter().flat_map(|both| cases.map(|case| (both, case))) {
+        let (mut client, mut relay) = pair(&offer(name), config(support(&[name]))).await;
         let shared = Shared::default();
         let payload = [prefix.as_bytes(), rest].concat();
         for _ in 0..2 {
@@ -143,12 +152,13 @@ async fn one_event_is_shared_by_readers_with_different_dictionaries() {
     let own = bundled.with_dictionary(other);
     let level: Compression = "zstd-dict:level=-5".parse().unwrap();
     let shared = Shared::default();
-    for compression in [bundled, own, level, own, bundled] {
+    let none: Compression = "zstd-shared".parse().unwrap();
+    for compression in [bundled, own, none, level, own, none, bundled] {
         let mut support = support(&[]);
         support.compressions = vec![compression];
         let offer = Offer { batched: false, formats: vec![Format::JSON], compression };
         let (mut client, mut relay) = pair(&offer, config(support)).await;
-        assert_eq!(client.agreement().compression.name(), "zstd-dict");
+        assert_eq!(client.agreement().compression.name(), compression.name());
         let (prefix, rest) = NOTE.as_bytes().split_at(17);
         relay.feed_shared(prefix, [rest, b""], &shared).await.unwrap();
         relay.flush().await.unwrap();
@@ -158,43 +168,45 @@ async fn one_event_is_shared_by_readers_with_different_dictionaries() {
 
 #[tokio::test]
 async fn several_frames_are_one_message_within_the_limit_of_all() {
-    let frame = |payload: &[u8]| framed(json().bytes(), payload).split_off(1);
-    let limit = WireLimits::default().max_message_bytes;
-    let silent = |payload: &[u8]| {
-        let mut encoder = zstd::stream::Encoder::with_dictionary(Vec::new(), 1, json().bytes()).unwrap();
-        encoder.write_all(payload).unwrap();
-        encoder.finish().unwrap()
-    };
-    let message = |frames: &[Vec<u8>]| [vec![1], frames.concat()].concat();
-    let half = vec![b' '; limit / 2];
-    let (mut client, mut relay) = scripted().await;
-    for (frames, payload) in [
-        (vec![frame(b"one"), frame(b""), silent(b"two")], b"onetwo".to_vec()),
-        (vec![frame(&half), silent(&half)], vec![b' '; limit]),
-        (vec![frame(b"x"); 256], vec![b'x'; 256]),
-        (vec![frame(b""); 2], vec![]),
-    ] {
-        client.frame(FIN | BINARY, &message(&frames)).await;
-        assert!(receive(&mut relay).await == payload);
-    }
-    let bomb = vec![b' '; 64 << 20];
-    let mut torn = message(&[frame(b"one"), frame(NOTE.as_bytes())]);
-    torn.pop();
-    for (what, message, code) in [
-        ("halves and a byte", message(&[frame(&half), frame(&half), frame(b"x")]), CloseCode::TooLarge),
-        (
-            "halves and a byte, unclaimed",
-            message(&[silent(&half), silent(&half), silent(b"x")]),
-            CloseCode::TooLarge,
-        ),
-        ("a bomb behind a small frame", message(&[frame(b"x"), frame(&bomb)]), CloseCode::TooLarge),
-        ("a silent bomb behind one", message(&[frame(b"x"), silent(&bomb)]), CloseCode::TooLarge),
-        ("too many frames", message(&vec![frame(b"x"); 257]), CloseCode::InvalidData),
-        ("a thousand empty frames", message(&vec![frame(b""); 1_000]), CloseCode::InvalidData),
-        ("a second frame that is torn", torn, CloseCode::InvalidData),
-        ("bytes behind a frame", message(&[frame(b"x"), b"y".to_vec()]), CloseCode::InvalidData),
-    ] {
-        check_refused(&headers(), what, &[(FIN | BINARY, &message)], code).await;
+    for (name, dictionary) in both() {
+        let frame = |payload: &[u8]| framed(dictionary, payload).split_off(1);
+        let limit = WireLimits::default().max_message_bytes;
+        let silent = |payload: &[u8]| {
+            let mut encoder = zstd::stream::Encoder::with_dictionary(Vec::new(), 1, dictionary).unwrap();
+            encoder.write_all(payload).unwrap();
+            encoder.finish().unwrap()
+        };
+        let message = |frames: &[Vec<u8>]| [vec![1], frames.concat()].concat();
+        let half = vec![b' '; limit / 2];
+        let (mut client, mut relay) = scripted(name).await;
+        for (frames, payload) in [
+            (vec![frame(b"one"), frame(b""), silent(b"two")], b"onetwo".to_vec()),
+            (vec![frame(&half), silent(&half)], vec![b' '; limit]),
+            (vec![frame(b"x"); 256], vec![b'x'; 256]),
+            (vec![frame(b""); 2], vec![]),
+        ] {
+            client.frame(FIN | BINARY, &message(&frames)).await;
+            assert!(receive(&mut relay).await == payload);
+        }
+        let bomb = vec![b' '; 64 << 20];
+        let mut torn = message(&[frame(b"one"), frame(NOTE.as_bytes())]);
+        torn.pop();
+        for (what, message, code) in [
+            ("halves and a byte", message(&[frame(&half), frame(&half), frame(b"x")]), CloseCode::TooLarge),
+            (
+                "halves and a byte, unclaimed",
+                message(&[silent(&half), silent(&half), silent(b"x")]),
+                CloseCode::TooLarge,
+            ),
+            ("a bomb behind a small frame", message(&[frame(b"x"), frame(&bomb)]), CloseCode::TooLarge),
+            ("a silent bomb behind one", message(&[frame(b"x"), silent(&bomb)]), CloseCode::TooLarge),
+            ("too many frames", message(&vec![frame(b"x"); 257]), CloseCode::InvalidData),
+            ("a thousand empty frames", message(&vec![frame(b""); 1_000]), CloseCode::InvalidData),
+            ("a second frame that is torn", torn, CloseCode::InvalidData),
+            ("bytes behind a frame", message(&[frame(b"x"), b"y".to_vec()]), CloseCode::InvalidData),
+        ] {
+            check_refused(&headers(name), what, &[(FIN | BINARY, &message)], code).await;
+        }
     }
 }
 
@@ -202,17 +214,19 @@ async fn several_frames_are_one_message_within_the_limit_of_all() {
 async fn what_the_dictionary_does_not_explain_ends_the_connection() {
     let other = Dictionary::bundled(Format::all().nth(1).unwrap()).unwrap();
     let bomb = vec![b' '; 64 << 20];
-    let mut truncated = framed(json().bytes(), NOTE.as_bytes());
-    truncated.pop();
-    for (what, message, code) in [
-        ("another dictionary's frame", framed(other.bytes(), NOTE.as_bytes()), CloseCode::InvalidData),
-        ("a truncated frame", truncated, CloseCode::InvalidData),
-        ("no frame", b"\x01hello".to_vec(), CloseCode::InvalidData),
-        ("text in Latin-1", framed(json().bytes(), b"caf\xe9"), CloseCode::InvalidData),
-        ("a block of a stream", vec![2, 0], CloseCode::Protocol),
-        ("a bomb", framed(json().bytes(), &bomb), CloseCode::TooLarge),
-    ] {
-        check_refused(&headers(), what, &[(FIN | BINARY, &message)], code).await;
+    for (name, dictionary) in both() {
+        let mut truncated = framed(dictionary, NOTE.as_bytes());
+        truncated.pop();
+        for (what, message, code) in [
+            ("another dictionary's frame", framed(other.bytes(), NOTE.as_bytes()), CloseCode::InvalidData),
+            ("a truncated frame", truncated, CloseCode::InvalidData),
+            ("no frame", b"\x01hello".to_vec(), CloseCode::InvalidData),
+            ("text in Latin-1", framed(dictionary, b"caf\xe9"), CloseCode::InvalidData),
+            ("a block of a stream", vec![2, 0], CloseCode::Protocol),
+            ("a bomb", framed(dictionary, &bomb), CloseCode::TooLarge),
+        ] {
+            check_refused(&headers(name), what, &[(FIN | BINARY, &message)], code).await;
+        }
     }
 }
 
@@ -269,7 +283,9 @@ fn the_token_names_the_dictionary_and_an_agreement_holds_it() {
 #[tokio::test]
 async fn the_largest_message_allowed_arrives() {
     let payload = Bytes::from(vec![b' '; WireLimits::default().max_message_bytes]);
-    let (mut client, mut relay) = scripted().await;
-    client.frame(FIN | BINARY, &framed(json().bytes(), &payload)).await;
-    assert!(receive(&mut relay).await == payload);
+    for (name, dictionary) in both() {
+        let (mut client, mut relay) = scripted(name).await;
+        client.frame(FIN | BINARY, &framed(dictionary, &payload)).await;
+        assert!(receive(&mut relay).await == payload);
+    }
 }

@@ -24,7 +24,8 @@ type RawFrame<'a> = (u8, &'a [u8]);
 
 /// A scripted client that upgraded with these header lines, and the relay's end.
 async fn scripted(headers: &str) -> (Scripted, Connection) {
-    let (address, accepted) = listen(config(support(&["deflate", "zstd", "zstd-stream", "zstd-dict"]))).await;
+    let (address, accepted) =
+        listen(config(support(&["deflate", "zstd", "zstd-stream", "zstd-shared", "zstd-dict"]))).await;
     let (client, _) = Scripted::upgraded(address, headers).await;
     (client, connection(accepted.await.unwrap().unwrap()))
 }

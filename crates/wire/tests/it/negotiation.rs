@@ -17,10 +17,12 @@ fn chosen(offered: &str, support: &Support) -> Option<String> {
 fn the_first_enabled_token_of_the_client_wins() {
     let all = support(&["none", "zstd"]);
     let without_zstd = support(&["none"]);
-    let cases: [(&str, &Support, Option<&str>); 15] = [
+    let cases: [(&str, &Support, Option<&str>); 17] = [
         ("nostr.json+zstd-stream, nostr.json", &all, Some("nostr.json")),
         ("nostr.json+zstd-stream", &support(&["zstd-stream"]), Some("nostr.json+zstd-stream")),
         ("nostr.json+zstd", &support(&["zstd-stream"]), None),
+        ("nostr.json+zstd-shared", &all, None),
+        ("nostr.json+zstd-shared", &support(&["zstd-shared"]), Some("nostr.json+zstd-shared")),
         ("nostr.json", &all, Some("nostr.json")),
         ("nostr.json+zstd, nostr.json", &all, Some("nostr.json+zstd")),
         ("nostr.json, nostr.json+zstd", &all, Some("nostr.json")),
@@ -42,11 +44,11 @@ fn the_first_enabled_token_of_the_client_wins() {
 #[test]
 fn every_token_is_accepted_and_spoken_by_both_ends() {
     for format in Format::all() {
-        for name in ["none", "zstd", "zstd-stream"] {
+        for name in ["none", "zstd", "zstd-stream", "zstd-shared"] {
             let offer = Offer { batched: false, formats: vec![format], compression: name.parse().unwrap() };
             let request = negotiate::request(&offer);
-            let relay = negotiate::accept(Some(&request.protocols), None, &support(&["zstd", "zstd-stream"]))
-                .unwrap();
+            let support = support(&["zstd", "zstd-stream", "zstd-shared"]);
+            let relay = negotiate::accept(Some(&request.protocols), None, &support).unwrap();
             let client = negotiate::check_answer(&offer, relay.token.as_deref(), None).unwrap();
             assert_eq!(client, relay, "{format} {name}");
             assert_eq!((client.format, client.compression.name()), (format, name));
@@ -158,7 +160,7 @@ fn both_ends_agree_on_the_extension_that_the_client_offers() {
 proptest! {
     #[test]
     fn no_header_panics_and_every_grant_was_asked_for(
-        header in "(nostr\\.json|\\+zstd(-stream)?|permessage-deflate|[;,= \"]|client_max_window_bits|1[0-6]|[ -~é]){0,12}",
+        header in "(nostr\\.json|\\+zstd(-stream|-shared)?|permessage-deflate|[;,= \"]|client_max_window_bits|1[0-6]|[ -~é]){0,12}",
     ) {
         let support = support(&Compression::NAMES);
         let _: Result<_, _> = negotiate::check_answer(&offer("deflate"), Some(&header), Some(&header));
@@ -188,7 +190,7 @@ fn a_relay_without_subprotocols_is_spoken_to_in_plain_json() {
 
 #[test]
 fn batches_are_agreed_by_a_part_of_the_token_in_every_format_and_under_every_layer() {
-    let names = ["none", "zstd", "zstd-stream", "zstd-dict"];
+    let names = ["none", "zstd", "zstd-stream", "zstd-shared", "zstd-dict"];
     let mut relay_support = support(&names);
     for enabled in [true, false] {
         relay_support.batched = enabled;
