@@ -317,10 +317,6 @@ pub enum Command {
         /// is otherwise quiet. Exit code 3 when the host was too busy to tell.
         #[arg(long, conflicts_with = "check")]
         capacity: bool,
-        /// Count round trips and bytes of TCP, TLS, the WebSocket upgrade with each offer, and the
-        /// first request: a table in Markdown, in ten seconds.
-        #[arg(long, conflicts_with_all = ["check", "capacity"])]
-        handshakes: bool,
     },
     /// Print the plan of a scenario without a run.
     ///

@@ -9,7 +9,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::{
     args::{Args, Command, Doctor, Explain},
-    doctor, floor, handshakes,
+    doctor, floor,
     interruption::Interrupted,
     links, run, serve,
 };
@@ -42,7 +42,6 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         Some(Command::Links { capacity: true, .. }) => {
             ask_links(links::capacity().map(|text| (links::Outcome::Right, text)))
         }
-        Some(Command::Links { handshakes: true, .. }) => count_handshakes(),
         Some(Command::Links { .. }) => say(links::list()),
         Some(Command::Scenarios) => say(explain::list()),
         Some(Command::Formats) => say(Ok(explain::formats())),
@@ -113,17 +112,6 @@ fn ask_links(asked: anyhow::Result<(links::Outcome, String)>) -> ExitCode {
         Err(error) => {
             report(&format!("client-sim: {error:#}"));
             if error.is::<links::TooBusy>() { Exit::Invalid } else { Exit::NotPossible }.into()
-        }
-    }
-}
-
-/// Runs `client-sim links --handshakes`.
-fn count_handshakes() -> ExitCode {
-    match handshakes::table().and_then(|text| print(&text)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            report(&format!("client-sim: {error:#}"));
-            if error.is::<link::NotPossible>() { Exit::NotPossible } else { Exit::Error }.into()
         }
     }
 }

@@ -12,7 +12,6 @@ mod doctor;
 mod driver;
 mod first_delivery;
 mod floor;
-mod handshakes;
 mod interruption;
 mod light;
 mod links;

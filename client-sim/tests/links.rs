@@ -412,44 +412,6 @@ fn campaign_of_transfers_over_a_link() {
     assert_eq!(text.lines().filter(|line| line.starts_with("pass")).count(), 9, "{text}");
 }
 
-/// Rows of a table in Markdown: name, round trips, bytes up and down.
-fn handshakes(text: &str) -> Vec<(String, f64, [f64; 2])> {
-    let row = |line: &str| {
-        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-        let [what, trips, up, down] = cells.as_slice() else { return None };
-        Some((
-            (*what).to_owned(),
-            trips.parse::<f64>().ok()?,
-            [up.parse::<f64>().ok()?, down.parse::<f64>().ok()?],
-        ))
-    };
-    text.lines().filter_map(row).collect()
-}
-
-#[test]
-#[ignore = "needs network namespaces and /dev/net/tun"]
-fn round_trips_of_handshakes_are_those_of_the_document_over_a_link() {
-    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/links.md");
-    let documented = handshakes(&fs::read_to_string(document).unwrap());
-    assert!(documented.len() >= 12, "{documented:?}");
-    let mut wrong = String::new();
-    // A busy machine adds its own time, and an acknowledgement that it sends apart from an answer.
-    for _ in 0..3 {
-        let output = client_sim(&["links".to_owned(), "--handshakes".to_owned()]).output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        wrong = format!("{text}{}", String::from_utf8_lossy(&output.stderr));
-        let counted = handshakes(&text);
-        let same = counted.iter().zip(&documented).all(|(one, other)| {
-            let near = |at: usize| (one.2[at] - other.2[at]).abs() <= 160.0;
-            one.0 == other.0 && (one.1 - other.1).abs() < 0.5 && near(0) && near(1)
-        });
-        if output.status.success() && counted.len() == documented.len() && same {
-            return;
-        }
-    }
-    panic!("{wrong}");
-}
-
 /// Answers `GET /N` with N bytes, head and body at once.
 const SERVER: &str = r#"
 import socket
