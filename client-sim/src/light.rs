@@ -11,6 +11,13 @@ use workload::Workload;
 pub(crate) fn check(args: &Args, workload: &Workload) -> anyhow::Result<()> {
     let light = workload.roles.iter().any(|role| role.decode_every.is_some());
     ensure!(
+        !light
+            || args.cell.saturate.is_none()
+            || (args.cell.batching.is_none() && args.cell.client_verify == VerifyLevel::None),
+        "--saturate has readers count most deliveries unread, which does not go with --batching or --client-verify: ask \
+         for --saturate=clients, or leave them out"
+    );
+    ensure!(
         !light || args.cell.batching.is_none(),
         "decode_every of light readers beside --batching: a batch does not say how many events it holds. Leave one of \
          them out"

@@ -72,7 +72,8 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
     let active_spans = ledger::active_spans(&shared.workload, &reports);
     let (spans, interval_ns) = ledger::throughput_spans(&shared.workload, &reports);
     let traffic = outcome.clients.iter().fold(Traffic::default(), |sum, (_, client)| sum + client.traffic);
-    let mut validity = judge(shared, &outcome, counts, facts);
+    let active_ns = active_spans.iter().map(|(from, to)| to - from).sum();
+    let mut validity = judge(shared, &outcome, (counts, active_ns), facts);
     if let Some(faults) = facts.relay.as_ref().map(|relay| &relay.faults).filter(|faults| !faults.is_empty())
     {
         let reason = format!("the relay misbehaved because it was told to: {}", faults.join(" "));
@@ -100,10 +101,12 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
     if let Some(link) = &link {
         link.judge(&mut validity);
     }
-    let active_ns = active_spans.iter().map(|(from, to)| to - from).sum();
     let saturated = saturated(&outcome, active_ns, facts).filter(|_| !shared.is_share());
     if let Some(shortfall) = saturated.as_ref().and_then(Saturated::shortfall) {
         validity.add_timing(ValidityClass::Suspect, shortfall);
+    }
+    if let Some(reason) = ran_dry(shared) {
+        validity.add_timing(ValidityClass::Suspect, reason);
     }
     let status = match &outcome.incomplete {
         None => Status::Complete,
@@ -298,7 +301,12 @@ fn flow(flow: Flow) -> FlowRecord {
 
 /// Judges whether one run is valid, by the rules of `crates/measure/src/validity.rs`
 /// (docs/methodology.md, "When a block counts").
-fn judge(shared: &Shared, outcome: &Outcome, counts: measure::Counts, facts: &Facts<'_>) -> Validity {
+fn judge(
+    shared: &Shared,
+    outcome: &Outcome,
+    (counts, active_ns): (measure::Counts, u64),
+    facts: &Facts<'_>,
+) -> Validity {
     let p99 = |timing| outcome.recorder.all(timing).map_or(Quantile::Missing, |l| l.quantile_ns(0.99));
     let own_relay = outcome.relay.filter(|_| facts.relay.as_ref().is_some_and(|relay| relay.own));
     let own_relay_ns = own_relay.map_or(0, |relay| relay.cpu.total_ns);
@@ -317,6 +325,8 @@ fn judge(shared: &Shared, outcome: &Outcome, counts: measure::Counts, facts: &Fa
         // A run ends when everything is answered; the pause after its last burst belongs to the
         // load like those before.
         elapsed_ns: u64::try_from(outcome.wall.max(facts.window).as_nanos()).unwrap_or(u64::MAX),
+        active_ns,
+        saturates: facts.args.cell.saturate.is_some(),
         // Relay, clients and emulator are three processes, and a host of two cores is under
         // pressure by them alone: over links the emulator's lateness says what that did.
         cpu_pressure_percent: measure::cpu_pressure_percent().filter(|_| facts.links.is_none()),
@@ -332,6 +342,22 @@ fn saturated(outcome: &Outcome, active_ns: u64, facts: &Facts<'_>) -> Option<Sat
     let asked = facts.args.cell.saturate.map_or(NOT_SATURATED, Saturate::name);
     let times = (outcome.relay.map(|relay| relay.cpu), outcome.client_cpu);
     (active_ns > 0).then(|| Saturated::from_times(asked, times, usable_cores(outcome, facts), active_ns))
+}
+
+/// Why a loop of publications ended long before time did: it had no more.
+fn ran_dry(shared: &Shared) -> Option<String> {
+    const NEARLY: f64 = 0.95;
+    let until = shared.workload.until?;
+    let ends =
+        shared.workload.floods.iter().map(|flood| shared.sent_ns((flood.first + flood.count - 1) as usize));
+    let first = ends.filter(|sent| *sent > 0).min().map(Duration::from_nanos)?;
+    (first < until.mul_f64(NEARLY)).then(|| {
+        format!(
+            "the events to publish lasted {:.2} of {:.2} s: raise --rate, by which as many are prepared",
+            first.as_secs_f64(),
+            until.as_secs_f64()
+        )
+    })
 }
 
 /// The cores that each end can keep busy: its threads, and no more than it is pinned to. A relay of

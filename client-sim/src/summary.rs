@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use cell::{Factor, Row, Side};
 use measure::{
-    Allocations, AllocationsRecord, CpuTime, EncodingsRecord, FirstDelivery, FlowRecord, LinkRecord, NO_LINK,
-    Quantile, RunRecord, Status, ValidityClass,
+    Allocations, AllocationsRecord, CpuTime, EncodingsRecord, FirstDelivery, FlowRecord, Full, LinkRecord,
+    NO_LINK, Quantile, RunRecord, Saturated, Status, ValidityClass,
 };
 
 /// A few lines: the cell, the amounts, the latencies, the cost, and the validity.
@@ -215,6 +215,16 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
             counts.readers_cut_off, counts.subscriptions_closed, counts.deliveries_cut_off
         )?;
     }
+    if counts.not_begun + counts.sessions_not_begun > 0 {
+        writeln!(
+            out,
+            "  not begun        {} events and {} sessions, which time did not reach",
+            counts.not_begun, counts.sessions_not_begun
+        )?;
+    }
+    if let Some(saturated) = &record.saturated {
+        write_saturated(out, record, saturated)?;
+    }
     if let Status::Incomplete { reason } = &record.status {
         writeln!(out, "  INCOMPLETE       {reason}")?;
     }
@@ -222,6 +232,31 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
         ValidityClass::Valid => writeln!(out, "  valid"),
         class => writeln!(out, "  {class}: {}", record.validity.reasons.join("; ")),
     }
+}
+
+/// What was full, and what a core-second of each process carries.
+fn write_saturated(out: &mut String, record: &RunRecord, saturated: &Saturated) -> std::fmt::Result {
+    let Saturated { full, relay_utilisation, client_utilisation, .. } = saturated;
+    let full = match full {
+        Full::Relay => "the relay",
+        Full::Clients => "the clients",
+        Full::Neither => "neither",
+        Full::Unknown => "unknown",
+    };
+    let share = |share: f64| format!("{:.0} %", share * 100.0);
+    let relay = relay_utilisation.map_or_else(|| "unknown".to_owned(), share);
+    let clients = share(*client_utilisation);
+    writeln!(
+        out,
+        "  full             {full}; relay {relay}, clients {clients} of their cores while work was outstanding"
+    )?;
+    let each = |cpu: &CpuTime| format!("{:.0}", record.envelopes_per_core_s(cpu));
+    let relay = record.relay_cpu.as_ref().map_or_else(|| "unknown".to_owned(), each);
+    writeln!(
+        out,
+        "  a core-second    {relay} envelopes of the relay, {} of the clients",
+        each(&record.client_cpu)
+    )
 }
 
 /// The link of each user, and what crossed all of them.

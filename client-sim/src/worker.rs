@@ -249,6 +249,7 @@ async fn release(
 fn drop_due(shared: &Shared, due: Due) {
     match due {
         Due::Publication(n) => shared.settle(n as usize, Fate::Dropped),
+        Due::Flood(_) if shared.workload.until.is_some() => shared.done(1),
         Due::Flood(n) => {
             let flood = shared.workload.floods[n as usize];
             (flood.first..flood.first + flood.count).for_each(|n| shared.settle(n as usize, Fate::Dropped));

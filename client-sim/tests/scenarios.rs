@@ -125,6 +125,108 @@ fn every_scenario_plays_in_a_binary_format_with_a_balanced_ledger() {
     every_scenario_in("notepack");
 }
 
+/// Plays the smaller scenario at a limit.
+fn saturated(scenario: &str, extra: &[&str]) -> (Output, RunRecord) {
+    let setup = Setup::new();
+    let mut flags = vec!["--verify", "none", "--drain-seconds", "5"];
+    let is_published = !workload::scenario::Scenario::load(scenario).unwrap().publish.is_empty();
+    if is_published && !extra.contains(&"--rate") {
+        flags.extend(["--rate", "300"]);
+    }
+    let smaller = SMALLER.iter().find(|(name, _)| *name == scenario).map_or(&[] as &[_], |(_, sets)| sets);
+    flags.extend(smaller.iter().flat_map(|set| ["--set", set]));
+    flags.extend(extra);
+    let (output, record) = setup.run(scenario, &flags);
+    let record = record.unwrap_or_else(|| panic!("{scenario}: {}", text(&output.stderr)));
+    (output, record)
+}
+
+#[test]
+fn every_scenario_plays_at_the_limit_with_a_balanced_ledger_until_time_ends_it() {
+    for (n, scenario) in workload::scenario::Scenario::names().into_iter().enumerate() {
+        let whom = ["relay", "clients"][n % 2];
+        let (output, record) = saturated(scenario, &["--seconds", "1", &format!("--saturate={whom}")]);
+        let said = text(&output.stderr);
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{scenario}: {said}");
+        let counts = record.counts;
+        counts.balanced().unwrap_or_else(|why| panic!("{scenario}: {why}"));
+        assert_eq!(record.status, Status::Complete, "{scenario}");
+        assert_eq!((counts.requests_failed, counts.rejected, counts.timed_out), (0, 0, 0), "{scenario}");
+        assert_eq!((counts.not_sent, counts.deliveries_cut_off), (0, 0), "{scenario}");
+        assert!(counts.deliveries + counts.acked > 0, "{scenario} did nothing: {counts:?}");
+        let full = record.saturated.as_ref().unwrap();
+        assert_eq!((full.asked.as_str(), record.cell.saturate.as_str()), (whom, whom), "{scenario}");
+        assert!(
+            full.client_utilisation > 0.0 && full.relay_utilisation.unwrap() > 0.0,
+            "{scenario}: {full:?}"
+        );
+        let relay = record.relay_cpu.unwrap();
+        let sum = record.envelopes_per_core_s(&relay) * relay.total_ns as f64 / 1e9;
+        assert!((sum - counts.envelopes() as f64).abs() < 1e-3, "{scenario}: {sum}");
+        assert_eq!(counts.deliveries_unread > 0, whom == "relay" && counts.deliveries > 64, "{scenario}");
+        if counts.requests > 0 {
+            assert!(
+                record.elapsed_ns >= 900_000_000,
+                "{scenario}: time ends sessions, {}",
+                record.elapsed_ns
+            );
+        }
+    }
+}
+
+#[test]
+fn sessions_begin_again_and_what_time_does_not_reach_is_no_loss() {
+    let (_, once) = saturated("follow-list-burst", &["--seconds", "0.1", "--saturate"]);
+    let (_, looped) = saturated("follow-list-burst", &["--seconds", "1", "--saturate"]);
+    assert!(looped.counts.requests > 2 * once.counts.requests, "{:?} {:?}", once.counts, looped.counts);
+    assert_eq!(looped.throughput.unwrap().interval_ns % 10_000_000, 0);
+    // Each OK comes after half a second: a window of 64 is answered twice.
+    let slow = ["--seconds", "1", "--saturate=clients", "--rate", "1000", "--relay-fault", "late-ok=500ms"];
+    let (output, record) = saturated("note-stream", &slow);
+    let counts = record.counts;
+    counts.balanced().unwrap();
+    assert!(counts.not_begun > 0 && counts.not_begun + counts.acked == counts.planned, "{counts:?}");
+    let said = text(&output.stdout);
+    assert!(said.contains(&format!("not begun        {} events", counts.not_begun)), "{said}");
+}
+
+#[test]
+fn a_stall_is_no_throughput_and_a_loss_is_found_by_count() {
+    let stall = ["--seconds", "2", "--saturate", "--relay-fault", "stall=1s@500ms"];
+    let (_, record) = saturated("follow-list-burst", &stall);
+    record.counts.balanced().unwrap();
+    let saturated_by = record.saturated.unwrap();
+    assert!(saturated_by.full != measure::Full::Relay, "{saturated_by:?}");
+    assert!(record.validity.reasons.iter().any(|reason| reason.starts_with("no throughput of the relay")));
+    let throughput = record.throughput.unwrap();
+    assert_eq!(throughput.envelopes_per_s.low_quantile_ns(0.3).ns(), Some(0), "{throughput:?}");
+
+    let lost = ["--seconds", "1", "--saturate", "--relay-fault", "lose=1%"];
+    let (output, record) = saturated("note-stream", &lost);
+    assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
+    let planted = record.relay.unwrap().planted.unwrap();
+    assert!(
+        planted.lost > 0 && record.counts.deliveries_lost == planted.lost,
+        "{:?} {planted:?}",
+        record.counts
+    );
+}
+
+#[test]
+fn limits_that_are_not_the_relays_are_refused_by_name() {
+    let setup = Setup::new();
+    for (extra, says) in [
+        (&["--saturate", "--client-verify", "full"][..], "--saturate=clients, or leave them out"),
+        (&["--saturate", "--set", "subscribe.link=wifi"], "--saturate over links"),
+        (&["--saturate=relay", "--link", "wifi"], "cannot be used with"),
+        (&["--saturate=both"], "expected none, relay, clients"),
+    ] {
+        let (output, record) = setup.run("note-stream", extra);
+        let said = text(&output.stderr);
+        assert!(record.is_none() && said.contains(says), "{extra:?}: {said}");
+    }
+}
+
 /// Plays the smaller scenario in a format, by an implementation, with more changes.
 fn small(scenario: &str, format: &str, implementation: &str, sets: &[&str]) -> RunRecord {
     let setup = Setup::new();

@@ -453,8 +453,8 @@ pub(crate) struct Run {
     /// TOML file of the values of factors; flags replace what it says
     ///
     /// It states any of scenarios, formats, compressions, batchings, implementations,
-    /// verifications, reencodings, relay_threads, client_verifications, client_keeps, loads, links,
-    /// rates_per_s.
+    /// verifications, reencodings, relay_threads, client_verifications, client_keeps, loads, saturate,
+    /// links, rates_per_s.
     #[arg(long, help_heading = "Rounds", value_name = "FILE", hide_short_help = true)]
     pub(crate) matrix: Option<PathBuf>,
     /// Cells whose verdicts are corrected for their number by themselves, or all

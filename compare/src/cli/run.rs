@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use cell::{Factor, Side};
-use measure::{Exit, Status, utc};
+use measure::{Exit, NOT_SATURATED, Status, utc};
 use tempfile::TempDir;
 
 use super::{
@@ -142,7 +142,11 @@ impl<'a> Setup<'a> {
         let matrix = flags.matrix().map_err(UsageError)?;
         let mut cells = cells(&matrix)?;
         let scenarios = matrix.values(Factor::Scenario);
-        let seconds = flags.block_seconds(scenarios);
+        // Loops that time ends have no bursts.
+        let is_paced =
+            matrix.values(Factor::Saturate).iter().any(|whom| whom == NOT_SATURATED || whom == "all");
+        let with_bursts = if is_paced { scenarios } else { &[] };
+        let seconds = flags.block_seconds(with_bursts);
         cells.retain(|cell| flags.measures(cell, seconds) && flags.over.can_play(cell));
         if !flags.utilisation.is_empty() {
             refuse(chosen_twice(&matrix))?;
@@ -155,7 +159,7 @@ impl<'a> Setup<'a> {
         refuse(crate::relays::refusal(&flags.relay))?;
         refuse(links::needs_own_relay(&config).map_err(UsageError)?)?;
         refuse(flags.over.refusal(flags.url.as_ref(), flags.skip_invalid))?;
-        refuse(refusal(flags.profile, &config, git.as_ref()))?;
+        refuse(refusal(flags.profile, (with_bursts, seconds), git.as_ref()))?;
         let chooses_rate = flags.chooses_rate().map_err(|reason| UsageError(anyhow!(reason)))?;
         // Before anything is measured: without Valgrind nothing can be counted afterwards.
         let client = env::current_exe().context("cannot find this program's own file")?;
@@ -371,10 +375,10 @@ fn leave(running: TempDir) {
 }
 
 /// Why a profile does not measure from this source tree, or with blocks of this length.
-fn refusal(profile: Profile, config: &Config, git: Option<&Git>) -> Option<String> {
+fn refusal(profile: Profile, (with_bursts, seconds): (&[String], u32), git: Option<&Git>) -> Option<String> {
     let unpublished = || git::publishable(git).err().filter(|_| profile == Profile::Publish);
-    let too_short = |name: &String| workload::too_few_bursts(name, config.seconds);
-    unpublished().or_else(|| config.scenarios.iter().find_map(too_short))
+    let too_short = |name: &String| workload::too_few_bursts(name, seconds);
+    unpublished().or_else(|| with_bursts.iter().find_map(too_short))
 }
 
 /// The exit code of the worst outcome.

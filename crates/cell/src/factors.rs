@@ -477,7 +477,7 @@ static ROWS: [Row; Factor::ALL.len()] = [
                   time ends the loops. With relay, the value of the flag alone, readers decode every 64th delivery and count \
                   the others. With clients they decode all. --rate is then the most events published per second.",
         is_rare: false,
-        conflicts: &["share", "max_rate"],
+        conflicts: &["share", "serve", "max_rate", "link"],
         names: || Saturate::NAMES.to_vec(),
         groups: || vec![all(Saturate::NAMES)],
         read: |cell, text| Saturate::read(text).map(|saturate| cell.saturate = saturate),

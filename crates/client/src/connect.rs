@@ -142,7 +142,12 @@ impl Client {
         self.report.no_connection.get_or_insert_with(|| why.to_owned());
         for session in std::mem::take(&mut self.waiting) {
             self.shared.note_dropped_session(session);
+            // It did not begin.
+            if let Some(last) = self.report.began.iter().rposition(|began| *began == session) {
+                self.report.began.remove(last);
+            }
             self.end_session(session, now_ns);
+            self.end_loop();
         }
     }
 
@@ -297,7 +302,7 @@ impl Client {
         let filters = shared.workload.roles[self.id].filters().iter().zip(&self.report.seen);
         let caught_up = filters.enumerate().filter(|(n, _)| !closed.contains(*n)).all(|(_, (live, seen))| {
             let mut owed = shared.workload.live[*live as usize].matches.ones().filter(|p| !seen.contains(*p));
-            owed.all(|p| shared.fate(p).is_undelivered())
+            owed.all(|p| shared.is_undelivered(p))
         });
         let Some(reader) = self.reader.as_mut().filter(|reader| !reader.done) else { return };
         if caught_up {

@@ -1,6 +1,6 @@
 //! Proves that every planned event has exactly one fate and every expected delivery arrived once.
 
-use std::{borrow::Cow, collections::HashSet};
+use std::{borrow::Cow, collections::HashMap};
 
 use codecs::Filter;
 use fixedbitset::FixedBitSet;
@@ -44,7 +44,13 @@ fn add_up(
     let workload = &shared.workload;
     let ones = || reports.iter().enumerate().filter(|(id, _)| is_one(*id)).map(|(id, report)| (id, *report));
     let mut counts: Counts = ones().map(|(_, report)| report.counts).sum();
-    counts.repeats_expected = workload.repeats(&is_one);
+    let dropped = shared.dropped_sessions();
+    let mut began: HashMap<u32, u64> = HashMap::new();
+    ones().flat_map(|(_, report)| &report.began).for_each(|n| *began.entry(*n).or_default() += 1);
+    // Time ends a loop: what it did not reach is owed to nobody.
+    let is_looped = workload.until.is_some();
+    let times = |n: u32| if is_looped { began.get(&n).copied().unwrap_or(0) } else { 1 };
+    counts.repeats_expected = workload.repeats_of(&is_one, times);
     for (n, publication) in workload.publications.iter().enumerate() {
         if !is_one(publication.connection) {
             continue;
@@ -55,30 +61,34 @@ fn add_up(
             Fate::Rejected | Fate::Duplicate => counts.rejected += 1,
             Fate::Dropped => counts.dropped_by_generator += 1,
             Fate::NotSent => counts.not_sent += 1,
+            Fate::Planned if is_looped && !shared.was_sent(n) => counts.not_begun += 1,
             Fate::Planned if !shared.was_sent(n) => counts.not_sent += 1,
             // Only a relay that ran to the end had the time to answer.
             Fate::Planned | Fate::Elsewhere if complete => counts.timed_out += 1,
             Fate::Planned | Fate::Elsewhere => counts.unknown += 1,
         }
     }
-    let dropped = shared.dropped_sessions();
     let sessions = || (0..).zip(&workload.sessions).filter(|(_, session)| is_one(session.connection));
-    let (not_begun, planned): (Vec<_>, Vec<_>) = sessions().partition(|(n, _)| dropped.contains(n));
-    counts.sessions_dropped_by_generator = not_begun.len() as u64;
-    for (_, session) in &planned {
+    counts.sessions_dropped_by_generator = sessions().filter(|(n, _)| dropped.contains(n)).count() as u64;
+    let is_played = |n: u32| if is_looped { times(n) > 0 } else { !dropped.contains(&n) };
+    let planned: Vec<_> = sessions().filter(|(n, _)| is_played(*n)).collect();
+    if is_looped {
+        counts.sessions_not_begun = (sessions().count() - planned.len()) as u64;
+    }
+    for (n, session) in &planned {
+        let times = times(*n);
         for request in session.steps.iter().flatten() {
-            counts.requests += 1;
-            counts.deliveries_expected += request.expected.len() as u64;
+            counts.requests += times;
+            counts.deliveries_expected += times * request.expected.len() as u64;
         }
         if let Some(reconciliation) = &session.reconciliation {
-            counts.requests += 1;
-            counts.deliveries_expected += reconciliation.lacks.len() as u64;
+            counts.requests += times;
+            counts.deliveries_expected += times * reconciliation.lacks.len() as u64;
         }
     }
     counts.requests_failed = counts.requests - counts.requests_completed;
     if incidents.is_some() {
-        let began: HashSet<u32> = reports.iter().flat_map(|report| report.began.iter().copied()).collect();
-        for (n, session) in planned.into_iter().filter(|(n, _)| !began.contains(n)) {
+        for (n, session) in planned.into_iter().filter(|(n, _)| !began.contains_key(n)) {
             for (subscription, event) in planned_from(session, n, 0).chain(lacked(session, n)) {
                 name(shared, incidents, Wrong::Lost, (session.connection, subscription), event, || None);
             }
@@ -218,7 +228,7 @@ fn name<'f>(
 /// with sessions alone it is the union of their spans, so that a pause between two bursts does not
 /// count.
 pub fn active_spans(workload: &Workload, reports: &[&Report]) -> Vec<(u64, u64)> {
-    if !workload.publications.is_empty() {
+    if !workload.publications.is_empty() || workload.until.is_some() {
         let first_ns = nanos(workload.first_due());
         return union_of_spans([(first_ns, first_ns + elapsed_ns(workload, reports))]);
     }
@@ -228,12 +238,15 @@ pub fn active_spans(workload: &Workload, reports: &[&Report]) -> Vec<(u64, u64)>
 /// The spans of envelope throughput in nanoseconds from the start, disjoint and in ascending order,
 /// and the interval that they ask for. With publications it is one span, from the first planned
 /// instant to the last, in a closed loop to the last answer; with sessions alone the union of
-/// theirs, which may be bursts of a fraction of a second. Warm-up phases are cut out.
+/// theirs, which may be bursts of a fraction of a second. Loops that time ends are one span until
+/// then. Warm-up phases are cut out.
 pub fn throughput_spans(workload: &Workload, reports: &[&Report]) -> (Vec<(u64, u64)>, u64) {
     const STREAM_NS: u64 = 100_000_000;
     const BURST_NS: u64 = 10_000_000;
     let last_ns = reports.iter().map(|report| report.last_ns).max().unwrap_or(0);
-    let (spans, wanted_ns) = if workload.publications.is_empty() {
+    let (spans, wanted_ns) = if let Some(until) = workload.until {
+        (vec![(nanos(workload.first_due()), last_ns.min(nanos(until)))], BURST_NS)
+    } else if workload.publications.is_empty() {
         let busy = reports.iter().flat_map(|report| report.busy_ns.iter().copied());
         (union_of_spans(busy), BURST_NS)
     } else {

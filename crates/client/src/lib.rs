@@ -78,6 +78,8 @@ enum Wake {
     LeaveWhenAllIsThere(u32),
     /// Read on, as a slow reader.
     Read,
+    /// Publish on, in a loop that waited until less is undelivered.
+    GoOn,
     /// Report that a slow reader has caught up, if everything owed to it has come.
     CaughtUp,
 }
@@ -214,6 +216,7 @@ impl Client {
                 }
                 Wake::LeaveWhenAllIsThere(n) => self.leave(n, now_ns),
                 Wake::Read => self.read_on(),
+                Wake::GoOn => self.end_pause(),
                 Wake::CaughtUp => self.end_when_caught_up(now_ns),
             }
         }
@@ -250,14 +253,14 @@ impl Client {
         }
     }
 
-    /// Publishes one event that waits for answers rather than for an instant. Call it while
-    /// [`Client::has_backlog`], with the clock read anew, because such a publication is timed from
-    /// when it is sent.
+    /// Publishes one event, or begins one session, that waits for answers rather than for an
+    /// instant. Call it while [`Client::has_backlog`], with the clock read anew, because such work
+    /// is timed from when it is sent.
     pub fn on_room(&mut self, now_ns: u64) {
         if let Some(proof) = self.proof.take() {
             self.send_proof(&proof, now_ns);
-        } else if let Some(n) = self.backlog.next(self.in_flight.len()) {
-            self.publish(n, now_ns);
+        } else {
+            self.go_on(now_ns);
         }
     }
 
@@ -287,7 +290,7 @@ impl Client {
         wake.into_iter().chain(self.patience.as_ref().map(Patience::ends_ns)).min()
     }
 
-    /// Whether [`Client::on_room`] has something to publish.
+    /// Whether [`Client::on_room`] has something to do.
     pub fn has_backlog(&self) -> bool {
         self.proof.is_some() || self.backlog.has_next(self.in_flight.len())
     }

@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::VecDeque, ops::Range, sync::Arc};
 
 use codecs::ClientMessage;
 
-use super::Client;
+use super::{Client, Wake};
 use crate::{incidents::About, meaning::Verdict, shared::Fate};
 use workload::{Task, Timing, schedule::nanos};
 
@@ -16,18 +16,46 @@ pub(super) struct Backlog {
     window: usize,
     /// Events that only this client has, after a reconciliation.
     own: VecDeque<u32>,
+    /// The session that a loop which time ends begins next.
+    session: Option<u32>,
+    /// Whether the loop waits until less is undelivered.
+    pauses: bool,
 }
+
+/// What a loop does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    Publish(u32),
+    Begin(u32),
+}
+
+/// How long a loop waits while enough is undelivered: the resolution of timers.
+const PAUSE_NS: u64 = 1_000_000;
 
 impl Backlog {
     pub(super) fn has_next(&self, in_flight: usize) -> bool {
-        !self.own.is_empty() || (!self.flood.is_empty() && in_flight < self.window)
+        !self.own.is_empty() || self.session.is_some() || self.may_flood(in_flight)
     }
 
-    pub(super) fn next(&mut self, in_flight: usize) -> Option<u32> {
-        if !self.has_next(in_flight) {
-            return None;
+    fn may_flood(&self, in_flight: usize) -> bool {
+        !self.flood.is_empty() && in_flight < self.window && !self.pauses
+    }
+
+    pub(super) fn next(&mut self, in_flight: usize) -> Option<Next> {
+        if let Some(session) = self.session.take() {
+            return Some(Next::Begin(session));
         }
-        self.own.pop_front().or_else(|| self.flood.next())
+        let flood = self.may_flood(in_flight);
+        self.own.pop_front().or_else(|| self.flood.next().filter(|_| flood)).map(Next::Publish)
+    }
+
+    /// Whether it has a part of a loop that is yet to come.
+    fn loops(&self) -> bool {
+        !self.flood.is_empty() || self.session.is_some()
+    }
+
+    pub(super) fn begin_next(&mut self, session: u32) {
+        self.session = Some(session);
     }
 
     pub(super) fn add_own(&mut self, publications: impl IntoIterator<Item = u32>) {
@@ -45,6 +73,45 @@ impl Client {
         let due_ns = nanos(self.shared.workload.publications[n as usize].at);
         self.record(Timing::SendLag, due_ns, now_ns);
         self.publish(n, now_ns);
+    }
+
+    /// Does what waits for answers rather than for an instant.
+    pub(super) fn go_on(&mut self, now_ns: u64) {
+        if self.shared.is_over(now_ns) {
+            self.end_loop();
+        } else if self.backlog.may_flood(self.in_flight.len()) && self.shared.has_enough() {
+            self.backlog.pauses = true;
+            self.wake_at(now_ns + PAUSE_NS, Wake::GoOn);
+        }
+        match self.backlog.next(self.in_flight.len()) {
+            Some(Next::Publish(n)) => {
+                self.publish(n, now_ns);
+                self.end_flood_if_empty(n);
+            }
+            Some(Next::Begin(n)) => self.start_session(n, now_ns, now_ns),
+            None => {}
+        }
+    }
+
+    pub(super) fn end_pause(&mut self) {
+        self.backlog.pauses = false;
+    }
+
+    /// Ends a loop that time ends: what it did not reach is not begun.
+    pub(super) fn end_loop(&mut self) {
+        if self.shared.workload.until.is_some() && self.backlog.loops() {
+            self.backlog.flood = 0..0;
+            self.backlog.session = None;
+            self.shared.done(1);
+        }
+    }
+
+    /// Ends a loop that has no publication left before time ends it.
+    fn end_flood_if_empty(&mut self, published: u32) {
+        let is_last = self.backlog.flood.is_empty() && self.backlog.flood.end == published + 1;
+        if is_last && self.shared.workload.until.is_some() {
+            self.shared.done(1);
+        }
     }
 
     pub(super) fn publish(&mut self, n: u32, now_ns: u64) {

@@ -210,8 +210,10 @@ impl Client {
     fn publish_own(&mut self, n: u32) {
         let workload = &self.shared.workload;
         let Some(planned) = planned(workload, n) else { return };
-        let own: Vec<usize> =
-            planned.own.iter().filter_map(|event| workload.publication_of(*event)).collect();
+        // In a loop, the relay has them from the time before.
+        let is_unsent = |publication: &usize| !self.shared.was_sent(*publication);
+        let own = planned.own.iter().filter_map(|event| workload.publication_of(*event)).filter(is_unsent);
+        let own: Vec<usize> = own.collect();
         self.backlog.add_own(own.iter().filter_map(|publication| u32::try_from(*publication).ok()));
         if let Some(open) = self.reconciliations.get_mut(&n) {
             open.publishing = own;

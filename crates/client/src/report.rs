@@ -17,11 +17,12 @@ pub struct Report {
     pub unread: u64,
     /// The live subscriptions of a subscriber that the relay ended (CLOSED).
     pub closed: FixedBitSet,
-    /// The sessions that began.
+    /// The sessions that began, each as often as it did.
     pub began: Vec<u32>,
     /// Live subscriptions of sessions.
     pub stays: Vec<Stay>,
-    /// When each session began and ended its steps, in nanoseconds from the start.
+    /// When each session began and ended its steps, in nanoseconds from the start; as one where a
+    /// session began when another ended.
     pub busy_ns: Vec<(u64, u64)>,
     /// When the last delivery or acknowledgement came, in nanoseconds from the start.
     pub last_ns: u64,

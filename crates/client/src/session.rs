@@ -246,7 +246,10 @@ impl Client {
     /// Records the time of a session from its start to the end of its steps.
     pub(super) fn note_session(&mut self, n: u32, now_ns: u64) {
         let Some(started_ns) = self.sessions.get(&n).map(|session| session.started_ns) else { return };
-        self.report.busy_ns.push((started_ns, now_ns));
+        match self.report.busy_ns.last_mut().filter(|last| last.1 == started_ns) {
+            Some(last) => last.1 = now_ns,
+            None => self.report.busy_ns.push((started_ns, now_ns)),
+        }
         self.record(Timing::Session, started_ns, now_ns);
     }
 
@@ -274,15 +277,21 @@ impl Client {
         self.ended.insert(n);
         let ended = &self.shared.workload.sessions[n as usize];
         let think_ns = nanos(ended.think);
-        if let Some(next) = ended.next {
-            self.wake_at(now_ns + think_ns, Wake::Start(next, now_ns + think_ns));
+        // The loop stays one piece of work until time ends it.
+        let loops_on = self.shared.workload.until.is_some() && ended.next.is_some();
+        match ended.next {
+            Some(next) if loops_on => self.backlog.begin_next(next),
+            Some(next) => self.wake_at(now_ns + think_ns, Wake::Start(next, now_ns + think_ns)),
+            None => {}
         }
         let role = &self.shared.workload.roles[self.id];
         if matches!(role.task, Task::Requester { connect: Connect::PerSession }) && self.sessions.is_empty() {
             self.go_down();
             self.actions.push_back(Action::Close);
         }
-        self.shared.done(1);
+        if !loops_on {
+            self.shared.done(1);
+        }
     }
 }
 

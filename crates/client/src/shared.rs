@@ -16,7 +16,7 @@ use measure::{LastSecond, LiveCounts, LiveLatency};
 use tokio::sync::Notify;
 
 use crate::incidents::Incidents;
-use workload::{Publication, Workload, schedule::nanos};
+use workload::{Publication, Task, Workload, schedule::nanos};
 
 /// The fate of a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +50,25 @@ impl Fate {
 /// only when it is due so long after the stay began.
 pub const CLOCKS_APART: Duration = Duration::from_millis(100);
 
+/// How many windows of publications a reader may lag behind in a loop that time ends.
+const LAG: i64 = 4;
+
+/// How many publications of closed loops may be unanswered in all.
+fn windows(workload: &Workload) -> i64 {
+    let window = |flood: &workload::Flood| match workload.roles[flood.connection].task {
+        Task::Publisher { window } => i64::try_from(window).unwrap_or(i64::MAX),
+        _ => 0,
+    };
+    workload.floods.iter().map(window).fold(0, i64::saturating_add)
+}
+
+/// The mean, rounded up.
+fn mean(numbers: &[i32]) -> i64 {
+    let sum: i64 = numbers.iter().copied().map(i64::from).sum();
+    let count = i64::try_from(numbers.len()).unwrap_or(i64::MAX).max(1);
+    sum / count + 1
+}
+
 /// The state shared by all workers.
 #[derive(Debug)]
 pub struct Shared {
@@ -68,6 +87,8 @@ pub struct Shared {
     fan_out: Vec<AtomicI32>,
     start: OnceLock<Instant>,
     outstanding: AtomicI64,
+    /// From how much outstanding work on loops wait before they publish, where time ends loops.
+    enough: i64,
     /// The number of slow readers that have not caught up.
     behind: AtomicI64,
     deliveries: AtomicU64,
@@ -113,8 +134,17 @@ impl Shared {
             .iter()
             .map(|publication| if carries(publication.connection) { Fate::Planned } else { Fate::Elsewhere });
         let fates: Vec<Fate> = fates.collect();
-        let own = fates.iter().filter(|fate| **fate == Fate::Planned).count();
-        let work = own + workload.sessions.iter().filter(|session| carries(session.connection)).count();
+        let sessions = workload.sessions.iter().filter(|session| carries(session.connection));
+        let (work, deliveries) = match workload.until {
+            // A loop is one piece of work; a publication and its deliveries count from its sending.
+            Some(_) => (workload.floods.len() + sessions.filter(|session| !session.follows).count(), 0),
+            None => {
+                let own = fates.iter().filter(|fate| **fate == Fate::Planned).count();
+                (own + sessions.count(), deliveries)
+            }
+        };
+        let work = i64::try_from(work).expect("plans fit into memory");
+        let enough = work + windows(&workload).saturating_mul(1 + LAG * mean(&fan_out));
         Shared {
             sent_ns: workload.publications.iter().map(|_| AtomicU64::new(0)).collect(),
             changed: Notify::new(),
@@ -126,7 +156,8 @@ impl Shared {
             handshake_ns_min: AtomicU64::new(u64::MAX),
             start: OnceLock::new(),
             behind: AtomicI64::new(i64::try_from(slow).unwrap_or(i64::MAX)),
-            outstanding: AtomicI64::new(deliveries + i64::try_from(work).expect("plans fit into memory")),
+            outstanding: AtomicI64::new(deliveries + work),
+            enough,
             deliveries: AtomicU64::new(0),
             last_second: Mutex::default(),
             latency_ns_p99: AtomicU64::new(0),
@@ -277,6 +308,27 @@ impl Shared {
         }
     }
 
+    /// Whether loops have ended, where time ends them.
+    pub fn is_over(&self, now_ns: u64) -> bool {
+        self.workload.until.is_some_and(|until| now_ns >= nanos(until))
+    }
+
+    /// Whether so much is undelivered that loops wait before they publish more: a relay cuts off
+    /// readers that lag far behind.
+    pub fn has_enough(&self) -> bool {
+        self.workload.until.is_some() && self.outstanding.load(Ordering::Acquire) > self.enough
+    }
+
+    /// Whether a publication and its deliveries are part of the outstanding work.
+    fn counts(&self, publication: usize) -> bool {
+        self.workload.until.is_none() || self.was_sent(publication)
+    }
+
+    /// Whether no subscriber gets a publication.
+    pub fn is_undelivered(&self, publication: usize) -> bool {
+        self.fate(publication).is_undelivered() || !self.counts(publication)
+    }
+
     /// Pieces of work left: publications without a fate, open sessions, missing deliveries, slow
     /// readers behind.
     pub fn outstanding(&self) -> i64 {
@@ -304,13 +356,15 @@ impl Shared {
         self.fates[publication].store(fate as u8, Ordering::Release);
         let undelivered =
             if fate == Fate::Acked { 0 } else { self.fan_out[publication].swap(0, Ordering::AcqRel) };
-        self.done(1 + i64::from(undelivered.max(0)));
+        if self.counts(publication) {
+            self.done(1 + i64::from(undelivered.max(0)));
+        }
     }
 
     /// Takes one delivery of a publication off the outstanding work, because it came or the relay
     /// ended the subscription. One that was refused and comes all the same is no work.
     pub fn no_longer_owed(&self, publication: usize) {
-        if self.fan_out[publication].fetch_sub(1, Ordering::AcqRel) > 0 {
+        if self.fan_out[publication].fetch_sub(1, Ordering::AcqRel) > 0 && self.counts(publication) {
             self.done(1);
         }
     }
@@ -318,6 +372,10 @@ impl Shared {
     /// Settles a session that did not fit into a queue, and those that follow it: they do not
     /// begin.
     pub fn drop_session(&self, session: u32) {
+        if self.workload.until.is_some() {
+            self.note_dropped_session(session);
+            return self.done(1);
+        }
         let next = |session: &u32| self.workload.sessions[*session as usize].next;
         for session in std::iter::successors(Some(session), next) {
             self.note_dropped_session(session);
@@ -351,6 +409,10 @@ impl Shared {
     /// Records when a publication was given to its connection, in nanoseconds from the start.
     pub fn note_sent(&self, publication: usize, now_ns: u64) {
         self.sent_ns[publication].store(now_ns.max(1), Ordering::Relaxed);
+        if self.workload.until.is_some() {
+            let deliveries = self.fan_out[publication].load(Ordering::Acquire);
+            self.outstanding.fetch_add(1 + i64::from(deliveries.max(0)), Ordering::AcqRel);
+        }
     }
 
     /// When a publication was sent, in nanoseconds from the start; 0 before that.
@@ -446,7 +508,7 @@ mod tests {
     use codecs::Filter;
 
     use super::*;
-    use workload::{Live, Role, Speaks, Task};
+    use workload::{Live, Role, Speaks};
 
     const MS: u64 = 1_000_000;
 

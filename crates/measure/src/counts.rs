@@ -25,12 +25,18 @@ pub struct Counts {
     /// Never sent, because the run or the connection ended before.
     #[serde(default)]
     pub not_sent: u64,
+    /// Never sent, because time ended the closed loop that they belong to (`--saturate`).
+    #[serde(default)]
+    pub not_begun: u64,
     /// Never sent because our own queue was full.
     pub dropped_by_generator: u64,
     /// Sessions that never began because our own queue was full, or this machine had no port or
     /// descriptor for their connection. Nothing is expected of them.
     #[serde(default)]
     pub sessions_dropped_by_generator: u64,
+    /// Sessions that time ended before they began (`--saturate`). Nothing is expected of them.
+    #[serde(default)]
+    pub sessions_not_begun: u64,
     /// Subscriptions opened to read stored events.
     pub requests: u64,
     /// Of those, answered to the end (EOSE).
@@ -131,6 +137,7 @@ impl Counts {
                 ("timed_out", self.timed_out),
                 ("unknown", self.unknown),
                 ("not_sent", self.not_sent),
+                ("not_begun", self.not_begun),
                 ("dropped_by_generator", self.dropped_by_generator),
             ],
         );
@@ -193,7 +200,8 @@ mod tests {
             rejected: 1,
             timed_out: 2,
             unknown: 2,
-            not_sent: 3,
+            not_sent: 2,
+            not_begun: 1,
             dropped_by_generator: 1,
             requests: 4,
             requests_completed: 3,
@@ -213,7 +221,7 @@ mod tests {
         let cases: [(Damage, &str); 12] = [
             (
                 |c| c.acked = 8,
-                "planned 18 is not acked 8 + rejected 1 + timed_out 2 + unknown 2 + not_sent 3 + dropped_by_generator 1 = 17",
+                "planned 18 is not acked 8 + rejected 1 + timed_out 2 + unknown 2 + not_sent 2 + not_begun 1 + dropped_by_generator 1 = 17",
             ),
             (|c| c.deliveries = 49, "deliveries_expected 50 is not deliveries 49 + deliveries_lost 0 = 49"),
             (|c| c.requests = 5, "requests 5 is not requests_completed 3 + requests_failed 1 = 4"),

@@ -147,6 +147,12 @@ impl RunRecord {
         if self.status.is_interrupted() { self.counts.as_awaited() } else { self.counts }
     }
 
+    /// Envelopes per core-second of a process that spent so much: times its core-seconds that is
+    /// [`Counts::envelopes`].
+    pub fn envelopes_per_core_s(&self, cpu: &CpuTime) -> f64 {
+        self.counts.envelopes() as f64 * 1e9 / cpu.total_ns.max(1) as f64
+    }
+
     /// The record as indented JSON, with a newline at its end.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("records are maps with string keys") + "\n"

@@ -202,6 +202,11 @@ pub struct Signals {
     pub relay_cpu_ns: Option<u64>,
     /// How long the block took.
     pub elapsed_ns: u64,
+    /// How long work was outstanding in it.
+    pub active_ns: u64,
+    /// Whether loops were to bring one of the processes to its limit: [`crate::Saturated`] says then
+    /// what was full.
+    pub saturates: bool,
     /// [`crate::cpu_pressure_percent`] at the end of the block.
     pub cpu_pressure_percent: Option<f64>,
     /// The CPU quota of this process and of a relay of our own, with what it took in the block.
@@ -377,11 +382,12 @@ impl Signals {
         }
         let burst = Burst { sends: self.burst_sends, cores: self.generator_cores };
         burst.judge_lag(self.send_lag_ns_p99, validity);
-        let capacity_ns = self.capacity_ns();
-        if capacity_ns > 0.0 {
+        // Pauses between bursts leave a core that is full in each of them idle over the block.
+        let capacity_ns = self.generator_cores as f64 * self.active_ns as f64;
+        if capacity_ns > 0.0 && !self.saturates {
             let ratio = self.generator_cpu_ns as f64 / capacity_ns;
             let reason = format!(
-                "the generator used {:.0} % of its {} core(s) (suspect above {:.0} %)",
+                "the generator used {:.0} % of its {} core(s) while work was outstanding (suspect above {:.0} %)",
                 ratio * 100.0,
                 self.generator_cores,
                 CPU_SUSPECT_ABOVE * 100.0
@@ -478,6 +484,8 @@ mod tests {
             generator_cores: 1,
             relay_cpu_ns: Some(1_000_000_000),
             elapsed_ns: 10_000_000_000,
+            active_ns: 10_000_000_000,
+            saturates: false,
             cpu_pressure_percent: Some(10.0),
             quota: None,
             quota_cpu_ns: 3_000_000_000,
@@ -535,6 +543,17 @@ mod tests {
             assert_eq!((validity.class, validity.counts), (class, ValidityClass::Valid), "{level:?}");
             assert_eq!(validity.reasons.is_empty(), class == ValidityClass::Valid, "{level:?}");
         }
+    }
+
+    #[test]
+    fn a_generator_is_busy_by_the_time_with_work_outstanding_unless_it_is_to_be_full() {
+        let burst = Signals { generator_cpu_ns: 900_000_000, active_ns: 1_000_000_000, ..calm() };
+        let found = burst.judge();
+        assert!(
+            found.reasons[0].contains("used 90 % of its 1 core(s) while work was outstanding"),
+            "{found:?}"
+        );
+        assert_eq!(Signals { saturates: true, ..burst }.judge(), Validity::default());
     }
 
     #[test]

@@ -123,6 +123,8 @@ fn play(cell: Cell, stretches: &[(u64, u64)]) -> Block {
         generator_cores: 1,
         relay_cpu_ns: None,
         elapsed_ns: BLOCK_NS,
+        active_ns: BLOCK_NS,
+        saturates: false,
         cpu_pressure_percent: Some(100.0 * stolen as f64 / BLOCK_NS as f64),
         quota: None,
         quota_cpu_ns: 0,

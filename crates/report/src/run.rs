@@ -162,6 +162,7 @@ fn fates(record: &RunRecord) -> Table {
         ("unanswered", counts.timed_out),
         ("unknown", counts.unknown),
         ("not sent", counts.not_sent),
+        ("not begun", counts.not_begun),
         ("dropped here", counts.dropped_by_generator),
     ];
     let deliveries = [

@@ -1,7 +1,7 @@
 //! Figures of `[expect]`, which a run must reach to count as evidence. A scenario about large
 //! follow lists that streamed small ones has answered another question.
 
-use measure::{Expectation, LatencyBound, RunRecord};
+use measure::{Expectation, LatencyBound, NOT_SATURATED, RunRecord};
 
 use crate::{
     figure::{Figure, latency},
@@ -37,7 +37,12 @@ pub fn expectations(
 /// A figure as a sum, or as a sum and what it is divided by.
 fn sums(figure: Figure, record: &RunRecord, plan: &PlanFacts, delivers: bool) -> (u64, Option<u64>) {
     let counts = &record.counts;
+    // Time decides how much of a saturated plan is played, and not what it is made of.
+    let is_looped = record.cell.saturate != NOT_SATURATED;
     match figure {
+        Figure::Published if is_looped => (counts.planned - counts.not_begun.min(counts.planned), None),
+        Figure::DeliveriesPerPublished if is_looped => (plan.live_deliveries, Some(plan.published)),
+        Figure::DeliveriesPerRequest if is_looped => (plan.stored_deliveries, Some(plan.requests)),
         Figure::Connections => (plan.connections, None),
         Figure::Published => (counts.planned, None),
         Figure::Requests => (counts.requests, None),

@@ -10,7 +10,7 @@ use measure::FlowRecord;
 use serde::Serialize;
 
 use crate::{
-    plan::{Task, Workload},
+    plan::{Role, Task, Workload},
     scenario::{Connect, Scenario},
 };
 
@@ -132,6 +132,8 @@ impl PlanFacts {
 
 /// Connections that each of `of` agents makes over the whole run.
 pub fn connections_made(workload: &Workload, of: NonZeroU16) -> Vec<u64> {
+    /// More handshakes per second than a core of clients makes.
+    const LOOPED_PER_S: f64 = 20_000.0;
     let agents = workload.agents(of);
     let mut made = vec![0; usize::from(of.get())];
     for (role, agent) in workload.roles.iter().zip(&agents) {
@@ -143,6 +145,11 @@ pub fn connections_made(workload: &Workload, of: NonZeroU16) -> Vec<u64> {
             Task::Requester { connect: Connect::Again | Connect::PerSession }
         );
         made[agents[session.connection]] += u64::from(connects);
+    }
+    let connects =
+        |role: &Role| matches!(role.task, Task::Requester { connect: Connect::Again | Connect::PerSession });
+    if let Some(until) = workload.until.filter(|_| workload.roles.iter().any(connects)) {
+        made.iter_mut().for_each(|made| *made += measure::whole::<u64>(until.as_secs_f64() * LOOPED_PER_S));
     }
     let elsewhere = workload.elsewhere.iter().flat_map(|others| &others.made);
     made.iter_mut().zip(elsewhere).for_each(|(made, more)| *made += more);

@@ -111,12 +111,19 @@ impl Workload {
     /// How many deliveries bring a client with several relays an event that it has, over chosen
     /// connections: all or none of each client's.
     pub fn repeats(&self, chosen: impl Fn(usize) -> bool) -> u64 {
+        self.repeats_of(chosen, |_| 1)
+    }
+
+    /// The same where each session, by its place, is played so many times.
+    pub fn repeats_of(&self, chosen: impl Fn(usize) -> bool, times: impl Fn(u32) -> u64) -> u64 {
         let mut known = HashSet::new();
         let mut repeats = 0;
-        for session in self.sessions.iter().filter(|session| chosen(session.connection)) {
+        for (n, session) in (0..).zip(&self.sessions).filter(|(_, session)| chosen(session.connection)) {
             let Task::Reader(Reading { reader, .. }) = self.roles[session.connection].task else { continue };
+            let times = times(n);
             for event in session.steps.iter().flatten().flat_map(|request| &request.expected) {
-                repeats += u64::from(!known.insert((reader, *event)));
+                let is_new = times > 0 && known.insert((reader, *event));
+                repeats += times - u64::from(is_new);
             }
         }
         repeats

@@ -34,6 +34,7 @@ impl Workload {
             sessions: _, // follow from `inputs`, as the next one does
             live: _,
             warm_up,
+            until: _,   // follows from the cell, whose loops no agent plays
             readers: _, // in the roles
             frame_bytes,
             auth,

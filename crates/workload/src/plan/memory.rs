@@ -135,7 +135,7 @@ fn sessions(scenario: &Scenario, stored: usize, bits: f64, share: Share) -> (f64
 }
 
 /// About how often clients are due.
-fn arrivals(arrival: Arrival, connections: usize, spans: &[Span]) -> f64 {
+pub(crate) fn arrivals(arrival: Arrival, connections: usize, spans: &[Span]) -> f64 {
     let length_s = |span: &Span| (span.to - span.from).as_secs_f64();
     let connections = connections as f64;
     match arrival {

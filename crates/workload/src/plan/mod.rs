@@ -29,6 +29,7 @@ use link::Link;
 use wire::Compression;
 
 pub use self::agents::{Elsewhere, Share};
+pub(crate) use self::memory::arrivals;
 use crate::{
     plan::{
         live::{LivePlanner, Published},
@@ -62,6 +63,9 @@ pub struct Workload {
     pub sessions: Vec<Session>,
     /// The filters of live subscriptions.
     pub live: Vec<Live>,
+    /// When closed loops end, from the start, where time ends them: sessions then begin again with
+    /// the first, and publications that were not sent by then are not begun.
+    pub until: Option<Duration>,
     /// Spans from the start of the run whose latencies are left out.
     pub warm_up: Vec<(Duration, Duration)>,
     /// How many clients read from several relays.
@@ -221,7 +225,7 @@ pub struct Session {
     pub live: Vec<u32>,
     /// How long these are kept.
     pub stay: Duration,
-    /// In a closed loop, the session that follows this one.
+    /// In a closed loop, the session that follows this one; the first again where time ends loops.
     pub next: Option<u32>,
     /// The pause before that session.
     pub think: Duration,
@@ -289,6 +293,7 @@ impl Workload {
         let mut plan = Workload {
             set_aside,
             warm_up: scenario.warm_up(),
+            until: scenario.saturated.then(|| Duration::from_secs_f64(scenario.seconds)),
             auth: scenario.auth,
             elsewhere: Elsewhere::new(scenario, share),
             inputs: fingerprint::inputs(scenario, seed),
@@ -504,12 +509,14 @@ impl Workload {
     pub fn last_due(&self) -> Duration {
         let publication = self.publications.last().map(|p| p.at);
         let session = self.sessions.iter().map(|s| s.at + s.stay).max();
-        publication.max(session).max(self.elsewhere.as_ref().map(|others| others.end)).unwrap_or_default()
+        let elsewhere = self.elsewhere.as_ref().map(|others| others.end);
+        publication.max(session).max(elsewhere).max(self.until).unwrap_or_default()
     }
 
     /// Whether any publication or session belongs to a closed loop.
     pub fn is_closed(&self) -> bool {
-        self.publications.iter().any(|publication| publication.closed)
+        self.until.is_some()
+            || self.publications.iter().any(|publication| publication.closed)
             || self.sessions.iter().any(|session| session.follows)
             || self.elsewhere.as_ref().is_some_and(|others| others.follows)
     }
@@ -649,6 +656,27 @@ impl Workload {
         for n in 0..self.sessions.len() {
             let follower = self.sessions.get(n + 1).is_some_and(|next| next.follows);
             self.sessions[n].next = if follower { Some(position(n + 1)?) } else { None };
+        }
+        if self.until.is_some() {
+            self.close_loops()?;
+        }
+        Ok(())
+    }
+
+    /// Has the last session of each connection followed by its first. Sessions without work are
+    /// passed over: a loop of them would never wait.
+    fn close_loops(&mut self) -> anyhow::Result<()> {
+        let has_work = |session: &Session| !session.steps.is_empty() || session.reconciliation.is_some();
+        let mut first = 0;
+        while first < self.sessions.len() {
+            let followers = self.sessions[first + 1..].iter().take_while(|session| session.follows).count();
+            let all = first..=first + followers;
+            let working: Vec<usize> = all.clone().filter(|n| has_work(&self.sessions[*n])).collect();
+            for n in all {
+                let next = working.iter().find(|working| **working > n).or(working.first());
+                self.sessions[n].next = next.map(|next| position(*next)).transpose()?;
+            }
+            first += followers + 1;
         }
         Ok(())
     }

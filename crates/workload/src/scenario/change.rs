@@ -118,8 +118,7 @@ impl Scenario {
             self.set_publish_rate(rate).context("--rate")?;
         }
         self.set_load(cell.load);
-        ensure!(cell.saturate.is_none(), "--saturate: loops that last the whole block are not played yet");
-        Ok(())
+        cell.saturate.map_or(Ok(()), |whom| self.set_saturated(whom, cell))
     }
 
     /// Multiplies clients and rates, so that each client keeps its pace. Subscribers that take from

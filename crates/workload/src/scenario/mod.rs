@@ -7,6 +7,7 @@ mod change;
 mod check;
 #[cfg(test)]
 mod reference;
+mod saturate;
 mod schema;
 
 use std::{borrow::Cow, fs, path::Path};
@@ -65,6 +66,9 @@ impl Scenario {
     pub fn too_few_bursts(&self, seconds: f64) -> Option<String> {
         /// The first burst pays for what later ones find ready.
         const FEWEST: f64 = 5.0;
+        if self.saturated {
+            return None;
+        }
         let arrivals = (self.request.iter().map(|request| request.arrival))
             .chain(self.publish.iter().map(|publish| publish.arrival))
             .chain(self.fan_in.iter().map(|fan_in| fan_in.arrival))

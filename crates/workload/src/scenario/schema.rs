@@ -27,6 +27,9 @@ pub struct Scenario {
     /// How many times the file's clients and rates ([`Scenario::set_load`]).
     #[serde(skip, default = "once")]
     pub load: f64,
+    /// Whether every arrival is a closed loop that time ends ([`Scenario::set_cell`]).
+    #[serde(skip)]
+    pub saturated: bool,
     /// The question that the scenario answers.
     pub question: String,
     /// The lesson for a NIP author.
