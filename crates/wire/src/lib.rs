@@ -68,7 +68,7 @@ pub use client::{Endpoint, connect};
 pub use compression::{Compression, CompressionError, ZstdMode, ZstdParams};
 pub use connection::{Connection, Message};
 pub use dictionary::{Dictionary, DictionaryError, DictionaryId, NotADictionaryId};
-pub use document::{DocumentError, document};
+pub use document::{Document, DocumentError, document};
 pub use error::{CloseCode, WireError};
 pub use header::{Header, HeaderError};
 pub use memory::in_memory;

@@ -8,6 +8,7 @@ use std::{
     path::Path,
     sync::{Arc, Mutex, mpsc},
     thread,
+    time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
@@ -47,25 +48,26 @@ pub(crate) fn relay_behind_tls(events: Vec<Event<'static>>, folder: &Path) -> St
     fs::write(&cert, made.cert.pem()).unwrap();
     fs::write(&key, made.signing_key.serialize_pem()).unwrap();
     let tls = wire::ServerTls::from_files(&cert, &key).unwrap();
-    serve(|listener| relay_of(listener, events, 1_000, Some(tls)))
+    serve(|listener| relay_of(listener, Arc::new(Mutex::new(events)), 1_000, Some(tls)))
         .replace("ws://127.0.0.1", "wss://localhost")
 }
 
 /// A relay of NIP-01 with these events, which answers with at most `max_limit` of them, the newest
 /// first.
 pub(crate) fn relay(events: Vec<Event<'static>>, max_limit: usize) -> String {
+    changing(&Arc::new(Mutex::new(events)), max_limit)
+}
+
+/// Events of a relay that get more.
+pub(crate) type Stored = Arc<Mutex<Vec<Event<'static>>>>;
+
+/// The same with events that may change between requests.
+pub(crate) fn changing(events: &Stored, max_limit: usize) -> String {
+    let events = Arc::clone(events);
     serve(move |listener| relay_of(listener, events, max_limit, None))
 }
 
-async fn relay_of(
-    listener: TcpListener,
-    mut events: Vec<Event<'static>>,
-    max_limit: usize,
-    tls: Option<wire::ServerTls>,
-) {
-    // NIP-01: of events of one second the lowest id comes first.
-    events.sort_by_key(|event| (Reverse(event.created_at), event.id));
-    let events: Arc<[Event<'static>]> = events.into();
+async fn relay_of(listener: TcpListener, events: Stored, max_limit: usize, tls: Option<wire::ServerTls>) {
     let (live, _) = broadcast::channel(16);
     let support = Support {
         formats: Format::all().collect(),
@@ -89,7 +91,7 @@ async fn relay_of(
 /// Serves one client until it leaves: stored events, then what others publish.
 async fn talk(
     mut connection: Connection,
-    events: &[Event<'static>],
+    events: &Mutex<Vec<Event<'static>>>,
     max_limit: usize,
     live: &broadcast::Sender<Event<'static>>,
 ) {
@@ -110,12 +112,15 @@ async fn talk(
                 let Some(Ok(message)) = message else { return };
                 match json().decode_client(&message.payload).unwrap().into_owned() {
                     ClientMessage::Req { subscription, filters } => {
+                        let mut events = events.lock().unwrap();
+                        // NIP-01: of events of one second the lowest id comes first.
+                        events.sort_by_key(|event| (Reverse(event.created_at), event.id));
                         for filter in &filters {
                             let limit = filter.limit.map_or(max_limit, |limit| max_limit.min(usize::try_from(limit).unwrap()));
                             let found = events.iter().filter(|event| filter.matches(event)).take(limit);
                             answers.extend(found.map(|event| RelayMessage::Event {
                                 subscription: subscription.clone(),
-                                event: Cow::Borrowed(event),
+                                event: Cow::Owned(event.clone()),
                             }));
                         }
                         answers.push(RelayMessage::Eose { subscription: subscription.clone(), hints: EoseHints::default() });
@@ -146,22 +151,43 @@ async fn talk(
 /// A proxy before a server that answers 403 to requests without this line in their head; and the
 /// heads of all requests.
 pub(crate) fn guarded(server: &str, line: &'static str) -> (String, Arc<Mutex<Vec<String>>>) {
-    let (server, heads) = (server.strip_prefix("ws://").unwrap().to_owned(), Arc::default());
-    let heard: Arc<Mutex<Vec<String>>> = Arc::clone(&heads);
-    let url = serve(move |listener| async move {
+    let heads: Arc<Mutex<Vec<String>>> = Arc::default();
+    let heard = Arc::clone(&heads);
+    let url = before(server, move |head| {
+        heard.lock().unwrap().push(head.to_owned());
+        let refusal = "HTTP/1.1 403 Forbidden\r\nConnection: close\r\n\r\n";
+        (!head.lines().any(|one| one.eq_ignore_ascii_case(line))).then(|| refusal.to_owned())
+    });
+    (url, heads)
+}
+
+/// A proxy before a relay whose NIP-11 document comes at a time so many seconds from now.
+pub(crate) fn dated(server: &str, seconds: i64) -> String {
+    before(server, move |head| {
+        let (away, now) = (Duration::from_secs(seconds.unsigned_abs()), SystemTime::now());
+        let date = httpdate::fmt_http_date(if seconds < 0 { now - away } else { now + away });
+        let length = INFO.len();
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {length}\r\nDate: {date}\r\n\r\n{INFO}"
+        );
+        head.contains("application/nostr+json").then_some(answer)
+    })
+}
+
+/// A proxy that itself answers what it has an answer to.
+fn before(server: &str, answer: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> String {
+    let (server, answer) = (server.strip_prefix("ws://").unwrap().to_owned(), Arc::new(answer));
+    serve(move |listener| async move {
         loop {
             let (mut client, _) = listener.accept().await.unwrap();
-            let (server, heard) = (server.clone(), Arc::clone(&heard));
+            let (server, answer) = (server.clone(), Arc::clone(&answer));
             tokio::spawn(async move {
                 let mut head = String::new();
                 while !head.ends_with("\r\n\r\n") {
                     head.push(char::from(client.read_u8().await.unwrap()));
                 }
-                let allowed = head.lines().any(|one| one.eq_ignore_ascii_case(line));
-                heard.lock().unwrap().push(head.clone());
-                if !allowed {
-                    let refusal = b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\n\r\n";
-                    return client.write_all(refusal).await.unwrap();
+                if let Some(answer) = answer(&head) {
+                    return client.write_all(answer.as_bytes()).await.unwrap();
                 }
                 let mut server = TcpStream::connect(server).await.unwrap();
                 server.write_all(head.as_bytes()).await.unwrap();
@@ -169,8 +195,7 @@ pub(crate) fn guarded(server: &str, line: &'static str) -> (String, Arc<Mutex<Ve
                 tokio::io::copy_bidirectional(&mut client, &mut server).await.ok();
             });
         }
-    });
-    (url, heads)
+    })
 }
 
 /// The next step of a server that follows a script.

@@ -2,25 +2,32 @@
 
 use codecs::Filter;
 
-use super::{filter_text, provenance::Covered};
+use super::{filter_text, provenance::Settled};
 
-/// Seconds with more events than a page that are told apart; nothing older is covered.
+/// Seconds with more events than a page that are told apart; nothing older is settled.
 const MAX_GAPS: usize = 1_000;
 
-/// The past of one filter, requested down to `cursor`.
+/// Gift wraps are dated back by two days at most (NIP-59), and six hours are for clocks. Events
+/// that are no older than the newest one by more than this are asked for in every capture.
+pub(super) const OVERLAP_SECONDS: i64 = (2 * 24 + 6) * 3_600;
+
+/// The past of one filter, requested down to `until`.
 #[derive(Debug)]
 pub(super) struct History {
     filter: Filter,
     text: String,
-    cursor: i64,
+    /// None before the first page, unless the filter has it: no clock decides what is newest.
+    until: Option<i64>,
+    /// Of all that came.
+    pub(super) newest: Option<i64>,
     /// Of the filter's own limit.
     left: Option<u64>,
     /// The most events in one answer so far.
     largest_page: u64,
     /// Down to the last second that has more events than a page.
-    covered: Vec<Covered>,
+    asked: Vec<Settled>,
     /// The newest second that is in none of them.
-    uncovered: i64,
+    unasked: i64,
     pub(super) done: bool,
 }
 
@@ -35,6 +42,7 @@ pub(super) struct Page {
     pub(super) new: u64,
     /// Of all that have a time.
     pub(super) oldest: Option<i64>,
+    pub(super) newest: Option<i64>,
     /// The relay refused it.
     pub(super) refused: bool,
     pub(super) ended: bool,
@@ -64,75 +72,102 @@ impl Page {
     /// Counts an event's time for paging.
     pub(super) fn reaches(&mut self, created_at: i64) {
         self.oldest = Some(self.oldest.map_or(created_at, |oldest| oldest.min(created_at)));
+        self.newest = self.newest.max(Some(created_at));
     }
 }
 
 impl History {
-    pub(super) fn new(filter: Filter, started: i64) -> History {
-        let cursor = filter.until.map_or(started, |until| until.min(started));
-        let text = filter_text(&filter);
-        let left = filter.limit;
-        let (largest_page, covered) = (0, Vec::new());
-        History { text, cursor, left, largest_page, covered, uncovered: cursor, done: false, filter }
+    pub(super) fn new(filter: Filter) -> History {
+        let (text, until, left) = (filter_text(&filter), filter.until, filter.limit);
+        let (newest, largest_page, asked) = (None, 0, Vec::new());
+        let mut history = History {
+            text,
+            until,
+            newest,
+            left,
+            largest_page,
+            asked,
+            unasked: i64::MAX,
+            done: false,
+            filter,
+        };
+        history.done = history.is_over();
+        history
     }
 
     pub(super) fn request(&self, page: u64) -> Filter {
         let limit = self.left.map_or(page, |left| left.min(page));
-        Filter { until: Some(self.cursor), limit: Some(limit), ..self.filter.clone() }
+        Filter { until: self.until, limit: Some(limit), ..self.filter.clone() }
     }
 
     fn end(&self) -> i64 {
         self.filter.since.unwrap_or(0)
     }
 
-    /// Continues behind the ranges that earlier sessions covered.
-    pub(super) fn skip(&mut self, covered: &[Covered]) {
-        while let Some(known) = covered
-            .iter()
-            .find(|known| known.filter == self.text && known.to < self.cursor && self.cursor <= known.from)
+    fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| until < self.end()) || self.left == Some(0)
+    }
+
+    /// Continues behind the ranges that earlier sessions settled. Returns the newest second that
+    /// is left out so.
+    pub(super) fn skip(&mut self, settled: &[Settled]) -> Option<i64> {
+        let mut left_out = None;
+        while let Some(until) = self.until.filter(|_| !self.done)
+            && let Some(known) = settled
+                .iter()
+                .find(|known| known.filter == self.text && known.to < until && until <= known.from)
         {
-            self.cursor = known.to;
+            left_out = left_out.max(Some(until));
+            self.until = Some(known.to);
+            self.done = self.is_over() || (known.to <= 0 && self.end() == 0);
         }
-        // A filter with a limit asks for so many, and has them.
-        self.done = self.cursor < self.end() || self.left == Some(0) || (self.cursor <= 0 && self.end() == 0);
+        left_out
     }
 
     /// Notes what a page brought. Returns the second of which the relay may have more than it sends
     /// at once. A page whose events have no time does not say where the next one begins: nothing
-    /// older is covered.
+    /// older is settled.
     pub(super) fn advance(&mut self, page: &Page) -> Option<i64> {
         self.left = self.left.map(|left| left.saturating_sub(page.matching));
+        self.newest = self.newest.max(page.newest);
         let Some(oldest) = page.oldest else {
             self.done = true;
             if !page.refused && page.undated == 0 {
-                self.cursor = self.end();
+                self.until = Some(self.end());
             }
             return None;
         };
         // `until` includes its second, so that events which did not fit into this page come in the
         // next one.
-        let stuck = oldest == self.cursor;
+        let stuck = self.until == Some(oldest);
         let crowded = stuck && page.events() > 1 && page.events() >= self.largest_page;
         self.largest_page = self.largest_page.max(page.events());
-        self.cursor = if stuck { oldest - 1 } else { oldest };
-        if crowded && self.covered.len() < MAX_GAPS {
-            self.covered.push(self.range(oldest));
-            self.uncovered = self.cursor;
+        let until = if stuck { oldest.saturating_sub(1) } else { oldest };
+        self.until = Some(until);
+        if crowded && self.asked.len() < MAX_GAPS {
+            self.asked.push(self.range(oldest));
+            self.unasked = until;
         }
-        self.done = page.refused || self.cursor < self.end() || self.left == Some(0);
+        self.done = page.refused || self.is_over();
         crowded.then_some(oldest)
     }
 
-    /// The spans that need not be asked for again: all but the seconds that have more events than a
-    /// page, for which a larger page may be asked.
-    pub(super) fn covered(mut self) -> Vec<Covered> {
-        if self.covered.len() < MAX_GAPS {
-            self.covered.push(self.range(self.cursor.max(self.end())));
+    /// The spans that need not be asked for again: all but what is too new by the newest event, or
+    /// by a time `now` that is earlier, and the seconds that have more events than a page, for
+    /// which a larger page may be asked.
+    pub(super) fn settled(mut self, now: i64) -> Vec<Settled> {
+        let (Some(newest), Some(until)) = (self.newest, self.until) else { return Vec::new() };
+        if self.asked.len() < MAX_GAPS {
+            self.asked.push(self.range(until.max(self.end())));
         }
-        self.covered
+        let last = newest.min(now).saturating_sub(OVERLAP_SECONDS);
+        let mut spans = self.asked;
+        spans.iter_mut().for_each(|span| span.from = span.from.min(last));
+        spans.retain(|span| span.to < span.from);
+        spans
     }
 
-    fn range(&self, to: i64) -> Covered {
-        Covered { filter: self.text.clone(), from: self.uncovered, to }
+    fn range(&self, to: i64) -> Settled {
+        Settled { filter: self.text.clone(), from: self.unasked, to }
     }
 }

@@ -54,7 +54,9 @@ Examples:
   corpus capture --relay wss://relay.example --count 20000 --out real.jsonl.zst
   corpus capture --relay wss://a.example --relay wss://b.example --filter '{\"kinds\":[1,7]}' --for 10m --out live.pb.gz
 
-The same command again continues where it ended: events in the file are kept and count, and are not asked for again.
+The same command again continues where it ended: events in the file are kept and count. It asks again for what is less
+than 54 hours older than the newest event that came, since gift wraps are dated back by two days, and for older events
+as long as it finds new ones; --again asks for everything.
 Relays, filters, counts and refused events with reasons are in OUT.provenance.json. Mind what the operators of relays
 allow, and that these are people's posts: publish statistics, not events.")]
 pub(crate) struct Args {
@@ -75,6 +77,9 @@ pub(crate) struct Args {
     /// Where to; the name decides the format. An existing file is continued.
     #[arg(long)]
     out: PathBuf,
+    /// Ask again for all that earlier captures of the file have, as after an import of old events.
+    #[arg(long)]
+    again: bool,
     /// Continue a file that holds what is no valid event: it stays there, is counted, and every
     /// event of the file is verified.
     #[arg(long)]
@@ -176,7 +181,7 @@ impl End {
         match self {
             End::Count => "the count was reached",
             End::Time => "the time was over",
-            End::Relays => "the relays had no more",
+            End::Relays => "the relays had no more of what was asked for",
             End::Interrupted => "interrupted",
         }
     }
@@ -186,7 +191,7 @@ async fn capture(args: &Args, relays: Vec<Endpoint>) -> anyhow::Result<ExitCode>
     // Before anything is opened, so that a signal from here on ends the capture in order.
     let mut interrupt = Interrupt::listen()?;
     let mut output = Output::open(&args.out, args.skip_invalid)?;
-    let mut provenance = Provenance::open(&args.out, output.events())?;
+    let mut provenance = Provenance::open(&args.out, output.events(), args.again)?;
     let count = args.count.or(args.time.is_none().then_some(DEFAULT_COUNT));
     let started = unix_seconds();
     let filters = if args.filters.is_empty() { vec![Filter::default()] } else { args.filters.clone() };
@@ -196,7 +201,7 @@ async fn capture(args: &Args, relays: Vec<Endpoint>) -> anyhow::Result<ExitCode>
     let (mut tasks, mut watch) = (JoinSet::new(), Watch::default());
     for relay in relays {
         let task = Task {
-            covered: provenance.covered(relay.url()),
+            settled: provenance.settled(relay.url()),
             doing: watch.teller(&relay.url().to_string()),
             relay,
             filters: filters.clone(),
@@ -254,7 +259,7 @@ async fn capture(args: &Args, relays: Vec<Endpoint>) -> anyhow::Result<ExitCode>
     while let Some(report) = tasks.join_next().await {
         let mut report = report.context("a task of a relay failed; this is a bug")?;
         if let Some(created_at) = newest_left_out {
-            report.uncover(created_at);
+            report.unsettle(created_at);
         }
         reports.push(report);
     }

@@ -12,6 +12,12 @@ use wire::RelayUrl;
 
 use super::{Args, filter_text, unix_seconds};
 
+/// Clocks that are further apart than answers take are named.
+const CLOCKS_APART_SECONDS: i64 = 60;
+
+/// Relays commonly refuse events from this on (strfry's `rejectEventsNewerThanSeconds`).
+const AHEAD_SECONDS: i64 = 900;
+
 const ABOUT: &str = "Where the events of the file beside this one are from; times are seconds since 1970 (UTC). Ids and \
                      signatures of all events in it were verified.";
 
@@ -77,12 +83,23 @@ pub(super) struct RelayReport {
     pub(super) notices: Vec<String>,
     /// Why it was given up.
     pub(super) failure: Option<String>,
-    pub(super) covered: Vec<Covered>,
+    /// By how much its newest event is ahead of the clock here.
+    #[serde(default)]
+    pub(super) newest_ahead_seconds: Option<i64>,
+    /// What is before this was left out, as earlier sessions have it.
+    #[serde(default)]
+    pub(super) left_out_before: Option<i64>,
+    /// By how much the clock here is ahead of its own (the Date of its answer).
+    #[serde(default)]
+    pub(super) clock_ahead_seconds: Option<i64>,
+    #[serde(default)]
+    pub(super) settled: Vec<Settled>,
 }
 
-/// A time range of which a relay has sent its events: not requested again.
+/// A time range of which a relay has sent its events, older than the newest of them by more than
+/// late events usually are: not requested again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Covered {
+pub(super) struct Settled {
     pub(super) filter: String,
     /// The newest second.
     pub(super) from: i64,
@@ -92,8 +109,8 @@ pub(super) struct Covered {
 
 impl Provenance {
     /// Reads it, or begins it. `events` is how many the file of events holds: where that is fewer
-    /// than it says, what it says is covered is not.
-    pub(super) fn open(events_path: &Path, events: u64) -> anyhow::Result<Provenance> {
+    /// than it says, nothing is settled, nor is it where all is to be asked for `again`.
+    pub(super) fn open(events_path: &Path, events: u64, again: bool) -> anyhow::Result<Provenance> {
         let mut path = events_path.as_os_str().to_owned();
         path.push(".provenance.json");
         let path = PathBuf::from(path);
@@ -105,23 +122,20 @@ impl Provenance {
             Err(error) => return Err(error).with_context(|| format!("cannot read {path:?}")),
         };
         document.about = ABOUT.to_owned();
-        if events < document.events {
-            document
-                .sessions
-                .iter_mut()
-                .flat_map(|session| &mut session.relays)
-                .for_each(|relay| relay.covered.clear());
+        if again || events < document.events {
+            let relays = document.sessions.iter_mut().flat_map(|session| &mut session.relays);
+            relays.for_each(|relay| relay.settled.clear());
         }
         Ok(Provenance { path, document })
     }
 
     /// The spans that the relay has sent in earlier sessions.
-    pub(super) fn covered(&self, url: &RelayUrl) -> Vec<Covered> {
+    pub(super) fn settled(&self, url: &RelayUrl) -> Vec<Settled> {
         let url = url.to_string();
         // Earlier versions wrote an address as it was given.
         let is_same = |of: &str| of == url || of.parse().is_ok_and(|of: RelayUrl| of.to_string() == url);
         let relays = self.document.sessions.iter().flat_map(|session| &session.relays);
-        relays.filter(|relay| is_same(&relay.url)).flat_map(|relay| relay.covered.iter().cloned()).collect()
+        relays.filter(|relay| is_same(&relay.url)).flat_map(|relay| relay.settled.iter().cloned()).collect()
     }
 
     pub(super) fn push(&mut self, session: Session) {
@@ -166,12 +180,21 @@ impl RelayReport {
         RelayReport { url: url.to_string(), ..RelayReport::default() }
     }
 
-    /// An event of that second was not written after all, so nothing older than it is covered
+    /// An event of that second was not written after all, so nothing older than it is settled
     /// either.
-    pub(super) fn uncover(&mut self, created_at: i64) {
-        for covered in &mut self.covered {
-            covered.to = covered.to.max(created_at.min(covered.from));
-        }
+    pub(super) fn unsettle(&mut self, created_at: i64) {
+        self.settled.iter_mut().for_each(|span| span.to = span.to.max(created_at));
+        self.settled.retain(|span| span.to < span.from);
+    }
+
+    /// Which clock is to be doubted, in words.
+    fn clocks(&self) -> Option<String> {
+        let order = |seconds: i64| if seconds > 0 { "ahead of" } else { "behind" };
+        let apart = |seconds: i64| format!("{} s {}", seconds.saturating_abs(), order(seconds));
+        let clock = self.clock_ahead_seconds.filter(|ahead| ahead.saturating_abs() > CLOCKS_APART_SECONDS);
+        let newest = self.newest_ahead_seconds.filter(|ahead| *ahead > AHEAD_SECONDS);
+        let clock = clock.map(|ahead| format!("the clock here is {} the relay's", apart(ahead)));
+        clock.or_else(|| newest.map(|ahead| format!("its newest event is {} the clock here", apart(ahead))))
     }
 }
 
@@ -195,6 +218,12 @@ impl fmt::Display for RelayReport {
                 "; in {} seconds it has more events than it sends at once, so some are missing: {:?}",
                 self.crowded_seconds, self.crowded_examples
             )?;
+        }
+        if let Some(clocks) = self.clocks() {
+            write!(f, "; {clocks}")?;
+        }
+        if let Some(second) = self.left_out_before {
+            write!(f, "; not asked for again: what is before {second} (--again)")?;
         }
         match &self.failure {
             Some(failure) => write!(f, "; given up: {failure}"),

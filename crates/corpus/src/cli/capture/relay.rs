@@ -16,7 +16,8 @@ use super::{
     doing::{Doing, Teller},
     history::{History, Page},
     output::Ids,
-    provenance::{Covered, RelayReport},
+    provenance::{RelayReport, Settled},
+    unix_seconds,
 };
 
 /// Failures in a row, without a new event between them, after which a relay is given up.
@@ -51,7 +52,7 @@ pub(super) struct Task {
     /// Of the capture, by the wall clock.
     pub(super) started: i64,
     /// In earlier sessions.
-    pub(super) covered: Vec<Covered>,
+    pub(super) settled: Vec<Settled>,
     pub(super) ids: Arc<Ids>,
     pub(super) accepted: mpsc::Sender<Event<'static>>,
     pub(super) stopped: watch::Receiver<bool>,
@@ -75,8 +76,7 @@ impl Task {
             move || nip11(&relay)
         });
         let mut report = RelayReport::for_url(self.relay.url());
-        let mut histories: Vec<_> =
-            self.filters.iter().map(|filter| History::new(filter.clone(), self.started)).collect();
+        let mut histories: Vec<_> = self.filters.iter().cloned().map(History::new).collect();
         let mut failures = 0;
         loop {
             let before = report.events_new;
@@ -99,10 +99,14 @@ impl Task {
             }
         }
         self.doing.say(Doing::Ended);
-        report.covered = histories.into_iter().flat_map(History::covered).collect();
-        if let Ok(Ok(Some((software, version)))) = time::timeout(NIP11_GRACE, document).await {
-            (report.software, report.version) = (software, version);
+        if let Ok(Ok(Some(info))) = time::timeout(NIP11_GRACE, document).await {
+            (report.software, report.version, report.clock_ahead_seconds) = info;
         }
+        // A clock that is ahead would settle what is still to come.
+        let now = self.started.saturating_sub(report.clock_ahead_seconds.unwrap_or(0).max(0));
+        let newest = histories.iter().filter_map(|history| history.newest).max();
+        report.newest_ahead_seconds = newest.map(|newest| newest.saturating_sub(self.started));
+        report.settled = histories.into_iter().flat_map(|history| history.settled(now)).collect();
         report
     }
 
@@ -141,20 +145,15 @@ struct Talk<'t> {
 impl Talk<'_> {
     async fn all(&mut self, histories: &mut [History]) -> Result<(), Left> {
         if self.task.live {
-            let since = |filter: &Filter| Filter {
-                since: Some(filter.since.map_or(self.task.started, |since| since.max(self.task.started))),
-                limit: None,
-                ..filter.clone()
-            };
-            let filters = self.task.filters.iter().map(since).collect();
+            // No `since`: what is published now may have any date. The limit is of stored events
+            // alone (NIP-01), those of the time without a connection among them.
+            let limit = Some(if self.report.connections == 1 { 1 } else { self.task.page });
+            let live = |filter: &Filter| Filter { limit, ..filter.clone() };
+            let filters = self.task.filters.iter().map(live).collect();
             self.say(&ClientMessage::Req { subscription: LIVE.into(), filters }).await?;
         }
         for history in histories {
             while !history.done {
-                history.skip(&self.task.covered);
-                if history.done {
-                    break;
-                }
                 let page = self.page(history).await?;
                 if page.events() == 0 && !page.ended && !page.refused {
                     let words = self.report.notices.last().map(|words| format!("; it said: {words}"));
@@ -173,6 +172,11 @@ impl Talk<'_> {
                 if page.undated > 0 && page.oldest.is_none() {
                     let reason = "a page held nothing but events without a time";
                     self.report.failure = Some(reason.to_owned());
+                }
+                // Where late events come, more of them may be older.
+                if page.new == 0 {
+                    let left_out = history.skip(&self.task.settled);
+                    self.report.left_out_before = self.report.left_out_before.max(left_out);
                 }
             }
         }
@@ -380,12 +384,16 @@ fn failed(error: &wire::WireError) -> Left {
     Left::Failed(error.to_string())
 }
 
-/// Software and version, where the relay says so in time.
-fn nip11(relay: &Endpoint) -> Option<(Option<String>, Option<String>)> {
-    let text = wire::document(relay, NIP11_TIMEOUT).ok()?;
-    let document: Value = serde_json::from_str(&text).ok()?;
+/// Software and version, and by how many seconds the clock here is ahead of the relay's, where it
+/// says so in time.
+type Info = (Option<String>, Option<String>, Option<i64>);
+
+fn nip11(relay: &Endpoint) -> Option<Info> {
+    let answer = wire::document(relay, NIP11_TIMEOUT).ok()?;
+    let ahead = answer.date.map(|date| unix_seconds() - date);
+    let document: Value = serde_json::from_str(&answer.text).unwrap_or_default();
     let word = |name: &str| {
         document[name].as_str().map(|word| word.chars().take(MAX_NOTICE_CHARS).collect::<String>())
     };
-    Some((word("software"), word("version")))
+    Some((word("software"), word("version"), ahead))
 }
