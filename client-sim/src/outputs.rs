@@ -7,7 +7,8 @@ use measure::{RunRecord, Status};
 use program::{print, report as say};
 
 use crate::{args::Args, summary, swarm::Outcome};
-use client::{incidents::Incidents, meaning::quoted};
+use client::incidents::Incidents;
+use codecs::quoted;
 
 /// Tries the files that are written at the end.
 pub(crate) fn try_all(args: &Args) -> anyhow::Result<()> {

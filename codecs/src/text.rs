@@ -176,6 +176,25 @@ static ASCII: [u8; 128] = {
     ascii
 };
 
+/// Characters of a peer's words that are shown.
+const QUOTED_CHARS: usize = 200;
+
+/// A peer's words for people: short, on one line and harmless to a terminal.
+pub fn quoted(text: &str) -> String {
+    let mut quoted = String::new();
+    for (n, char) in text.chars().enumerate() {
+        match char {
+            _ if n == QUOTED_CHARS => {
+                quoted.push('…');
+                break;
+            }
+            '"' | '\'' | '\\' => quoted.push(char),
+            _ => quoted.extend(char.escape_debug()),
+        }
+    }
+    quoted
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,5 +221,12 @@ mod tests {
                 bytes[place] = b'a';
             }
         }
+    }
+
+    #[test]
+    fn quotes_are_short_and_hold_nothing_that_moves_a_cursor() {
+        let quote = quoted(&format!("[\"NOTICE\",\"\u{1b}[2J\r\n\u{202e}{}\"]", "ä".repeat(1_000)));
+        assert!(quote.starts_with("[\"NOTICE\",\"\\u{1b}[2J\\r\\n\\u{202e}ää"), "{quote}");
+        assert!(quote.chars().count() < 2 * QUOTED_CHARS && quote.ends_with("ä…"), "{quote}");
     }
 }

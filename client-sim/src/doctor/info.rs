@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use client::meaning::quoted;
+use codecs::quoted;
 use wire::Endpoint;
 
 use super::answers::Info;

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use codecs::{ClientMessage, Codec, Event, Filter, Format, KindClass, RelayMessage};
+use codecs::{ClientMessage, Codec, Event, Filter, Format, KindClass, RelayMessage, quoted};
 use tokio::time::{Instant, timeout_at};
 use wire::{CloseCode, Compression, Connection, Endpoint, Offer, WireLimits};
 
@@ -15,7 +15,7 @@ use super::answers::{Answer, Spent};
 use crate::driver;
 use client::{
     auth,
-    meaning::{Interpreter, Meaning, Verdict, quoted},
+    meaning::{Interpreter, Meaning, Verdict},
 };
 
 /// How long a relay may take for one answer.

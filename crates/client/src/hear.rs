@@ -1,9 +1,9 @@
 //! Messages of the relay: which answers what, and which are passed over.
 
-use codecs::{ByteMessage, RelayMessage};
+use codecs::{ByteMessage, RelayMessage, quoted};
 
 use super::{Client, Subscription, take_out};
-use crate::{incidents::About, meaning::quoted};
+use crate::incidents::About;
 
 impl Client {
     /// Takes a message. One that answers nothing is passed over: a request that stays unanswered is

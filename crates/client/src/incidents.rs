@@ -14,10 +14,8 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use codecs::{ClientMessage, Filter, Format, Implementation, hex};
+use codecs::{ClientMessage, Filter, Format, Implementation, hex, quoted};
 use serde::Serialize;
-
-use crate::meaning::quoted;
 
 /// Incidents of one kind that are named on standard error.
 const NAMED: usize = 5;

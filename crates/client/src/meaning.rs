@@ -11,9 +11,6 @@ use serde_json::Value;
 /// Largest message whose elements are looked at one by one: parsed, they take many times its bytes.
 const MOST_BYTES: usize = 256 << 10;
 
-/// Characters of a relay's words that are shown.
-const QUOTED_CHARS: usize = 200;
-
 /// Meaning of a relay's message.
 #[derive(Debug, PartialEq)]
 pub enum Meaning<'a> {
@@ -122,22 +119,6 @@ impl Verdict {
     }
 }
 
-/// A relay's words, short and harmless to a terminal.
-pub fn quoted(text: &str) -> String {
-    let mut quoted = String::new();
-    for (n, char) in text.chars().enumerate() {
-        match char {
-            _ if n == QUOTED_CHARS => {
-                quoted.push('…');
-                break;
-            }
-            '"' | '\'' | '\\' => quoted.push(char),
-            _ => quoted.extend(char.escape_debug()),
-        }
-    }
-    quoted
-}
-
 #[cfg(test)]
 mod tests {
     use codecs::{EoseHints, Format, Implementation};
@@ -238,12 +219,5 @@ mod tests {
         let codec = "cbor-packed".parse::<Format>().unwrap().spec().library;
         let meaning = Interpreter::new(codec).read(br#"["LIMITS",{}]"#);
         assert!(matches!(meaning, Meaning::Undecodable(_)), "{meaning:?}");
-    }
-
-    #[test]
-    fn quotes_are_short_and_hold_nothing_that_moves_a_cursor() {
-        let quote = quoted(&format!("[\"NOTICE\",\"\u{1b}[2J\r\n\u{202e}{}\"]", "ä".repeat(1_000)));
-        assert!(quote.starts_with("[\"NOTICE\",\"\\u{1b}[2J\\r\\n\\u{202e}ää"), "{quote}");
-        assert!(quote.chars().count() < 2 * QUOTED_CHARS && quote.ends_with("ä…"), "{quote}");
     }
 }

@@ -1,10 +1,10 @@
 //! The report of one client.
 
+use codecs::quoted;
 use fixedbitset::FixedBitSet;
 use measure::Counts;
 
 use super::Subscription;
-use crate::meaning::quoted;
 
 /// Deliveries, bytes and faults that one client saw on its connections.
 #[derive(Debug, Default)]

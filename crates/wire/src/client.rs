@@ -27,9 +27,6 @@ use crate::{
     tls::{ClientTls, TlsError},
 };
 
-/// Excerpt of a refusing server's body in the error.
-const MAX_EXCERPT_CHARS: usize = 300;
-
 /// Silence after a ClientHello behind which the relay is asked without TLS, and time for its
 /// answer.
 const SILENT_TO_TLS: Duration = Duration::from_secs(2);
@@ -379,7 +376,7 @@ fn check_upgrade(head: &Head<StatusLine>, key: &str) -> Result<(), WireError> {
 /// (RFC 9110 §10.2.2 and §11.6.1), or its text; of a page for people its title.
 fn refusal(head: &Head<StatusLine>) -> String {
     let header = |name| http::list(&head.headers, name);
-    let excerpt = |text: &str| text.trim().chars().take(MAX_EXCERPT_CHARS).collect::<String>();
+    let excerpt = |text: &str| codecs::quoted(text.trim());
     let body = String::from_utf8_lossy(&head.early);
     match (head.start.status, header("location"), header("www-authenticate")) {
         (301 | 302 | 303 | 307 | 308, Some(target), _) => {
