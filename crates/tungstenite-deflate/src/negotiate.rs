@@ -143,7 +143,8 @@ fn accept_one(offer: &Parameters, enabled: &[DeflateParams]) -> Option<(String, 
 ///
 /// # Errors
 /// An answer that was not offered or does not fit the offer, which fails the handshake (RFC 7692
-/// §7.1).
+/// §7.1). A client that is asked for a window of 8, with which zlib cannot compress, sends every
+/// message uncompressed.
 pub fn check_answer(
     header: &str,
     offered: Option<&DeflateParams>,
@@ -177,9 +178,8 @@ fn check_extensions(
     }
     let client_limit = answer.client_max_window_bits.map_or(MAX_WINDOW_BITS, Bits::value_or_max);
     let client_bits = params.to_server.window_bits.min(client_limit);
-    if client_bits < MIN_WINDOW_BITS {
-        return Err("the server asks for client_max_window_bits=8, which zlib cannot compress with".into());
-    }
+    // RFC 7692 §6 lets a client compress no message at all.
+    let compresses = client_bits >= MIN_WINDOW_BITS;
     Ok(Some(DeflateParams {
         to_client: Direction {
             takeover: !answer.server_no_context_takeover,
@@ -188,8 +188,8 @@ fn check_extensions(
         },
         to_server: Direction {
             takeover: params.to_server.takeover && !answer.client_no_context_takeover,
-            window_bits: client_bits,
-            ..params.to_server
+            window_bits: client_bits.max(MIN_WINDOW_BITS),
+            min_bytes: if compresses { params.to_server.min_bytes } else { usize::MAX },
         },
         ..*params
     }))
