@@ -376,3 +376,19 @@ fn a_run_that_logs_every_message_is_suspect_by_client_and_relay() {
         assert!(count == 0 || record.validity.class >= ValidityClass::Suspect, "{level:?}");
     }
 }
+
+#[test]
+fn a_limit_of_file_sizes_costs_the_record_and_not_the_summary() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -f 16 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_client-sim")])
+        .args(["--scenario", "note-stream", "--seconds", "1", "--record", "record.json"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code().is_some_and(|code| code != 0), "{:?}: {said}", output.status);
+    assert!(said.contains("record.json") && said.contains("File too large"), "{said}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("published"), "{output:?}");
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0, "no torn file");
+}

@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::Path, process::ExitCode};
 
 use clap::{Command, Parser};
 
-use crate::{command_line::withheld, pages, version};
+use crate::{command_line::withheld, interrupt, pages, version};
 
 /// The first argument that asks for manual pages and completions, in the folder behind it.
 const PAGES: &str = "--generate";
@@ -19,11 +19,13 @@ pub struct NotParsed {
 }
 
 /// Reads the arguments, of which the first is the program's name. Help goes to standard output and
-/// errors to standard error, without user and password of any address among the arguments.
+/// errors to standard error, without user and password of any address among the arguments. From
+/// now on a write beyond the limit of file sizes fails, instead of ending the program.
 ///
 /// # Errors
 /// Help or a mistake, once that is printed.
 pub fn parse<A: Parser>(args: &[OsString]) -> Result<A, NotParsed> {
+    interrupt::outlive_size_limit();
     if let [program, flag, folder] = args
         && flag == PAGES
     {

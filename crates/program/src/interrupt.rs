@@ -61,6 +61,16 @@ pub fn leave_terminal_to_parent() -> io::Result<()> {
     taken(SignalKind::hangup(), "SIGHUP").map(drop)
 }
 
+/// Has a write beyond the limit of file sizes (`ulimit -f`) fail as one to a full disk does. By
+/// itself SIGXFSZ ends the program, which then says nothing. Where the system refuses, it stays so.
+pub(crate) fn outlive_size_limit() {
+    if let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() {
+        let _within = runtime.enter();
+        // tokio keeps its handler for the life of the process.
+        let _ = taken(SignalKind::from_raw(nix::sys::signal::Signal::SIGXFSZ as i32), "SIGXFSZ");
+    }
+}
+
 fn taken(kind: SignalKind, name: &str) -> io::Result<Signal> {
     signal(kind).map_err(|error| io::Error::new(error.kind(), format!("cannot listen for {name}: {error}")))
 }
