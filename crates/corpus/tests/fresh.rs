@@ -8,7 +8,10 @@ use std::{
 };
 
 use codecs::{Event, Format, Implementation, VerifyLevel, hex};
-use corpus::{Corpus, Fingerprint, Sampler, fresh};
+use corpus::{
+    Corpus, Fingerprint, Sampler,
+    fresh::{self, Keep},
+};
 
 fn refs<'e>(events: &'e [Event<'static>]) -> Vec<&'e Event<'static>> {
     events.iter().collect()
@@ -209,8 +212,10 @@ fn a_shorter_draw_is_the_beginning_of_a_longer_one() {
     assert_ne!(events[0].pubkey, fresh::events(&templates, 1, 43)[0].pubkey);
     let ids: HashSet<_> = templates.iter().map(|event| event.id).chain(events.iter().map(|e| e.id)).collect();
     assert_eq!(ids.len(), 290);
-    // Many rounds, which cores share.
+    // Many rounds, which cores share, and of which none is dated ahead of its templates.
     let many = fresh::events(&templates[..3], 300, 42);
+    let is_earlier = |(made, from): (&Event<'_>, &&Event<'_>)| made.created_at < from.created_at;
+    assert!(many.iter().zip(templates[..3].iter().cycle()).all(is_earlier));
     assert_eq!(many[..30], fresh::events(&templates[..3], 30, 42));
 }
 
@@ -239,7 +244,9 @@ fn what_is_kept_stays() {
     let hot = "ab".repeat(32);
     let mut template = corpus.events.iter().find(|event| event.kind == 7).unwrap().clone();
     template.tags = vec![vec!["e".into(), hot.clone().into()], vec!["e".into(), "cd".repeat(32).into()]];
-    let made = fresh::events_keeping(&[&template], 3, 1, &HashSet::from([hot.clone()]));
+    let kept = Keep { values: HashSet::from([hot.clone()]), times: true };
+    let made = fresh::events_keeping(&[&template], 3, 1, &kept);
+    assert!(made.iter().all(|event| event.created_at == template.created_at));
     assert!(made.iter().all(|event| event.tags[0][1] == hot && event.tags[1][1] != "cd".repeat(32)));
     assert_eq!(made.iter().map(|event| &event.tags[1][1]).collect::<HashSet<_>>().len(), 3);
 }

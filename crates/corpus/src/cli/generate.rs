@@ -9,7 +9,7 @@ use corpus::{
     generate::{Generator, Mix},
 };
 
-use super::{Progress, say};
+use super::{Progress, say, unix_seconds};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -26,6 +26,10 @@ pub(crate) struct Args {
     /// only `e` and `p` tags of 64 hex digits. Follow lists over some 850 entries become shorter.
     #[arg(long)]
     strict: bool,
+    /// Time of the newest event, as for relays that refuse old ones: `now`, or seconds since 1970.
+    /// The oldest is eight days older, or a second for each event.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    newest: Option<i64>,
     /// Where to; the name decides the format. An existing file is replaced.
     #[arg(long)]
     out: PathBuf,
@@ -40,6 +44,13 @@ enum KindMix {
     Live,
 }
 
+/// `now`, or seconds since 1970.
+fn time(text: &str) -> Result<i64, String> {
+    let seconds =
+        if text == "now" { Some(unix_seconds()) } else { text.parse().ok().filter(|time| *time >= 0) };
+    seconds.ok_or_else(|| "expected now, or seconds since 1970".to_owned())
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mix = match args.mix {
         KindMix::Audit => Mix::audit(),
@@ -47,6 +58,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let generator = Generator::new(&mix, args.events, args.seed)?;
     let generator = if args.strict { generator.strict() } else { generator };
+    let generator = match args.newest {
+        Some(newest) => generator.ending(newest),
+        None => generator,
+    };
     let mut writer = EventWriter::create(&args.out)?;
     let mut progress = Progress::new("made", Some(args.events), "events");
     let mut census = Census::default();

@@ -43,20 +43,24 @@ const ROUNDS_FOR_EACH_CORE: usize = 4;
 /// # Panics
 /// When events are wanted and there is no template.
 pub fn events(templates: &[&Event<'_>], count: usize, seed: u64) -> Vec<Event<'static>> {
-    events_keeping(templates, count, seed, &HashSet::new())
+    events_keeping(templates, count, seed, &Keep::default())
 }
 
-/// [`events`], except that tag values which are in `kept` stay in every round: references to events
-/// made elsewhere, such as the hot notes of `reaction-storm`.
+/// What becomes of [`events`] that depends on what is published besides.
+#[derive(Debug, Default)]
+pub struct Keep {
+    /// Tag values that stay in every round: references to events made elsewhere, such as the hot
+    /// notes of `reaction-storm`.
+    pub values: HashSet<String>,
+    /// Whether every event has the time of its template.
+    pub times: bool,
+}
+
+/// [`events`] that keep some of their templates.
 ///
 /// # Panics
 /// As [`events`].
-pub fn events_keeping(
-    templates: &[&Event<'_>],
-    count: usize,
-    seed: u64,
-    kept: &HashSet<String>,
-) -> Vec<Event<'static>> {
+pub fn events_keeping(templates: &[&Event<'_>], count: usize, seed: u64, kept: &Keep) -> Vec<Event<'static>> {
     assert!(count == 0 || !templates.is_empty(), "fresh events need a template");
     let originals = Originals::from_templates(templates);
     // By round: which original becomes which of the events.
@@ -85,7 +89,7 @@ pub fn events_keeping(
 /// A round under construction.
 struct Round<'o> {
     originals: &'o Originals<'o>,
-    kept: &'o HashSet<String>,
+    kept: &'o Keep,
     seed: u64,
     /// From 1.
     round: u64,
@@ -120,7 +124,7 @@ impl Round<'_> {
         let template = self.originals.template(number, self.round);
         let mut event = template.clone().into_owned();
         for value in event.tags.iter_mut().flat_map(|tag| tag.iter_mut().skip(1)) {
-            if !self.kept.contains(value.as_ref())
+            if !self.kept.values.contains(value.as_ref())
                 && let Some(renewed) = self.renewed(value, made)
             {
                 *value = renewed.into();
@@ -133,8 +137,10 @@ impl Round<'_> {
             let seed = self.derived("relay-sim fresh ciphertext", &template.id);
             event.content = references::other_ciphertext(&event.content, seed).into();
         }
-        // Shifts the time's digits, too, so that no run of them repeats from round to round.
-        event.created_at = template.created_at.saturating_add_unsigned(self.round);
+        // Shifts the time's digits, too, so that no run of them repeats from round to round, and
+        // never into the future, which relays refuse.
+        let earlier = if self.kept.times { 0 } else { self.round };
+        event.created_at = template.created_at.saturating_sub_unsigned(earlier);
         keys::sign(&mut event, &self.key(template.pubkey));
         event
     }

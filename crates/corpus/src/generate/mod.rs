@@ -102,6 +102,12 @@ impl Generator {
         Generator { strict: true, ..self }
     }
 
+    /// Makes events of which the newest has this time, for relays that refuse old ones.
+    #[must_use]
+    pub fn ending(self, newest: i64) -> Generator {
+        Generator { plan: self.plan.ending(newest), ..self }
+    }
+
     /// Gives every block to `take`, oldest first, until it fails. Blocks are made on all cores
     /// meanwhile, never more than two a core ahead.
     ///

@@ -48,6 +48,7 @@ pub(super) enum Author {
 pub(super) struct EventPlan {
     count: u64,
     seed: u64,
+    first_created_at: i64,
     /// The mix's kinds, each spread evenly, repeated as often as events need; so any stretch of it
     /// has the mix.
     deck: Vec<u16>,
@@ -66,7 +67,23 @@ impl EventPlan {
             (kind, authors)
         });
         let once = once.collect();
-        Ok(EventPlan { count, seed, deck, once, authors: Authors::new(count) })
+        let authors = Authors::new(count);
+        Ok(EventPlan { count, seed, first_created_at: FIRST_CREATED_AT, deck, once, authors })
+    }
+
+    /// The same events at other times, of which this is the last.
+    pub(super) fn ending(self, last: i64) -> EventPlan {
+        EventPlan {
+            first_created_at: last.saturating_sub(self.seconds(self.count.saturating_sub(1))),
+            ..self
+        }
+    }
+
+    /// Time of an event after the first.
+    fn seconds(&self, index: u64) -> i64 {
+        let span = SPAN_SECONDS.max(self.count);
+        let seconds = u128::from(index) * u128::from(span) / u128::from(self.count.max(1));
+        i64::try_from(seconds).expect("about as many as events")
     }
 
     pub(super) fn blocks(&self) -> u64 {
@@ -107,9 +124,7 @@ impl EventPlan {
         random.shuffle(&mut planned);
         for (planned, index) in planned.iter_mut().zip(start..) {
             planned.index = index;
-            let span = SPAN_SECONDS.max(self.count);
-            let seconds = u128::from(index) * u128::from(span) / u128::from(self.count);
-            planned.created_at = FIRST_CREATED_AT + i64::try_from(seconds).expect("about as many as events");
+            planned.created_at = self.first_created_at.saturating_add(self.seconds(index));
         }
         planned
     }

@@ -2,14 +2,18 @@
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
+    hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
     time::Duration,
 };
 
 use anyhow::ensure;
 use codecs::Event;
-use corpus::{Random, fresh};
+use corpus::{
+    Random,
+    fresh::{self, Keep},
+};
 
 use super::{Flood, Publication, Role, Task, Workload, sessions::position, stored};
 use crate::{
@@ -54,7 +58,8 @@ impl Workload {
             let templates: Vec<_> = (0..missing).map(|n| maker.template(n, later, &mut random)).collect();
             let templates: Vec<_> = templates.iter().map(Cow::as_ref).collect();
             let seed = seed ^ (population as u64 + 1);
-            events.extend(fresh::events_keeping(&templates, missing, seed, &maker.hot_values()));
+            let kept = Keep { values: maker.hot_values(), times: later.is_some() };
+            events.extend(fresh::events_keeping(&templates, missing, seed, &kept));
             let closed = matches!(publish.arrival, Arrival::Closed { .. });
             for ((at, connection), event) in due.into_iter().zip(events) {
                 let event_position = position(self.events.len())?;
@@ -155,6 +160,8 @@ struct Maker<'e> {
     taken: Vec<Vec<usize>>,
     /// The tag, and the notes of each copy.
     hot: Option<(String, Vec<Vec<String>>)>,
+    /// Templates that differ in their time alone, by a hash of the rest.
+    alike: HashMap<u64, Vec<[u8; 32]>>,
 }
 
 impl<'e> Maker<'e> {
@@ -195,7 +202,7 @@ impl<'e> Maker<'e> {
             (tag.to_string(), of_copies)
         });
         let last = pools.iter().map(|(_, pool)| of_some_authors(pool, part)).collect();
-        Ok(Maker { load, last, taken: vec![vec![0; pools.len()]; copies], pools, hot })
+        Ok(Maker { load, last, taken: vec![vec![0; pools.len()]; copies], pools, hot, alike: HashMap::new() })
     }
 
     /// The copy that the nth event belongs to: each in turn, the last as often as it is part.
@@ -218,14 +225,11 @@ impl<'e> Maker<'e> {
         self.hot.iter().flat_map(|(_, of_copies)| of_copies.iter().flatten()).cloned().collect()
     }
 
-    /// The template of the nth new event; with `later`, dated after that second.
+    /// The template of the nth new event; with `later`, dated right after that second.
     fn template(&mut self, n: usize, later: Option<i64>, random: &mut Random) -> Cow<'e, Event<'static>> {
         let pool = weighted(self.pools.iter().map(|(share, _)| *share), random);
         let copy = self.copy(n);
         let mut template = Cow::Borrowed(self.next(copy, pool));
-        if let Some(newest) = later {
-            template.to_mut().created_at = newest + 1 + i64::try_from(n).unwrap_or(0);
-        }
         if let Some((name, of_copies)) = &self.hot {
             let values = &of_copies[copy];
             let note = weighted((1..=values.len()).map(|rank| 1.0 / rank as f64), random);
@@ -236,8 +240,26 @@ impl<'e> Maker<'e> {
                 None => event.tags.push(vec![name.clone().into(), values[note].clone().into()]),
             }
         }
+        if let Some(newest) = later {
+            let event = template.to_mut();
+            // A corpus may be of this second, so the next one is the latest that relays take for
+            // sure. Events that say the same need seconds of their own, or they are the same event.
+            let alike = self.alike.entry(said(event)).or_default();
+            let nth = alike.iter().position(|id| *id == event.id).unwrap_or(alike.len());
+            if nth == alike.len() {
+                alike.push(event.id);
+            }
+            event.created_at = newest + 1 + i64::try_from(nth).unwrap_or(0);
+        }
         template
     }
+}
+
+/// A hash of all that an event says beside its time.
+fn said(event: &Event<'_>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (event.pubkey, event.kind, &event.tags, &event.content).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The events of this share of their authors; all where these have none.
@@ -262,4 +284,35 @@ fn weighted(weights: impl Iterator<Item = f64> + Clone, random: &mut Random) -> 
         }
     }
     last
+}
+
+#[cfg(test)]
+mod tests {
+    use codecs::Format;
+    use corpus::{Corpus, sign_as};
+
+    use super::*;
+
+    /// A corpus may have been captured this second, and relays refuse what is dated ahead.
+    #[test]
+    fn new_events_are_dated_right_after_the_stored_ones_and_are_never_the_same() {
+        let mut corpus = Corpus::bundled();
+        // Three times the same words of one author.
+        for n in [10, 20, 30] {
+            let event = &mut corpus.events[n];
+            (event.kind, event.tags, event.content) = (1, Vec::new(), "gm".into());
+            sign_as(event, "somebody");
+        }
+        let corpus = Corpus::from_events(corpus.name, corpus.events);
+        let newest = stored::newest(&corpus.events);
+        for name in ["mixed-day", "follow-list-burst"] {
+            let scenario = Scenario::load_with(name, &[]).unwrap();
+            let workload = Workload::plan(&scenario, &corpus, 1, &[Format::JSON]).unwrap();
+            let new: Vec<_> =
+                workload.publications.iter().map(|made| &workload.events[made.event as usize]).collect();
+            let seconds: HashSet<_> = new.iter().map(|event| event.created_at - newest).collect();
+            assert!(seconds.iter().all(|after| (1..=10).contains(after)), "{name}: {seconds:?}");
+            assert_eq!(new.iter().map(|event| event.id).collect::<HashSet<_>>().len(), new.len(), "{name}");
+        }
+    }
 }
