@@ -54,7 +54,7 @@ pub use latency::{Latency, LatencyError, Quantile};
 pub use link::{LinkFlow, LinkPart, LinkRecord, PartFlow, may_be_late_ns};
 pub use live::{LIVE_EDGES_NS, LiveCounts, LiveLatency};
 pub use merge::{Merge, MergeError};
-pub use output::{Unwritable, try_file, try_folder, write_whole};
+pub use output::{Unwritable, WholeFile, remove_parts, try_file, try_folder, write_whole};
 pub use processes::{Processes, ProcessesCpu, ProcessesSpent, children, started_by};
 pub use quota::{CpuQuota, QuotaMeter};
 pub use record::{

@@ -1,14 +1,18 @@
 //! Files that a program writes when it ends, tried before it begins.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File, Metadata, OpenOptions, Permissions},
-    io::{self, ErrorKind, Write},
+    io::{self, ErrorKind, Seek, Write},
     os::unix::{
         ffi::OsStrExt,
         fs::{MetadataExt, PermissionsExt, fchown},
     },
     path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
+
+use tempfile::{NamedTempFile, PersistError};
 
 /// Bytes that a folder on a full disk does not take.
 const TRIAL_BYTES: [u8; 4096] = [0; 4096];
@@ -73,32 +77,129 @@ pub fn try_folder(path: &Path) -> Result<(), Unwritable> {
 /// # Errors
 /// When it cannot be written.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let target = behind_links(path);
-    let there = fs::metadata(&target).ok();
-    let in_place = match &there {
-        None => false,
-        Some(found) => !found.is_file() || found.nlink() > 1,
-    };
-    if !in_place {
-        match replace(&target, there.as_ref(), bytes) {
-            // A file may be open to writing where its folder is not, or be a mount by itself.
-            Err(error) if there.is_some() && is_of_the_folder(&error) => {}
-            written => return written,
-        }
-    }
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&target)?;
+    let mut file = WholeFile::replacing(path)?;
     file.write_all(bytes)?;
-    if file.metadata()?.is_file() { file.sync_all() } else { Ok(()) }
+    file.finish()
 }
 
-fn replace(target: &Path, there: Option<&Metadata>, bytes: &[u8]) -> io::Result<()> {
+/// Parts of files that are being written, to be removed where the program ends in between.
+static PARTS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+fn parts() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    PARTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes the parts of all files that are being written, before the program ends at once.
+pub fn remove_parts() {
+    for part in &*parts() {
+        // What is gone already, or cannot be removed, is left.
+        let _ = fs::remove_file(part);
+    }
+}
+
+/// A file under construction, as a part beside its place: it is there once it is finished and
+/// whole. A part that is not finished is removed.
+#[derive(Debug)]
+pub struct WholeFile {
+    target: PathBuf,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// Whether it may replace a file.
+    Beside(NamedTempFile, bool),
+    /// Of what cannot be replaced.
+    There(File),
+}
+
+impl WholeFile {
+    /// Begins a file that replaces what is there, with its mode, owner and links.
+    ///
+    /// # Errors
+    /// When nothing could be written there.
+    pub fn replacing(path: &Path) -> io::Result<WholeFile> {
+        let target = behind_links(path);
+        let there = fs::metadata(&target).ok();
+        let in_place = there.as_ref().is_some_and(|found| !found.is_file() || found.nlink() > 1);
+        if !in_place {
+            match beside(&target, there.as_ref()) {
+                // A file may be open to writing where its folder is not.
+                Err(error) if there.is_some() && is_of_the_folder(&error) => {}
+                Err(error) => return Err(error),
+                Ok(part) => return Ok(WholeFile { target, place: Place::Beside(part, true) }),
+            }
+        }
+        let file = OpenOptions::new().write(true).create(true).truncate(true).open(&target)?;
+        Ok(WholeFile { target, place: Place::There(file) })
+    }
+
+    /// Begins a file that replaces none, not even one that comes meanwhile.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyExists`], or when nothing could be written there.
+    pub fn new(path: &Path) -> io::Result<WholeFile> {
+        if path.symlink_metadata().is_ok() {
+            return Err(ErrorKind::AlreadyExists.into());
+        }
+        Ok(WholeFile { target: path.to_owned(), place: Place::Beside(beside(path, None)?, false) })
+    }
+
+    /// Puts the file in its place.
+    ///
+    /// # Errors
+    /// When it is not whole on the disk, or there is a file that it must not replace.
+    pub fn finish(self) -> io::Result<()> {
+        let (part, replaces) = match self.place {
+            Place::There(file) => return if file.metadata()?.is_file() { file.sync_all() } else { Ok(()) },
+            Place::Beside(part, replaces) => (part, replaces),
+        };
+        part.as_file().sync_all()?;
+        parts().remove(part.path());
+        let target = self.target;
+        let named = if replaces { part.persist(&target) } else { part.persist_noclobber(&target) };
+        match named {
+            // It may be a mount by itself.
+            Err(PersistError { error, mut file })
+                if replaces && target.exists() && is_of_the_folder(&error) =>
+            {
+                file.rewind()?;
+                let mut there = OpenOptions::new().write(true).truncate(true).open(&target)?;
+                io::copy(&mut file, &mut there)?;
+                return there.sync_all();
+            }
+            Err(unnamed) => return Err(unnamed.error),
+            Ok(_) => {}
+        }
+        // The file is there; not every system syncs a folder.
+        let _ = File::open(folder_of(&target)).and_then(|folder| folder.sync_all());
+        Ok(())
+    }
+}
+
+impl Write for WholeFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.place {
+            Place::Beside(part, _) => part.as_file_mut().write(bytes),
+            Place::There(file) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A new file beside this one, as readable as that.
+fn beside(target: &Path, there: Option<&Metadata>) -> io::Result<NamedTempFile> {
     if there.is_some() {
         // A file that must not be written must not be replaced.
         OpenOptions::new().write(true).open(target)?;
     }
-    let folder = folder_of(target);
     let readable = Permissions::from_mode(0o666); // less the umask
-    let mut part = tempfile::Builder::new().permissions(readable).tempfile_in(folder)?;
+    let name = format!(".{}.part-", target.file_name().unwrap_or_default().display());
+    let part = tempfile::Builder::new().prefix(&name).permissions(readable).tempfile_in(folder_of(target))?;
+    parts().insert(part.path().to_owned());
     if let Some(there) = there {
         let made = part.as_file().metadata()?;
         if (made.uid(), made.gid()) != (there.uid(), there.gid()) {
@@ -106,12 +207,7 @@ fn replace(target: &Path, there: Option<&Metadata>, bytes: &[u8]) -> io::Result<
         }
         part.as_file().set_permissions(there.permissions())?;
     }
-    part.write_all(bytes)?;
-    part.as_file().sync_all()?;
-    part.persist(target)?;
-    // The file is there; not every system syncs a folder.
-    let _ = File::open(folder).and_then(|folder| folder.sync_all());
-    Ok(())
+    Ok(part)
 }
 
 /// Where a file is written by this name: links are followed, also one that leads to none yet.

@@ -1,9 +1,7 @@
 //! `corpus fetch`: published samples of real events.
 
 use std::{
-    fs::{File, Permissions},
     io::{self, Read, Write},
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
@@ -11,6 +9,7 @@ use std::{
 
 use anyhow::{Context, anyhow, bail, ensure};
 use clap::ValueEnum;
+use measure::WholeFile;
 use sha2::{Digest, Sha256};
 use wire::without_password;
 
@@ -78,19 +77,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Downloads exactly `bytes` bytes with this checksum, or leaves nothing behind.
 fn fetch(url: &str, sha256: &str, bytes: u64, out: &Path) -> anyhow::Result<()> {
-    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut part = tempfile::Builder::new()
-        .prefix(".fetched-")
-        .permissions(Permissions::from_mode(0o666)) // less the umask
-        .tempfile_in(folder)
-        .with_context(|| format!("cannot write to {folder:?}"))?;
-    download(url, sha256, bytes, part.as_file_mut())?;
-    let named = part.persist_noclobber(out).map_err(|unnamed| unnamed.error);
-    named.with_context(|| format!("cannot name the download {out:?}"))?;
-    Ok(())
+    let cannot = || format!("cannot write the download {out:?}");
+    let mut file = WholeFile::new(out).with_context(cannot)?;
+    download(url, sha256, bytes, &mut file)?;
+    file.finish().with_context(cannot)
 }
 
-fn download(url: &str, sha256: &str, bytes: u64, file: &mut File) -> anyhow::Result<()> {
+fn download(url: &str, sha256: &str, bytes: u64, file: &mut impl Write) -> anyhow::Result<()> {
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .timeout_connect(Some(CONNECT_TIMEOUT))
         .timeout_recv_response(Some(CONNECT_TIMEOUT))
@@ -127,7 +120,7 @@ fn download(url: &str, sha256: &str, bytes: u64, file: &mut File) -> anyhow::Res
         found == sha256,
         "{shown} is not the published file: its SHA-256 is {found}, expected {sha256}; nothing was kept"
     );
-    file.sync_all().context("cannot write the download")
+    Ok(())
 }
 
 #[cfg(test)]
@@ -201,7 +194,7 @@ mod tests {
         fs::write(&out, "mine").unwrap();
         let sha256 = codecs::hex::encode(&Sha256::digest(b"events"));
         let error = fetch(&serve_once(vec![whole(b"events")]), &sha256, 6, &out).unwrap_err();
-        assert!(format!("{error:#}").contains("cannot name the download"), "{error:#}");
+        assert!(format!("{error:#}").contains("cannot write the download"), "{error:#}");
         assert_eq!(fs::read(&out).unwrap(), b"mine");
         assert_eq!(folder.path().read_dir().unwrap().count(), 1, "nothing stays beside it");
     }

@@ -1,7 +1,6 @@
 //! `corpus convert` and `corpus sample`: from one file into another.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -25,12 +24,12 @@ pub(crate) struct ConvertArgs {
 /// Copies event by event; repeated ids are left out, as everywhere.
 pub(crate) fn convert(args: &ConvertArgs) -> anyhow::Result<ExitCode> {
     let mut events = Events::open(&args.input, args.skip_invalid)?;
-    let writer = EventWriter::create_new(&args.output)?;
-    let copied = copy(&mut events, writer).and_then(|counted| match counted.events {
-        0 => Err(none(&args.input, events.skipped())),
-        _ => Ok(counted),
-    });
-    let counted = copied.inspect_err(|_| drop(fs::remove_file(&args.output)))?;
+    let mut writer = EventWriter::create_new(&args.output)?;
+    let counted = copy(&mut events, &mut writer)?;
+    if counted.events == 0 {
+        return Err(none(&args.input, events.skipped()));
+    }
+    writer.finish()?;
     tell_skipped(&args.input, events.skipped());
     say(&format!(
         "{}: {} events, {} that repeat an id left out, {} invalid skipped, fingerprint {}",
@@ -53,7 +52,7 @@ fn none(file: &Path, skipped: &Skipped) -> anyhow::Error {
     .into()
 }
 
-fn copy(events: &mut Events, mut writer: EventWriter) -> anyhow::Result<Counted> {
+fn copy(events: &mut Events, writer: &mut EventWriter) -> anyhow::Result<Counted> {
     let mut progress = Progress::new("converted", None, "events");
     let mut census = Census::default();
     for event in events {
@@ -63,7 +62,6 @@ fn copy(events: &mut Events, mut writer: EventWriter) -> anyhow::Result<Counted>
         }
         progress.report(census.events());
     }
-    writer.finish()?;
     Ok(census.finish())
 }
 
@@ -116,7 +114,7 @@ pub(crate) fn sample(args: &SampleArgs) -> anyhow::Result<ExitCode> {
     }
     anyhow::ensure!(!drawn.is_empty(), "{:?} holds no such events", args.input);
     let writer = EventWriter::create_new(&args.output)?;
-    write(&drawn, writer).inspect_err(|_| drop(fs::remove_file(&args.output)))?;
+    write(&drawn, writer)?;
     tell_skipped(&args.input, skipped);
     say(&format!(
         "{}: {} of {} events, {} invalid skipped, fingerprint {}",
