@@ -4,6 +4,7 @@
 use std::{cell::RefCell, collections::HashSet, rc::Rc, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
+use codecs::quoted;
 use tokio::time::{Instant, timeout_at};
 use wire::Agreement;
 
@@ -13,7 +14,6 @@ use crate::{
 };
 use client::{
     Report, incidents,
-    meaning::quoted,
     recorder::Recorder,
     shared::{Fate, Shared},
 };

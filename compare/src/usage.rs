@@ -1,6 +1,6 @@
 //! Mistakes that a user can correct.
 
-use std::fmt::Display;
+use std::{fmt::Display, fs};
 
 use anyhow::{Context, Result, anyhow};
 use corpus::Corpus;
@@ -40,8 +40,15 @@ pub(crate) fn header_args(headers: &[Header]) -> impl Iterator<Item = String> {
 /// Reads `--corpus` before anything is played, and says what `--skip-invalid` leaves out.
 ///
 /// # Errors
-/// Names the first line that is no event, or why there are none.
+/// Names the first line that is no event, or why there are none, and a pipe, which every block
+/// would read.
 pub(crate) fn read_corpus(file: &str, skip_invalid: bool) -> Result<Corpus> {
+    let is_pipe = fs::metadata(file).is_ok_and(|found| !found.is_file() && !found.is_dir());
+    if file == "-" || is_pipe || file.starts_with("/dev/") || file.starts_with("/proc/") {
+        let why =
+            anyhow!("every block reads --corpus, and {file} can be read once: write its events to a file");
+        return Err(UsageError(why).into());
+    }
     let corpus = Corpus::read_with(file.as_ref(), skip_invalid);
     let corpus = corpus.context("cannot read --corpus").map_err(UsageError)?;
     if corpus.skipped.count() > 0 {

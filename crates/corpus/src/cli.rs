@@ -13,13 +13,14 @@ mod verify;
 use std::{
     ffi::OsString,
     path::Path,
-    process::ExitCode,
-    time::{Duration, Instant},
+    process::{self, ExitCode},
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use clap::{Parser, Subcommand};
 use corpus::{CorpusError, FileFormat, Skipped};
-use program::report as tell;
+use program::{Interrupt, report as tell};
 
 /// Interval of progress lines; none in the first two seconds.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
@@ -30,7 +31,8 @@ const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, or a record is no valid 
 ///
 /// A file's format follows from its name: .jsonl .jsonl.gz .jsonl.zst (one NIP-01 object a line),
 /// .pb.gz (length-delimited ProtoEvent), .notepack.txt (one notepack_… a line) or .FORMAT.batch
-/// (one batch of a wire format, up to 64 MiB). Files of any length are worked on in bounded memory.
+/// (one batch of a wire format, up to 64 MiB). A file of another name is read by its content, and -
+/// is standard input. Files of any length are worked on in bounded memory.
 /// data/README.md says what the bundled sample is and how to get real events.
 #[derive(Debug, Parser)]
 #[command(name = "corpus", version, after_help = EXIT_CODES)]
@@ -72,8 +74,23 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     })
 }
 
+/// Has a signal end the program without the part of a file that it was writing.
+fn leave_no_part() -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let mut interrupt = runtime.block_on(async { Interrupt::listen() })?;
+    thread::Builder::new().spawn(move || {
+        runtime.block_on(interrupt.wait());
+        measure::remove_parts();
+        process::exit(130)
+    })?;
+    Ok(())
+}
+
 /// Runs a command. Bad events are an exit code, everything else that goes wrong is an error.
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    if !matches!(cli.command, Command::Capture(_)) {
+        leave_no_part()?;
+    }
     match cli.command {
         Command::Generate(args) => generate::run(&args),
         Command::Verify(args) => verify::run(&args),
@@ -105,6 +122,12 @@ fn must_not_exist(path: &Path) -> anyhow::Result<()> {
         Ok(_) => Err(CorpusError::Exists { path: path.to_owned() }.into()),
         Err(_) => Ok(()),
     }
+}
+
+/// Seconds since 1970, as `created_at`.
+fn unix_seconds() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 struct Progress {

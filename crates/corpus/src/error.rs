@@ -21,7 +21,7 @@ pub enum CorpusError {
         known = FileFormat::known()
     )]
     NotFound { path: PathBuf },
-    /// The name does not say which format the file has.
+    /// Neither the name says which format the file has, nor does what is in it.
     #[error("cannot tell the format of {path:?} from its name; known: {known}", known = FileFormat::known())]
     UnknownExtension { path: PathBuf },
     /// The file cannot be opened, created or written.
@@ -82,8 +82,8 @@ fn fix(path: &Path, reason: &RecordError) -> String {
 /// A position as a reader of the file finds it.
 pub(crate) fn place(path: &Path, offset_bytes: u64) -> String {
     match FileFormat::from_path(path) {
-        Ok(format) if !format.is_compressed() => format!("byte {offset_bytes}"),
-        _ => format!("byte {offset_bytes} of the decompressed stream"),
+        Ok(format) if format.is_compressed() => format!("byte {offset_bytes} of the decompressed stream"),
+        _ => format!("byte {offset_bytes}"),
     }
 }
 

@@ -74,7 +74,7 @@ impl FileFormat {
 }
 
 /// A compressed stream, which is known by its first bytes.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Stream {
     pub(crate) name: &'static str,
     pub(crate) magic: &'static [u8],
@@ -85,4 +85,13 @@ impl Stream {
     pub(crate) const GZIP: Stream = Stream { name: "gzip", magic: &[0x1f, 0x8b] };
     /// RFC 8878 §3.1.1.
     pub(crate) const ZSTD: Stream = Stream { name: "zstd", magic: &[0x28, 0xb5, 0x2f, 0xfd] };
+
+    /// The stream that begins so.
+    pub(crate) fn of(start: &[u8]) -> Option<&'static Stream> {
+        match start {
+            // A skippable frame (RFC 8878 §3.1.2), which zstd reads over.
+            [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(&Stream::ZSTD),
+            _ => [&Stream::GZIP, &Stream::ZSTD].into_iter().find(|stream| start.starts_with(stream.magic)),
+        }
+    }
 }

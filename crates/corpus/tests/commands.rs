@@ -3,11 +3,16 @@
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 use std::{
+    io::Write,
     path::Path,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 use corpus::Corpus;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 
 fn run(args: &[&str], folder: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_corpus")).args(args).current_dir(folder).output().unwrap()
@@ -264,11 +269,104 @@ fn a_dictionary_is_tried_on_events_that_it_did_not_learn_from() {
 }
 
 #[test]
+fn a_corpus_of_today_is_the_same_one_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = |args: &[&str]| {
+        let all = [&["generate", "--events", "50", "--out", "a.jsonl"], args].concat();
+        assert!(run(&all, folder.path()).status.success());
+        Corpus::read(&folder.path().join("a.jsonl")).unwrap().events
+    };
+    let (usual, of_then) = (made(&[]), made(&["--newest", "1900000000"]));
+    let later = 1_900_000_000 - usual[49].created_at;
+    for (usual, of_then) in usual.iter().zip(&of_then) {
+        assert_eq!(usual.created_at + later, of_then.created_at);
+        of_then.verify(codecs::VerifyLevel::Full).unwrap();
+    }
+    let now = i64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_secs()).unwrap();
+    assert!((now - 5..=now + 60).contains(&made(&["--newest", "now"])[49].created_at));
+}
+
+#[test]
+fn a_file_is_written_whole_or_stays_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = || {
+        let names = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    run(&["generate", "--events", "300", "--out", "a.jsonl"], folder.path());
+    std::fs::write(folder.path().join("mine.jsonl"), "mine").unwrap();
+    let generate = ["generate", "--events", "5000000", "--out", "mine.jsonl"];
+    // As on a full disk.
+    for args in [&generate[..], &["convert", "a.jsonl", "b.jsonl"], &["sample", "a.jsonl", "b.jsonl.gz"]] {
+        let mut starved = Command::new("sh");
+        starved.args(["-c", "ulimit -f 8; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_corpus")]).args(args);
+        let output = starved.current_dir(folder.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
+        assert!(text(&output.stderr).contains("File too large"), "{args:?}: {output:?}");
+        assert_eq!(names(), ["a.jsonl", "mine.jsonl"], "{args:?}");
+    }
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_corpus"));
+        let mut child = program.args(generate).current_dir(folder.path()).spawn().unwrap();
+        while names().len() < 3 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+        assert_eq!(names(), ["a.jsonl", "mine.jsonl"]);
+    }
+    assert_eq!(std::fs::read(folder.path().join("mine.jsonl")).unwrap(), b"mine");
+}
+
+#[test]
+fn pipes_and_files_of_other_names_are_read_by_their_content() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst", "a.pb.gz", "a.notepack.txt", "a.json.batch"];
+    run(&["generate", "--events", "80", "--out", "a.jsonl"], folder.path());
+    for name in names {
+        run(&["convert", "a.jsonl", name], folder.path());
+        let bytes = std::fs::read(folder.path().join(name)).unwrap();
+        for other in ["-", "/dev/stdin", "b", "b.ndjson", "b.json", "b.txt"] {
+            if other.starts_with('b') {
+                std::fs::write(folder.path().join(other), &bytes).unwrap();
+            }
+            let mut child = Command::new(env!("CARGO_BIN_EXE_corpus"))
+                .args(["verify", other])
+                .current_dir(folder.path())
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut pipe = child.stdin.take().unwrap();
+            let (first, rest) = bytes.split_at(3);
+            // In pieces, as a slow writer would. A reader of a file leaves the pipe alone.
+            let _ = pipe.write_all(first).and_then(|()| pipe.flush());
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            let _ = pipe.write_all(rest);
+            drop(pipe);
+            let output = child.wait_with_output().unwrap();
+            assert!(output.status.success(), "{name} as {other}: {}", text(&output.stderr));
+            assert!(text(&output.stdout).contains("80"), "{name} as {other}: {}", text(&output.stdout));
+        }
+    }
+    for (bytes, answer) in [("id,pubkey", "cannot tell the format"), ("", "no events"), ("{}", "line 1")] {
+        std::fs::write(folder.path().join("b"), bytes).unwrap();
+        let output = run(&["verify", "b"], folder.path());
+        let said = text(&output.stderr).to_owned() + text(&output.stdout);
+        assert!(!output.status.success() && said.contains(answer), "{bytes:?}: {said}");
+    }
+}
+
+#[test]
 fn mistakes_are_answered_before_the_work() {
     let folder = tempfile::tempdir().unwrap();
     for (args, code, answer) in [
         (["generate", "--out", "x.csv"].as_slice(), 1, "known: .jsonl .jsonl.gz .jsonl.zst .pb.gz"),
         (&["generate", "--events", "0", "--out", "x.jsonl"], 2, "0 is not in 1.."),
+        (&["generate", "--newest", "today", "--out", "x.jsonl"], 2, "expected now, or seconds since 1970"),
         (&["train-dictionary", "x.zdict", "--events", "0"], 2, "0 is not in 1.."),
         (&["sample", "x.jsonl", "y.jsonl", "--events", "0"], 2, "0 is not in 1.."),
         (&["verify", "none.jsonl"], 1, "there is no corpus"),

@@ -113,6 +113,9 @@ pub struct Agreement {
 pub struct WireLimits {
     /// Largest incoming message, before and after inflation.
     pub max_message_bytes: usize,
+    /// Largest outgoing message, which bounds what waits for a peer that does not read; a multiple
+    /// of the incoming one when absent.
+    pub max_outgoing_bytes: Option<usize>,
     /// Read buffer of a connection. The socket's further bytes are read in the same call, up to 64
     /// KiB, and kept until used. The default suits an end with thousands of connections; 16 KiB are
     /// faster for few that receive much (`cargo bench -p wire --bench transport -- --part
@@ -149,6 +152,7 @@ impl Default for WireLimits {
     fn default() -> Self {
         WireLimits {
             max_message_bytes: 1 << 20,
+            max_outgoing_bytes: None,
             read_buffer_bytes: 2 << 10,
             write_buffer_bytes: 32 << 10,
             receive_buffer_bytes: None,

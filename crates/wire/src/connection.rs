@@ -118,7 +118,8 @@ impl Connection {
                 (None, Some(ZstdLayer::new(of_this_end)))
             }
         };
-        let max_outgoing_bytes = limits.max_message_bytes.saturating_mul(OUTGOING_FACTOR);
+        let usual = limits.max_message_bytes.saturating_mul(OUTGOING_FACTOR);
+        let max_outgoing_bytes = limits.max_outgoing_bytes.unwrap_or(usual);
         let config = websocket_config(limits, max_outgoing_bytes);
         let websocket = WebSocket::from_partially_read(socket, early, role, deflate, Some(config)).await;
         Ok(Connection {
@@ -490,5 +491,5 @@ fn checked(opcode: Opcode, payload: Bytes) -> Result<Message, WireError> {
 fn disorderly(frame: &CloseFrame) -> Option<WireError> {
     let code = u16::from(frame.code);
     let orderly = [CloseCode::Normal, CloseCode::GoingAway].iter().any(|orderly| orderly.code() == code);
-    (!orderly).then(|| WireError::Closed { code, reason: frame.reason.to_string() })
+    (!orderly).then(|| WireError::Closed { code, reason: codecs::quoted(&frame.reason) })
 }

@@ -11,11 +11,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use codecs::Event;
+use codecs::{Event, Format};
 use flate2::{Compression, GzBuilder, bufread::MultiGzDecoder, write::GzEncoder};
 
 use self::lines::{Form, Lines};
 use crate::{CorpusError, FileFormat, RecordError, file_format::Stream};
+use measure::WholeFile;
+
+/// Bytes of a file's start that tell its compression.
+const START_BYTES: u64 = 64;
 
 /// gzip's best level: corpora are written once and read often.
 const GZIP_LEVEL: u32 = 9;
@@ -44,19 +48,25 @@ impl FileFormat {
         if named.is_none() && (start.starts_with(&[0xff, 0xfe]) || start.starts_with(&[0xfe, 0xff])) {
             return Err(CorpusError::Utf16 { path: path.to_owned() });
         }
-        let content = match start {
-            // A skippable frame (RFC 8878 §3.1.2), which zstd reads over.
-            [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Stream::ZSTD.name),
-            _ => [Stream::GZIP, Stream::ZSTD]
-                .iter()
-                .find(|stream| start.starts_with(stream.magic))
-                .map(|stream| stream.name),
-        };
+        let content = Stream::of(start).map(|stream| stream.name);
         if content == named {
             return Ok(());
         }
         let word = |name: Option<&'static str>| name.unwrap_or("uncompressed");
         Err(CorpusError::Misnamed { path: path.to_owned(), named: word(named), content: word(content) })
+    }
+
+    /// The format of content that begins so once it is decompressed.
+    fn of_content(start: &[u8], stream: Option<&Stream>) -> Option<FileFormat> {
+        let text = start.strip_prefix("\u{feff}".as_bytes()).unwrap_or(start).trim_ascii_start();
+        match text {
+            [b'[', rest @ ..] if rest.trim_ascii_start().starts_with(b"{") => {
+                FileFormat::all().find(|format| *format == FileFormat::Batch(Format::JSON))
+            }
+            [b'[' | b'{', ..] => Some(FileFormat::Jsonl),
+            _ if text.starts_with(b"notepack_") => Some(FileFormat::NotepackText),
+            _ => stream.filter(|stream| **stream == Stream::GZIP).map(|_| FileFormat::ProtoGzip),
+        }
     }
 }
 
@@ -76,7 +86,8 @@ pub fn write(path: &Path, events: &[Event<'_>]) -> Result<(), CorpusError> {
 
 /// Reads a `.pb.gz` file that is part of this program.
 pub(crate) fn read_bundled(bytes: &'static [u8]) -> Result<Vec<Event<'static>>, CorpusError> {
-    EventReader::new(Path::new("sample.pb.gz"), FileFormat::ProtoGzip, bytes, None)?.collect()
+    EventReader::new(Path::new("sample.pb.gz"), Ok(FileFormat::ProtoGzip), Some(&Stream::GZIP), bytes, None)?
+        .collect()
 }
 
 /// Reads a file event by event, in constant memory; a batch, which is bounded, at once. Ends at the
@@ -106,45 +117,55 @@ impl fmt::Debug for Source {
 }
 
 impl EventReader {
-    /// Opens a file whose name announces its format.
+    /// Opens a file whose name or content announces its format; `-` is standard input. A pipe is
+    /// read once, from its start to its end.
     ///
     /// # Errors
-    /// [`CorpusError`] when there is none, it cannot be opened, or the name announces no known
-    /// format.
+    /// [`CorpusError`] when there is none, it cannot be opened, or neither announces a known format.
     pub fn open(path: &Path) -> Result<EventReader, CorpusError> {
         EventReader::open_within(path, None)
     }
 
     /// Opens a file whose stream may have at most `most_bytes` when decompressed.
     pub(crate) fn open_within(path: &Path, most_bytes: Option<u64>) -> Result<EventReader, CorpusError> {
-        let format = FileFormat::from_path(path);
+        if path == Path::new("-") {
+            return EventReader::of_file(path, io::stdin(), most_bytes);
+        }
         let file = File::open(path).map_err(|reason| match reason.kind() {
             io::ErrorKind::NotFound => CorpusError::NotFound { path: path.to_owned() },
             _ => io_error("open", path, reason),
         })?;
-        EventReader::of_file(path, format?, file, most_bytes)
+        EventReader::of_file(path, file, most_bytes)
     }
 
     /// The events of the first `bytes` of a file.
     pub(crate) fn open_first(path: &Path, bytes: u64) -> Result<EventReader, CorpusError> {
         let file = File::open(path).map_err(|reason| io_error("open", path, reason))?;
-        EventReader::of_file(path, FileFormat::from_path(path)?, file.take(bytes), None)
+        EventReader::of_file(path, file.take(bytes), None)
     }
 
     fn of_file(
         path: &Path,
-        format: FileFormat,
-        file: impl Read + Send + 'static,
+        mut file: impl Read + Send + 'static,
         most_bytes: Option<u64>,
     ) -> Result<EventReader, CorpusError> {
-        let mut input = BufReader::new(file);
-        let start = input.fill_buf().map_err(|reason| io_error("read", path, reason))?;
-        if start.is_empty() && !matches!(format, FileFormat::Batch(_)) {
+        let named = FileFormat::from_path(path);
+        let mut start = Vec::new();
+        let begun = (&mut file).take(START_BYTES).read_to_end(&mut start);
+        begun.map_err(|reason| io_error("read", path, reason))?;
+        if start.is_empty() && !matches!(named, Ok(FileFormat::Batch(_))) {
             // An empty file holds no event, though it is no compressed stream either.
-            return EventReader::new(path, FileFormat::Jsonl, io::empty(), most_bytes);
+            return EventReader::new(path, Ok(FileFormat::Jsonl), None, io::empty(), most_bytes);
         }
-        format.check_content(path, start)?;
-        EventReader::new(path, format, input, most_bytes)
+        let stream = match &named {
+            Ok(format) => {
+                format.check_content(path, &start)?;
+                format.stream()
+            }
+            Err(_) => Stream::of(&start),
+        };
+        let input = BufReader::new(io::Cursor::new(start).chain(file));
+        EventReader::new(path, named, stream, input, most_bytes)
     }
 
     /// Whether the last line has no line feed, so that whatever is appended needs one first. Known
@@ -190,33 +211,40 @@ impl EventReader {
         self.events_read
     }
 
+    /// Without a format that the name announces the content decides.
     fn new(
         path: &Path,
-        format: FileFormat,
+        format: Result<FileFormat, CorpusError>,
+        stream: Option<&Stream>,
         input: impl BufRead + Send + 'static,
         most_bytes: Option<u64>,
     ) -> Result<EventReader, CorpusError> {
-        let mut stream: Box<dyn BufRead + Send> = match format {
-            FileFormat::JsonlGzip | FileFormat::ProtoGzip => {
-                Box::new(BufReader::new(MultiGzDecoder::new(input)))
-            }
-            FileFormat::JsonlZstd => {
+        let mut content: Box<dyn BufRead + Send> = match stream {
+            Some(stream) if *stream == Stream::GZIP => Box::new(BufReader::new(MultiGzDecoder::new(input))),
+            Some(_) => {
                 let decoder =
                     zstd::Decoder::with_buffer(input).map_err(|reason| io_error("open", path, reason))?;
                 Box::new(BufReader::new(decoder))
             }
-            FileFormat::Jsonl | FileFormat::NotepackText | FileFormat::Batch(_) => Box::new(input),
+            None => Box::new(input),
         };
         if let Some(most_bytes) = most_bytes {
-            stream = Box::new(Within { stream, most_bytes, left_bytes: most_bytes });
+            content = Box::new(Within { stream: content, most_bytes, left_bytes: most_bytes });
         }
+        let format = match format {
+            Ok(format) => format,
+            Err(unknown) => {
+                let start = content.fill_buf().map_err(|reason| io_error("read", path, reason))?;
+                FileFormat::of_content(start, stream).ok_or(unknown)?
+            }
+        };
         let source = match format {
             FileFormat::Jsonl | FileFormat::JsonlGzip | FileFormat::JsonlZstd => {
-                Source::Lines(Lines::new(stream, Form::Json))
+                Source::Lines(Lines::new(content, Form::Json))
             }
-            FileFormat::ProtoGzip => Source::Records(proto::Records::new(stream)),
-            FileFormat::NotepackText => Source::Lines(Lines::new(stream, Form::NotepackText)),
-            FileFormat::Batch(format) => Source::Batch(batch::Events::Unread(stream, format)),
+            FileFormat::ProtoGzip => Source::Records(proto::Records::new(content)),
+            FileFormat::NotepackText => Source::Lines(Lines::new(content, Form::NotepackText)),
+            FileFormat::Batch(format) => Source::Batch(batch::Events::Unread(content, format)),
         };
         Ok(EventReader { path: path.to_owned(), source, events_read: 0, ended: false })
     }
@@ -235,7 +263,7 @@ impl Iterator for EventReader {
 }
 
 /// Writes a file event by event, in constant memory; a batch, which is bounded, when it is
-/// finished. Without [`EventWriter::finish`] the file is cut short.
+/// finished. Without [`EventWriter::finish`] there is no new file, and one that grows is cut short.
 pub struct EventWriter {
     path: PathBuf,
     format: FileFormat,
@@ -247,9 +275,28 @@ pub struct EventWriter {
 }
 
 enum Sink {
-    Plain(BufWriter<File>),
-    Gzip(GzEncoder<BufWriter<File>>),
-    Zstd(zstd::Encoder<'static, BufWriter<File>>),
+    Plain(BufWriter<Out>),
+    Gzip(GzEncoder<BufWriter<Out>>),
+    Zstd(zstd::Encoder<'static, BufWriter<Out>>),
+}
+
+/// A file that is new once it is finished, or that grows.
+enum Out {
+    New(WholeFile),
+    Grows(File),
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Out::New(file) => file.write(bytes),
+            Out::Grows(file) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl fmt::Debug for EventWriter {
@@ -262,12 +309,12 @@ impl fmt::Debug for EventWriter {
 }
 
 impl EventWriter {
-    /// Creates, or empties, a file whose name announces its format.
+    /// Creates, or replaces, a file whose name announces its format.
     ///
     /// # Errors
     /// [`CorpusError`] when the name announces no known format or the file cannot be created.
     pub fn create(path: &Path) -> Result<EventWriter, CorpusError> {
-        EventWriter::open(path, OpenOptions::new().write(true).create(true).truncate(true))
+        EventWriter::open(path, |path| WholeFile::replacing(path).map(Out::New))
     }
 
     /// Creates a file that does not exist yet.
@@ -275,7 +322,7 @@ impl EventWriter {
     /// # Errors
     /// As [`EventWriter::create`], and [`CorpusError::Exists`].
     pub fn create_new(path: &Path) -> Result<EventWriter, CorpusError> {
-        EventWriter::open(path, OpenOptions::new().write(true).create_new(true))
+        EventWriter::open(path, |path| WholeFile::new(path).map(Out::New))
     }
 
     /// Appends to a file, or creates it. A compressed file gets another member or frame, which
@@ -287,7 +334,9 @@ impl EventWriter {
         if !FileFormat::from_path(path)?.can_grow() {
             return Err(CorpusError::CannotGrow { path: path.to_owned() });
         }
-        EventWriter::open(path, OpenOptions::new().append(true).create(true))
+        EventWriter::open(path, |path| {
+            OpenOptions::new().append(true).create(true).open(path).map(Out::Grows)
+        })
     }
 
     /// Ends a line that has no line feed, before the first event is appended.
@@ -298,13 +347,9 @@ impl EventWriter {
         self.sink.write_all(b"\n").map_err(|reason| io_error("write", &self.path, reason))
     }
 
-    fn open(path: &Path, options: &OpenOptions) -> Result<EventWriter, CorpusError> {
+    fn open(path: &Path, open: impl Fn(&Path) -> io::Result<Out>) -> Result<EventWriter, CorpusError> {
         let format = FileFormat::from_path(path)?;
-        let file = options.open(path).map_err(|reason| match reason.kind() {
-            io::ErrorKind::AlreadyExists => CorpusError::Exists { path: path.to_owned() },
-            _ => io_error("create", path, reason),
-        });
-        let file = BufWriter::new(file?);
+        let file = BufWriter::new(open(path).map_err(|reason| io_error("create", path, reason))?);
         let sink = match format {
             FileFormat::Jsonl | FileFormat::NotepackText | FileFormat::Batch(_) => Sink::Plain(file),
             FileFormat::JsonlGzip | FileFormat::ProtoGzip => Sink::Gzip(gzip(file)),
@@ -349,11 +394,15 @@ impl EventWriter {
         if let Some(batch) = &self.batch {
             batch.write(&mut self.sink).map_err(|error| self.failed(error))?;
         }
-        let finished = match self.sink {
-            Sink::Plain(mut file) => file.flush(),
-            Sink::Gzip(encoder) => encoder.finish().and_then(|mut file| file.flush()),
-            Sink::Zstd(encoder) => encoder.finish().and_then(|mut file| file.flush()),
+        let file = match self.sink {
+            Sink::Plain(file) => Ok(file),
+            Sink::Gzip(encoder) => encoder.finish(),
+            Sink::Zstd(encoder) => encoder.finish(),
         };
+        let finished = file.and_then(|file| match file.into_inner()? {
+            Out::New(file) => file.finish(),
+            Out::Grows(_) => Ok(()),
+        });
         finished.map_err(|reason| io_error("write", &self.path, reason))
     }
 }
@@ -392,7 +441,11 @@ fn gzip<W: Write>(out: W) -> GzEncoder<W> {
 }
 
 pub(crate) fn io_error(action: &'static str, path: &Path, reason: io::Error) -> CorpusError {
-    CorpusError::Io { action, path: path.to_owned(), reason }
+    let path = path.to_owned();
+    match reason.kind() {
+        io::ErrorKind::AlreadyExists => CorpusError::Exists { path },
+        _ => CorpusError::Io { action, path, reason },
+    }
 }
 
 /// A stream that fails where it is longer than it may be.

@@ -27,6 +27,7 @@ use nix::{
     unistd::Pid,
 };
 use serde_json::Value;
+use tokio::io::AsyncWriteExt;
 use tokio_tungstenite::tungstenite::Message;
 
 use peers::{Act, event_message, guarded, honest, json, relay, relay_behind_tls, scripted, serve};
@@ -441,7 +442,8 @@ fn what_is_wrong_is_refused_with_its_reason() {
             event_message(request, &forged),
             event_message(request, &renamed),
             event_message(request, &stranger),
-            Act::Say("[\"NOTICE\",\"be nice\"]".to_owned()),
+            Act::Say(r#"["NOTICE","be nice\u001b[2J\r\nws://honest: 9 new"]"#.to_owned()),
+            Act::Say(r#"["CLOSED","other","\u009b2J\u202e"]"#.to_owned()),
         ];
         acts.extend(honest(request, &[sent[0].clone(), sent[0].clone(), sent[4].clone()]));
         acts
@@ -457,8 +459,10 @@ fn what_is_wrong_is_refused_with_its_reason() {
     }
     assert!(rejected("not a message of NIP-01") >= 3, "{relay}");
     assert!(!relay["rejected_examples"].as_array().unwrap().is_empty());
-    assert_eq!(relay["notices"][0], "NOTICE be nice");
-    assert!(text(&output.stderr).contains("be nice"));
+    assert_eq!(relay["notices"][0], r"NOTICE be nice\u{1b}[2J\r\nws://honest: 9 new");
+    assert_eq!(relay["notices"][1], r"CLOSED other: \u{9b}2J\u{202e}");
+    let said = text(&output.stderr);
+    assert!(said.contains("be nice") && !said.contains(|c: char| c.is_control() && c != '\n'), "{said:?}");
 }
 
 #[test]
@@ -514,6 +518,30 @@ fn a_relay_that_never_ends_or_never_answers_is_given_up_in_bounded_time() {
         assert_eq!(ids(&folder.path().join("a.jsonl")).len(), taken);
         assert!(session(&folder.path().join("a.jsonl"))["relays"][0]["failure"].is_string());
     }
+}
+
+#[test]
+fn a_flood_of_pings_takes_no_memory() {
+    let url = serve(|listener| async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let Ok(socket) = tokio_tungstenite::accept_async(stream).await else { continue };
+            let pings = [&[0x89, 125][..], &[7; 125]].concat().repeat(1_000);
+            let mut stream = socket.into_inner();
+            // The client hangs up on a peer that never reads its Pongs.
+            while stream.write_all(&pings).await.is_ok() {}
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["--relay", &url, "--out", "a.jsonl", "--patience", "2s", "--for", "6s"];
+    let mut child = capture(&args, folder.path()).spawn().unwrap();
+    let mut peak_kb = 0;
+    while child.try_wait().unwrap().is_none() {
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        peak_kb = line.map_or(peak_kb, |kb| kb.trim().trim_end_matches(" kB").parse().unwrap());
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!((1..100 << 10).contains(&peak_kb), "{peak_kb} KB of memory");
 }
 
 #[test]

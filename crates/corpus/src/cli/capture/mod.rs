@@ -10,12 +10,7 @@ mod output;
 mod provenance;
 mod relay;
 
-use std::{
-    path::PathBuf,
-    process::ExitCode,
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Context, ensure};
 use codecs::{ClientMessage, Event, Filter, Format};
@@ -34,7 +29,7 @@ use self::{
     provenance::{Provenance, RelayReport, Session},
     relay::Task,
 };
-use super::{Progress, say, tell, tell_skipped};
+use super::{Progress, say, tell, tell_skipped, unix_seconds};
 
 /// Events to collect without `--count` and `--for`.
 const DEFAULT_COUNT: u64 = 10_000;
@@ -303,12 +298,6 @@ async fn until(deadline: Option<Instant>) {
         Some(deadline) => time::sleep_until(deadline).await,
         None => std::future::pending().await,
     }
-}
-
-/// Seconds since 1970, as `created_at`.
-fn unix_seconds() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

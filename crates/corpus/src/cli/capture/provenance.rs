@@ -10,7 +10,8 @@ use anyhow::{Context, anyhow};
 use serde::{Deserialize, Serialize};
 use wire::RelayUrl;
 
-use super::{Args, filter_text, unix_seconds};
+use super::{Args, filter_text};
+use crate::cli::unix_seconds;
 
 /// Clocks that are further apart than answers take are named.
 const CLOCKS_APART_SECONDS: i64 = 60;

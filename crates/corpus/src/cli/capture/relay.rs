@@ -3,7 +3,7 @@
 use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use codecs::{ClientMessage, Codec, Event, Filter, Format, RelayMessage, VerifyLevel};
+use codecs::{ClientMessage, Codec, Event, Filter, Format, RelayMessage, VerifyLevel, quoted};
 use corpus::MAX_RECORD_BYTES;
 use serde_json::Value;
 use tokio::{
@@ -17,8 +17,8 @@ use super::{
     history::{History, Page},
     output::Ids,
     provenance::{RelayReport, Settled},
-    unix_seconds,
 };
+use crate::cli::unix_seconds;
 
 /// Failures in a row, without a new event between them, after which a relay is given up.
 const MAX_FAILURES: u32 = 5;
@@ -30,7 +30,6 @@ const MAX_MESSAGE_BYTES: usize = 16 << 20;
 /// Refused events, and notices of a relay, that the provenance keeps.
 const MAX_EXAMPLES: usize = 20;
 const MAX_NOTICES: usize = 10;
-const MAX_NOTICE_CHARS: usize = 200;
 
 const NIP11_TIMEOUT: Duration = Duration::from_secs(5);
 /// Once all events came.
@@ -114,6 +113,8 @@ impl Task {
         let offer = Offer { batched: false, formats: vec![Format::JSON], compression: self.compression };
         let limits = WireLimits {
             max_message_bytes: MAX_MESSAGE_BYTES,
+            // A REQ of all filters, which a command line can hold.
+            max_outgoing_bytes: Some(MAX_RECORD_BYTES),
             handshake_timeout: self.patience,
             ..WireLimits::default()
         };
@@ -310,13 +311,12 @@ impl Talk<'_> {
     fn reject(&mut self, reason: &str, example: &str) {
         *self.report.rejected.entry(reason.to_owned()).or_default() += 1;
         if self.report.rejected_examples.len() < MAX_EXAMPLES {
-            let example: String = example.chars().take(MAX_NOTICE_CHARS).collect();
-            self.report.rejected_examples.push(format!("{reason}: {example}"));
+            self.report.rejected_examples.push(format!("{reason}: {}", quoted(example)));
         }
     }
 
     fn note(&mut self, words: &str) {
-        let words: String = words.chars().take(MAX_NOTICE_CHARS).collect();
+        let words = quoted(words);
         if self.report.notices.len() < MAX_NOTICES && self.report.notices.last() != Some(&words) {
             self.report.notices.push(words);
         }
@@ -392,8 +392,6 @@ fn nip11(relay: &Endpoint) -> Option<Info> {
     let answer = wire::document(relay, NIP11_TIMEOUT).ok()?;
     let ahead = answer.date.map(|date| unix_seconds() - date);
     let document: Value = serde_json::from_str(&answer.text).unwrap_or_default();
-    let word = |name: &str| {
-        document[name].as_str().map(|word| word.chars().take(MAX_NOTICE_CHARS).collect::<String>())
-    };
+    let word = |name: &str| document[name].as_str().map(quoted);
     Some((word("software"), word("version"), ahead))
 }
