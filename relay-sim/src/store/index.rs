@@ -1,39 +1,39 @@
 //! Where are the events that match a filter?
 //!
-//! Every index is one ordered tree, newest first with ties by lowest id within what it is by:
-//! author and kind, one-letter tag, kind, or nothing. A filter's matches are in a few ranges of one
-//! of them. A tree for each author would cost most authors more memory than their events do. An
-//! entry has as much of its event as mostly decides an order: what is small stays in the caches.
+//! Events are listed by all that filters ask for, newest first with ties by lowest id: by author,
+//! author and kind, one-letter tag, kind, or nothing. A list is found by the hash of what it is by,
+//! so a new event costs one look-up for each of its lists, and mostly goes to their end. An entry
+//! has as much of its event as mostly decides the order.
 //!
-//! Where several indexes hold all matches, which one has fewest others between them is not known
+//! Where several lists hold all matches, which one has fewest others between them is not known
 //! beforehand: each is gone through by turns, and the first that has found enough, or has no more,
 //! gives the answer. So a filter visits few times as many candidates as it does in the best of its
-//! indexes.
+//! lists.
 
 use std::{
     cmp::{Ordering, Reverse},
-    collections::{BTreeSet, btree_set::Range},
-    ops::RangeInclusive,
+    collections::hash_map::Entry,
+    slice,
     sync::Arc,
     vec,
 };
 
 use ahash::{HashMap, HashSet, RandomState};
-use codecs::{Event, EventHead, Filter};
+use codecs::Filter;
 
 use super::stored::StoredEvent;
 
-/// New events that are indexed together: enough that neighbours in a tree come together, few enough
-/// that the pause stays short.
-pub(super) const MAX_UNINDEXED: usize = 1_024;
+/// Entries of a list that lie side by side: few enough that one is put between them quickly.
+pub(super) const MAX_CHUNK: usize = 128;
 
-/// Tags that are brought into their index together: one follow list alone may have thousands.
-const TAGS_TOGETHER: usize = 16 << 10;
+/// Maps that the lists are spread over: when one grows, the pause is a small part of what one map
+/// for all would take.
+const MAPS: usize = 64;
 
-/// Candidates of one index before the next has its turn.
+/// Candidates of one list before the next has its turn.
 const TURN: usize = 16;
 
-/// Kinds up to which a filter's authors are looked up kind by kind.
+/// Kinds up to which a filter's authors are looked up kind by kind, and no other way.
 const FEW_KINDS: usize = 16;
 
 /// Authors of a filter beyond which they are looked up by hash.
@@ -42,44 +42,65 @@ const FEW_AUTHORS: usize = 8;
 /// The events by what filters ask for, except their ids.
 #[derive(Debug)]
 pub(super) struct Index {
-    /// The latest events, which are in none of the trees yet.
-    unindexed: Vec<Arc<StoredEvent>>,
-    by_time: BTreeSet<Placed>,
-    by_kind: BTreeSet<(u16, Placed)>,
-    by_author: BTreeSet<(Words, u16, Placed)>,
-    /// By [`tag_hash`]: tags of one hash are told apart when their events are looked at.
-    by_tag: BTreeSet<(u64, Placed)>,
-    tag_hasher: RandomState,
-    /// No events: they have the first id and the last one, for the ends of ranges.
-    ends: [Arc<StoredEvent>; 2],
+    /// By the hash of what they are by: two of one hash share a list, and are told apart when their
+    /// events are looked at.
+    lists: [HashMap<u64, List>; MAPS],
+    hasher: RandomState,
     /// Candidates that were looked at so far: what filters cost.
     visited: u64,
 }
 
-/// A stored event in the order of answers.
+/// What a list is by.
+#[derive(Debug, Clone, Copy, Hash)]
+enum By<'a> {
+    Time,
+    Kind(u16),
+    Author(&'a [u8; 32]),
+    AuthorAndKind(&'a [u8; 32], u16),
+    Tag(char, &'a str),
+}
+
+impl By<'_> {
+    /// Whether the event belongs in the list; of tags the filter itself decides.
+    fn fits(&self, stored: &StoredEvent) -> bool {
+        let event = stored.head();
+        match *self {
+            By::Time | By::Tag(..) => true,
+            By::Kind(kind) => event.kind == kind,
+            By::Author(author) => event.pubkey == *author,
+            By::AuthorAndKind(author, kind) => event.kind == kind && event.pubkey == *author,
+        }
+    }
+}
+
+/// Events in the opposite order of answers, so that a new one mostly goes to the end.
+#[derive(Debug)]
+enum List {
+    One(Placed),
+    /// Chunks of at most [`MAX_CHUNK`], none of them empty.
+    Many(Vec<Vec<Placed>>),
+}
+
+/// A stored event in the order of a list.
 #[derive(Debug, Clone)]
 struct Placed {
-    created_at: Reverse<i64>,
+    created_at: i64,
     /// The beginning of the id. Where it is equal, too, the events themselves are looked at.
-    id_start: u64,
+    id_start: Reverse<u64>,
     stored: Arc<StoredEvent>,
 }
 
 impl Placed {
     fn from_event(stored: &Arc<StoredEvent>) -> Placed {
-        Placed::at(stored.head().created_at, stored)
-    }
-
-    /// The place of the event if it were of this time.
-    fn at(created_at: i64, stored: &Arc<StoredEvent>) -> Placed {
-        let [id_start, ..] = words(&stored.head().id);
-        Placed { created_at: Reverse(created_at), id_start, stored: Arc::clone(stored) }
+        let event = stored.head();
+        let id_start = event.id.first_chunk().map_or(0, |start| u64::from_be_bytes(*start));
+        Placed { created_at: event.created_at, id_start: Reverse(id_start), stored: Arc::clone(stored) }
     }
 }
 
 impl Ord for Placed {
     fn cmp(&self, other: &Placed) -> Ordering {
-        let of_ids = || self.stored.head().id.cmp(&other.stored.head().id);
+        let of_ids = || other.stored.head().id.cmp(&self.stored.head().id);
         self.created_at.cmp(&other.created_at).then(self.id_start.cmp(&other.id_start)).then_with(of_ids)
     }
 }
@@ -98,42 +119,95 @@ impl PartialEq for Placed {
 
 impl Eq for Placed {}
 
+impl List {
+    /// Adds an event, unless it is there: one may have a tag twice.
+    fn insert(&mut self, placed: Placed) {
+        let chunks = match self {
+            List::Many(chunks) => chunks,
+            List::One(one) if *one == placed => return,
+            List::One(one) => {
+                let mut both = vec![one.clone(), placed];
+                both.sort_unstable();
+                *self = List::Many(vec![both]);
+                return;
+            }
+        };
+        let place = chunks.partition_point(|chunk| chunk[0] <= placed).saturating_sub(1);
+        let chunk = &mut chunks[place];
+        let Err(at) = chunk.binary_search(&placed) else { return };
+        if chunk.len() < MAX_CHUNK {
+            chunk.insert(at, placed);
+            return;
+        }
+        // What comes in order fills its chunks.
+        let mut next = chunk.split_off(if at == MAX_CHUNK { at } else { MAX_CHUNK / 2 });
+        match at.checked_sub(chunk.len()) {
+            Some(at) => next.insert(at, placed),
+            None => chunk.insert(at, placed),
+        }
+        chunks.insert(place + 1, next);
+    }
+
+    /// Removes an event. Returns whether the list is empty then.
+    fn remove(&mut self, placed: &Placed) -> bool {
+        let chunks = match self {
+            List::One(one) => return one == placed,
+            List::Many(chunks) => chunks,
+        };
+        let place = chunks.partition_point(|chunk| chunk[0] <= *placed).saturating_sub(1);
+        let chunk = &mut chunks[place];
+        if let Ok(at) = chunk.binary_search(placed) {
+            chunk.remove(at);
+            if chunk.len() <= chunk.capacity() / 4 {
+                chunk.shrink_to(chunk.len() * 2);
+            }
+            if chunk.is_empty() {
+                chunks.remove(place);
+            }
+        }
+        chunks.is_empty()
+    }
+
+    /// Its events up to this time.
+    fn until(&self, until: i64) -> (&[Vec<Placed>], &[Placed]) {
+        let up_to = |chunk: &[Placed]| chunk.partition_point(|placed| placed.created_at <= until);
+        match self {
+            List::One(one) => (&[], &slice::from_ref(one)[..up_to(slice::from_ref(one))]),
+            List::Many(chunks) => {
+                let begun = chunks.partition_point(|chunk| chunk[0].created_at <= until);
+                let Some((last, whole)) = chunks[..begun].split_last() else { return (&[], &[]) };
+                (whole, &last[..up_to(last)])
+            }
+        }
+    }
+}
+
 impl Default for Index {
     fn default() -> Self {
-        let end = |byte| {
-            let (id, pubkey, sig) = ([byte; 32], [0; 32], [0; 64]);
-            let end = Event { id, pubkey, created_at: 0, kind: 0, tags: vec![], content: "".into(), sig };
-            Arc::new(StoredEvent::new(&end, &Arc::default()))
-        };
-        Index {
-            unindexed: Vec::new(),
-            by_time: BTreeSet::new(),
-            by_kind: BTreeSet::new(),
-            by_author: BTreeSet::new(),
-            by_tag: BTreeSet::new(),
-            tag_hasher: RandomState::default(),
-            ends: [end(0), end(0xff)],
-            visited: 0,
-        }
+        let lists = std::array::from_fn(|_| HashMap::default());
+        Index { lists, hasher: RandomState::default(), visited: 0 }
     }
 }
 
 impl Index {
     pub(super) fn add(&mut self, stored: &Arc<StoredEvent>) {
-        self.unindexed.push(Arc::clone(stored));
-        if self.unindexed.len() == MAX_UNINDEXED {
-            self.catch_up();
+        for (map, key) in keys(&self.hasher, stored) {
+            let placed = Placed::from_event(stored);
+            match self.lists[map].entry(key) {
+                Entry::Occupied(mut list) => list.get_mut().insert(placed),
+                Entry::Vacant(new) => _ = new.insert(List::One(placed)),
+            }
         }
     }
 
     pub(super) fn remove(&mut self, stored: &Arc<StoredEvent>) {
-        self.catch_up();
-        let (placed, event) = (Placed::from_event(stored), stored.head());
-        self.by_time.remove(&placed);
-        self.by_kind.remove(&(event.kind, placed.clone()));
-        self.by_author.remove(&(words(&event.pubkey), event.kind, placed.clone()));
-        for tag in tag_hashes(&self.tag_hasher, stored) {
-            self.by_tag.remove(&(tag, placed.clone()));
+        let placed = Placed::from_event(stored);
+        for (map, key) in keys(&self.hasher, stored) {
+            if let Entry::Occupied(mut list) = self.lists[map].entry(key)
+                && list.get_mut().remove(&placed)
+            {
+                list.remove();
+            }
         }
     }
 
@@ -145,13 +219,11 @@ impl Index {
         events: &HashMap<[u8; 32], Arc<StoredEvent>>,
         limit: usize,
     ) -> Vec<Arc<StoredEvent>> {
-        let bounds = &Bounds::from_filter(filter, &self.ends);
-        if limit == 0 || bounds.newest > bounds.oldest {
-            return Vec::new(); // a range from `until` to a later `since` would panic
+        if limit == 0 {
+            return Vec::new();
         }
-        self.catch_up();
         let filter = &without_repeats(filter);
-        let mut sources = self.sources(filter, bounds, events);
+        let mut sources = self.sources(filter, events);
         let turn = if sources.len() == 1 { usize::MAX } else { TURN };
         let winner = (0..sources.len()).cycle().find(|&n| sources[n].advance(turn, limit));
         let visited: u64 = sources.iter().map(|source| source.visited).sum();
@@ -170,131 +242,86 @@ impl Index {
         std::mem::take(&mut self.visited)
     }
 
-    /// The indexes that hold every match.
-    fn sources<'i, 'f: 'i>(
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.lists.iter().all(HashMap::is_empty)
+    }
+
+    /// The lists that hold every match.
+    fn sources<'i>(
         &'i self,
-        filter: &'f Filter,
-        bounds: &'f Bounds,
+        filter: &'i Filter,
         events: &'i HashMap<[u8; 32], Arc<StoredEvent>>,
     ) -> Vec<Source<'i>> {
         if let Some(ids) = &filter.ids {
-            let named = ids.iter().filter_map(|id| events.get(id)).filter(|event| bounds.contain(event));
-            let mut named: Vec<_> = named.collect();
+            let rest = Filter { ids: None, ..filter.clone() };
+            let mut named: Vec<_> = ids.iter().filter_map(|id| events.get(id)).collect();
             named.sort_unstable_by_key(|event| event.key());
             named.dedup_by_key(|event| event.key()); // a client may name one twice
-            let rest = Filter { ids: None, ..filter.clone() };
             return vec![Source::new(std::iter::once(Candidates::Named(named.into_iter())), rest)];
         }
+        let list = |by| Candidates::Listed(self.range(by, filter));
         let tags = || Filter { tags: filter.tags.clone(), ..Filter::default() };
-        let of_author = move |author: [u8; 32], kind: u16| {
-            let author = words(&author);
-            Candidates::Author(self.by_author.range(bounds.within(|end| (author, kind, end))))
-        };
-        let mut sources = match (&filter.authors, &filter.kinds) {
-            // Each author's own kinds are fewer than many that were asked for.
-            (Some(authors), Some(kinds)) if kinds.len() > FEW_KINDS => {
-                let asked = move |kind: &u16| kinds.binary_search(kind).is_ok();
-                let ranges = authors
-                    .iter()
-                    .flat_map(move |a| self.kinds_of(*a).filter(asked).map(move |kind| of_author(*a, kind)));
-                vec![Source::new(ranges, tags())]
-            }
-            (Some(authors), Some(kinds)) => {
-                let ranges =
-                    authors.iter().flat_map(move |a| kinds.iter().map(move |kind| of_author(*a, *kind)));
-                vec![Source::new(ranges, tags())]
-            }
-            (Some(authors), None) => {
-                let ranges =
-                    authors.iter().flat_map(move |a| self.kinds_of(*a).map(move |kind| of_author(*a, kind)));
-                vec![Source::new(ranges, tags())]
+        let mut sources = Vec::new();
+        match (&filter.authors, &filter.kinds) {
+            (Some(authors), kinds) => {
+                let few = kinds.as_ref().filter(|kinds| kinds.len() <= FEW_KINDS);
+                if few.is_none() {
+                    let rest = Filter { kinds: kinds.clone(), ..tags() };
+                    sources.push(Source::new(authors.iter().map(move |a| list(By::Author(a))), rest));
+                }
+                if let Some(kinds) = kinds {
+                    let of_author = move |a| kinds.iter().map(move |kind| list(By::AuthorAndKind(a, *kind)));
+                    sources.push(Source::new(authors.iter().flat_map(of_author), tags()));
+                }
             }
             (None, Some(kinds)) => {
-                let of_kind =
-                    move |kind: &u16| Candidates::Kind(self.by_kind.range(bounds.within(|end| (*kind, end))));
-                vec![Source::new(kinds.iter().map(of_kind), tags())]
+                sources.push(Source::new(kinds.iter().map(move |kind| list(By::Kind(*kind))), tags()));
             }
             (None, None) if filter.tags.is_empty() => {
-                let all = Candidates::Time(self.by_time.range(bounds.within(|end| end)));
-                vec![Source::new(std::iter::once(all), tags())]
+                sources.push(Source::new(std::iter::once(list(By::Time)), tags()));
             }
-            (None, None) => Vec::new(),
-        };
+            (None, None) => {}
+        }
         for condition in &filter.tags {
-            let of_value = move |value: &String| {
-                let tag = tag_hash(&self.tag_hasher, condition.letter, value);
-                Candidates::Tag(self.by_tag.range(bounds.within(|end| (tag, end))))
-            };
-            let rest = Filter { since: None, until: None, ..filter.clone() };
-            sources.push(Source::new(condition.values.iter().map(of_value), rest));
+            let of_value = move |value: &'i String| list(By::Tag(condition.letter, value));
+            sources.push(Source::new(condition.values.iter().map(of_value), filter.clone()));
         }
         sources
     }
 
-    /// The kinds that an author's stored events have, each found by one step into the tree.
-    fn kinds_of(&self, author: [u8; 32]) -> impl Iterator<Item = u16> {
-        let author = words(&author);
-        let first_from = move |kind: u16| {
-            let newest = Placed::at(i64::MAX, &self.ends[0]);
-            let (found, kind, _) = self.by_author.range((author, kind, newest)..).next()?;
-            (*found == author).then_some(*kind)
-        };
-        std::iter::successors(first_from(0), move |kind| first_from(kind.checked_add(1)?))
-    }
-
-    /// Brings the trees up to date. One after the other and each in its own order: event by event,
-    /// large trees push each other out of the processor's caches, and that costs more than all else
-    /// that is done with a new event.
-    fn catch_up(&mut self) {
-        let Index { unindexed, by_time, by_kind, by_author, by_tag, tag_hasher, .. } = self;
-        let mut tags: Vec<(u64, u32)> = Vec::new();
-        let mut add_tags = |tags: &mut Vec<(u64, u32)>| {
-            tags.sort_unstable();
-            by_tag.extend(
-                tags.drain(..).map(|(tag, place)| (tag, Placed::from_event(&unindexed[place as usize]))),
-            );
-        };
-        for (place, stored) in (0..).zip(&*unindexed) {
-            tags.extend(tag_hashes(tag_hasher, stored).map(|tag| (tag, place)));
-            if tags.len() >= TAGS_TOGETHER {
-                add_tags(&mut tags);
-            }
-        }
-        add_tags(&mut tags);
-        by_time.extend(in_order_of(unindexed, |stored| stored.key().0).map(Placed::from_event));
-        by_kind.extend(
-            in_order_of(unindexed, |stored| stored.head().kind)
-                .map(|stored| (stored.head().kind, Placed::from_event(stored))),
-        );
-        by_author.extend(in_order_of(unindexed, |stored| words(&stored.head().pubkey)[0]).map(|stored| {
-            let EventHead { pubkey, kind, .. } = stored.head();
-            (words(pubkey), *kind, Placed::from_event(stored))
-        }));
-        unindexed.clear();
+    /// The part of a list that is of a filter's times.
+    fn range<'i>(&'i self, by: By<'i>, filter: &Filter) -> Listed<'i> {
+        let (map, key) = key(&self.hasher, by);
+        let list = self.lists[map].get(&key);
+        let until = |list: &'i List| list.until(filter.until.unwrap_or(i64::MAX));
+        let (before, chunk) = list.map_or((&[][..], &[][..]), until);
+        Listed { by, before, chunk, since: filter.since.unwrap_or(i64::MIN) }
     }
 }
 
-/// Events in the order of a value that is mostly another for each, so that neighbours in a tree
-/// come together. Numbers are sorted in place of the events, which are looked at once.
-fn in_order_of<T: Ord>(
-    events: &[Arc<StoredEvent>],
-    value: impl Fn(&StoredEvent) -> T,
-) -> impl Iterator<Item = &Arc<StoredEvent>> {
-    let mut order: Vec<(T, u32)> = events.iter().map(|stored| value(stored)).zip(0..).collect();
-    order.sort_unstable();
-    order.into_iter().map(|(_, place)| &events[place as usize])
+/// The map of a list, and the hash in it.
+fn key(hasher: &RandomState, by: By<'_>) -> (usize, u64) {
+    let hash = hasher.hash_one(by);
+    // Bits that a map of its own hash of this does not depend on.
+    ((hash % MAPS as u64) as usize, hash)
 }
 
-/// A key in words that compare as its bytes do. The first tells two authors apart by one
-/// instruction, where a comparison of bytes is a call.
-type Words = [u64; 4];
-
-fn words(key: &[u8; 32]) -> Words {
-    let (words, _) = key.as_chunks::<8>();
-    std::array::from_fn(|n| u64::from_be_bytes(words[n]))
+/// The lists of an event.
+fn keys(hasher: &RandomState, stored: &StoredEvent) -> impl Iterator<Item = (usize, u64)> {
+    let event = stored.head();
+    let (author, kind) = (&event.pubkey, event.kind);
+    let tags = stored.event().tags().filter_map(|mut values| {
+        let (name, value) = (values.next()?, values.next()?);
+        let mut letters = name.chars();
+        let letter = letters.next().filter(|_| letters.next().is_none())?;
+        Some(By::Tag(letter, value))
+    });
+    let all = [By::Time, By::Kind(kind), By::Author(author), By::AuthorAndKind(author, kind)];
+    all.into_iter().chain(tags).map(|by| key(hasher, by))
 }
 
-/// The filter with each author, kind and tag value once, in order: a range for each pair of 2,000
+/// The filter with each author, kind and tag value once, in order: a look-up for each pair of 2,000
 /// equal authors and kinds would be four million.
 fn without_repeats(filter: &Filter) -> Filter {
     fn once<T: Ord>(values: &mut Vec<T>) {
@@ -308,39 +335,11 @@ fn without_repeats(filter: &Filter) -> Filter {
     filter
 }
 
-/// The times of a filter.
-#[derive(Debug)]
-struct Bounds {
-    newest: Placed,
-    oldest: Placed,
-}
-
-impl Bounds {
-    fn from_filter(filter: &Filter, [first, last]: &[Arc<StoredEvent>; 2]) -> Bounds {
-        Bounds {
-            newest: Placed::at(filter.until.unwrap_or(i64::MAX), first),
-            oldest: Placed::at(filter.since.unwrap_or(i64::MIN), last),
-        }
-    }
-
-    /// The range of an index between both ends, each behind what the index is by.
-    fn within<T>(&self, behind: impl Fn(Placed) -> T) -> RangeInclusive<T> {
-        behind(self.newest.clone())..=behind(self.oldest.clone())
-    }
-
-    fn contain(&self, event: &Arc<StoredEvent>) -> bool {
-        (&self.newest..=&self.oldest).contains(&&Placed::from_event(event))
-    }
-}
-
-/// A range of an index, in order.
+/// Events that may match, in order.
 #[derive(Debug)]
 enum Candidates<'i> {
     Named(vec::IntoIter<&'i Arc<StoredEvent>>),
-    Time(Range<'i, Placed>),
-    Kind(Range<'i, (u16, Placed)>),
-    Author(Range<'i, (Words, u16, Placed)>),
-    Tag(Range<'i, (u64, Placed)>),
+    Listed(Listed<'i>),
 }
 
 impl<'i> Iterator for Candidates<'i> {
@@ -349,15 +348,41 @@ impl<'i> Iterator for Candidates<'i> {
     fn next(&mut self) -> Option<Self::Item> {
         match self {
             Candidates::Named(named) => named.next(),
-            Candidates::Time(range) => range.next().map(|placed| &placed.stored),
-            Candidates::Kind(range) => range.next().map(|(_, placed)| &placed.stored),
-            Candidates::Author(range) => range.next().map(|(_, _, placed)| &placed.stored),
-            Candidates::Tag(range) => range.next().map(|(_, placed)| &placed.stored),
+            Candidates::Listed(listed) => listed.next(),
         }
     }
 }
 
-/// Ranges of one index that hold every match of a filter.
+/// What is left of a range of a list.
+#[derive(Debug)]
+struct Listed<'i> {
+    by: By<'i>,
+    before: &'i [Vec<Placed>],
+    chunk: &'i [Placed],
+    since: i64,
+}
+
+impl<'i> Iterator for Listed<'i> {
+    type Item = &'i Arc<StoredEvent>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            while let Some((placed, before)) = self.chunk.split_last() {
+                if placed.created_at < self.since {
+                    return None;
+                }
+                self.chunk = before;
+                if self.by.fits(&placed.stored) {
+                    return Some(&placed.stored);
+                }
+            }
+            let (chunk, before) = self.before.split_last()?;
+            (self.chunk, self.before) = (chunk, before);
+        }
+    }
+}
+
+/// Lists, or ranges of them, that hold together every match of a filter.
 struct Source<'i> {
     ranges: Box<dyn Iterator<Item = Candidates<'i>> + 'i>,
     /// The rest of the range that is gone through, and its matches so far.
@@ -407,21 +432,6 @@ impl<'i> Source<'i> {
         }
         false
     }
-}
-
-/// The hash that stands for a one-letter tag and its value.
-fn tag_hash(hasher: &RandomState, letter: char, value: &str) -> u64 {
-    hasher.hash_one((letter, value))
-}
-
-/// The tags of an event that filters may ask for.
-fn tag_hashes(hasher: &RandomState, stored: &StoredEvent) -> impl Iterator<Item = u64> {
-    stored.event().tags().filter_map(|mut values| {
-        let (name, value) = (values.next()?, values.next()?);
-        let mut letters = name.chars();
-        let letter = letters.next().filter(|_| letters.next().is_none())?;
-        Some(tag_hash(hasher, letter, value))
-    })
 }
 
 /// Brings events in the order of answers, each once.

@@ -328,7 +328,7 @@ impl StoredEvent {
     /// Bytes of the event itself in memory, roughly: enough to bound the store.
     pub(crate) fn held_bytes(&self) -> usize {
         const INDEXES_BYTES: usize = 4 * 80;
-        const TAG_BYTES: usize = 80;
+        const TAG_BYTES: usize = 96;
         let row_bytes = self.row.as_ref().map_or(0, |_| size_of::<Row>());
         size_of::<Self>()
             + row_bytes
