@@ -9,12 +9,13 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
+use codecs::Format;
 use measure::CpuClock;
 
 use crate::{
-    Args, CLIENT_CORE, RELAY_CORE, Relay,
+    Args, CLIENT_CORE, RELAY_CORE, Relay, Sample,
     driver::{self, Load, Outcome},
-    frames, median, notes, pin, play, relay_sim, say,
+    frames, fresh, median, pin, play, relay_sim, say,
 };
 
 /// Deliveries of one fan-out: relays of others take a hundred times as long as the floor, and
@@ -51,11 +52,17 @@ impl FromStr for Other {
 /// One event to so many subscribers. All relays check signatures, since those of others do.
 pub(super) fn fan_out(args: &Args, subscribers: usize) -> anyhow::Result<()> {
     let events = DELIVERIES.div_ceil(subscribers);
-    let frames = frames(&notes(events));
-    let load = Load { frames: &frames, publishers: 1, subscribers, window: args.window.into() };
+    let frames = frames(Format::JSON, &fresh(Sample::Notes, events));
+    let load = Load {
+        format: Format::JSON,
+        frames: &frames,
+        publishers: 1,
+        subscribers,
+        window: args.window.into(),
+    };
     let mut rounds = Vec::new();
     for _ in 0..args.rounds {
-        let mut round = vec![play(&relay_sim(args, "full", 1), &[RELAY_CORE], &load)?];
+        let mut round = vec![play(&relay_sim(args, Format::JSON, "full", 1), &[RELAY_CORE], &load)?];
         for other in &args.beside {
             round.push(other.play(&load).with_context(|| other.name.clone())?);
         }

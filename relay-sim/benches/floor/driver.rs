@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
+use codecs::{ClientMessage, Filter, Format, Opcode};
 use measure::CpuClock;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -18,16 +19,19 @@ use tokio::{
     task::{LocalSet, spawn_local},
     time::timeout,
 };
+use wire::{Layer, Token};
 
 /// Far beyond what a round takes, so that a relay that loses an event is a failure and not a wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The filter of every subscriber.
-pub(super) const FILTER: &str = r#"{"kinds":[1],"limit":0}"#;
+/// The filter of every subscriber as JSON has it: live events alone, of all kinds.
+pub(super) const FILTER_TEXT: &str = r#"{"limit":0}"#;
 
 /// Who publishes what, and who listens.
 #[derive(Debug)]
 pub(super) struct Load<'e> {
+    /// The format of all messages.
+    pub(super) format: Format,
     /// EVENT frames; every publisher sends its share.
     pub(super) frames: &'e [Vec<u8>],
     pub(super) publishers: usize,
@@ -55,15 +59,18 @@ pub(super) fn play(address: SocketAddr, relay: &CpuClock, load: &Load<'_>) -> an
 async fn run(address: SocketAddr, relay: &CpuClock, load: &Load<'_>) -> anyhow::Result<Outcome> {
     let mut subscribers = Vec::new();
     for n in 0..load.subscribers {
-        let mut client = Client::connect(address).await?;
-        client.stream.write_all(&masked(format!(r#"["REQ","s{n:03}",{FILTER}]"#).as_bytes())).await?;
+        let mut client = Client::connect(address, load.format).await?;
+        let (subscription, filters) =
+            (format!("s{n:03}").into(), vec![Filter { limit: Some(0), ..Filter::default() }]);
+        let req = ClientMessage::Req { subscription, filters };
+        client.stream.write_all(&masked(load.format, &req)).await?;
         client.read_until(|frames| frames.messages == 1).await?;
         client.frames = Frames::default();
         subscribers.push(client);
     }
     let mut publishers = Vec::new();
     for _ in 0..load.publishers {
-        publishers.push(Client::connect(address).await?);
+        publishers.push(Client::connect(address, load.format).await?);
     }
 
     let before = relay.read()?;
@@ -134,12 +141,19 @@ struct Client {
 }
 
 impl Client {
-    async fn connect(address: SocketAddr) -> anyhow::Result<Client> {
+    async fn connect(address: SocketAddr, format: Format) -> anyhow::Result<Client> {
         let mut stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
+        // Relays of others are asked for nothing.
+        let token = Token { format, batched: false, layer: Layer::None };
+        let offer = if format == Format::JSON {
+            String::new()
+        } else {
+            format!("Sec-WebSocket-Protocol: {token}\r\n")
+        };
         let request = format!(
             "GET / HTTP/1.1\r\nHost: {address}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n{offer}\r\n"
         );
         stream.write_all(request.as_bytes()).await?;
         let mut answer = Vec::new();
@@ -226,9 +240,15 @@ fn header(start: &[u8]) -> Option<(usize, usize)> {
     }
 }
 
-/// A text frame with a mask of zeros, which leaves the payload as it is.
-pub(super) fn masked(payload: &[u8]) -> Vec<u8> {
-    let mut frame = vec![0x81];
+/// A message's frame, with a mask of zeros, which leaves the payload as it is.
+pub(super) fn masked(format: Format, message: &ClientMessage<'_>) -> Vec<u8> {
+    let mut payload = Vec::new();
+    format
+        .spec()
+        .library
+        .encode_client(message, &mut payload)
+        .expect("every format holds the bundled events");
+    let mut frame = vec![if format.spec().opcode == Opcode::Text { 0x81 } else { 0x82 }];
     match payload.len() {
         len @ 0..126 => frame.push(0x80 | len.to_le_bytes()[0]),
         len => match u16::try_from(len) {
@@ -243,6 +263,6 @@ pub(super) fn masked(payload: &[u8]) -> Vec<u8> {
         },
     }
     frame.extend([0; 4]);
-    frame.extend(payload);
+    frame.extend(&payload);
     frame
 }

@@ -8,6 +8,7 @@ mod beside;
 mod driver;
 
 use std::{
+    borrow::Cow,
     io::{BufRead, BufReader},
     net::SocketAddr,
     process::{Child, Command, ExitCode, Stdio},
@@ -41,6 +42,15 @@ enum Part {
     Beside,
 }
 
+/// Events of the bundled corpus that are published.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Sample {
+    /// Text notes
+    Notes,
+    /// All kinds, as in mixed-day
+    Mixed,
+}
+
 /// Relay CPU for each delivery and each OK, beside a relay that does no Nostr work.
 #[derive(Debug, Parser)]
 #[command(name = "floor")]
@@ -53,7 +63,15 @@ struct Args {
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     window: u16,
 
-    /// Whose JSON code relay-sim runs.
+    /// Formats that relay-sim speaks in the fan-outs; the floor speaks JSON.
+    #[arg(long, value_delimiter = ',', default_values_t = [Format::JSON])]
+    formats: Vec<Format>,
+
+    /// Events of the fan-outs.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Sample::Notes, Sample::Mixed])]
+    samples: Vec<Sample>,
+
+    /// Whose code of the formats relay-sim runs.
     #[arg(long, default_value_t = Implementation::Library)]
     implementation: Implementation,
 
@@ -70,7 +88,7 @@ struct Args {
     threads: Vec<u16>,
 
     /// Subscribers of the fan-outs.
-    #[arg(long, value_delimiter = ',', default_values_t = [8, 500], value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    #[arg(long, value_delimiter = ',', default_values_t = [8, 16, 500], value_parser = clap::value_parser!(u16).range(1..=1_000))]
     subscribers: Vec<u16>,
 
     /// A relay of others that plays the fan-outs beside relay-sim in the part beside; {address} in
@@ -117,9 +135,13 @@ fn bench(args: &Args) -> anyhow::Result<()> {
     let wants = |part| args.parts.contains(&part);
     let Args { rounds, window, implementation, reencode, .. } = args;
     let reencode = name(reencode);
-    say(&format!("{rounds} rounds, window {window}, JSON ({implementation}), --reencode {reencode}"));
+    say(&format!("{rounds} rounds, window {window}, {implementation}, --reencode {reencode}"));
     if wants(Part::FanOut) {
-        args.subscribers.iter().try_for_each(|&subscribers| fan_out(args, subscribers.into()))?;
+        for (sample, subscribers) in
+            args.samples.iter().flat_map(|s| args.subscribers.iter().map(move |n| (*s, *n)))
+        {
+            fan_out(args, sample, subscribers.into())?;
+        }
     }
     if wants(Part::Publish) {
         publish(args)?;
@@ -136,47 +158,64 @@ fn bench(args: &Args) -> anyhow::Result<()> {
 
 // --- the parts ---
 
-fn fan_out(args: &Args, subscribers: usize) -> anyhow::Result<()> {
-    let events = DELIVERIES.div_ceil(subscribers);
-    let notes = notes(events);
-    let (frames, script) = (frames(&notes), script(&notes)?);
-    let load = Load { frames: &frames, publishers: 1, subscribers, window: args.window.into() };
-    let deliveries = (events * subscribers) as f64;
+fn fan_out(args: &Args, sample: Sample, subscribers: usize) -> anyhow::Result<()> {
+    let count = DELIVERIES.div_ceil(subscribers);
+    let events = fresh(sample, count);
+    let script = script(&events)?;
+    let loads: Vec<_> = args.formats.iter().map(|format| (*format, frames(*format, &events))).collect();
+    let json = frames(Format::JSON, &events);
+    let of = |format, frames| Load { format, frames, publishers: 1, subscribers, window: args.window.into() };
     let mut rounds = Vec::new();
     for _ in 0..args.rounds {
-        let floor = play(&floor(&script), &[RELAY_CORE], &load)?;
-        let ours = play(&relay_sim(args, "none", 1), &[RELAY_CORE], &load)?;
-        ensure!(
-            floor.delivered_bytes == ours.delivered_bytes,
-            "the floor relay delivered {} bytes and relay-sim {}: not the same work",
-            floor.delivered_bytes,
-            ours.delivered_bytes
-        );
-        rounds.push((floor, ours));
+        let floor = play(&floor(&script), &[RELAY_CORE], &of(Format::JSON, &json))?;
+        let mut round = vec![floor];
+        for (format, frames) in &loads {
+            let ours = play(&relay_sim(args, *format, "none", 1), &[RELAY_CORE], &of(*format, frames))?;
+            ensure!(
+                *format != Format::JSON || floor.delivered_bytes == ours.delivered_bytes,
+                "the floor relay delivered {} bytes and relay-sim {}: not the same work",
+                floor.delivered_bytes,
+                ours.delivered_bytes
+            );
+            round.push(ours);
+        }
+        rounds.push(round);
     }
+    let deliveries = (count * subscribers) as f64;
     let each = |outcome: &Outcome| outcome.relay_cpu_ns as f64 / deliveries / 1e3;
-    let rate = |outcome: &Outcome| deliveries / outcome.elapsed.as_secs_f64();
-    say(&format!(
-        "fan-out 1 -> {subscribers}: floor {:.2} µs CPU a delivery, relay-sim {:.2} µs: {:.2} x  ({:.0} and {:.0} deliveries/s)",
-        median(rounds.iter().map(|(floor, _)| each(floor))),
-        median(rounds.iter().map(|(_, ours)| each(ours))),
-        median(rounds.iter().map(|(floor, ours)| each(ours) / each(floor))),
-        median(rounds.iter().map(|(floor, _)| rate(floor))),
-        median(rounds.iter().map(|(_, ours)| rate(ours))),
-    ));
+    let column =
+        |value: &dyn Fn(&[Outcome]) -> f64| median(rounds.iter().map(|round: &Vec<Outcome>| value(round)));
+    for (n, format) in (1..).zip(&args.formats) {
+        say(&format!(
+            "fan-out 1 -> {subscribers}, {}, {format}: floor {:.2} µs CPU a delivery, relay-sim {:.2} µs: {:.2} x  \
+             ({:.0} and {:.0} deliveries/s)",
+            name(&sample),
+            column(&|round| each(&round[0])),
+            column(&|round| each(&round[n])),
+            column(&|round| each(&round[n]) / each(&round[0])),
+            column(&|round| deliveries / round[0].elapsed.as_secs_f64()),
+            column(&|round| deliveries / round[n].elapsed.as_secs_f64()),
+        ));
+    }
     Ok(())
 }
 
 fn publish(args: &Args) -> anyhow::Result<()> {
-    let events = notes(20_000);
-    let (frames, script) = (frames(&events), script(&events)?);
-    let load = Load { frames: &frames, publishers: 8, subscribers: 0, window: args.window.into() };
+    let events = fresh(Sample::Notes, 20_000);
+    let (frames, script) = (frames(Format::JSON, &events), script(&events)?);
+    let load = Load {
+        format: Format::JSON,
+        frames: &frames,
+        publishers: 8,
+        subscribers: 0,
+        window: args.window.into(),
+    };
     let mut rounds = Vec::new();
     for _ in 0..args.rounds {
         let check = signature_checks(&events)?.total_ns;
         let floor = play(&floor(&script), &[RELAY_CORE], &load)?.relay_cpu_ns;
-        let unverified = play(&relay_sim(args, "none", 1), &[RELAY_CORE], &load)?.relay_cpu_ns;
-        let verified = play(&relay_sim(args, "full", 1), &[RELAY_CORE], &load)?.relay_cpu_ns;
+        let unverified = play(&relay_sim(args, Format::JSON, "none", 1), &[RELAY_CORE], &load)?.relay_cpu_ns;
+        let verified = play(&relay_sim(args, Format::JSON, "full", 1), &[RELAY_CORE], &load)?.relay_cpu_ns;
         rounds.push([check, floor, unverified, verified].map(|ns| ns as f64 / events.len() as f64 / 1e3));
     }
     let column = |n: usize| median(rounds.iter().map(|round| round[n]));
@@ -195,8 +234,14 @@ fn publish(args: &Args) -> anyhow::Result<()> {
 /// Gain of more threads, and their cost to each other: without locks and shared caches between
 /// them, an OK takes as much CPU by many as by one.
 fn threads(args: &Args, cores: &[usize]) -> anyhow::Result<()> {
-    let frames = frames(&notes(20_000));
-    let load = Load { frames: &frames, publishers: 8, subscribers: 0, window: args.window.into() };
+    let frames = frames(Format::JSON, &fresh(Sample::Notes, 20_000));
+    let load = Load {
+        format: Format::JSON,
+        frames: &frames,
+        publishers: 8,
+        subscribers: 0,
+        window: args.window.into(),
+    };
     let oks = frames.len() as f64;
     let mut relay_cores = cores.to_vec();
     // Where there are two, a second thread has only the one of the clients.
@@ -206,7 +251,9 @@ fn threads(args: &Args, cores: &[usize]) -> anyhow::Result<()> {
     let counts: Vec<u16> = std::iter::once(1).chain(args.threads.iter().copied()).collect();
     let mut rounds = Vec::new();
     for _ in 0..args.rounds {
-        let play = |threads: &u16| play(&relay_sim(args, "full", (*threads).into()), &relay_cores, &load);
+        let play = |threads: &u16| {
+            play(&relay_sim(args, Format::JSON, "full", (*threads).into()), &relay_cores, &load)
+        };
         rounds.push(counts.iter().map(play).collect::<anyhow::Result<Vec<Outcome>>>()?);
     }
     let rate = |outcome: &Outcome| oks / outcome.elapsed.as_secs_f64();
@@ -242,29 +289,23 @@ fn signature_checks(events: &[Event<'_>]) -> anyhow::Result<CpuTime> {
 
 // --- events ---
 
-/// Notes like those of the bundled sample, each with an id and a signature of its own.
-fn notes(count: usize) -> Vec<Event<'static>> {
+/// Events like those of the bundled sample, each with an id and a signature of its own.
+fn fresh(sample: Sample, count: usize) -> Vec<Event<'static>> {
     let bundled = Corpus::bundled();
-    let templates: Vec<_> = bundled.events.iter().filter(|event| event.kind == 1).collect();
+    let templates: Vec<_> =
+        bundled.events.iter().filter(|event| sample == Sample::Mixed || event.kind == 1).collect();
     corpus::fresh::events(&templates, count, 1)
 }
 
-fn frames(events: &[Event<'static>]) -> Vec<Vec<u8>> {
-    let json = Format::JSON.spec().library;
-    let mut payload = Vec::new();
-    let frames = events.iter().map(|event| {
-        payload.clear();
-        json.encode_client(&ClientMessage::Event(std::borrow::Cow::Borrowed(event)), &mut payload)
-            .expect("JSON holds every event");
-        masked(&payload)
-    });
-    frames.collect()
+fn frames(format: Format, events: &[Event<'static>]) -> Vec<Vec<u8>> {
+    let frame = |event| masked(format, &ClientMessage::Event(Cow::Borrowed(event)));
+    events.iter().map(frame).collect()
 }
 
 /// Writes the floor relay's script: every event goes to every subscriber.
 fn script(events: &[Event<'_>]) -> anyhow::Result<NamedTempFile> {
     let ids = events.iter().map(|event| hex::encode(&event.id)).collect();
-    let script = Script { live: [(driver::FILTER.to_owned(), ids)].into(), ..Script::default() };
+    let script = Script { live: [(driver::FILTER_TEXT.to_owned(), ids)].into(), ..Script::default() };
     let file = NamedTempFile::new()?;
     serde_json::to_writer(&file, &script)?;
     Ok(file)
@@ -277,7 +318,7 @@ fn floor(script: &NamedTempFile) -> Vec<String> {
     [RELAY_ROLE, "--announce", "--listen", "127.0.0.1:0", "--floor", &script].map(str::to_owned).to_vec()
 }
 
-fn relay_sim(args: &Args, verify: &str, threads: usize) -> Vec<String> {
+fn relay_sim(args: &Args, format: Format, verify: &str, threads: usize) -> Vec<String> {
     let implementation = args.implementation.to_string();
     let threads = threads.to_string();
     let reencode = name(&args.reencode);
@@ -287,7 +328,7 @@ fn relay_sim(args: &Args, verify: &str, threads: usize) -> Vec<String> {
         "--listen",
         "127.0.0.1:0",
         "--format",
-        "json",
+        format.name(),
         "--compression",
         "none",
         "--implementation",
