@@ -7,7 +7,7 @@ mod search;
 use std::{ops::RangeInclusive, path::PathBuf, str::FromStr, time::Duration};
 
 use anyhow::Result;
-use cell::Factor;
+use cell::{Factor, Saturate};
 use clap::{Args, Parser, Subcommand};
 use codecs::Format;
 use program::Unechoed;
@@ -19,7 +19,7 @@ pub(crate) use self::{
     search::{By, CapacityFlags, SearchFlags, SearchMetric},
 };
 use crate::{
-    matrix::{CellSpec, FACTORS, Matrix, Values},
+    matrix::{CellSpec, FACTORS, Matrix, ONCE_FOR_ALL, Values},
     plan::{self, Profile},
     relays, selftest,
     usage::SKIP_INVALID,
@@ -32,7 +32,7 @@ use report::{
 
 const EXAMPLES: &str = "\
 Examples:
-  compare run                                       # nine formats, three compressions, briefly
+  compare run --scenario follow-list-burst          # what a core sends and reads in each format
   compare run --url ws://127.0.0.1:8080             # another relay: JSON with and without deflate
   compare run --relay 'old=./old {port}' --relay 'new=./new {port}'   # two builds of a relay
   compare search --url ws://127.0.0.1:8080          # its most deliveries/s under p99 < 10 ms
@@ -40,7 +40,8 @@ Examples:
 
 const MORE: &str = "\
 Examples:
-  compare run                                       # nine formats, three compressions, briefly
+  compare run --scenario follow-list-burst          # what a core sends and reads in each format
+  compare run --saturate none                       # the scenario's own pace: latencies, nine formats
   compare run --profile standard                    # 12 rounds of 10 s
   compare run --seconds 10 --rates auto --precision 3% --max-time 2h
   compare run --formats json,capnp --compressions none --verify full,none
@@ -110,6 +111,10 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Measure, write a result folder, show the table
+    ///
+    /// Without flags of load (other than --scenario), rounds, relays or agents the table is what one
+    /// relay core sends and one client core reads at their limit, in less than five minutes. With
+    /// --saturate none the scenario keeps its own pace, and latencies are measured.
     Run(Box<Run>),
     /// Show the table of a result folder again and rewrite its renderings
     ///
@@ -128,6 +133,9 @@ pub(crate) enum Command {
         /// Show every column that the terminal has room for, of up to 180, and verdicts as words
         #[arg(long)]
         wide: bool,
+        /// Write the tables of throughput as CSV
+        #[arg(long, value_name = "FILE", conflicts_with = "splice")]
+        csv: Option<PathBuf>,
     },
     /// Play this machine's share of a `compare run --agents` (docs/scale-out.md)
     Agent(Box<AgentFlags>),
@@ -320,6 +328,9 @@ fn share(text: &str, range: RangeInclusive<f64>) -> Option<f64> {
 /// them to fail the run ([`report::rounds_to_fail`]).
 const ROUNDS_OF_RELAYS: u32 = 12;
 
+/// Rounds of the first table, so that it ends within five minutes; three have an interval.
+const ROUNDS_AT_THE_LIMIT: u32 = 3;
+
 /// The longest block that is chosen for its bursts, in seconds: beyond it somebody has to say so.
 const LONGEST_OF_BURSTS: u32 = 60;
 
@@ -479,6 +490,9 @@ pub(crate) struct Run {
     /// Where the result folder is made
     #[arg(long, help_heading = "Output", default_value = "results")]
     pub(crate) out: PathBuf,
+    /// Write the tables of throughput as CSV, with the sums behind each figure
+    #[arg(long, help_heading = "Output", value_name = "FILE", hide_short_help = true)]
+    pub(crate) csv: Option<PathBuf>,
     /// Bounds that every cell must keep, or exit code 99: 'p99<10ms, lost=0'
     ///
     /// Separated by commas, on p50, p90, p99, p99.9, lost, rejected, achieved>=0.99,
@@ -548,6 +562,7 @@ impl Run {
             Some(file) => Matrix::read(file)?,
             None if self.url.is_some() => Matrix::of_a_foreign_relay(),
             None if !self.relay.is_empty() => Matrix::of_relays(),
+            None if self.is_at_the_limit() => Matrix::at_the_limit(),
             None => Matrix::default(),
         };
         let mut matrix = self.values.over(matrix);
@@ -588,6 +603,19 @@ impl Run {
         Ok(true)
     }
 
+    /// Whether nothing is asked for but the first table: what relay and clients do at their limit.
+    pub(crate) fn is_at_the_limit(&self) -> bool {
+        let asks_for_load = self.rates.is_some() || !self.utilisation.is_empty() || self.values.sets_load();
+        let asks_for_rounds = self.profile != Profile::Quick
+            || self.rounds.is_some()
+            || self.seconds.is_some()
+            || self.precision.is_some()
+            || !self.primary.is_empty();
+        let is_other_plan = self.matrix.is_some() || self.has_relays_of_others() || self.over.nats.is_some();
+        let is_other_test = self.slo.is_some() || self.instructions || !self.client_args.is_empty();
+        !(asks_for_load || asks_for_rounds || is_other_plan || is_other_test)
+    }
+
     /// Seconds a block: as given, or the profile's. Quick blocks hold enough bursts of each
     /// scenario.
     pub(crate) fn block_seconds(&self, scenarios: &[String]) -> u32 {
@@ -605,6 +633,13 @@ impl Run {
     pub(crate) fn measures(&self, cell: &CellSpec, seconds: u32) -> bool {
         let chosen =
             self.matrix.is_some() || self.values.has(Factor::Format) || self.values.has(Factor::Compression);
+        if cell.cell.saturate.is_some() {
+            // Nothing is compared with the floor at the limit.
+            let is_asked = self.values.has(Factor::Compression) || !self.is_at_the_limit();
+            let is_sent_once = cell.cell.compression.label() == ONCE_FOR_ALL;
+            let is_read = cell.cell.saturate == Some(Saturate::Clients);
+            return cell.role != Role::Floor && (is_asked || !(is_sent_once && is_read));
+        }
         let all = chosen || self.profile != Profile::Quick;
         if self.has_relays_of_others() {
             cell.role != Role::Floor || self.relay.iter().any(RelayCommand::is_floor)
@@ -621,6 +656,7 @@ impl Run {
     /// The run as asked for, with the profile's rounds where no flag replaces them.
     pub(crate) fn config(&self, scenarios: Vec<String>, seconds: u32) -> Config {
         let (rounds, _) = self.profile.size();
+        let rounds = if self.is_at_the_limit() { ROUNDS_AT_THE_LIMIT } else { rounds };
         let fewest = if self.relay.len() > 1 { ROUNDS_OF_RELAYS } else { 1 };
         Config {
             scenarios,

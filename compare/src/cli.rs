@@ -21,7 +21,7 @@ use std::{
     time::SystemTime,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use cell::Factor;
 use measure::{Exit, Status, utc};
 
@@ -61,8 +61,8 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Browser(flags) => browser::measure(&flags, &args),
         Command::Instructions(flags) => instructions::count(&flags),
         Command::Export { dir, github_action_benchmark } => export(&dir, &github_action_benchmark),
-        Command::Report { dir, splice, wide } => match (dir, splice) {
-            (Some(dir), _) => rerender(&dir, wide),
+        Command::Report { dir, splice, wide, csv } => match (dir, splice) {
+            (Some(dir), _) => rerender(&dir, wide, csv.as_deref()),
             (None, file) => file.map_or(Ok(()), |file| splice_file(&file)),
         }
         .map(|()| Exit::Success),
@@ -243,14 +243,26 @@ fn diff(before: &Path, after: &Path, force: bool, strict: bool) -> Result<Exit> 
     })
 }
 
-fn rerender(dir: &Path, wide: bool) -> Result<()> {
+fn rerender(dir: &Path, wide: bool, csv: Option<&Path>) -> Result<()> {
     let result = ResultFile::read(dir).map_err(UsageError)?;
+    try_file("--csv", csv)?;
     let report = Report::from_result(&result);
     let folder = if dir.is_dir() { dir } else { dir.parent().unwrap_or(Path::new(".")) };
     let written = write_reports(&report, &result, folder);
     show(&report, wide)?;
-    written
+    written.and_then(|()| write_csv(&report, csv))
 }
+
+/// Writes the tables of throughput for `--csv`.
+fn write_csv(report: &Report<'_>, file: Option<&Path>) -> Result<()> {
+    let Some(file) = file else { return Ok(()) };
+    let text = report.csv().ok_or_else(|| UsageError(anyhow!(NO_THROUGHPUT)))?;
+    measure::write_whole(file, text.as_bytes()).with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// Why there is nothing to write as CSV.
+const NO_THROUGHPUT: &str = "--csv has the tables of throughput, and no cell is measured at its limit: \
+    compare run --saturate relay,clients measures them";
 
 /// Makes the generated blocks of a document anew.
 fn splice_file(file: &Path) -> Result<()> {

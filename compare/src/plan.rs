@@ -20,6 +20,9 @@ use report::{
 /// Cells between two anchors: the anchor runs at every fourth place.
 const BETWEEN_ANCHORS: usize = 3;
 
+/// The same of a saturated load, whose figures are sums over rounds and not ratios of neighbours.
+const BETWEEN_SATURATED_ANCHORS: usize = 12;
+
 /// The formats that the quick profile also measures under compression, when nothing else is asked
 /// for: all of them in six rounds would take nine minutes.
 const QUICK_COMPRESSED: [&str; 2] = [BASE_FORMAT, "dannypack"];
@@ -97,7 +100,11 @@ impl BlockOrder {
             }
             _ => false,
         };
-        BlockOrder::drawn(&loads, is_pair, rounds, seed)
+        let between = |anchor: usize| match cells[anchor].cell.saturate {
+            Some(_) => BETWEEN_SATURATED_ANCHORS,
+            None => BETWEEN_ANCHORS,
+        };
+        BlockOrder::drawn(&loads, is_pair, between, rounds, seed)
     }
 
     /// The same with half as many further rounds.
@@ -131,7 +138,7 @@ impl BlockOrder {
 
     /// The same of loads that are pairs of an anchor's index and those of its other cells.
     pub(crate) fn of_loads(loads: &[(usize, Vec<usize>)], rounds: u32, seed: u64) -> BlockOrder {
-        BlockOrder::drawn(loads, |_, _| false, rounds, seed)
+        BlockOrder::drawn(loads, |_, _| false, |_| BETWEEN_ANCHORS, rounds, seed)
     }
 
     /// Of a pair, which is the control and the one cell of another relay, each round has this cell
@@ -139,6 +146,7 @@ impl BlockOrder {
     fn drawn(
         loads: &[(usize, Vec<usize>)],
         is_pair: impl Fn(usize, &[usize]) -> bool,
+        between_anchors: impl Fn(usize) -> usize,
         rounds: u32,
         seed: u64,
     ) -> BlockOrder {
@@ -160,7 +168,7 @@ impl BlockOrder {
                     continue;
                 }
                 others.shuffle(&mut random);
-                for some in others.chunks(BETWEEN_ANCHORS) {
+                for some in others.chunks(between_anchors(*anchor)) {
                     order.push(*anchor);
                     order.extend(some);
                 }
@@ -241,34 +249,51 @@ mod tests {
         let cli = Cli::try_parse_from(["compare", "run"].into_iter().chain(args.split_whitespace())).unwrap();
         let Command::Run(flags) = cli.command else { panic!("not `run`") };
         let matrix = flags.matrix().unwrap();
-        let seconds = flags.block_seconds(matrix.values(Factor::Scenario));
+        let is_paced = matrix.values(Factor::Saturate).iter().any(|whom| whom == "none");
+        let seconds = flags.block_seconds(if is_paced { matrix.values(Factor::Scenario) } else { &[] });
         let mut cells = cells(&matrix).unwrap();
         cells.retain(|cell| flags.measures(cell, seconds));
         let config = flags.config(matrix.values(Factor::Scenario).to_vec(), seconds);
-        assert!(config.rounds >= 6 && config.seconds == seconds);
+        assert!(config.rounds >= 3 && config.seconds == seconds);
         let estimate = BlockOrder::new(&cells, config.rounds, 1).estimate(&cells, seconds);
         (cells.into_iter().map(|cell| cell.id).collect(), seconds, estimate)
     }
 
     #[test]
+    fn a_run_without_other_flags_measures_the_first_table() {
+        let (cells, seconds, estimate) = chosen("--scenario follow-list-burst");
+        // Six formats, of four compressions at the relay's limit and of three at the clients', with
+        // a control of each.
+        assert_eq!((cells.len(), seconds), (25 + 19, 1));
+        assert!(!cells.iter().any(|id| id.contains("floor")), "{cells:?}");
+        assert!(!cells.iter().any(|id| id.contains("shared") && id.contains("clients")), "{cells:?}");
+        // 48 blocks a round; a saturated relay is set up in half the time that is estimated.
+        assert!(estimate < Duration::from_secs(48 * 3 * 9 / 4 + 1), "{estimate:?}");
+        assert_eq!(chosen("--formats cbor --compressions deflate-shared").0.len(), 2 * 5);
+        for paced in ["--saturate none", "--load 2", "--rounds 6", "--profile standard", "--slo p99<1s"] {
+            assert!(chosen(paced).0.iter().all(|id| !id.contains("full-")), "{paced}");
+        }
+    }
+
+    #[test]
     fn the_quick_profile_has_intervals_within_five_minutes() {
-        let (cells, seconds, estimate) = chosen("");
+        let (cells, seconds, estimate) = chosen("--saturate none");
         // Anchor, control and floor; eight more formats; two of them under two compressions.
         assert_eq!((cells.len(), seconds), (15, 1));
         assert!(estimate < Duration::from_mins(5), "{estimate:?}");
-        assert_eq!(chosen("--formats core").0.len(), 29);
+        assert_eq!(chosen("--saturate none --formats core").0.len(), 29);
     }
 
     #[test]
     fn a_quick_block_of_a_scenario_with_bursts_holds_five_within_five_minutes() {
-        let (mut cells, seconds, estimate) = chosen("--scenario follow-list-burst");
+        let (mut cells, seconds, estimate) = chosen("--scenario follow-list-burst --saturate none");
         cells.sort();
         let two = ["dannypack+deflate", "dannypack+none", "json+deflate", "json+none", "json-control"];
         assert_eq!((cells, seconds), (two.map(str::to_owned).to_vec(), 5));
         assert!(estimate < Duration::from_mins(5), "{estimate:?}");
         // The time that README states for the nine formats.
         let (cells, seconds, estimate) =
-            chosen("--scenario follow-list-burst --formats core --compressions none");
+            chosen("--scenario follow-list-burst --saturate none --formats core --compressions none");
         assert_eq!((cells.len(), seconds), (11, 5));
         assert!(estimate < Duration::from_mins(10), "{estimate:?}");
         // Seconds that were asked for stay, and the cells with them.

@@ -95,7 +95,9 @@ impl Rounds<'_> {
                 }
             }
         }
-        self.tell(&outline::power(self.cells, &config));
+        if self.cells.iter().any(|cell| cell.cell.saturate.is_none()) {
+            self.tell(&outline::power(self.cells, &config));
+        }
         let plan = BlockOrder::with_spare(self.cells, config.rounds, config.seed);
         let outcome = self.measure(Header { config: config.clone(), ..header }, &plan)?;
         Ok(Measured { config, plan, outcome })

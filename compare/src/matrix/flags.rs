@@ -33,6 +33,11 @@ impl<const LOADS: bool> Values<LOADS> {
         self.0.contains_key(&factor)
     }
 
+    /// Whether a flag here sets a load other than the scenario.
+    pub(crate) fn sets_load(&self) -> bool {
+        Factor::on_side(Side::Load).any(|factor| factor != Factor::Scenario && self.has(factor))
+    }
+
     /// The first flag of the command line whose value another's relay does not tell.
     pub(crate) fn of_the_relay(&self) -> Option<String> {
         Factor::on_side(Side::Relay)

@@ -18,6 +18,10 @@ use report::{
     result::{CONTROL, FLOOR, RelayCommand, Role},
 };
 
+/// The compression of which the relay's side alone is measured at the limit, unless asked for:
+/// clients read it as deflate, and five minutes hold no more.
+pub(crate) const ONCE_FOR_ALL: &str = "deflate-shared";
+
 /// The values of every factor. A matrix file has a key for each (`formats`, `links`, …); what it
 /// leaves out keeps its default.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +48,14 @@ impl Matrix {
     /// The values of a factor as they are asked for: names, groups, parameters.
     pub fn values(&self, factor: Factor) -> &[String] {
         &self.0[&factor]
+    }
+
+    /// The matrix of the first table: relay and clients at their limit, in the formats that lead.
+    pub(crate) fn at_the_limit() -> Matrix {
+        Matrix::default()
+            .with(Factor::Saturate, ["relay", "clients"])
+            .with(Factor::Format, ["json", "cbor-packed", "proto-binary", "capnp", "dannypack", "notepack"])
+            .with(Factor::Compression, ["none", "deflate", ONCE_FOR_ALL, "zstd-dict"])
     }
 
     /// The matrix of relays of others beside each other: JSON as every relay speaks it.
@@ -507,7 +519,7 @@ mod tests {
     fn an_unknown_name_is_answered_with_the_known_ones() {
         let error = ids("xml", "none").unwrap_err().to_string();
         assert!(error.starts_with("unknown format \"xml\"; known: json cbor-schemaless "), "{error}");
-        assert!(error.ends_with(" tlv (or: core all)"), "{error}");
+        assert!(error.ends_with(" tlv (or: core cbor proto all)"), "{error}");
         let error = ids("json", "none,brotli").unwrap_err().to_string();
         assert!(error.starts_with("unknown compression \"brotli\"; known: none deflate "), "{error}");
         assert!(error.ends_with(" (or: all best)"), "{error}");

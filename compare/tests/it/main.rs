@@ -39,5 +39,6 @@ mod search;
 mod terminal;
 #[cfg(test)]
 mod this_machine;
+mod throughput;
 #[cfg(test)]
 mod verdicts;

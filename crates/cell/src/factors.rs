@@ -201,7 +201,12 @@ static ROWS: [Row; Factor::ALL.len()] = [
         conflicts: &[],
         names: || Format::all().map(Format::name).collect(),
         groups: || {
-            vec![("core", Format::core().map(Format::name).collect()), all(Format::all().map(Format::name))]
+            let of = |family: &str| {
+                let names = Format::all().map(Format::name);
+                names.filter(|name| name.starts_with(family)).collect()
+            };
+            let core = ("core", Format::core().map(Format::name).collect());
+            vec![core, ("cbor", of("cbor-")), ("proto", of("proto-")), all(Format::all().map(Format::name))]
         },
         read: |cell, text| parsed(text).map(|format| cell.format = format),
         write: |cell| cell.format.name().to_owned(),

@@ -50,6 +50,7 @@ mod steady;
 mod summary;
 mod table;
 mod text;
+mod throughput;
 mod utilisation;
 mod view;
 mod warmth;

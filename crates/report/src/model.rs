@@ -14,6 +14,7 @@ use super::{
     sentences::{self, control_line, headline, saturated_line, steady_line, title, warnings},
     slos::{slo_table, slos},
     table::{Form, Table, VALID},
+    throughput::{self, Throughput, throughputs},
     view::{LoadView, views},
 };
 use crate::result::ResultFile;
@@ -27,6 +28,10 @@ pub struct Report<'a> {
     pub(crate) title: String,
     pub(crate) warnings: Vec<String>,
     pub(crate) headline: String,
+    /// Of loads that were played at their limit.
+    throughput: Vec<Throughput>,
+    /// The same as parts.
+    first: Vec<Part>,
     /// Of a search or of a browser.
     found: Vec<Part>,
     loads: Vec<OfLoad>,
@@ -50,6 +55,7 @@ impl Report<'_> {
     /// Composes what a result says.
     pub fn from_result(result: &ResultFile) -> Report<'_> {
         let loads = views(result);
+        let throughput = throughputs(&loads);
         let mut found: Vec<Part> = result.search.iter().flat_map(found::of_search).collect();
         let is_whole = result.incomplete().is_none();
         found.extend(result.break_even.iter().flat_map(|one| found::of_break_even(one, is_whole)));
@@ -61,6 +67,8 @@ impl Report<'_> {
             title: title(result),
             warnings: warnings(result, &loads),
             headline: headline(result),
+            first: throughput.iter().flat_map(Throughput::parts).collect(),
+            throughput,
             found,
             loads: loads.iter().map(|load| OfLoad::new(load, loads.len() > 1)).collect(),
             end: end(result, &loads),
@@ -69,8 +77,13 @@ impl Report<'_> {
 
     /// The parts of a rendering, in its order.
     pub(crate) fn parts(&self, medium: Medium) -> impl Iterator<Item = &Part> {
+        // What a terminal shows first is what other documents quote.
+        let quotes_first = medium == Medium::Lines && !self.first.is_empty();
+        let medium = if quotes_first { Medium::Terminal } else { medium };
         let loads = self.loads.iter();
         let of_loads: Vec<&[Part]> = match medium {
+            // The first table says it all on a narrow terminal.
+            Medium::Terminal if !self.first.is_empty() => Vec::new(),
             Medium::Terminal | Medium::WideTerminal => {
                 let rest = self.loads.iter().flat_map(|load| [&*load.costs, &load.details, &load.verdicts]);
                 loads.map(|load| &*load.first).chain(rest).collect()
@@ -83,8 +96,15 @@ impl Report<'_> {
                 .collect(),
             Medium::Lines | Medium::Rows => loads.map(|load| &*load.quoted).collect(),
         };
-        let all = self.found.iter().chain(of_loads.into_iter().flatten()).chain(&self.end);
+        let all = self.first.iter().chain(&self.found).chain(of_loads.into_iter().flatten()).chain(&self.end);
         all.filter(move |part| part.on.contains(&medium))
+    }
+}
+
+impl Report<'_> {
+    /// The first tables as CSV; `None` where no load was played at its limit.
+    pub fn csv(&self) -> Option<String> {
+        throughput::csv(&self.throughput)
     }
 }
 

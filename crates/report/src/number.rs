@@ -33,6 +33,15 @@ pub(crate) fn short(value: f64) -> String {
     format!("{text}{unit}")
 }
 
+/// Three significant digits with a unit of thousands: `381k`, `17.8k`, `1.23M`.
+pub(crate) fn scaled(value: f64) -> String {
+    match value {
+        value if value >= 999_500.0 => three(value / 1e6) + "M",
+        value if value >= 9_995.0 => three(value / 1e3) + "k",
+        value => three(value),
+    }
+}
+
 /// A ratio: `×0.63`, `×12.5`.
 pub(crate) fn ratio(value: f64) -> String {
     let decimals = if value < 9.995 { 2 } else { 1 };
@@ -80,6 +89,11 @@ mod tests {
             (1e6, "1M"),
         ] {
             assert_eq!(short(value), text);
+        }
+        for (value, text) in
+            [(17_830.0, "17.8k"), (381_000.0, "381k"), (999_600.0, "1.00M"), (9_990.0, "9,990")]
+        {
+            assert_eq!(scaled(value), text);
         }
         assert_eq!((ratio(0.631), ratio(12.54)), ("×0.63".to_owned(), "×12.5".to_owned()));
     }

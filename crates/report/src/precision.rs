@@ -13,6 +13,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use crate::{
     merged::Metric,
     result::{MAX_ROUNDS, PlannedRounds},
+    stats::t_quantile,
 };
 
 /// Rounds of a pilot. Deviations are pooled over the cells, so few rounds have many degrees of
@@ -25,9 +26,6 @@ const FEWEST_ROUNDS: u32 = 6;
 /// Metrics that rounds are planned for: CPU time decides between formats and varies from round to
 /// round; bytes hardly vary, and what latencies would get is told.
 const PLANNED: [Metric; 2] = [Metric::RelayCpu, Metric::ClientCpu];
-
-/// The normal distribution's two-sided 5 % point.
-const Z: f64 = 1.959_963_984_540_054;
 
 impl PlannedRounds {
     /// Plans from a pilot; `None` when it does not know the CPU time of relay or clients in two
@@ -138,16 +136,6 @@ fn half_width(deviation: f64, rounds: u32) -> f64 {
         }
     };
     deviation * in_deviations
-}
-
-/// Student's two-sided 5 % point (Abramowitz and Stegun, 26.7.5), to 0.2 % from five degrees of
-/// freedom.
-fn t_quantile(freedom: f64) -> f64 {
-    let z = Z;
-    let g1 = (z.powi(3) + z) / 4.0;
-    let g2 = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0;
-    let g3 = (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0;
-    z + g1 / freedom + g2 / freedom.powi(2) + g3 / freedom.powi(3)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
-use measure::{Counts, Status, ValidityClass};
+use measure::{Counts, NOT_SATURATED, Status, ValidityClass};
 
 use super::{
     break_even, browser,
@@ -127,7 +127,7 @@ pub(crate) fn warnings(result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<Strin
                 .to_owned(),
         );
     }
-    if loads.iter().any(LoadView::reads_lightly) {
+    if loads.iter().any(|load| load.reads_lightly() && !is_at_limit(load)) {
         warnings.push(
             "Light readers counted most deliveries unread: client CPU is no evidence and gets no verdict."
                 .to_owned(),
@@ -136,7 +136,8 @@ pub(crate) fn warnings(result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<Strin
     if loads.iter().any(|load| load.anchor().is_none_or(|anchor| anchor.merged.blocks == 0)) {
         warnings.push("JSON without compression has no usable block, so there are no ratios.".to_owned());
     }
-    if result.search.is_none() && result.config.rounds < 6 {
+    let has_verdicts = loads.is_empty() || loads.iter().any(|load| !is_at_limit(load));
+    if result.search.is_none() && has_verdicts && result.config.rounds < 6 {
         warnings.push("Fewer than six rounds: no intervals, so every verdict is inconclusive.".to_owned());
     }
     warnings.extend(busy_host(result));
@@ -176,6 +177,11 @@ pub(crate) fn warnings(result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<Strin
         warnings.push("The blocks used different corpora: they do not compare.".to_owned());
     }
     warnings
+}
+
+/// Whether its table is that of throughput, with intervals of its own.
+fn is_at_limit(load: &LoadView<'_>) -> bool {
+    load.saturates() != NOT_SATURATED
 }
 
 /// That the host took blocks away, what this costs and what to do about it.

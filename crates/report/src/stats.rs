@@ -8,6 +8,9 @@ pub(crate) const TAIL: f64 = 0.025;
 /// Level of the test, after correction.
 pub(crate) const SIGNIFICANT: f64 = 0.05;
 
+/// The normal distribution's two-sided 5 % point.
+const Z: f64 = 1.959_963_984_540_054;
+
 /// Differences within ±2 % are "same": a judgement (docs/bias.md). A run's own resolution is its
 /// A/A interval.
 pub(crate) const BAND: f64 = 0.02;
@@ -141,6 +144,27 @@ pub fn mann_kendall(values: &[f64]) -> f64 {
     }
     let z = (s.abs() - 1.0) / variance.sqrt();
     libm::erfc(z / std::f64::consts::SQRT_2)
+}
+
+/// Student's two-sided 5 % point (Abramowitz and Stegun, 26.7.5), to 1 % from two degrees of freedom
+/// and to 0.2 % from five.
+pub(crate) fn t_quantile(freedom: f64) -> f64 {
+    let z = Z;
+    let g1 = (z.powi(3) + z) / 4.0;
+    let g2 = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0;
+    let g3 = (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0;
+    let g4 = (79.0 * z.powi(9) + 776.0 * z.powi(7) + 1482.0 * z.powi(5) - 1920.0 * z.powi(3) - 945.0 * z)
+        / 92160.0;
+    z + g1 / freedom + g2 / freedom.powi(2) + g3 / freedom.powi(3) + g4 / freedom.powi(4)
+}
+
+/// Half the width of the 95 % interval of an estimate, by the estimates that leave out one round
+/// each (Tukey's jackknife, Student's t). `None` below three rounds.
+pub(crate) fn jackknife_reach(leaving_one_out: &[f64]) -> Option<f64> {
+    let n = leaving_one_out.len() as f64;
+    let mean = leaving_one_out.iter().sum::<f64>() / n;
+    let squares: f64 = leaving_one_out.iter().map(|one| (one - mean).powi(2)).sum();
+    (leaving_one_out.len() >= 3).then(|| t_quantile(n - 1.0) * ((n - 1.0) / n * squares).sqrt())
 }
 
 /// The medians of the first and of the second half; `None` of fewer than two.

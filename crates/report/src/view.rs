@@ -77,6 +77,14 @@ impl<'a> LoadView<'a> {
     /// The load as a heading: the scenario and, where the matrix sets them, utilisation or
     /// multiple, rate and link.
     pub(crate) fn name(&self) -> String {
+        match self.saturates() {
+            NOT_SATURATED => self.name_at_any_limit(),
+            whom => format!("{} with saturated {whom}", self.name_at_any_limit()),
+        }
+    }
+
+    /// The same, whatever the load saturates.
+    pub(crate) fn name_at_any_limit(&self) -> String {
         let cell = self.cells[0].cell;
         let rate = cell.rate_per_s.map_or_else(String::new, |rate| format!(" at {rate} events/s"));
         let times = match (cell.utilisation, cell.cell.load.as_str()) {
@@ -88,11 +96,12 @@ impl<'a> LoadView<'a> {
             NO_LINK => String::new(),
             link => format!(" over {link}"),
         };
-        let full = match cell.cell.saturate.as_str() {
-            NOT_SATURATED => String::new(),
-            whom => format!(" with saturated {whom}"),
-        };
-        format!("{}{times}{rate}{full}{link}", cell.cell.scenario)
+        format!("{}{times}{rate}{link}", cell.cell.scenario)
+    }
+
+    /// The process that the load saturates, or [`NOT_SATURATED`].
+    pub(crate) fn saturates(&self) -> &str {
+        &self.cells[0].cell.cell.saturate
     }
 
     /// Whether users have emulated access links, so that CPU times are no evidence.
@@ -302,8 +311,8 @@ pub(crate) fn log_to_anchors<V>(
 }
 
 impl CellResult {
-    pub(crate) fn load(&self) -> (&str, Option<u32>, Option<&str>, Option<f64>, &str) {
+    pub(crate) fn load(&self) -> (&str, Option<u32>, Option<&str>, Option<f64>, &str, &str) {
         let load = Some(&*self.cell.load).filter(|_| self.utilisation.is_none());
-        (&self.cell.scenario, self.rate_per_s, load, self.utilisation, &self.cell.link)
+        (&self.cell.scenario, self.rate_per_s, load, self.utilisation, &self.cell.saturate, &self.cell.link)
     }
 }
