@@ -6,7 +6,7 @@
 //! step subtracted ([`docs/browsers.md`](../../docs/browsers.md)). With `--serve` a person opens the
 //! page on a device, which plays the same blocks in frames; what is measured there is wall time.
 //!
-//! To add a decoder, add a row to `compare/browser/src/rows.js`.
+//! To add a decoder, add a row to `web/browser/src/rows.js`.
 
 mod cdp;
 mod chromium;

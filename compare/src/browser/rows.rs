@@ -8,7 +8,7 @@ use serde::Deserialize;
 use report::result::{BrowserCell, CONTROL, Part, Role};
 
 /// Rows that `npm run build` writes about the decoders in the page's script.
-const ROWS: &str = include_str!("../../browser/dist/rows.json");
+const ROWS: &str = include_str!("../../../web/browser/dist/rows.json");
 
 /// The first row: `JSON.parse` of text, which every ratio refers to.
 pub(crate) const BASE: &str = "json";

@@ -29,13 +29,13 @@ use tokio_tungstenite::{
 use super::events::Events;
 
 /// The document of a block.
-const PAGE: &str = include_str!("../../browser/page.html");
-/// The script that `npm run build` makes of `compare/browser/src` and the packages of its lock
+const PAGE: &str = include_str!("../../../web/browser/page.html");
+/// The script that `npm run build` makes of `web/browser/src` and the packages of its lock
 /// file.
-const PAGE_SCRIPT: &str = include_str!("../../browser/dist/page.js");
+const PAGE_SCRIPT: &str = include_str!("../../../web/browser/dist/page.js");
 /// The document that a person opens on a device.
-const DEVICE: &str = include_str!("../../browser/device.html");
-const DEVICE_SCRIPT: &str = include_str!("../../browser/src/device.js");
+const DEVICE: &str = include_str!("../../../web/browser/device.html");
+const DEVICE_SCRIPT: &str = include_str!("../../../web/browser/src/device.js");
 
 /// Longest request head that is read; Chromium's are below 1 KiB.
 const MAX_HEAD_BYTES: usize = 16 << 10;

@@ -18,7 +18,7 @@ function write(name, content) {
   const bytes = Buffer.from(content);
   if (existsSync(path(name)) && readFileSync(path(name)).equals(bytes)) return;
   if (CHECKS) {
-    console.error(`compare/browser/${name} is not what its sources and lock file make: npm install --no-save --ignore-scripts && npm run build`);
+    console.error(`web/browser/${name} is not what its sources and lock file make: npm install --no-save --ignore-scripts && npm run build`);
     process.exitCode = 1;
     return;
   }
