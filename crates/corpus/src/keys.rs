@@ -1,13 +1,17 @@
 //! The generator's keys: derived from published words, so that anyone can tell generated events
 //! from real ones.
 
-use std::{num::NonZero, sync::mpsc, thread};
+use std::{
+    num::NonZero,
+    sync::{LazyLock, mpsc},
+    thread,
+};
 
 use codecs::Event;
 use secp256k1::{Keypair, SECP256K1, SecretKey};
 use sha2::{Digest, Sha256};
 
-/// How many authors generated events have. Enough for 56 authors in 100 events at the bundled
+/// How many authors the events of a [`World`] have. Enough for 56 authors in 100 events at the bundled
 /// sample's size, few enough that the public keys can be derived in some 40 ms when a file's origin
 /// is asked.
 pub(crate) const AUTHOR_KEYS: usize = 4_096;
@@ -15,10 +19,38 @@ pub(crate) const AUTHOR_KEYS: usize = 4_096;
 /// NIP-59.
 const GIFT_WRAP: u16 = 1059;
 
-/// The key of author `index`: its secret is SHA-256("relay-sim key" || index as 8 bytes,
-/// big-endian).
-pub(crate) fn author(index: usize) -> Keypair {
-    derive("relay-sim key", &[&(index as u64).to_be_bytes()])
+/// The people, words, relays and days that generated events are of. No two worlds share any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum World {
+    /// Those of the bundled sample.
+    Sample,
+    /// Those of a dictionary's training.
+    Elsewhere,
+}
+
+impl World {
+    pub(crate) const ALL: [World; 2] = [World::Sample, World::Elsewhere];
+
+    /// Its authors, most active first. The secret of author i of the sample is SHA-256("relay-sim
+    /// key" || i as 8 bytes, big-endian); elsewhere that of i + [`World::PEOPLE`].
+    pub(crate) fn authors(self) -> &'static [Keypair] {
+        static AUTHORS: [LazyLock<Vec<Keypair>>; 2] =
+            [LazyLock::new(|| authors_of(World::Sample)), LazyLock::new(|| authors_of(World::Elsewhere))];
+        &AUTHORS[self as usize]
+    }
+
+    /// The number of its first key.
+    pub(crate) fn first_key(self) -> usize {
+        self as usize * World::PEOPLE
+    }
+
+    /// Keys that follow lists and mentions choose from; the first [`AUTHOR_KEYS`] are the authors.
+    pub(crate) const PEOPLE: usize = 40_000;
+}
+
+fn authors_of(world: World) -> Vec<Keypair> {
+    let key = |index| derive("relay-sim key", &[&((world.first_key() + index) as u64).to_be_bytes()]);
+    in_parallel(AUTHOR_KEYS, key)
 }
 
 /// The key of an author of one event, see [`once_secret`].

@@ -4,7 +4,10 @@ use std::{collections::HashSet, fmt, sync::LazyLock};
 
 use codecs::Event;
 
-use crate::{keys, random::Random};
+use crate::{
+    keys::{self, World},
+    random::Random,
+};
 
 /// Signers looked at: misses a tenth of foreign events once in 10^11 files (0.9^256).
 const SIGNERS_CHECKED: usize = 256;
@@ -22,7 +25,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Looks at the signers of 256 events drawn from the list. Costs some 40 ms once per process.
+    /// Looks at the signers of 256 events drawn from the list. Costs some 80 ms once per process.
     pub fn from_events(events: &[Event<'_>]) -> Origin {
         let mut sample = SignerSample::default();
         events.iter().for_each(|event| sample.add(event));
@@ -82,11 +85,8 @@ impl SignerSample {
     }
 
     pub(crate) fn origin(&self) -> Origin {
-        static AUTHORS: LazyLock<HashSet<[u8; 32]>> = LazyLock::new(|| {
-            keys::in_parallel(keys::AUTHOR_KEYS, |index| keys::public(&keys::author(index)))
-                .into_iter()
-                .collect()
-        });
+        static AUTHORS: LazyLock<HashSet<[u8; 32]>> =
+            LazyLock::new(|| World::ALL.iter().flat_map(|world| world.authors()).map(keys::public).collect());
         let is_generated = |signer: &&Signer| {
             AUTHORS.contains(&signer.pubkey)
                 || keys::public(&keys::keypair(signer.once_secret)) == signer.pubkey

@@ -100,7 +100,7 @@ impl Random {
 }
 
 /// Draws positions by weight.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Weighted(Vec<f64>);
 
 impl Weighted {

@@ -161,6 +161,36 @@ fn json_bytes(event: &Event<'_>) -> u64 {
     bytes.len() as u64
 }
 
+/// A dictionary is tried on events of the sample: of them it has learned nothing.
+#[test]
+fn events_elsewhere_share_no_author_id_or_day_with_the_sample() {
+    let mut events = Vec::new();
+    let generator = Generator::new(&Mix::audit(), 20_000, 1).unwrap().elsewhere();
+    let Ok(()) = generator.stream(|block| {
+        events.extend(block);
+        Ok::<(), std::convert::Infallible>(())
+    });
+    assert_eq!(Origin::from_events(&events), Origin::Generated);
+    events[..1_000].iter().for_each(|event| event.verify(VerifyLevel::Full).unwrap());
+    let sample = Corpus::bundled();
+    // Ids and keys, also in tags and content.
+    let named = |events: &[Event<'_>]| {
+        let mut named = HashSet::new();
+        for event in events {
+            named.extend([event.id, event.pubkey].map(|bytes| codecs::hex::encode(&bytes)));
+            let values = event.tags.iter().flatten();
+            named.extend(values.filter(|value| value.len() == 64).map(ToString::to_string));
+        }
+        named
+    };
+    let (theirs, ours) = (named(&events), named(&sample.events));
+    assert!(ours.len() > 20_000 && theirs.len() > 50_000, "{} {}", ours.len(), theirs.len());
+    assert_eq!(theirs.intersection(&ours).count(), 0);
+    let last = events.iter().map(|event| event.created_at).max().unwrap();
+    let first = sample.events.iter().map(|event| event.created_at).min().unwrap();
+    assert!(last / 86_400 < first / 86_400, "{last} {first}");
+}
+
 #[test]
 fn sizes_at_the_edges_work() {
     for count in [0, 1, 2, 50, 1_001] {

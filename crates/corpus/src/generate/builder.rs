@@ -1,12 +1,8 @@
 //! One block of events in the making.
 
-use std::{
-    collections::{BTreeMap, HashSet, VecDeque},
-    sync::LazyLock,
-};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use codecs::{Event, Tag};
-use secp256k1::Keypair;
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -14,11 +10,12 @@ use super::{
     calibration::{Calibration, Reuse, Shape},
     plan::{Author, Planned},
 };
-use crate::{Rules, json::json, keys, random::Random};
-
-/// Keys that follow lists and mentions choose from; the first [`keys::AUTHOR_KEYS`] are the
-/// authors.
-pub(super) const TARGETS: usize = 40_000;
+use crate::{
+    Rules,
+    json::json,
+    keys::{self, World},
+    random::Random,
+};
 
 /// How many authors, keys and ids of a kind are remembered: conversations are between few and soon
 /// over.
@@ -124,7 +121,7 @@ impl<'g> Builder<'g> {
             assert!(kept > 0, "a relay takes an event of a kind's necessary tags without content");
         };
         match context.author {
-            Some(author) => keys::sign(&mut event, &author_keys()[author]),
+            Some(author) => keys::sign(&mut event, &self.generator.world.authors()[author]),
             None => {
                 let key = keys::once(&event);
                 keys::sign(&mut event, &key);
@@ -227,7 +224,7 @@ impl<'g> Builder<'g> {
             return key;
         }
         loop {
-            let key = target_keys()[self.generator.by_popularity.draw(&mut self.random)];
+            let key = self.generator.people()[self.generator.by_popularity.draw(&mut self.random)];
             if context.mentioned.insert(key) {
                 remember(&mut recent.keys, key);
                 return key;
@@ -251,7 +248,7 @@ impl<'g> Builder<'g> {
         loop {
             let key = match context.run.pop() {
                 Some(key) => key,
-                None => target_keys()[self.generator.by_popularity.draw(&mut self.random)],
+                None => self.generator.people()[self.generator.by_popularity.draw(&mut self.random)],
             };
             if context.mentioned.insert(key) {
                 context.list.push(key);
@@ -279,21 +276,12 @@ pub(super) fn remember<T>(remembered: &mut VecDeque<T>, item: T) {
     remembered.push_back(item);
 }
 
-pub(super) fn author_keys() -> &'static [Keypair] {
-    static KEYS: LazyLock<Vec<Keypair>> =
-        LazyLock::new(|| keys::in_parallel(keys::AUTHOR_KEYS, keys::author));
-    &KEYS
-}
-
 /// The authors in order of their activity, then keys that are not points of the curve and sign
 /// nothing: SHA-256("relay-sim follow target" || index as 8 bytes, big-endian).
-pub(super) fn target_keys() -> &'static [[u8; 32]] {
-    static TARGET_KEYS: LazyLock<Vec<[u8; 32]>> = LazyLock::new(|| {
-        let others = (keys::AUTHOR_KEYS..TARGETS).map(|index| {
-            let hasher = Sha256::new().chain_update("relay-sim follow target");
-            hasher.chain_update((index as u64).to_be_bytes()).finalize().into()
-        });
-        author_keys().iter().map(keys::public).chain(others).collect()
+pub(super) fn people(world: World) -> Vec<[u8; 32]> {
+    let others = (keys::AUTHOR_KEYS..World::PEOPLE).map(|index| {
+        let hasher = Sha256::new().chain_update("relay-sim follow target");
+        hasher.chain_update(((world.first_key() + index) as u64).to_be_bytes()).finalize().into()
     });
-    &TARGET_KEYS
+    world.authors().iter().map(keys::public).chain(others).collect()
 }

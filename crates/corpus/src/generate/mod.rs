@@ -19,13 +19,13 @@ mod requests;
 mod tags;
 mod text;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::OnceLock};
 
 use codecs::Event;
 
 use self::{builder::Builder, plan::EventPlan, relays::Relays, text::Vocabulary};
 use crate::{
-    keys,
+    keys::{self, World},
     random::{Weighted, power},
 };
 
@@ -68,6 +68,8 @@ pub fn events(count: usize, seed: u64, mut progress: impl FnMut(usize)) -> Vec<E
 pub struct Generator {
     plan: EventPlan,
     seed: u64,
+    world: World,
+    people: OnceLock<Vec<[u8; 32]>>,
     vocabulary: Vocabulary,
     relays: Relays,
     by_popularity: Weighted,
@@ -84,12 +86,12 @@ impl Generator {
         Ok(Generator {
             plan: EventPlan::new(mix, count, seed)?,
             seed,
+            world: World::Sample,
+            people: OnceLock::new(),
             vocabulary: Vocabulary::new(),
-            relays: Relays::new(),
+            relays: Relays::new(World::Sample),
             // Fitted to 38,357 follows in real lists: their top twenty keys are 2% of them.
-            by_popularity: Weighted::new(
-                (0..builder::TARGETS).map(|rank| 1.0 / power((rank + 81) as f64, 0.9)),
-            ),
+            by_popularity: Weighted::new((0..World::PEOPLE).map(|rank| 1.0 / power((rank + 81) as f64, 0.9))),
             strict: false,
         })
     }
@@ -106,6 +108,21 @@ impl Generator {
     #[must_use]
     pub fn ending(self, newest: i64) -> Generator {
         Generator { plan: self.plan.ending(newest), ..self }
+    }
+
+    /// Makes events of other authors, words, relays and days than those of any other generator, for
+    /// dictionaries that are tried on these.
+    #[must_use]
+    pub fn elsewhere(self) -> Generator {
+        // Of one seed both worlds would draw the same numbers.
+        let seed = !self.seed;
+        let (world, people, relays) = (World::Elsewhere, OnceLock::new(), Relays::new(World::Elsewhere));
+        let vocabulary = self.vocabulary.elsewhere();
+        Generator { plan: self.plan.elsewhere(seed), seed, world, people, vocabulary, relays, ..self }
+    }
+
+    fn people(&self) -> &[[u8; 32]] {
+        self.people.get_or_init(|| builder::people(self.world))
     }
 
     /// Gives every block to `take`, oldest first, until it fails. Blocks are made on all cores

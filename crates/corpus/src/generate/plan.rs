@@ -20,6 +20,9 @@ pub(super) const BLOCK: usize = 1_000;
 const FIRST_CREATED_AT: i64 = 1_758_326_400;
 const SPAN_SECONDS: u64 = 8 * 86_400;
 
+/// A year earlier.
+const FIRST_CREATED_AT_ELSEWHERE: i64 = FIRST_CREATED_AT - 365 * 86_400;
+
 /// A planned event.
 #[derive(Debug, Clone)]
 pub(super) struct Planned {
@@ -84,6 +87,11 @@ impl EventPlan {
         let span = SPAN_SECONDS.max(self.count);
         let seconds = u128::from(index) * u128::from(span) / u128::from(self.count.max(1));
         i64::try_from(seconds).expect("about as many as events")
+    }
+
+    /// The same long before, drawn by another seed.
+    pub(super) fn elsewhere(self, seed: u64) -> EventPlan {
+        EventPlan { first_created_at: FIRST_CREATED_AT_ELSEWHERE, seed, ..self }
     }
 
     pub(super) fn blocks(&self) -> u64 {

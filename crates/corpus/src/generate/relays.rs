@@ -1,7 +1,10 @@
 //! Relay addresses.
 
 use super::text;
-use crate::random::{Random, Weighted};
+use crate::{
+    keys::World,
+    random::{Random, Weighted},
+};
 
 const ADDRESSES: usize = 465;
 /// Number of relays in a zap request; clients name the same few in each.
@@ -17,8 +20,8 @@ pub(super) struct Relays {
 }
 
 impl Relays {
-    pub(super) fn new() -> Relays {
-        let mut random = Random::new("relay-sim relays", 0);
+    pub(super) fn new(world: World) -> Relays {
+        let mut random = Random::new("relay-sim relays", world as u64);
         let addresses = (0..ADDRESSES)
             .map(|_| {
                 let host = random.pick(&["example", "example", "example.com"]);

@@ -2,7 +2,7 @@
 
 use codecs::{Event, hex};
 
-use super::builder::{Builder, Context, Zap, again, author_keys, remember, target_keys};
+use super::builder::{Builder, Context, Zap, again, remember};
 use crate::{json::json, keys};
 
 /// No note is shorter: its id, key and signature alone take 256 digits.
@@ -60,7 +60,7 @@ impl Builder<'_> {
     fn sender(&mut self, context: &Context) -> usize {
         let recent = self.recent.entry(context.kind).or_default();
         again(&mut self.random, &recent.senders, context.reuse.id).unwrap_or_else(|| {
-            let sender = self.random.below(author_keys().len());
+            let sender = self.random.below(self.generator.world.authors().len());
             remember(&mut recent.senders, sender);
             sender
         })
@@ -87,9 +87,9 @@ impl Builder<'_> {
 
     /// The job request (kind 5300) that a result quotes, as JSON.
     pub(super) fn job_request(&mut self, context: &mut Context) -> String {
-        let author = self.random.below(author_keys().len());
+        let author = self.random.below(self.generator.world.authors().len());
         let alt = self.generator.vocabulary.text(&mut self.random, 30, 0);
-        let provider = target_keys()[self.generator.by_popularity.draw(&mut self.random)];
+        let provider = self.generator.people()[self.generator.by_popularity.draw(&mut self.random)];
         let tags = vec![
             vec!["p".into(), hex::encode(&provider).into()],
             vec!["alt".into(), alt.into()],
@@ -120,7 +120,7 @@ impl Builder<'_> {
             content: content.into(),
             sig: [0; 64],
         };
-        keys::sign(&mut request, &author_keys()[author]);
+        keys::sign(&mut request, &self.generator.world.authors()[author]);
         json(&request)
     }
 }

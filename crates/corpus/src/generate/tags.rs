@@ -3,7 +3,7 @@
 use codecs::{Tag, hex};
 
 use super::{
-    builder::{Builder, Context, again, author_keys, remember, target_keys},
+    builder::{Builder, Context, again, remember},
     calibration::{Shape, TagName},
     text,
 };
@@ -113,8 +113,8 @@ impl Builder<'_> {
         let kind = if context.kind == 1311 { 30_311 } else { 30_023 };
         // A deletion names what its author wrote (NIP-09).
         let author = match (context.kind, context.author) {
-            (5, Some(author)) => keys::public(&author_keys()[author]),
-            _ => target_keys()[self.generator.by_popularity.draw(&mut self.random)],
+            (5, Some(author)) => keys::public(&self.generator.world.authors()[author]),
+            _ => self.generator.people()[self.generator.by_popularity.draw(&mut self.random)],
         };
         let name = match context.kind {
             5 => self.generator.vocabulary.slug(&mut self.random, 18),
@@ -130,7 +130,7 @@ impl Builder<'_> {
             ("p", 0) if context.kind == 9735 => hex::encode(&self.zap(context).recipient),
             ("e", 0) if context.kind == 9735 => self.zap(context).note,
             ("P", 0) if context.kind == 9735 => {
-                hex::encode(&keys::public(&author_keys()[self.zap(context).sender]))
+                hex::encode(&keys::public(&self.generator.world.authors()[self.zap(context).sender]))
             }
             // A deletion must not delete anything that is here.
             ("e", 0) if context.kind != 5 => self.answered_id(context),
@@ -144,8 +144,8 @@ impl Builder<'_> {
                 _ => hex::encode(&self.mention(context)),
             },
             ("P", 0) => {
-                let author = self.random.below(author_keys().len());
-                hex::encode(&keys::public(&author_keys()[author]))
+                let author = self.random.below(self.generator.world.authors().len());
+                hex::encode(&keys::public(&self.generator.world.authors()[author]))
             }
             _ => hex::encode(&self.random.bytes32()),
         }

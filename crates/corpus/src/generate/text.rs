@@ -52,6 +52,13 @@ const SYLLABLES: [&str; 40] = [
     "lan", "men", "nos", "per", "stra", "ten", "ver",
 ];
 
+/// As frequent, and none of the above.
+const SYLLABLES_ELSEWHERE: [&str; 40] = [
+    "i", "bu", "cu", "da", "u", "fo", "gi", "hu", "on", "ja", "ko", "li", "mu", "ne", "ar", "pi", "quo",
+    "ri", "su", "to", "es", "vi", "wo", "yu", "za", "al", "bor", "can", "dir", "ul", "far", "gan", "ost",
+    "lin", "man", "nes", "por", "stri", "tan", "var",
+];
+
 /// Emoji and words of other scripts, separated by spaces.
 const EXOTIC: &str = "🤙 😂 🔥 🚀 💜 🫂 ⚡ 👀 🙏 ☕ 🧡 ✅ 👉 — … “gm” それは です 日本 今日は ありがとう привет это что \
     für más não está 你好 한국";
@@ -94,8 +101,8 @@ const FOREIGN_SYLLABLES: [[&str; 30]; 3] = [
 /// Of each other script.
 const FOREIGN_WORDS: usize = 400;
 
-/// The words and phrases of every generated corpus.
-#[derive(Debug)]
+/// The words and phrases of generated events.
+#[derive(Debug, Default)]
 pub(super) struct Vocabulary {
     words: Vec<String>,
     /// Words of other scripts.
@@ -109,7 +116,16 @@ pub(super) struct Vocabulary {
 
 impl Vocabulary {
     pub(super) fn new() -> Vocabulary {
-        let mut random = Random::new("relay-sim vocabulary", 0);
+        Vocabulary::of(&SYLLABLES, &Vocabulary::default(), 0)
+    }
+
+    /// Another one, which has none of its words.
+    pub(super) fn elsewhere(&self) -> Vocabulary {
+        Vocabulary::of(&SYLLABLES_ELSEWHERE, self, 1)
+    }
+
+    fn of(syllables: &[&str], other: &Vocabulary, seed: u64) -> Vocabulary {
+        let mut random = Random::new("relay-sim vocabulary", seed);
         let mut words: Vec<String> = Vec::with_capacity(WORDS);
         while words.len() < WORDS {
             // Frequent words are short, as in languages.
@@ -118,8 +134,8 @@ impl Vocabulary {
                 30..300 => (1, 2),
                 _ => (2, 4),
             };
-            let word: String = (0..random.between(first, last)).map(|_| random.pick(&SYLLABLES)).collect();
-            if !words.contains(&word) {
+            let word: String = (0..random.between(first, last)).map(|_| random.pick(syllables)).collect();
+            if !words.contains(&word) && !other.words.contains(&word) {
                 words.push(word);
             }
         }
@@ -131,9 +147,10 @@ impl Vocabulary {
                 words.join(" ")
             })
             .collect();
+        let is_taken = |word: &String| other.foreign.iter().any(|words| words.contains(word));
         let foreign = FOREIGN_SYLLABLES.map(|syllables| {
-            let word = |_| (0..random.between(1, 4)).map(|_| random.pick(&syllables)).collect();
-            (0..FOREIGN_WORDS).map(word).collect()
+            let word = || (0..random.between(1, 4)).map(|_| random.pick(&syllables)).collect();
+            std::iter::repeat_with(word).filter(|word| !is_taken(word)).take(FOREIGN_WORDS).collect()
         });
         Vocabulary {
             words,
@@ -309,6 +326,16 @@ fn zipf(ranks: usize) -> Weighted {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn vocabularies_share_no_word() {
+        let sample = Vocabulary::new();
+        let words =
+            |of: &Vocabulary| of.foreign.iter().flatten().chain(&of.words).cloned().collect::<Vec<_>>();
+        let elsewhere = words(&sample.elsewhere());
+        assert_eq!(elsewhere.len(), WORDS + 3 * FOREIGN_WORDS);
+        assert!(words(&sample).iter().all(|word| !elsewhere.contains(word)));
+    }
 
     #[test]
     fn text_has_exactly_the_bytes_asked_for() {

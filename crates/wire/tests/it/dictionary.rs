@@ -17,7 +17,7 @@ const NOTE: &str = r#"["EVENT","sub:1",{"id":"5c83da77af1dec6d7289834998ad7aafbd
 /// [`NOTE`] behind the zstd layer with the bundled dictionary, as zstd 1.5.7 writes it: the
 /// transform byte, then a frame (magic 28 b5 2f fd) that does not name its dictionary, because the
 /// token does.
-const GOLDEN: &str = "0128b52ffd607400e505003311295e7c110319d55de38414a6b3f52852efe5d49ef6ec6d736c48a17b5685d23e42442c31748518d5ddc35aa24d8e2bf56aa8fbe0f993fc8fb785baf9e797c81ae32d5fdb9c1e5d8df517793a75e292e212d36981f1743a27d78805ced47333df6aaa29a9764a21dd7d1c7719bb7c1e4df9accda6ee61f5e7519588e9b334b11b6763c46edfd6c858b2df7e582552085f3dabb9f7e34929cda412f6c3ec1fd4bcdb9f4c6c0307fce04af10c4c1810410c5b026e077ca756e1b75a";
+const GOLDEN: &str = "0128b52ffd607400c50500b310275e7c112351fa5d43093df5d5b316f79b516aab2d3e6e9f0d1d8fa1754ccc30135552f98e28fd6ea9a6c8e9f349fdb45c5e79df9e5c56767f9aaaa1bce71f6e94d63e0d2d63fc747ee292e222f3d20263bdbc9ce0bd72861aa17bda6e4adece1d97797d322b75bad6265d0f6bf35b687fad7545b5eb59cd6e481bcaec7e6e9d4aa962dc0bb9a263325f4ffbeff5c97d3579ca5e48b185edbb7f69521c09fc5687e5d1310c52cb3834801c6e0f701e48081502450806";
 
 fn json() -> Dictionary {
     Dictionary::bundled(Format::JSON).unwrap()
