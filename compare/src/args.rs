@@ -390,7 +390,7 @@ pub(crate) struct Run {
     /// that was reached beside the wanted one.
     #[arg(
         long, help_heading = "Load", value_delimiter = ',', value_name = "SHARES", value_parser = of_cores,
-        conflicts_with_all = ["load", "link", "rates", "url", "nats"], hide_short_help = true
+        conflicts_with_all = ["load", "saturate", "link", "rates", "url", "nats"], hide_short_help = true
     )]
     pub(crate) utilisation: Vec<f64>,
     /// Events to send [default: the bundled sample]
@@ -599,6 +599,11 @@ impl Run {
         }
         if self.over.nats.is_some() {
             return Err("--rates auto finds what one machine sustains; with --nats give --rates a number");
+        }
+        if self.values.has(Factor::Saturate) {
+            return Err(
+                "--rates auto finds a rate that all cells keep; --saturate needs none: leave one of them out",
+            );
         }
         Ok(true)
     }

@@ -95,10 +95,10 @@ fn decode_every(whom: Saturate, own: Option<u32>) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn saturated(name: &str, set: &[&str], cell: Cell) -> anyhow::Result<Scenario> {
+    fn saturated(name: &str, set: &[&str], cell: &Cell) -> anyhow::Result<Scenario> {
         let set: Vec<_> = set.iter().map(|set| (*set).to_owned()).collect();
         let mut scenario = Scenario::load_with(name, &set).unwrap();
-        scenario.set_cell(&cell)?;
+        scenario.set_cell(cell)?;
         Ok(scenario)
     }
 
@@ -107,7 +107,7 @@ mod tests {
         for name in Scenario::names() {
             for (whom, decodes) in [(Saturate::Relay, Some(DECODE_EVERY)), (Saturate::Clients, None)] {
                 let scenario =
-                    saturated(name, &[], Cell { saturate: Some(whom), ..Cell::default() }).unwrap();
+                    saturated(name, &[], &Cell { saturate: Some(whom), ..Cell::default() }).unwrap();
                 let arrivals = (scenario.request.iter().map(|request| request.arrival))
                     .chain(scenario.publish.iter().map(|publish| publish.arrival))
                     .chain(scenario.fan_in.iter().map(|fan_in| fan_in.arrival))
@@ -129,18 +129,18 @@ mod tests {
     fn what_has_no_limit_to_reach_is_refused_by_name() {
         let relay = || Cell { saturate: Some(Saturate::Relay), ..Cell::default() };
         let link = Cell { link: Some("slow-4g".parse().unwrap()), ..relay() };
-        let error = saturated("note-stream", &[], link).unwrap_err().to_string();
+        let error = saturated("note-stream", &[], &link).unwrap_err().to_string();
         assert!(error.contains("over links: a link would be the limit, not relay"), "{error}");
-        let error = saturated("note-stream", &["subscribe.link=wifi"], relay()).unwrap_err().to_string();
+        let error = saturated("note-stream", &["subscribe.link=wifi"], &relay()).unwrap_err().to_string();
         assert!(error.contains("over links"), "{error}");
-        let error = saturated("mixed-day", &["request.visitor.step=[]"], relay()).unwrap_err().to_string();
+        let error = saturated("mixed-day", &["request.visitor.step=[]"], &relay()).unwrap_err().to_string();
         assert!(error.contains("sessions of visitor have no step"), "{error}");
     }
 
     #[test]
     fn a_rate_bounds_what_is_published() {
         let cell = Cell { saturate: Some(Saturate::Relay), rate_per_s: Some(300.0), ..Cell::default() };
-        let scenario = saturated("mixed-day", &[], cell).unwrap();
+        let scenario = saturated("mixed-day", &[], &cell).unwrap();
         assert_eq!(scenario.publish[0].arrival, looped(300 * 4 / 20));
     }
 }
