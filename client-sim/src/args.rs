@@ -8,6 +8,7 @@ use codecs::Format;
 use program::Unechoed;
 use wire::{Compression, Header};
 
+use crate::meet::{self, LocalRelay, Stated};
 use workload::{Share, scenario::Scenario};
 
 /// A swarm of simulated Nostr clients.
@@ -34,6 +35,9 @@ pub struct Args {
 
     #[command(flatten)]
     pub cell: Cell,
+
+    #[command(flatten)]
+    pub stated: Stated,
 
     /// Change a key of the scenario, as in publish.arrival.rate_per_s=500.
     ///
@@ -93,16 +97,27 @@ pub struct Args {
     #[arg(long, help_heading = "Wire", value_name = "FILE", hide_short_help = true)]
     pub dictionary: Option<PathBuf>,
 
-    /// The relay (ws:// or wss://), instead of a relay-sim of its own.
+    /// The relay (ws:// or wss://), instead of a relay-sim.
     ///
-    /// As in ws://host:port or wss://host:port. Without it, relay-sim is started as a process of
-    /// its own.
+    /// As in ws://host:port or wss://host:port. Without --format or --compression clients offer
+    /// all that they can and speak what the relay chooses; flags insist.
     #[arg(long, help_heading = "Relay")]
     pub url: Option<String>,
+
+    /// Play against the relay-sim that listens there; without one, or with none, start one.
+    ///
+    /// A loopback address. Anything else that listens there is left alone. A run that sets what
+    /// only a relay of its own takes (--verify, --link, --floor, --no-pin and others) starts one.
+    #[arg(
+        long, help_heading = "Relay", value_name = "ADDRESS", default_value = relay_sim::DEFAULT_ADDRESS,
+        value_parser = meet::local_relay, conflicts_with = "relay_of_others", hide_short_help = true
+    )]
+    pub local_relay: LocalRelay,
 
     /// Process ids of the relay behind --url, for its CPU time.
     ///
     /// Of a relay on this machine, separated by commas. The time of all that they start is in it.
+    /// That of a relay-sim is found without.
     #[arg(long, help_heading = "Relay", requires = "url", value_name = "PIDS", value_delimiter = ',')]
     pub relay_pid: Vec<u32>,
 
@@ -127,7 +142,8 @@ pub struct Args {
 
     /// Answers of `client-sim doctor --json` about the relay behind --url.
     ///
-    /// The relay is then not asked again. With --floor the plan is that of such a relay.
+    /// The relay is then not asked again, and clients insist on format and compression. With --floor
+    /// the plan is that of such a relay.
     #[arg(
         long,
         help_heading = "Relay",
@@ -452,11 +468,11 @@ impl Args {
 /// One for each group of flags.
 const EXAMPLES: &str = "\
 Examples:
-  Load    client-sim --scenario publish-flood --set publish.flood.window=16
-  Wire    client-sim --scenario follow-list-burst --format dannypack --compression zstd
-  Relay   client-sim --scenario note-stream --url ws://127.0.0.1:8080
-  Links   client-sim --scenario home-feed-cold-start --link slow-4g
-  Output  client-sim --scenario note-stream --record run.json --html run.html";
+  Load    client-sim publish-flood --set publish.flood.window=16
+  Wire    client-sim follow-list-burst --format dannypack --compression zstd
+  Relay   relay-sim --format proto-binary & client-sim note-stream   # or --url ws://127.0.0.1:8080
+  Links   client-sim home-feed-cold-start --link slow-4g
+  Output  client-sim note-stream --record run.json --html run.html";
 
 /// Lists that only `--help` shows, after the examples.
 fn lists() -> String {
@@ -478,7 +494,7 @@ Formats:
 {EXAMPLES}
           client-sim explain mixed-day --load 1,4,16
           client-sim explain reconnect-storm --agents 32
-          client-sim --scenario note-stream --url ws://127.0.0.1:7777 --relay-pid 4711
+          client-sim note-stream --url ws://127.0.0.1:7777 --relay-pid 4711
 
 The summary goes to standard output, everything else to standard error.
 

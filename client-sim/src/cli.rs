@@ -23,7 +23,7 @@ use workload::{
 /// Runs the program. `args` are the arguments after its name and role.
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = std::iter::once("client-sim".into()).chain(args).collect();
-    let args = match program::parse::<Args>(&args) {
+    let mut args = match program::parse::<Args>(&args) {
         Ok(args) => args,
         Err(not_parsed) => return not_parsed.code,
     };
@@ -36,7 +36,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         .init();
     match &args.command {
         None if args.serve.is_some() => done(serve::serve(&args).map(|()| Exit::Success)),
-        None => done(run::run(&args).map(|record| exit(&record))),
+        None => done(run::run(&mut args).map(|record| exit(&record))),
         Some(Command::Doctor(args)) => examine(args),
         Some(Command::Links { check: true, links, .. }) => check_links(*links),
         Some(Command::Links { capacity: true, .. }) => {

@@ -15,6 +15,7 @@ mod floor;
 mod interruption;
 mod light;
 mod links;
+mod meet;
 mod memory;
 mod meters;
 pub mod metrics;

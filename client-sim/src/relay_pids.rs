@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context;
 use measure::Processes;
-use url::Url;
+use url::{Host, Url};
 use wire::RelayUrl;
 
 use crate::args::Args;
@@ -83,6 +83,22 @@ pub(crate) fn check(processes: &Processes, relay: &str) -> Result<Proof, String>
         unproven: Some(format!("whether {all} is the relay is not known: {relay} {why}")),
         ..Proof::default()
     })
+}
+
+/// The process of this machine that listens where the relay does, and its name, as far as this
+/// system tells.
+pub(crate) fn holder_of(relay: &str) -> Option<(u32, String)> {
+    let mut url = Url::parse(relay).ok()?;
+    match url.host()? {
+        // No resolver is waited for.
+        Host::Domain("localhost") => url.set_host(Some("127.0.0.1")).ok()?,
+        Host::Domain(_) => return None,
+        Host::Ipv4(_) | Host::Ipv6(_) => {}
+    }
+    let sockets = Relay::from_url(url.as_str())?.listeners();
+    let pid = holder(&sockets)?;
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some((pid, name.trim_end().to_owned()))
 }
 
 /// Processes by id and name.

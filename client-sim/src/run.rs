@@ -31,6 +31,7 @@ use crate::{
     interruption::{self, Interrupted},
     light,
     links::{self, Links},
+    meet::{self, Met},
     metrics::{Endpoint, Snapshot},
     outputs::{self, Said},
     own_relay::OwnRelay,
@@ -50,7 +51,7 @@ use workload::{
 };
 
 /// Plans, prepares, runs and writes the record.
-pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
+pub(crate) fn run(args: &mut Args) -> anyhow::Result<RunRecord> {
     outputs::try_all(args).map_err(UsageError)?;
     // Before the network namespace of links, where nobody would reach it.
     let endpoint = args.metrics_listen.as_deref().map(Endpoint::listen).transpose().map_err(UsageError)?;
@@ -59,13 +60,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<RunRecord> {
         // Before the first thread: only a process of one thread may enter a user namespace.
         link::enter()?;
     }
+    let mut met = if over_links { Met::default() } else { meet::find(args)? };
     let (mut scenario, corpus, seed) = inputs(args).map_err(UsageError)?;
+    let mut early = args.url.is_some().then(interruption::listen).transpose()?;
+    meet::agree(args, &mut met, early.as_mut())?;
+    let args = &*args;
     let proof = relay_pids::proof(args).map_err(UsageError)?;
     let workload = plan(args, &scenario, &corpus, seed)?;
     let expected = over_links.then(|| sized(args, &workload)).transpose()?;
     // From here on there is a plan, and a record of how much of it was played.
-    let mut interrupt = interruption::listen()?;
+    let mut interrupt = early.map_or_else(interruption::listen, Ok)?;
     let (mut workload, info) = within_rules(args, &mut scenario, &corpus, (seed, workload), &mut interrupt)?;
+    if !args.quiet && !args.progress_json {
+        report(&meet::line(args, &met, info.as_ref()));
+    }
     tell_plan(args, &scenario, &corpus, &workload);
     workload.tolerates_seam = args.url.is_some() && !args.strict_seam;
     let compression = compression(args).map_err(UsageError)?;

@@ -17,6 +17,9 @@ use crate::{
     store::StoreConfig,
 };
 
+/// The address of `--listen`, at which client-sim looks for a relay-sim.
+pub const DEFAULT_ADDRESS: &str = "127.0.0.1:7777";
+
 // The groups of flags.
 const LISTEN: &str = "Listen";
 const WIRE: &str = "Wire";
@@ -29,7 +32,7 @@ const FAULTS: &str = "Faults";
 const EXAMPLES: &str = "\
 Examples:
   Listen  relay-sim --tls-cert cert.pem --tls-key key.pem
-  Wire    relay-sim --format proto-binary --compression none
+  Wire    relay-sim --format proto-binary --compression zstd
   Events  relay-sim --corpus data/sample.pb.gz --verify none
   Store   relay-sim --store DIR --at-rest dannypack
   Limits  relay-sim --max-connections 1000
@@ -40,8 +43,8 @@ const MORE: &str = "\
 Examples:
   Listen  relay-sim --tls-cert cert.pem --tls-key key.pem
           serves wss://, for client-sim --url wss://localhost:7777 --ca cert.pem
-  Wire    relay-sim --format proto-binary --compression none
-          one format besides JSON, nothing compressed
+  Wire    relay-sim --format proto-binary --compression zstd
+          one format besides JSON, one compression; client-sim without flags speaks both
   Events  relay-sim --corpus data/sample.pb.gz --verify none
           starts with stored events and checks nothing
   Store   relay-sim --store DIR --at-rest dannypack
@@ -68,7 +71,7 @@ Exit codes: 0 stopped as asked, 1 failed, 2 wrong usage. RUST_LOG=relay_sim=debu
 pub(crate) struct Args {
     /// Address and port; port 0 takes a free one
     #[arg(
-        long, help_heading = LISTEN, value_name = "ADDRESS", default_value = "127.0.0.1:7777",
+        long, help_heading = LISTEN, value_name = "ADDRESS", default_value = DEFAULT_ADDRESS,
         value_parser = address
     )]
     pub(crate) listen: SocketAddr,
@@ -91,16 +94,17 @@ pub(crate) struct Args {
 
     /// Formats that clients may negotiate, with commas
     ///
-    /// JSON is always among them.
+    /// JSON is always among them. A client's first offer counts.
     #[arg(long, help_heading = WIRE, value_name = "FORMATS", default_value = "all")]
     format: Formats,
 
-    /// Compressions that clients may negotiate, with commas
+    /// Compressions that clients may negotiate, with commas [default: all, none with --format]
     ///
     /// Each with optional parameters, as in deflate:level=4:min_bytes=100. Of several kinds of
     /// deflate, `deflate` serves clients that accept context takeover, the first other kind the
     /// rest.
-    #[arg(long, help_heading = WIRE, value_name = "NAMES", default_value = "all")]
+    #[arg(long, help_heading = WIRE, value_name = "NAMES", default_value = "all", hide_default_value = true,
+        default_value_if("format", clap::builder::ArgPredicate::IsPresent, "none"))]
     compression: Compressions,
 
     /// Decline every compression to clients whose User-Agent contains this; may be repeated

@@ -40,6 +40,7 @@ mod store;
 mod testing;
 mod totals;
 
+pub use args::DEFAULT_ADDRESS;
 pub use cli::{Announcement, Refusal, main};
 pub use config::{Config, Reencode};
 pub use fanout::BatchLimits;

@@ -8,7 +8,7 @@
 pub(crate) mod answers;
 mod events;
 mod handshakes;
-mod info;
+pub(crate) mod info;
 pub(crate) mod needs;
 mod probes;
 mod settings;

@@ -75,7 +75,8 @@ impl<'a> Bench<'a> {
         self.runs += 1;
         let record = self.folder.join(format!("{}.json", self.runs));
         let mut command = Command::new(self.program);
-        command.args(["role:client", "--quiet", "--scenario"]);
+        // The cell's defaults: no relay of another program is looked for, and nothing is left open.
+        command.args(["role:client", "--quiet", "--cell", "{}", "--scenario"]);
         command.arg(scenario).arg("--record").arg(&record).args(flags);
         if !flags.contains(&"--seed") {
             command.args(["--seed", "1"]);

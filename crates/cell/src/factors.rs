@@ -414,7 +414,7 @@ static ROWS: [Row; Factor::ALL.len()] = [
         value_name: "NAME|FILE",
         help_heading: LOAD,
         help: "A name (client-sim scenarios) or a .toml file",
-        details: "",
+        details: "The flag itself may be left out.",
         is_rare: false,
         conflicts: &[],
         names: Vec::new,

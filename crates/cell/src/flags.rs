@@ -10,9 +10,14 @@ const CELL: &str = "cell";
 /// The flag that names another's relay, whose settings are unknown.
 const URL: &str = "url";
 
+/// The scenario without its flag.
+const NAME: &str = "scenario_name";
+
 impl clap::Args for Cell {
     fn augment_args(command: Command) -> Command {
-        let command = flags().fold(command, |command, factor| command.arg(flag(factor)));
+        let row = Factor::Scenario.row();
+        let name = Arg::new(NAME).value_name(row.value_name).hide(true).conflicts_with(row.name);
+        let command = flags().fold(command.arg(name), |command, factor| command.arg(flag(factor)));
         let whole = Arg::new(CELL).long(CELL).value_name("JSON").hide(true);
         command.arg(whole.value_parser(|text: &str| text.parse::<Cell>()))
     }
@@ -38,6 +43,9 @@ impl FromArgMatches for Cell {
                 (row.read)(self, text).map_err(|why| clap::Error::raw(ErrorKind::ValueValidation, why))?;
             }
         }
+        if let Some(name) = matches.get_one::<String>(NAME) {
+            self.scenario.clone_from(name);
+        }
         if matches.try_contains_id(URL).unwrap_or(false) {
             self.relay = None;
         }
@@ -55,10 +63,14 @@ fn flag(factor: Factor) -> Arg {
     let row = factor.row();
     let arg = Arg::new(row.name).long(row.flag).value_name(row.value_name);
     let arg = arg.conflicts_with_all(row.conflicts).value_parser(move |text: &str| factor.normalised(text));
-    let only_own = if row.side == Side::Relay { "Only without --url." } else { "" };
-    let arg = row.described(arg, &(row.write)(&Cell::default()), only_own);
+    let more = match factor {
+        Factor::Format | Factor::Compression => "Without it a relay that listens already chooses.",
+        _ if row.side == Side::Relay => "Only without --url.",
+        _ => "",
+    };
+    let arg = row.described(arg, &(row.write)(&Cell::default()), more);
     match factor {
-        Factor::Scenario => arg.required_unless_present(CELL),
+        Factor::Scenario => arg.required_unless_present_any([CELL, NAME]),
         Factor::Saturate => {
             arg.num_args(0..=1).require_equals(true).default_missing_value(Saturate::Relay.name())
         }

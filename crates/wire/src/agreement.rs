@@ -165,10 +165,23 @@ impl Default for WireLimits {
 impl Offer {
     /// The tokens to offer, in order, each once, plain JSON last.
     pub fn tokens(&self) -> Vec<Token> {
-        let (batched, compression) = (self.batched, self.compression);
-        let token = |&format| Token { format, batched, layer: Layer::for_compression(compression, format) };
-        let wanted = self.formats.iter().map(token);
-        once_each(wanted.chain([Token::JSON]))
+        Offer::tokens_of(std::slice::from_ref(self))
+    }
+
+    /// The tokens of several offers, the first offer's first, plain JSON last.
+    pub(crate) fn tokens_of(offers: &[Offer]) -> Vec<Token> {
+        let wanted = offers.iter().flat_map(|offer| offer.formats.iter().map(|format| offer.token(*format)));
+        once_each(wanted.filter(|token| *token != Token::JSON).chain([Token::JSON]))
+    }
+
+    fn token(&self, format: Format) -> Token {
+        Token { format, batched: self.batched, layer: Layer::for_compression(self.compression, format) }
+    }
+
+    /// The zstd compression behind an agreed token.
+    pub(crate) fn zstd(&self, token: Token) -> Option<Compression> {
+        let asked = token.layer != Layer::None && self.token(token.format).layer == token.layer;
+        if asked { self.compression.of_format(token.format) } else { None }
     }
 }
 

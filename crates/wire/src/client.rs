@@ -138,9 +138,21 @@ impl Endpoint {
     /// # Errors
     /// As [`connect`].
     pub async fn connect(&self, offer: &Offer, limits: &WireLimits) -> Result<Connection, WireError> {
-        match self.attempt(self.handshake(offer, Tokens::Offered, limits), limits).await {
+        self.connect_by_any(std::slice::from_ref(offer), limits).await
+    }
+
+    /// [`Endpoint::connect`] with several offers, in order of preference: the relay chooses.
+    ///
+    /// # Errors
+    /// As [`connect`].
+    pub async fn connect_by_any(
+        &self,
+        offers: &[Offer],
+        limits: &WireLimits,
+    ) -> Result<Connection, WireError> {
+        match self.attempt(self.handshake(offers, Tokens::Offered, limits), limits).await {
             Err(WireError::Handshake { reason, status: Some(status) }) if may_be_about_tokens(status) => {
-                let again = self.attempt(self.handshake(offer, Tokens::LeftOut, limits), limits).await;
+                let again = self.attempt(self.handshake(offers, Tokens::LeftOut, limits), limits).await;
                 again.map_err(|again| {
                     let reason = format!("{reason}; and without Sec-WebSocket-Protocol: {again}");
                     WireError::Handshake { reason, status: Some(status) }
@@ -161,7 +173,8 @@ impl Endpoint {
         offer: &Offer,
         limits: &WireLimits,
     ) -> Result<Connection, WireError> {
-        self.attempt(self.handshake_over(stream, offer, Tokens::Offered, limits), limits).await
+        let offers = std::slice::from_ref(offer);
+        self.attempt(self.handshake_over(stream, offers, Tokens::Offered, limits), limits).await
     }
 
     async fn attempt(
@@ -193,12 +206,12 @@ impl Endpoint {
 
     async fn handshake(
         &self,
-        offer: &Offer,
+        offers: &[Offer],
         tokens: Tokens,
         limits: &WireLimits,
     ) -> Result<Connection, WireError> {
         let tcp = tcp(self.addresses().await?, limits.receive_buffer_bytes).await?;
-        self.handshake_over(tcp, offer, tokens, limits).await
+        self.handshake_over(tcp, offers, tokens, limits).await
     }
 
     /// The relay's addresses, looked up by the first connection that asks.
@@ -211,7 +224,7 @@ impl Endpoint {
     async fn handshake_over(
         &self,
         tcp: TcpStream,
-        offer: &Offer,
+        offers: &[Offer],
         tokens: Tokens,
         limits: &WireLimits,
     ) -> Result<Connection, WireError> {
@@ -237,7 +250,7 @@ impl Endpoint {
             None => Socket::Plain(tcp),
         };
         let key = generate_key();
-        let request = self.request(&key, &negotiate::request(offer), tokens);
+        let request = self.request(&key, &negotiate::request(offers), tokens);
         stream.write_all(request.as_bytes()).await?;
         stream.flush().await?;
 
@@ -263,7 +276,7 @@ impl Endpoint {
             let reason = format!("the relay chose the subprotocol {protocol:?}, although none was offered");
             return Err(WireError::handshake(reason));
         }
-        let agreement = negotiate::check_answer(offer, protocol.as_deref(), extensions.as_deref())
+        let agreement = negotiate::check_answer(offers, protocol.as_deref(), extensions.as_deref())
             .map_err(WireError::handshake)?;
         let bytes = HandshakeBytes::from_socket(&stream, &head.early);
         Connection::new(stream, Role::Client, head.early, agreement, limits, bytes).await

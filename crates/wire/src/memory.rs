@@ -42,10 +42,14 @@ pub async fn in_memory(
     support: &Support,
     [client_limits, relay_limits]: [&WireLimits; 2],
 ) -> Result<(Connection, Connection), WireError> {
-    let asked = negotiate::request(offer);
+    let asked = negotiate::request(std::slice::from_ref(offer));
     let agreed = negotiate::accept(Some(&asked.protocols), asked.extensions.as_deref(), support)
         .map_err(|refusal| WireError::handshake(refusal.to_string()))?;
-    let answer = negotiate::check_answer(offer, agreed.token.as_deref(), agreed.extensions.as_deref());
+    let answer = negotiate::check_answer(
+        std::slice::from_ref(offer),
+        agreed.token.as_deref(),
+        agreed.extensions.as_deref(),
+    );
     let answer = answer.map_err(WireError::handshake)?;
     let (client, relay) = tokio::io::duplex(PIPE_BYTES);
     let end = async |pipe, role, agreement: Agreement, limits| {

@@ -9,12 +9,13 @@
 //! let compressions = vec![compression];
 //! let support = Support { formats: vec![], compressions, batched: false, strict: false };
 //!
-//! let request = negotiate::request(&offer);
+//! let offers = [offer];
+//! let request = negotiate::request(&offers);
 //! assert_eq!(request.protocols, "nostr.json");
 //! let asked = request.extensions.as_deref();
 //! let relay = negotiate::accept(Some(&request.protocols), asked, &support).unwrap();
 //! let answered = relay.extensions.as_deref();
-//! let client = negotiate::check_answer(&offer, relay.token.as_deref(), answered).unwrap();
+//! let client = negotiate::check_answer(&offers, relay.token.as_deref(), answered).unwrap();
 //! assert_eq!(client, relay);
 //! assert_eq!(client.compression.name(), "deflate");
 //! ```
@@ -23,7 +24,7 @@ use codecs::Format;
 use tungstenite_deflate::{DeflateParams, negotiate as extensions};
 
 use crate::{
-    agreement::{Agreement, Layer, Offer, Support, Token},
+    agreement::{Agreement, Offer, Support, Token},
     compression::Compression,
 };
 
@@ -50,14 +51,17 @@ pub struct Request {
     pub extensions: Option<String>,
 }
 
-/// The headers for an offer.
-pub fn request(offer: &Offer) -> Request {
-    let tokens: Vec<String> = offer.tokens().iter().map(Token::to_string).collect();
-    let extensions = match &offer.compression {
-        Compression::Deflate(params) => Some(extensions::offer(params)),
+/// The headers for offers, in order of preference. Of several with deflate the first is made.
+pub fn request(offers: &[Offer]) -> Request {
+    let tokens: Vec<String> = Offer::tokens_of(offers).iter().map(Token::to_string).collect();
+    Request { protocols: tokens.join(", "), extensions: deflate(offers).map(extensions::offer) }
+}
+
+fn deflate(offers: &[Offer]) -> Option<&DeflateParams> {
+    offers.iter().find_map(|offer| match &offer.compression {
+        Compression::Deflate(params) => Some(params),
         Compression::None | Compression::Zstd(_) => None,
-    };
-    Request { protocols: tokens.join(", "), extensions }
+    })
 }
 
 /// Decides on a client's header values; `None` stands for an absent header.
@@ -107,36 +111,34 @@ fn choose_token(list: &str, support: &Support) -> Option<Token> {
     list.split(',').filter_map(|token| token.trim().parse().ok()).find(|token| enabled.contains(token))
 }
 
-/// Checks the relay's header values against the offer; `None` stands for an absent header. A relay
+/// Checks the relay's header values against the offers; `None` stands for an absent header. A relay
 /// that names no token speaks plain NIP-01 JSON.
 ///
 /// # Errors
-/// A token or an extension that was not offered, or parameters that do not fit the offer: the
-/// handshake failed.
+/// A token or an extension that was not offered, parameters that do not fit the offer, or two
+/// compressions, one above the other: the handshake failed.
 pub fn check_answer(
-    offer: &Offer,
+    offers: &[Offer],
     protocol: Option<&str>,
     extensions: Option<&str>,
 ) -> Result<Agreement, String> {
     let token = match protocol {
         None => None,
         Some(text) => {
-            let offered = offer.tokens();
+            let offered = Offer::tokens_of(offers);
             let token = offered.iter().find(|token| token.to_string() == text);
             Some(*token.ok_or_else(|| {
-                let offered = request(offer).protocols;
+                let offered = request(offers).protocols;
                 format!("the relay chose the subprotocol {text:?}, which was not offered ({offered})")
             })?)
         }
     };
-    let params = match &offer.compression {
-        Compression::Deflate(params) => Some(params),
-        Compression::None | Compression::Zstd(_) => None,
-    };
-    let deflate = extensions::check_answer(extensions.unwrap_or_default(), params)
+    let deflate = extensions::check_answer(extensions.unwrap_or_default(), deflate(offers))
         .map_err(|error| error.to_string())?;
-    let layered = token.filter(|token| token.layer != Layer::None);
-    let zstd = layered.and_then(|token| offer.compression.of_format(token.format));
+    let zstd = token.and_then(|token| offers.iter().find_map(|offer| offer.zstd(token)));
+    if let (Some(zstd), Some(_), Some(token)) = (zstd, deflate, token) {
+        return Err(format!("the relay chose {} by {token} and deflate above it", zstd.name()));
+    }
     Ok(Agreement {
         format: token.map_or(Format::JSON, |token| token.format),
         batched: token.is_some_and(|token| token.batched),

@@ -258,11 +258,11 @@ fn the_token_names_the_dictionary_and_an_agreement_holds_it() {
             [(bundled, Dictionary::bundled(format).unwrap()), (bundled.with_dictionary(own), own)]
         {
             let offer = Offer { batched: false, formats: vec![format], compression };
-            let request = negotiate::request(&offer);
+            let request = negotiate::request(std::slice::from_ref(&offer));
             let token = format!("{}+zstd-dict2-{}", format.spec().token, expected.id());
             assert!(request.protocols.starts_with(&format!("{token}, ")), "{}", request.protocols);
             let relay = negotiate::accept(Some(&request.protocols), None, &support).unwrap();
-            let client = negotiate::check_answer(&offer, Some(&token), None).unwrap();
+            let client = negotiate::check_answer(std::slice::from_ref(&offer), Some(&token), None).unwrap();
             assert_eq!(client, relay);
             assert_eq!(relay.compression.dictionary(), Some(expected));
         }

@@ -46,10 +46,11 @@ fn every_token_is_accepted_and_spoken_by_both_ends() {
     for format in Format::all() {
         for name in ["none", "zstd", "zstd-stream", "zstd-shared"] {
             let offer = Offer { batched: false, formats: vec![format], compression: name.parse().unwrap() };
-            let request = negotiate::request(&offer);
+            let request = negotiate::request(std::slice::from_ref(&offer));
             let support = support(&["zstd", "zstd-stream", "zstd-shared"]);
             let relay = negotiate::accept(Some(&request.protocols), None, &support).unwrap();
-            let client = negotiate::check_answer(&offer, relay.token.as_deref(), None).unwrap();
+            let offers = std::slice::from_ref(&offer);
+            let client = negotiate::check_answer(offers, relay.token.as_deref(), None).unwrap();
             assert_eq!(client, relay, "{format} {name}");
             assert_eq!((client.format, client.compression.name()), (format, name));
         }
@@ -68,8 +69,8 @@ fn an_offer_ends_with_plain_json_and_names_nothing_twice() {
         }
     }
     let zstd = Offer { batched: false, formats: vec![], compression: "zstd".parse().unwrap() };
-    assert_eq!(negotiate::request(&zstd).protocols, "nostr.json");
-    assert_eq!(negotiate::request(&offer("zstd")).protocols, "nostr.json+zstd, nostr.json");
+    assert_eq!(negotiate::request(std::slice::from_ref(&zstd)).protocols, "nostr.json");
+    assert_eq!(negotiate::request(&[offer("zstd")]).protocols, "nostr.json+zstd, nostr.json");
 }
 
 #[test]
@@ -124,9 +125,9 @@ fn a_relay_that_shares_compressed_events_promises_no_takeover_of_its_own() {
 
     // A client cannot ask for it: its offer is that of `deflate`, and the answer decides.
     let shared = offer("deflate-shared");
-    assert_eq!(negotiate::request(&shared), negotiate::request(&offer("deflate")));
+    assert_eq!(negotiate::request(std::slice::from_ref(&shared)), negotiate::request(&[offer("deflate")]));
     for (answer, name) in [(answer, "deflate-shared"), ("permessage-deflate", "deflate")] {
-        let agreement = negotiate::check_answer(&shared, None, Some(answer)).unwrap();
+        let agreement = negotiate::check_answer(std::slice::from_ref(&shared), None, Some(answer)).unwrap();
         assert_eq!(agreement.compression.name(), name);
     }
 }
@@ -139,7 +140,7 @@ fn an_extension_is_granted_only_to_who_asks_for_it_at_either_end() {
     }
     for compression in ["none", "zstd"] {
         let answer = Some("permessage-deflate");
-        let error = negotiate::check_answer(&offer(compression), Some("nostr.json"), answer).unwrap_err();
+        let error = negotiate::check_answer(&[offer(compression)], Some("nostr.json"), answer).unwrap_err();
         assert!(error.contains("not offered"), "{error}");
     }
 }
@@ -148,10 +149,11 @@ fn an_extension_is_granted_only_to_who_asks_for_it_at_either_end() {
 fn both_ends_agree_on_the_extension_that_the_client_offers() {
     for name in ["deflate", "deflate-no-takeover", "deflate:window_bits=10:upload_window_bits=9"] {
         let offer = offer(name);
-        let request = negotiate::request(&offer);
+        let request = negotiate::request(std::slice::from_ref(&offer));
         let support = support(&["deflate", "deflate-no-takeover"]);
         let relay = negotiate::accept(None, request.extensions.as_deref(), &support).unwrap();
-        let client = negotiate::check_answer(&offer, None, relay.extensions.as_deref()).unwrap();
+        let client =
+            negotiate::check_answer(std::slice::from_ref(&offer), None, relay.extensions.as_deref()).unwrap();
         assert_eq!(client, relay, "{request:?}");
         assert_eq!(client.compression, offer.compression, "{request:?}");
     }
@@ -163,7 +165,7 @@ proptest! {
         header in "(nostr\\.json|\\+zstd(-stream|-shared)?|permessage-deflate|[;,= \"]|client_max_window_bits|1[0-6]|[ -~é]){0,12}",
     ) {
         let support = support(&Compression::NAMES);
-        let _: Result<_, _> = negotiate::check_answer(&offer("deflate"), Some(&header), Some(&header));
+        let _: Result<_, _> = negotiate::check_answer(&[offer("deflate")], Some(&header), Some(&header));
         if let Ok(agreement) = negotiate::accept(Some(&header), Some(&header), &support) {
             prop_assert_eq!(agreement.extensions.is_some(), matches!(agreement.compression, Compression::Deflate(_)));
             prop_assert!(agreement.token.is_none_or(|token| header.contains(&token)));
@@ -174,14 +176,14 @@ proptest! {
 #[test]
 fn a_token_that_was_not_offered_fails_the_handshake() {
     for answer in ["nostr.json+zstd", "chat", "", "Nostr.json", "nostr.json, nostr.json"] {
-        let error = negotiate::check_answer(&offer("none"), Some(answer), None).unwrap_err();
+        let error = negotiate::check_answer(&[offer("none")], Some(answer), None).unwrap_err();
         assert!(error.contains("not offered"), "{answer:?}: {error}");
     }
 }
 
 #[test]
 fn a_relay_without_subprotocols_is_spoken_to_in_plain_json() {
-    let agreement = negotiate::check_answer(&offer("zstd"), None, None).unwrap();
+    let agreement = negotiate::check_answer(&[offer("zstd")], None, None).unwrap();
     assert_eq!(
         (agreement.format, agreement.compression, agreement.token),
         (Format::JSON, Compression::None, None)
@@ -198,12 +200,14 @@ fn batches_are_agreed_by_a_part_of_the_token_in_every_format_and_under_every_lay
             for name in names {
                 let offer =
                     Offer { batched: true, formats: vec![format], compression: name.parse().unwrap() };
-                let request = negotiate::request(&offer);
+                let request = negotiate::request(std::slice::from_ref(&offer));
                 let first = request.protocols.split(", ").next().unwrap();
                 let expected = format!("{}.batched", format.spec().token);
                 assert!(first == expected || first.starts_with(&format!("{expected}+")), "{first}");
                 let relay = negotiate::accept(Some(&request.protocols), None, &relay_support).unwrap();
-                let client = negotiate::check_answer(&offer, relay.token.as_deref(), None).unwrap();
+                let client =
+                    negotiate::check_answer(std::slice::from_ref(&offer), relay.token.as_deref(), None)
+                        .unwrap();
                 assert_eq!(client, relay);
                 assert_eq!(relay.batched, enabled, "{first}");
                 assert_eq!(relay.format, if enabled { format } else { Format::JSON });
