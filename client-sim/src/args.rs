@@ -46,7 +46,9 @@ pub struct Args {
     pub set: Vec<String>,
 
     /// Seconds in which work is started, instead of the scenario's own.
-    #[arg(long, help_heading = "Load")]
+    #[arg(
+        long, help_heading = "Load", value_parser = program::units::seconds, allow_negative_numbers = true
+    )]
     pub seconds: Option<f64>,
 
     /// Events to stream, instead of the bundled, generated sample.
@@ -216,6 +218,10 @@ pub struct Args {
     /// It is what --record writes. Progress, messages and logs go to standard error.
     #[arg(long, help_heading = "Output")]
     pub json: bool,
+
+    /// Print every figure of the run instead of 20 lines.
+    #[arg(long, help_heading = "Output", hide_short_help = true)]
+    pub wide: bool,
 
     /// Write the full result, histograms included, as JSON.
     #[arg(long, help_heading = "Output", value_name = "FILE")]
@@ -424,7 +430,7 @@ pub struct Explain {
     pub seed: u64,
 
     /// Seconds in which work is started, instead of the scenario's own.
-    #[arg(long)]
+    #[arg(long, value_parser = program::units::seconds, allow_negative_numbers = true)]
     pub seconds: Option<f64>,
 
     /// Loads, separated by commas. One explains the plan at that load, several print what each asks

@@ -210,7 +210,7 @@ pub(crate) fn agree(args: &mut Args, met: &mut Met, interrupt: Option<&mut Inter
 /// its order of preference: compressions by zstd before deflate, formats as `client-sim formats`
 /// lists them, JSON last.
 fn offers(args: &Args, [format, compression]: [bool; 2]) -> Vec<Offer> {
-    const BEST_FIRST: [&str; 4] = ["zstd-dict", "zstd-stream", "zstd", "deflate"];
+    const BEST_FIRST: [&str; 5] = ["zstd-dict", "zstd-shared", "zstd-stream", "zstd", "deflate"];
     let Cell { implementation, batching, .. } = args.cell;
     let written = |format: &Format| format.codec(implementation).is_ok();
     let any = || Format::all().filter(|format| *format != Format::JSON).chain([Format::JSON]);

@@ -50,11 +50,19 @@ impl Said {
     }
 }
 
+/// The files that a run writes, as its summary names them.
+fn files(args: &Args) -> String {
+    let files = [("record", &args.record), ("page", &args.html), ("ledger", &args.ledger)];
+    let named = files.into_iter().filter_map(|(what, file)| Some((what, file.as_ref()?)));
+    named.map(|(what, file)| format!("{what}: {}, ", file.display())).collect()
+}
+
 /// Writes record and page, prints the record or the summary, and reports what is wrong; also of an
 /// incomplete run. What cannot be written keeps nothing from being printed.
 pub(crate) fn finish(
     args: &Args,
     record: &RunRecord,
+    whom: &str,
     said: &Said,
     incidents: &Incidents,
 ) -> anyhow::Result<()> {
@@ -68,7 +76,8 @@ pub(crate) fn finish(
     let printed = match () {
         () if args.json => print(&record.to_json()),
         () if args.quiet || args.progress_json || args.share.is_some() || said.no_load.is_some() => Ok(()),
-        () => print(&summary::summary(record)),
+        () if args.wide => print(&summary::wide(record)),
+        () => print(&summary::summary(record, whom, &files(args))),
     };
     if let (Some(share), Status::Incomplete { reason }) = (&record.share, &record.status) {
         say(&format!("agent {}: {reason}", share.index));

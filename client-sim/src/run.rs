@@ -71,8 +71,9 @@ pub(crate) fn run(args: &mut Args) -> anyhow::Result<RunRecord> {
     // From here on there is a plan, and a record of how much of it was played.
     let mut interrupt = early.map_or_else(interruption::listen, Ok)?;
     let (mut workload, info) = within_rules(args, &mut scenario, &corpus, (seed, workload), &mut interrupt)?;
+    let whom = meet::line(args, &met, info.as_ref());
     if !args.quiet && !args.progress_json {
-        report(&meet::line(args, &met, info.as_ref()));
+        report(&whom);
     }
     tell_plan(args, &scenario, &corpus, &workload);
     workload.tolerates_seam = args.url.is_some() && !args.strict_seam;
@@ -146,7 +147,7 @@ pub(crate) fn run(args: &mut Args) -> anyhow::Result<RunRecord> {
         Some(share) => share.expected = expected,
         None => judge(&mut record, &expected),
     }
-    outputs::finish(args, &record, &said, &shared.incidents)?;
+    outputs::finish(args, &record, &whom, &said, &shared.incidents)?;
     stopped.transpose().context("the relay of our own did not end well")?;
     Ok(record)
 }

@@ -4,15 +4,138 @@ use std::fmt::Write;
 
 use cell::{Factor, Row, Side};
 use measure::{
-    Allocations, AllocationsRecord, CpuTime, EncodingsRecord, FirstDelivery, FlowRecord, Full, LinkRecord,
-    NO_LINK, Quantile, RunRecord, Saturated, Status, ValidityClass,
+    Allocations, AllocationsRecord, CpuTime, EncodingsRecord, FirstDelivery, FlowRecord, Full, Latency,
+    LinkRecord, NO_LINK, Quantile, RunRecord, Saturated, Status, Validity, ValidityClass,
 };
 
-/// A few lines: the cell, the amounts, the latencies, the cost, and the validity.
-pub(crate) fn summary(record: &RunRecord) -> String {
+/// Columns of a line.
+const COLUMNS: usize = 80;
+
+/// Most reasons that are named.
+const REASONS: usize = 3;
+
+/// Latencies, of which the first three that a run has are what its scenario is about.
+const LATENCIES: [&str; 8] =
+    ["reconcile", "response", "session", "publish_ok", "first_event", "eose", "auth", "handshake"];
+
+/// At most 20 lines: what was played with whom, ledger and validity, throughput, latencies, bytes
+/// and CPU. `whom` is the first line of the run, `written` names the files that hold more.
+pub(crate) fn summary(record: &RunRecord, whom: &str, written: &str) -> String {
+    let mut text = String::new();
+    write_brief(&mut text, record, whom).expect("writing into a String cannot fail");
+    let more = if written.is_empty() { "--wide, --record FILE or --html FILE" } else { "--wide" };
+    text + &shortened(&format!("  {:<11}{written}more: {more}", "")) + "\n"
+}
+
+/// Everything that a record sums up.
+pub(crate) fn wide(record: &RunRecord) -> String {
     let mut text = String::new();
     write_all(&mut text, record).expect("writing into a String cannot fail");
     text
+}
+
+fn write_brief(out: &mut String, record: &RunRecord, whom: &str) -> std::fmt::Result {
+    let RunRecord { cell, counts, .. } = record;
+    let mut line = |name: &str, text: String| writeln!(out, "{}", shortened(&format!("  {name:<11}{text}")));
+    let clients = format!("{} connections, seed {}", record.connections, record.seed);
+    line(&cell.scenario, format!(" {clients}, {} ({} code)", record.corpus.name, cell.implementation))?;
+    line("with", whom.to_owned())?;
+    if let Status::Incomplete { reason } = &record.status {
+        line("INCOMPLETE", reason.clone())?;
+    }
+    let ledger = match record.owed().balanced() {
+        Ok(()) => "balances".to_owned(),
+        Err(why) => format!("does not balance: {why}"),
+    };
+    line("ledger", ledger)?;
+    line(
+        "",
+        format!(
+            "{} of {} deliveries, {} of {} publications accepted",
+            grouped(counts.deliveries),
+            grouped(counts.deliveries_expected),
+            grouped(counts.acked),
+            grouped(counts.planned)
+        ),
+    )?;
+    for text in reasons(&record.validity) {
+        line("", text)?;
+    }
+    let envelopes = counts.envelopes();
+    let rate = u128::from(envelopes) * 1_000_000_000 / u128::from(record.active_ns.max(1));
+    line(
+        "throughput",
+        format!(
+            "{} envelopes/s while work was outstanding, {} in all",
+            grouped(u64::try_from(rate).unwrap_or(u64::MAX)),
+            grouped(envelopes)
+        ),
+    )?;
+    let shown: Vec<(&str, &Latency)> =
+        LATENCIES.iter().filter_map(|name| Some((*name, record.latency.get(*name)?))).take(3).collect();
+    if !shown.is_empty() {
+        line("latency", format!("{:>26}{:>14}{:>14}", "p50", "p90", "p99"))?;
+    }
+    let mut is_thin = false;
+    for (name, latency) in shown {
+        let quantiles: String = [0.5, 0.9, 0.99]
+            .iter()
+            .map(|q| {
+                let quantile = latency.quantile_ns(*q);
+                is_thin |= matches!(quantile, Quantile::Bracketed(_));
+                format!("{:>14}", milliseconds(quantile))
+            })
+            .collect();
+        line("", format!("{name:<12}{quantiles}"))?;
+    }
+    if is_thin {
+        line("", "[few values lie above it]".to_owned())?;
+    }
+    let each = |total: u64| total as f64 / envelopes.max(1) as f64;
+    let (down, up) = (record.traffic.to_client.wire_bytes, record.traffic.to_relay.wire_bytes);
+    let per_envelope = grouped(down / envelopes.max(1));
+    line(
+        "bytes",
+        format!("{per_envelope} an envelope: {} to clients, {} to the relay", grouped(down), grouped(up)),
+    )?;
+    if record.link.is_some() {
+        return line("CPU", "no evidence: packets over a link cost what loopback does not".to_owned());
+    }
+    let cpu = |cpu: &CpuTime| format!("{:.2} µs", each(cpu.total_ns) / 1e3);
+    let relay = record.relay_cpu.as_ref().map_or_else(|| "unknown".to_owned(), cpu);
+    let light = if counts.deliveries_unread > 0 { " (no evidence: light readers)" } else { "" };
+    line("CPU", format!("relay {relay}, clients {}{light} an envelope", cpu(&record.client_cpu)))?;
+    let mut full = String::new();
+    if let Some(saturated) = &record.saturated {
+        write_saturated(&mut full, record, saturated)?;
+    }
+    full.lines().try_for_each(|line| writeln!(out, "{}", shortened(line)))
+}
+
+/// Class and reasons, those about a busy host as one.
+fn reasons(validity: &Validity) -> Vec<String> {
+    let is_host = |reason: &&String| reason.contains(measure::HOST_BUSY);
+    let busy = validity.reasons.iter().filter(is_host).count();
+    let host = (busy > 0).then(|| format!("the host was busy, by {busy} signs"));
+    let others = validity.reasons.iter().filter(|reason| !is_host(reason)).take(REASONS).cloned();
+    let mut lines: Vec<String> = host.into_iter().chain(others).collect();
+    match lines.first_mut() {
+        Some(first) => *first = format!("{}: {first}", validity.class),
+        None => lines.push(validity.class.to_string()),
+    }
+    lines
+}
+
+/// A line that a terminal does not wrap.
+fn shortened(line: &str) -> String {
+    if line.chars().count() <= COLUMNS {
+        return line.trim_end().to_owned();
+    }
+    line.chars().take(COLUMNS - 1).chain(['…']).collect()
+}
+
+fn grouped(number: u64) -> String {
+    report::grouped(&number.to_string())
 }
 
 fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
@@ -248,7 +371,7 @@ fn write_saturated(out: &mut String, record: &RunRecord, saturated: &Saturated) 
     let clients = share(*client_utilisation);
     writeln!(
         out,
-        "  full             {full}; relay {relay}, clients {clients} of their cores while work was outstanding"
+        "  full             {full}; relay {relay}, clients {clients} of their cores in busy times"
     )?;
     let each = |cpu: &CpuTime| format!("{:.0}", record.envelopes_per_core_s(cpu));
     let relay = record.relay_cpu.as_ref().map_or_else(|| "unknown".to_owned(), each);
@@ -305,5 +428,27 @@ fn milliseconds(quantile: Quantile) -> String {
         Quantile::Exact(ns) => format!("{:.3} ms", ns as f64 / 1e6),
         Quantile::Bracketed(ns) => format!("[{:.3} ms]", ns as f64 / 1e6),
         Quantile::Missing => "–".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_does_not_wrap() {
+        let long = shortened(&"µ".repeat(COLUMNS + 1));
+        assert!(long.chars().count() == COLUMNS && long.ends_with('…'), "{long}");
+        assert_eq!(shortened(&"x".repeat(COLUMNS)).len(), COLUMNS);
+    }
+
+    #[test]
+    fn a_busy_host_is_one_line_with_a_count() {
+        let mut validity = Validity::default();
+        assert_eq!(reasons(&validity), ["valid"]);
+        for reason in ["host busy: a", "send lag", "host busy: b"] {
+            validity.add_timing(ValidityClass::Suspect, reason.to_owned());
+        }
+        assert_eq!(reasons(&validity), ["suspect: the host was busy, by 2 signs", "send lag"]);
     }
 }

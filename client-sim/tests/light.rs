@@ -77,7 +77,7 @@ impl Setup {
         fs::remove_file(path("record.json")).ok();
         let mut command = Command::new(env!("CARGO_BIN_EXE_client-sim"));
         command.arg("--scenario").arg(path("light.toml")).arg("--corpus").arg(path("events.jsonl"));
-        command.args(["--verify", "none", "--drain-seconds", "1", "--record"]);
+        command.args(["--wide", "--verify", "none", "--drain-seconds", "1", "--record"]);
         let output = command.arg(path("record.json")).args(flags).output().unwrap();
         (output, RunRecord::read(&path("record.json")).ok())
     }

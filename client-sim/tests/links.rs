@@ -67,8 +67,13 @@ impl Setup {
 
     fn arguments(&self, extra: &[&str]) -> Vec<String> {
         let path = |name| self.path(name).display().to_string();
-        let mut own =
-            vec!["--scenario".to_owned(), path("small.toml"), "--record".to_owned(), path("record.json")];
+        let mut own = vec![
+            "--wide".to_owned(),
+            "--scenario".to_owned(),
+            path("small.toml"),
+            "--record".to_owned(),
+            path("record.json"),
+        ];
         if !extra.contains(&CAPACITY) {
             own.extend([CAPACITY, "1000000"].map(str::to_owned));
         }

@@ -729,7 +729,7 @@ fn an_address_in_use_is_refused_before_the_run() {
 
 #[test]
 fn the_summary_or_the_record_is_on_standard_output_and_everything_else_on_standard_error() {
-    const SUMMARY: &str = "small over json (library), compression none";
+    const SUMMARY: &str = "  small       ";
     const PROGRESS: &str = " s of 1 s, ";
     let setup = Setup::new();
     for (flags, summary, record, progress) in [
@@ -742,6 +742,9 @@ fn the_summary_or_the_record_is_on_standard_output_and_everything_else_on_standa
         let (out, said) = (stdout(&output), stderr(&output));
         assert!(matches!(output.status.code(), Some(0 | 3)), "{flags:?}: {said}");
         assert_eq!((out.starts_with(SUMMARY), said.contains(SUMMARY)), (summary, false), "{flags:?}: {out}");
+        if summary {
+            assert!(out.lines().count() <= 20 && out.lines().all(|line| line.chars().count() <= 80), "{out}");
+        }
         let written = fs::read_to_string(setup.path("record.json")).unwrap();
         assert_eq!(out == written, record, "{flags:?}: {out}");
         assert_eq!(out.is_empty(), !summary && !record, "{flags:?}: {out}");

@@ -448,7 +448,9 @@ pub(crate) struct Run {
     /// Seconds a block, instead of the profile's
     ///
     /// Of a scenario with bursts at least five bursts.
-    #[arg(long, help_heading = "Rounds", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    #[arg(
+        long, help_heading = "Rounds", value_parser = program::units::whole_seconds, allow_negative_numbers = true
+    )]
     pub(crate) seconds: Option<u32>,
     /// As many rounds as give CPU times an interval of ± this share, as in 3%
     ///

@@ -1,6 +1,6 @@
 //! The command line, and the [`Config`] that it asks for.
 
-use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
@@ -89,8 +89,11 @@ pub(crate) struct Args {
     host: Vec<String>,
 
     /// Threads that serve; 1 gives every format the same single core
-    #[arg(long, help_heading = LISTEN, value_name = "N", default_value = "1")]
-    pub(crate) threads: NonZeroUsize,
+    #[arg(
+        long, help_heading = LISTEN, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u16).range(1..=256), allow_negative_numbers = true
+    )]
+    pub(crate) threads: u16,
 
     /// Formats that clients may negotiate, with commas
     ///
@@ -212,7 +215,10 @@ pub(crate) struct Args {
     /// Further events are refused.
     ///
     /// With --store, memory for the indexes and for the events that were sent last.
-    #[arg(long, help_heading = STORE, value_name = "BYTES", default_value_t = Config::default().store_bytes)]
+    #[arg(
+        long, help_heading = STORE, value_name = "BYTES", default_value_t = Config::default().store_bytes,
+        value_parser = program::units::bytes
+    )]
     store_bytes: usize,
 
     /// Connections at one time; the rest are turned away
@@ -224,7 +230,7 @@ pub(crate) struct Args {
     /// As it comes and after inflation.
     #[arg(
         long, help_heading = LIMITS, value_name = "BYTES",
-        default_value_t = Config::default().wire.max_message_bytes
+        default_value_t = Config::default().wire.max_message_bytes, value_parser = program::units::bytes
     )]
     max_message_bytes: usize,
 
@@ -247,7 +253,10 @@ pub(crate) struct Args {
     /// Live events that a connection may leave unread
     ///
     /// Beyond that it is closed with 1013.
-    #[arg(long, help_heading = LIMITS, value_name = "BYTES", default_value_t = Config::default().outbox_bytes)]
+    #[arg(
+        long, help_heading = LIMITS, value_name = "BYTES", default_value_t = Config::default().outbox_bytes,
+        value_parser = program::units::bytes
+    )]
     outbox_bytes: usize,
 
     /// Reconciliations (NIP-77) of one connection

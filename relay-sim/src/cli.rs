@@ -82,12 +82,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // RUST_LOG may leave out errors, but not why there is no relay.
-            if tracing::enabled!(tracing::Level::ERROR) {
-                tracing::error!("{error:#}");
-            } else {
-                program::report(&format!("error: {error:#}"));
-            }
+            program::report(&format!("relay-sim: {error:#}"));
             if announces {
                 say_failed(&format!("{error:#}"));
             }
@@ -104,7 +99,7 @@ fn say_failed(why: &str) {
 }
 
 fn run(args: Args) -> Result<()> {
-    let (listen, threads, announce) = (args.listen, args.threads.get(), args.announce);
+    let (listen, threads, announce) = (args.listen, usize::from(args.threads), args.announce);
     let script = args.floor.as_deref().map(Script::read).transpose()?;
     let config = args.into_config()?;
     if let Err(error) = program::raise_descriptor_limit() {

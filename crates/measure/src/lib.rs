@@ -70,5 +70,5 @@ pub use slices::{LastSecond, Slice, SliceRecorder, Slices};
 pub use spans::{Spans, union_of_spans};
 pub use system::UNKNOWN_HERE;
 pub use throughput::{Throughput, ThroughputRecorder};
-pub use validity::{Pace, Rate, Signals, Validity, ValidityClass};
+pub use validity::{HOST_BUSY, Pace, Rate, Signals, Validity, ValidityClass};
 pub use whole::whole;

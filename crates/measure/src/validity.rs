@@ -49,7 +49,7 @@ const PRESSURE_SUSPECT_ABOVE: f64 = 20.0;
 const PRESSURE_INVALID_ABOVE: f64 = 60.0;
 
 /// How a reason begins that blames the machine, not one of the programs.
-const HOST_BUSY: &str = "host busy: ";
+pub const HOST_BUSY: &str = "host busy: ";
 
 /// How a reason begins that is of one agent; its number follows, and a colon.
 const AGENT: &str = "agent ";

@@ -9,6 +9,7 @@ mod output;
 mod pages;
 mod terminal;
 mod unechoed;
+pub mod units;
 mod version;
 
 pub use arguments::{NotParsed, parse};

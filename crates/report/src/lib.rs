@@ -68,6 +68,7 @@ pub use gate::{FailOn, Judged, between_relays, rounds_to_fail};
 pub use html::html;
 pub use logs::{write_intervals, write_percentiles, write_pictures};
 pub use model::Report;
+pub use number::grouped;
 pub use result::{
     Block, CellResult, Config, Foreign, Git, Header, PlannedRounds, RESULT_FILE, ResultFile, Role,
 };

@@ -49,7 +49,7 @@ pub(crate) fn ratio(value: f64) -> String {
 }
 
 /// Groups a whole number's digits by thousands.
-pub(crate) fn grouped(digits: &str) -> String {
+pub fn grouped(digits: &str) -> String {
     let mut text = String::new();
     for (i, digit) in digits.char_indices() {
         if i > 0 && (digits.len() - i).is_multiple_of(3) {

@@ -149,7 +149,7 @@ fn a_port_in_use_is_named_with_a_way_out() {
     // Whatever the log leaves out.
     let silent = program().env("RUST_LOG", "off").args(["--listen", &address]).output().unwrap();
     let said = String::from_utf8(silent.stderr).unwrap();
-    assert!(said.starts_with("error: another program listens on") && said.contains(&address), "{said}");
+    assert!(said.starts_with("relay-sim: another program listens on") && said.contains(&address), "{said}");
 }
 
 #[test]
