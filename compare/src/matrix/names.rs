@@ -21,8 +21,8 @@ impl fmt::Display for UnknownName {
         if let Some(why) = &self.why {
             return write!(f, "{} {:?}: {why}", self.what, self.name);
         }
-        let (known, groups) = (self.known.join(" "), self.groups.join(" "));
-        write!(f, "unknown {} {:?}; known: {known} (or: {groups})", self.what, self.name)
+        let unknown = codecs::UnknownName::new(&self.what, &self.name, &self.known);
+        write!(f, "{unknown} (or: {})", self.groups.join(" "))
     }
 }
 

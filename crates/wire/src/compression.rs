@@ -498,7 +498,7 @@ mod tests {
         for (text, expected) in [
             (
                 "gzip",
-                "unknown compression \"gzip\"; known: none deflate deflate-no-takeover deflate-shared zstd zstd-stream \
+                "unknown compression \"gzip\" (did you mean deflate?); known: none deflate deflate-no-takeover deflate-shared zstd zstd-stream \
                  zstd-shared zstd-dict",
             ),
             ("deflate:level=10", "level=10: expected a number from 0 to 9"),
