@@ -178,7 +178,8 @@ impl Dialer {
                 }
                 Err(_) if self.answered.load(Ordering::Relaxed) > answered => {}
                 Err(_) => {
-                    let reason = format!("for {patience:?} the relay answered no handshake");
+                    let proxy = self.target.relay.ignored_proxy();
+                    let reason = format!("for {patience:?} the relay answered no handshake{proxy}");
                     return Err(WireError::Handshake { reason, status: None });
                 }
             }

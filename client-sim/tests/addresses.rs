@@ -224,6 +224,8 @@ fn a_header_field_goes_into_every_request_and_its_value_nowhere_else() {
             .args(args)
             .args(["--corpus", "few.jsonl"])
             .current_dir(folder.path())
+            // Nothing listens there: no request may go through it.
+            .env("ALL_PROXY", "http://127.0.0.1:9")
             .env("RUST_LOG", "trace,ureq=trace,ureq_proto=trace");
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
@@ -242,6 +244,18 @@ fn a_header_field_goes_into_every_request_and_its_value_nowhere_else() {
         assert_eq!(head.to_ascii_lowercase().matches("user-agent").count(), 1, "{head}");
     }
     assert!(!messages.contains("s3cret"), "{messages}");
+}
+
+#[test]
+fn a_relay_that_is_not_reached_names_the_proxy_that_was_not_asked() {
+    for args in [&["--scenario", "note-stream"][..], &["doctor", "--scenario", "note-stream"]] {
+        let mut command = program();
+        command.args(args).args(["--url", "ws://relay.invalid"]).env("HTTP_PROXY", "http://127.0.0.1:9");
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("HTTP_PROXY is set, but connections to relays use no proxy"), "{said}");
+    }
 }
 
 #[test]

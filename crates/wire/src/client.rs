@@ -1,6 +1,6 @@
 //! The client's side of the handshake.
 
-use std::{io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{env, io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use rustls::pki_types::CertificateDer;
 use tokio::{
@@ -30,6 +30,10 @@ use crate::{
 /// Silence after a ClientHello behind which the relay is asked without TLS, and time for its
 /// answer.
 const SILENT_TO_TLS: Duration = Duration::from_secs(2);
+
+/// Variables that name a proxy to other programs.
+const PROXY_VARIABLES: [&str; 6] =
+    ["ALL_PROXY", "all_proxy", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"];
 
 /// Shorter parts of header values are words, such as `https` or `Bearer`.
 const SHORTEST_SECRET_BYTES: usize = 8;
@@ -185,15 +189,33 @@ impl Endpoint {
         let timeout = limits.handshake_timeout;
         let late = || {
             let hint = if self.url.is_secure() { self.other_scheme() } else { String::new() };
-            WireError::handshake(format!("no complete handshake with {} within {timeout:?}{hint}", self.url))
+            let proxy = self.ignored_proxy();
+            WireError::handshake(format!(
+                "no complete handshake with {} within {timeout:?}{hint}{proxy}",
+                self.url
+            ))
         };
         let outcome = time::timeout(timeout, handshake).await.map_err(|_| late())?;
         outcome.map_err(|error| match error {
+            WireError::Io(error) => {
+                WireError::Io(io::Error::new(error.kind(), format!("{error}{}", self.ignored_proxy())))
+            }
             WireError::Handshake { reason, status } => {
                 WireError::Handshake { reason: self.withheld(reason), status }
             }
             error => error,
         })
+    }
+
+    /// Names a proxy variable that is set, behind a failure to reach another host: connections to a
+    /// relay are direct.
+    pub fn ignored_proxy(&self) -> String {
+        let variable =
+            PROXY_VARIABLES.into_iter().find(|name| env::var_os(name).is_some_and(|it| !it.is_empty()));
+        match variable.filter(|_| !self.url.is_loopback()) {
+            Some(name) => format!("; {name} is set, but connections to relays use no proxy"),
+            None => String::new(),
+        }
     }
 
     /// A reason with `***` for what the peer repeats of values that may be secrets.

@@ -38,6 +38,8 @@ pub fn document(relay: &Endpoint, patience: Duration) -> Result<Document, Docume
     let trusted = relay.roots().iter().map(|der| Certificate::from_der(der).to_owned());
     let roots = RootCerts::Specific(Arc::new(trusted.collect()));
     let mut config = ureq::Agent::config_builder()
+        // As the WebSocket: a proxy would read what is secret in the request.
+        .proxy(None)
         .timeout_global(Some(patience))
         .tls_config(TlsConfig::builder().root_certs(roots).build());
     if relay.url().socket_address().is_some_and(|address| address.ip().is_loopback()) {

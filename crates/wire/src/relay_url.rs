@@ -64,6 +64,14 @@ impl RelayUrl {
         Some((ip, self.port()).into())
     }
 
+    /// Whether the host is this machine: a loopback address, or `localhost` (RFC 6761 §6.3).
+    pub(crate) fn is_loopback(&self) -> bool {
+        match self.url.host() {
+            Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+            _ => self.socket_address().is_some_and(|address| address.ip().is_loopback()),
+        }
+    }
+
     /// The value of `Host`: without user and password (RFC 9110 §7.2), and without a standard port.
     pub(crate) fn authority(&self) -> String {
         let host = self.url.host_str().unwrap_or_default();
