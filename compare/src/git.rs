@@ -7,9 +7,19 @@ use report::result::Git;
 /// A file of this project, from the root of a checkout.
 const OWN_FILE: &str = ":/compare/src/git.rs";
 
+/// The commit that this program was built from. A build that does not know it (`cargo build` without
+/// `--release`) is taken for one of the checkout around the current folder.
+pub(crate) fn current() -> Option<Git> {
+    let tree = checkout();
+    let Some((commit, dirty)) = program::built_from() else { return tree };
+    // Cargo does not ask git again when a file changes, so the tree may know of more changes.
+    let dirty = dirty || tree.is_some_and(|tree| tree.dirty && tree.commit == commit);
+    Some(Git { commit: commit.to_owned(), dirty })
+}
+
 /// The checkout of this project around the current folder, if there is one. That of a relay says
 /// nothing about the program.
-pub(crate) fn current() -> Option<Git> {
+fn checkout() -> Option<Git> {
     git(&["ls-files", "--error-unmatch", OWN_FILE])?;
     let commit = git(&["rev-parse", "HEAD"])?;
     // Untracked files (results, notes) do not change the build.
@@ -24,8 +34,8 @@ pub(crate) fn current() -> Option<Git> {
 pub(crate) fn publishable(git: Option<&Git>) -> Result<(), String> {
     match git {
         None => Err(
-            "the profile publish needs a commit, and this folder is in no checkout of this program: run it \
-                     in the one that it was built from, or take --profile standard"
+            "the profile publish needs a commit, and this program knows none: it was built in no checkout, and this \
+             folder is in no checkout of this program. Build it in one, or take --profile standard"
                 .to_owned(),
         ),
         Some(Git { commit, dirty: true }) => Err(format!(

@@ -1,9 +1,14 @@
-//! Tells the crate which commit an optimised build was made from: `--version` names it.
+//! Tells the crate which commit an optimised build was made from: `--version` and results name it.
+//! Where the files are in no checkout, who builds them may say it (`PROGRAM_COMMIT`).
 
 use std::{env, path::Path, process::Command};
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-env-changed=PROGRAM_COMMIT");
+    if env::var_os("PROGRAM_COMMIT").is_some() {
+        return;
+    }
     // A commit would compile every program anew while one works on them.
     if env::var("PROFILE").as_deref() != Ok("release") {
         return;
@@ -16,8 +21,8 @@ fn main() {
     if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]).filter(|log| Path::new(log).exists()) {
         println!("cargo::rerun-if-changed={log}");
     }
-    if let Some(revision) = git(&["rev-parse", "--short=10", "HEAD"]) {
-        println!("cargo::rustc-env=PROGRAM_REVISION={revision}");
+    if let Some(commit) = git(&["describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]) {
+        println!("cargo::rustc-env=PROGRAM_COMMIT={commit}");
     }
 }
 

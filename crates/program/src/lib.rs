@@ -19,3 +19,4 @@ pub use interrupt::{Interrupt, leave_terminal_to_parent};
 pub use output::{UsageError, print, report};
 pub use terminal::rewrites_lines;
 pub use unechoed::Unechoed;
+pub use version::built_from;
