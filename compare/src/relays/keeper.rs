@@ -41,8 +41,10 @@ pub(super) struct Ended {
     pub(super) how: String,
     /// Whether it ended before it was asked to.
     pub(super) by_itself: bool,
-    /// Whether SIGTERM did not end all of it.
+    /// Whether SIGKILL was needed, and sent.
     pub(super) was_killed: bool,
+    /// The processes that did not end, each with the reason.
+    pub(super) alive: Vec<String>,
     /// The last that it wrote.
     pub(super) output: String,
     /// Bytes that it wrote.
@@ -66,6 +68,7 @@ pub fn main(mut command: impl Iterator<Item = OsString>) -> ExitCode {
         how: format!("{} does not start: {error}", program.to_string_lossy()),
         by_itself: true,
         was_killed: false,
+        alive: Vec::new(),
         output: String::new(),
         output_bytes: 0,
     });
@@ -107,19 +110,19 @@ fn keep(command: &mut Command) -> io::Result<Ended> {
         }
         let _ = events.send(Event::Gone);
     });
-    let (how, by_itself, was_killed) = attend(relay, &event);
+    let (how, by_itself, was_killed, alive) = attend(relay, &event);
     // Usually no process is left, so the pipe has an end; what it still holds may be the reason.
     let _ = drained.recv_timeout(DRAINS_WITHIN);
     let tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(Ended { how, by_itself, was_killed, output: tail.text(), output_bytes: tail.all_bytes })
+    Ok(Ended { how, by_itself, was_killed, alive, output: tail.text(), output_bytes: tail.all_bytes })
 }
 
 /// Waits for the end of all processes: until it is asked, then by SIGTERM, then by SIGKILL. Says
-/// how the relay's own ended, whether by itself, and whether anything was killed.
-fn attend(relay: Pid, events: &mpsc::Receiver<Event>) -> (String, bool, bool) {
+/// how the relay's own ended, whether by itself, whether anything was killed, and what lives on.
+fn attend(relay: Pid, events: &mpsc::Receiver<Event>) -> (String, bool, bool, Vec<String>) {
     let mut how = "it did not end".to_owned();
     let mut asked = None;
-    let mut is_killing = false;
+    let (mut is_killing, mut was_killed) = (false, false);
     loop {
         let deadline = asked.map(|asked: Instant| asked + PATIENCE);
         let event = match deadline {
@@ -131,7 +134,7 @@ fn attend(relay: Pid, events: &mpsc::Receiver<Event>) -> (String, bool, bool) {
             Ok(Event::Ended(pid, status)) if pid == relay => how = status.to_string(),
             Ok(Event::Ended(..)) => {}
             Ok(Event::Gone) | Err(mpsc::RecvTimeoutError::Disconnected) => {
-                return (how, asked.is_none(), is_killing);
+                return (how, asked.is_none(), was_killed, Vec::new());
             }
             Ok(Event::Asked) => {
                 asked = Some(Instant::now());
@@ -139,26 +142,37 @@ fn attend(relay: Pid, events: &mpsc::Receiver<Event>) -> (String, bool, bool) {
             }
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 is_killing = true;
-                signal_all(relay, Signal::SIGKILL);
+                was_killed |= signal_all(relay, Signal::SIGKILL);
                 if deadline.is_some_and(|deadline| deadline + PATIENCE < Instant::now()) {
-                    return (how, false, true);
+                    return (how, false, was_killed, alive(relay));
                 }
             }
         }
     }
 }
 
-/// Signals everything that this process started, and that what it started did; where the system
-/// does not tell of these, the relay alone.
-fn signal_all(relay: Pid, signal: Signal) {
+/// Everything that this process started, and that what it started did; where the system does not
+/// tell of these, the relay alone.
+fn all(relay: Pid) -> Vec<Pid> {
     let started = measure::started_by(std::process::id());
     let pids: Vec<Pid> =
         started.into_iter().filter_map(|pid| i32::try_from(pid).ok()).map(Pid::from_raw).collect();
-    let pids = if pids.is_empty() && !cfg!(target_os = "linux") { vec![relay] } else { pids };
-    for pid in pids {
-        // It may have ended meanwhile.
-        let _ = kill(pid, signal);
-    }
+    if pids.is_empty() && !cfg!(target_os = "linux") { vec![relay] } else { pids }
+}
+
+/// Signals all; whether any took it. It may have ended meanwhile, or be another user's.
+fn signal_all(relay: Pid, signal: Signal) -> bool {
+    all(relay).into_iter().filter(|pid| kill(*pid, signal).is_ok()).count() > 0
+}
+
+/// The processes that live, each with the reason.
+fn alive(relay: Pid) -> Vec<String> {
+    let reason = |pid| match kill(pid, None) {
+        Err(Errno::ESRCH) => None,
+        Err(error) => Some(format!("process {pid} may not be signalled by this user ({})", error.desc())),
+        Ok(()) => Some(format!("process {pid} does not end by SIGKILL")),
+    };
+    all(relay).into_iter().filter_map(reason).collect()
 }
 
 /// The next process that ends; `None` when none is left.
