@@ -265,5 +265,5 @@ fn carried(carries: &Carries) -> String {
 }
 
 fn own_file() -> anyhow::Result<PathBuf> {
-    std::env::current_exe().context("cannot find the file of this program")
+    measure::own_program().context("cannot find the file of this program")
 }

@@ -78,7 +78,7 @@ impl OwnRelay {
     /// # Errors
     /// When the relay does not start, with its own reason.
     pub fn spawn(flags: &[OsString], address: SocketAddr) -> anyhow::Result<OwnRelay> {
-        let program = std::env::current_exe().context("cannot find the file of this program")?;
+        let program = measure::own_program().context("cannot find the file of this program")?;
         let mut child = Command::new(program)
             .arg(RELAY_ROLE)
             .args(["--listen", &address.to_string(), "--announce"])

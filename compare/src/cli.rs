@@ -101,10 +101,10 @@ fn find_limits(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
     let is_own = url.is_none() && relay.is_empty();
     let has_floor = is_own || relay.iter().any(RelayCommand::is_floor);
     cells.retain(|cell| cell.role != Role::Control && (has_floor || cell.role != Role::Floor));
-    let config = flags.config(at_load_1(flags, &cells)?);
+    let mut config = flags.config(at_load_1(flags, &cells)?);
     refuse(links::needs_own_relay(&config.as_run()).map_err(UsageError)?)?;
     let started = SystemTime::now();
-    let program = env::current_exe().context("cannot find this program's own file")?;
+    let program = measure::own_program().context("cannot find this program's own file")?;
     let running = tempfile::tempdir().context("cannot make a folder for records")?;
     let question = Question {
         client: &program,
@@ -118,14 +118,14 @@ fn find_limits(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
         Some(url) => asked(&question, url, &mut cells, running.path())?,
         None if relay.is_empty() => (None, None),
         None => {
-            let (foreign, answers) = asked_each(&question, relay, &mut cells)?;
+            let (foreign, answers) = asked_each(&question, &mut config.relays, &mut cells)?;
             by_relay = answers;
             (Some(foreign), None)
         }
     };
     let header = assemble::header(args, git::current(), started, Config { foreign, ..config.as_run() });
-    let machine =
-        ThisMachine::new(&program, &config.as_run(), answers.as_deref()).with_relays(relay, &by_relay)?;
+    let machine = ThisMachine::new(&program, &config.as_run(), answers.as_deref())
+        .with_relays(&config.relays, &by_relay)?;
     let mut probes = Probes::new(&machine, &cells, &config, running.path())?;
     let corpus = probes.corpus();
     let folder = Folder::new(&flags.out, format!("{}-search-{}", utc::compact(started), config.seed));
@@ -186,7 +186,7 @@ fn test_instrument(flags: &SelftestFlags) -> Result<Exit> {
         seconds: flags.seconds,
     };
     try_file("--out", flags.out.as_deref())?;
-    let program = env::current_exe().context("cannot find this program's own file")?;
+    let program = measure::own_program().context("cannot find this program's own file")?;
     let write = |found: &SelfTest| flags.out.iter().try_for_each(|file| found.write(file));
     let found = selftest::run(&program, &options, |found| {
         // A closed pipe still leaves the exit code, and a full disk what is printed.
@@ -346,7 +346,7 @@ fn stopped_code(stopped: Option<Stopped>) -> Option<Exit> {
     match stopped? {
         Stopped::Usage => Some(Exit::Usage),
         Stopped::Interrupted => Some(Exit::Interrupted),
-        Stopped::AgentsLost => Some(Exit::Incomplete),
+        Stopped::Over => Some(Exit::Incomplete),
         Stopped::Failing => None,
     }
 }

@@ -5,7 +5,6 @@ mod records;
 mod told;
 
 use std::{
-    env,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU32, Ordering},
 };
@@ -215,7 +214,7 @@ pub(crate) fn identity(corpus: &Corpus) -> Result<Identity> {
     for dictionary in Format::all().filter_map(Dictionary::bundled) {
         dictionaries.update(dictionary.bytes());
     }
-    let program = env::current_exe().and_then(|file| file_sha256(&file));
+    let program = measure::own_program().and_then(|file| file_sha256(&file));
     let (program_sha256, _) = program.context("cannot read this program's own file")?;
     Ok(Identity {
         program_sha256,

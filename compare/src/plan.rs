@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn two_relays_have_as_many_blocks_each_and_no_place_of_their_own() {
         let relays =
-            ["old", "new"].map(|name| RelayCommand { name: name.to_owned(), command: String::new() });
+            ["old", "new"].map(|name| RelayCommand { name: name.to_owned(), ..RelayCommand::default() });
         let cells = cells(&Matrix::of_relays().with_relays(&relays)).unwrap();
         let cells: Vec<CellSpec> = cells.into_iter().filter(|cell| cell.role != Role::Floor).collect();
         let roles: Vec<Role> = cells.iter().map(|cell| cell.role).collect();

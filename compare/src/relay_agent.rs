@@ -1,7 +1,6 @@
 //! The agent that starts the relay of each block, on a machine of its own or on the coordinator's.
 
 use std::{
-    env,
     ffi::OsString,
     net::SocketAddr,
     path::Path,
@@ -46,7 +45,7 @@ impl RelayPlace {
     /// # Errors
     /// When this program's own file is unknown.
     pub(crate) fn player(&self, corpus: Option<&Path>) -> Result<Process> {
-        let program = env::current_exe().context("cannot find this program's own file")?;
+        let program = measure::own_program().context("cannot find this program's own file")?;
         let mut arguments: Vec<OsString> = vec!["role:client".into()];
         arguments.extend(["--serve".into(), self.listen.to_string().into()]);
         if let Some(url) = &self.url {

@@ -66,8 +66,9 @@ pub enum Stopped {
     Interrupted,
     /// The client refused its arguments.
     Usage,
-    /// An agent, or what coordinates them, was lost.
-    AgentsLost,
+    /// No further block can be played: an agent or what coordinates them was lost, or the program of
+    /// a relay was replaced.
+    Over,
     /// Several runs in a row left no record.
     Failing,
 }
@@ -136,7 +137,7 @@ fn why_stopped(played: &Played, block: &Block, in_a_row: usize) -> Option<(Stopp
         return Some((Stopped::Usage, "the client refused its arguments".to_owned()));
     }
     if let Some(failure) = block.failure.as_ref().filter(|_| played.is_over) {
-        return Some((Stopped::AgentsLost, failure.clone()));
+        return Some((Stopped::Over, failure.clone()));
     }
     (in_a_row == FAILURES_IN_A_ROW)
         .then(|| (Stopped::Failing, format!("{FAILURES_IN_A_ROW} runs in a row left no record")))

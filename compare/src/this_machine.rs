@@ -9,10 +9,11 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use futures::{FutureExt, future::LocalBoxFuture};
 use measure::{Exit, PinnedCores, cores};
 use nix::{
+    errno::Errno,
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
@@ -113,6 +114,15 @@ impl ThisMachine {
                 Err(error) => return Ok(failed(format!("{error:#}"))),
             },
         };
+        if let Some(file) = relay.replaced(&started.programs) {
+            let why = format!(
+                "relay {}: {file} is another program than when the run began, whose blocks are not to be mixed with those \
+                 of another build; the run ends here, so leave the file alone until a run is over",
+                relay.name
+            );
+            started.stop().await?;
+            return Ok(Played { is_over: true, ..failed(why) });
+        }
         let file = started.file("doctor.json");
         answers.write(Some(&started.url), &file)?;
         let mut command = self.command(task);
@@ -261,7 +271,8 @@ async fn attend(
     let mut stderr = child.stderr.take().context("stderr was piped")?;
     let mut tail = Tail::default();
     let mut seconds = child.stdout.take().map(|stdout| BufReader::new(stdout).lines());
-    let (mut timed_out, mut interrupted, mut asked) = (false, false, false);
+    let (mut timed_out, mut interrupted) = (false, false);
+    let mut signals = [Signal::SIGTERM, Signal::SIGKILL].into_iter();
     let deadline = time::sleep(limit);
     tokio::pin!(deadline);
     let status = loop {
@@ -275,12 +286,15 @@ async fn attend(
             }
             () = deadline.as_mut() => {
                 timed_out = !interrupted;
-                if asked {
-                    child.start_kill().context("cannot kill the client")?;
-                } else if let Some(pid) = child.id().and_then(|pid| i32::try_from(pid).ok()) {
-                    asked = true;
-                    // If it ended this instant, the wait above completes.
-                    let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+                // Without a pid it ended this instant, and the wait above completes.
+                if let Some(pid) = child.id().and_then(|pid| i32::try_from(pid).ok()) {
+                    let signal = signals.next().with_context(|| {
+                        format!("the client, process {pid}, does not end by SIGKILL: the run ends, and leaves it behind")
+                    })?;
+                    match kill(Pid::from_raw(pid), signal) {
+                        Ok(()) | Err(Errno::ESRCH) => {}
+                        Err(error) => bail!("cannot end the client, process {pid}, which lives on: {error}"),
+                    }
                 }
                 deadline.as_mut().reset(time::Instant::now() + CLIENT_STOPS_ASKED);
             }

@@ -108,7 +108,7 @@ fn player(flags: &AgentFlags, corpus: Option<&Path>) -> Result<Process> {
     arguments.extend(header_args(&flags.header).map(OsString::from));
     arguments.extend(flags.max_rate.map(|most| format!("--max-rate={most}").into()));
     arguments.extend(flags.max_connections.map(|most| format!("--max-connections={most}").into()));
-    Ok(Process { program: env::current_exe().context("cannot find this program's own file")?, arguments })
+    Ok(Process { program: measure::own_program().context("cannot find this program's own file")?, arguments })
 }
 
 fn policy(flags: &AgentFlags, targets: Vec<Target>, identity: Identity) -> Policy {

@@ -29,15 +29,15 @@ pub(super) fn asked(
     Ok((Some(foreign), Some(file)))
 }
 
-/// Starts each relay of `--relay` once, and asks it.
+/// Starts each relay of `--relay` once, and asks it. Notes the programs that ran for it.
 pub(super) fn asked_each(
     question: &Question<'_>,
-    relays: &[RelayCommand],
+    relays: &mut [RelayCommand],
     cells: &mut Vec<CellSpec>,
 ) -> Result<(Foreign, ByRelay)> {
     let mut answers = until_signal(async |interrupt| {
         let mut answers = ByRelay::new();
-        for relay in relays.iter().filter(|relay| !relay.is_floor()) {
+        for relay in relays.iter_mut().filter(|relay| !relay.is_floor()) {
             answers.insert(relay.name.clone(), ask_one(question, relay, cells, interrupt).await?);
         }
         Ok(answers)
@@ -48,7 +48,7 @@ pub(super) fn asked_each(
 
 async fn ask_one(
     question: &Question<'_>,
-    relay: &RelayCommand,
+    relay: &mut RelayCommand,
     cells: &[CellSpec],
     interrupt: &mut Interrupt,
 ) -> Result<grants::Answers> {
@@ -61,6 +61,7 @@ async fn ask_one(
         }
         started = Started::start(relay, None) => started?,
     };
+    relay.programs.clone_from(&started.programs);
     let asked = grants::ask(question, &started.url, &own, interrupt).await;
     let noticed = started.stop().await?;
     for warning in noticed.warnings {

@@ -1,7 +1,7 @@
 //! `compare search --metric break-even-bandwidth`: the grid is measured in rounds, and a result
 //! folder is written.
 
-use std::{env, ffi::OsString, time::SystemTime};
+use std::{ffi::OsString, time::SystemTime};
 
 use anyhow::{Context, Result, anyhow};
 use measure::{Exit, Status, utc};
@@ -35,7 +35,7 @@ pub(super) fn find(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
         return Err(Ended { exit: Exit::NotPossible, reason }.into());
     }
     let started = SystemTime::now();
-    let program = env::current_exe().context("cannot find this program's own file")?;
+    let program = measure::own_program().context("cannot find this program's own file")?;
     let running = tempfile::tempdir().context("cannot make a folder for records")?;
     let header = assemble::header(args, git::current(), started, as_run.clone());
     let plan = grid.plan();

@@ -1,7 +1,7 @@
 //! Sizes a plan over links before anything runs: whether this host can emulate it, how long its
 //! blocks must be, and how long they last.
 
-use std::{env, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use cell::Cell;
@@ -167,7 +167,7 @@ fn longest(cells: &[CellSpec], demands: &Demands) -> Option<(String, Duration)> 
 /// Packets a second that this host carries on time, where the plan asks for many; or why it carries
 /// none.
 fn measured_capacity(demands: &Demands, note: impl Fn(&str)) -> Result<Result<Option<f64>, String>> {
-    let program = env::current_exe().context("cannot find this program's own file")?;
+    let program = measure::own_program().context("cannot find this program's own file")?;
     if demands.iter().flatten().all(Demand::is_little) {
         return Ok(link::probe(&program)?.map(|_| None));
     }

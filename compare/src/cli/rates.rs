@@ -1,7 +1,5 @@
 //! The pilots of `compare run --rates auto` and `--utilisation`.
 
-use std::env;
-
 use anyhow::{Context, Result, anyhow};
 use cell::Cell;
 use measure::Status;
@@ -22,7 +20,7 @@ pub(super) fn choose_rates(
     header: &Header,
     folder: &Folder<'_>,
 ) -> Result<bool> {
-    let program = env::current_exe().context("cannot find this program's own file")?;
+    let program = measure::own_program().context("cannot find this program's own file")?;
     let running = tempfile::tempdir().context("cannot make a folder for records")?;
     let tell = |line: &str| {
         if !quiet {
@@ -59,7 +57,7 @@ pub(super) fn choose_rates(
 
 /// Plays the probes of `--utilisation` and sets the load of each cell; false after an interruption.
 pub(super) fn choose_loads(quiet: bool, config: &mut Config, cells: &mut [CellSpec]) -> Result<bool> {
-    let program = env::current_exe().context("cannot find this program's own file")?;
+    let program = measure::own_program().context("cannot find this program's own file")?;
     let running = tempfile::tempdir().context("cannot make a folder for records")?;
     let mut tell = |chosen: &ChosenLoad| {
         if !quiet {

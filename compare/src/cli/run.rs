@@ -162,7 +162,7 @@ impl<'a> Setup<'a> {
         refuse(refusal(flags.profile, (with_bursts, seconds), git.as_ref()))?;
         let chooses_rate = flags.chooses_rate().map_err(|reason| UsageError(anyhow!(reason)))?;
         // Before anything is measured: without Valgrind nothing can be counted afterwards.
-        let client = env::current_exe().context("cannot find this program's own file")?;
+        let client = measure::own_program().context("cannot find this program's own file")?;
         let counter = match flags.instructions.then(|| Program::new(client.clone())).transpose() {
             Err(error) if error.is::<NotInstalled>() => return Err(UsageError(error).into()),
             counter => counter?,
@@ -202,7 +202,7 @@ impl<'a> Setup<'a> {
             (self.config.foreign, self.answers) = asked(&question, url, &mut self.cells, folder)?;
         } else if !self.config.relays.is_empty() {
             note(self.flags.quiet, "Asks each relay what it takes");
-            let (foreign, answers) = asked_each(&question, &self.config.relays, &mut self.cells)?;
+            let (foreign, answers) = asked_each(&question, &mut self.config.relays, &mut self.cells)?;
             (self.config.foreign, self.answers_by_relay) = (Some(foreign), answers);
         }
         Ok(())
@@ -331,6 +331,12 @@ impl<'a> Setup<'a> {
     fn publish(&self, header: Header, started: SystemTime, out: &Folder<'_>, played: Played) -> Result<Exit> {
         let Played { measured: Measured { config, plan, outcome }, running, own } = played;
         let Outcome { blocks, status, stopped } = outcome;
+        if env::current_exe().is_ok_and(|file| !file.exists()) {
+            note(
+                false,
+                "the file of this program was replaced or removed: every block ran the build that was started",
+            );
+        }
         let header = Header { status, config, ..header };
         let mut result = assemble(header, &self.cells, &plan, blocks);
         let published = out.publish(&mut result, self.flags.wide, |result, folder| {

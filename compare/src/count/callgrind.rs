@@ -71,6 +71,11 @@ impl Program {
         };
         ensure!(output.status.success(), "valgrind --version ended with {}", output.status);
         let valgrind = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        // Valgrind would take the name that a process has for its own program for itself.
+        let file = match file.strip_prefix("/proc/self") {
+            Ok(rest) => Path::new("/proc").join(std::process::id().to_string()).join(rest),
+            Err(_) => file,
+        };
         Ok(Program { file, valgrind })
     }
 

@@ -25,7 +25,7 @@ const DIR: &str = "{dir}";
 /// Says what is missing, for the command line.
 pub(crate) fn read(text: &str) -> Result<RelayCommand, String> {
     if OWN.contains(&text) {
-        return Ok(RelayCommand { name: text.to_owned(), command: String::new() });
+        return Ok(RelayCommand { name: text.to_owned(), ..RelayCommand::default() });
     }
     let (name, command) = text.split_once('=').ok_or_else(|| {
         let own = OWN.join(" or ");
@@ -45,7 +45,7 @@ pub(crate) fn read(text: &str) -> Result<RelayCommand, String> {
              alone (env PORT={PORT} ./relay, where it reads its environment)"
         ));
     }
-    Ok(RelayCommand { name: name.to_owned(), command: command.to_owned() })
+    Ok(RelayCommand { name: name.to_owned(), command: command.to_owned(), ..RelayCommand::default() })
 }
 
 /// Says why these relays are not measured beside each other.
@@ -78,7 +78,7 @@ impl Words {
     /// When this program's own file or folder is unknown.
     pub(super) fn new(relay: &RelayCommand, address: SocketAddr, dir: &Path) -> Result<Words> {
         if relay.command.is_empty() {
-            let program = env::current_exe().context("cannot find this program's own file")?;
+            let program = measure::own_program().context("cannot find this program's own file")?;
             let arguments = [RELAY_ROLE.to_owned(), "--listen".to_owned(), address.to_string()];
             return Ok(Words { program, arguments: arguments.to_vec() });
         }
@@ -95,6 +95,11 @@ impl Words {
             program.into()
         };
         Ok(Words { program, arguments: words.collect() })
+    }
+
+    /// The program's file, where the command names it by a path.
+    pub(super) fn file(&self) -> Option<&Path> {
+        Some(&*self.program).filter(|file| file.is_absolute() && !file.starts_with("/proc/self"))
     }
 
     /// An argument that is a file where compare was started, and is looked for elsewhere.

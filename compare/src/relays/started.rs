@@ -1,13 +1,15 @@
 //! A relay while it runs, for a block or for a question.
 
 use std::{
-    env, fs,
+    collections::BTreeMap,
+    fs,
     net::{Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
 };
 
+use agents::file_sha256;
 use anyhow::{Context, Result, bail};
 use measure::{PinnedCores, cores};
 use report::result::RelayCommand;
@@ -44,6 +46,8 @@ pub(crate) struct Started {
     pub(crate) url: RelayUrl,
     /// Its processes, without those that they started.
     pub(crate) pids: Vec<u32>,
+    /// SHA-256 of each program that runs for it, by its file.
+    pub(crate) programs: BTreeMap<String, String>,
     keeper: Keeper,
     /// What it may write to, and a file of ours beside that.
     folder: TempDir,
@@ -82,7 +86,8 @@ impl Started {
             answered = answers(address) => match answered {
                 Ok(()) => {
                     let pids = measure::children(keeper.pid()?);
-                    return Ok(Started { name: name.clone(), url, pids, keeper, folder });
+                    let programs = programs(&words, keeper.pid()?);
+                    return Ok(Started { name: name.clone(), url, pids, programs, keeper, folder });
                 }
                 Err(why) => Some(why),
             },
@@ -116,6 +121,12 @@ fn noticed(name: &str, ended: &Ended) -> Noticed {
     if ended.was_killed {
         warnings.push(format!("relay {name} did not end within 5 s of SIGTERM, so it was killed"));
     }
+    if !ended.alive.is_empty() {
+        warnings.push(format!(
+            "relay {name} lives on and takes time from later blocks: {}",
+            ended.alive.join(", ")
+        ));
+    }
     if ended.output_bytes > MUCH_OUTPUT_BYTES {
         let megabytes = ended.output_bytes / 1_000_000;
         warnings.push(format!(
@@ -131,6 +142,21 @@ fn written(ended: &Ended) -> String {
         "" => "; it wrote nothing".to_owned(),
         output => format!("; it wrote:\n{output}"),
     }
+}
+
+/// The programs that the keeper's processes run, and the file that the command names, which may be
+/// a script. What this user may not read is left out.
+fn programs(words: &Words, keeper: u32) -> BTreeMap<String, String> {
+    let running = measure::started_by(keeper).into_iter().filter_map(|pid| {
+        let image = PathBuf::from(format!("/proc/{pid}/exe"));
+        Some((fs::read_link(&image).ok()?, image))
+    });
+    let named = words.file().map(|file| (file.to_owned(), file.to_owned()));
+    let hashed = |(file, image): (PathBuf, PathBuf)| {
+        let file = file.to_string_lossy().trim_end_matches(" (deleted)").to_owned();
+        Some((file, file_sha256(&image).ok()?.0))
+    };
+    running.chain(named).filter_map(hashed).collect()
 }
 
 /// A free one a moment ago: no relay takes a socket that is open already.
@@ -199,7 +225,7 @@ impl Said {
 
 impl Keeper {
     fn spawn(words: &Words, dir: &Path) -> Result<Keeper> {
-        let program = env::current_exe().context("cannot find this program's own file")?;
+        let program = measure::own_program().context("cannot find this program's own file")?;
         let mut child = Command::new(program)
             .arg(KEEPER_ROLE)
             .arg(&words.program)
@@ -224,8 +250,11 @@ impl Keeper {
         drop(self.stdin);
         let line = timeout(KEEPER_ENDS_WITHIN, self.lines.next_line_kept()).await;
         let Ok(Some(line)) = line else {
+            let alive = self.child.id().map(measure::started_by).unwrap_or_default();
             self.child.start_kill().ok();
-            bail!("the process that keeps a relay did not say how it ended");
+            bail!(
+                "the process that keeps a relay did not say how it ended; look for its processes: {alive:?}"
+            );
         };
         let ended = serde_json::from_str(line).with_context(|| format!("not how a relay ended: {line}"))?;
         self.child.wait().await.context("cannot wait for the process that keeps a relay")?;
@@ -242,6 +271,7 @@ mod tests {
             how: "exit status: 3".to_owned(),
             by_itself: false,
             was_killed: false,
+            alive: Vec::new(),
             output: "no space".to_owned(),
             output_bytes: 8,
         }
@@ -258,6 +288,12 @@ mod tests {
         let says = stays.warnings.join("\n");
         assert!(
             says.contains("did not end within 5 s of SIGTERM") && says.contains("wrote 1000 MB"),
+            "{says}"
+        );
+        let other = noticed("old", &Ended { alive: vec!["process 7 (not ours)".to_owned()], ..ended() });
+        let says = other.warnings.join("\n");
+        assert!(
+            says.contains("lives on") && says.contains("process 7") && !says.contains("killed"),
             "{says}"
         );
     }

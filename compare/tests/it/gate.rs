@@ -25,7 +25,11 @@ fn two_relays(new_us: u64) -> ResultFile {
         cell.cell.format = "json".to_owned();
         cell.cell.relay = relay.to_owned();
     }
-    let command = |name: &str| RelayCommand { name: name.to_owned(), command: format!("./{name} {{port}}") };
+    let command = |name: &str| RelayCommand {
+        name: name.to_owned(),
+        command: format!("./{name} {{port}}"),
+        ..RelayCommand::default()
+    };
     result.config.relays = ["old", "new"].map(command).to_vec();
     result
 }

@@ -252,7 +252,7 @@ fn a_lost_run_over_agents_ends_the_plan_with_its_reason() {
         }
         _ => measured(plain()),
     });
-    assert_eq!((outcome.stopped, outcome.blocks.len()), (Some(Stopped::AgentsLost), 5));
+    assert_eq!((outcome.stopped, outcome.blocks.len()), (Some(Stopped::Over), 5));
     assert_eq!(outcome.status, Status::Incomplete { reason: "agent 1 left".to_owned() });
 }
 

@@ -13,6 +13,7 @@ mod scrape;
 use std::{
     collections::BTreeSet,
     fs,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -84,6 +85,8 @@ fn two_relays_are_started_for_each_block_and_compared_by_name() {
     );
     let names: Vec<&str> = result.config.relays.iter().map(|relay| &*relay.name).collect();
     assert_eq!(names, ["old", "new", "floor"]);
+    let hashed = result.config.relays.iter().map(|relay| relay.programs.len());
+    assert_eq!(hashed.collect::<Vec<_>>(), [1, 1, 0], "each program is hashed, but the floor is ours");
     let plans = || result.cells.iter().map(|cell| cell.blocks[0].record.as_ref().unwrap().counts.deliveries);
     assert_eq!(plans().collect::<BTreeSet<_>>().len(), 1, "all play one plan");
     for cell in &result.cells {
@@ -129,6 +132,21 @@ fn a_relay_that_does_not_start_is_named_with_what_it_wrote_and_the_fix() {
         &["Cargo.toml is a path from here", "give the whole path"],
     );
     refused("old=./relay --port 7777", &["the command has to say where to listen"]);
+}
+
+#[test]
+fn a_relay_whose_program_is_replaced_ends_the_run() {
+    let folder = TempDir::new().unwrap();
+    let script = folder.path().join("relay");
+    // Each start makes it another file.
+    let text = format!("#!/bin/sh\necho '#' >> \"$0\"; exec {COMPARE} role:relay --listen \"$1\"\n");
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let relay = format!("new={} {{address}}", script.display());
+    let run = run(&folder.path().join("results"), &["--relay", &relay]);
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert_eq!(run.status.code(), Some(5), "{said}");
+    assert!(said.contains(&format!("relay new: {} is another program", script.display())), "{said}");
 }
 
 #[test]

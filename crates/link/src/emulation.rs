@@ -78,7 +78,7 @@ impl Emulation {
     }
 
     fn run(order: &Order, ended: impl FnOnce() + Send + 'static) -> anyhow::Result<Emulation> {
-        let program = std::env::current_exe().context("cannot find the file of this program")?;
+        let program = measure::own_program().context("cannot find the file of this program")?;
         let mut child = Command::new(program)
             .arg(LINK_ROLE)
             .arg(serde_json::to_string(order)?)

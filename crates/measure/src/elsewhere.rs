@@ -1,6 +1,6 @@
 //! Stands for `linux.rs` on other systems: what they do not tell is missing, never zero.
 
-use std::io;
+use std::{env, io, path::PathBuf};
 
 use nix::{errno::Errno, time::ClockId, unistd::Pid};
 
@@ -9,6 +9,14 @@ pub const UNKNOWN_HERE: Option<&str> = Some(
     "this system tells no CPU time of other processes, no wait for a core and no CPU pressure: the relay's CPU time is \
      not known, and a busy host goes unnoticed (Linux tells all of them)",
 );
+
+/// The file of this program, which may hold another build meanwhile.
+///
+/// # Errors
+/// When the system does not tell.
+pub fn own_program() -> io::Result<PathBuf> {
+    env::current_exe()
+}
 
 /// The CPU clock of another process: none.
 pub(crate) fn clock_of(_pid: Pid) -> nix::Result<ClockId> {

@@ -68,7 +68,7 @@ pub use saturated::{FULL_FROM, Full, Saturated};
 pub use share::{AgentRecord, ClockRecord, ShareRecord};
 pub use slices::{LastSecond, Slice, SliceRecorder, Slices};
 pub use spans::{Spans, union_of_spans};
-pub use system::UNKNOWN_HERE;
+pub use system::{UNKNOWN_HERE, own_program};
 pub use throughput::{Throughput, ThroughputRecorder};
 pub use validity::{HOST_BUSY, Pace, Rate, Signals, Validity, ValidityClass};
 pub use whole::whole;

@@ -1,6 +1,6 @@
 //! What Linux alone tells of processes and cores; `elsewhere.rs` stands for it on other systems.
 
-use std::io;
+use std::{io, path::PathBuf};
 
 use nix::{
     sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity},
@@ -10,6 +10,15 @@ use nix::{
 
 /// Why figures are missing in every record of this system; `None` where none is.
 pub const UNKNOWN_HERE: Option<&str> = None;
+
+/// The program that this process runs, for starting it again: the same build also after its file
+/// was replaced. Another program resolves this path to its own file.
+///
+/// # Errors
+/// None on this system.
+pub fn own_program() -> io::Result<PathBuf> {
+    Ok(PathBuf::from("/proc/self/exe"))
+}
 
 /// The CPU clock of another process.
 pub(crate) fn clock_of(pid: Pid) -> nix::Result<ClockId> {

@@ -151,16 +151,28 @@ pub struct Config {
 }
 
 /// A relay that a run starts for each block.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RelayCommand {
     /// Its name in tables.
     pub name: String,
     /// The program and its arguments, in the words of a shell; `{address}`, `{port}` and `{dir}`
     /// stand for what it is given. Empty for a relay of our own.
     pub command: String,
+    /// SHA-256 of each program that ran for it when it was asked what it takes, by its file. A block
+    /// in which a file holds another one ends the run.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub programs: BTreeMap<String, String>,
 }
 
 impl RelayCommand {
+    /// The file of a program that was replaced since, by the programs of a later start.
+    pub fn replaced<'a>(&self, programs: &'a BTreeMap<String, String>) -> Option<&'a str> {
+        let differs = |(file, sha256): &(&String, &String)| {
+            self.programs.get(*file).is_some_and(|first| first != *sha256)
+        };
+        programs.iter().find(differs).map(|(file, _)| file.as_str())
+    }
+
     /// Whether it is the floor, which does no Nostr work and so is no relay to compare.
     pub fn is_floor(&self) -> bool {
         self.command.is_empty() && self.name == FLOOR
