@@ -280,6 +280,13 @@ fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
         counts.not_sent,
         counts.dropped_by_generator
     )?;
+    if counts.requests_failed > 0 {
+        writeln!(
+            out,
+            "  requests         {} planned = {} completed + {} closed or unanswered",
+            counts.requests, counts.requests_completed, counts.requests_failed
+        )?;
+    }
     writeln!(
         out,
         "  delivered        {} of {} expected; {} lost, {} twice, {} altered, {} misrouted, {} invented, {} unexpected",

@@ -239,6 +239,8 @@ fn what_waits_behind_events_without_an_answer_was_not_sent() {
     // The closed loop has four unanswered at a time, and what is due by the clock was sent.
     assert!(counts.not_sent > 0 && counts.not_sent <= 30 - 4, "{counts:?}");
     assert_eq!(counts.planned, 12 + counts.timed_out + counts.not_sent, "{counts:?}");
+    // A relay that swallows an event owes its deliveries all the same.
+    assert_eq!((output.status.code(), counts.deliveries_lost), (Some(4), 2 * counts.timed_out), "{counts:?}");
 }
 
 #[test]

@@ -94,8 +94,10 @@ fn add_up(
             }
         }
     }
+    // What is owed follows from the plan: a relay that swallows an event with its OK has lost it.
     let fate = |n| match shared.fate(n) {
         Fate::Elsewhere if complete => Fate::Acked,
+        Fate::Planned if complete && shared.was_sent(n) => Fate::Acked,
         Fate::Elsewhere => Fate::Planned,
         known => known,
     };
@@ -133,7 +135,7 @@ fn add_up(
 /// The state of a run, and the fate of each publication as the ledger takes it.
 type Fates<'f> = (&'f Shared, &'f dyn Fn(usize) -> Fate);
 
-/// Adds up one live subscription: each accepted publication that matches and is owed is due once.
+/// Adds up one live subscription: each publication that matches and was not refused and is owed is due once.
 fn close_live(
     (shared, fate): Fates<'_>,
     incidents: Option<&Incidents>,

@@ -364,6 +364,7 @@ impl Sum {
             validity.add(ValidityClass::Invalid, "nothing was planned, so nothing was measured".to_owned());
         }
         validity.judge_light(&counts);
+        validity.judge_unanswered(&counts);
         if self.agents.len() > 1 {
             self.judge_ledger(&mut validity);
             if let Some(lag) = latency.get("send_lag") {

@@ -44,6 +44,10 @@ const RELAY_INVALID_BELOW_NS: f64 = 10.0;
 /// run of twenty.
 const DECODED_SUSPECT_BELOW: u64 = 100;
 
+/// Share of publications without an OK, and of requests without an EOSE: NIP-01 promises both. A few
+/// may be late; beyond that the run did not measure its plan.
+const UNANSWERED_INVALID_ABOVE: f64 = 0.01;
+
 /// Share of the last ten seconds, in percent, in which some task of the host waited for a CPU.
 const PRESSURE_SUSPECT_ABOVE: f64 = 20.0;
 const PRESSURE_INVALID_ABOVE: f64 = 60.0;
@@ -153,6 +157,24 @@ impl Validity {
                 counts.deliveries
             );
             self.add(ValidityClass::Suspect, reason);
+        }
+    }
+
+    /// Judges what the relay left unanswered.
+    pub(crate) fn judge_unanswered(&mut self, counts: &Counts) {
+        for (open, of, what) in [
+            (counts.timed_out, counts.planned, "planned events got no OK"),
+            (counts.requests_failed, counts.requests, "requests were closed by the relay or got no EOSE"),
+        ] {
+            let is_invalid = open as f64 > of as f64 * UNANSWERED_INVALID_ABOVE;
+            let class = if is_invalid { ValidityClass::Invalid } else { ValidityClass::Suspect };
+            if open > 0 {
+                let percent = UNANSWERED_INVALID_ABOVE * 100.0;
+                self.add(
+                    class,
+                    format!("{open} of {of} {what} (suspect above 0, invalid above {percent:.0} %)"),
+                );
+            }
         }
     }
 
@@ -340,6 +362,10 @@ impl Signals {
         }
         if !self.is_share {
             validity.judge_light(counts);
+            // What the user did not wait for is no fault.
+            if !self.interrupted {
+                validity.judge_unanswered(counts);
+            }
         }
         if counts.dropped_by_generator > 0 {
             let (dropped, planned) = (counts.dropped_by_generator, counts.planned);
@@ -515,6 +541,26 @@ mod tests {
         assert_eq!(found.class, ValidityClass::Suspect);
         assert!(found.reasons[0].contains("throttled 600 times, for 600.0 ms in 1000.0 ms"), "{found:?}");
         assert_eq!(judged(quota(0.0, 0), 0), Validity::default(), "what an agent says of itself");
+    }
+
+    #[test]
+    fn publications_and_requests_without_an_answer_are_suspect_and_beyond_a_hundredth_invalid() {
+        let judged = |timed_out, requests_failed| {
+            let counts = Counts { acked: 1_000 - timed_out, timed_out, ..calm().counts };
+            let counts = Counts {
+                requests: 100,
+                requests_completed: 100 - requests_failed,
+                requests_failed,
+                ..counts
+            };
+            let signals = Signals { counts, ..calm() };
+            let ended = Signals { interrupted: true, ..signals.clone() };
+            assert_eq!(ended.judge().reasons, [""; 0], "nobody waited for an answer");
+            signals.judge().counts
+        };
+        assert_eq!(judged(0, 0), ValidityClass::Valid);
+        assert_eq!([judged(10, 0), judged(0, 1)], [ValidityClass::Suspect; 2]);
+        assert_eq!([judged(11, 0), judged(0, 2)], [ValidityClass::Invalid; 2]);
     }
 
     #[test]

@@ -385,17 +385,18 @@ impl<'t> Tally<'t> {
         }
         for (client, cut_off) in cut_off.iter().enumerate() {
             self.counts.readers_cut_off += u64::from(*cut_off);
-            self.close_live(client, *cut_off);
+            self.close_live(client, *cut_off, complete);
         }
         self.counts.requests_failed = self.counts.requests - self.counts.requests_completed;
         self.counts.deliveries_lost = self.counts.deliveries_expected - self.counts.deliveries;
         self.counts
     }
 
-    /// Each accepted publication is due once to each live subscription that was open for it.
-    fn close_live(&mut self, client: usize, cut_off: bool) {
+    /// Each publication that was not refused is due once to each live subscription that was open for
+    /// it; in a run that was cut short, each accepted one.
+    fn close_live(&mut self, client: usize, cut_off: bool, complete: bool) {
         for (n, live) in self.workload.roles[client].filters().iter().enumerate() {
-            self.close_subscription(&(client, format!("live-{n}")), *live, cut_off, |_| true);
+            self.close_subscription(&(client, format!("live-{n}")), *live, (cut_off, complete), |_| true);
         }
         for (n, session) in self.workload.sessions.iter().enumerate().filter(|(_, s)| s.connection == client)
         {
@@ -403,7 +404,7 @@ impl<'t> Tally<'t> {
             for (filter, live) in session.live.iter().enumerate() {
                 let id = (client, format!("v{n}-{filter}"));
                 if self.open.contains_key(&id) {
-                    self.close_subscription(&id, *live, cut_off, |p| during.contains(&p));
+                    self.close_subscription(&id, *live, (cut_off, complete), |p| during.contains(&p));
                 }
             }
         }
@@ -414,7 +415,7 @@ impl<'t> Tally<'t> {
         &mut self,
         id: &(usize, String),
         live: u32,
-        cut_off: bool,
+        (cut_off, complete): (bool, bool),
         was_due: impl Fn(usize) -> bool,
     ) {
         let filter = &self.workload.live[live as usize].filter;
@@ -427,7 +428,11 @@ impl<'t> Tally<'t> {
             if !filter.matches(&self.workload.events[event]) {
                 continue;
             }
-            match (seen.contains(&event), self.fates[p]) {
+            let fate = match self.fates[p] {
+                Fate::Open if complete && self.sent[p] => Fate::Acked,
+                fate => fate,
+            };
+            match (seen.contains(&event), fate) {
                 (true, Fate::Refused | Fate::NotSent) => self.counts.deliveries_unexpected += 1,
                 (true, _) => {
                     self.counts.deliveries_expected += 1;
