@@ -46,8 +46,9 @@ impl Compared {
 /// with the same compression, batching, implementation, checks and encoding anew; for JSON in
 /// batches, JSON event by event with the same compression; for any other JSON cell, JSON without
 /// compression. Without such a cell it is the next simpler one, at last the anchor. A cell of
-/// another relay is compared with the same cell of the first. `None` for the anchor and for the
-/// floor, which is never ranked.
+/// another relay is compared with the cell of the first that is sent the same, and never with one that
+/// is not. `None` for the anchor, for a cell without any such other, and for the floor, which is
+/// never ranked.
 pub fn reference(cells: &[Compared], own: usize) -> Option<usize> {
     let Compared { role, cell } = &cells[own];
     if matches!(role, Role::Anchor | Role::Floor) {
@@ -57,13 +58,16 @@ pub fn reference(cells: &[Compared], own: usize) -> Option<usize> {
     let first = anchor.map(|anchor| &cells[anchor]);
     if let Some(first) = first.filter(|first| first.cell.relay != cell.relay) {
         let sides = [Side::Wire, Side::Relay, Side::Clients];
-        let alike = |other: &Compared| {
-            matches!(other.role, Role::Anchor | Role::Cell)
-                && other.cell.relay == first.cell.relay
-                && other.values(sides).eq(cells[own].values(sides))
+        let is_of_first = |other: &Compared| {
+            matches!(other.role, Role::Anchor | Role::Cell) && other.cell.relay == first.cell.relay
         };
-        if let Some(alike) = cells.iter().position(alike) {
-            return Some(alike);
+        let sent =
+            |one: &Compared| -> Vec<_> { one.values(sides).map(|value| value.map(sent_by_relay)).collect() };
+        let same = |other: &Compared| is_of_first(other) && other.values(sides).eq(cells[own].values(sides));
+        let alike = |other: &Compared| is_of_first(other) && sent(other) == sent(&cells[own]);
+        let found = cells.iter().position(same).or_else(|| cells.iter().position(alike));
+        if found.is_some() {
+            return found;
         }
     }
     let find = |format: &str, compression: &str, batching: &str, implementation: &str| {
@@ -89,7 +93,13 @@ pub fn reference(cells: &[Compared], own: usize) -> Option<usize> {
     let other = others.find(|name| **name != cell.implementation);
     like.or_else(|| json(BASE_COMPRESSION, &cell.batching))
         .or_else(|| find(&cell.format, &cell.compression, &cell.batching, other?))
-        .or(anchor)
+        .or(anchor.filter(|anchor| cells[*anchor].cell.relay == cell.relay))
+}
+
+/// A compression without what it asks of clients: relays may grant that differently and send the
+/// same.
+fn sent_by_relay(compression: &str) -> String {
+    compression.split(':').filter(|part| !part.starts_with("upload_")).collect::<Vec<_>>().join(":")
 }
 
 #[cfg(test)]
@@ -130,6 +140,25 @@ mod tests {
             [None, Some(0), Some(0), Some(0), Some(2), Some(3)],
             "what the first relay does not grant is compared with JSON at the same relay"
         );
+    }
+
+    #[test]
+    fn relays_that_grant_different_uploads_are_compared_by_what_they_send_and_else_not_at_all() {
+        let of = |relay: &str, compression: &str| {
+            let mut cell = cell("json", compression, "off", "library");
+            cell.cell.relay = relay.to_owned();
+            cell
+        };
+        let anchor = Compared { role: Role::Anchor, ..of("old", "none") };
+        let cells = [
+            anchor,
+            of("old", "deflate:upload_takeover=no"),
+            of("new", "deflate"),
+            of("new", "deflate-no-takeover"),
+            of("new", "deflate:window_bits=9:upload_window_bits=9"),
+        ];
+        let found: Vec<_> = (0..cells.len()).map(|own| reference(&cells, own)).collect();
+        assert_eq!(found, [None, Some(0), Some(1), None, None]);
     }
 
     #[test]
