@@ -197,7 +197,7 @@ impl Endpoint {
         };
         let outcome = time::timeout(timeout, handshake).await.map_err(|_| late())?;
         outcome.map_err(|error| match error {
-            WireError::Io(error) => {
+            WireError::Io(error) if is_unreached(&error) => {
                 WireError::Io(io::Error::new(error.kind(), format!("{error}{}", self.ignored_proxy())))
             }
             WireError::Handshake { reason, status } => {
@@ -362,6 +362,13 @@ impl Endpoint {
 enum Tokens {
     Offered,
     LeftOut,
+}
+
+/// Whether the relay was not reached, rather than that this machine has no room for the connection.
+fn is_unreached(error: &io::Error) -> bool {
+    use io::ErrorKind::{HostUnreachable, NetworkUnreachable, TimedOut};
+    // A name that is not resolved, and a refusal with its advice, have no code of the system.
+    error.raw_os_error().is_none() || matches!(error.kind(), HostUnreachable | NetworkUnreachable | TimedOut)
 }
 
 /// A status of the 400s, except 401, 403 and 429, which a second request would repeat.
