@@ -3,7 +3,8 @@
 use std::{
     fmt,
     io::{self, Read, Write},
-    net::{TcpListener, TcpStream},
+    net::{IpAddr, TcpListener, TcpStream},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -25,10 +26,15 @@ const REQUEST_BYTES: usize = 8 << 10;
 /// Most headers that a request may have.
 const HEADERS: usize = 64;
 
-/// For a request to arrive, and for its answer to leave: the next one waits.
+/// For a request to arrive, and for its answer to leave.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Requests that are answered at once; more are closed.
+const AT_ONCE: usize = 64;
+
+/// The format of those who accept it, and the one that everybody else reads.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const TEXT_0_0_4: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// How a block ends, in the order of [`Snapshot::blocks`]: judged, or without a record.
 const ENDS: [&str; 4] = ["valid", "suspect", "invalid", "failed"];
@@ -96,18 +102,22 @@ impl Endpoint {
         })
     }
 
-    /// Answers requests until the process ends, one after the other, and says on standard error
-    /// where.
+    /// Answers requests until the process ends, and says on standard error where.
     ///
     /// # Errors
     /// When the system gives no thread, or does not tell the address.
     pub fn serve(self, seen: impl Fn() -> Snapshot + Send + Sync + 'static) -> anyhow::Result<()> {
         let address = self.0.local_addr().context("cannot serve metrics")?;
-        let registry = registry(seen);
+        let registry = Arc::new(registry(seen));
+        let is_loopback = address.ip().is_loopback();
         let answering = move || {
-            for stream in self.0.incoming() {
-                // Who asked and left needs no answer.
-                let _ = stream.and_then(|stream| answer(stream, &registry));
+            for stream in self.0.incoming().flatten() {
+                if Arc::strong_count(&registry) > AT_ONCE {
+                    continue;
+                }
+                let registry = Arc::clone(&registry);
+                // Who asked and left needs no answer, nor does anybody without a thread.
+                let _ = thread::Builder::new().spawn(move || answer(stream, &registry, is_loopback));
             }
         };
         thread::Builder::new().name("metrics".to_owned()).spawn(answering).context("cannot serve metrics")?;
@@ -123,26 +133,51 @@ fn registry(seen: impl Fn() -> Snapshot + Send + Sync + 'static) -> Registry {
     registry
 }
 
-fn answer(mut stream: TcpStream, registry: &Registry) -> io::Result<()> {
+fn answer(mut stream: TcpStream, registry: &Registry, is_loopback: bool) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
+    let Asked { status, open_metrics, head } = asked(&mut stream, is_loopback)?;
     let mut body = String::new();
-    let status = asked(&mut stream)?;
-    if status == "200 OK" {
-        text::encode(&mut body, registry).map_err(io::Error::other)?;
-    } else {
+    let kind = if status != "200 OK" {
         body = format!("{status}: the metrics are at /metrics\n");
+        "text/plain; charset=utf-8"
+    } else {
+        text::encode(&mut body, registry).map_err(io::Error::other)?;
+        if open_metrics { OPEN_METRICS } else { TEXT_0_0_4 }
+    };
+    if kind == TEXT_0_0_4 {
+        body = as_0_0_4(&body);
     }
-    let kind = if status == "200 OK" { CONTENT_TYPE } else { "text/plain; charset=utf-8" };
     let bytes = body.len();
     write!(
         stream,
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {bytes}\r\nConnection: close\r\n\r\n{body}"
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {bytes}\r\nConnection: close\r\n\r\n{}",
+        if head { "" } else { &body }
     )
 }
 
-/// Reads a request to its blank line; the status that answers it.
-fn asked(stream: &mut impl Read) -> io::Result<&'static str> {
+/// OpenMetrics as Prometheus's text format 0.0.4 has it: a counter's comments name it as its samples
+/// do, and there are no units and no end.
+fn as_0_0_4(open_metrics: &str) -> String {
+    let is_counter = |name: &str| open_metrics.contains(&format!("# TYPE {name} counter\n"));
+    let lines = open_metrics.lines().filter(|line| !line.starts_with("# UNIT ") && *line != "# EOF");
+    let lines = lines.map(|line| match line.splitn(4, ' ').collect::<Vec<_>>()[..] {
+        ["#", what, name, text] if is_counter(name) => format!("# {what} {name}_total {text}\n"),
+        _ => format!("{line}\n"),
+    });
+    lines.collect()
+}
+
+/// A request, as far as its answer depends on it.
+#[derive(Debug, PartialEq, Eq)]
+struct Asked {
+    status: &'static str,
+    open_metrics: bool,
+    head: bool,
+}
+
+/// Reads a request to its blank line.
+fn asked(stream: &mut impl Read, is_loopback: bool) -> io::Result<Asked> {
     let began = Instant::now();
     let mut request = [0; REQUEST_BYTES];
     let mut len = 0;
@@ -153,16 +188,34 @@ fn asked(stream: &mut impl Read) -> io::Result<&'static str> {
         let mut parsed = httparse::Request::new(&mut headers);
         match parsed.parse(&request[..len]) {
             Ok(httparse::Status::Complete(_)) => {
-                return Ok(match (parsed.method, parsed.path) {
-                    (Some("GET"), Some("/metrics")) => "200 OK",
-                    (Some("GET"), _) => "404 Not Found",
+                let values = |name: &'static str| {
+                    let named = parsed.headers.iter().filter(move |one| one.name.eq_ignore_ascii_case(name));
+                    named.map(|header| std::str::from_utf8(header.value).unwrap_or_default())
+                };
+                let status = match (parsed.method, parsed.path) {
+                    // A web page whose name leads to loopback may not read what it finds there.
+                    _ if is_loopback && !values("host").all(is_this_host) => "421 Misdirected Request",
+                    (Some("GET" | "HEAD"), Some("/metrics")) => "200 OK",
+                    (Some("GET" | "HEAD"), _) => "404 Not Found",
                     _ => "405 Method Not Allowed",
-                });
+                };
+                let open_metrics =
+                    values("accept").any(|value| value.contains("application/openmetrics-text"));
+                return Ok(Asked { status, open_metrics, head: parsed.method == Some("HEAD") });
             }
             Ok(httparse::Status::Partial) if read > 0 && began.elapsed() < PATIENCE => {}
-            _ => return Ok("400 Bad Request"),
+            _ => return Ok(Asked { status: "400 Bad Request", open_metrics: false, head: false }),
         }
     }
+}
+
+/// Whether a Host header names this host by an address or as `localhost`.
+fn is_this_host(host: &str) -> bool {
+    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
 }
 
 /// Asks how a run is whenever somebody else does.
@@ -220,11 +273,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_get_of_metrics_is_answered_with_metrics() {
+    fn only_metrics_are_answered_with_metrics_and_loopback_only_by_its_names() {
         let long = format!("GET /metrics HTTP/1.1\r\nA: {}\r\n\r\n", "a".repeat(REQUEST_BYTES));
         let many = format!("GET /metrics HTTP/1.1\r\n{}\r\n", "A: a\r\n".repeat(HEADERS + 1));
         for (request, status) in [
-            ("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", "200 OK"),
+            ("GET /metrics HTTP/1.1\r\nHost: localhost:1\r\n\r\n", "200 OK"),
+            ("GET /metrics HTTP/1.1\r\nhost: 127.0.0.1:1\r\n\r\n", "200 OK"),
+            ("GET /metrics HTTP/1.1\r\nHost: [::1]:1\r\n\r\n", "200 OK"),
+            ("HEAD /metrics HTTP/1.0\r\n\r\n", "200 OK"),
+            ("GET /metrics HTTP/1.1\r\nHost: a.example\r\n\r\n", "421 Misdirected Request"),
             ("GET / HTTP/1.1\r\n\r\n", "404 Not Found"),
             ("POST /metrics HTTP/1.1\r\n\r\n", "405 Method Not Allowed"),
             ("GET /metrics HTTP/1.1\r\n", "400 Bad Request"),
@@ -233,8 +290,43 @@ mod tests {
             (&long, "400 Bad Request"),
             (&many, "400 Bad Request"),
         ] {
-            assert_eq!(asked(&mut request.as_bytes()).unwrap(), status, "{request:.40}");
+            assert_eq!(asked(&mut request.as_bytes(), true).unwrap().status, status, "{request:.40}");
         }
+        let elsewhere = "GET /metrics HTTP/1.1\r\nHost: a.example\r\n\r\n";
+        assert_eq!(asked(&mut elsewhere.as_bytes(), false).unwrap().status, "200 OK");
+    }
+
+    #[test]
+    fn silent_peers_delay_nobody_and_the_format_is_the_one_that_is_accepted() {
+        let endpoint = Endpoint::listen("0").unwrap();
+        let address = endpoint.0.local_addr().unwrap();
+        endpoint.serve(|| Snapshot { sent: 11, ..Snapshot::default() }).unwrap();
+        let silent: Vec<_> = (0..10).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let began = Instant::now();
+        let get = |method: &str, accept: &str| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            write!(stream, "{method} /metrics HTTP/1.1\r\nHost: {address}\r\n{accept}\r\n").unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+            (head.to_owned(), body.to_owned())
+        };
+        let (head, text) = get("GET", "");
+        assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+        drop(silent);
+        assert!(head.contains("\r\nContent-Type: text/plain; version=0.0.4;"), "{head}");
+        assert!(
+            text.contains("# TYPE nsim_events_sent_total counter\nnsim_events_sent_total 11\n"),
+            "{text}"
+        );
+        assert!(text.contains("# TYPE nsim_connections gauge\n"), "{text}");
+        assert!(!text.contains("# UNIT") && !text.contains("# EOF"), "{text}");
+        let only_head = get("HEAD", "");
+        assert_eq!((only_head.0.as_str(), only_head.1.as_str()), (head.as_str(), ""));
+        let (head, text) =
+            get("GET", "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\n");
+        assert!(head.contains("\r\nContent-Type: application/openmetrics-text;"), "{head}");
+        assert!(text.contains("# TYPE nsim_events_sent counter\n") && text.ends_with("# EOF\n"), "{text}");
     }
 
     #[test]

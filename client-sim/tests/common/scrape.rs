@@ -8,7 +8,11 @@ use std::{
 /// The metrics at an address; `None` once nobody listens.
 pub(crate) fn scrape(address: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: test\r\n\r\n").ok()?;
+    stream
+        .write_all(
+            b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: application/openmetrics-text\r\n\r\n",
+        )
+        .ok()?;
     let mut answer = String::new();
     // The process may end meanwhile.
     stream.read_to_string(&mut answer).ok()?;
