@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 pub use super::judge::{Comparison, Family, Verdict};
 pub(crate) use super::judge::{Control, control_of};
 use super::{
-    browser,
     judge::{Sample, judge},
     view::{CellView, LoadView, views},
 };
@@ -59,10 +58,4 @@ pub fn deviations(result: &ResultFile) -> BTreeMap<Metric, f64> {
         }
     }
     deviations
-}
-
-/// Each cell of a result against its reference, for every judged metric.
-pub fn comparisons(result: &ResultFile) -> Vec<Comparison> {
-    let pages = result.browser.iter().flat_map(browser::comparisons);
-    views(result).iter().flat_map(LoadView::comparisons).chain(pages).collect()
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     browser::{self, PageFigures},
-    comparison::{Comparison, comparisons},
+    comparison::Comparison,
     floor::AboveFloor,
     limits,
     slos::slos,
@@ -131,6 +131,12 @@ impl Derived {
         measure::write_whole(&file, text.as_bytes())
             .with_context(|| format!("cannot write {}", file.display()))
     }
+}
+
+/// Each cell of a result against its reference, for every judged metric.
+pub fn comparisons(result: &ResultFile) -> Vec<Comparison> {
+    let pages = result.browser.iter().flat_map(browser::comparisons);
+    views(result).iter().flat_map(LoadView::comparisons).chain(pages).collect()
 }
 
 fn cells(load: &LoadView<'_>) -> Vec<CellFigures> {

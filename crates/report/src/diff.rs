@@ -7,7 +7,8 @@ use cell::{Factor, Row};
 
 use super::{
     break_even, browser,
-    comparison::{Comparison, Control, Verdict, comparisons, control_of},
+    comparison::{Comparison, Control, Verdict, control_of},
+    derived::comparisons,
     limits, number,
     table::{NOTHING, Table},
     text::{LEFT_OUT, fold_within},

@@ -24,7 +24,7 @@ pub(crate) enum Socket {
     /// Boxed: a TLS session takes a kilobyte, which connections without TLS do not need.
     Tls(Box<TlsStream<Counted>>),
     /// Either of them, with bytes that are changed on their way out.
-    Tampered(Box<Tampered>),
+    Tampered(Box<Tampered<Socket>>),
 }
 
 /// TCP that counts its bytes; with TLS, those of records and handshake.

@@ -13,8 +13,6 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-use crate::socket::Socket;
-
 /// Pieces a second of bytes that are slowed down.
 const PIECES: u32 = 20;
 
@@ -30,8 +28,8 @@ pub trait Tamper: fmt::Debug + Send {
 
 /// A socket whose outgoing bytes pass through [`Tamper`].
 #[derive(Debug)]
-pub(crate) struct Tampered {
-    pub(crate) socket: Socket,
+pub(crate) struct Tampered<S> {
+    pub(crate) socket: S,
     tamper: Box<dyn Tamper>,
     /// Bytes on their way out, and how many of them went.
     out: Vec<u8>,
@@ -39,8 +37,8 @@ pub(crate) struct Tampered {
     pause: Option<Pin<Box<Sleep>>>,
 }
 
-impl Tampered {
-    pub(crate) fn new(socket: Socket, tamper: Box<dyn Tamper>) -> Tampered {
+impl<S: AsyncRead + AsyncWrite + Unpin> Tampered<S> {
+    pub(crate) fn new(socket: S, tamper: Box<dyn Tamper>) -> Tampered<S> {
         Tampered { socket, tamper, out: Vec::new(), written: 0, pause: None }
     }
 
