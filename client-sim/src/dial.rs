@@ -73,7 +73,8 @@ impl Target {
             "{url} does not batch events. Leave out --batching, or try a relay that does",
         );
         let (asked, agreed) = (offer.compression.name(), agreement.compression.name());
-        let dictionary = offer.compression.dictionary().or_else(|| Dictionary::bundled(agreement.format));
+        let dictionary =
+            offer.compression.dictionary().or_else(|| Dictionary::bundled(agreement.format.name()));
         let dictionary = match dictionary.filter(|_| asked == "zstd-dict") {
             Some(dictionary) => format!(
                 ", or give the relay the same --dictionary: {} is its name here, and the relay's NIP-11 document \

@@ -17,7 +17,7 @@ use measure::{
     CpuClock, Environment, Expectation, PinnedCores, Processes, ProcessesCpu, RelayProcess, RunRecord, cores,
 };
 use program::Interrupt;
-use wire::{Compression, Dictionary, Offer, RelayUrlError, WireLimits};
+use wire::{Compression, Offer, RelayUrlError, WireLimits};
 
 use crate::{
     args::Args,
@@ -413,7 +413,8 @@ fn pinned(args: &Args) -> anyhow::Result<Option<PinnedCores>> {
 /// The compression of `--compression`, with the dictionary of `--dictionary`.
 fn compression(args: &Args) -> anyhow::Result<Compression> {
     let Some(file) = &args.dictionary else { return Ok(args.cell.compression) };
-    let dictionary = Dictionary::read(file).with_context(|| format!("--dictionary {}", file.display()))?;
+    let dictionary =
+        wire::dictionary::read(file).with_context(|| format!("--dictionary {}", file.display()))?;
     let compression = args.cell.compression.with_dictionary(dictionary);
     anyhow::ensure!(
         compression.dictionary().is_some(),

@@ -506,8 +506,8 @@ fn a_relay_that_does_no_nostr_work_plays_the_same_plan() {
 #[test]
 fn a_dictionary_of_ones_own_reaches_both_ends_and_the_record() {
     let setup = Setup::new();
-    let bytes = wire::Dictionary::bundled(Format::all().nth(1).unwrap()).unwrap().bytes();
-    let own = wire::Dictionary::new(bytes.to_vec()).unwrap();
+    let bytes = wire::Dictionary::bundled(Format::all().nth(1).unwrap().name()).unwrap().bytes();
+    let own = wire::dictionary::of(bytes.to_vec()).unwrap();
     let file = setup.path("own.zdict");
     fs::write(&file, own.bytes()).unwrap();
     let file = file.to_str().unwrap();

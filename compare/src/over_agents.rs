@@ -211,7 +211,7 @@ impl Generator for Agents {
 /// When the program's own file cannot be read.
 pub(crate) fn identity(corpus: &Corpus) -> Result<Identity> {
     let mut dictionaries = Sha256::new();
-    for dictionary in Format::all().filter_map(Dictionary::bundled) {
+    for dictionary in Format::all().filter_map(|format| Dictionary::bundled(format.name())) {
         dictionaries.update(dictionary.bytes());
     }
     let program = measure::own_program().and_then(|file| file_sha256(&file));

@@ -6,12 +6,12 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use codecs::{Format, Implementation, UnknownName, VerifyLevel};
 use corpus::Corpus;
+use terms::{BatchLimits, Compression, CompressionError, Reencode};
 use tracing::{info, warn};
-use wire::{Compression, CompressionError, Dictionary, ServerTls};
+use wire::ServerTls;
 
 use crate::{
-    config::{Config, Reencode, known_compressions},
-    fanout::BatchLimits,
+    config::{Config, known_compressions},
     fault::{self, Fault},
     reconcile::{MIN_FRAME_BYTES, ReconcileLimits},
     store::StoreConfig,
@@ -437,7 +437,8 @@ fn with_dictionaries(compressions: Vec<Compression>, files: &[PathBuf]) -> Resul
     let dictionaries: Vec<_> = files
         .iter()
         .map(|file| {
-            Dictionary::read(file).with_context(|| format!("cannot use --dictionary {}", file.display()))
+            wire::dictionary::read(file)
+                .with_context(|| format!("cannot use --dictionary {}", file.display()))
         })
         .collect::<Result<_>>()?;
     let mut all = Vec::new();

@@ -3,27 +3,15 @@
 
 use std::time::Duration;
 
-use clap::ValueEnum;
 use codecs::{Codec, Event, Format, Implementation, Limits, UnknownName, VerifyLevel};
+use terms::{BatchLimits, Reencode};
 use wire::{Compression, ServerTls, Support, WireLimits};
 
 use crate::{
-    fanout::BatchLimits,
     fault::Fault,
     reconcile::ReconcileLimits,
     store::{QueryLimits, StoreConfig},
 };
-
-/// Whether an event is encoded anew in the format in which its publisher sent it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum Reencode {
-    /// Once for each format, as strfry writes the text of each event once
-    /// (docs/decisions/reencode.md).
-    #[default]
-    Always,
-    /// Not where the publisher's bytes are known to be those that the codec would write.
-    NeverIfCanonical,
-}
 
 /// A relay's settings. `Config::default()` is what the command line gives without flags.
 #[derive(Debug, Clone)]

@@ -42,11 +42,11 @@ mod totals;
 
 pub use args::DEFAULT_ADDRESS;
 pub use cli::{Announcement, Refusal, main};
-pub use config::{Config, Reencode};
-pub use fanout::BatchLimits;
+pub use config::Config;
 pub use fault::{Fault, UnknownFault};
 pub use reconcile::ReconcileLimits;
 pub use server::serve;
 pub use store::{StoreConfig, StoreError};
+pub use terms::{BatchLimits, Reencode};
 pub use totals::Totals;
 pub use wire::{Flow, Traffic};

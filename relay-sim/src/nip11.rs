@@ -110,7 +110,7 @@ mod tests {
         config.auth = true;
         config.keep_expired = true;
         let all = parsed(&config);
-        let dictionary = Dictionary::bundled(Format::JSON).unwrap();
+        let dictionary = Dictionary::bundled("json").unwrap();
         let dict = format!("+zstd-dict2-{}", dictionary.id());
         let layers = ["", "+zstd", "+zstd-stream", "+zstd-shared", &dict];
         let tokens = layers.map(|layer| [format!("nostr.json{layer}"), format!("nostr.json.batched{layer}")]);

@@ -88,7 +88,7 @@ impl Events {
             event.clear();
             codec.encode_event(one, &mut event)?;
             if let Compression::Zstd(layer) = compression {
-                event = layer.message(&event)?.into();
+                event = wire::zstd_message(layer, &event)?.into();
             }
             frames.extend_from_slice(
                 &u32::try_from(event.len()).context("an event below 4 GiB")?.to_le_bytes(),

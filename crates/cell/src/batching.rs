@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use relay_sim::BatchLimits;
+use terms::BatchLimits;
 
 /// Each event is a message of its own.
 pub(crate) const NO_BATCHES: &str = "off";

@@ -3,8 +3,7 @@
 use clap::{Arg, ValueEnum};
 use codecs::{Format, Implementation};
 use measure::{NO_LINK, NOT_SATURATED};
-use relay_sim::Reencode;
-use wire::Compression;
+use terms::{Compression, Reencode};
 
 use crate::{Batching, Cell, RelaySide, Saturate, UNKNOWN, batching::NO_BATCHES, stem};
 

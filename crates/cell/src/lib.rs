@@ -18,8 +18,7 @@ use std::{ffi::OsStr, path::Path};
 use codecs::{Format, Implementation, VerifyLevel};
 use link::Link;
 use measure::NO_LINK;
-use relay_sim::Reencode;
-use wire::Compression;
+use terms::{Compression, Reencode};
 
 pub use batching::Batching;
 pub use factors::{Factor, MOST_LOAD, Row, Side};

@@ -3,11 +3,7 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 use codecs::{Format, UnknownName};
-
-use crate::{
-    compression::{Compression, ZstdMode},
-    dictionary::{Dictionary, DictionaryId},
-};
+use terms::{Compression, Dictionary, DictionaryId, ZstdMode};
 
 /// A WebSocket subprotocol token (RFC 6455 §1.9): a format, `.batched` for batches, and a suffix
 /// for the zstd layer.
@@ -181,7 +177,7 @@ impl Offer {
     /// The zstd compression behind an agreed token.
     pub(crate) fn zstd(&self, token: Token) -> Option<Compression> {
         let asked = token.layer != Layer::None && self.token(token.format).layer == token.layer;
-        if asked { self.compression.of_format(token.format) } else { None }
+        if asked { self.compression.of_format(token.format.name()) } else { None }
     }
 }
 
@@ -218,7 +214,8 @@ impl Support {
         for (format, compression) in
             formats.flat_map(|format| self.compressions.iter().map(move |c| (format, *c)))
         {
-            let dictionary = compression.of_format(format).and_then(|of_format| of_format.dictionary());
+            let dictionary =
+                compression.of_format(format.name()).and_then(|of_format| of_format.dictionary());
             found.extend(dictionary.filter(|dictionary| !found.contains(dictionary)));
         }
         found
@@ -230,7 +227,7 @@ impl Support {
         let behind = |c: &Compression| {
             token.layer != Layer::None && Layer::for_compression(*c, token.format) == token.layer
         };
-        enabled.filter(behind).find_map(|c| c.of_format(token.format))
+        enabled.filter(behind).find_map(|c| c.of_format(token.format.name()))
     }
 }
 
@@ -243,7 +240,8 @@ impl Layer {
             ZstdMode::Stream => Layer::ZstdStream,
             ZstdMode::Shared => Layer::ZstdShared,
             ZstdMode::Dictionary(_) => {
-                let dictionary = compression.of_format(format).and_then(|of_format| of_format.dictionary());
+                let dictionary =
+                    compression.of_format(format.name()).and_then(|of_format| of_format.dictionary());
                 dictionary.map_or(Layer::None, |dictionary| Layer::ZstdDict(dictionary.id()))
             }
         }

@@ -3,6 +3,7 @@
 use std::{env, io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use rustls::pki_types::CertificateDer;
+use terms::{Header, HeaderError, RelayUrl, RelayUrlError};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpSocket, TcpStream, lookup_host},
@@ -19,10 +20,8 @@ use crate::{
     agreement::{Offer, WireLimits},
     connection::{Connection, HandshakeBytes},
     error::WireError,
-    header::{Header, HeaderError},
     http::{self, Head, HeadError, StatusLine},
     negotiate,
-    relay_url::{RelayUrl, RelayUrlError},
     socket::{Counted, Socket},
     tls::{ClientTls, TlsError},
 };

@@ -10,6 +10,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use codecs::Opcode;
 use futures::{Sink, SinkExt, StreamExt};
+use terms::Compression;
 use tokio::{io::AsyncWriteExt, time};
 use tokio_tungstenite::tungstenite::{
     self,
@@ -19,7 +20,7 @@ use tungstenite_deflate::{CompressionMemory, WebSocket};
 
 use crate::{
     agreement::{Agreement, WireLimits},
-    compression::Compression,
+    deflate,
     error::{CloseCode, WireError},
     shared::Shared,
     socket::{Counted, Socket},
@@ -112,7 +113,7 @@ impl Connection {
         let (peer_addr, local_addr) = socket.tcp().addresses()?;
         let (deflate, zstd) = match agreement.compression {
             Compression::None => (None, None),
-            Compression::Deflate(params) => (Some(params), None),
+            Compression::Deflate(params) => (Some(deflate::transport(&params)), None),
             Compression::Zstd(params) => {
                 let of_this_end = if role == Role::Client { params.of_client() } else { params };
                 (None, Some(ZstdLayer::new(of_this_end)))

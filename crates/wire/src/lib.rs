@@ -45,16 +45,14 @@
 
 mod agreement;
 mod client;
-mod compression;
 mod connection;
-mod dictionary;
+mod deflate;
+pub mod dictionary;
 mod document;
 mod error;
-mod header;
 mod http;
 mod memory;
 pub mod negotiate;
-mod relay_url;
 mod server;
 mod shared;
 mod socket;
@@ -63,22 +61,23 @@ mod tls;
 mod traffic;
 mod zstd;
 
+pub use self::zstd::zstd_message;
 pub use agreement::{Agreement, Layer, Offer, Support, Token, WireLimits};
 pub use client::{Endpoint, connect};
-pub use compression::{Compression, CompressionError, ZstdMode, ZstdParams};
 pub use connection::{Connection, Message};
-pub use dictionary::{Dictionary, DictionaryError, DictionaryId, NotADictionaryId};
 pub use document::{Document, DocumentError, document};
 pub use error::{CloseCode, WireError};
-pub use header::{Header, HeaderError};
 pub use memory::in_memory;
-pub use relay_url::{RelayUrl, RelayUrlError, without_password};
 pub use server::{Accepted, Incoming, ServerConfig, accept};
 pub use shared::Shared;
 pub use tamper::Tamper;
+pub use terms::{
+    Compression, CompressionError, Dictionary, DictionaryId, Header, HeaderError, RelayUrl, RelayUrlError,
+    ZstdMode, ZstdParams, without_password,
+};
 pub use tls::{ServerTls, TlsError};
 pub use traffic::{Flow, Traffic};
-pub use tungstenite_deflate::{CompressionMemory, DeflateParams, Direction};
+pub use tungstenite_deflate::CompressionMemory;
 
 #[cfg(test)]
 mod tests {

@@ -21,11 +21,12 @@
 //! ```
 
 use codecs::Format;
-use tungstenite_deflate::{DeflateParams, negotiate as extensions};
+use terms::{Compression, DeflateParams};
+use tungstenite_deflate::negotiate as extensions;
 
 use crate::{
     agreement::{Agreement, Offer, Support, Token},
-    compression::Compression,
+    deflate::{agreed, transport},
 };
 
 /// Why a relay answers with HTTP 400.
@@ -54,7 +55,7 @@ pub struct Request {
 /// The headers for offers, in order of preference. Of several with deflate the first is made.
 pub fn request(offers: &[Offer]) -> Request {
     let tokens: Vec<String> = Offer::tokens_of(offers).iter().map(Token::to_string).collect();
-    Request { protocols: tokens.join(", "), extensions: deflate(offers).map(extensions::offer) }
+    Request { protocols: tokens.join(", "), extensions: deflate(offers).map(|params| extensions::offer(&transport(params))) }
 }
 
 fn deflate(offers: &[Offer]) -> Option<&DeflateParams> {
@@ -81,11 +82,11 @@ pub fn accept(
         let enabled = support.tokens().iter().map(Token::to_string).collect();
         return Err(Refusal::NoToken { enabled });
     }
-    let enabled: Vec<DeflateParams> = support
+    let enabled: Vec<_> = support
         .compressions
         .iter()
         .filter_map(|compression| match compression {
-            Compression::Deflate(params) => Some(*params),
+            Compression::Deflate(params) => Some(transport(params)),
             Compression::None | Compression::Zstd(_) => None,
         })
         .collect();
@@ -96,7 +97,7 @@ pub fn accept(
     let chosen = token.unwrap_or(Token::JSON);
     let zstd = support.zstd(chosen);
     let deflate = deflate.filter(|_| zstd.is_none());
-    let (extensions, deflate) = deflate.unzip();
+    let (extensions, deflate) = deflate.map(|(header, params)| (header, agreed(params))).unzip();
     Ok(Agreement {
         format: chosen.format,
         batched: chosen.batched,
@@ -133,7 +134,8 @@ pub fn check_answer(
             })?)
         }
     };
-    let deflate = extensions::check_answer(extensions.unwrap_or_default(), deflate(offers))
+    let offered = deflate(offers).map(transport);
+    let deflate = extensions::check_answer(extensions.unwrap_or_default(), offered.as_ref())
         .map_err(|error| error.to_string())?;
     let zstd = token.and_then(|token| offers.iter().find_map(|offer| offer.zstd(token)));
     if let (Some(zstd), Some(_), Some(token)) = (zstd, deflate, token) {
@@ -142,7 +144,7 @@ pub fn check_answer(
     Ok(Agreement {
         format: token.map_or(Format::JSON, |token| token.format),
         batched: token.is_some_and(|token| token.batched),
-        compression: compression(zstd, deflate),
+        compression: compression(zstd, deflate.map(agreed)),
         token: token.map(|token| token.to_string()),
         extensions: extensions.filter(|_| deflate.is_some()).map(str::to_owned),
     })

@@ -21,13 +21,10 @@ use zstd::zstd_safe::{
     self, CCtx, CParameter, DCtx, DParameter, InBuffer, OutBuffer, zstd_sys::ZSTD_EndDirective::ZSTD_e_flush,
 };
 
+use terms::{Dictionary, ZSTD_STREAM_MAX_WINDOW_BITS, ZstdMode, ZstdParams};
 use tungstenite_deflate::CompressionMemory;
 
-use crate::{
-    compression::{ZSTD_STREAM_MAX_WINDOW_BITS, ZstdMode, ZstdParams},
-    dictionary::Dictionary,
-    error::WireError,
-};
+use crate::error::WireError;
 
 const PLAIN: u8 = 0;
 const FRAME: u8 = 1;
@@ -285,16 +282,14 @@ fn put_plain(payload: &[u8], out: &mut BytesMut) {
     out.put_slice(payload);
 }
 
-impl ZstdParams {
-    /// The first message of a connection for `payload`.
-    ///
-    /// # Errors
-    /// [`WireError::Protocol`] if zstd has no memory.
-    pub fn message(&self, payload: &[u8]) -> Result<Bytes, WireError> {
-        let mut message = BytesMut::new();
-        ZstdLayer::new(*self).compress(payload, &mut message)?;
-        Ok(message.freeze())
-    }
+/// The first message of a connection for `payload`.
+///
+/// # Errors
+/// [`WireError::Protocol`] if zstd has no memory.
+pub fn zstd_message(params: ZstdParams, payload: &[u8]) -> Result<Bytes, WireError> {
+    let mut message = BytesMut::new();
+    ZstdLayer::new(params).compress(payload, &mut message)?;
+    Ok(message.freeze())
 }
 
 impl fmt::Debug for ZstdLayer {

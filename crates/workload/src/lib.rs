@@ -20,7 +20,7 @@ use cell::Cell;
 use codecs::Format;
 use corpus::Corpus;
 use measure::CorpusRecord;
-use wire::Compression;
+use terms::Compression;
 
 /// Kind of the event that answers a challenge (NIP-42).
 pub const CLIENT_AUTH: u16 = 22_242;

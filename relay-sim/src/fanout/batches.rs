@@ -4,30 +4,12 @@
 //! [`BatchLimits::hold`], when it is full, or before a message that ends the subscription's events.
 //! The caller passes the time in.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
+
+use terms::BatchLimits;
 
 use super::subscriptions::Subscription;
 use crate::store::StoredEvent;
-
-/// When a batch goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BatchLimits {
-    /// How long an event may be held; zero for as long as the session has something else to do.
-    pub hold: Duration,
-    /// Events of a batch.
-    pub events: usize,
-    /// Encoded events of a batch together; a larger one goes alone.
-    pub bytes: usize,
-}
-
-impl Default for BatchLimits {
-    fn default() -> Self {
-        BatchLimits { hold: Duration::from_millis(5), events: 64, bytes: 64 << 10 }
-    }
-}
 
 /// Events for one subscription, in their order.
 #[derive(Debug)]
@@ -113,6 +95,8 @@ impl Batches {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use codecs::Format;
 
     use super::*;

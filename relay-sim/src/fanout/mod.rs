@@ -4,7 +4,6 @@ mod batches;
 mod outbox;
 mod subscriptions;
 
-pub use batches::BatchLimits;
 pub(crate) use batches::{Batch, Batches, Held};
 pub(crate) use outbox::{Dropped, Stop};
 pub(crate) use subscriptions::{Answered, Delivery, Outbox, Queued, Subscription, Subscriptions};

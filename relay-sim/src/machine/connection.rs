@@ -4,12 +4,12 @@ use std::{collections::VecDeque, sync::Arc, time::Instant, vec};
 
 use bytes::Bytes;
 use codecs::{ClientMessage, Codec, DecodeError, Event, Format, Opcode, RelayMessage};
+use terms::Reencode;
 use wire::{CloseCode, WireError};
 
 use self::spoiling::{SpoiltAnswer, Storm};
 use super::{Close, Opening, Time};
 use crate::{
-    config::Reencode,
     fanout::{Batch, Batches, Outbox, Queued, Stop, Subscription},
     fault::Planted,
     outgoing::{self, Outgoing},

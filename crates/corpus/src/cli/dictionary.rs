@@ -10,7 +10,6 @@ use corpus::{
     generate::{Generator, Mix},
 };
 use sha2::{Digest, Sha256};
-use wire::Dictionary;
 
 use super::{Progress, say, tell_skipped, trial::Trial};
 
@@ -100,7 +99,7 @@ pub(crate) fn train(args: &Args) -> anyhow::Result<ExitCode> {
         Fingerprint::from_events(&events),
     ))?;
     if let Some(trial) = trial {
-        say(&trial.table(args.format, Dictionary::new(dictionary)?)?)?;
+        say(&trial.table(args.format, wire::dictionary::of(dictionary)?)?)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -58,7 +58,7 @@ impl Trial {
             rows.push((name.to_owned(), name.parse::<Compression>()?));
         }
         let with = |dictionary| anyhow::Ok("zstd-dict".parse::<Compression>()?.with_dictionary(dictionary));
-        if let Some(bundled) = Dictionary::bundled(format) {
+        if let Some(bundled) = Dictionary::bundled(format.name()) {
             rows.push((format!("zstd-dict, bundled {}", bundled.id()), with(bundled)?));
         }
         rows.push((format!("zstd-dict, this one {}", trained.id()), with(trained)?));

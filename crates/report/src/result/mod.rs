@@ -21,7 +21,7 @@ use anyhow::{Result, ensure};
 use measure::{Cell, CorpusRecord, Environment, RunRecord, Status, Tool, ValidityClass};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use wire::RelayUrl;
+use terms::RelayUrl;
 
 pub use assemble::Header;
 pub use break_even::{BreakEven, BreakEvenConfig, CellTimes, TimedBlock};
@@ -129,7 +129,7 @@ pub struct Config {
     pub relays: Vec<RelayCommand>,
     /// Header fields of requests to it; the command line in the result has their names.
     #[serde(skip)]
-    pub headers: Vec<wire::Header>,
+    pub headers: Vec<terms::Header>,
     /// Cells that the relay declined and refused, where it was asked before the first round.
     #[serde(default)]
     pub foreign: Option<Foreign>,

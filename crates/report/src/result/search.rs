@@ -4,7 +4,7 @@ use cell::MOST_LOAD;
 use measure::RunRecord;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use wire::{Header, RelayUrl};
+use terms::{Header, RelayUrl};
 
 use super::{Config, RelayCommand};
 

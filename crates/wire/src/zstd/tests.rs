@@ -2,15 +2,13 @@
 
 use std::thread;
 
-use codecs::Format;
-
 use super::*;
 
 const LIMIT_BYTES: usize = 16 << 10;
 
 /// `zstd-shared` and `zstd-dict`.
 fn both() -> [ZstdParams; 2] {
-    let mode = ZstdMode::Dictionary(Dictionary::bundled(Format::JSON));
+    let mode = ZstdMode::Dictionary(Dictionary::bundled("json"));
     [ZstdParams::SHARED, ZstdParams { mode, ..ZstdParams::SHARED }]
 }
 
@@ -54,10 +52,10 @@ fn spliced(params: ZstdParams, payload: &[u8], prefix_bytes: usize, shared: &Sha
 #[test]
 fn a_first_message_is_a_frame_where_that_is_smaller() {
     let long = b"0123456789abcdef".repeat(100);
-    let message = ZstdParams::DEFAULT.message(&long).unwrap();
+    let message = zstd_message(ZstdParams::DEFAULT, &long).unwrap();
     assert!(message[0] == FRAME && message.len() < long.len() / 4);
     assert_eq!(zstd::decode_all(&message[1..]).unwrap(), long);
-    assert_eq!(ZstdParams::DEFAULT.message(b"short").unwrap(), &b"\0short"[..]);
+    assert_eq!(zstd_message(ZstdParams::DEFAULT, b"short").unwrap(), &b"\0short"[..]);
 }
 
 /// Flips a bit, cuts, repeats or inserts, once or several times.

@@ -20,7 +20,7 @@ const NOTE: &str = r#"["EVENT","sub:1",{"id":"5c83da77af1dec6d7289834998ad7aafbd
 const GOLDEN: &str = "0128b52ffd607400c50500b310275e7c112351fa5d43093df5d5b316f79b516aab2d3e6e9f0d1d8fa1754ccc30135552f98e28fd6ea9a6c8e9f349fdb45c5e79df9e5c56767f9aaaa1bce71f6e94d63e0d2d63fc747ee292e222f3d20263bdbc9ce0bd72861aa17bda6e4adece1d97797d322b75bad6265d0f6bf35b687fad7545b5eb59cd6e481bcaec7e6e9d4aa962dc0bb9a263325f4ffbeff5c97d3579ca5e48b185edbb7f69521c09fc5687e5d1310c52cb3834801c6e0f701e48081502450806";
 
 fn json() -> Dictionary {
-    Dictionary::bundled(Format::JSON).unwrap()
+    Dictionary::bundled("json").unwrap()
 }
 
 /// The compressions whose messages are several frames, with their dictionaries.
@@ -147,7 +147,7 @@ async fn what_would_not_become_smaller_goes_as_it_is() {
 
 #[tokio::test]
 async fn one_event_is_shared_by_readers_with_different_dictionaries() {
-    let other = Dictionary::bundled(Format::all().nth(1).unwrap()).unwrap();
+    let other = Dictionary::bundled(Format::all().nth(1).unwrap().name()).unwrap();
     let bundled: Compression = "zstd-dict".parse().unwrap();
     let own = bundled.with_dictionary(other);
     let level: Compression = "zstd-dict:level=-5".parse().unwrap();
@@ -212,7 +212,7 @@ async fn several_frames_are_one_message_within_the_limit_of_all() {
 
 #[tokio::test]
 async fn what_the_dictionary_does_not_explain_ends_the_connection() {
-    let other = Dictionary::bundled(Format::all().nth(1).unwrap()).unwrap();
+    let other = Dictionary::bundled(Format::all().nth(1).unwrap().name()).unwrap();
     let bomb = vec![b' '; 64 << 20];
     for (name, dictionary) in both() {
         let mut truncated = framed(dictionary, NOTE.as_bytes());
@@ -232,7 +232,7 @@ async fn what_the_dictionary_does_not_explain_ends_the_connection() {
 
 #[tokio::test]
 async fn without_the_same_dictionary_both_ends_fall_back_to_json_uncompressed() {
-    let other = Dictionary::bundled(Format::all().nth(1).unwrap()).unwrap();
+    let other = Dictionary::bundled(Format::all().nth(1).unwrap().name()).unwrap();
     let theirs = Offer {
         batched: false,
         formats: vec![Format::JSON],
@@ -250,12 +250,12 @@ async fn without_the_same_dictionary_both_ends_fall_back_to_json_uncompressed() 
 
 #[test]
 fn the_token_names_the_dictionary_and_an_agreement_holds_it() {
-    let own = Dictionary::bundled(Format::all().nth(2).unwrap()).unwrap();
+    let own = Dictionary::bundled(Format::all().nth(2).unwrap().name()).unwrap();
     let bundled: Compression = "zstd-dict".parse().unwrap();
     let support = Support { compressions: vec![bundled, bundled.with_dictionary(own)], ..support(&[]) };
     for format in Format::all() {
         for (compression, expected) in
-            [(bundled, Dictionary::bundled(format).unwrap()), (bundled.with_dictionary(own), own)]
+            [(bundled, Dictionary::bundled(format.name()).unwrap()), (bundled.with_dictionary(own), own)]
         {
             let offer = Offer { batched: false, formats: vec![format], compression };
             let request = negotiate::request(std::slice::from_ref(&offer));

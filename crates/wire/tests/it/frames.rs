@@ -9,7 +9,6 @@ use std::{
     process::{Command, Stdio},
 };
 
-use codecs::Format;
 use tempfile::TempDir;
 use wire::{Connection, Dictionary, Shared};
 
@@ -23,7 +22,7 @@ fn script(name: &str) -> PathBuf {
 }
 
 fn dictionary() -> Dictionary {
-    Dictionary::bundled(Format::JSON).unwrap()
+    Dictionary::bundled("json").unwrap()
 }
 
 /// Payloads and the lengths of their prefixes: ids of one to 64 characters, multibyte ones, events

@@ -381,7 +381,7 @@ async fn only_messages_from_min_bytes_on_are_compressed() {
     let mut support = support(&["deflate", "zstd", "zstd-stream"]);
     for compression in &mut support.compressions {
         match compression {
-            wire::Compression::Deflate(params) => params.to_client.min_bytes = 100,
+            wire::Compression::Deflate(params) => params.min_bytes = 100,
             wire::Compression::Zstd(params) => params.min_bytes = 100,
             wire::Compression::None => {}
         }

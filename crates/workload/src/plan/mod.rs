@@ -26,7 +26,7 @@ use codecs::{Event, Filter, Format, KindClass};
 use corpus::Corpus;
 use fixedbitset::FixedBitSet;
 use link::Link;
-use wire::Compression;
+use terms::Compression;
 
 pub use self::agents::{Elsewhere, Share};
 pub(crate) use self::memory::arrivals;

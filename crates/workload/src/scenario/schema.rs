@@ -8,7 +8,7 @@ use corpus::Rules;
 use link::{Link, LinkError};
 use measure::NO_LINK;
 use serde::{Deserialize, Deserializer, de};
-use wire::Compression;
+use terms::Compression;
 
 /// A scenario file. Unknown keys are errors.
 #[derive(Debug, Clone, Deserialize)]

@@ -2,16 +2,13 @@
 
 use std::{fmt, ops::RangeInclusive, str::FromStr};
 
-use codecs::{Format, UnknownName};
-use tungstenite_deflate::{DeflateParams, Direction};
-
 use crate::dictionary::Dictionary;
 
 /// How messages of a connection are compressed. Parameters are complete: no library default
 /// decides.
 ///
 /// ```
-/// use wire::Compression;
+/// use terms::Compression;
 ///
 /// let compression: Compression = "deflate:level=4:min_bytes=100".parse().unwrap();
 /// assert_eq!(compression.name(), "deflate");
@@ -27,6 +24,56 @@ pub enum Compression {
     Deflate(DeflateParams),
     /// The zstd layer (docs/transport.md), agreed by a suffix of the subprotocol token.
     Zstd(ZstdParams),
+}
+
+/// Parameters of permessage-deflate. `upload_…` is the client's direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeflateParams {
+    /// zlib's level of this end, 0 to 9.
+    pub level: u32,
+    /// Base-2 logarithm of the relay's window, 9 to 15.
+    pub window_bits: u8,
+    /// That of a client.
+    pub upload_window_bits: u8,
+    /// Whether the relay's window survives from one message to the next (RFC 7692 §7.1.1).
+    pub takeover: bool,
+    /// Whether a client's does.
+    pub upload_takeover: bool,
+    /// The relay sends smaller payloads uncompressed.
+    pub min_bytes: usize,
+    /// A client sends smaller payloads uncompressed.
+    pub upload_min_bytes: usize,
+    /// Whether the relay compresses a payload once for many connections; requires that its window
+    /// does not survive.
+    pub shared: bool,
+}
+
+impl DeflateParams {
+    /// `deflate` on the command line: zlib's own level, and what a bare `permessage-deflate` means.
+    pub const DEFAULT: DeflateParams = DeflateParams {
+        level: 6,
+        window_bits: 15,
+        upload_window_bits: 15,
+        takeover: true,
+        upload_takeover: true,
+        min_bytes: 0,
+        upload_min_bytes: 0,
+        shared: false,
+    };
+
+    /// `deflate-no-takeover` on the command line: each message by itself.
+    pub const NO_TAKEOVER: DeflateParams =
+        DeflateParams { takeover: false, upload_takeover: false, ..Self::DEFAULT };
+
+    /// `deflate-shared` on the command line: compressed once for all readers, for payloads of at
+    /// least 128 bytes.
+    pub const SHARED: DeflateParams = DeflateParams {
+        takeover: false,
+        min_bytes: EVENT_BYTES,
+        upload_min_bytes: EVENT_BYTES,
+        shared: true,
+        ..Self::DEFAULT
+    };
 }
 
 /// Parameters of the zstd layer.
@@ -55,8 +102,8 @@ pub enum ZstdMode {
     /// Nothing, as `Frames`; but what messages to many connections have in common is a frame of its
     /// own, compressed once, as with a dictionary.
     Shared,
-    /// A dictionary that both ends have. `None` stands for the bundled one of the format; in an
-    /// [`crate::Agreement`] it is always `Some`.
+    /// A dictionary that both ends have. `None` stands for the bundled one of the format; where both
+    /// ends agreed it is always `Some`.
     Dictionary(Option<Dictionary>),
 }
 
@@ -93,7 +140,7 @@ impl ZstdParams {
     pub const DICTIONARY: ZstdParams = ZstdParams { mode: ZstdMode::Dictionary(None), ..Self::SHARED };
 
     /// The same, with the limit of a client as that of this end.
-    pub(crate) fn of_client(self) -> ZstdParams {
+    pub fn of_client(self) -> ZstdParams {
         ZstdParams { min_bytes: self.upload_min_bytes, ..self }
     }
 }
@@ -105,16 +152,16 @@ const EVENT_BYTES: usize = 128;
 /// Compresses nothing: no payload is so long.
 const NEVER_BYTES: usize = usize::MAX;
 
-/// Largest window of a stream, at either end.
-pub(crate) const ZSTD_STREAM_MAX_WINDOW_BITS: u32 = 17;
+/// The largest window of a stream, at either end.
+pub const ZSTD_STREAM_MAX_WINDOW_BITS: u32 = 17;
 
 /// Why text is no compression.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompressionError {
     /// A name that is not known.
-    #[error(transparent)]
-    Name(#[from] UnknownName),
+    #[error("unknown compression {0:?}; known: {known}", known = Compression::NAMES.join(" "))]
+    Name(String),
     /// An unknown parameter.
     #[error("{compression} has no parameter {parameter:?}; known: {known}, as in {compression}:{example}")]
     Parameter {
@@ -168,28 +215,18 @@ impl Compression {
     /// The compression of that name, with its default parameters.
     ///
     /// # Errors
-    /// [`UnknownName`] lists the known names.
-    pub fn named(name: &str) -> Result<Compression, UnknownName> {
-        let default = DeflateParams::DEFAULT;
+    /// [`CompressionError::Name`] lists the known names.
+    pub fn named(name: &str) -> Result<Compression, CompressionError> {
         match name {
             "none" => Ok(Compression::None),
-            "deflate" => Ok(Compression::Deflate(default)),
-            "deflate-no-takeover" => Ok(Compression::Deflate(DeflateParams {
-                to_client: Direction::NO_TAKEOVER,
-                to_server: Direction::NO_TAKEOVER,
-                ..default
-            })),
-            "deflate-shared" => Ok(Compression::Deflate(DeflateParams {
-                to_client: Direction { min_bytes: EVENT_BYTES, ..Direction::NO_TAKEOVER },
-                to_server: Direction { min_bytes: EVENT_BYTES, ..Direction::DEFAULT },
-                shared: true,
-                ..default
-            })),
+            "deflate" => Ok(Compression::Deflate(DeflateParams::DEFAULT)),
+            "deflate-no-takeover" => Ok(Compression::Deflate(DeflateParams::NO_TAKEOVER)),
+            "deflate-shared" => Ok(Compression::Deflate(DeflateParams::SHARED)),
             "zstd" => Ok(Compression::Zstd(ZstdParams::DEFAULT)),
             "zstd-stream" => Ok(Compression::Zstd(ZstdParams::STREAM)),
             "zstd-shared" => Ok(Compression::Zstd(ZstdParams::SHARED)),
             "zstd-dict" => Ok(Compression::Zstd(ZstdParams::DICTIONARY)),
-            _ => Err(UnknownName::new("compression", name, Self::NAMES)),
+            _ => Err(CompressionError::Name(name.to_owned())),
         }
     }
 
@@ -198,7 +235,7 @@ impl Compression {
     pub fn name(&self) -> &'static str {
         match self {
             Compression::None => "none",
-            Compression::Deflate(params) if params.to_client.takeover => "deflate",
+            Compression::Deflate(params) if params.takeover => "deflate",
             Compression::Deflate(params) if params.shared => "deflate-shared",
             Compression::Deflate(_) => "deflate-no-takeover",
             Compression::Zstd(params) => match params.mode {
@@ -223,7 +260,7 @@ impl Compression {
 
     /// The same with the bundled dictionary of the format, if it uses one; `None` if the format has
     /// none.
-    pub(crate) fn of_format(self, format: Format) -> Option<Compression> {
+    pub fn of_format(self, format: &str) -> Option<Compression> {
         match self {
             Compression::Zstd(ZstdParams { mode: ZstdMode::Dictionary(None), .. }) => {
                 let dictionary = Dictionary::bundled(format)?;
@@ -278,14 +315,14 @@ impl Compression {
     fn list(&self) -> Vec<(&'static str, String)> {
         match self {
             Compression::None => Vec::new(),
-            Compression::Deflate(DeflateParams { level, to_client, to_server, shared: _ }) => {
+            Compression::Deflate(params) => {
                 vec![
-                    (LEVEL, level.to_string()),
-                    (WINDOW_BITS, to_client.window_bits.to_string()),
-                    (UPLOAD_WINDOW_BITS, to_server.window_bits.to_string()),
-                    (UPLOAD_TAKEOVER, if to_server.takeover { YES } else { NO }.to_owned()),
-                    (MIN_BYTES, bytes_or_never(to_client.min_bytes)),
-                    (UPLOAD_MIN_BYTES, bytes_or_never(to_server.min_bytes)),
+                    (LEVEL, params.level.to_string()),
+                    (WINDOW_BITS, params.window_bits.to_string()),
+                    (UPLOAD_WINDOW_BITS, params.upload_window_bits.to_string()),
+                    (UPLOAD_TAKEOVER, if params.upload_takeover { YES } else { NO }.to_owned()),
+                    (MIN_BYTES, bytes_or_never(params.min_bytes)),
+                    (UPLOAD_MIN_BYTES, bytes_or_never(params.upload_min_bytes)),
                 ]
             }
             Compression::Zstd(ZstdParams { level, window_bits, min_bytes, upload_min_bytes, mode: _ }) => {
@@ -303,19 +340,19 @@ impl Compression {
         match (&mut *self, parameter) {
             (Compression::Deflate(params), LEVEL) => params.level = number(LEVEL, value, 0..=9)?,
             (Compression::Deflate(params), WINDOW_BITS) => {
-                params.to_client.window_bits = number(WINDOW_BITS, value, 9..=15)?;
+                params.window_bits = number(WINDOW_BITS, value, 9..=15)?;
             }
             (Compression::Deflate(params), UPLOAD_WINDOW_BITS) => {
-                params.to_server.window_bits = number(UPLOAD_WINDOW_BITS, value, 9..=15)?;
+                params.upload_window_bits = number(UPLOAD_WINDOW_BITS, value, 9..=15)?;
             }
             (Compression::Deflate(params), UPLOAD_TAKEOVER) => {
-                params.to_server.takeover = yes_or_no(UPLOAD_TAKEOVER, value)?;
+                params.upload_takeover = yes_or_no(UPLOAD_TAKEOVER, value)?;
             }
             (Compression::Deflate(params), MIN_BYTES) => {
-                params.to_client.min_bytes = bytes(MIN_BYTES, value)?;
+                params.min_bytes = bytes(MIN_BYTES, value)?;
             }
             (Compression::Deflate(params), UPLOAD_MIN_BYTES) => {
-                params.to_server.min_bytes = bytes(UPLOAD_MIN_BYTES, value)?;
+                params.upload_min_bytes = bytes(UPLOAD_MIN_BYTES, value)?;
             }
             (Compression::Zstd(params), LEVEL) => params.level = number(LEVEL, value, -7..=22)?,
             (Compression::Zstd(params), WINDOW_BITS) => {
@@ -479,7 +516,7 @@ mod tests {
     #[test]
     fn a_dictionary_belongs_to_a_format_unless_it_was_given() {
         let bundled: Compression = "zstd-dict".parse().unwrap();
-        let (json, other) = (Format::JSON, Format::all().nth(1).unwrap());
+        let (json, other) = ("json", "cbor-packed");
         let of =
             |compression: Compression, format| compression.of_format(format).unwrap().dictionary().unwrap();
         assert_ne!(of(bundled, json), of(bundled, other));

@@ -15,7 +15,7 @@ use url::{Host, ParseError, Url};
 /// into the `Authorization` of requests alone: whatever is shown or serialized has none.
 ///
 /// ```
-/// let url: wire::RelayUrl = "WSS://me:s3cret@Relay.Example:443/".parse().unwrap();
+/// let url: terms::RelayUrl = "WSS://me:s3cret@Relay.Example:443/".parse().unwrap();
 /// assert_eq!(url.to_string(), "wss://relay.example");
 /// assert_eq!(url.authorization(), Some("Basic bWU6czNjcmV0"));
 /// ```
@@ -42,7 +42,7 @@ impl RelayUrl {
     }
 
     /// The name or address of the host, an IPv6 address without brackets.
-    pub(crate) fn host(&self) -> String {
+    pub fn host(&self) -> String {
         match self.url.host() {
             Some(Host::Ipv6(address)) => address.to_string(),
             Some(host) => host.to_string(),
@@ -50,7 +50,8 @@ impl RelayUrl {
         }
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    /// The port, the standard one where the URL has none.
+    pub fn port(&self) -> u16 {
         self.url.port_or_known_default().unwrap_or_default()
     }
 
@@ -73,13 +74,13 @@ impl RelayUrl {
     }
 
     /// The value of `Host`: without user and password (RFC 9110 §7.2), and without a standard port.
-    pub(crate) fn authority(&self) -> String {
+    pub fn authority(&self) -> String {
         let host = self.url.host_str().unwrap_or_default();
         self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
     }
 
     /// Path and query.
-    pub(crate) fn resource(&self) -> String {
+    pub fn resource(&self) -> String {
         let query = self.url.query().map(|query| format!("?{query}")).unwrap_or_default();
         format!("{}{query}", self.url.path())
     }

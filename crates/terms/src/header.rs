@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
 
 /// Fields of the handshake itself (RFC 6455 §4.1), of the body that no request has, and of NIP-11.
 const OWN: [&str; 7] =
@@ -15,7 +15,7 @@ const OWN_PREFIX: &str = "sec-websocket-";
 /// secret: whatever is shown has the name alone.
 ///
 /// ```
-/// let header: wire::Header = "X-Api-Key=s3cret".parse().unwrap();
+/// let header: terms::Header = "X-Api-Key=s3cret".parse().unwrap();
 /// assert_eq!(header.to_string(), "X-Api-Key");
 /// assert_eq!(header.with_value(), "X-Api-Key=s3cret");
 /// ```
@@ -59,12 +59,12 @@ impl Header {
     }
 
     /// Whether it has this name, in any case.
-    pub(crate) fn is(&self, name: &str) -> bool {
+    pub fn is(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name)
     }
 
     /// The value, for requests alone.
-    pub(crate) fn value(&self) -> &str {
+    pub fn value(&self) -> &str {
         &self.value
     }
 
@@ -74,7 +74,10 @@ impl Header {
     }
 
     /// Refuses names that are given twice.
-    pub(crate) fn distinct(headers: &[Header]) -> Result<(), HeaderError> {
+    ///
+    /// # Errors
+    /// [`HeaderError::Twice`].
+    pub fn distinct(headers: &[Header]) -> Result<(), HeaderError> {
         let again =
             headers.iter().enumerate().find(|(n, one)| headers[..*n].iter().any(|two| two.is(&one.name)));
         again.map_or(Ok(()), |(_, header)| Err(HeaderError::Twice(header.name.clone())))

@@ -1,0 +1,131 @@
+//! Dictionaries for zstd: the common parts of a format's messages, so that a small message
+//! compresses, too.
+//!
+//! Both ends need the same bytes, so tokens and results name a dictionary by its hash. `corpus
+//! train-dictionary` makes dictionaries; one for each format is bundled (`data/dictionaries`).
+
+use std::{
+    fmt,
+    str::FromStr,
+    sync::{LazyLock, Mutex, PoisonError},
+};
+
+use include_dir::{Dir, include_dir};
+use sha2::{Digest, Sha256};
+
+static BUNDLED: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../../data/dictionaries");
+
+/// A trained zstd dictionary, as a reference to bytes that are never freed. Equal bytes are one
+/// dictionary.
+///
+/// ```
+/// use terms::{Dictionary, DictionaryId};
+///
+/// let dictionary = Dictionary::bundled("json").unwrap();
+/// assert_eq!(Dictionary::hold(dictionary.bytes().to_vec()), dictionary);
+/// assert_eq!(dictionary.id().to_string().parse::<DictionaryId>(), Ok(dictionary.id()));
+/// ```
+#[derive(Clone, Copy)]
+pub struct Dictionary(&'static Held);
+
+struct Held {
+    bytes: Vec<u8>,
+    sha256: [u8; 32],
+}
+
+/// The first four bytes of a dictionary's SHA-256, which name it in tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DictionaryId([u8; 4]);
+
+impl Dictionary {
+    /// The bundled dictionary for messages of the format; `data/README.md` has the command that
+    /// made it.
+    pub fn bundled(format: &str) -> Option<Dictionary> {
+        static ALL: LazyLock<Vec<(&str, Dictionary)>> = LazyLock::new(|| {
+            let named = BUNDLED.files().filter_map(|file| Some((file.path().file_stem()?.to_str()?, file)));
+            named.map(|(name, file)| (name, Dictionary::hold(file.contents().to_vec()))).collect()
+        });
+        ALL.iter().find(|(of, _)| *of == format).map(|(_, dictionary)| *dictionary)
+    }
+
+    /// A dictionary of bytes that zstd can read, which are held once; `wire::dictionary` checks
+    /// what a user gives.
+    pub fn hold(bytes: Vec<u8>) -> Dictionary {
+        static ALL: Mutex<Vec<&'static Held>> = Mutex::new(Vec::new());
+        let sha256 = Sha256::digest(&bytes).into();
+        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(held) = all.iter().find(|held| held.sha256 == sha256) {
+            return Dictionary(held);
+        }
+        let held: &'static Held = Box::leak(Box::new(Held { bytes, sha256 }));
+        all.push(held);
+        Dictionary(held)
+    }
+
+    /// The id, for tokens.
+    pub fn id(self) -> DictionaryId {
+        let [a, b, c, d, ..] = self.0.sha256;
+        DictionaryId([a, b, c, d])
+    }
+
+    /// SHA-256 of the bytes.
+    pub fn sha256(self) -> [u8; 32] {
+        self.0.sha256
+    }
+
+    /// The bytes, as zstd reads them.
+    pub fn bytes(self) -> &'static [u8] {
+        &self.0.bytes
+    }
+}
+
+impl PartialEq for Dictionary {
+    fn eq(&self, other: &Dictionary) -> bool {
+        std::ptr::eq(self.0, other.0)
+    }
+}
+
+impl Eq for Dictionary {}
+
+impl fmt::Debug for Dictionary {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "Dictionary({}, {} bytes)", self.id(), self.bytes().len())
+    }
+}
+
+/// Eight lower-case hex digits.
+impl fmt::Display for DictionaryId {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{:08x}", u32::from_be_bytes(self.0))
+    }
+}
+
+/// Text that is not eight lower-case hex digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a dictionary is named by eight lower-case hex digits")]
+pub struct NotADictionaryId;
+
+impl FromStr for DictionaryId {
+    type Err = NotADictionaryId;
+
+    fn from_str(text: &str) -> Result<Self, NotADictionaryId> {
+        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        let number =
+            u32::from_str_radix(text, 16).ok().filter(|_| text.len() == 8 && text.bytes().all(is_digit));
+        number.map(|number| DictionaryId(number.to_be_bytes())).ok_or(NotADictionaryId)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_eight_digits_and_nothing_else() {
+        let id = Dictionary::bundled("json").unwrap().id();
+        assert_eq!(id.to_string().parse(), Ok(id));
+        for text in ["", "1234567", "123456789", "1234567G", "1234567F", "+1234567"] {
+            assert_eq!(text.parse::<DictionaryId>(), Err(NotADictionaryId), "{text}");
+        }
+    }
+}
