@@ -5,7 +5,7 @@
 //! clients on the other. CPU is all that the clients' process or thread spends, publishing
 //! included. docs/relay-cost.md has the figures.
 
-#[path = "../src/pacer.rs"]
+#[path = "../src/sockets/pacer.rs"]
 #[cfg_attr(test, allow(unused_imports, reason = "its tests are left out where there is no harness"))]
 mod pacer;
 

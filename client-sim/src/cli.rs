@@ -9,9 +9,9 @@ use tracing_subscriber::EnvFilter;
 
 use crate::{
     args::{Args, Command, Doctor, Explain},
-    doctor, floor,
+    commands::{doctor, floor, run, serve},
     interruption::Interrupted,
-    links, run, serve,
+    links,
 };
 use program::{UsageError, print, report};
 use workload::{

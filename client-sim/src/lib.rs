@@ -7,37 +7,19 @@
 
 pub mod args;
 mod cli;
-pub mod dial;
-mod doctor;
-mod driver;
-mod first_delivery;
-mod floor;
+mod commands;
 mod interruption;
 mod light;
 mod links;
 mod meet;
-mod memory;
-mod meters;
 pub mod metrics;
-mod opening;
-mod outputs;
-pub mod own_relay;
-#[cfg_attr(not(target_os = "linux"), path = "pacer_elsewhere.rs")]
-mod pacer;
-#[cfg(all(test, target_os = "linux"))]
-mod pacer_elsewhere;
-mod patience;
-mod play;
-mod prepare;
-mod progress;
-mod record;
-mod relay_pids;
-mod resources;
-mod run;
-mod serve;
+mod outcome;
+mod relays;
 pub mod share;
-mod summary;
-pub mod swarm;
-mod worker;
+mod sockets;
 
-pub use self::cli::main;
+pub use self::{
+    cli::main,
+    relays::own_relay,
+    sockets::{dial, swarm},
+};

@@ -38,8 +38,9 @@ use self::{
     talk::{Patience, Peer, Talk},
 };
 use crate::{
-    args, dial,
+    args,
     interruption::{self, unless_interrupted},
+    sockets::dial,
 };
 use program::UsageError;
 use workload::{Workload, scenario::Scenario};

@@ -8,7 +8,7 @@ use codecs::quoted;
 use tokio::time::{Instant, timeout_at};
 use wire::Agreement;
 
-use crate::{
+use crate::sockets::{
     dial::{Dialer, Target},
     driver::Driver,
 };
@@ -271,8 +271,12 @@ mod tests {
     ) -> anyhow::Result<()> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let target = Target {
-            relay: crate::dial::endpoint(&format!("ws://{}", listener.local_addr().unwrap()), None, &[])
-                .unwrap(),
+            relay: crate::sockets::dial::endpoint(
+                &format!("ws://{}", listener.local_addr().unwrap()),
+                None,
+                &[],
+            )
+            .unwrap(),
             offer: Offer { formats: vec![Format::JSON], batched: false, compression: Compression::None },
             limits: WireLimits::default(),
             implementation: Implementation::Library,

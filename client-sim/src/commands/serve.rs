@@ -13,10 +13,9 @@ use wire::RelayUrl;
 
 use crate::{
     args::Args,
-    memory, outputs,
-    own_relay::OwnRelay,
-    record::encodings_between,
-    run,
+    commands::run,
+    outcome::{outputs, record::encodings_between},
+    relays::{memory, own_relay::OwnRelay},
     share::{Orders, say_prepared},
 };
 use program::UsageError;

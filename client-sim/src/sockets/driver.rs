@@ -19,7 +19,7 @@ use tokio::{
 };
 use wire::{Agreement, CloseCode, CompressionMemory, Connection, Message, Offer, Traffic, WireError};
 
-use crate::{dial::Dialer, resources};
+use crate::sockets::{dial::Dialer, resources};
 use client::{Action, Client, Report, recorder::Recorder, shared::Shared};
 use workload::{Due, schedule::nanos};
 
@@ -462,7 +462,7 @@ mod tests {
     use wire::{Compression, WireLimits};
 
     use super::*;
-    use crate::dial::{Target, endpoint};
+    use crate::sockets::dial::{Target, endpoint};
     use client::shared::Fate;
     use workload::{inputs::plan_over, scenario::Scenario};
 

@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout_at};
 use wire::{CloseCode, Compression, Connection, Layer, Offer, Token, WireLimits};
 
 use super::{answers::Handshake, talk::Peer};
-use crate::dial::{Dialer, Target};
+use crate::sockets::dial::{Dialer, Target};
 use client::meaning::{Interpreter, Meaning};
 
 /// Handshakes until what is offered is what is granted: a relay may narrow each of two directions.

@@ -21,25 +21,30 @@ use wire::{Compression, Offer, RelayUrlError, WireLimits};
 
 use crate::{
     args::Args,
-    dial::{self, Target, endpoint},
-    doctor::{
-        self,
-        answers::Info,
-        needs::{Needs, json_bytes},
+    commands::{
+        doctor::{
+            self,
+            answers::Info,
+            needs::{Needs, json_bytes},
+        },
+        floor,
+        play::{Played, play},
     },
-    floor,
     interruption::{self, Interrupted},
     light,
     links::{self, Links},
     meet::{self, Met},
     metrics::{Endpoint, Snapshot},
-    outputs::{self, Said},
-    own_relay::OwnRelay,
-    play::{Played, play},
-    record::{self, Facts},
-    relay_pids, resources,
+    outcome::{
+        outputs::{self, Said},
+        record::{self, Facts},
+    },
+    relays::{own_relay::OwnRelay, relay_pids},
     share::{Orders, Player},
-    swarm,
+    sockets::{
+        dial::{self, Target, endpoint},
+        resources, swarm,
+    },
 };
 use program::UsageError;
 use program::report;

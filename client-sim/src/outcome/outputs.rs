@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use measure::{RunRecord, Status};
 use program::{print, report as say};
 
-use crate::{args::Args, summary, swarm::Outcome};
+use crate::{args::Args, outcome::summary, sockets::swarm::Outcome};
 use client::incidents::Incidents;
 use codecs::quoted;
 

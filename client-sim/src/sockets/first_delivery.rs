@@ -7,10 +7,12 @@ use std::{cell::RefCell, rc::Rc, sync::Arc, time::Instant};
 use measure::{FirstDeliveryRecord, ProcessesCpu};
 
 use crate::{
-    dial::{Dialer, Target},
-    driver::Driver,
-    meters::relay_clock,
-    prepare::Progress,
+    relays::meters::relay_clock,
+    sockets::{
+        dial::{Dialer, Target},
+        driver::Driver,
+        prepare::Progress,
+    },
 };
 use client::{recorder::Recorder, shared::Shared};
 use workload::{Due, Speaks, Workload};

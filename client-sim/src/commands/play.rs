@@ -8,14 +8,15 @@ use program::Interrupt;
 
 use crate::{
     args::Args,
-    dial::{Dialer, Target},
-    first_delivery,
     interruption::{self, Interrupted, unless_interrupted},
     links::{self, Links},
-    own_relay::OwnRelay,
-    prepare,
-    record::Prepared,
-    swarm::{self, Outcome},
+    outcome::record::Prepared,
+    relays::own_relay::OwnRelay,
+    sockets::{
+        dial::{Dialer, Target},
+        first_delivery, prepare,
+        swarm::{self, Outcome},
+    },
 };
 use client::shared::Shared;
 use program::UsageError;

@@ -8,7 +8,7 @@ use measure::{
     QuotaMeter, UNKNOWN_HERE,
 };
 
-use crate::own_relay::OwnRelay;
+use crate::relays::own_relay::OwnRelay;
 
 /// Cost of a run.
 #[derive(Debug)]

@@ -12,15 +12,15 @@ use program::Interrupt;
 use tokio::sync::watch;
 
 use crate::{
-    dial::Dialer,
-    driver::ClientOutcome,
-    memory,
-    meters::Clocks,
-    own_relay::OwnRelay,
-    patience::Patience,
-    progress::{self, Progress},
+    relays::{memory, meters::Clocks, own_relay::OwnRelay},
     share::Player,
-    worker::{self, NotStarted, Worker, WorkerReport},
+    sockets::{
+        dial::Dialer,
+        driver::ClientOutcome,
+        patience::Patience,
+        progress::{self, Progress},
+        worker::{self, NotStarted, Worker, WorkerReport},
+    },
 };
 use client::{
     recorder::Recorder,

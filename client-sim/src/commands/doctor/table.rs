@@ -376,7 +376,7 @@ fn bounds(answers: &Answers) -> (Vec<String>, BTreeSet<Demand>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::answers::Info;
+    use crate::commands::doctor::answers::Info;
 
     fn fine() -> Answers {
         Answers { write: Answer::Taken, read: Answer::Taken, ..Answers::default() }

@@ -15,7 +15,7 @@ use program::command_line;
 use relay_sim::Totals;
 use wire::{Agreement, Compression, Flow, Traffic};
 
-use crate::{args::Args, links, relay_pids::Proof, share::Player, swarm::Outcome};
+use crate::{args::Args, links, relays::relay_pids::Proof, share::Player, sockets::swarm::Outcome};
 use client::{Report, ledger, shared::Shared};
 use workload::{Over, Publication, Role, Speaks, Timing, schedule::nanos};
 

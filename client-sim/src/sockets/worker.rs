@@ -20,7 +20,7 @@ use tokio::{
     task::{JoinHandle, LocalSet},
 };
 
-use crate::{
+use crate::sockets::{
     dial::Dialer,
     driver::{ClientOutcome, Driver},
     opening::Window,

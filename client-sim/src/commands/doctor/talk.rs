@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use wire::{CloseCode, Compression, Connection, Endpoint, Offer, WireLimits};
 
 use super::answers::{Answer, Spent};
-use crate::driver;
+use crate::sockets::driver;
 use client::{
     auth,
     meaning::{Interpreter, Meaning, Verdict},

@@ -16,7 +16,7 @@ use super::{
     answers::{Answer, Demand, Ties},
     *,
 };
-use crate::dial::endpoint;
+use crate::sockets::dial::endpoint;
 
 /// Silence takes time.
 const PATIENCE: Patience =

@@ -16,7 +16,7 @@ use tokio::{
 };
 use wire::{Agreement, Connection, Dictionary, Endpoint, Header, Offer, RelayUrl, WireError, WireLimits};
 
-use crate::resources::LocalPorts;
+use crate::sockets::resources::LocalPorts;
 use workload::{Over, Role, Speaks, Workload};
 
 /// Connections from one source address, where the system does not tell its ports.
