@@ -8,22 +8,24 @@ use measure::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    browser::{self, PageFigures},
-    comparison::Comparison,
-    floor::AboveFloor,
-    limits,
-    slos::slos,
-    steady::Steadiness,
-    utilisation::Utilisation,
-    view::{LoadView, views},
-};
 use crate::{
-    bracket::Limit,
-    crossing::{self, Versus},
     merged::Metric,
     result::ResultFile,
     slo::SloResult,
+    statistics::{
+        bracket::Limit,
+        crossing::{self, Versus},
+        steady::Steadiness,
+    },
+    tables::{
+        browser::{self, PageFigures},
+        floor::AboveFloor,
+        limits,
+        slos::slos,
+    },
+    utilisation::Utilisation,
+    verdicts::comparison::Comparison,
+    view::{LoadView, views},
 };
 
 /// The name of the file beside the result.
@@ -150,7 +152,7 @@ fn cells(load: &LoadView<'_>) -> Vec<CellFigures> {
     ];
     let over_links = Metric::OVER_LINKS.into_iter().filter(|metric| !Metric::ALL.contains(metric));
     let metrics = || Metric::ALL.into_iter().chain(apart).chain(over_links.clone());
-    let of = |view: &super::view::CellView<'_>| CellFigures {
+    let of = |view: &crate::view::CellView<'_>| CellFigures {
         id: view.cell.id.clone(),
         blocks: view.cell.blocks.len() as u64,
         usable_blocks: view.merged.blocks,

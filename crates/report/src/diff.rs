@@ -5,19 +5,21 @@ use std::fmt::Write as _;
 
 use cell::{Factor, Row};
 
-use super::{
-    break_even, browser,
-    comparison::{Comparison, Control, Verdict, control_of},
-    derived::comparisons,
-    limits, number,
-    table::{NOTHING, Table},
-    text::{LEFT_OUT, fold_within},
-};
 use crate::{
-    bracket::{End, Limit},
-    crossing::{self, TimeRatio, Versus},
+    derived::comparisons,
+    number,
+    pages::text::{LEFT_OUT, fold_within},
     result::{BreakEven, CONTROL, CellResult, FLOOR, ResultFile, Search},
-    stats::BAND,
+    statistics::{
+        bracket::{End, Limit},
+        crossing::{self, TimeRatio, Versus},
+        stats::BAND,
+    },
+    tables::{
+        break_even, browser, limits,
+        table::{NOTHING, Table},
+    },
+    verdicts::comparison::{Comparison, Control, Verdict, control_of},
 };
 
 /// Changes of the cells that two results share.

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use measure::{NO_LINK, NOT_SATURATED};
 
-use super::{steady::Steadiness, utilisation::Utilisation};
 use crate::{
     merged::{Merged, Metric, SESSION, latency_of},
     reference::{self, Compared},
     result::{Block, CellResult, ResultFile, Role, percent},
-    stats,
+    statistics::{stats, steady::Steadiness},
+    utilisation::Utilisation,
 };
 
 /// Logarithms of ratios by round.

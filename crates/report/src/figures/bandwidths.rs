@@ -7,9 +7,9 @@ use super::{
     svg::{Axis, DASHES, Figure, INK, Sheet, padded},
 };
 use crate::{
-    crossing::{self, Crossing, Versus},
     number,
     result::BreakEven,
+    statistics::crossing::{self, Crossing, Versus},
 };
 
 /// The most labels of the bandwidths.

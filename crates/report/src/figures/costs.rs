@@ -6,11 +6,11 @@ use super::{
     svg::{At, Axis, Figure, INK, Sheet, padded},
 };
 use crate::{
-    comparison::{Comparison, Verdict},
     merged::Metric,
     number,
     result::Role,
-    stats::BAND,
+    statistics::stats::BAND,
+    verdicts::comparison::{Comparison, Verdict},
     view::{CellView, LoadView},
 };
 

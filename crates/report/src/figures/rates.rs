@@ -4,7 +4,7 @@ use super::{
     cells::swatch,
     svg::{Axis, Curve, DASHES, Figure, PALETTE, Sheet, padded},
 };
-use crate::{bracket::Limit, limits, number, result::Search};
+use crate::{number, result::Search, statistics::bracket::Limit, tables::limits};
 
 /// p99 against rate of a search, a line for each cell, with both ends of its bracket; and what the
 /// colours mean, as HTML.

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     number,
     result::{Block, Role},
-    steady::by_second,
+    statistics::steady::by_second,
     view::{CellView, LoadView},
 };
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::Config;
 
 /// How long each cell takes at each bandwidth. Where two of them take equally long follows from it,
-/// see [`Versus`](crate::crossing::Versus).
+/// see [`Versus`](crate::statistics::crossing::Versus).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BreakEven {
     /// The run as asked for.

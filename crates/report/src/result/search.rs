@@ -9,7 +9,7 @@ use terms::{Header, RelayUrl};
 use super::{Config, RelayCommand};
 
 /// A search: its question and its probes. Capacities follow from them, see
-/// [`Limit`](crate::bracket::Limit).
+/// [`Limit`](crate::statistics::bracket::Limit).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Search {
     /// The search as asked for.

@@ -1,0 +1,109 @@
+//! The histograms of a result as files that the HdrHistogram tools of other languages read.
+
+use std::{
+    fs::{self, File},
+    io::BufWriter,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use anyhow::{Context, Result};
+use measure::{
+    Latency,
+    log::{self, IntervalLog, Unit},
+};
+
+use crate::{figures, result::ResultFile, tables::break_even::PICTURE, view::views};
+
+/// Envelopes a second.
+const THROUGHPUT: &str = "throughput";
+
+/// Writes `hlog/<cell>.hlog` into the result's folder: every metric, and envelope throughput in
+/// envelopes and in wire bytes a second; one interval for each usable block.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn write_intervals(result: &ResultFile, started: SystemTime, folder: &Path) -> Result<()> {
+    let hlogs = make(folder, "hlog")?;
+    for cell in result.cells.iter().filter(|cell| cell.blocks.iter().any(|block| block.usable().is_some())) {
+        let path = hlogs.join(format!("{}.hlog", cell.id));
+        let write = || -> std::io::Result<()> {
+            let comment = format!("{} of {}; usable blocks only", cell.id, cell.cell.scenario);
+            let mut log = IntervalLog::begin(BufWriter::new(File::create(&path)?), started, &comment)?;
+            for (block, record) in cell.blocks.iter().filter_map(|block| Some((block, block.usable()?))) {
+                let from = Duration::from_nanos(block.started_after_ns);
+                let length = Duration::from_nanos(record.elapsed_ns);
+                for (name, latency) in &record.latency {
+                    log.interval((name, Unit::Milliseconds), from, length, latency)?;
+                }
+                if let Some(throughput) = &record.throughput {
+                    let (envelopes, bytes) = (&throughput.envelopes_per_s, &throughput.wire_bytes_per_s);
+                    log.interval((THROUGHPUT, Unit::PerSecond), from, length, envelopes)?;
+                    log.interval(("throughput_wire_bytes", Unit::PerSecond), from, length, bytes)?;
+                }
+            }
+            log.finish()?;
+            Ok(())
+        };
+        write().with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Writes `hgrm/<cell>.hgrm` and `hgrm/<cell>.throughput.hgrm` into the result's folder: the
+/// latency of the table in milliseconds and envelopes a second, usable blocks merged.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn write_percentiles(result: &ResultFile, folder: &Path) -> Result<()> {
+    let hgrms = make(folder, "hgrm")?;
+    for load in views(result) {
+        for view in &load.cells {
+            if let Some(latency) = view.merged.latency.get(load.latency.0) {
+                write_table(&hgrms.join(format!("{}.hgrm", view.cell.id)), latency, Unit::Milliseconds)?;
+            }
+            if let Some(throughput) = &view.merged.throughput {
+                let path = hgrms.join(format!("{}.{THROUGHPUT}.hgrm", view.cell.id));
+                write_table(&path, &throughput.envelopes_per_s, Unit::PerSecond)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes `bytes-and-cpu.svg`, or one for each load where there are several; of a search for
+/// break-even bandwidths `time-against-bandwidth.svg`.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn write_pictures(result: &ResultFile, folder: &Path) -> Result<()> {
+    let drawn = result.break_even.as_ref().and_then(figures::time_against_bandwidth);
+    if let Some(svg) = drawn {
+        let path = folder.join(PICTURE);
+        fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let loads = views(result);
+    for load in &loads {
+        let Some(svg) = figures::picture(load) else { continue };
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+        let which = match loads.len() {
+            1 => String::new(),
+            _ => format!("-{}", load.name().chars().map(plain).collect::<String>()),
+        };
+        let path = folder.join(format!("bytes-and-cpu{which}.svg"));
+        fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn write_table(path: &Path, latency: &Latency, unit: Unit) -> Result<()> {
+    let mut table = Vec::new();
+    log::percentiles(&mut table, latency, unit).context("a vector takes everything")?;
+    fs::write(path, table).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn make(folder: &Path, name: &str) -> Result<PathBuf> {
+    let made = folder.join(name);
+    fs::create_dir_all(&made).with_context(|| format!("cannot make {}", made.display()))?;
+    Ok(made)
+}

@@ -1,0 +1,245 @@
+//! The page model: the sentences, tables and figures of a result, each composed once, with the
+//! renderings that it is for. Terminal, `summary.md`, `report.html` and quotations draw them.
+use crate::{
+    derived::Derived,
+    figures,
+    pages::{
+        found,
+        gallery::{self, figure, gallery, verdict_list},
+        part::{EVERYWHERE, IN_FILES, IN_SUMMARY, Media, Medium, ON_PAGE, Part, left_out},
+        provenance::{self, command, selftest_table, tested},
+        reading::reading,
+        sentences::{self, control_line, headline, saturated_line, steady_line, title, warnings},
+        throughput::{self, Throughput, throughputs},
+    },
+    result::ResultFile,
+    tables::{
+        slos::{slo_table, slos},
+        table::{Form, Table, VALID},
+    },
+    verdicts::{
+        answer::answer,
+        comparison::{Comparison, Verdict},
+        likeness::{code_line, compression_line},
+    },
+    view::{LoadView, views},
+};
+
+/// Everything that a result says, to be rendered.
+pub struct Report<'a> {
+    pub(crate) result: &'a ResultFile,
+    /// Figures, comparisons and verdicts.
+    pub derived: Derived,
+    pub(crate) command: String,
+    pub(crate) title: String,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) headline: String,
+    /// Of loads that were played at their limit.
+    throughput: Vec<Throughput>,
+    /// The same as parts.
+    first: Vec<Part>,
+    /// Of a search or of a browser.
+    found: Vec<Part>,
+    loads: Vec<OfLoad>,
+    /// What is of all loads.
+    end: Vec<Part>,
+}
+
+/// What a load says.
+struct OfLoad {
+    /// Its name and the answer.
+    first: Vec<Part>,
+    costs: Vec<Part>,
+    details: Vec<Part>,
+    verdicts: Vec<Part>,
+    figures: Vec<Part>,
+    /// What other documents quote.
+    quoted: Vec<Part>,
+}
+
+impl Report<'_> {
+    /// Composes what a result says.
+    pub fn from_result(result: &ResultFile) -> Report<'_> {
+        let loads = views(result);
+        let throughput = throughputs(&loads);
+        let mut found: Vec<Part> = result.search.iter().flat_map(found::of_search).collect();
+        let is_whole = result.incomplete().is_none();
+        found.extend(result.break_even.iter().flat_map(|one| found::of_break_even(one, is_whole)));
+        found.extend(result.browser.iter().flat_map(found::of_browser));
+        Report {
+            result,
+            derived: Derived::from_result(result),
+            command: command(result),
+            title: title(result),
+            warnings: warnings(result, &loads),
+            headline: headline(result),
+            first: throughput.iter().flat_map(Throughput::parts).collect(),
+            throughput,
+            found,
+            loads: loads.iter().map(|load| OfLoad::new(load, loads.len() > 1)).collect(),
+            end: end(result, &loads),
+        }
+    }
+
+    /// The parts of a rendering, in its order.
+    pub(crate) fn parts(&self, medium: Medium) -> impl Iterator<Item = &Part> {
+        // What a terminal shows first is what other documents quote.
+        let quotes_first = medium == Medium::Lines && !self.first.is_empty();
+        let medium = if quotes_first { Medium::Terminal } else { medium };
+        let loads = self.loads.iter();
+        let of_loads: Vec<&[Part]> = match medium {
+            // The first table says it all on a narrow terminal.
+            Medium::Terminal if !self.first.is_empty() => Vec::new(),
+            Medium::Terminal | Medium::WideTerminal => {
+                let rest = self.loads.iter().flat_map(|load| [&*load.costs, &load.details, &load.verdicts]);
+                loads.map(|load| &*load.first).chain(rest).collect()
+            }
+            Medium::Summary => {
+                loads.flat_map(|load| [&*load.first, &load.costs, &load.details, &load.verdicts]).collect()
+            }
+            Medium::Page => loads
+                .flat_map(|load| [&*load.first, &load.verdicts, &load.costs, &load.details, &load.figures])
+                .collect(),
+            Medium::Lines | Medium::Rows => loads.map(|load| &*load.quoted).collect(),
+        };
+        let all = self.first.iter().chain(&self.found).chain(of_loads.into_iter().flatten()).chain(&self.end);
+        all.filter(move |part| part.on.contains(&medium))
+    }
+}
+
+impl Report<'_> {
+    /// The first tables as CSV; `None` where no load was played at its limit.
+    pub fn csv(&self) -> Option<String> {
+        throughput::csv(&self.throughput)
+    }
+}
+
+impl OfLoad {
+    fn new(load: &LoadView<'_>, is_one_of_several: bool) -> OfLoad {
+        let comparisons = load.comparisons();
+        let name = Part::heading(2, load.name());
+        let name = if is_one_of_several { name } else { name.only(ON_PAGE) };
+        let picture = figures::picture(load)
+            .map(|svg| figure("Bytes and CPU of each cell beside JSON (lower left is better)", &svg));
+        let answer = Part::list(answer(load, &comparisons));
+        OfLoad {
+            first: [name, answer].into_iter().chain(picture.map(Part::drawn)).collect(),
+            costs: costs(load),
+            details: details(load, 3),
+            verdicts: verdicts(load, &comparisons),
+            figures: vec![Part::drawn(gallery::of_load(load, &comparisons))],
+            quoted: quoted(load, &comparisons),
+        }
+    }
+}
+
+fn costs_heading(load: &LoadView<'_>) -> Part {
+    let at = load.first_relay().map_or_else(String::new, |first| format!(" of relay {first}"));
+    Part::heading(3, format!("{}, × is to JSON without compression{at}", load.name()))
+}
+
+/// The columns that decide between formats, and whether differences may be noise.
+fn quoted(load: &LoadView<'_>, comparisons: &[Comparison]) -> Vec<Part> {
+    let lines = [
+        costs_heading(load),
+        Part::table(load.main_costs().without(VALID), []),
+        Part::sentence(control_line(load, comparisons)),
+    ];
+    let rows = Part::table(load.beside_json(comparisons), load.row_ids(false)).only(&[Medium::Rows]);
+    lines.into_iter().map(|part| part.only(&[Medium::Lines])).chain([rows]).collect()
+}
+
+/// The cost of each cell, and what its columns are of.
+fn costs(load: &LoadView<'_>) -> Vec<Part> {
+    let (latency, meaning) = load.latency;
+    let ids = load.row_ids(false);
+    let mut parts = vec![
+        costs_heading(load),
+        Part::table(load.main_costs(), ids.clone()).only(&[Medium::Terminal]),
+        Part::table(load.costs(), ids).only(&[Medium::WideTerminal, Medium::Summary, Medium::Page]),
+        Part::sentence(format!("p50, p99 and p99.9 are of `{latency}`: {meaning}.")),
+        Part::sentence(code_line(load)),
+    ];
+    let others = [compression_line(load), Some(load.warmth_line()), load.starts_line()];
+    parts.extend(others.into_iter().flatten().map(Part::sentence));
+    parts
+}
+
+/// Tables beside the costs, under headings of a level.
+pub(crate) fn details(load: &LoadView<'_>, level: usize) -> Vec<Part> {
+    let of_cells = |table: Option<Table>| table.map(|table| (table, load.row_ids(false)));
+    let (links, about_links) = load.links().unzip();
+    let (agents, about_agents) = load.agents_apart().unzip();
+    let (instructions, about_instructions) = load.instructions().unzip();
+    let checks = "What a format saves a client beside the client's own checks";
+    let differing = "Agents that differ from the others";
+    let detail = |on: Media, heading: &str, found: Option<(Table, Vec<&str>)>, note: Option<String>| {
+        let table = found.map(|(table, ids)| [Part::heading(level, heading), Part::table(table, ids)]);
+        let note = note.map(Part::sentence);
+        table.into_iter().flatten().chain(note).map(|part| part.only(on)).collect::<Vec<_>>()
+    };
+    [
+        detail(
+            EVERYWHERE,
+            "Sessions, from the instant each was due by plan",
+            of_cells(load.sessions()),
+            None,
+        ),
+        detail(EVERYWHERE, "Links", of_cells(links), about_links),
+        detail(EVERYWHERE, "Links apart", load.links_apart(), None),
+        detail(IN_FILES, "CPU, handshakes and first deliveries apart", of_cells(load.apart()), None),
+        detail(IN_FILES, checks, load.beside_checks(), None),
+        detail(IN_FILES, "Populations", load.populations(), None),
+        detail(IN_FILES, differing, agents.map(|table| (table, Vec::new())), about_agents),
+        detail(EVERYWHERE, "Allocations", of_cells(load.allocations()), None),
+        detail(EVERYWHERE, "Instructions", of_cells(instructions), about_instructions),
+    ]
+    .concat()
+}
+
+/// Each cell against its reference, and what speaks for and against it.
+fn verdicts(load: &LoadView<'_>, comparisons: &[Comparison]) -> Vec<Part> {
+    let against = match load.first_relay() {
+        Some(first) => format!("the same cell of relay {first}"),
+        None => "JSON with the same compression (JSON itself: without compression)".to_owned(),
+    };
+    let heading = format!("Verdicts, against {against}; [95 % interval]");
+    let table = |form| Part::table(load.verdicts(comparisons, form), load.row_ids(true));
+    // Without a comparison a terminal has nothing to show.
+    let on = if comparisons.is_empty() { IN_FILES } else { EVERYWHERE };
+    let mut parts = vec![
+        Part::heading(3, heading).only(on),
+        Part::drawn(verdict_list(load, comparisons)),
+        table(Form::Full).only(IN_FILES),
+    ];
+    if !comparisons.is_empty() {
+        parts.push(table(Form::Words).only(&[Medium::WideTerminal]));
+        parts.push(table(Form::Marks).only(&[Medium::Terminal]));
+        parts.push(Part::sentence(Verdict::MARKS).only(&[Medium::Terminal]));
+    }
+    let lines = [control_line(load, comparisons), steady_line(load), saturated_line(load)];
+    let lines = load.family_line().into_iter().chain(lines);
+    parts.extend(lines.map(|line| Part::sentence(line).only(on)));
+    parts
+}
+
+/// Demands, left-out blocks, tests of the instrument, and how to read it all.
+fn end(result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<Part> {
+    let mut parts = Vec::new();
+    for drawn in figures::against_load(loads) {
+        parts.push(Part::heading(2, drawn.heading).only(ON_PAGE));
+        parts.push(Part::drawn(gallery(&drawn.legend, drawn.figures)));
+    }
+    let slos = slos(result, loads);
+    if let Some(table) = slo_table(&slos) {
+        parts.push(Part::heading(2, "What was demanded"));
+        parts.push(Part::table(table, slos.iter().map(|one| one.cell.as_str())));
+    }
+    parts.extend(left_out(sentences::left_out(result), IN_SUMMARY));
+    let mut files = vec![Part::heading(2, "The instrument's own tests"), Part::sentence(tested(result))];
+    files.extend(selftest_table(result).map(|table| Part::table(table, [])));
+    files.extend([Part::heading(2, "How to read this"), Part::items(&reading(result, loads))]);
+    files.extend([Part::heading(2, "What was measured"), Part::items(&provenance::provenance(result))]);
+    parts.extend(files.into_iter().map(|part| part.only(IN_FILES)));
+    parts
+}

@@ -1,0 +1,237 @@
+//! Provenance of a result: command, events, machine, build, and the instrument's own tests.
+
+use std::fmt::Write as _;
+
+use cell::Factor;
+use measure::Environment;
+
+use crate::{
+    merged::Merged,
+    number,
+    result::{Block, CellResult, ResultFile},
+    tables::{browser, table::Table},
+    verdicts::likeness,
+};
+
+pub(crate) fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
+    writeln!(text, "{arguments}").expect("writing to a string does not fail");
+}
+
+/// The command as one would type it again.
+pub(crate) fn command(result: &ResultFile) -> String {
+    quoted(&result.command)
+}
+
+/// The same without the program's name.
+pub(crate) fn arguments(result: &ResultFile) -> String {
+    quoted(result.command.get(1..).unwrap_or_default())
+}
+
+fn quoted(words: &[String]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,=:+".contains(c);
+    let quoted = |word: &String| {
+        let simple = !word.is_empty() && word.chars().all(plain);
+        if simple { word.clone() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// The values a factor has in this result.
+fn distinct(result: &ResultFile, factor: Factor) -> String {
+    let mut values: Vec<&str> = Vec::new();
+    for value in result.cells.iter().filter_map(|cell| (factor.row().recorded)(&cell.cell)) {
+        if !values.contains(&value) {
+            values.push(value);
+        }
+    }
+    values.join(", ")
+}
+
+/// The setting of every block of a run, or the values of the factors.
+fn measured(result: &ResultFile) -> String {
+    let config = &result.config;
+    let keeps = match &*distinct(result, Factor::ClientKeeps) {
+        "text" => String::new(),
+        forms => format!(" Clients keep ids and keys of tags as: {forms}."),
+    };
+    format!(
+        "- Codecs: {}. Relay verifies: {}; it encodes anew: {}. Clients verify: {}.{keeps} Seed: {}. Profile: {}, {} rounds \
+         of {} s",
+        distinct(result, Factor::Implementation),
+        distinct(result, Factor::Verify),
+        distinct(result, Factor::Reencode),
+        distinct(result, Factor::ClientVerify),
+        config.seed,
+        config.profile,
+        config.rounds,
+        config.seconds
+    )
+}
+
+/// The events.
+pub(crate) fn corpus(result: &ResultFile) -> String {
+    let mut text = String::new();
+    match &result.corpus {
+        Some(corpus) => {
+            let skipped = match corpus.invalid_skipped {
+                0 => String::new(),
+                skipped => format!("{skipped} invalid skipped, "),
+            };
+            line(
+                &mut text,
+                format_args!(
+                    "- Corpus: {}, {} events, {skipped}{}, fingerprint {}",
+                    corpus.name,
+                    number::grouped(&corpus.events.to_string()),
+                    corpus.origin,
+                    corpus.sha256
+                ),
+            );
+        }
+        None => line(&mut text, format_args!("- Corpus: no run got far enough to state it")),
+    }
+    if result.corpus.as_ref().is_some_and(|corpus| corpus.origin == "real") {
+        line(
+            &mut text,
+            format_args!(
+                "- Real events are not published with results. `corpus fetch binostr` downloads a public sample of such \
+                 events, `corpus capture` collects them from relays, `corpus sample` draws from either"
+            ),
+        );
+    }
+    text
+}
+
+pub(crate) fn provenance(result: &ResultFile) -> String {
+    let mut text = corpus(result);
+    if let Some(foreign) = &result.config.foreign {
+        let refused = foreign.refused_events.iter();
+        for (reason, events) in refused {
+            line(&mut text, format_args!("- Set aside for all cells: {events} events: {reason}"));
+        }
+        for declined in &foreign.declined {
+            line(&mut text, format_args!("- {declined}"));
+        }
+    }
+    if let Some(search) = &result.search {
+        let (seed, precision) = (search.config.seed, search.config.precision * 100.0);
+        let seconds = search.config.probe_seconds;
+        line(&mut text, format_args!("- Seed: {seed}. Probes of {seconds} s, precision {precision:.0} %"));
+    } else if result.break_even.is_some() {
+        let (seed, arguments) = (result.config.seed, result.config.client_args.join(" "));
+        line(&mut text, format_args!("- Seed: {seed}. Arguments of every client: {arguments}"));
+    } else if let Some(found) = &result.browser {
+        line(&mut text, format_args!("- Seed: {}", found.config.seed));
+        text.push_str(&browser::provenance(found));
+    } else {
+        line(&mut text, format_args!("{}", measured(result)));
+    }
+    for chosen in &result.config.chosen_rates {
+        line(&mut text, format_args!("- Rate chosen with `--rates auto`: {}", chosen.line()));
+    }
+    for chosen in &result.config.chosen_loads {
+        let cell = result.cells.iter().find(|cell| cell.id == chosen.cell);
+        let blocks = cell.into_iter().flat_map(|cell| cell.blocks.iter().filter_map(Block::usable));
+        let reached = Merged::from_records(blocks.collect::<Vec<_>>()).relay_utilisation();
+        line(&mut text, format_args!("- Load chosen with `--utilisation`: {}", chosen.line(reached)));
+    }
+    if let Some(planned) = &result.config.planned_rounds {
+        line(&mut text, format_args!("- Rounds planned with `--precision`: {planned}"));
+    }
+    for cell in likeness::compressions(result.cells.iter()) {
+        let (name, parameters) = (&cell.cell.compression, &cell.cell.compression_parameters);
+        line(&mut text, format_args!("- Compression {name}: {parameters}{}", compressors(cell)));
+    }
+    text.push_str(&made_by(result));
+    text
+}
+
+/// The machine.
+pub(crate) fn machine(host: &Environment) -> String {
+    let mut text = String::new();
+    let unknown = || "unknown".to_owned();
+    let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30));
+    line(
+        &mut text,
+        format_args!(
+            "- Machine: {}, {}, governor {}, {}{}, {}, kernel {}",
+            host.cpu.clone().unwrap_or_else(unknown),
+            host.cores_text(),
+            host.governor.clone().unwrap_or_else(unknown),
+            host.memory_bytes.map_or_else(unknown, gib),
+            if host.virtual_machine == Some(true) { ", virtual" } else { "" },
+            host.os.clone().unwrap_or_else(unknown),
+            host.kernel.clone().unwrap_or_else(unknown),
+        ),
+    );
+    text
+}
+
+/// The machine, the build and the commit.
+fn made_by(result: &ResultFile) -> String {
+    let mut text = machine(&result.host);
+    let commit = result.git.as_ref().map_or_else(
+        || "not in a checkout of it".to_owned(),
+        |git| format!("commit {}{}", git.commit, if git.dirty { " with local changes" } else { "" }),
+    );
+    line(
+        &mut text,
+        format_args!(
+            "- Made by {} {}, {commit}, {}, started {}",
+            result.tool.name,
+            result.tool.version,
+            result.host.rustc.as_deref().unwrap_or("unknown"),
+            result.started_utc
+        ),
+    );
+    text
+}
+
+/// Memory of the compression's states, as the cell's last run counted it.
+fn compressors(cell: &CellResult) -> String {
+    let last = cell.blocks.iter().rev().find_map(|block| block.record.as_ref()?.compression_memory);
+    last.map_or_else(String::new, |memory| format!("; its states take {memory}"))
+}
+
+/// The instrument's own tests in a sentence.
+pub(crate) fn tested(result: &ResultFile) -> String {
+    match &result.selftest {
+        None => {
+            "Not tested for this result: `compare selftest --out FILE`, then `--selftest FILE`.".to_owned()
+        }
+        Some(test) => {
+            let passed = match test.oracles.len() - test.failed().len() {
+                passed if passed < test.oracles.len() => passed.to_string(),
+                _ => "all".to_owned(),
+            };
+            let left_out = match test.left_out().join(", ") {
+                names if names.is_empty() => names,
+                names => format!(" Left out: {names}."),
+            };
+            let commit = test.git.as_ref().and_then(|git| git.commit.get(..8)).unwrap_or("unknown");
+            let untested = test.untested.as_ref().map(|why| format!(" Not tested: {why}"));
+            format!(
+                "{} of {} run, {passed} passed ({}, commit {commit}, {}).{left_out}{}",
+                test.oracles.len(),
+                test.in_all(),
+                if test.quick { "the short form" } else { "the long form" },
+                test.started_utc,
+                untested.unwrap_or_default()
+            )
+        }
+    }
+}
+
+/// Each test with its disturbance, the expected effect and the measured one.
+pub(crate) fn selftest_table(result: &ResultFile) -> Option<Table> {
+    let test = result.selftest.as_ref()?;
+    let headings =
+        ["test", "what was done", "what had to be seen", "what was seen", "verdict"].map(str::to_owned);
+    let rows = test.oracles.iter().map(|oracle| {
+        let verdict = if oracle.passed { "passed" } else { "**failed**" };
+        [oracle.name.as_str(), &oracle.done, &oracle.limit, &oracle.measured, verdict]
+            .map(str::to_owned)
+            .to_vec()
+    });
+    Some(Table { names: 5, headings: headings.to_vec(), rows: rows.collect() })
+}

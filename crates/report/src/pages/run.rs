@@ -1,0 +1,237 @@
+//! The page of one run: what the page of a comparison says of a cell, of a record alone.
+
+use measure::{RunRecord, Status, Validity, ValidityClass};
+
+use crate::{
+    pages::{
+        gallery::{gallery, over_percentiles_and_time},
+        model::details,
+        page::{drawn, first, page},
+        part::Part,
+        provenance,
+    },
+    result::{Block, CellResult, Config, Header, ResultFile, Role},
+    tables::table::{NOTHING, Table, VALID, or_nothing, quantile},
+    utilisation::Utilisation,
+    verdicts::likeness::compression_line,
+    view::{LoadView, views},
+};
+use cell::Factor;
+
+const READING: &str = "\
+An envelope is one event delivered to one subscriber, or an acknowledged publish where nothing is delivered. \
+Envelope throughput is the envelopes that came in each interval as a rate: its median, and p1 or p10, which one \
+interval in a hundred or in ten stays below.
+Latencies are of this run's samples: response, publish_ok, eose and session from the instant each was due by plan. \
+[Brackets]: 10 to 99 samples lie above; –: fewer.
+Wire bytes are counted at the socket, both ways, with frames and masks, without handshakes.
+CPU is the CPU time of the whole process (relay and clients apart) ÷ envelopes.
+The ledger balances where every planned event has one fate and every expected delivery arrived once and unaltered.
+Suspect numbers stand with a reason for doubt; those of an invalid run are no evidence.
+One run has no interval: `compare run` repeats it beside JSON and says what differs.";
+
+/// The page of one run, a file that makes no request: latency by percentile and over time,
+/// throughput, fates of events, CPU and validity. Of any run, also of an incomplete or invalid one,
+/// which it says first.
+pub fn run_html(record: &RunRecord) -> String {
+    let result = of_one(record);
+    let loads = views(&result);
+    let cell = &record.cell;
+    let title = format!("{}: one run of {}+{}", cell.scenario, cell.format, cell.compression);
+    let mut parts = Vec::new();
+    if record.validity.class == ValidityClass::Valid && record.status == Status::Complete {
+        parts.push(Part::sentence("Valid: nothing speaks against its numbers."));
+    }
+    parts.extend(loads.iter().flat_map(|load| of_load(record, load)));
+    parts.extend([Part::heading(2, "How to read this"), Part::items(READING)]);
+    parts.extend([Part::heading(2, "What was measured"), Part::items(&measured(record, &result))]);
+    page(&title, &(first(&provenance::command(&result), &title, &warnings(record)) + &drawn(&parts)))
+}
+
+/// The run as a result of one block, for tables and figures; the page says by itself what is wrong
+/// with it.
+fn of_one(record: &RunRecord) -> ResultFile {
+    let config = Config {
+        scenarios: vec![record.cell.scenario.clone()],
+        rounds: 1,
+        seed: record.seed,
+        ..Config::default()
+    };
+    let header = Header {
+        command: record.command.clone(),
+        git: None,
+        host: record.environment.clone(),
+        started_utc: record.started_utc.clone(),
+        status: Status::Complete,
+        config,
+        selftest: None,
+    };
+    let shown = RunRecord { status: Status::Complete, validity: Validity::default(), ..record.clone() };
+    let block = Block {
+        round: 0,
+        position: 0,
+        seed: record.seed,
+        started_after_ns: 0,
+        process_ns: record.elapsed_ns,
+        exit_code: None,
+        failure: None,
+        record: Some(shown),
+    };
+    let id = format!("{}+{}", record.cell.format, record.cell.compression);
+    let cell = CellResult {
+        id: id.clone(),
+        // Compared with nothing.
+        role: Role::Anchor,
+        rate_per_s: None,
+        utilisation: None,
+        cell: record.cell.clone(),
+        blocks: vec![block],
+    };
+    ResultFile::assemble(header, vec![cell], vec![vec![id]])
+}
+
+/// The lines before any number.
+fn warnings(record: &RunRecord) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if let Status::Incomplete { reason } = &record.status {
+        warnings.push(format!("Incomplete: {reason}. What was measured until then is below."));
+    }
+    let reasons = record.validity.reasons.join("; ");
+    match record.validity.class {
+        ValidityClass::Valid => {}
+        ValidityClass::Suspect => warnings.push(format!("Suspect: {reasons}.")),
+        ValidityClass::Invalid => warnings.push(format!("Invalid: {reasons}.")),
+    }
+    for (bound, ns) in record.missed_bounds() {
+        warnings.push(format!("The scenario demands {bound}, and it was {:.3} ms.", ns as f64 / 1e6));
+    }
+    if !record.environment.optimised {
+        warnings.push("Unoptimised build: no number here says anything about a format.".to_owned());
+    }
+    warnings
+}
+
+fn of_load(record: &RunRecord, load: &LoadView<'_>) -> Vec<Part> {
+    let costs = load.costs().without(VALID).without("ledger");
+    let mut parts = vec![Part::heading(2, "What it came to"), Part::table(costs, load.row_ids(false))];
+    parts.extend(compression_line(load).map(Part::sentence));
+    parts.push(Part::sentence(busy(&load.cells[0].utilisation())));
+    parts.push(Part::drawn(gallery("", over_percentiles_and_time(load))));
+    for (heading, table) in [("Latencies", latencies(record)), ("Fates of events", fates(record))] {
+        if !table.is_empty() {
+            parts.extend([Part::heading(2, heading), Part::table(table, [])]);
+        }
+    }
+    parts.extend(details(load, 2));
+    parts
+}
+
+/// CPU time as shares of the cores, in a sentence.
+fn busy(utilisation: &Utilisation) -> String {
+    let share = |share: Option<f64>| match share {
+        Some(share) => format!("{:.0} % of its cores", share * 100.0),
+        None => "an unknown share of its cores".to_owned(),
+    };
+    let queue =
+        if utilisation.is_saturated() { ": saturated, so latency is the length of a queue" } else { "" };
+    format!(
+        "The relay used {}, the generator {}{queue}.",
+        share(utilisation.relay),
+        share(utilisation.generator)
+    )
+}
+
+/// One row a metric.
+fn latencies(record: &RunRecord) -> Table {
+    let mut table = Table::new(1, &["latency", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "samples"]);
+    for (name, latency) in record.latency.iter().filter(|(_, latency)| !latency.is_empty()) {
+        let quantiles = [0.5, 0.9, 0.99, 0.999].map(|q| or_nothing(quantile(latency.quantile_ns(q), 1e6)));
+        let row = std::iter::once(name.clone()).chain(quantiles).chain([latency.len().to_string()]);
+        table.rows.push(row.collect());
+    }
+    table
+}
+
+/// One row a fate; those that nothing has to do with are left out.
+fn fates(record: &RunRecord) -> Table {
+    let counts = &record.counts;
+    // Of a run that ended early nobody knows what was still on its way.
+    let lost = if record.status == Status::Complete { "lost" } else { "not arrived" };
+    let publishes = [
+        ("planned", counts.planned),
+        ("accepted", counts.acked),
+        ("refused", counts.rejected),
+        ("unanswered", counts.timed_out),
+        ("unknown", counts.unknown),
+        ("not sent", counts.not_sent),
+        ("not begun", counts.not_begun),
+        ("dropped here", counts.dropped_by_generator),
+    ];
+    let deliveries = [
+        ("expected", counts.deliveries_expected),
+        ("once and unaltered", counts.deliveries),
+        (lost, counts.deliveries_lost),
+        ("twice", counts.deliveries_duplicated),
+        ("altered", counts.deliveries_altered),
+        ("misrouted", counts.deliveries_misrouted),
+        ("invented", counts.deliveries_invented),
+        ("unexpected", counts.deliveries_unexpected),
+    ];
+    let requests = [
+        ("planned", counts.requests),
+        ("completed", counts.requests_completed),
+        ("failed", counts.requests_failed),
+    ];
+    let beside = [
+        ("twice at the seam", counts.deliveries_duplicated_at_seam),
+        ("counted unread by light readers", counts.deliveries_unread),
+        ("after CLOSE", counts.deliveries_after_close),
+        ("to readers cut off", counts.deliveries_cut_off),
+        ("again from another relay", counts.repeats),
+    ];
+    let mut table = Table::new(2, &["of", "fate", "number", "share"]);
+    let mut group = |name: &str, fates: &[(&str, u64)], of: u64| {
+        for (fate, count) in fates {
+            let share = match of {
+                0 => NOTHING.to_owned(),
+                of => format!("{:.2} %", 100.0 * *count as f64 / of as f64),
+            };
+            table.rows.push([name, fate, &count.to_string(), &share].map(str::to_owned).to_vec());
+        }
+    };
+    for (name, fates) in [("publishes", &publishes[..]), ("deliveries", &deliveries), ("requests", &requests)]
+    {
+        if fates.iter().any(|(_, count)| *count > 0) {
+            group(name, fates, fates[0].1);
+        }
+    }
+    let beside: Vec<(&str, u64)> = beside.into_iter().filter(|(_, count)| *count > 0).collect();
+    group("beside the ledger", &beside, 0);
+    table
+}
+
+/// List items: every factor of the cell, the events, the relay, the machine.
+fn measured(record: &RunRecord, result: &ResultFile) -> String {
+    let factors = Factor::ALL.into_iter().map(Factor::row);
+    let factors =
+        factors.filter_map(|row| Some(format!("{} {}", row.heading, (row.recorded)(&record.cell)?)));
+    let mut items = vec![
+        format!("Cell: {}", factors.collect::<Vec<_>>().join(", ")),
+        format!("Seed {}, {} connections", record.seed, record.connections),
+    ];
+    if let Some(relay) = &record.relay {
+        let own = if relay.own { ", started by the run" } else { "" };
+        items.push(format!("Relay: {} {}{own}", relay.software, relay.version));
+    }
+    items.join("\n")
+        + "\n"
+        + &provenance::corpus(result)
+        + &provenance::machine(&record.environment)
+        + &format!(
+            "- Made by {} {}, {}, started {}\n",
+            record.tool.name,
+            record.tool.version,
+            record.environment.rustc.as_deref().unwrap_or("unknown"),
+            record.started_utc
+        )
+}

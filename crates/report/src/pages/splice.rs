@@ -1,0 +1,123 @@
+//! Blocks of a document that a result makes.
+//!
+//! A block stands between two comments. The first names the folder of a result, from the folder of
+//! the document. With cells the block is a table of them, otherwise the lines that a terminal shows:
+//!
+//! ```text
+//! <!-- generated: results/published/follow-list-burst-quick -->
+//! <!-- generated: results/published/mixed-day-load-4 json+none json+deflate -->
+//! <!-- end of generated -->
+//! ```
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::{
+    merged::Metric,
+    number,
+    pages::{
+        model::Report,
+        part::{Medium, What},
+    },
+    result::{ResultFile, Role},
+    tables::table::{NOTHING, Table, or_nothing},
+    verdicts::comparison::{Comparison, Verdict},
+    view::{CellView, LoadView},
+};
+
+const BEGIN: &str = "<!-- generated: ";
+const CLOSE: &str = " -->";
+const END: &str = "<!-- end of generated -->";
+
+/// The document with every generated block made anew. `folder` is the document's.
+///
+/// # Errors
+/// When a block has no end, or names a result that cannot be read, is incomplete, or lacks a cell;
+/// when the document has no block.
+pub fn splice(document: &str, folder: &Path) -> Result<String> {
+    let (mut text, mut rest) = (String::new(), document);
+    while let Some((before, behind)) = rest.split_once(BEGIN) {
+        let (asked, behind) = behind.split_once(CLOSE).with_context(|| format!("{BEGIN}… has no {CLOSE}"))?;
+        let (_, behind) =
+            behind.split_once(END).with_context(|| format!("{BEGIN}{asked}{CLOSE} has no {END}"))?;
+        let block = generated(asked, folder).with_context(|| format!("{BEGIN}{asked}{CLOSE}"))?;
+        text.push_str(&format!("{before}{BEGIN}{asked}{CLOSE}\n\n{block}\n{END}"));
+        rest = behind;
+    }
+    ensure!(!text.is_empty(), "no generated block: write {BEGIN}DIR{CLOSE} and {END} where one belongs");
+    Ok(text + rest)
+}
+
+fn generated(asked: &str, folder: &Path) -> Result<String> {
+    let mut words = asked.split_whitespace();
+    let dir = words.next().context("name the folder of a result")?;
+    let cells: Vec<&str> = words.collect();
+    let result = ResultFile::read(&folder.join(dir))?;
+    if let Some(reason) = result.incomplete() {
+        bail!("the result is incomplete, and the block would look whole: {reason}");
+    }
+    let report = Report::from_result(&result);
+    if !cells.is_empty() {
+        return table(&report, &cells);
+    }
+    let lines = report.lines();
+    ensure!(!lines.is_empty(), "the result has no loads, so a terminal shows no lines");
+    Ok(format!("```\n{lines}```\n"))
+}
+
+/// The rows of these cells.
+fn table(report: &Report<'_>, cells: &[&str]) -> Result<String> {
+    let loads: Vec<&What> = report.parts(Medium::Rows).map(|part| &part.what).collect();
+    let [What::Table { table, ids }] = loads[..] else {
+        bail!("a table needs a result with one load, not {}", loads.len())
+    };
+    let row = |cell: &&str| {
+        let known = || format!("the result has no cell {cell:?}; it has {}", ids.join(" "));
+        Ok(table.rows[ids.iter().position(|id| id == cell).with_context(known)?].clone())
+    };
+    let rows = cells.iter().map(row).collect::<Result<_>>()?;
+    Ok(Table { rows, ..table.clone() }.markdown())
+}
+
+impl LoadView<'_> {
+    /// One row a cell: its bytes, and its ratios to JSON without compression, bold where decided.
+    pub(crate) fn beside_json(&self, comparisons: &[Comparison]) -> Table {
+        let resolution = |metric: Metric| {
+            let interval = self.control().and_then(|control| self.to_anchor(control, metric)?.1);
+            let heading = format!("{} × JSON", metric.short());
+            interval
+                .map_or_else(|| heading.clone(), |(low, high)| format!("{heading} (A/A {low:.2}–{high:.2})"))
+        };
+        let ratios = [Metric::WireBytes, Metric::RelayCpu, Metric::ClientCpu];
+        let names = ["format", "compression", "wire bytes per envelope"].map(str::to_owned);
+        let headings = names.into_iter().chain(ratios.map(resolution)).collect();
+        let row = |view: &CellView<'_>| {
+            let mut row = self.labels(view.cell);
+            let code = row.split_off(2).join(" ");
+            if !code.is_empty() {
+                row[0] = format!("{} {code}", row[0]);
+            }
+            row.push(or_nothing(self.shown(view, Metric::WireBytes)));
+            row.extend(ratios.map(|metric| self.beside_anchor(view, metric, comparisons)));
+            row
+        };
+        Table { names: 2, headings, rows: self.cells.iter().map(row).collect() }
+    }
+
+    fn beside_anchor(&self, view: &CellView<'_>, metric: Metric, comparisons: &[Comparison]) -> String {
+        if view.cell.role == Role::Anchor {
+            return "1".to_owned();
+        }
+        let Some((ratio, interval)) = self.to_anchor(view, metric) else { return NOTHING.to_owned() };
+        // A verdict is about the reference, which for compressed cells is another one.
+        let decided = comparisons.iter().any(|c| {
+            let against = self.anchor().is_some_and(|anchor| anchor.cell.id == c.reference);
+            let verdict = matches!(c.verdict, Verdict::Better | Verdict::Worse | Verdict::Same);
+            c.cell == view.cell.id && c.metric == metric && against && verdict
+        });
+        let ratio = number::ratio(ratio);
+        let ratio = if decided { format!("**{ratio}**") } else { ratio };
+        interval.map_or_else(|| ratio.clone(), |(low, high)| format!("{ratio} [{low:.2}, {high:.2}]"))
+    }
+}

@@ -1,0 +1,98 @@
+//! `summary.md`, the terminal's output and the lines that are quoted of it: a report as text.
+use crate::{
+    pages::{
+        model::Report,
+        part::{Medium, What},
+        provenance::line,
+        text::{LEFT_OUT, fold_within},
+    },
+    result::ResultFile,
+};
+
+/// Columns of a narrow terminal.
+const WIDTH: usize = 120;
+
+/// Sentences are not folded to less.
+const LEAST_WIDTH: usize = 40;
+
+/// The summary in Markdown.
+pub fn summary(result: &ResultFile) -> String {
+    Report::from_result(result).summary()
+}
+
+/// The report for a terminal, or for what is none.
+pub fn terminal(result: &ResultFile, wide: bool) -> String {
+    terminal_of(result, wide, None)
+}
+
+/// The same for a terminal of so many columns.
+pub fn terminal_of(result: &ResultFile, wide: bool, room: Option<usize>) -> String {
+    Report::from_result(result).terminal(wide, room)
+}
+
+impl Report<'_> {
+    /// `summary.md`. Its first line is the command that made the result.
+    pub fn summary(&self) -> String {
+        let mut text = format!("`{}`\n\n# {}\n", self.command, self.title);
+        for (i, warning) in self.warnings.iter().enumerate() {
+            line(&mut text, format_args!("{}> **{warning}**", if i == 0 { "\n" } else { ">\n" }));
+        }
+        line(&mut text, format_args!("\n{}", self.headline));
+        for part in self.parts(Medium::Summary) {
+            text.push('\n');
+            match &part.what {
+                What::Heading(level, heading) => {
+                    line(&mut text, format_args!("{} {heading}", "#".repeat(*level)));
+                }
+                What::Sentence(sentence) => line(&mut text, format_args!("{sentence}")),
+                What::List(items) => items.iter().for_each(|item| line(&mut text, format_args!("- {item}"))),
+                What::Table { table, .. } => text.push_str(&table.markdown()),
+                What::Drawn(_) => {}
+            }
+        }
+        text
+    }
+
+    /// For a terminal: warnings, the headline, the answers, tables and verdicts. Unless `wide`,
+    /// tables have fewer columns and marks instead of words. In a terminal of so many columns no
+    /// row of a table wraps, and what it has no room for is named.
+    pub fn terminal(&self, wide: bool, room: Option<usize>) -> String {
+        let width = room.map_or(WIDTH, |room| room.clamp(LEAST_WIDTH, WIDTH));
+        let mut text = String::new();
+        self.warnings.iter().chain([&self.headline]).for_each(|paragraph| fold(&mut text, paragraph, width));
+        self.draw(&mut text, if wide { Medium::WideTerminal } else { Medium::Terminal }, room, width);
+        if text.contains(LEFT_OUT) {
+            let rest =
+                "summary.md in the folder of the result has all columns; so has this output in a pipe.";
+            fold(&mut text, rest, width);
+        }
+        text
+    }
+
+    /// The lines that another document quotes, as a terminal shows them.
+    pub(crate) fn lines(&self) -> String {
+        let mut text = String::new();
+        self.draw(&mut text, Medium::Lines, None, WIDTH);
+        text.trim_start().to_owned()
+    }
+
+    fn draw(&self, text: &mut String, medium: Medium, room: Option<usize>, width: usize) {
+        for part in self.parts(medium) {
+            match &part.what {
+                What::Heading(_, heading) => {
+                    text.push('\n');
+                    fold(text, heading, width);
+                }
+                What::Sentence(sentence) => fold(text, sentence, width),
+                What::List(items) => items.iter().for_each(|item| fold(text, item, width)),
+                What::Table { table, .. } => text.push_str(&table.text(room)),
+                What::Drawn(_) => {}
+            }
+        }
+    }
+}
+
+/// Writes a paragraph without the marks of code.
+fn fold(text: &mut String, paragraph: &str, width: usize) {
+    fold_within(text, &paragraph.replace('`', ""), width);
+}

@@ -1,0 +1,135 @@
+//! Tables and sentences for a terminal, of whatever width.
+
+use crate::tables::table::Table;
+
+/// Begins the line below a table that names the columns left out.
+pub(crate) const LEFT_OUT: &str = "No room in";
+
+/// The narrowest column of names, whose fields are cut where a terminal is narrower than they are.
+const LEAST_NAME: usize = 8;
+
+impl Table {
+    /// Columns aligned with spaces, for a terminal of so many columns. Those that it has no room
+    /// for are named below the table.
+    pub fn text(&self, room: Option<usize>) -> String {
+        self.text_of(room, &Vec::from_iter(self.names..self.headings.len()))
+    }
+
+    /// The same, where columns of numbers get room in this order.
+    pub(crate) fn text_of(&self, room: Option<usize>, order: &[usize]) -> String {
+        let lines = || std::iter::once(&self.headings).chain(&self.rows);
+        let width = |column: usize| lines().map(|line| line[column].chars().count()).max().unwrap_or(0);
+        let mut widths: Vec<usize> = (0..self.headings.len()).map(width).collect();
+        let kept = match room {
+            Some(room) => fitting(&mut widths, self.names, order, room),
+            None => (0..widths.len()).collect(),
+        };
+        let mut text = String::new();
+        for line in lines() {
+            let mut fields = String::new();
+            for column in &kept {
+                let (field, width) = (cut(&line[*column], widths[*column]), widths[*column]);
+                match *column {
+                    0 => fields.push_str(&format!("{field:<width$}")),
+                    column if column < self.names => fields.push_str(&format!("  {field:<width$}")),
+                    _ => fields.push_str(&format!("  {field:>width$}")),
+                }
+            }
+            text.push_str(fields.trim_end());
+            text.push('\n');
+        }
+        let named = |column: usize| self.headings[column].as_str();
+        let left_out: Vec<&str> =
+            (0..widths.len()).filter(|column| !kept.contains(column)).map(named).collect();
+        if let Some(room) = room.filter(|_| !left_out.is_empty()) {
+            fold_within(&mut text, &format!("{LEFT_OUT} {room} columns for: {}", left_out.join(", ")), room);
+        }
+        text
+    }
+}
+
+/// The columns that a terminal has room for, in their places: all names, and numbers in this order.
+/// Names are cut where no number would fit beside them.
+fn fitting(widths: &mut [usize], names: usize, order: &[usize], room: usize) -> Vec<usize> {
+    const BETWEEN: usize = 2;
+    let of_names =
+        |widths: &[usize]| widths[..names].iter().sum::<usize>() + BETWEEN * names.saturating_sub(1);
+    let first = order.first().map_or(0, |column| BETWEEN + widths[*column]);
+    while of_names(widths) + first > room {
+        let widest = (0..names).max_by_key(|name| widths[*name]);
+        let Some(widest) = widest.filter(|name| widths[*name] > LEAST_NAME) else { break };
+        widths[widest] -= 1;
+    }
+    let mut taken = of_names(widths);
+    let mut kept: Vec<usize> = (0..names).collect();
+    for column in order {
+        if taken + BETWEEN + widths[*column] <= room {
+            taken += BETWEEN + widths[*column];
+            kept.push(*column);
+        }
+    }
+    kept.sort_unstable();
+    kept
+}
+
+/// A field of at most so many columns; `…` stands for what is cut.
+fn cut(field: &str, width: usize) -> String {
+    if field.chars().count() <= width {
+        field.to_owned()
+    } else {
+        field.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+    }
+}
+
+/// Writes a paragraph in lines of at most so many columns, indented after the first.
+pub(crate) fn fold_within(text: &mut String, paragraph: &str, columns: usize) {
+    let mut column = 0;
+    for word in paragraph.split(' ') {
+        let width = word.chars().count();
+        if column > 0 && column + 1 + width > columns {
+            text.push_str("\n  ");
+            column = 2;
+        } else if column > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += width;
+    }
+    text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(rows: &[&[&str]]) -> Table {
+        let own = |row: &&[&str]| row.iter().map(|field| (*field).to_owned()).collect::<Vec<_>>();
+        Table { names: 2, headings: own(&rows[0]), rows: rows[1..].iter().map(own).collect() }
+    }
+
+    #[test]
+    fn no_row_is_wider_than_its_terminal_and_what_is_left_out_is_named() {
+        let table = table(&[
+            &["format", "compression", "wire B/event", "relay CPU µs", "p50 ms", "valid"],
+            &["cbor-packed", "deflate-no-takeover", "1,220 ×0.45", "12.3 ×1.10", "0.82", "6/6"],
+        ]);
+        let whole = table.text(None);
+        assert_eq!(table.text(Some(120)), whole);
+        assert_eq!(table.text(Some(whole.lines().next().unwrap().chars().count())), whole);
+        for room in 40..whole.lines().next().unwrap().chars().count() {
+            let text = table.text(Some(room));
+            assert!(text.lines().all(|line| line.chars().count() <= room), "{room}:\n{text}");
+            let lines: Vec<&str> = text.lines().collect();
+            assert!(lines[1].contains("1,220 ×0.45"), "{room}: the first number stays\n{text}");
+            assert!(lines[2].starts_with(&format!("No room in {room}")), "{text}");
+            // Each heading is in the table or below it.
+            let folded = lines[2..].iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
+            for heading in &table.headings[2..] {
+                assert!(lines[0].contains(heading) != folded.contains(heading), "{room} {heading}\n{text}");
+            }
+        }
+        // Where the first is too wide, others are shown, and names are cut.
+        assert!(table.text(Some(30)).contains("deflate…") && table.text(Some(30)).contains("0.82"));
+    }
+}

@@ -1,0 +1,497 @@
+//! The first table of a run at the limit: what a core of the relay sends, what that is in bytes,
+//! and what a core of the clients reads, by format and compression.
+//!
+//! Each figure is a quotient of sums over blocks, so envelopes = figure × core-seconds. Each ratio
+//! is the quotient of two figures, so ratios of a row divide; its interval leaves out one round
+//! after the other (the jackknife), because a quotient of sums has no value per round.
+
+use std::{collections::BTreeMap, fmt};
+
+use measure::{NOT_SATURATED, RunRecord};
+
+use crate::{
+    figures::{self, Bar, Bars, escape},
+    number,
+    pages::{
+        gallery::figure,
+        part::{Media, Medium, Part},
+    },
+    reference::{BASE_COMPRESSION, BASE_FORMAT},
+    result::{Block, Role},
+    statistics::stats,
+    tables::table::{NOTHING, Table},
+    view::{CellView, LoadView},
+};
+
+/// The terminals and Markdown, which draw the same table.
+const AS_TEXT: Media = &[Medium::Terminal, Medium::WideTerminal, Medium::Summary];
+
+/// A figure of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Quantity {
+    Sends,
+    Bytes,
+    Reads,
+}
+
+impl Quantity {
+    const ALL: [Quantity; 3] = [Quantity::Sends, Quantity::Bytes, Quantity::Reads];
+
+    /// The side that a load saturates for it.
+    fn side(self) -> &'static str {
+        match self {
+            Quantity::Sends | Quantity::Bytes => "relay",
+            Quantity::Reads => "clients",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Quantity::Sends => "envelopes/s that one relay core sends",
+            Quantity::Bytes => "bytes per envelope",
+            Quantity::Reads => "envelopes/s that one client core reads",
+        }
+    }
+
+    /// What is divided and what divides it, in the words of the CSV file.
+    fn of(self) -> [&'static str; 2] {
+        match self {
+            Quantity::Sends => ["envelopes", "relay core-seconds"],
+            Quantity::Bytes => ["bytes", "envelopes"],
+            Quantity::Reads => ["envelopes", "client core-seconds"],
+        }
+    }
+
+    /// The record of a block, if it may say something about this quantity.
+    fn record(self, block: &Block) -> Option<&RunRecord> {
+        if self == Quantity::Bytes { block.counted() } else { block.usable() }
+    }
+
+    /// What a block adds to both sums.
+    fn sums(self, record: &RunRecord) -> Option<Sums> {
+        let envelopes = record.counts.envelopes() as f64;
+        let [over, under] = match self {
+            Quantity::Sends => [envelopes, record.relay_cpu?.total_ns as f64 / 1e9],
+            Quantity::Bytes => [record.traffic.wire_bytes() as f64, envelopes],
+            // Light readers do less than clients do.
+            Quantity::Reads if record.counts.deliveries_unread > 0 => return None,
+            Quantity::Reads => [envelopes, record.client_cpu.total_ns as f64 / 1e9],
+        };
+        Some(Sums { over, under })
+    }
+
+    /// Whether a block measured the limit that this quantity is of; bytes are of none.
+    fn is_full(self, record: &RunRecord) -> bool {
+        self == Quantity::Bytes || record.saturated.as_ref().is_some_and(|found| found.is_throughput())
+    }
+
+    fn shown(self, value: f64) -> String {
+        if self == Quantity::Bytes { number::three(value) } else { number::scaled(value) }
+    }
+}
+
+/// What is divided, and what divides it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Sums {
+    over: f64,
+    under: f64,
+}
+
+impl Sums {
+    fn add(self, other: Sums) -> Sums {
+        Sums { over: self.over + other.over, under: self.under + other.under }
+    }
+
+    fn quotient(self) -> Option<f64> {
+        Some(self.over / self.under).filter(|value| value.is_finite() && *value > 0.0)
+    }
+}
+
+/// A cell's sums of one quantity by round.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Measured {
+    rounds: BTreeMap<u32, Sums>,
+    /// Blocks in which the side asked for was full, and all.
+    full: (usize, usize),
+}
+
+impl Measured {
+    fn new(view: &CellView<'_>, quantity: Quantity) -> Measured {
+        let mut measured = Measured::default();
+        for block in &view.cell.blocks {
+            let Some(record) = quantity.record(block) else { continue };
+            let Some(sums) = quantity.sums(record) else { continue };
+            let of_round = measured.rounds.entry(block.round).or_default();
+            *of_round = of_round.add(sums);
+            measured.full.0 += usize::from(quantity.is_full(record));
+            measured.full.1 += 1;
+        }
+        measured
+    }
+
+    /// The sums of all rounds but one.
+    fn without(&self, left_out: Option<u32>) -> Sums {
+        let kept = self.rounds.iter().filter(|(round, _)| Some(**round) != left_out);
+        kept.fold(Sums::default(), |sum, (_, one)| sum.add(*one))
+    }
+
+    fn value(&self) -> Option<f64> {
+        self.without(None).quotient()
+    }
+
+    /// In most blocks.
+    fn is_full(&self) -> bool {
+        self.full.0 * 2 > self.full.1
+    }
+
+    /// The quotient of two figures, with its 95 % interval.
+    fn divided_by(&self, reference: &Measured) -> Option<Ratio> {
+        let log = |left_out: Option<u32>| {
+            let own = self.without(left_out).quotient()?;
+            Some((own / reference.without(left_out).quotient()?).ln())
+        };
+        let all = log(None)?;
+        let mut rounds: Vec<u32> = self.rounds.keys().chain(reference.rounds.keys()).copied().collect();
+        rounds.sort_unstable();
+        rounds.dedup();
+        let others: Option<Vec<f64>> = rounds.into_iter().map(|round| log(Some(round))).collect();
+        let reach = others.and_then(|others| stats::jackknife_reach(&others));
+        Some(Ratio {
+            value: all.exp(),
+            interval: reach.map(|reach| ((all - reach).exp(), (all + reach).exp())),
+        })
+    }
+}
+
+/// A figure ÷ that of JSON without compression.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Ratio {
+    value: f64,
+    interval: Option<(f64, f64)>,
+}
+
+impl Ratio {
+    /// Whether its interval leaves out equality.
+    fn differs(self) -> bool {
+        self.interval.is_some_and(|(low, high)| low > 1.0 || high < 1.0)
+    }
+}
+
+impl fmt::Display for Ratio {
+    /// `×0.90±.02`: the larger half of the interval, without its zero.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&number::ratio(self.value))?;
+        let Some((low, high)) = self.interval else { return Ok(()) };
+        let decimals = if self.value < 9.995 { 2 } else { 1 };
+        let reach = format!("{:.decimals$}", (high - self.value).max(self.value - low));
+        write!(f, "±{}", reach.strip_prefix('0').unwrap_or(&reach))
+    }
+}
+
+/// A cell of the table.
+#[derive(Debug, Clone, PartialEq)]
+struct Entry {
+    value: f64,
+    /// Without one the side asked for was not full in most blocks: the value is a lower bound.
+    is_full: bool,
+    ratio: Option<Ratio>,
+    measured: Measured,
+}
+
+/// One quantity of all cells.
+struct Grid {
+    quantity: Quantity,
+    compressions: Vec<String>,
+    /// A format, with other factors where these vary, and its entries in the order of compressions.
+    rows: Vec<(String, Vec<Option<Entry>>)>,
+    /// JSON against itself.
+    control: Option<Ratio>,
+}
+
+impl Grid {
+    fn new(load: &LoadView<'_>, quantity: Quantity) -> Option<Grid> {
+        let measured = |view: &CellView<'_>| Measured::new(view, quantity);
+        let anchor = load.anchor().map(measured);
+        // A bound has no ratio, and none is to it.
+        let reference = anchor.filter(|anchor| quantity == Quantity::Bytes || anchor.is_full());
+        let mut grid = Grid { quantity, compressions: Vec::new(), rows: Vec::new(), control: None };
+        for view in &load.cells {
+            match view.cell.role {
+                Role::Floor => continue,
+                Role::Control => {
+                    let control = measured(view);
+                    let is_full = quantity == Quantity::Bytes || control.is_full();
+                    grid.control =
+                        reference.as_ref().filter(|_| is_full).and_then(|to| control.divided_by(to));
+                    continue;
+                }
+                Role::Cell | Role::Anchor => {}
+            }
+            let mut labels = load.labels(view.cell);
+            let compression = labels.remove(1);
+            let entry = grid.place(&labels.join(" "), &compression);
+            let measured = measured(view);
+            let is_full = quantity == Quantity::Bytes || measured.is_full();
+            *entry = measured.value().map(|value| Entry {
+                value,
+                is_full,
+                ratio: (reference.as_ref())
+                    .filter(|_| is_full && view.cell.role != Role::Anchor)
+                    .and_then(|reference| measured.divided_by(reference)),
+                measured,
+            });
+        }
+        let is_empty = grid.entries().next().is_none();
+        (!is_empty).then_some(grid)
+    }
+
+    /// Where a cell's entry goes, in the order of cells.
+    fn place(&mut self, row: &str, compression: &str) -> &mut Option<Entry> {
+        let column = self.compressions.iter().position(|one| one == compression).unwrap_or_else(|| {
+            self.compressions.push(compression.to_owned());
+            self.rows.iter_mut().for_each(|(_, entries)| entries.push(None));
+            self.compressions.len() - 1
+        });
+        let row = self.rows.iter().position(|(one, _)| one == row).unwrap_or_else(|| {
+            self.rows.push((row.to_owned(), vec![None; self.compressions.len()]));
+            self.rows.len() - 1
+        });
+        &mut self.rows[row].1[column]
+    }
+
+    /// The entries with the names of their rows and columns.
+    fn entries(&self) -> impl Iterator<Item = (&str, &str, &Entry)> {
+        self.rows.iter().flat_map(move |(row, entries)| {
+            let named = self.compressions.iter().zip(entries);
+            named.filter_map(move |(column, entry)| Some((row.as_str(), column.as_str(), entry.as_ref()?)))
+        })
+    }
+
+    fn entry(&self, row: &str, compression: &str) -> Option<&Entry> {
+        self.entries()
+            .find(|(own, column, _)| (*own, *column) == (row, compression))
+            .map(|(_, _, entry)| entry)
+    }
+
+    fn heading(&self) -> String {
+        format!("{} (× JSON without compression, ± is its 95 % interval)", self.quantity.name())
+    }
+
+    fn shown(&self, entry: &Entry) -> String {
+        let value = self.quantity.shown(entry.value);
+        match entry.ratio {
+            Some(ratio) => format!("{value} {ratio}"),
+            None if entry.is_full => value,
+            None => format!("≥{value}"),
+        }
+    }
+
+    fn table(&self) -> Table {
+        let headings = std::iter::once("format".to_owned()).chain(self.compressions.iter().cloned());
+        let row = |(row, entries): &(String, Vec<Option<Entry>>)| {
+            let shown = |entry: &Option<Entry>| {
+                entry.as_ref().map_or_else(|| NOTHING.to_owned(), |entry| self.shown(entry))
+            };
+            std::iter::once(row.clone()).chain(entries.iter().map(shown)).collect()
+        };
+        Table { names: 1, headings: headings.collect(), rows: self.rows.iter().map(row).collect() }
+    }
+
+    /// The table in colours, and its ratios as bars.
+    fn drawn(&self) -> String {
+        let headings: String =
+            self.compressions.iter().map(|one| format!("<th>{}</th>", escape(one))).collect();
+        let field = |entry: &Option<Entry>| match entry {
+            Some(entry) => format!("<td{}>{}</td>", self.heat(entry), escape(&self.shown(entry))),
+            None => format!("<td>{NOTHING}</td>"),
+        };
+        let row = |(row, entries): &(String, Vec<Option<Entry>>)| {
+            let fields: String = entries.iter().map(field).collect();
+            format!("<tr><td class=\"name\">{}</td>{fields}</tr>\n", escape(row))
+        };
+        let rows: String = self.rows.iter().map(row).collect();
+        format!(
+            "<div class=\"scroll heat\"><table>\n<thead><tr><th class=\"name\">format</th>{headings}</tr></thead>\n\
+             <tbody>\n{rows}</tbody></table></div>\n{}",
+            self.bars()
+        )
+    }
+
+    /// A background: the stronger, the further from JSON.
+    fn heat(&self, entry: &Entry) -> String {
+        /// A ratio of e, or its inverse, has this share of the colour.
+        const PER_E: f64 = 45.0;
+        let Some(ratio) = entry.ratio else { return String::new() };
+        let log = ratio.value.ln();
+        let is_better = (log > 0.0) != (self.quantity == Quantity::Bytes);
+        let (class, share) = (if is_better { "good" } else { "bad" }, (log.abs() * PER_E).min(PER_E));
+        format!(" class=\"{class}\" style=\"--heat:{share:.0}%\"")
+    }
+
+    fn bars(&self) -> String {
+        let names: Vec<String> = (self.entries())
+            .map(|(row, compression, _)| match compression {
+                BASE_COMPRESSION => row.to_owned(),
+                _ => format!("{row}, {compression}"),
+            })
+            .collect();
+        let is_anchor = |row: &str, compression: &str| (row, compression) == (BASE_FORMAT, BASE_COMPRESSION);
+        let rows = self.entries().zip(&names).filter_map(|((row, compression, entry), name)| {
+            let ratio = match entry.ratio {
+                Some(ratio) => ratio,
+                None if is_anchor(row, compression) && entry.is_full => Ratio { value: 1.0, interval: None },
+                None => return None,
+            };
+            let is_decided = ratio.differs() || is_anchor(row, compression);
+            Some(Bar { name, ratio: ratio.value, is_decided })
+        });
+        let title = format!("{}, × JSON", self.quantity.name());
+        let bars = Bars { title: &title, rows: rows.collect() };
+        if bars.rows.len() < 2 { String::new() } else { figure("", &figures::bars(&title, &[bars])) }
+    }
+}
+
+/// The tables of one scenario.
+pub(crate) struct Throughput {
+    scenario: String,
+    grids: Vec<Grid>,
+}
+
+/// The tables of the loads that were played at the limit: one for each scenario.
+pub(crate) fn throughputs(loads: &[LoadView<'_>]) -> Vec<Throughput> {
+    let mut found: Vec<Throughput> = Vec::new();
+    for load in loads.iter().filter(|load| load.saturates() != NOT_SATURATED) {
+        let of_side = Quantity::ALL.into_iter().filter(|quantity| quantity.side() == load.saturates());
+        let grids = of_side.filter_map(|quantity| Grid::new(load, quantity));
+        let scenario = load.name_at_any_limit();
+        match found.iter_mut().find(|one| one.scenario == scenario) {
+            Some(one) => one.grids.extend(grids),
+            None => found.push(Throughput { scenario, grids: grids.collect() }),
+        }
+    }
+    found.iter_mut().for_each(|one| one.grids.sort_by_key(|grid| grid.quantity as usize));
+    found.retain(|one| !one.grids.is_empty());
+    found
+}
+
+impl Throughput {
+    /// Tables, the closing sentence, and what the marks mean.
+    pub(crate) fn parts(&self) -> Vec<Part> {
+        let mut parts = vec![Part::heading(2, self.scenario.clone())];
+        for grid in &self.grids {
+            parts.push(Part::heading(3, grid.heading()));
+            parts.push(Part::table(grid.table(), []).only(AS_TEXT));
+            parts.push(Part::drawn(grid.drawn()));
+        }
+        let notes = [self.bounds(), self.control(), self.closing()];
+        parts.extend(notes.into_iter().flatten().map(Part::sentence));
+        parts
+    }
+
+    fn grid(&self, quantity: Quantity) -> Option<&Grid> {
+        self.grids.iter().find(|grid| grid.quantity == quantity)
+    }
+
+    /// What the mark of a bound means, where one stands.
+    fn bounds(&self) -> Option<String> {
+        let has_bound = |grid: &&Grid| grid.entries().any(|(_, _, entry)| !entry.is_full);
+        let sides: Vec<&str> = self.grids.iter().filter(has_bound).map(|grid| grid.quantity.side()).collect();
+        (!sides.is_empty()).then(|| {
+            format!(
+                "≥ is a lower bound and no throughput: the {} had CPU time to spare in half of the blocks or more.",
+                sides.join(" or the ")
+            )
+        })
+    }
+
+    fn control(&self) -> Option<String> {
+        let of = |grid: &Grid| Some(format!("{} {}", grid.quantity.name(), grid.control?));
+        let all: Vec<String> = self.grids.iter().filter_map(of).collect();
+        (!all.is_empty())
+            .then(|| format!("A/A control, JSON against itself: {}. Less is noise.", all.join(", ")))
+    }
+
+    /// What the best format does without compression, and what each compression does to JSON.
+    fn closing(&self) -> Option<String> {
+        let sends = self.grid(Quantity::Sends)?;
+        let bytes = |row: &str, compression: &str| {
+            let entry = self.grid(Quantity::Bytes)?.entry(row, compression)?;
+            Some(format!("{:.2}", entry.ratio?.value))
+        };
+        let best = (sends.entries())
+            .filter(|(row, compression, _)| *compression == BASE_COMPRESSION && *row != BASE_FORMAT)
+            .filter_map(|(row, _, entry)| Some((row, entry.ratio?)))
+            .max_by(|(_, one), (_, other)| one.value.total_cmp(&other.value));
+        let mut sentences = Vec::new();
+        if let Some((row, ratio)) = best {
+            let how_many = match ratio.differs() {
+                true => format!("{:.2} times as many envelopes as JSON", ratio.value),
+                false => format!("as many envelopes as JSON within noise ({:.2})", ratio.value),
+            };
+            let bytes = bytes(row, BASE_COMPRESSION).map(|share| format!(", in {share} of the bytes"));
+            sentences.push(format!("{row} sends {how_many}{}", bytes.unwrap_or_default()));
+        }
+        for (row, compression, entry) in sends.entries() {
+            if let Some(ratio) = entry.ratio.filter(|_| row == BASE_FORMAT) {
+                let of_them =
+                    if best.is_some() && sentences.len() == 1 { " as many as JSON alone" } else { "" };
+                let bytes = bytes(row, compression).map(|share| format!(", in {share} of the bytes"));
+                let share = times(ratio.value);
+                sentences
+                    .push(format!("JSON with {compression} {share}{of_them}{}", bytes.unwrap_or_default()));
+            }
+        }
+        (!sentences.is_empty()).then(|| format!("Per relay core, {}.", sentences.join("; ")))
+    }
+
+    /// The rows of a CSV file, without their heading.
+    fn csv(&self) -> String {
+        let mut text = String::new();
+        for grid in &self.grids {
+            let [over, under] = grid.quantity.of();
+            for (row, compression, entry) in grid.entries() {
+                let sums = entry.measured.without(None);
+                let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+                let interval = entry.ratio.and_then(|ratio| ratio.interval);
+                let fields = [
+                    self.scenario.clone(),
+                    grid.quantity.name().to_owned(),
+                    row.to_owned(),
+                    compression.to_owned(),
+                    grid.shown(entry),
+                    entry.value.to_string(),
+                    number(entry.ratio.map(|ratio| ratio.value)),
+                    number(interval.map(|(low, _)| low)),
+                    number(interval.map(|(_, high)| high)),
+                    entry.is_full.to_string(),
+                    entry.measured.rounds.len().to_string(),
+                    format!("{} {over}", sums.over),
+                    format!("{} {under}", sums.under),
+                ];
+                text += &(fields.map(|field| quoted(&field)).join(",") + "\n");
+            }
+        }
+        text
+    }
+}
+
+/// The tables as CSV; `None` where no load was played at its limit.
+pub(crate) fn csv(tables: &[Throughput]) -> Option<String> {
+    const HEADINGS: &str = "scenario,quantity,format,compression,shown,value,ratio,ratio_low,ratio_high,is_throughput,rounds,\
+                            divided,by\n";
+    (!tables.is_empty())
+        .then(|| HEADINGS.to_owned() + &tables.iter().map(Throughput::csv).collect::<String>())
+}
+
+fn quoted(field: &str) -> String {
+    if field.contains([',', '"', '\n']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
+}
+
+/// `0.90`, or `1/21` of what is far less.
+fn times(ratio: f64) -> String {
+    if ratio < 0.2 { format!("1/{:.0}", 1.0 / ratio) } else { format!("{ratio:.2}") }
+}

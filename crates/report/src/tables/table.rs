@@ -1,0 +1,460 @@
+//! Tables of cells, aligned for a terminal or as Markdown.
+
+use cell::{Factor, Side};
+use measure::{Allocations, Counts, CpuTime, Quantile, RunRecord};
+
+use crate::{
+    merged::{Merged, Metric},
+    number,
+    result::{Block, CONTROL, CellResult, FLOOR, Role},
+    statistics::stats,
+    verdicts::comparison::Comparison,
+    view::{CellView, LoadView},
+};
+
+/// Stands for a value that was not measured or has too few samples.
+pub(crate) const NOTHING: &str = "–";
+
+/// The heading of a cell's valid blocks among all.
+pub(crate) const VALID: &str = "valid";
+
+/// The heading of what a relay takes beyond the floor.
+const ABOVE_FLOOR: &str = "relay above floor µs/event";
+
+/// How much a table of verdicts says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Words, and the reference of each cell.
+    Full,
+    /// Words, for a wide terminal.
+    Words,
+    /// Marks, for a terminal of 120 columns.
+    Marks,
+}
+
+impl Form {
+    /// Metrics that a terminal of 120 columns has room for.
+    const NARROW: usize = 5;
+}
+
+/// What stands under a heading; `None` where it was not measured.
+type Field<'t> = Box<dyn Fn(&CellView<'_>) -> Option<String> + 't>;
+
+/// A column of a table of cells.
+pub(crate) struct Column<'t> {
+    heading: String,
+    field: Field<'t>,
+}
+
+pub(crate) fn column<'t>(
+    heading: impl Into<String>,
+    field: impl Fn(&CellView<'_>) -> Option<String> + 't,
+) -> Column<'t> {
+    Column { heading: heading.into(), field: Box::new(field) }
+}
+
+/// A field as every table has it.
+pub(crate) fn or_nothing(field: Option<String>) -> String {
+    field.unwrap_or_else(|| NOTHING.to_owned())
+}
+
+/// Rows of text under headings; the first columns are names, the others numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Table {
+    pub(crate) names: usize,
+    pub(crate) headings: Vec<String>,
+    pub(crate) rows: Vec<Vec<String>>,
+}
+
+/// The value of a factor as a record has it.
+fn value(factor: Factor, cell: &CellResult) -> &str {
+    (factor.row().recorded)(&cell.cell).unwrap_or_default()
+}
+
+impl LoadView<'_> {
+    /// The names of a cell that differ within this load: format and compression always, the others
+    /// when they vary.
+    pub(crate) fn labels(&self, cell: &CellResult) -> Vec<String> {
+        let format = match cell.role {
+            Role::Control => CONTROL,
+            Role::Floor => FLOOR,
+            Role::Cell | Role::Anchor => &cell.cell.format,
+        };
+        let others = self.varying().into_iter().map(|factor| value(factor, cell).to_owned());
+        [format.to_owned(), cell.cell.compression.clone()].into_iter().chain(others).collect()
+    }
+
+    /// The ids behind the rows of [`LoadView::costs`], or of [`LoadView::verdicts`], where the
+    /// anchor has none.
+    pub(crate) fn row_ids(&self, verdicts: bool) -> Vec<&str> {
+        let shown = self.cells.iter().filter(|view| !verdicts || self.reference(view).is_some());
+        shown.map(|view| view.cell.id.as_str()).collect()
+    }
+
+    pub(crate) fn label_headings(&self) -> Vec<String> {
+        let all = [Factor::Format, Factor::Compression].into_iter().chain(self.varying());
+        all.map(|factor| factor.row().heading.to_owned()).collect()
+    }
+
+    /// The factors apart from format and compression whose values differ.
+    fn varying(&self) -> Vec<Factor> {
+        let always = [Factor::Format, Factor::Compression];
+        let others = Factor::ALL.into_iter().filter(|factor| !always.contains(factor));
+        others.filter(|factor| factor.row().side != Side::Load && self.varies(*factor)).collect()
+    }
+
+    pub(crate) fn varies(&self, factor: Factor) -> bool {
+        self.cells.iter().any(|view| value(factor, view.cell) != value(factor, self.cells[0].cell))
+    }
+
+    /// One row a cell: its names, and behind them these columns.
+    pub(crate) fn table(&self, columns: &[Column<'_>]) -> Table {
+        self.table_of(&self.cells.iter().collect::<Vec<_>>(), columns)
+    }
+
+    fn table_of(&self, cells: &[&CellView<'_>], columns: &[Column<'_>]) -> Table {
+        let mut headings = self.label_headings();
+        let names = headings.len();
+        headings.extend(columns.iter().map(|column| column.heading.clone()));
+        let row = |view: &&CellView<'_>| {
+            let fields = columns.iter().map(|column| or_nothing((column.field)(view)));
+            self.labels(view.cell).into_iter().chain(fields).collect()
+        };
+        Table { names, headings, rows: cells.iter().map(row).collect() }
+    }
+
+    /// One row a cell: what it cost, and behind it the ratio to JSON without compression.
+    pub(crate) fn costs(&self) -> Table {
+        self.table(&self.cost_columns())
+    }
+
+    /// The columns of [`LoadView::costs`] that decide between formats.
+    pub(crate) fn main_costs(&self) -> Table {
+        let rates = [Metric::ThroughputP50, Metric::ThroughputP1, Metric::ThroughputP10];
+        let mut left_out = rates.map(Metric::heading).to_vec();
+        left_out.extend(["p99.9 ms", "ledger", ABOVE_FLOOR]);
+        if self.is_over_links() {
+            left_out.push(Metric::WireBytes.heading());
+        }
+        let mut columns = self.cost_columns();
+        columns.retain(|column| !left_out.contains(&column.heading.as_str()));
+        self.table(&columns)
+    }
+
+    fn cost_columns(&self) -> Vec<Column<'_>> {
+        let metric = |metric: &Metric| {
+            let metric = *metric;
+            column(metric.heading(), move |view| self.with_ratio(view, metric))
+        };
+        let mut columns: Vec<Column<'_>> = self.columns().iter().map(metric).collect();
+        if self.floor().is_some() {
+            columns.push(column(ABOVE_FLOOR, move |view| {
+                let reference = self.anchor().filter(|_| view.cell.role != Role::Anchor);
+                Some(self.above_floor(view, reference)?.cost())
+            }));
+        }
+        columns
+            .push(column(VALID, |view| Some(format!("{}/{}", view.merged.blocks, view.cell.blocks.len()))));
+        columns.push(column("ledger", |view| ledger(view.cell)));
+        columns
+    }
+
+    /// A metric of a cell in the unit of its column, see [`shown`].
+    pub(crate) fn shown(&self, view: &CellView<'_>, metric: Metric) -> Option<String> {
+        shown(metric, view.blocks_for(metric), self.latency.0)
+    }
+
+    /// The same, and behind it the ratio to JSON without compression.
+    fn with_ratio(&self, view: &CellView<'_>, metric: Metric) -> Option<String> {
+        let value = self.shown(view, metric)?;
+        Some(match self.ratio_to_anchor(view, metric) {
+            Some(ratio) => format!("{value} {}", number::ratio(ratio)),
+            None => value,
+        })
+    }
+
+    /// One row a cell: CPU in user mode and in the kernel, what a connection costs before its first
+    /// message, what the first delivery of an event costs, and the most memory that the relay had;
+    /// `None` over links, where CPU times are no evidence.
+    pub(crate) fn apart(&self) -> Option<Table> {
+        if self.is_over_links() {
+            return None;
+        }
+        let micros = |heading: &str, ns: fn(&Merged) -> Option<u64>| {
+            column(heading, move |view| {
+                let envelopes = Some(view.merged.counts.envelopes()).filter(|count| *count > 0)?;
+                Some(number::three(ns(&view.merged)? as f64 / envelopes as f64 / 1e3))
+            })
+        };
+        fn client(merged: &Merged) -> Option<CpuTime> {
+            (!merged.reads_lightly()).then_some(merged.client_cpu)
+        }
+        let mut columns = vec![
+            micros("relay user µs/event", |merged| merged.relay_cpu?.user_ns),
+            micros("relay system µs/event", |merged| merged.relay_cpu?.system_ns),
+            micros("client user µs/event", |merged| client(merged)?.user_ns),
+            micros("client system µs/event", |merged| client(merged)?.system_ns),
+            column("handshake B", |view| {
+                let records = view.cell.blocks.iter().filter_map(Block::usable);
+                let connections: u64 = records.map(|record| record.connections).sum();
+                let traffic = view.merged.traffic;
+                let bytes = traffic.handshake_to_relay_bytes + traffic.handshake_to_client_bytes;
+                (connections > 0).then(|| number::three(bytes as f64 / connections as f64))
+            }),
+        ];
+        if self.knows_warmth() {
+            let warmth = Self::WARMTH.into_iter().enumerate();
+            columns.extend(
+                warmth.map(|(place, heading)| column(heading, move |view| view.warmth()[place].clone())),
+            );
+        }
+        if self.cells.iter().any(|view| view.relay_peak_mib().is_some()) {
+            columns.push(column("relay peak MiB", |view| view.relay_peak_mib().map(number::three)));
+        }
+        Some(self.table(&columns))
+    }
+
+    /// One row a cell: sessions from the instant each was due by plan to the end of its last step,
+    /// by population where these have names; `None` in a load without sessions.
+    pub(crate) fn sessions(&self) -> Option<Table> {
+        const ALL: &str = "session";
+        let known = self.cells.iter().flat_map(|view| view.merged.latency.iter());
+        let is_session = |name: &str| name == ALL || name.starts_with("session.");
+        let mut names: Vec<&str> = known
+            .filter(|(name, latency)| is_session(name) && !latency.is_empty())
+            .map(|(name, _)| name.as_str())
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        if names.len() > 1 {
+            names.retain(|name| *name != ALL);
+        }
+        let quantiles = |name: &&'_ str| {
+            let name = (*name).to_owned();
+            [("p50", Metric::LatencyP50), ("p99", Metric::LatencyP99)].map(|(quantile, metric)| {
+                let name = name.clone();
+                column(format!("{name} {quantile} ms"), move |view| shown(metric, &view.merged, &name))
+            })
+        };
+        let columns: Vec<Column<'_>> = names.iter().flat_map(quantiles).collect();
+        (!names.is_empty()).then(|| self.table(&columns))
+    }
+
+    /// One row for each population of a cell whose populations do not speak the same. Behind it the
+    /// ids of the cells.
+    pub(crate) fn populations(&self) -> Option<(Table, Vec<&str>)> {
+        let mut headings = self.label_headings();
+        headings.extend(["population", "speaks", "over"].map(str::to_owned));
+        let has_link = |record: &RunRecord| record.populations.iter().any(|one| one.link.is_some());
+        let over_links =
+            self.cells.iter().flat_map(|view| &view.cell.blocks).filter_map(Block::counted).any(has_link);
+        headings.extend(over_links.then(|| "link".to_owned()));
+        let names = headings.len();
+        let light = self.reads_lightly();
+        let numbers = ["connections", "published", "delivered"].map(str::to_owned);
+        headings.extend(numbers.into_iter().chain(light.then(|| "decoded".to_owned())));
+        headings.extend(["B/event to clients", "ledger"].map(str::to_owned));
+        headings.extend(
+            ["session p50 ms", "response p50 ms"].map(str::to_owned).into_iter().filter(|_| over_links),
+        );
+        let (mut rows, mut ids) = (Vec::new(), Vec::new());
+        for view in &self.cells {
+            let records: Vec<_> = view.cell.blocks.iter().filter_map(Block::counted).collect();
+            let Some(first) = records.first() else { continue };
+            for (place, population) in first.populations.iter().enumerate() {
+                let all = || records.iter().filter_map(|record| record.populations.get(place));
+                let counts: Counts = all().map(|one| one.counts).sum();
+                let bytes: u64 = all().map(|one| one.to_client.wire_bytes).sum();
+                let name = population.name.clone().unwrap_or_else(|| "unnamed".to_owned());
+                let mut row = self.labels(view.cell);
+                let waits = ["session", "response"].map(|metric| match &population.name {
+                    Some(name) => {
+                        or_nothing(shown(Metric::LatencyP50, &view.merged, &format!("{metric}.{name}")))
+                    }
+                    None => NOTHING.to_owned(),
+                });
+                row.extend([name, population.format.clone(), population.compression.clone()]);
+                let link = population.link.clone().unwrap_or_else(|| NOTHING.to_owned());
+                row.extend(over_links.then_some(link));
+                row.extend([population.connections, counts.acked, counts.deliveries].map(|n| n.to_string()));
+                let decoded = counts.deliveries.saturating_sub(counts.deliveries_unread);
+                row.extend(light.then(|| decoded.to_string()));
+                row.push(match counts.deliveries {
+                    0 => NOTHING.to_owned(),
+                    deliveries => number::three(bytes as f64 / deliveries as f64),
+                });
+                let is_off = all().any(|one| one.counts.balanced().is_err());
+                row.push(if is_off { "off" } else { "balanced" }.to_owned());
+                row.extend(waits.into_iter().filter(|_| over_links));
+                rows.push(row);
+                ids.push(view.cell.id.as_str());
+            }
+        }
+        (!rows.is_empty()).then_some((Table { names, headings, rows }, ids))
+    }
+
+    /// One row for each format and level of the clients' own checks: what a client spends, and what
+    /// the format saves of it, where the levels differ.
+    /// Behind it the ids of its rows.
+    pub(crate) fn beside_checks(&self) -> Option<(Table, Vec<&str>)> {
+        if !self.varies(Factor::ClientVerify) {
+            return None;
+        }
+        let comparisons = self.comparisons();
+        let columns = [
+            column("client µs/event", |view| self.shown(view, Metric::ClientCpu)),
+            column("reference µs/event", |view| self.shown(self.reference(view)?, Metric::ClientCpu)),
+            column("saved", |view| {
+                let of = |one: &&Comparison| one.cell == view.cell.id && one.metric == Metric::ClientCpu;
+                let one = comparisons.iter().find(of)?;
+                let percent = |ratio: f64| 100.0 * (1.0 - ratio);
+                let saved = percent(one.ratio);
+                Some(match one.interval {
+                    Some((low, high)) => {
+                        format!("{saved:.0} % [{:.0}, {:.0}] {}", percent(high), percent(low), one.verdict)
+                    }
+                    None => format!("{saved:.0} % {}", one.verdict),
+                })
+            }),
+        ];
+        let level = |view: &CellView<'_>| value(Factor::ClientVerify, view.cell).to_owned();
+        let compared = |view: &&CellView<'_>| {
+            view.cell.role == Role::Cell
+                && self.reference(view).is_some_and(|reference| level(reference) == level(view))
+        };
+        let cells: Vec<&CellView<'_>> = self.cells.iter().filter(compared).collect();
+        let ids = cells.iter().map(|view| view.cell.id.as_str()).collect();
+        Some((self.table_of(&cells, &columns), ids))
+    }
+
+    /// One row a cell: what both ends allocated, where that was counted.
+    pub(crate) fn allocations(&self) -> Option<Table> {
+        if !self.counts_allocations() {
+            return None;
+        }
+        let count = |metric: Metric| column(metric.heading(), move |view| self.with_ratio(view, metric));
+        let bytes = |heading: &str, allocated: fn(&Merged) -> Option<Allocations>| {
+            column(heading, move |view| {
+                let counted = view.blocks_for(Metric::RelayAllocations);
+                let envelopes = counted.counts.envelopes().max(1) as f64;
+                Some(number::three(allocated(counted)?.bytes as f64 / envelopes))
+            })
+        };
+        Some(self.table(&[
+            count(Metric::RelayAllocations),
+            count(Metric::ClientAllocations),
+            bytes("relay allocated B/event", |merged| merged.relay_allocations),
+            bytes("client allocated B/event", |merged| merged.client_allocations),
+        ]))
+    }
+
+    /// The ratio to the nearest anchors, over rounds; of the merged blocks where single ones have
+    /// too few samples.
+    pub(crate) fn ratio_to_anchor(&self, view: &CellView<'_>, metric: Metric) -> Option<f64> {
+        let anchor = self.anchor()?;
+        if view.cell.role == Role::Anchor {
+            return None;
+        }
+        let logs: Vec<f64> = self.log_ratios(view, anchor, metric).into_values().collect();
+        let merged = || {
+            let value = |view: &CellView<'_>| view.value(metric, self.latency.0).filter(|value| *value > 0.0);
+            Some(value(view)? / value(anchor)?)
+        };
+        stats::hodges_lehmann(&logs).map(f64::exp).or_else(merged)
+    }
+
+    /// One row a cell: what it is against its reference, with interval and verdict.
+    pub(crate) fn verdicts(&self, comparisons: &[Comparison], form: Form) -> Table {
+        let full = form == Form::Full;
+        let first = |metric: Metric| comparisons.iter().find(move |c| c.metric == metric);
+        let narrow = form == Form::Marks && self.is_over_links();
+        let judged = (self.judged().iter().copied())
+            .filter(|metric| first(*metric).is_some())
+            .take(if narrow { Form::NARROW } else { usize::MAX });
+        let judged = judged.map(|metric| {
+            let heading = match first(metric).and_then(|c| c.aa_interval).filter(|_| form != Form::Marks) {
+                Some((low, high)) => format!("{} (A/A {low:.2} to {high:.2})", metric.short()),
+                None => metric.short().to_owned(),
+            };
+            column(heading, move |view| {
+                let found = comparisons.iter().find(|c| c.cell == view.cell.id && c.metric == metric)?;
+                Some(if form == Form::Marks { found.short() } else { found.to_string() })
+            })
+        });
+        let against = full.then(|| column("against", |view| Some(self.reference(view)?.cell.id.clone())));
+        let floor = self.floor().filter(|_| form != Form::Marks).map(|_| {
+            column("relay CPU above the floor", |view| {
+                Some(self.above_floor(view, self.reference(view))?.quotient())
+            })
+        });
+        let columns: Vec<Column<'_>> = against.into_iter().chain(judged).chain(floor).collect();
+        let cells: Vec<_> = self.cells.iter().filter(|view| self.reference(view).is_some()).collect();
+        let table = self.table_of(&cells, &columns);
+        Table { names: table.names + usize::from(full), ..table }
+    }
+}
+
+/// A metric of merged blocks in the unit of its column; brackets mark 10 to 99 samples above, fewer
+/// have none.
+pub(crate) fn shown(metric: Metric, merged: &Merged, latency: &str) -> Option<String> {
+    if let Some(q) = metric.quantile() {
+        return quantile(merged.quantile(metric.latency(latency), q), metric.unit());
+    }
+    if let Some(q) = metric.low_quantile() {
+        return quantile(merged.low_throughput(q), metric.unit());
+    }
+    Some(number::three(metric.value(merged, latency)? / metric.unit()))
+}
+
+/// A quantile in a unit of so many of its base units, with the same marks.
+pub(crate) fn quantile(found: Quantile, unit: f64) -> Option<String> {
+    let shown = |value: u64| number::three(value as f64 / unit);
+    match found {
+        Quantile::Exact(value) => Some(shown(value)),
+        Quantile::Bracketed(value) => Some(format!("[{}]", shown(value))),
+        Quantile::Missing => None,
+    }
+}
+
+/// Whether the ledger of every block with a record balances, unusable blocks included.
+fn ledger(cell: &CellResult) -> Option<String> {
+    let records = cell.blocks.iter().filter_map(|block| block.record.as_ref());
+    let (mut seen, mut off) = (0, 0);
+    for record in records {
+        let is_off = record.owed().balanced().is_err();
+        // Of an interrupted block what is missing is not known.
+        seen += usize::from(is_off || !record.status.is_interrupted());
+        off += usize::from(is_off);
+    }
+    (seen > 0).then(|| if off == 0 { "balanced".to_owned() } else { format!("{off} off") })
+}
+
+impl Table {
+    /// A table without rows, whose first `names` columns are names.
+    pub(crate) fn new(names: usize, headings: &[&str]) -> Table {
+        Table { names, headings: headings.iter().map(|text| (*text).to_owned()).collect(), rows: Vec::new() }
+    }
+
+    /// The same without the column of a heading.
+    pub(crate) fn without(mut self, heading: &str) -> Table {
+        if let Some(column) = self.headings.iter().position(|one| one == heading) {
+            self.headings.remove(column);
+            self.rows.iter_mut().for_each(|row| drop(row.remove(column)));
+        }
+        self
+    }
+
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// A Markdown table with numbers on the right.
+    pub fn markdown(&self) -> String {
+        let line = |fields: &[String]| format!("| {} |\n", fields.join(" | "));
+        let alignment = |column: usize| if column < self.names { "---" } else { "---:" }.to_owned();
+        let alignments: Vec<String> = (0..self.headings.len()).map(alignment).collect();
+        let rows: String = self.rows.iter().map(|row| line(row)).collect();
+        line(&self.headings) + &line(&alignments) + &rows
+    }
+}

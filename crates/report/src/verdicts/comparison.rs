@@ -1,0 +1,65 @@
+//! Each cell as a multiple of its reference, with a verdict.
+
+use std::collections::BTreeMap;
+
+pub use crate::statistics::judge::{Comparison, Family, Verdict};
+pub(crate) use crate::statistics::judge::{Control, control_of};
+use crate::{
+    merged::Metric,
+    result::ResultFile,
+    statistics::{
+        judge::{Sample, judge},
+        precision,
+    },
+    view::{CellView, LoadView, views},
+};
+
+/// Why latencies of a cell and its reference have no other verdict.
+fn withheld(views: [&CellView<'_>; 2]) -> Option<Verdict> {
+    if views.iter().any(|view| view.utilisation().is_saturated()) {
+        return Some(Verdict::Saturated);
+    }
+    views.iter().any(|view| view.is_unsteady()).then_some(Verdict::Unsteady)
+}
+
+impl LoadView<'_> {
+    /// Every cell against its reference in every judged metric.
+    pub(crate) fn comparisons(&self) -> Vec<Comparison> {
+        self.judged().iter().flat_map(|metric| self.compare(*metric)).collect()
+    }
+
+    fn compare(&self, metric: Metric) -> Vec<Comparison> {
+        let pairs: Vec<_> =
+            self.cells.iter().filter_map(|view| Some((view, self.reference(view)?))).collect();
+        let sample = |(view, reference): &(&CellView<'_>, &CellView<'_>)| {
+            let family = self.family(view);
+            let logs = self.log_ratios(view, reference, metric).into_values().collect();
+            Sample { role: view.cell.role, family, is_corrected: self.is_corrected(family), logs }
+        };
+        let judged = judge(&pairs.iter().map(sample).collect::<Vec<_>>());
+        let named = pairs.into_iter().zip(judged).filter_map(|((view, reference), judged)| {
+            let withheld = metric.quantile().and_then(|_| withheld([view, reference]));
+            Some(judged?.named(&view.cell.id, &reference.cell.id, metric, withheld))
+        });
+        named.collect()
+    }
+}
+
+/// For every judged metric the standard deviation between rounds of cell ÷ reference, in
+/// logarithms, pooled over the cells of a load; of several loads the largest.
+pub fn deviations(result: &ResultFile) -> BTreeMap<Metric, f64> {
+    let mut deviations = BTreeMap::new();
+    for load in views(result) {
+        for metric in load.judged() {
+            let compared = load.cells.iter().filter_map(|view| Some((view, load.reference(view)?)));
+            let samples: Vec<Vec<f64>> = compared
+                .map(|(view, reference)| load.log_ratios(view, reference, *metric).into_values().collect())
+                .collect();
+            if let Some(deviation) = precision::pooled_deviation(samples.iter().map(Vec::as_slice)) {
+                let largest: &mut f64 = deviations.entry(*metric).or_insert(deviation);
+                *largest = largest.max(deviation);
+            }
+        }
+    }
+    deviations
+}

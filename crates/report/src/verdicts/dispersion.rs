@@ -1,0 +1,121 @@
+//! Dispersion of the anchor: how well JSON is known against itself, and when that is too little.
+
+use crate::view::LoadView;
+use crate::{merged::Metric, result::MAX_ROUNDS};
+
+/// The widest half of the interval of JSON against itself: beyond it a difference of 10 % is missed
+/// more often than found. By simulation (docs/methodology.md, "When the anchor is too noisy").
+const WIDEST: f64 = 0.07;
+
+/// The half of the interval at which that difference is found four times of five.
+const ENOUGH: f64 = 0.05;
+
+/// Times that the warning is about: what decides between formats and does not depend on a tail.
+const JUDGED: [Metric; 2] = [Metric::RelayCpu, Metric::ClientCpu];
+
+impl LoadView<'_> {
+    /// That JSON deviates from itself too much to find 10 %, with what to do; `None` where it does
+    /// not.
+    pub(crate) fn dispersed(&self) -> Option<String> {
+        let control = self.control()?;
+        let judged = JUDGED.into_iter().filter(|metric| self.judged().contains(metric));
+        let known = judged.filter_map(|metric| Some((metric, self.to_anchor(control, metric)?.1?)));
+        let half = |(low, high): (f64, f64)| (high / low).sqrt() - 1.0;
+        let wide: Vec<(Metric, f64)> = known
+            .map(|(metric, interval)| (metric, half(interval)))
+            .filter(|(_, half)| *half > WIDEST)
+            .collect();
+        let widest = wide.iter().map(|(_, half)| *half).max_by(f64::total_cmp)?;
+        let named: Vec<String> = wide
+            .iter()
+            .map(|(metric, half)| format!("{} to ±{:.1} %", metric.short(), half * 100.0))
+            .collect();
+        let rounds = (f64::from(self.result.config.rounds) * (widest / ENOUGH).powi(2)).ceil();
+        let more = if rounds <= f64::from(MAX_ROUNDS) {
+            format!(", or --rounds {rounds}, which find it four times of five")
+        } else {
+            String::new()
+        };
+        Some(format!(
+            "Noisy: JSON against itself is known in {} only, and beyond ±{:.0} % a difference of 10 % is missed more \
+             often than found. Quiet the host: end other programs, leave out --no-pin, take an idle machine{more}.",
+            named.join(", "),
+            WIDEST * 100.0,
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+    use crate::{
+        result::Role,
+        statistics::{
+            judge::{Sample, is_corrected, judge},
+            stats,
+        },
+        verdicts::comparison::Verdict,
+    };
+
+    /// Cells of a family beside the one that differs.
+    const OTHERS: usize = 7;
+
+    /// Simulated runs of a deviation.
+    const TRIALS: u32 = 400;
+
+    /// Shares of runs that find 10 %, and that are warned of.
+    struct Shares {
+        found: f64,
+        warned: f64,
+    }
+
+    fn simulated(random: &mut ChaCha8Rng, rounds: u32, deviation: f64) -> Shares {
+        let (mut found, mut warned) = (0, 0);
+        for _ in 0..TRIALS {
+            let mut logs = |shift: f64| -> Vec<f64> {
+                (0..rounds).map(|_| shift + deviation * normal(random)).collect()
+            };
+            let (low, high) = stats::signed_rank_interval(&logs(0.0)).unwrap();
+            warned += u32::from(((high - low) / 2.0).exp_m1() > WIDEST);
+            let mut sample = |effect| Sample {
+                role: Role::Cell,
+                family: None,
+                is_corrected: is_corrected(rounds, 1 + OTHERS),
+                logs: logs(effect),
+            };
+            let mut samples = vec![sample(0.1_f64.ln_1p())];
+            samples.extend((0..OTHERS).map(|_| sample(0.0)));
+            let first = judge(&samples)[0].unwrap().named("a", "b", Metric::RelayCpu, None);
+            found += u32::from(first.verdict == Verdict::Worse);
+        }
+        let share = |count| f64::from(count) / f64::from(TRIALS);
+        Shares { found: share(found), warned: share(warned) }
+    }
+
+    /// Twelve uniform numbers make a normal one.
+    fn normal(random: &mut ChaCha8Rng) -> f64 {
+        (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0
+    }
+
+    #[test]
+    fn a_run_that_misses_ten_percent_is_warned_of_and_one_that_finds_it_is_not() {
+        let mut random = ChaCha8Rng::seed_from_u64(35);
+        // Deviations at which 10 % is found four times of five, half of the time and one time of
+        // five.
+        for (rounds, deviations) in
+            [(6, [0.04, 0.06, 0.10]), (12, [0.07, 0.09, 0.13]), (16, [0.09, 0.12, 0.17])]
+        {
+            let shares = deviations.map(|deviation| simulated(&mut random, rounds, deviation));
+            for (deviation, Shares { found, warned }) in deviations.iter().zip(&shares) {
+                println!("| {rounds} | {deviation:.2} | {:.0} % | {:.0} % |", found * 100.0, warned * 100.0);
+            }
+            let [finds, half, misses] = shares;
+            assert!(finds.found > 0.72 && finds.warned < 0.22, "{rounds} rounds: {}", finds.warned);
+            assert!((0.4..0.6).contains(&half.found), "{rounds} rounds: {}", half.found);
+            assert!(misses.found < 0.28 && misses.warned > 0.75, "{rounds} rounds: {}", misses.warned);
+        }
+    }
+}
