@@ -2,6 +2,8 @@
 
 use std::{fmt, ops::RangeInclusive, str::FromStr};
 
+use codecs::UnknownName;
+
 use crate::dictionary::Dictionary;
 
 /// How messages of a connection are compressed. Parameters are complete: no library default
@@ -160,8 +162,8 @@ pub const ZSTD_STREAM_MAX_WINDOW_BITS: u32 = 17;
 #[non_exhaustive]
 pub enum CompressionError {
     /// A name that is not known.
-    #[error("unknown compression {0:?}; known: {known}", known = Compression::NAMES.join(" "))]
-    Name(String),
+    #[error(transparent)]
+    Name(#[from] UnknownName),
     /// An unknown parameter.
     #[error("{compression} has no parameter {parameter:?}; known: {known}, as in {compression}:{example}")]
     Parameter {
@@ -215,8 +217,8 @@ impl Compression {
     /// The compression of that name, with its default parameters.
     ///
     /// # Errors
-    /// [`CompressionError::Name`] lists the known names.
-    pub fn named(name: &str) -> Result<Compression, CompressionError> {
+    /// [`UnknownName`] lists the known names.
+    pub fn named(name: &str) -> Result<Compression, UnknownName> {
         match name {
             "none" => Ok(Compression::None),
             "deflate" => Ok(Compression::Deflate(DeflateParams::DEFAULT)),
@@ -226,7 +228,7 @@ impl Compression {
             "zstd-stream" => Ok(Compression::Zstd(ZstdParams::STREAM)),
             "zstd-shared" => Ok(Compression::Zstd(ZstdParams::SHARED)),
             "zstd-dict" => Ok(Compression::Zstd(ZstdParams::DICTIONARY)),
-            _ => Err(CompressionError::Name(name.to_owned())),
+            _ => Err(UnknownName::new("compression", name, Self::NAMES)),
         }
     }
 

@@ -66,7 +66,7 @@ impl RelayUrl {
     }
 
     /// Whether the host is this machine: a loopback address, or `localhost` (RFC 6761 §6.3).
-    pub(crate) fn is_loopback(&self) -> bool {
+    pub fn is_loopback(&self) -> bool {
         match self.url.host() {
             Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
             _ => self.socket_address().is_some_and(|address| address.ip().is_loopback()),

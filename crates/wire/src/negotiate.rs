@@ -55,7 +55,10 @@ pub struct Request {
 /// The headers for offers, in order of preference. Of several with deflate the first is made.
 pub fn request(offers: &[Offer]) -> Request {
     let tokens: Vec<String> = Offer::tokens_of(offers).iter().map(Token::to_string).collect();
-    Request { protocols: tokens.join(", "), extensions: deflate(offers).map(|params| extensions::offer(&transport(params))) }
+    Request {
+        protocols: tokens.join(", "),
+        extensions: deflate(offers).map(|params| extensions::offer(&transport(params))),
+    }
 }
 
 fn deflate(offers: &[Offer]) -> Option<&DeflateParams> {

@@ -97,7 +97,7 @@ impl Steadiness {
 }
 
 /// The median over blocks of each second, for the seconds that most blocks know.
-pub(super) fn by_second(blocks: &[&[Slice]], values: impl Fn(&[Slice]) -> Vec<Option<f64>>) -> Vec<f64> {
+pub(crate) fn by_second(blocks: &[&[Slice]], values: impl Fn(&[Slice]) -> Vec<Option<f64>>) -> Vec<f64> {
     let rows: Vec<Vec<Option<f64>>> = blocks.iter().map(|block| values(block)).collect();
     let longest = rows.iter().map(Vec::len).max().unwrap_or(0);
     let of_second = |second: usize| {

@@ -42,7 +42,7 @@ pub(crate) fn compression_line(load: &LoadView<'_>) -> Option<String> {
 
 /// The first cell of each compression and its parameters, where it has any: a dictionary is one for
 /// each format.
-pub(super) fn compressions<'c>(cells: impl Iterator<Item = &'c CellResult>) -> Vec<&'c CellResult> {
+pub(crate) fn compressions<'c>(cells: impl Iterator<Item = &'c CellResult>) -> Vec<&'c CellResult> {
     let mut found: Vec<&CellResult> = Vec::new();
     let setting =
         |cell: &CellResult| (cell.cell.compression.clone(), cell.cell.compression_parameters.clone());
