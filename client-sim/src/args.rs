@@ -8,7 +8,7 @@ use codecs::Format;
 use program::Unechoed;
 use wire::{Compression, Header};
 
-use crate::meet::{self, LocalRelay, Stated};
+use crate::relays::meet::{self, LocalRelay, Stated};
 use workload::{Share, scenario::Scenario};
 
 /// A swarm of simulated Nostr clients.

@@ -11,7 +11,6 @@ mod commands;
 mod interruption;
 mod light;
 mod links;
-mod meet;
 pub mod metrics;
 mod outcome;
 mod relays;

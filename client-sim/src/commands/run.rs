@@ -33,13 +33,16 @@ use crate::{
     interruption::{self, Interrupted},
     light,
     links::{self, Links},
-    meet::{self, Met},
     metrics::{Endpoint, Snapshot},
     outcome::{
         outputs::{self, Said},
         record::{self, Facts},
     },
-    relays::{own_relay::OwnRelay, relay_pids},
+    relays::{
+        meet::{self, Met},
+        own_relay::OwnRelay,
+        relay_pids,
+    },
     share::{Orders, Player},
     sockets::{
         dial::{self, Target, endpoint},

@@ -1,6 +1,8 @@
 //! The first table of a run at the limit, from blocks that a script plays to its text, Markdown,
 //! page and CSV.
 
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
 use cell::{Factor, Saturate};
 use compare::{
     CellSpec, Matrix, assemble, cells,

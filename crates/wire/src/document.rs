@@ -42,10 +42,6 @@ pub fn document(relay: &Endpoint, patience: Duration) -> Result<Document, Docume
         .proxy(None)
         .timeout_global(Some(patience))
         .tls_config(TlsConfig::builder().root_certs(roots).build());
-    if relay.url().socket_address().is_some_and(|address| address.ip().is_loopback()) {
-        // A proxy of the environment has another loopback.
-        config = config.proxy(None);
-    }
     if relay.has_headers() {
         // Another host is not told what may be a secret.
         config = config.max_redirects(0);

@@ -304,7 +304,7 @@ impl Index {
 fn key(hasher: &RandomState, by: By<'_>) -> (usize, u64) {
     let hash = hasher.hash_one(by);
     // Bits that a map of its own hash of this does not depend on.
-    ((hash % MAPS as u64) as usize, hash)
+    (usize::try_from(hash % MAPS as u64).expect("fewer than MAPS"), hash)
 }
 
 /// The lists of an event.

@@ -443,7 +443,10 @@ fn random_filter(random: &mut StdRng, times: i64, values: u8, stored: &[Event<'_
     let (ids, authors, kinds) = (some(8, 50), some(3, 30), some(2, 30));
     let (since, until, limit) = (some(3, 1), some(3, 1), some(2, 300));
     let tags: Vec<_> = ['t', 'p', 'd'].into_iter().filter_map(|letter| Some((letter, some(4, 4)?))).collect();
-    let kind_of = |n: usize, random: &mut StdRng| if n > 16 { n as u16 } else { random.random_range(0..9) };
+    let kind_of = |n: usize, random: &mut StdRng| match u16::try_from(n) {
+        Ok(kind @ 17..) => kind,
+        _ => random.random_range(0..9),
+    };
     Filter {
         ids: ids.map(|n| (0..n).filter_map(|_| Some(stored.choose(random)?.id)).collect()),
         authors: authors.map(|n| (0..n).map(|_| [random.random_range(0..values); 32]).collect()),

@@ -16,10 +16,10 @@ use wire::{Agreement, CloseCode, Compression, Connection, Offer, Token, WireErro
 
 use crate::{
     args::Args,
+    commands::doctor::{answers::Info, info},
     dial::endpoint,
-    doctor::{answers::Info, info},
     interruption::{self, Interrupted, unless_interrupted},
-    relay_pids,
+    relays::relay_pids,
 };
 use program::{Interrupt, UsageError};
 
