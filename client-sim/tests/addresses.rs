@@ -163,8 +163,9 @@ fn a_password_goes_into_authorization_and_nowhere_else() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("auth.toml"), WITH_AUTH).unwrap();
     let url = format!("WS://{USER}@{}/", guard.address);
+    let plain = ["--format", "json", "--compression", "none"];
     let args = ["--scenario", "auth.toml", "--url", &url, "--record", "record.json", "--drain-seconds", "2"];
-    let run = client_sim(folder.path(), &args);
+    let run = client_sim(folder.path(), &[&args[..], &plain].concat());
     let said = String::from_utf8_lossy(&run.stderr);
     assert!(matches!(run.status.code(), Some(0 | 3)), "{said}");
     silent(&run, folder.path());

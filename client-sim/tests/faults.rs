@@ -389,6 +389,6 @@ fn a_limit_of_file_sizes_costs_the_record_and_not_the_summary() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code().is_some_and(|code| code != 0), "{:?}: {said}", output.status);
     assert!(said.contains("record.json") && said.contains("File too large"), "{said}");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("published"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("publications accepted"), "{output:?}");
     assert_eq!(folder.path().read_dir().unwrap().count(), 0, "no torn file");
 }

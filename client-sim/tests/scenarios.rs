@@ -181,7 +181,16 @@ fn sessions_begin_again_and_what_time_does_not_reach_is_no_loss() {
     assert!(looped.counts.requests > 2 * once.counts.requests, "{:?} {:?}", once.counts, looped.counts);
     assert_eq!(looped.throughput.unwrap().interval_ns % 10_000_000, 0);
     // Each OK comes after half a second: a window of 64 is answered twice.
-    let slow = ["--seconds", "1", "--saturate=clients", "--rate", "1000", "--relay-fault", "late-ok=500ms"];
+    let slow = [
+        "--seconds",
+        "1",
+        "--saturate=clients",
+        "--rate",
+        "1000",
+        "--relay-fault",
+        "late-ok=500ms",
+        "--wide",
+    ];
     let (output, record) = saturated("note-stream", &slow);
     let counts = record.counts;
     counts.balanced().unwrap();

@@ -97,18 +97,17 @@ pub(crate) struct Args {
 
     /// Formats that clients may negotiate, with commas
     ///
-    /// JSON is always among them. A client's first offer counts.
-    #[arg(long, help_heading = WIRE, value_name = "FORMATS", default_value = "all")]
-    format: Formats,
+    /// All when absent. JSON is always among them. A client's first offer counts.
+    #[arg(long, help_heading = WIRE, value_name = "FORMATS")]
+    format: Option<Formats>,
 
     /// Compressions that clients may negotiate, with commas [default: all, none with --format]
     ///
     /// Each with optional parameters, as in deflate:level=4:min_bytes=100. Of several kinds of
     /// deflate, `deflate` serves clients that accept context takeover, the first other kind the
     /// rest.
-    #[arg(long, help_heading = WIRE, value_name = "NAMES", default_value = "all", hide_default_value = true,
-        default_value_if("format", clap::builder::ArgPredicate::IsPresent, "none"))]
-    compression: Compressions,
+    #[arg(long, help_heading = WIRE, value_name = "NAMES")]
+    compression: Option<Compressions>,
 
     /// Decline every compression to clients whose User-Agent contains this; may be repeated
     ///
@@ -364,10 +363,13 @@ impl Args {
 
     pub(crate) fn into_config(self) -> Result<Config> {
         let faults = self.faults()?;
+        // Who insists on a format gets nothing else unasked.
+        let unasked = if self.format.is_some() { vec![Compression::None] } else { known_compressions() };
+        let compressions = self.compression.map_or(unasked, |list| list.0);
         let mut config = Config {
-            formats: self.format.0,
+            formats: self.format.map_or_else(|| Format::all().collect(), |list| list.0),
             implementation: self.implementation,
-            compressions: with_dictionaries(self.compression.0, &self.dictionary)?,
+            compressions: with_dictionaries(compressions, &self.dictionary)?,
             no_compression_for: self.no_compression_for,
             strict_negotiation: self.strict_negotiation,
             verify: self.verify,

@@ -116,7 +116,7 @@ fn read(name: &str) -> anyhow::Result<(String, Cow<'static, str>)> {
         return Ok((stem.into_owned(), text.into()));
     }
     let Some(file) = BUILT_IN.get_file(format!("{name}.toml")) else {
-        let unknown = UnknownName::new("scenario", name, Scenario::names());
+        let unknown = UnknownName::new("scenario", &terms::without_password(name), Scenario::names());
         bail!("{unknown} (or the path of a file that ends in .toml)");
     };
     let text = file.contents_utf8().with_context(|| format!("scenario {name} is not UTF-8"))?;
