@@ -573,7 +573,7 @@ async fn a_full_disk_refuses_events_and_serves_the_others() {
     }
     assert!(!acknowledged.is_empty() && !refusals.is_empty(), "{} {}", acknowledged.len(), refusals.len());
     assert!(
-        refusals.iter().all(|text| text.starts_with("relay-sim: ") && text.contains("--store")),
+        refusals.iter().all(|text| text.starts_with("error: ") && text.contains("--store")),
         "{:?}",
         refusals[0]
     );

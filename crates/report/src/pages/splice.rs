@@ -4,7 +4,7 @@
 //! the document. With cells the block is a table of them, otherwise the lines that a terminal shows:
 //!
 //! ```text
-//! <!-- generated: results/published/follow-list-burst-quick -->
+//! <!-- generated: results/published/limit -->
 //! <!-- generated: results/published/mixed-day-load-4 json+none json+deflate -->
 //! <!-- end of generated -->
 //! ```

@@ -128,6 +128,8 @@ fn normal(random: &mut ChaCha8Rng) -> f64 {
 mod tests {
     use std::{fs, path::Path};
 
+    use measure::NOT_SATURATED;
+
     use super::*;
     use crate::{
         result::{ResultFile, Role},
@@ -182,7 +184,10 @@ mod tests {
             let result = ResultFile::read(&entry).unwrap();
             for load in views(&result) {
                 let Some((control, anchor)) = load.control().zip(load.anchor()) else { continue };
-                if load.is_over_links() != over_links || load.counts_allocations() {
+                if load.is_over_links() != over_links
+                    || load.counts_allocations()
+                    || load.saturates() != NOT_SATURATED
+                {
                     continue;
                 }
                 for metric in load.judged() {
