@@ -493,7 +493,8 @@ fn given_up(read_bytes_per_s: u32) -> String {
     let scenario = setup.path("stalled.toml");
     fs::write(&scenario, stalled).unwrap();
     let relay = Relay::start(&["--outbox-bytes", "500000"]);
-    let (output, record) = setup.run(scenario.to_str().unwrap(), &["--url", &relay.url]);
+    let plain = ["--url", &relay.url, "--format", "json", "--compression", "none"];
+    let (output, record) = setup.run(scenario.to_str().unwrap(), &plain);
     let said = text(&output.stderr);
     assert!(matches!(output.status.code(), Some(0 | 3)), "{said}");
     let counts = record.unwrap().counts;
