@@ -476,7 +476,7 @@ const EXAMPLES: &str = "\
 Examples:
   Load    client-sim publish-flood --set publish.flood.window=16
   Wire    client-sim follow-list-burst --format dannypack --compression zstd
-  Relay   client-sim note-stream --url ws://127.0.0.1:8080   # without: a relay-sim at ws://127.0.0.1:7777, or its own
+  Relay   client-sim note-stream --url ws://127.0.0.1:8080
   Links   client-sim home-feed-cold-start --link slow-4g
   Output  client-sim note-stream --record run.json --html run.html";
 
