@@ -136,6 +136,7 @@ fn play(relay: &str, toxic: &Toxic, drain_seconds: u32) -> Played {
     command.args(["--scenario", "note-stream", "--seconds", "2", "--rate", "100", "--quiet", "--corpus"]);
     command.arg(file("notes.jsonl"));
     command.args(["--progress-json", "--drain-seconds", &drain_seconds.to_string(), "--url", &proxy.url]);
+    command.args(["--format", "json", "--compression", "none"]);
     command.arg("--record").arg(file("record.json")).arg("--ledger").arg(file("ledger.jsonl"));
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut seconds = BufReader::new(child.stdout.take().unwrap()).lines();
