@@ -113,7 +113,7 @@ pub(crate) enum Command {
     /// Measure, write a result folder, show the table
     ///
     /// Without flags of load (other than --scenario), rounds, relays or agents the table is what one
-    /// relay core sends and one client core reads at their limit, in less than five minutes. With
+    /// relay core sends and one client core reads at their limit, in about five minutes. With
     /// --saturate none the scenario keeps its own pace, and latencies are measured.
     Run(Box<Run>),
     /// Show the table of a result folder again and rewrite its renderings
