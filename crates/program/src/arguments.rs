@@ -6,10 +6,10 @@ use clap::{Command, Parser};
 
 use crate::{command_line::withheld, interrupt, pages, version};
 
-/// The first argument that asks for manual pages and completions, in the folder behind it.
+/// The first argument that requests manual pages and completions; the next one is their folder.
 const PAGES: &str = "--generate";
 
-/// The end of a program whose arguments were not taken, or asked for help.
+/// A program's end because its arguments were rejected, or because help was requested.
 #[derive(Debug)]
 pub struct NotParsed {
     /// The text that was printed.
@@ -59,7 +59,7 @@ fn generated(command: Command, program: &Path, folder: &Path) -> NotParsed {
     }
 }
 
-/// The text with `***` for user and password of every address in it; `None` where it has none.
+/// The text with `***` for user and password of every address in it; `None` if it has no address.
 fn without_secrets(text: &str, args: &[OsString]) -> Option<String> {
     let hidden = args.iter().fold(text.to_owned(), |text, arg| {
         // clap quotes the whole argument, or the value behind its `=`.

@@ -44,7 +44,7 @@ pub(crate) fn withheld(word: &str, is_address: bool) -> String {
     parts.fold(scheme, |text, part| text + "://" + &without_user(part))
 }
 
-/// The address behind a scheme, with `***` for user and password.
+/// The address after a scheme, with `***` for user and password.
 fn without_user(address: &str) -> String {
     let (authority, path) = address.split_at(address.find(['/', '?', '#']).unwrap_or(address.len()));
     match authority.rsplit_once('@') {

@@ -61,8 +61,8 @@ pub fn leave_terminal_to_parent() -> io::Result<()> {
     taken(SignalKind::hangup(), "SIGHUP").map(drop)
 }
 
-/// Has a write beyond the limit of file sizes (`ulimit -f`) fail as one to a full disk does. By
-/// itself SIGXFSZ ends the program, which then says nothing. Where the system refuses, it stays so.
+/// Makes a write beyond the file size limit (`ulimit -f`) fail like a write to a full disk. By
+/// default SIGXFSZ ends the program without a message.
 pub(crate) fn outlive_size_limit() {
     if let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() {
         let _within = runtime.enter();

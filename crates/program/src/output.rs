@@ -4,14 +4,14 @@ use std::io::{ErrorKind, Write, stderr, stdout};
 
 use anyhow::Context;
 
-/// A mistake in the command line or in a file that it names, which ends the program with exit code
-/// 2; the text says how to correct it.
+/// A mistake in the command line or in a file that it names. It ends the program with exit code 2;
+/// the text gives the fix.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:#}")]
 pub struct UsageError(pub anyhow::Error);
 
-/// Prints a line to standard error: standard output is for results. Where nobody reads it, nothing
-/// happens.
+/// Prints a line to standard error, because standard output is for results. A closed standard error
+/// is ignored.
 pub fn report(text: &str) {
     let _ = writeln!(stderr(), "{text}");
 }

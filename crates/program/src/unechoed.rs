@@ -4,7 +4,7 @@ use std::{ffi::OsStr, fmt, marker::PhantomData, str::FromStr};
 
 use clap::{Arg, Command, builder::TypedValueParser, error::ErrorKind};
 
-/// Reads a value. The error is the type's own: that of clap would repeat the whole value.
+/// Reads a value. The error is the type's own, because clap's would repeat the whole value.
 #[derive(Debug)]
 pub struct Unechoed<T>(PhantomData<fn() -> T>);
 

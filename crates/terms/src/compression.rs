@@ -51,7 +51,8 @@ pub struct DeflateParams {
 }
 
 impl DeflateParams {
-    /// `deflate` on the command line: zlib's own level, and what a bare `permessage-deflate` means.
+    /// `deflate` on the command line: zlib's own level, and the meaning of a bare
+    /// `permessage-deflate`.
     pub const DEFAULT: DeflateParams = DeflateParams {
         level: 6,
         window_bits: 15,
@@ -63,7 +64,7 @@ impl DeflateParams {
         shared: false,
     };
 
-    /// `deflate-no-takeover` on the command line: each message by itself.
+    /// `deflate-no-takeover` on the command line: no message refers to an earlier one.
     pub const NO_TAKEOVER: DeflateParams =
         DeflateParams { takeover: false, upload_takeover: false, ..Self::DEFAULT };
 
@@ -104,8 +105,8 @@ pub enum ZstdMode {
     /// Nothing, as `Frames`; but what messages to many connections have in common is a frame of its
     /// own, compressed once, as with a dictionary.
     Shared,
-    /// A dictionary that both ends have. `None` stands for the bundled one of the format; where both
-    /// ends agreed it is always `Some`.
+    /// A dictionary that both ends have. `None` is the format's bundled one; after the agreement it
+    /// is always `Some`.
     Dictionary(Option<Dictionary>),
 }
 
@@ -141,7 +142,7 @@ impl ZstdParams {
     /// `zstd-dict` on the command line: as `zstd-shared`.
     pub const DICTIONARY: ZstdParams = ZstdParams { mode: ZstdMode::Dictionary(None), ..Self::SHARED };
 
-    /// The same, with the limit of a client as that of this end.
+    /// These parameters with the client's limit as this end's.
     pub fn of_client(self) -> ZstdParams {
         ZstdParams { min_bytes: self.upload_min_bytes, ..self }
     }
@@ -151,7 +152,7 @@ impl ZstdParams {
 /// are, and save a tenth or nothing by a compression of their own (docs/transport.md).
 const EVENT_BYTES: usize = 128;
 
-/// Compresses nothing: no payload is so long.
+/// Compresses nothing: no payload is this long.
 const NEVER_BYTES: usize = usize::MAX;
 
 /// The largest window of a stream, at either end.
@@ -201,8 +202,8 @@ impl Compression {
         "zstd-dict",
     ];
 
-    /// Each compression at the setting that is best known, for a comparison beside the standing
-    /// ones: the rule and the table that it is applied to stand in docs/transport.md.
+    /// Each compression at its best setting, for a comparison with the defaults. docs/transport.md
+    /// has the rule and the table.
     pub const BEST_KNOWN: [&'static str; 8] = [
         "none",
         "deflate:level=2:window_bits=12",

@@ -48,8 +48,8 @@ impl Dictionary {
         ALL.iter().find(|(of, _)| *of == format).map(|(_, dictionary)| *dictionary)
     }
 
-    /// A dictionary of bytes that zstd can read, which are held once; `wire::dictionary` checks
-    /// what a user gives.
+    /// A dictionary that zstd can read; equal bytes are held once. `wire::dictionary` checks bytes
+    /// of users.
     pub fn hold(bytes: Vec<u8>) -> Dictionary {
         static ALL: Mutex<Vec<&'static Held>> = Mutex::new(Vec::new());
         let sha256 = Sha256::digest(&bytes).into();

@@ -11,14 +11,14 @@ pub enum Reencode {
     /// (docs/decisions/reencode.md).
     #[default]
     Always,
-    /// Not where the publisher's bytes are known to be those that the codec would write.
+    /// Except where the publisher's bytes are known to equal the codec's.
     NeverIfCanonical,
 }
 
 /// When a batch goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchLimits {
-    /// How long an event may be held; zero for as long as the session has something else to do.
+    /// How long an event may be held; zero: as long as the session has other work.
     pub hold: Duration,
     /// Events of a batch.
     pub events: usize,

@@ -21,7 +21,7 @@ const OWN_PREFIX: &str = "sec-websocket-";
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Header {
-    /// As it was given, although names have no case (RFC 9110 §5.1): the path may have.
+    /// As the user gave it. Names have no case (RFC 9110 §5.1), but the path may have.
     name: String,
     value: String,
 }
@@ -47,7 +47,7 @@ pub enum HeaderError {
     /// Given more than once.
     #[error("{0} is given twice: a list is one value with commas (RFC 9110 §5.3)")]
     Twice(String),
-    /// By user and password of the URL, too.
+    /// Also from user and password of the URL.
     #[error("{0} follows from user and password of the URL, too: leave out either")]
     OfUrl(String),
 }
@@ -68,7 +68,7 @@ impl Header {
         &self.value
     }
 
-    /// As it was given: for a process that connects to the relay, not for records.
+    /// As the user gave it: for a process that connects to the relay, not for records.
     pub fn with_value(&self) -> String {
         format!("{}={}", self.name, self.value)
     }

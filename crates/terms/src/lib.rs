@@ -1,7 +1,7 @@
-//! What a connection is made on, as people write it: a relay's address and the headers sent to it,
-//! a compression with its parameters and dictionary, how events are batched and encoded anew.
+//! The parameters of a connection, as people write them: a relay's address and headers, a
+//! compression with its parameters and dictionary, batches, re-encoding.
 //!
-//! No socket and no runtime: cells and reports know these words without what carries them out.
+//! No socket and no runtime, so cells and reports need no transport.
 
 #![warn(missing_docs)]
 

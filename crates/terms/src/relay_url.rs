@@ -1,4 +1,4 @@
-//! The address of a relay, parsed once, and shown without what is secret in it.
+//! The address of a relay, parsed once, and shown without its secrets.
 
 use std::{
     fmt,
@@ -50,12 +50,12 @@ impl RelayUrl {
         }
     }
 
-    /// The port, the standard one where the URL has none.
+    /// The port; the standard one if the URL has none.
     pub fn port(&self) -> u16 {
         self.url.port_or_known_default().unwrap_or_default()
     }
 
-    /// The relay's address, where the URL gives it by number.
+    /// The relay's address, if the URL gives it by number.
     pub fn socket_address(&self) -> Option<SocketAddr> {
         let ip: IpAddr = match self.url.host()? {
             Host::Ipv4(address) => address.into(),
@@ -90,13 +90,13 @@ impl RelayUrl {
         self.authorization.as_deref()
     }
 
-    /// Where the relay's information document is (NIP-11); without user and password.
+    /// The URL of the relay's information document (NIP-11), without user and password.
     pub fn http(&self) -> String {
         let scheme = if self.is_secure() { "https" } else { "http" };
         format!("{scheme}://{}{}", self.authority(), self.resource())
     }
 
-    /// As it was given, user and password included: for a process that connects to it, not for
+    /// As the user gave it, with user and password: for a process that connects to it, not for
     /// records.
     pub fn with_password(&self) -> &str {
         &self.given
@@ -160,7 +160,7 @@ pub fn without_password(text: &str) -> String {
     }
 }
 
-/// As `url` writes it, without user, password and a path that is nothing but a slash.
+/// As `url` writes it, without user, password and a path of a single slash.
 impl fmt::Display for RelayUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.url.as_str();

@@ -57,9 +57,9 @@ pub enum Layer {
 pub struct Offer {
     /// Formats in order of preference; JSON, which every relay speaks, is appended if absent.
     pub formats: Vec<Format>,
-    /// Whether to ask for batches of events.
+    /// Whether to request batches of events.
     pub batched: bool,
-    /// The compression to ask for. The [`Agreement`] says whether the relay granted it.
+    /// The compression to request. The [`Agreement`] states whether the relay granted it.
     pub compression: Compression,
 }
 
@@ -82,7 +82,7 @@ pub struct Support {
     pub formats: Vec<Format>,
     /// Compressions; `none` is always enabled.
     pub compressions: Vec<Compression>,
-    /// Whether clients may ask for batches of events.
+    /// Whether clients may request batches of events.
     pub batched: bool,
     /// Whether a client that offers only unknown tokens is refused (HTTP 400) instead of spoken to
     /// in JSON.
@@ -129,8 +129,8 @@ pub struct WireLimits {
 }
 
 impl WireLimits {
-    /// Those of a process with so many connections: larger read buffers where they are few; with
-    /// many they would take gigabytes.
+    /// Limits of a process with this many connections. Few connections get larger read buffers,
+    /// which would take gigabytes for many.
     #[must_use]
     pub fn for_connections(connections: usize) -> WireLimits {
         const FEW: usize = 1_000;
@@ -174,7 +174,7 @@ impl Offer {
         Token { format, batched: self.batched, layer: Layer::for_compression(self.compression, format) }
     }
 
-    /// The zstd compression behind an agreed token.
+    /// The zstd compression of an agreed token.
     pub(crate) fn zstd(&self, token: Token) -> Option<Compression> {
         let asked = token.layer != Layer::None && self.token(token.format).layer == token.layer;
         if asked { self.compression.of_format(token.format.name()) } else { None }
@@ -221,7 +221,7 @@ impl Support {
         found
     }
 
-    /// The zstd compression behind a token; None for [`Layer::None`].
+    /// The zstd compression of a token; `None` for [`Layer::None`].
     pub(crate) fn zstd(&self, token: Token) -> Option<Compression> {
         let enabled = self.compressions.iter().copied();
         let behind = |c: &Compression| {
@@ -232,7 +232,7 @@ impl Support {
 }
 
 impl Layer {
-    /// The layer that asks for the compression of messages of the format.
+    /// The layer that requests the compression of messages of the format.
     fn for_compression(compression: Compression, format: Format) -> Layer {
         let Compression::Zstd(params) = compression else { return Layer::None };
         match params.mode {

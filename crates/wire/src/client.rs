@@ -26,8 +26,7 @@ use crate::{
     tls::{ClientTls, TlsError},
 };
 
-/// Silence after a ClientHello behind which the relay is asked without TLS, and time for its
-/// answer.
+/// Silence after a ClientHello after which the relay is tried without TLS, and time for its answer.
 const SILENT_TO_TLS: Duration = Duration::from_secs(2);
 
 /// Variables that name a proxy to other programs.
@@ -75,10 +74,10 @@ pub struct Endpoint {
     url: RelayUrl,
     headers: Arc<[Header]>,
     tls: Option<ClientTls>,
-    /// The addresses behind the name, looked up once for all connections and clones: a resolver's
-    /// time and failures are none of the relay's.
+    /// The name's addresses, looked up once for all connections and clones, because a resolver's
+    /// time and failures are not the relay's.
     addresses: Arc<OnceCell<Vec<SocketAddr>>>,
-    /// Whether a relay that was silent to TLS answers without it: asked once for all connections.
+    /// Whether a relay that was silent to TLS answers without it: tried once for all connections.
     answers_plain: Arc<OnceCell<bool>>,
 }
 
@@ -117,7 +116,7 @@ impl Endpoint {
         &self.url
     }
 
-    /// Fields that every request has beside those of its protocol, in their order.
+    /// Fields that every request has next to its protocol's, in their order.
     pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
         let agent = ("User-Agent", USER_AGENT);
         let agent = Some(agent).filter(|(name, _)| !self.headers.iter().any(|header| header.is(name)));
@@ -131,7 +130,7 @@ impl Endpoint {
         self.tls.as_ref().map_or(&[], ClientTls::roots)
     }
 
-    /// Whether requests have what the user added.
+    /// Whether requests have headers of the user.
     pub(crate) fn has_headers(&self) -> bool {
         !self.headers.is_empty()
     }
@@ -206,7 +205,7 @@ impl Endpoint {
         })
     }
 
-    /// Names a proxy variable that is set, behind a failure to reach another host: connections to a
+    /// Names a proxy variable that is set, after a failure to reach another host. Connections to a
     /// relay are direct.
     pub fn ignored_proxy(&self) -> String {
         let variable =
@@ -217,7 +216,7 @@ impl Endpoint {
         }
     }
 
-    /// A reason with `***` for what the peer repeats of values that may be secrets.
+    /// A reason with `***` where the peer repeats values that may be secrets.
     fn withheld(&self, reason: String) -> String {
         let values = self.fields().filter(|(_, value)| *value != USER_AGENT).map(|(_, value)| value);
         let parts = values.flat_map(|value| value.split([' ', ',', ';', '=']));
@@ -235,7 +234,7 @@ impl Endpoint {
         self.handshake_over(tcp, offers, tokens, limits).await
     }
 
-    /// The relay's addresses, looked up by the first connection that asks.
+    /// The relay's addresses, looked up by the first connection.
     async fn addresses(&self) -> io::Result<&[SocketAddr]> {
         let host = self.url.host();
         let found = async || Ok(lookup_host((host.as_str(), self.url.port())).await?.collect());
@@ -311,7 +310,7 @@ impl Endpoint {
         }
     }
 
-    /// Asks the relay for an upgrade without TLS, and says nothing of the user's in clear text.
+    /// Requests an upgrade without TLS, and sends nothing of the user's in clear text.
     async fn ask_plainly(&self) -> bool {
         let asking = async {
             let mut tcp = tcp(self.addresses().await?, None).await?;
@@ -330,7 +329,7 @@ impl Endpoint {
         matches!(time::timeout(SILENT_TO_TLS, asking).await, Ok(Ok(status)) if answers(&status))
     }
 
-    /// The address with the other scheme, behind a failure that it would explain.
+    /// The address with the other scheme, after a failure that a wrong scheme explains.
     fn other_scheme(&self) -> String {
         let (relay, scheme) = if self.url.is_secure() { ("without TLS", "ws") } else { ("with TLS", "wss") };
         format!("; a relay {relay} is {scheme}://{}", self.url.authority())
@@ -375,7 +374,7 @@ fn may_be_about_tokens(status: u16) -> bool {
     matches!(status, 400..=499) && !matches!(status, 401 | 403 | 429)
 }
 
-/// Firewalls answer 403 to a request that does not say who asks (RFC 9110 §10.1.5).
+/// Firewalls answer 403 to a request without a User-Agent (RFC 9110 §10.1.5).
 const USER_AGENT: &str = concat!("nostr-load-test/", env!("CARGO_PKG_VERSION"));
 
 /// Connects to the first address that answers.
@@ -413,8 +412,8 @@ fn check_upgrade(head: &Head<StatusLine>, key: &str) -> Result<(), WireError> {
     Ok(())
 }
 
-/// The reason in an answer that is no upgrade: where the relay is, which credentials it wants
-/// (RFC 9110 §10.2.2 and §11.6.1), or its text; of a page for people its title.
+/// The reason in an answer without upgrade: the relay's new address, the requested credentials (RFC
+/// 9110 §10.2.2 and §11.6.1), or the answer's text; the title of an HTML page.
 fn refusal(head: &Head<StatusLine>) -> String {
     let header = |name| http::list(&head.headers, name);
     let excerpt = |text: &str| codecs::quoted(text.trim());

@@ -51,21 +51,21 @@ pub struct Connection {
     peer_addr: SocketAddr,
     local_addr: SocketAddr,
     state: State,
-    /// Messages of so many bytes are counted and need not be readable.
+    /// Messages of at least this many bytes are counted and need not be readable.
     unread_from: Option<usize>,
 }
 
 /// A data message without its compression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// The frame type; with the zstd layer, that of the agreed format.
+    /// The frame type; with the zstd layer, the agreed format's.
     pub opcode: Opcode,
     /// The decompressed payload; text is UTF-8. May share memory with the read buffer: copy before
     /// storing.
     pub payload: Bytes,
 }
 
-/// Bytes of the handshake: the HTTP head and that of TLS.
+/// Bytes of the handshake: HTTP head and TLS.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HandshakeBytes {
     pub(crate) sent: u64,
@@ -73,7 +73,7 @@ pub(crate) struct HandshakeBytes {
 }
 
 impl HandshakeBytes {
-    /// All bytes so far except `early`, the plain bytes behind the peer's HTTP head.
+    /// All bytes so far except `early`, the plain bytes after the peer's HTTP head.
     pub(crate) fn from_socket(socket: &Socket, early: &[u8]) -> HandshakeBytes {
         let tcp = socket.tcp();
         let early_bytes = match socket {
@@ -100,7 +100,7 @@ enum State {
 }
 
 impl Connection {
-    /// A connection over a socket behind its handshake; `early` are the bytes that came with the
+    /// A connection over a socket after its handshake; `early` are the bytes that came with the
     /// peer's HTTP head.
     pub(crate) async fn new(
         socket: Socket,
@@ -228,9 +228,9 @@ impl Connection {
         }
     }
 
-    /// Spares the next messages their decompression that have at least so many bytes as they come,
-    /// for a reader that counts them unread; `None` reads every message. Under context takeover
-    /// each is decompressed, since later ones refer to it. Call it before [`Connection::next`].
+    /// Skips decompression of messages with at least this many compressed bytes, for a reader that
+    /// counts them unread. `None` reads every message. Under context takeover each is decompressed,
+    /// because later ones refer to it. Call it before [`Connection::next`].
     pub fn leave_unread(&mut self, from_bytes: Option<usize>) {
         self.unread_from = from_bytes;
         self.websocket.leave_compressed(from_bytes);
@@ -378,8 +378,8 @@ impl Connection {
         self.close_within(code, reason, CLOSE_TIMEOUT).await;
     }
 
-    /// [`Connection::close`] with another patience, for a peer that first has to read what it was
-    /// sent before.
+    /// [`Connection::close`] with another patience, for a peer that first has to read earlier
+    /// messages.
     pub async fn close_within(&mut self, code: CloseCode, reason: &str, patience: Duration) {
         let state = std::mem::replace(&mut self.state, State::Closed);
         if matches!(state, State::Closed) {
@@ -392,7 +392,7 @@ impl Connection {
             time::timeout(patience, self.websocket.close(Some(frame))).await;
     }
 
-    /// Resets TCP: the peer gets no Close frame, and loses what it did not read.
+    /// Resets TCP: the peer gets no Close frame, and loses unread bytes.
     pub fn reset(self) {
         self.tcp().reset_when_dropped();
     }
@@ -414,7 +414,7 @@ impl Connection {
         self.websocket.get_ref().tcp()
     }
 
-    /// The data message in what the WebSocket yields, if it is one.
+    /// The data message among the WebSocket's messages, if it is one.
     fn receive(&mut self, message: tungstenite::Message) -> Result<Option<Message>, WireError> {
         let (opcode, payload) = match message {
             tungstenite::Message::Text(text) => (Opcode::Text, Bytes::from(text)),

@@ -3,7 +3,7 @@
 use terms::DeflateParams;
 use tungstenite_deflate::Direction;
 
-/// For the transport.
+/// The parameters for the transport.
 pub(crate) fn transport(params: &DeflateParams) -> tungstenite_deflate::DeflateParams {
     tungstenite_deflate::DeflateParams {
         level: params.level,
@@ -21,7 +21,7 @@ pub(crate) fn transport(params: &DeflateParams) -> tungstenite_deflate::DeflateP
     }
 }
 
-/// What both ends agreed on.
+/// The parameters that both ends agreed on.
 pub(crate) fn agreed(params: tungstenite_deflate::DeflateParams) -> DeflateParams {
     let tungstenite_deflate::DeflateParams { level, to_client, to_server, shared } = params;
     DeflateParams {

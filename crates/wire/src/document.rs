@@ -23,7 +23,7 @@ pub struct DocumentError(#[from] ureq::Error);
 /// A document as it came.
 #[derive(Debug)]
 pub struct Document {
-    /// What should be JSON.
+    /// The text that should be JSON.
     pub text: String,
     /// The server's clock, in seconds since 1970 (RFC 9110 §6.6.1).
     pub date: Option<i64>,

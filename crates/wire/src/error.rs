@@ -56,7 +56,7 @@ pub enum WireError {
 }
 
 impl From<io::Error> for WireError {
-    /// A refused connection says what to do about it.
+    /// A refused connection names the remedy.
     fn from(error: io::Error) -> WireError {
         WireError::Io(match error.kind() {
             io::ErrorKind::ConnectionRefused => io::Error::new(

@@ -17,13 +17,13 @@ const MAX_HEADERS: usize = 64;
 /// Time for an answered peer to close its end.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// An HTTP head, and the bytes behind it.
+/// An HTTP head, and the bytes after it.
 #[derive(Debug)]
 pub(crate) struct Head<S> {
     /// The start line.
     pub(crate) start: S,
     pub(crate) headers: HeaderMap,
-    /// Bytes behind the head that were read with it.
+    /// Bytes after the head that were read with it.
     pub(crate) early: Vec<u8>,
 }
 
@@ -139,8 +139,8 @@ pub(crate) fn list_contains(headers: &HeaderMap, name: &str, word: &str) -> bool
     list(headers, name).is_some_and(|list| list.split(',').any(|w| w.trim().eq_ignore_ascii_case(word)))
 }
 
-/// Writes a complete HTTP answer and closes. A body that is left out has its length in the head all
-/// the same (RFC 9110 §9.3.2).
+/// Writes a complete HTTP answer and closes. The head has the length also of an omitted body (RFC
+/// 9110 §9.3.2).
 pub(crate) async fn answer(
     stream: &mut Socket,
     status: &str,

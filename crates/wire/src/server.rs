@@ -40,7 +40,7 @@ pub struct ServerConfig {
 /// The outcome of an incoming connection.
 #[derive(Debug)]
 pub enum Accepted {
-    /// A client behind its handshake.
+    /// A client after its handshake.
     WebSocket(Box<Connection>),
     /// A plain HTTP request that was answered (NIP-11, OPTIONS, a refusal). The connection is
     /// closed.
@@ -96,22 +96,22 @@ impl Incoming {
         in_time(&config.limits, Box::pin(read(stream, config))).await
     }
 
-    /// Whether it asks for a WebSocket.
+    /// Whether the request is for a WebSocket.
     pub fn asks_for_websocket(&self) -> bool {
         asks_for_websocket(&self.head)
     }
 
-    /// Its method, such as `GET`.
+    /// The request's method, such as `GET`.
     pub fn method(&self) -> &str {
         &self.head.start.method
     }
 
-    /// Its target, such as `/`.
+    /// The request's target, such as `/`.
     pub fn target(&self) -> &str {
         &self.head.start.target
     }
 
-    /// The values of a header as one list; `None` where it is absent.
+    /// The values of a header as one list; `None` if it is absent.
     pub fn header(&self, name: &str) -> Option<String> {
         http::list(&self.head.headers, name)
     }
@@ -124,7 +124,7 @@ impl Incoming {
         Ok(self.stream.tcp().addresses()?.0)
     }
 
-    /// Reads a body of so many bytes, which the caller bounds.
+    /// Reads a body of `bytes`, which the caller bounds.
     ///
     /// # Errors
     /// [`WireError::Handshake`] for one that is too slow, and errors of the socket.
@@ -154,8 +154,8 @@ impl Incoming {
         self.stream.tcp().reset_when_dropped();
     }
 
-    /// Takes the connection through its handshake, or answers a plain request. What is sent behind
-    /// the handshake passes through `tamper`.
+    /// Takes the connection through its handshake, or answers a plain request. Bytes after the
+    /// handshake pass through `tamper`.
     ///
     /// # Errors
     /// Errors of the socket. A well-formed request that is refused is [`Accepted::Http`].

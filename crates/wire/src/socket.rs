@@ -27,15 +27,15 @@ pub(crate) enum Socket {
     Tampered(Box<Tampered<Socket>>),
 }
 
-/// TCP that counts its bytes; with TLS, those of records and handshake.
+/// TCP that counts its bytes; with TLS, bytes of records and handshake.
 #[derive(Debug)]
 pub(crate) struct Counted {
     stream: Stream,
     pub(crate) sent_bytes: u64,
     pub(crate) received_bytes: u64,
     pub(crate) last_heard: Instant,
-    /// Whether a peer that takes nothing more is read all the same: what it said before, the reason
-    /// of its close above all, stands in this end's buffer (tcp(7)).
+    /// Whether a peer that takes nothing more is still read: its earlier bytes, above all the
+    /// reason of its close, are in this end's buffer (tcp(7)).
     hears_out: bool,
     takes_nothing: bool,
 }
@@ -90,8 +90,7 @@ impl Counted {
         }
     }
 
-    /// From now on reads alone tell the end of the connection: what cannot be written any more is
-    /// dropped.
+    /// From now on only reads end the connection. Bytes that cannot be written are dropped.
     pub(crate) fn hearing_out(self) -> Counted {
         Counted { hears_out: true, ..self }
     }
@@ -107,7 +106,7 @@ impl Counted {
         }
     }
 
-    /// Has TCP reset where this end is dropped.
+    /// Resets TCP when this end is dropped.
     pub(crate) fn reset_when_dropped(&self) {
         if let Stream::Tcp(tcp) = &self.stream {
             // An error means that the connection ended already.

@@ -16,10 +16,10 @@ use tokio::{
 /// Pieces a second of bytes that are slowed down.
 const PIECES: u32 = 20;
 
-/// Changes what a relay sends behind its handshake, for tests of clients.
+/// Changes a relay's bytes after its handshake, for tests of clients.
 pub trait Tamper: fmt::Debug + Send {
-    /// Takes bytes of the stream of frames, cut anywhere, and appends to `out` what goes out in
-    /// their place. It may keep some for later.
+    /// Takes bytes of the stream of frames, cut anywhere, and appends their replacement to `out`.
+    /// It may keep some for later.
     fn pass(&mut self, bytes: &[u8], out: &mut Vec<u8>);
 
     /// The most bytes to go out in a second; `None` for no bound.
@@ -42,7 +42,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Tampered<S> {
         Tampered { socket, tamper, out: Vec::new(), written: 0, pause: None }
     }
 
-    /// Writes what is to go out.
+    /// Writes the pending bytes.
     fn poll_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.written < self.out.len() {
             if let Some(pause) = &mut self.pause {
@@ -71,7 +71,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Tampered<S> {
         Pin::new(&mut self.socket).poll_read(cx, buf)
     }
 
-    /// Takes all bytes where nothing of the last ones is left.
+    /// Takes all bytes if nothing is pending.
     pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         ready!(self.poll_out(cx))?;
         self.tamper.pass(buf, &mut self.out);

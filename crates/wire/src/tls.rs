@@ -107,7 +107,7 @@ impl ClientTls {
         Ok(stream.into())
     }
 
-    /// The remedy for a refused certificate, behind the reason; nothing where that says it.
+    /// The remedy for a refused certificate, to follow the reason; empty if the reason has it.
     fn remedy(&self, host: &str, error: &io::Error) -> String {
         match refused_certificate(error) {
             // A bad signature is that of an issuer with the same name and another key.

@@ -35,9 +35,8 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs `work` with an output buffer of the thread, at least `bytes` long, so that a connection
-/// keeps none of its own and a length in a frame reserves nothing. The buffer is zeroed only where
-/// it grows.
+/// Runs `work` with an output buffer of the thread, at least `bytes` long. So a connection keeps no
+/// buffer, and a length in a frame reserves nothing. Only growth zeroes the buffer.
 fn with_scratch<R>(bytes: usize, work: impl FnOnce(&mut [u8]) -> R) -> R {
     SCRATCH.with_borrow_mut(|buffer| {
         if buffer.len() < bytes {
@@ -86,8 +85,8 @@ impl ZstdLayer {
     }
 
     /// The message of two frames: the prefix, and the common parts from `shared`, compressed by the
-    /// first caller; as it is where that is not smaller. `None` where nothing is shared and for a
-    /// prefix over 1 KiB, which are for [`ZstdLayer::compress`].
+    /// first caller, or plain if that is smaller. `None` if nothing is shared and for a prefix over
+    /// 1 KiB: use [`ZstdLayer::compress`].
     pub(crate) fn splice<'m>(
         &self,
         prefix: &'m [u8],
@@ -202,18 +201,18 @@ impl ZstdLayer {
     }
 }
 
-/// The frame of what messages to many connections have in common, made by the first that needs it.
-/// One value belongs to one payload.
+/// The common frame of messages to many connections, made by the first that needs it. One value
+/// belongs to one payload.
 #[derive(Debug, Default)]
 pub(crate) struct SharedZstd {
     first: OnceLock<Box<SharedFrame>>,
 }
 
-/// The frame by one set of parameters, as many as a relay's connections have.
+/// The frame for one set of parameters, one for each set among a relay's connections.
 #[derive(Debug)]
 struct SharedFrame {
     params: ZstdParams,
-    /// `None` where it would not be smaller.
+    /// `None` if it would not be smaller.
     frame: Option<Box<[u8]>>,
     next: SharedZstd,
 }
@@ -254,7 +253,7 @@ pub(crate) struct Spliced<'m> {
 }
 
 impl Spliced<'_> {
-    /// What travels, one behind the other.
+    /// The bytes on the wire, in order.
     pub(crate) fn parts(&self) -> [&[u8]; 4] {
         let [rest, end] = self.rest;
         [&self.head[..self.head_bytes], self.prefix, rest, end]
@@ -267,9 +266,9 @@ const RAW_FRAME_HEAD_BYTES: usize = 1 + 4 + 1 + 1 + 3;
 /// The smallest window, which bounds a block (RFC 8878 §3.1.1.2.4).
 const RAW_FRAME_MAX_BYTES: usize = 1 << 10;
 
-/// The beginning of a message with a frame of one raw block of so many bytes, at most
-/// [`RAW_FRAME_MAX_BYTES`]. The frame does not state its size: decoders that make room for what the
-/// first frame claims would have too little for the second.
+/// The beginning of a message with a frame of one raw block of `bytes`, at most
+/// [`RAW_FRAME_MAX_BYTES`]. The frame does not state its size, because decoders that reserve the
+/// first frame's size would have too little for the second.
 fn raw_frame_head(bytes: usize) -> [u8; RAW_FRAME_HEAD_BYTES] {
     // The last block, of type 0, and its length.
     let [low, middle, high, ..] = (1 | bytes << 3).to_le_bytes();
@@ -356,12 +355,12 @@ fn broken(code: zstd_safe::ErrorCode) -> WireError {
     WireError::Inflate(zstd_safe::get_error_name(code).to_owned())
 }
 
-/// Frames of a message where one is shared: far more than any end sends, so that empty ones, 9 bytes
-/// each, cost no more time than their bytes otherwise could.
+/// Most frames of a message where one is shared. It is far more than any end sends. Empty frames of
+/// 9 bytes must cost no more time than their bytes.
 const MAX_FRAMES: usize = 256;
 
-/// Checks that `frames` are as many whole frames as a message may have, and that together they do
-/// not claim to be larger than the limit.
+/// Checks that `frames` are whole frames, not too many, and that they do not claim to exceed the
+/// limit together.
 fn check_frames(frames: &[u8], max_frames: usize, limit_bytes: usize) -> Result<(), WireError> {
     let (mut rest, mut claimed) = (frames, 0_u64);
     for _ in 0..max_frames {
