@@ -1,5 +1,5 @@
-//! Who has which address inside the namespaces. An address says which link its user has, so that a
-//! client chooses a link by the address that it binds.
+//! Addresses inside the namespaces. A user's address determines its link, so a client chooses a
+//! link by the address that it binds.
 
 use std::net::Ipv4Addr;
 
@@ -9,7 +9,7 @@ pub const RELAY: Ipv4Addr = Ipv4Addr::new(10, 64, 0, 1);
 /// The addresses of users: 10.80.0.0/12.
 pub(crate) const USERS: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 80, 0, 0), 12);
 
-/// A user whose packets cross no link: who prepares the relay before the clock starts.
+/// A user whose packets cross no link. It prepares the relay before the clock starts.
 pub const UNSHAPED: Ipv4Addr = Ipv4Addr::new(10, 80, 0, 1);
 
 /// The most links of one emulator.
@@ -18,7 +18,7 @@ pub const MOST_LINKS: usize = 15;
 /// The most users of one link.
 pub const MOST_USERS: usize = 65_534;
 
-/// The bits of an address that tell users of one link apart.
+/// Bits of an address that number the users of one link.
 const USER_BITS: u32 = 16;
 
 /// The address of a user of a link; `None` beyond [`MOST_LINKS`] and [`MOST_USERS`].
@@ -28,7 +28,7 @@ pub fn user_address(link: usize, user: usize) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::from_bits(USERS.0.to_bits() + offset))
 }
 
-/// The user behind an address, as the emulator numbers them.
+/// The user with an address, as the emulator numbers users.
 pub(crate) fn user_of(address: Ipv4Addr) -> Option<u32> {
     let offset = address.to_bits().checked_sub(USERS.0.to_bits())?;
     (offset < 1 << (32 - u32::from(USERS.1))).then_some(offset)

@@ -40,8 +40,8 @@ pub fn capacity(program: &Path) -> anyhow::Result<Result<Carries, String>> {
     apart(program, &["capacity"])
 }
 
-/// Runs programs of others at both ends of a link, in a process of its own: a test of the link by
-/// who knows nothing of it.
+/// Runs external programs at both ends of a link, in a process of its own: an independent test of
+/// the link.
 ///
 /// # Errors
 /// As [`probe`]; the inner one is also the failure of a program.

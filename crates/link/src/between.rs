@@ -1,4 +1,4 @@
-//! Programs of others at both ends of a link: whether they find it as it is configured.
+//! External programs at both ends of a link. They show whether the link is as configured.
 
 use std::{
     io::{BufRead, BufReader},
@@ -18,10 +18,10 @@ use crate::{
 /// Two programs and the link between them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Programs {
-    /// As behind `--link`.
+    /// As after `--link`.
     pub link: String,
-    /// A program and its arguments, at the relay's side. It says a line on standard output when it
-    /// listens at [`crate::RELAY`].
+    /// A program and its arguments, at the relay's side. It prints a line on standard output when
+    /// it listens at [`crate::RELAY`].
     pub relay: Vec<String>,
     /// A program and its arguments, at the users' side; it ends by itself. Its packets cross the
     /// link when it binds an address of a user ([`crate::user_address`]).
@@ -37,8 +37,8 @@ pub struct Heard {
     pub report: Report,
 }
 
-/// Runs both programs, until that of the user ends. Call it in a process of one thread; the process
-/// stays in the link's namespaces.
+/// Runs both programs until the user's ends. Call it in a process of one thread; the process stays
+/// in the link's namespaces.
 ///
 /// # Errors
 /// When the host forbids links, a program cannot be started, or that of the user fails.

@@ -1,8 +1,8 @@
-//! How many packets a second does this host emulate on time?
+//! Measures how many packets a second this host emulates on time.
 //!
-//! Fifty users transfer over links whose rates, step by step, ask for more packets a second. The
-//! highest step whose p99 of lateness keeps its limit is the capacity: of the emulator and of the
-//! kernel's TCP at both ends, without the work of a relay and its clients.
+//! Fifty users transfer over links whose rates rise step by step. The capacity is the highest step
+//! whose p99 of lateness keeps its limit. It includes the kernel's TCP at both ends, and no relay
+//! or client.
 
 use std::{
     io::{self, Read, Write},
@@ -30,18 +30,18 @@ use crate::{
 /// Users of each step.
 const USERS: u64 = 50;
 
-/// Full packets a second of the first step, and by how much each next one asks for more.
+/// Full packets a second of the first step, and the factor of each further step.
 const FIRST_PACKETS_PER_S: f64 = 1_000.0;
 const STEP: f64 = 1.35;
 
-/// How long a step runs before it counts, so that slow start is over, and how long it counts.
+/// Run time of a step before it counts, so that slow start is over, and while it counts.
 const WARM: Duration = Duration::from_millis(200);
 const COUNTED: Duration = Duration::from_millis(350);
 
-/// How long packets of a step may be under way after it.
+/// Longest time that packets of a step may be under way after it.
 const DRAINED: Duration = Duration::from_millis(120);
 
-/// How often a step is tried: a hiccup of the host is no limit.
+/// Tries of a step, because a hiccup of the host is not a limit.
 const TRIES: usize = 2;
 
 /// Load that this host emulates on time.
@@ -98,7 +98,7 @@ fn links() -> anyhow::Result<Vec<Link>> {
     (0..MOST_LINKS).map(link).collect()
 }
 
-/// Lets all users of a link transfer as much as it carries.
+/// Lets all users of a link transfer at the link's rate.
 fn step(emulation: &mut Emulation, relay: SocketAddrV4, link: &Link, place: usize) -> anyhow::Result<Step> {
     let bits_per_s = link.down.capacity.mean_bits_per_s().context("each step has a rate")?;
     let span_s = (WARM + COUNTED).as_secs_f64();
@@ -138,7 +138,7 @@ fn holds(report: &Report) -> bool {
     late_ns(report) <= may_be_late_ns(0) && report.device_dropped + report.refused == 0
 }
 
-/// Reads what comes for so long.
+/// Reads incoming bytes for `span`.
 fn read_for(connections: &mut [TcpStream], span: Duration) -> anyhow::Result<()> {
     let end = Instant::now() + span;
     let mut buffer = vec![0; 1 << 16];

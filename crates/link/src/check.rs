@@ -1,5 +1,5 @@
 //! Does a link on this host take the time that it should? Transfers over the kernel's TCP are
-//! compared with what the link's rates and delays demand, and lost packets with the link's share.
+//! compared with the link's rates and delays, and lost packets with the link's share.
 
 use std::{
     io::{Read, Write},
@@ -41,7 +41,7 @@ const DATAGRAM: [u8; 16] = [0; 16];
 /// Standard deviations of a binomial count that one in a thousand exceeds.
 const ONE_IN_A_THOUSAND: f64 = 3.29;
 
-/// Bytes that each of many users asks for, and the share of the host's capacity that they use.
+/// Bytes that each of many users requests, and the share of the host's capacity that they use.
 const BYTES_OF_MANY: u64 = 100_000;
 const LOAD_OF_MANY: f64 = 0.6;
 
@@ -64,7 +64,7 @@ const INITIAL_WINDOW: usize = 10;
 /// Bytes of the transfers whose time the model of slow start gives.
 const TRANSFERS: [u64; 3] = [14_000, 100_000, 1_000_000];
 
-/// Bytes of the bulk transfer, and those of its beginning that do not count.
+/// Bytes of the bulk transfer, and of its beginning, which does not count.
 const BULK: (u64, u64) = (5_000_000, 1_000_000);
 
 /// How long one read or write may take.
@@ -79,9 +79,9 @@ pub struct Finding {
     pub expected: f64,
     /// The value that was measured.
     pub measured: f64,
-    /// How far it may be off.
+    /// The allowed difference.
     pub tolerance: f64,
-    /// Of what is timed: milliseconds of all transfers together.
+    /// Milliseconds of all transfers together, if they are timed.
     pub took_ms: Option<f64>,
     /// How long this process and the emulator waited for a core meanwhile.
     pub waited_ms: f64,
@@ -93,8 +93,8 @@ impl Finding {
         (self.measured - self.expected).abs() <= self.tolerance
     }
 
-    /// Whether waiting for a core is as long as what it is off by: then the host is what was
-    /// measured.
+    /// Whether the wait for a core explains the difference: then the host was measured, not the
+    /// link.
     fn is_of_the_host(&self) -> bool {
         let off = (self.measured - self.expected).abs() - self.tolerance;
         let off_ms = self.took_ms.map(|took_ms| took_ms * off / self.expected);
@@ -114,7 +114,7 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Why the host cannot tell whether its links are right; `None` when it can.
+    /// Why the host cannot judge its links; `None` if it can.
     pub fn busy(&self) -> Option<String> {
         let late_ms = self.late_ns_p99 as f64 / 1e6;
         if self.late_ns_p99 > self.late_limit_ns {
@@ -128,7 +128,7 @@ impl Checked {
         ))
     }
 
-    /// Whether every figure is near enough. It says nothing on a host that was too busy.
+    /// Whether every figure is within its tolerance. Meaningless on a host that was too busy.
     pub fn holds(&self) -> bool {
         self.findings.iter().all(Finding::holds)
     }
@@ -173,7 +173,7 @@ pub(crate) fn run(order: &str) -> anyhow::Result<Checked> {
     Ok(Checked { findings, late_ns_p99: late_ns(&report), late_limit_ns })
 }
 
-/// How late 99 % of the packets left at most; the latest of all where there are too few to tell.
+/// The p99 of lateness; the latest of all packets if there are too few.
 pub(crate) fn late_ns(report: &Report) -> u64 {
     report.lateness.quantile_ns(0.99).ns().unwrap_or(report.lateness.max_ns())
 }
@@ -201,14 +201,14 @@ fn one_by_one(link: &Link, relay: SocketAddrV4, emulation: &mut Emulation) -> an
     Ok(findings)
 }
 
-/// How long the threads of this process and the emulator waited for a core so far, where the kernel
-/// tells.
+/// Time that the threads of this process and the emulator waited for a core so far, if the kernel
+/// reports it.
 fn waited_ns(emulation: &mut Emulation) -> anyhow::Result<f64> {
     let emulator = emulation.report()?.wait_ns.unwrap_or(0);
     Ok(runnable_wait_ns().unwrap_or(0) as f64 + emulator as f64)
 }
 
-/// Transfers of many users, of whom so many begin in a second that the host carries their packets.
+/// Transfers of many users. They begin at a rate whose packets the host carries.
 fn many(
     users: usize,
     packets_per_s: f64,
@@ -256,8 +256,8 @@ fn many(
     Ok(vec![finding("median", users / 2), finding("p99", users * 99 / 100)])
 }
 
-/// Sends datagrams over a link with loss, and compares what did not arrive with the link's share.
-/// The seed is fixed: of so many the same are lost each time.
+/// Sends datagrams over a link with loss, and compares the share of missing datagrams with the
+/// link's. The seed is fixed, so every run loses the same datagrams.
 fn losses(link: &Link, to: SocketAddrV4, emulation: &mut Emulation) -> anyhow::Result<Vec<Finding>> {
     emulation.begin()?;
     let user = UdpSocket::bind((user_address(1, 0).context("the first user has an address")?, 0))?;
@@ -314,7 +314,7 @@ fn echo_datagrams() -> anyhow::Result<SocketAddrV4> {
     Ok(SocketAddrV4::new(RELAY, port))
 }
 
-/// Answers each 8 bytes with as many bytes as they say, on a thread in this namespace.
+/// Reads 8 bytes as a count and answers with that number of bytes, on a thread in this namespace.
 pub(crate) fn serve() -> anyhow::Result<SocketAddrV4> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
@@ -352,7 +352,8 @@ pub(crate) fn dial(user: Ipv4Addr, relay: SocketAddrV4) -> anyhow::Result<TcpStr
     Ok(connection)
 }
 
-/// Asks for so many bytes; how long until the first so many, and until all of them, are here.
+/// Requests `bytes`. Returns the time until the first `first` bytes, and until all of them, are
+/// here.
 fn ask(mut connection: &TcpStream, bytes: u64, first: u64) -> anyhow::Result<(Duration, Duration)> {
     let start = Instant::now();
     connection.write_all(&bytes.to_be_bytes())?;
@@ -444,7 +445,7 @@ impl Model {
         (HEADERS + 8) as f64 * 8.0 / self.up_bits_per_s + self.up_delay_s
     }
 
-    /// Seconds until a packet with so many bytes of payload is at the user.
+    /// Seconds until a packet with `payload` bytes is at the user.
     fn down_s(&self, payload: u64) -> f64 {
         (HEADERS + payload) as f64 * 8.0 / self.down_bits_per_s + self.down_delay_s
     }
@@ -456,9 +457,9 @@ impl Model {
         SYN_BITS / self.up_bits_per_s + self.up_delay_s + SYN_BITS / self.down_bits_per_s + self.down_delay_s
     }
 
-    /// From a request of a few bytes until an answer of so many is at the user, on a connection
-    /// that has sent nothing yet. In slow start each acknowledged segment lets two more go
-    /// (RFC 5681 §3.1), and each is acknowledged by itself.
+    /// Seconds from a request of a few bytes until its answer of `bytes` is at the user, on a
+    /// connection that has sent nothing yet. In slow start each acknowledged segment lets two more
+    /// go (RFC 5681 §3.1), and each is acknowledged by itself.
     pub fn transfer_s(&self, bytes: u64) -> f64 {
         let ack_s = HEADERS as f64 * 8.0 / self.up_bits_per_s + self.up_delay_s;
         let segments = usize::try_from(bytes.div_ceil(SEGMENT)).unwrap_or(usize::MAX);

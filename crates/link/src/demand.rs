@@ -35,7 +35,7 @@ impl Demand {
     /// The share of packets beyond which lateness would exceed its limit, which is on p99.
     const MOST_BEYOND: f64 = 0.01;
 
-    /// Adds a transfer of so many bytes that takes from one instant to another, in seconds.
+    /// Adds a transfer of `bytes` between two instants, in seconds.
     pub fn add(&mut self, bytes: u64, from_s: f64, to_s: f64) {
         let segments = (bytes as f64 / SEGMENT).ceil();
         let packets = segments + (segments * ACKS).ceil();
@@ -48,7 +48,7 @@ impl Demand {
         self.tenths[first..=last].iter_mut().for_each(|tenth| *tenth += each);
     }
 
-    /// The seconds that a link at this rate takes for so many bytes, headers included.
+    /// The seconds that a link at this rate takes for `bytes`, headers included.
     pub fn carried_s(bytes: u64, bits_per_s: f64) -> f64 {
         let segments = (bytes as f64 / SEGMENT).ceil();
         (bytes as f64 + segments * HEADERS) * 8.0 / bits_per_s
@@ -59,12 +59,12 @@ impl Demand {
         self.tenths.iter().copied().fold(0.0, f64::max) / TENTH_S
     }
 
-    /// Whether it asks for so little that a host's capacity need not be measured for it.
+    /// Whether the demand is so small that the host's capacity need not be measured.
     pub fn is_little(&self) -> bool {
         self.peak_packets_per_s() <= Self::LITTLE_PACKETS_PER_S
     }
 
-    /// The share of packets in tenths of a second that ask for more than so many packets a second.
+    /// The share of packets in tenths of a second that demand more than `packets_per_s`.
     pub fn share_beyond(&self, packets_per_s: f64) -> f64 {
         let most = packets_per_s * TENTH_S;
         let beyond: f64 = self.tenths.iter().filter(|tenth| **tenth > most).sum();
@@ -72,8 +72,8 @@ impl Demand {
         if all > 0.0 { beyond / all } else { 0.0 }
     }
 
-    /// Whether an emulator that carries so many packets a second would be late with more than one
-    /// packet in a hundred, so that no block of the plan could count.
+    /// Whether an emulator with this capacity would be late with more than one packet in a hundred.
+    /// Then no block of the plan could count.
     pub fn exceeds(&self, packets_per_s: f64) -> bool {
         self.share_beyond(packets_per_s) > Self::MOST_BEYOND
     }

@@ -1,4 +1,4 @@
-//! Stands for `host.rs` and `process.rs` where there are no network namespaces: no link can be
+//! Replaces `host.rs` and `process.rs` on systems without network namespaces: no link can be
 //! emulated.
 
 use std::{
@@ -9,7 +9,7 @@ use std::{
 
 use nix::sys::socket::SockFlag;
 
-/// Flags of a socket that no program inherits: none has such a flag here.
+/// Flags of a socket that no program inherits: no such flag exists here.
 pub(crate) const CLOSE_ON_EXEC: SockFlag = SockFlag::empty();
 
 /// Why links cannot be emulated on this host.

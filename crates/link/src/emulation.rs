@@ -34,12 +34,13 @@ pub struct Emulation {
 
 impl Emulation {
     /// Starts an emulator for these links. The network namespace of the calling thread, which
-    /// [`crate::enter`] made, becomes that of the relay: start the relay next, then call
-    /// [`Emulation::join_users`]. `ended` is called when the emulator's process ends, however it
-    /// does.
+    /// [`crate::enter`] made, becomes the relay's. Start the relay next, then call
+    /// [`Emulation::join_users`]. `ended` is called when the emulator's process ends, for any
+    /// reason.
     ///
     /// # Errors
     /// When the host forbids a device or a namespace; the emulator has said so on standard error.
+    /// error.
     pub fn start(
         links: &[Link],
         seed: u64,

@@ -38,7 +38,7 @@ impl Way {
     }
 }
 
-/// Fates of the packets of one direction, over all users. Bytes are those of IP packets.
+/// Fates of the packets of one direction, over all users. Bytes are of IP packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WayCounts {
     /// Packets that came.
@@ -121,8 +121,8 @@ impl<P> Emulator<P> {
         }
     }
 
-    /// Takes a packet of so many bytes at an instant; instants never go back. False when the queue
-    /// was full.
+    /// Takes a packet of `bytes` at an instant. Instants never go back. False if the queue was
+    /// full.
     pub fn on_packet(&mut self, now_ns: u64, way: Way, user: u32, bytes: usize, packet: P) -> bool {
         let place = self.lane(way, user);
         let lane = &mut self.lanes[place];
@@ -253,13 +253,13 @@ struct Carrier {
     free_ns: u64,
     /// Bit-nanoseconds beyond `free_ns` that the whole nanoseconds leave over, below the rate.
     rest: u64,
-    /// Of a trace: the first opportunity that no packet has used, and what the one before has left.
+    /// In a trace: the first opportunity that no packet has used, and the rest of the one before.
     next: u64,
     left_bytes: u64,
 }
 
 impl Carrier {
-    /// Carries a packet behind those before it: when that begins, and when it is done.
+    /// Carries a packet after the packets before it. Returns when that begins and when it is done.
     fn carry(&mut self, capacity: &Capacity, now_ns: u64, bytes: u64) -> (u64, u64) {
         match capacity {
             Capacity::Unlimited => (now_ns, now_ns),

@@ -1,5 +1,5 @@
-//! Network namespaces of a process's own, without privileges where the host allows it, and what to
-//! do where it does not.
+//! Network namespaces of this process, without privileges if the host allows it, and the remedy if
+//! it does not.
 
 use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
 
@@ -24,13 +24,13 @@ pub struct NotPossible {
 }
 
 impl NotPossible {
-    /// A step that failed, with the setting that forbids it where one does.
+    /// A failed step, with the setting that forbids it, if one does.
     pub(crate) fn from_error(step: &str, error: &io::Error) -> NotPossible {
         NotPossible { what: format!("{step}: {error}"), remedy: remedy(&Settings::read(), error) }
     }
 }
 
-/// The settings that forbid namespaces or devices; `None` where the host has no such setting.
+/// The settings that forbid namespaces or devices; `None` if the host has no such setting.
 #[derive(Debug, Default)]
 struct Settings {
     /// Ubuntu's rule that namespaces of unprivileged users have no rights.
@@ -85,8 +85,8 @@ fn remedy(settings: &Settings, error: &io::Error) -> String {
     advice.to_owned()
 }
 
-/// Moves this process to a network namespace of its own; without privileges to a user namespace of
-/// its own, too, in which it has them. Call it before the first thread starts (unshare(2)).
+/// Moves this process to a network namespace of its own. Without privileges it also gets a user
+/// namespace, in which it has them. Call it before the first thread starts (unshare(2)).
 ///
 /// # Errors
 /// [`NotPossible`], with what the host needs.

@@ -4,7 +4,7 @@
 //! name. [`Emulator`] carries the packets of all users as a state machine without device and clock.
 //! [`enter`] and [`Emulation`] put the kernel's own TCP at both ends: relay and users each have a
 //! network namespace, and the emulator, a process of its own, carries every packet between them
-//! (docs/links.md). [`between`] runs programs of others at both ends.
+//! (docs/links.md). [`between`] runs external programs at both ends.
 //!
 //! To add a profile, add an entry to [`PROFILES`], with its source.
 

@@ -112,7 +112,7 @@ impl End {
         Ok(End { device, name, devices: open("dev")?, protocols: open("snmp")? })
     }
 
-    /// Sends what is for these addresses through the device, with this congestion control.
+    /// Sends packets for these addresses through the device, with this congestion control.
     fn route(&self, to: (Ipv4Addr, u8), from: Ipv4Addr, congestion: &str) -> anyhow::Result<()> {
         let index = self.device.if_index().context("the TUN device has no number")?;
         let mut route = route(to, index);
@@ -186,7 +186,7 @@ fn route((to, prefix): (Ipv4Addr, u8), device: u32) -> RouteMessage {
     route
 }
 
-/// Sets a device up, with a queue of so many packets.
+/// Sets a device up, with a queue of `queue` packets.
 fn set_up(device: u32, queue: Option<u32>) -> anyhow::Result<()> {
     let mut message = LinkMessage::default();
     message.header.index = device;

@@ -31,18 +31,18 @@ use crate::{
     trace::MTU,
 };
 
-/// Most packets read from a device in a row, so that what is due meanwhile leaves on time: half a
-/// millisecond of work.
+/// Most packets read from a device in a row, half a millisecond of work, so that due packets leave
+/// on time.
 const BATCH: usize = 32;
 
 /// Longest time between looks at the devices, so that a process that was stopped or had no core
 /// notices: half of the least lateness that makes a block invalid.
 const LOOKS_EVERY_NS: u64 = 500_000;
 
-/// Runs the emulator as its first argument says: an order as JSON, which [`crate::Emulation`]
-/// gives; `probe`, which only sets both namespaces up; `capacity`, which finds how many packets a
-/// second this host emulates; `check`, which times transfers as its second argument says; or
-/// `between` with two programs, which run at its ends.
+/// Runs the emulator. Its first argument is an order as JSON, which [`crate::Emulation`] gives;
+/// `probe`, which only sets up both namespaces; `capacity`, which finds how many packets a second
+/// this host emulates; `check`, which times transfers as its second argument orders; or `between`
+/// with two programs, which run at its ends.
 pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let order = args.next().and_then(|order| order.into_string().ok()).unwrap_or_default();
     let outcome = match order.as_str() {
@@ -116,10 +116,10 @@ fn say(line: &impl Serialize) {
 }
 
 struct Process {
-    /// How many links there are.
+    /// Number of links.
     links: usize,
     emulator: Emulator<Packet>,
-    /// Of the relay and of the users.
+    /// The relay's end and the users' end.
     ends: [End; 2],
     looks: Looks,
     start: Instant,
@@ -136,8 +136,8 @@ struct Packet {
     late_ns: u64,
 }
 
-/// When the devices were looked at, and how late their packets are read: by as much as a look was
-/// late, until the device has no more of them. Nothing tells when a packet came.
+/// When the devices were looked at, and how late their packets are read: as late as the look, until
+/// the device has no more packets. No clock records a packet's arrival.
 #[derive(Default)]
 struct Looks {
     last_ns: u64,
@@ -145,7 +145,7 @@ struct Looks {
 }
 
 impl Looks {
-    /// When to look again at the latest, where a packet is due at `due_ns`.
+    /// The latest time of the next look, with a packet due at `due_ns`.
     fn next_ns(&self, due_ns: Option<u64>) -> u64 {
         let next_ns = self.last_ns.saturating_add(LOOKS_EVERY_NS);
         due_ns.map_or(next_ns, |due_ns| due_ns.min(next_ns))
@@ -157,7 +157,7 @@ impl Looks {
         self.last_ns = now_ns;
     }
 
-    /// How late a packet is that is read now.
+    /// How late a packet is if it is read now.
     fn late_ns(&self, now_ns: u64, way: Way) -> u64 {
         self.late_ns[way.place()].max(now_ns.saturating_sub(self.next_ns(None)))
     }
@@ -168,19 +168,19 @@ impl Looks {
     }
 }
 
-/// Counts since the emulator was told to begin.
+/// Counts since the order to begin.
 #[derive(Default)]
 struct Tally {
     lateness: Latency,
     queued_down: Latency,
     queued_up: Latency,
-    /// The same for each link, down and up, where there are several.
+    /// Queueing of each link, down and up, if there are several.
     queued: Vec<[Latency; 2]>,
     refused: u64,
     foreign: u64,
 }
 
-/// Running counts at the moment when the emulator was told to begin.
+/// Running counts at the order to begin.
 #[derive(Default)]
 struct Begun {
     down: WayCounts,
@@ -225,7 +225,7 @@ impl Process {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Waits for a packet, a question, the time at which a packet is due, or that of the next look.
+    /// Waits for a packet, a question, the time at which a packet is due, or the next look.
     fn wait(&mut self) -> anyhow::Result<[bool; 3]> {
         let next_ns = self.looks.next_ns(self.emulator.next_ns());
         let sleep = Duration::from_nanos(next_ns.saturating_sub(self.now_ns()));
@@ -366,8 +366,8 @@ impl Process {
         })
     }
 
-    /// Where a packet is missing: what the kernel handed over came in, and what went on came back
-    /// to the kernel.
+    /// Where a packet is missing: every packet from the kernel came in, and every forwarded packet
+    /// came back to the kernel.
     fn unbalanced(&self, kernel: &[KernelCounts; 2]) -> Option<String> {
         let (down, up) = (self.emulator.counts(Way::Down), self.emulator.counts(Way::Up));
         let refused = self.begun.refused + self.tally.refused;
@@ -387,8 +387,8 @@ impl Process {
     }
 }
 
-/// The user whose packet this is, by the source of what a user sends and the destination of what a
-/// relay sends (RFC 791 §3.1).
+/// The user of this packet, by the source of a user's packet and the destination of a relay's (RFC
+/// 791 §3.1).
 fn user(way: Way, packet: &[u8]) -> Option<u32> {
     let header: &[u8; 20] = packet.first_chunk()?;
     let address = match way {

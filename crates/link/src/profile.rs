@@ -4,7 +4,7 @@ use std::{fmt, fs, path::PathBuf, str::FromStr, sync::Arc};
 
 use crate::trace::{MTU, Trace};
 
-/// Where the rates of most profiles stand.
+/// The source of most profiles' rates.
 const WEBPAGETEST: &str = "WebPageTest connectivity list (github.com/catchpoint/WebPageTest, \
                            www/settings/connectivity.ini.sample)";
 
@@ -14,7 +14,7 @@ const LIGHTHOUSE: &str = "Lighthouse throttling (github.com/GoogleChrome/lightho
 /// Rates and round trip of a link that has a name.
 #[derive(Debug)]
 pub struct Profile {
-    /// Its name behind `--link`.
+    /// Its name after `--link`.
     pub name: &'static str,
     /// Bits a second from relay to user.
     pub down_bits_per_s: u64,
@@ -22,7 +22,7 @@ pub struct Profile {
     pub up_bits_per_s: u64,
     /// The round trip, queues apart.
     pub rtt_ms: u64,
-    /// Where the figures are published, or that they are an assumption of this repository.
+    /// Source of the figures, or that they are an assumption of this repository.
     pub source: &'static str,
 }
 
@@ -49,14 +49,14 @@ pub static PROFILES: &[Profile] = &[
     profile("edge", (240, 200), 840, WEBPAGETEST),
 ];
 
-/// How fast a direction carries bytes.
+/// The rate of a direction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Capacity {
-    /// As fast as they come: the unshaped addresses.
+    /// No limit: the unshaped addresses.
     Unlimited,
     /// A constant rate, of IP packets with their headers.
     BitsPerSecond(u64),
-    /// As a trace of a radio link says.
+    /// A trace of a radio link.
     Trace(Arc<Trace>),
 }
 
@@ -74,7 +74,7 @@ impl Capacity {
 /// One direction of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Direction {
-    /// How fast it carries bytes.
+    /// The rate of the direction.
     pub capacity: Capacity,
     /// Propagation delay.
     pub delay_ns: u64,
@@ -84,7 +84,7 @@ pub struct Direction {
     /// Bytes of IP packets that wait or are on their way out; a packet beyond is dropped (drop
     /// tail).
     pub queue_bytes: u64,
-    /// Share of packets that are lost behind the queue, in millionths.
+    /// Share of packets that are lost after the queue, in millionths.
     pub loss_ppm: u32,
 }
 

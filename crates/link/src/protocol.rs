@@ -10,7 +10,7 @@ use crate::emulator::WayCounts;
 /// The first argument that makes a program an emulator.
 pub const LINK_ROLE: &str = "role:link";
 
-/// TCP's congestion control on links where none is asked for: CUBIC (RFC 9438), as Linux names it
+/// TCP's congestion control on links that request none: CUBIC (RFC 9438), as Linux names it
 /// (tcp(7)).
 pub const DEFAULT_CONGESTION: &str = "cubic";
 
@@ -19,7 +19,7 @@ pub const DEFAULT_CONGESTION: &str = "cubic";
 pub struct TcpSettings {
     /// Congestion control of every connection.
     pub congestion: String,
-    /// Whether a connection begins without what an earlier one learnt: `1`.
+    /// Whether a connection begins without an earlier one's metrics: `1`.
     pub no_metrics_save: String,
     /// Whether a connection that was idle begins anew with its window.
     pub slow_start_after_idle: String,
@@ -49,16 +49,16 @@ pub(crate) struct Ready {
     pub(crate) tcp: TcpSettings,
 }
 
-/// The emulator's report since it was told to begin.
+/// The emulator's report since the order to begin.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// From relay to users.
     pub down: WayCounts,
     /// From users to relay.
     pub up: WayCounts,
-    /// Each link apart, in the order in which the links were given; empty where there is one.
+    /// Each link apart, in the given order; empty if there is one.
     pub parts: Vec<Part>,
-    /// How much later than due packets left, their late reading included, as late looks tell it.
+    /// How much later than due packets left, late reading included, estimated from late looks.
     pub lateness: Latency,
     /// How long packets waited before the link began to carry them, from relay to users.
     pub queued_down: Latency,
@@ -76,7 +76,7 @@ pub struct Report {
     pub retransmitted_up: u64,
     /// CPU time of the emulator.
     pub cpu_ns: u64,
-    /// How long the emulator was runnable without running, where the kernel keeps `schedstat`.
+    /// Time that the emulator was runnable without running, if the kernel keeps `schedstat`.
     pub wait_ns: Option<u64>,
     /// Why the counts of kernel and emulator disagree, from the start of the process on.
     pub unbalanced: Option<String>,

@@ -4,7 +4,7 @@
 
 use std::{fmt, str::FromStr};
 
-/// The largest IP packet that crosses a link, and what an opportunity of a trace carries, in bytes.
+/// The largest IP packet that crosses a link, and the size of a trace's opportunity, in bytes.
 pub const MTU: usize = 1_500;
 
 /// An hour of a link that carries 12 Mbit/s: more is no trace of a radio link.

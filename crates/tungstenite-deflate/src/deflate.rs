@@ -14,9 +14,9 @@ use crate::{error::Error, params::Direction, scratch};
 /// Memory of compressors and decompressors, in bytes. Buffers are not counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CompressionMemory {
-    /// Of the connection alone.
+    /// Bytes of the connection alone.
     pub own_bytes: usize,
-    /// Of the thread: states without context takeover serve all its connections.
+    /// Bytes of the thread: states without context takeover serve all its connections.
     pub shared_bytes: usize,
 }
 
@@ -51,8 +51,8 @@ thread_local! {
     static POOL: RefCell<Pool> = const { RefCell::new(Pool { compress: Vec::new(), decompress: None }) };
 }
 
-/// States without context takeover: a compressor for each set of parameters in use, and one
-/// decompressor with the largest window, which reads what was made for any.
+/// States without context takeover: a compressor per set of parameters in use, and one decompressor
+/// with the largest window, which reads all others.
 struct Pool {
     compress: Vec<(u32, u8, Compress)>,
     decompress: Option<Decompress>,
@@ -95,7 +95,7 @@ impl Deflater {
         CompressionMemory::shared(if pooled { bytes } else { 0 })
     }
 
-    /// Whether payloads of so many bytes are compressed.
+    /// Whether payloads of this size are compressed.
     pub(crate) fn takes(&self, payload_bytes: usize) -> bool {
         payload_bytes >= self.direction.min_bytes
     }

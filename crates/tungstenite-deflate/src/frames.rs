@@ -28,12 +28,12 @@ thread_local! {
 #[derive(Debug, Default)]
 pub(crate) struct Frames {
     bytes: Vec<u8>,
-    /// How many bytes the byte stream has taken.
+    /// Bytes that the byte stream has taken.
     written: usize,
 }
 
 impl Frames {
-    /// Puts a message behind the others, whose payload is these parts one behind the other.
+    /// Appends a message; its payload is these parts in order.
     pub(crate) fn push<'p>(&mut self, opcode: u8, rsv1: bool, parts: impl Iterator<Item = &'p [u8]> + Clone) {
         if self.bytes.capacity() == 0 {
             self.bytes = SPARE.take();
@@ -112,7 +112,7 @@ mod tests {
         std::iter::once(payload)
     }
 
-    /// A byte stream that takes so many bytes, one at a time.
+    /// A byte stream that takes a few bytes at a time.
     struct Narrow {
         taken: Vec<u8>,
         room: usize,

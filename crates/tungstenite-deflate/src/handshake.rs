@@ -24,7 +24,7 @@ use crate::{
 
 /// Takes an incoming byte stream through the handshake. The client gets permessage-deflate if it
 /// offers the extension with parameters that suit one of `enabled` ([`negotiate::accept`]);
-/// [`WebSocket::deflate`] tells.
+/// [`WebSocket::deflate`] has the outcome.
 ///
 /// # Errors
 /// A request that is no WebSocket handshake, or whose extensions are malformed; the latter is
@@ -54,8 +54,8 @@ where
 }
 
 /// Makes the handshake over a byte stream to the server and offers permessage-deflate with the
-/// parameters of `offered`. The server may decline; [`WebSocket::deflate`] tells. Returns the
-/// server's response, too.
+/// parameters of `offered`. The server may decline; [`WebSocket::deflate`] has the outcome. Returns
+/// the server's response, too.
 ///
 /// # Errors
 /// A request or a response that is no WebSocket handshake, or extensions that were not offered.

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Keeps what the peer sends behind its HTTP head. tungstenite's handshake refuses such bytes in a
+/// Keeps the peer's bytes after its HTTP head. tungstenite's handshake rejects such bytes in a
 /// server and would read compressed frames among them in a client.
 #[derive(Debug)]
 pub(crate) struct HeadOnly<S> {
@@ -16,7 +16,7 @@ pub(crate) struct HeadOnly<S> {
     /// The line so far, without `\r`: an empty one ends the head.
     line_bytes: usize,
     ended: bool,
-    /// Bytes behind the head.
+    /// Bytes after the head.
     early: Vec<u8>,
 }
 
@@ -25,12 +25,12 @@ impl<S> HeadOnly<S> {
         HeadOnly { stream, line_bytes: 0, ended: false, early: Vec::new() }
     }
 
-    /// The stream, and what was read behind the head.
+    /// The stream, and the bytes read after the head.
     pub(crate) fn into_parts(self) -> (S, Vec<u8>) {
         (self.stream, self.early)
     }
 
-    /// How many of the bytes belong to the head.
+    /// Number of the bytes that belong to the head.
     fn head_bytes(&mut self, bytes: &[u8]) -> usize {
         for (at, byte) in bytes.iter().enumerate() {
             match byte {

@@ -11,7 +11,7 @@ pub(crate) struct Extension<'a> {
 /// The elements of a header.
 ///
 /// # Errors
-/// Says what was expected, and where.
+/// Names the expected element, and the position.
 pub(crate) fn parse(header: &str) -> Result<Vec<Extension<'_>>, String> {
     let mut cursor = Cursor { rest: header };
     let mut list = Vec::new();

@@ -23,7 +23,7 @@ pub struct DeflateParams {
     pub to_server: Direction,
     /// Whether this end, a server, may send payloads that were compressed once for many connections
     /// ([`crate::WebSocket::start_shared`]); requires `to_client` without takeover. On the wire it
-    /// is `server_no_context_takeover`, so a client cannot ask for it: a client with `shared` does
+    /// is `server_no_context_takeover`, so a client cannot request it. A client with `shared` does
     /// not offer that parameter.
     pub shared: bool,
 }
@@ -38,13 +38,13 @@ pub struct Direction {
     /// with 9.
     pub window_bits: u8,
     /// Its sender leaves payloads of fewer bytes uncompressed, which RFC 7692 §6 allows for any
-    /// message. The other end does not hear of it.
+    /// message. The other end does not learn of it.
     pub min_bytes: usize,
 }
 
 impl DeflateParams {
-    /// Level 6, zlib's own default, and what a bare `permessage-deflate` means: 32 KiB windows with
-    /// takeover.
+    /// Level 6, zlib's own default, and the meaning of a bare `permessage-deflate`: 32 KiB windows
+    /// with takeover.
     pub const DEFAULT: DeflateParams = DeflateParams {
         level: 6,
         to_client: Direction::DEFAULT,

@@ -11,8 +11,7 @@ thread_local! {
     static JOINED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Runs `work` with the thread's buffer, at least `bytes` long. The buffer is zeroed only where it
-/// grows.
+/// Runs `work` with the thread's buffer, at least `bytes` long. Only growth zeroes the buffer.
 pub(crate) fn with<R>(bytes: usize, work: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     SCRATCH.with_borrow_mut(|buffer| {
         if buffer.len() < bytes {

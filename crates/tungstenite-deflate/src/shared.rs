@@ -1,4 +1,4 @@
-//! What messages to many connections have in common, compressed once.
+//! The common part of messages to many connections, compressed once.
 
 use std::sync::OnceLock;
 
@@ -19,7 +19,7 @@ pub struct SharedDeflate {
     first: OnceLock<Box<SharedBody>>,
 }
 
-/// The common end for one window, as many as connections have agreed on.
+/// The common end for one window, one for each window that connections have agreed on.
 #[derive(Debug)]
 struct SharedBody {
     window_bits: u8,
@@ -63,7 +63,7 @@ fn compress_once(level: u32, window_bits: u8, parts: &[&[u8]]) -> Box<[u8]> {
 
 impl Deflater {
     /// The compressed message: the prefix in a stored block, then the common parts from `shared`,
-    /// compressed by the first caller. `None` for a prefix over 65,535 bytes, and where nothing is
+    /// compressed by the first caller. `None` for a prefix over 65,535 bytes, and if nothing is
     /// shared.
     pub(crate) fn splice<'m>(
         &self,
@@ -93,7 +93,7 @@ pub(crate) struct Spliced<'m> {
 }
 
 impl Spliced<'_> {
-    /// What travels, one behind the other.
+    /// The bytes on the wire, in order.
     pub(crate) fn parts(&self) -> [&[u8]; 3] {
         [&self.stored_header, self.prefix, self.body]
     }

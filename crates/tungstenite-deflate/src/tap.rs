@@ -27,8 +27,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::frames::{FIN, Frames, RSV1};
 
-/// A function that tells whether a read would return `Pending`, and then wakes the task when it
-/// would not.
+/// Returns whether a read would return `Pending`, and then wakes the task when it would not.
 pub(crate) type HasNothingToRead<S> = fn(&S, &mut Context<'_>) -> bool;
 
 /// A byte stream seen through the tap.
@@ -42,12 +41,12 @@ pub(crate) struct Tap<S> {
     /// Read before tungstenite had room for it. Empty, and without memory, when the connection is
     /// idle.
     ahead: Vec<u8>,
-    /// How many bytes of `ahead` tungstenite has.
+    /// Bytes of `ahead` that tungstenite has.
     handed_over: usize,
-    /// Data frames that tungstenite does not know of.
+    /// Data frames that bypass tungstenite.
     pub(crate) frames: Frames,
-    /// The byte stream did not take all that tungstenite had, which may have ended inside a frame.
-    /// No data frame is added then, so that none is overtaken by a Close behind the rest.
+    /// The byte stream did not take all of tungstenite's bytes, which may have ended inside a
+    /// frame. No data frame is added then, so that a Close in the rest overtakes none.
     pub(crate) in_frame: bool,
 }
 
@@ -64,7 +63,7 @@ thread_local! {
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// How a data message was marked when it came.
+/// The mark of an arrived data message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Arrival {
     pub(crate) compressed: bool,
@@ -72,7 +71,7 @@ pub(crate) struct Arrival {
 }
 
 impl<S> Tap<S> {
-    /// A tap on a byte stream behind its handshake. `early` are the bytes that came along with the
+    /// A tap on a byte stream after its handshake. `early` are the bytes that came along with the
     /// peer's HTTP head.
     pub(crate) fn new(stream: S, deflate: bool, early: &mut [u8]) -> Tap<S> {
         let mut tap = Tap {
@@ -88,8 +87,7 @@ impl<S> Tap<S> {
         tap
     }
 
-    /// The mark of the next data message that tungstenite yields; `None` where deflate is not
-    /// agreed.
+    /// The mark of the next data message that tungstenite yields; `None` without deflate.
     pub(crate) fn next_arrival(&mut self) -> Option<Arrival> {
         self.walker.as_mut()?.arrivals.pop_front()
     }
@@ -99,7 +97,7 @@ impl<S> Tap<S> {
         self.ahead.is_empty() && self.has_nothing_to_read.is_some_and(|ask| ask(&self.stream, cx))
     }
 
-    /// Hands over what was read ahead.
+    /// Hands over bytes that were read ahead.
     fn hand_over(&mut self, buf: &mut ReadBuf<'_>) {
         let rest = &self.ahead[self.handed_over..];
         let now = &rest[..rest.len().min(buf.remaining())];
@@ -120,7 +118,7 @@ impl<S> Tap<S> {
 }
 
 impl<S: AsyncRead + Unpin> Tap<S> {
-    /// Reads what the byte stream has: as much as fits into `buf`, and the rest ahead.
+    /// Reads all bytes of the byte stream: those that fit into `buf`, and the rest ahead.
     fn read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         // Taken and not borrowed: the stream may itself travel inside another WebSocket.
         let mut bytes = READ.take();
@@ -155,7 +153,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Tap<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Tap<S> {
-    /// tungstenite offers all that it has, control frames behind the data frames that wait.
+    /// tungstenite offers all its bytes, with control frames after the waiting data frames.
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let tap = self.get_mut();
         if !tap.in_frame {
@@ -195,7 +193,7 @@ struct Walker {
     payload_left_bytes: u64,
     /// Between the first and the last frame of a data message.
     in_message: bool,
-    /// Messages that tungstenite has not yielded yet: as many as fit into one read.
+    /// Messages that tungstenite has not yielded yet: at most those of one read.
     arrivals: VecDeque<Arrival>,
 }
 
@@ -254,7 +252,7 @@ impl Walker {
     }
 }
 
-/// How long the header is, as far as its beginning tells.
+/// The length of the header, as far as its beginning tells.
 fn header_len(header: &[u8]) -> usize {
     let Some(second) = header.get(1) else { return 2 };
     let length_bytes = match second & 0x7f {

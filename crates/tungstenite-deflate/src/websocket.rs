@@ -1,5 +1,4 @@
-//! A WebSocket connection behind its handshake: messages in and out, compressed if both ends
-//! agreed.
+//! A WebSocket connection after its handshake: messages in and out, compressed if both ends agreed.
 
 use std::{
     future::poll_fn,
@@ -35,7 +34,7 @@ use crate::{
     tap::{Arrival, HasNothingToRead, Tap},
 };
 
-/// A WebSocket connection over a byte stream of tokio, with permessage-deflate where it was agreed.
+/// A WebSocket connection over a byte stream of tokio, with permessage-deflate if it was agreed.
 ///
 /// A `Stream` of tungstenite's messages, which ends after an error, and a `Sink` for them. As in
 /// tokio-tungstenite, Pings and Close frames are answered while the stream is polled. Reading is
@@ -47,20 +46,20 @@ pub struct WebSocket<S> {
     max_message_bytes: usize,
     /// Size from which frames are written without a flush.
     write_buffer_bytes: usize,
-    /// Whether data frames are made here: those of a server, until a Close frame comes or goes or
-    /// the caller makes a frame of its own. tungstenite then says what may still be sent.
+    /// Whether this crate makes data frames: a server's, until a Close frame comes or goes or the
+    /// caller makes a frame. From then on tungstenite decides what may still be sent.
     makes_frames: bool,
     /// Compressed messages on their way into the write buffer; its memory is used again for each.
     outgoing: BytesMut,
-    /// tungstenite asked for more bytes and has nothing else to do.
+    /// tungstenite requested more bytes and has nothing else to do.
     drained: bool,
-    /// tungstenite may hold a control frame: an answer, or one of the caller's.
+    /// tungstenite may hold a control frame: an answer, or the caller's.
     holds_control: bool,
     /// Reading failed, or the connection is closed: the stream ended.
     failed: bool,
     /// Payload bytes of the last data message as it came.
     arrived_bytes: usize,
-    /// Compressed messages of so many bytes stay compressed, where no later one refers to them.
+    /// Compressed messages of at least this size stay compressed, if no later one refers to them.
     leave_from: Option<usize>,
 }
 
@@ -85,7 +84,7 @@ impl<S> WebSocket<S>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    /// A connection over a byte stream behind its handshake. `early` are the bytes that came with
+    /// A connection over a byte stream after its handshake. `early` are the bytes that came with
     /// the peer's HTTP head, `deflate` the agreed parameters. Compressed messages are limited by
     /// `max_message_size`, too. `None` for `config` is tungstenite's with a read buffer of 4 KiB.
     pub async fn from_partially_read(
@@ -112,8 +111,8 @@ where
         }
     }
 
-    /// Asks the byte stream before each read whether it has anything, which spares tungstenite's
-    /// preparations where it has not. `has_nothing_to_read` answers `true` if a read would return
+    /// Checks before each read whether the byte stream has bytes, which saves tungstenite's
+    /// preparations if it has none. `has_nothing_to_read` answers `true` if a read would return
     /// `Pending`, and then wakes the task when it would not. For TCP:
     ///
     /// ```
@@ -143,11 +142,10 @@ where
         deflater.memory() + inflater.memory()
     }
 
-    /// Leaves compressed messages of at least so many bytes as they came, for a reader that counts
-    /// messages and does not need each: they are yielded as `Binary`, and
-    /// [`WebSocket::arrived_bytes`] tells which they are. With context takeover they are
-    /// decompressed all the same, since later messages refer to them. `None`, as at first,
-    /// decompresses every message.
+    /// Leaves compressed messages of at least this size compressed, for a reader that only counts
+    /// messages. They are yielded as `Binary`; [`WebSocket::arrived_bytes`] identifies them. With
+    /// context takeover they are decompressed, because later messages refer to them. `None`, as at
+    /// first, decompresses every message.
     pub fn leave_compressed(&mut self, from_bytes: Option<usize>) {
         self.leave_from = from_bytes;
     }
@@ -190,9 +188,9 @@ where
         self.start_frame(opcode, false, payload)
     }
 
-    /// [`WebSocket::start_data`] for a payload in parts, one behind the other, that stay the
-    /// caller's. A server copies or compresses them into its frame, without an allocation for each
-    /// message; a client copies them once more.
+    /// [`WebSocket::start_data`] for a payload in parts, in order, that stay the caller's. A server
+    /// copies or compresses them into its frame, without an allocation for each message; a client
+    /// copies them once more.
     ///
     /// # Errors
     /// As [`WebSocket::start_data`].
@@ -203,10 +201,9 @@ where
         self.start_in_parts(opcode, parts.iter().copied())
     }
 
-    /// [`WebSocket::start_data`] for a payload that has all behind its prefix in common with
-    /// payloads to other connections, in parts one behind the other. Where
-    /// [`DeflateParams::shared`] was agreed, what is common is compressed once, into `shared`, and
-    /// not looked at again.
+    /// [`WebSocket::start_data`] for a payload whose parts after the prefix are common to payloads
+    /// to other connections. If [`DeflateParams::shared`] was agreed, the common parts are
+    /// compressed once, into `shared`, and not read again.
     ///
     /// ```
     /// use futures::{SinkExt, StreamExt};
