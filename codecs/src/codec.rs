@@ -25,10 +25,11 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait EventCodec: Debug + Send + Sync + 'static {
-    /// Appends the event to `out`. On error `out` is what it was.
+    /// Appends the event to `out`. On error `out` is unchanged.
     ///
     /// # Errors
-    /// [`EncodeError`] where the format cannot hold the event; it never wraps, truncates or alters.
+    /// [`EncodeError`] if the format cannot hold the event. It never wraps, truncates or alters
+    /// one.
     fn encode_event(&self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError>;
 
     /// Reads one event that fills `bytes` exactly. Never panics, never allocates more than `bytes`
@@ -48,7 +49,7 @@ pub trait EventCodec: Debug + Send + Sync + 'static {
     }
 
     /// Reads the head of an event and, in a tuned implementation, as little else as the layout
-    /// allows: what comes after may be malformed. Correct for every event that
+    /// allows, so the rest may be malformed. Correct for every event that
     /// [`EventCodec::decode_event`] accepts.
     ///
     /// # Errors
@@ -82,15 +83,15 @@ pub trait Codec: EventCodec {
     /// Reads a client's message that fills `bytes` exactly.
     ///
     /// # Errors
-    /// [`DecodeError::UnknownMessage`] for a verb or opcode outside the protocol, otherwise what is
-    /// wrong.
+    /// [`DecodeError::UnknownMessage`] for a verb or opcode outside the protocol, otherwise the
+    /// fault.
     fn decode_client<'a>(&self, bytes: &'a [u8]) -> Result<ClientMessage<'a>, DecodeError> {
         self.decode_client_within(bytes, &Limits::MOST)
     }
 
     /// [`Codec::decode_client`] for a relay that has limits: a REQ, COUNT or NEG-OPEN beyond them
-    /// is refused at the first entry too many, without room for it. Whether there is an id, a
-    /// filter and nothing unsupported is left to [`Limits::check`].
+    /// is refused at the first entry too many, without room for it. [`Limits::check`] looks for an
+    /// id, a filter and unsupported fields.
     ///
     /// # Errors
     /// [`DecodeError::OverLimit`] for such a request, otherwise see [`Codec::decode_client`].
@@ -122,9 +123,9 @@ pub trait Codec: EventCodec {
     }
 
     /// Appends the relay's EVENT message for an event that [`EventCodec::encode_event`] of this
-    /// codec already wrote: an event is encoded once and spliced behind each subscription id, as
-    /// real relays do. The bytes equal those of [`Codec::encode_relay`], and the event stands among
-    /// them as it is: behind as many bytes as this returns.
+    /// codec already wrote: an event is encoded once and spliced after each subscription id, as
+    /// real relays do. The bytes equal [`Codec::encode_relay`]'s. Returns the number of bytes in
+    /// front of the event.
     fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {
         let start = out.len();
         let behind = self.around_event(subscription, event, out);
@@ -134,17 +135,16 @@ pub trait Codec: EventCodec {
         prefix_bytes
     }
 
-    /// Appends what [`Codec::wrap_event`] appends before the event, and returns what stands behind
-    /// it: for a message whose event is taken from elsewhere.
+    /// Appends the bytes that [`Codec::wrap_event`] appends before the event, and returns those
+    /// that follow it: for a message whose event comes from elsewhere.
     fn around_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> &'static [u8];
 
     /// Appends the relay's EVENTS message for events that [`EventCodec::encode_event`] of this
-    /// codec already wrote: what [`Codec::wrap_event`] is to EVENT. The bytes equal those of
-    /// [`Codec::encode_relay`].
+    /// codec already wrote: the counterpart of [`Codec::wrap_event`]. The bytes equal
+    /// [`Codec::encode_relay`]'s.
     ///
     /// # Panics
-    /// When `events` is empty: there is no such message, and a relay that has nothing to send sends
-    /// nothing.
+    /// When `events` is empty: an empty EVENTS does not exist.
     fn wrap_events(&self, subscription: &str, events: &[&[u8]], out: &mut Vec<u8>);
 
     /// The event in a client's EVENT, unchecked. `None` for other messages, unusual spellings and
@@ -163,7 +163,7 @@ pub trait Codec: EventCodec {
     }
 }
 
-/// Encodes a batch as [`Codec::encode_relay`] does in every format: each event by itself, then the
+/// Encodes a batch as [`Codec::encode_relay`] does in every format: each event alone, then the
 /// splice.
 pub(crate) fn encode_batch(
     codec: &(impl Codec + ?Sized),
@@ -191,7 +191,7 @@ pub(crate) fn assert_batch(events: &[&[u8]]) {
     assert!(!events.is_empty(), "a batch holds at least one event");
 }
 
-/// Runs an encoder, and takes back what it has written when it fails.
+/// Runs an encoder, and removes its output if it fails.
 pub(crate) fn all_or_nothing(
     out: &mut Vec<u8>,
     write: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,

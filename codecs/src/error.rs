@@ -27,13 +27,13 @@ pub enum DecodeError {
     /// A field or key occurs twice.
     #[error("{0} occurs twice")]
     Duplicate(&'static str),
-    /// Of the wrong type, shape or length.
+    /// The type, shape or length is wrong.
     #[error("malformed {0}")]
     Malformed(&'static str),
     /// A well-formed message with a verb or opcode outside the protocol.
     #[error("unknown message {0}")]
     UnknownMessage(String),
-    /// A request beyond what the reader accepts; see
+    /// A request over the reader's limits; see
     /// [`Codec::decode_client_within`](crate::Codec::decode_client_within).
     #[error(transparent)]
     OverLimit(#[from] Box<OverLimit>),
@@ -48,9 +48,9 @@ fn range(name: &str) -> &'static str {
 }
 
 impl DecodeError {
-    /// A library's message, short enough for a NOTICE. serde quotes the text it did not expect,
-    /// which the peer may have made as long as a frame; what was expected, and where, stands at the
-    /// end, so the middle is left out.
+    /// A library's message, short enough for a NOTICE. serde quotes the unexpected text, which a
+    /// peer can make as long as a frame. The expected text and its place come last, so the middle
+    /// is left out.
     pub(crate) fn library(reason: &str) -> Self {
         const START_CHARS: usize = 80;
         const END_CHARS: usize = 120;
@@ -70,7 +70,7 @@ impl DecodeError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// A count or length beyond what the layout can express.
+    /// A count or length over the layout's maximum.
     #[error("{format} cannot hold {what} of {actual}; its largest is {max}")]
     TooLarge {
         /// The format.

@@ -86,8 +86,8 @@ pub fn decode_into(text: &str, out: &mut Vec<u8>) {
     faster_hex::hex_decode_unchecked(text.as_bytes(), &mut out[start..]);
 }
 
-/// Appends one of the two values that most tags are made of, a letter or a key, behind what the
-/// format has in front of them; false, and nothing appended, for any other value.
+/// Appends one of the two values of most tags, a letter or a key, after the format's prefix. For
+/// any other value it returns false and appends nothing.
 ///
 /// The 64 digits are checked and packed in one go that the compiler turns into SIMD: half of what
 /// it costs to check them, and then call the library for so few.
@@ -144,8 +144,8 @@ pub(crate) fn is_hex(text: &[u8], min_len: usize) -> bool {
         && is_lower(text)
 }
 
-/// Reads digits into half as many bytes; false, and anything in `bytes`, where a byte is no
-/// lowercase digit.
+/// Reads digits into half as many bytes. Returns false, with anything in `bytes`, if a byte is not
+/// a lowercase digit.
 fn decode_lower(text: &[u8], bytes: &mut [u8]) -> bool {
     let is_hex = is_lower(text);
     if is_hex {

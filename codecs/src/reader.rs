@@ -1,7 +1,7 @@
-//! A cursor over bytes from strangers, and the varint that most binary formats share.
+//! A cursor over hostile bytes, and the varint of most binary formats.
 //!
-//! Every length in a frame is a claim. The cursor checks it against what is there before anything
-//! is allocated, and says which field was being read when the claim proved wrong.
+//! Every length in a frame is a claim. The cursor checks it against the remaining bytes before it
+//! allocates, and names the field with a wrong claim.
 
 use crate::{
     error::DecodeError,
@@ -40,8 +40,7 @@ impl<'a> Reader<'a> {
         self.array_ref(what).copied()
     }
 
-    /// The next `N` bytes, where they are. To copy them later spares long arrays a way through the
-    /// result.
+    /// The next `N` bytes, in place. Copying them later saves long arrays a way through the result.
     #[inline]
     pub(crate) fn array_ref<const N: usize>(
         &mut self,
@@ -69,7 +68,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The letter behind these bytes, if both are next.
+    /// The letter after these bytes, if both are next.
     #[inline]
     pub(crate) fn letter_behind<const N: usize>(&mut self, bytes: [u8; N]) -> Option<Letter> {
         let (head, rest) = self.rest.split_first_chunk::<N>()?;
@@ -79,7 +78,7 @@ impl<'a> Reader<'a> {
         Some(letter)
     }
 
-    /// The `M` bytes behind these bytes, if all are next.
+    /// The `M` bytes after these bytes, if all are next.
     #[inline]
     pub(crate) fn array_behind<const N: usize, const M: usize>(
         &mut self,
@@ -152,9 +151,9 @@ impl<'a> Reader<'a> {
         text::checked(self.take_rest(), what)
     }
 
-    /// How many of `claimed` entries (24 bytes each in memory) to make room for at once: a few, for
-    /// small tags at the end of a message, or as many as what follows can pay for at 8 bytes each.
-    /// More arrive as they prove to be there.
+    /// Number of `claimed` entries (24 bytes each in memory) to make room for at once: a few, for
+    /// small tags at the end of a message, or as many as the rest justifies at 8 bytes each.
+    /// Further entries get room when they arrive.
     #[inline]
     pub(crate) fn capacity(&self, claimed: u64) -> usize {
         const FEW: usize = 8;
@@ -177,12 +176,12 @@ pub(crate) fn write_varint(mut value: u64, out: &mut Vec<u8>) {
     out.push(value.to_le_bytes()[0]);
 }
 
-/// How many bytes [`write_varint`] appends.
+/// Number of bytes that [`write_varint`] appends.
 pub(crate) fn varint_len(value: u64) -> usize {
     (value | 1).ilog2() as usize / 7 + 1
 }
 
-/// Appends `write`'s output behind its length as a varint.
+/// Appends `write`'s output after its length as a varint.
 pub(crate) fn write_sized<E>(
     out: &mut Vec<u8>,
     write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
@@ -196,8 +195,8 @@ pub(crate) fn write_sized<E>(
     Ok(())
 }
 
-/// [`write_sized`] for output that is about so long: where the length then takes as many bytes as
-/// that would, nothing has to be moved.
+/// [`write_sized`] for output of about this length. If both lengths take equally many bytes,
+/// nothing has to be moved.
 ///
 /// `#[inline]` puts it into the codegen unit of its caller: in another, `write` is not inlined.
 #[inline]

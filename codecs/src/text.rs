@@ -1,5 +1,4 @@
-//! Text from strangers: UTF-8 checked with SIMD where it is long, and looked up where it is one
-//! letter.
+//! Hostile text: long text is checked for UTF-8 with SIMD, and a single letter is looked up.
 //!
 //! Nearly half of the values in tags are the letter that names the tag, and nearly as many an id or
 //! a key. One-letter names are `&'static str` from a table, which avoids the UTF-8 check.
@@ -13,8 +12,8 @@ use crate::{
     model::{ByteEvent, Event, EventHead, TagValue},
 };
 
-/// What a tuned reader makes of a tag's value: text, or bytes where it is a key. The event that it
-/// belongs to follows.
+/// A tag's value for a tuned reader: text, or bytes if it is a key. It determines the type of the
+/// event.
 pub(crate) trait Value<'a>: From<Cow<'a, str>> {
     /// The event with tags of these values.
     type Event;
@@ -28,7 +27,7 @@ pub(crate) trait Value<'a>: From<Cow<'a, str>> {
     /// The value of 64 digits that are stored as bytes.
     fn of_key(key: &[u8; 32]) -> Self;
 
-    /// The value of 64 bytes of text, where it is kept as bytes: these are lowercase hex digits.
+    /// The value of 64 bytes of text, if it is kept as bytes: they are lowercase hex digits.
     fn of_digits(_digits: &[u8; 64]) -> Option<Self> {
         None
     }
@@ -85,7 +84,7 @@ pub(crate) enum Found<'a> {
     Letter(Letter),
     /// 32 bytes that stand for 64 hex digits.
     Key(&'a [u8; 32]),
-    /// Bytes that stand for twice as many hex digits.
+    /// Bytes that represent twice as many hex digits.
     Hex(&'a [u8]),
     /// Bytes that should be UTF-8.
     Bytes(&'a [u8]),

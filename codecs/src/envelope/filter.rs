@@ -12,7 +12,7 @@ use crate::{
 /// Shortest hex text that a filter stores as bytes.
 const MIN_HEX_CHARS: usize = 8;
 
-/// Checks what no format can say of a filter, or would not read again.
+/// Rejects filters that no format can express, or would read back differently.
 pub(crate) fn check_filters(format: &'static str, filters: &[Filter]) -> Result<(), EncodeError> {
     let refuse = |what| Err(EncodeError::Unrepresentable { format, what });
     if filters.len() > MAX_FILTERS {

@@ -356,7 +356,7 @@ fn read_subscription<'a>(reader: &mut Reader<'a>) -> Result<Cow<'a, str>, Decode
     reader.text(u64::from(len), "subscription").map(Cow::Borrowed)
 }
 
-/// A byte whose lowest `N` bits say something and whose others are zero.
+/// A byte of flags in its lowest `N` bits; the others are zero.
 fn read_flags<const N: usize>(reader: &mut Reader<'_>, what: &'static str) -> Result<[bool; N], DecodeError> {
     let byte = reader.u8(what)?;
     if byte >> N != 0 {

@@ -21,7 +21,7 @@ use crate::{
     reader::{Reader, write_sized},
 };
 
-/// Where the events of a batch stand.
+/// Position of the events in a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BatchLayout {
     /// A JSON array.
@@ -64,9 +64,9 @@ pub struct Batch {
 const FIELD: u8 = 1 << 3 | 2;
 
 impl Format {
-    /// Reads and writes batches of this format by that implementation. `None` where the format has
-    /// no such implementation or no batches, and for Cap'n Proto by tuned code: only the library
-    /// knows its lists.
+    /// Reads and writes batches of this format by that implementation. `None` if the format has no
+    /// such implementation or no batches, and for tuned Cap'n Proto: only the library reads its
+    /// lists.
     pub fn batch(self, by: Implementation) -> Option<Batch> {
         let layout = self.spec().batch?;
         let codec = self.codec(by).ok()?;
@@ -77,10 +77,10 @@ impl Format {
 }
 
 impl Batch {
-    /// Appends the batch to `out`. On error `out` is what it was.
+    /// Appends the batch to `out`. On error `out` is unchanged.
     ///
     /// # Errors
-    /// [`EncodeError`] where the format cannot hold an event, or not so many.
+    /// [`EncodeError`] if the format cannot hold an event, or this many.
     pub fn encode<'e>(
         &self,
         events: &[impl Borrow<Event<'e>>],

@@ -5,9 +5,9 @@ use std::ops::RangeInclusive;
 use crate::{hex, model::Event};
 
 /// The largest event that a format can hold; `usize::MAX` means that the layout sets no limit.
-/// Encoders refuse what lies beyond, with [`EncodeError`](crate::EncodeError), and else only what
-/// is too long as a whole: 8 MiB before packing in capnp-packed, some 500 MB in Cap'n Proto and
-/// FlatBuffers.
+/// Encoders reject larger events with [`EncodeError`](crate::EncodeError). They also reject events
+/// that are too long as a whole: 8 MiB before packing in capnp-packed, some 500 MB in Cap'n Proto
+/// and FlatBuffers.
 ///
 /// ```
 /// use codecs::Format;
@@ -24,10 +24,10 @@ pub struct Capacity {
     pub tags: usize,
     /// The name and values of one tag.
     pub tag_values: usize,
-    /// Bytes of one value as it is stored: half as many as it has digits where it is hex that
-    /// [`Capacity::hex_chars`] makes bytes.
+    /// Bytes of one value as it is stored. Hex that [`Capacity::hex_chars`] turns into bytes counts
+    /// half its digits.
     pub value_bytes: usize,
-    /// From how many digits on lowercase hex of even length is stored as bytes; `None`: never.
+    /// Least digits of lowercase hex, of even length, that are stored as bytes; `None`: never.
     pub hex_chars: Option<usize>,
     /// Bytes of all tags together: their values, one byte more for each value, and one for each
     /// tag.

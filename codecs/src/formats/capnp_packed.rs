@@ -121,8 +121,8 @@ fn write(message: &Built, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     serialize_packed::write_message(out, message).map_err(|error| EncodeError::Library(error.to_string()))
 }
 
-/// Packs whole words. The head of a message holds no word without a zero but those of a
-/// subscription id, so no run of plain words is begun: each is followed by the count 0.
+/// Packs whole words. The head of a message has no zero-free word but a subscription id's, so no
+/// run of plain words begins: each is followed by the count 0.
 fn pack(words: &[u8], out: &mut Vec<u8>) {
     let (words, []) = words.as_chunks::<WORD_BYTES>() else { unreachable!("heads are made of words") };
     let mut rest = words.iter().peekable();

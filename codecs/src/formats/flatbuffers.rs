@@ -30,7 +30,7 @@ const MIN_HEX_CHARS: usize = 8;
 /// The crate asserts that a buffer stays below 2 GiB.
 const MAX_TEXT_BYTES: usize = 1 << 28;
 
-/// Where a field's place stands in the vtable: 4 + 2 × its number in the schema.
+/// A field's position in the vtable: 4 + 2 × its number in the schema.
 mod slot {
     pub(super) const ID: u16 = 4;
     pub(super) const PUBKEY: u16 = 6;
@@ -166,7 +166,7 @@ fn key<const N: usize>(
     bytes.try_into().map_err(|_| DecodeError::Malformed(what))
 }
 
-/// The frame, and what it still can pay for.
+/// The frame, and the allocations that it still justifies.
 struct Buffer<'a> {
     bytes: &'a [u8],
     unread: usize,
@@ -174,7 +174,7 @@ struct Buffer<'a> {
     end: usize,
 }
 
-/// Where a table and its vtable stand.
+/// Positions of a table and its vtable.
 struct Table {
     at: usize,
     len: usize,
@@ -192,7 +192,7 @@ impl<'a> Buffer<'a> {
         found.copied().ok_or(DecodeError::Truncated(what))
     }
 
-    /// Where the offset at a place points.
+    /// The target of the offset at a position.
     fn offset(&self, at: usize, what: &'static str) -> Result<usize, DecodeError> {
         let offset = u32::from_le_bytes(self.array(at, what)?);
         at.checked_add(offset as usize).ok_or(DecodeError::Truncated(what))
@@ -226,7 +226,7 @@ impl<'a> Buffer<'a> {
         Ok(Table { at, len, vtable, vtable_len })
     }
 
-    /// Where a field of `N` bytes stands, when it is there.
+    /// Position of a field of `N` bytes, if it is present.
     fn field<const N: usize>(
         &self,
         table: &Table,
@@ -286,7 +286,7 @@ impl<'a> Buffer<'a> {
         str::from_utf8(text).map(Some).map_err(|_| DecodeError::Utf8(what))
     }
 
-    /// Where the tables of a vector stand; no vector is an empty one, which is not canonical.
+    /// Positions of the tables of a vector. No vector means an empty one, which is not canonical.
     fn tables(
         &mut self,
         table: &Table,
@@ -303,7 +303,7 @@ impl<'a> Buffer<'a> {
         }))
     }
 
-    /// Fails when bytes stand behind everything that was read.
+    /// Fails if bytes follow everything that was read.
     fn finish(self) -> Result<(), DecodeError> {
         match self.bytes.len() - self.end {
             0 => Ok(()),

@@ -113,7 +113,7 @@ impl GoNostr {
         Ok(())
     }
 
-    /// How many of a u16's bytes the number of tags goes without.
+    /// Bytes of a u16 that the number of tags does not use.
     fn unused_count_bytes(&self) -> usize {
         usize::from(self.max_tags == usize::from(u8::MAX))
     }

@@ -1,4 +1,4 @@
-//! The registry: every wire format this project knows, in the order of every table.
+//! The registry: every wire format of this project, in the order of every table.
 
 mod batch;
 mod capacity;
@@ -273,14 +273,14 @@ pub struct FormatSpec {
     pub capacity: Capacity,
     /// The parts of a message that have one form only.
     pub one_form: OneForm,
-    /// How it lays out a batch, where somebody has defined one; see [`Format::batch`].
+    /// The layout of a batch, if one is defined; see [`Format::batch`].
     pub batch: Option<BatchLayout>,
-    /// The crate that reads and writes events in [`Implementation::Library`]; `None` where no crate
-    /// was taken, so that its code is this repository's.
+    /// The crate that reads and writes events in [`Implementation::Library`]; `None` if the code is
+    /// this repository's.
     pub library_crate: Option<&'static str>,
     /// [`Implementation::Library`].
     pub library: &'static dyn Codec,
-    /// [`Implementation::Tuned`], where it exists.
+    /// [`Implementation::Tuned`], if it exists.
     pub tuned: Option<&'static dyn Codec>,
 }
 
@@ -347,10 +347,9 @@ impl Format {
         self.0
     }
 
-    /// The event in `message`, which a codec of this format read as a client's EVENT with this
-    /// event, where its bytes are those that [`EventCodec::encode_event`] writes: a relay may then
-    /// pass them on. `None` where they are not, and in formats where telling costs as much as
-    /// encoding does.
+    /// The event's bytes in `message`, a client's EVENT that a codec of this format read, if they
+    /// equal [`EventCodec::encode_event`]'s. A relay may then pass them on. `None` if they differ,
+    /// and in formats where the comparison costs as much as encoding.
     ///
     /// ```
     /// use codecs::{Format, Implementation};
@@ -444,13 +443,13 @@ impl FromStr for Format {
     }
 }
 
-/// Who wrote the code that reads and writes the bytes.
+/// The author of the code that reads and writes the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Implementation {
-    /// The ecosystem's library: what an adopter gets today. For formats without one it is code of
-    /// this repository, see [`FormatSpec::library_crate`].
+    /// The ecosystem's library: what an adopter gets today. Formats without one have code of this
+    /// repository, see [`FormatSpec::library_crate`].
     Library,
-    /// Code written for this format here: what the format can do.
+    /// Code written here for this format: what the format can do.
     Tuned,
 }
 

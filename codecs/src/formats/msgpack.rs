@@ -187,7 +187,7 @@ fn read_tags<'a>(input: &mut &'a [u8]) -> Result<Vec<Tag<'a>>, DecodeError> {
     Ok(tags)
 }
 
-/// How many of `claimed` entries to make room for at once; see `Reader::capacity`.
+/// Number of `claimed` entries to make room for at once; see `Reader::capacity`.
 fn room(claimed: u32, rest: &[u8]) -> usize {
     (claimed as usize).min(rest.len() / 8)
 }

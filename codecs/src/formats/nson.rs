@@ -38,7 +38,7 @@ pub(super) struct Nson;
 /// Ten digits.
 const TIMES: std::ops::RangeInclusive<i64> = 1_000_000_000..=9_999_999_999;
 
-/// The fixed parts of the text: where each begins, and what stands there.
+/// The fixed parts of the text: position and content.
 const MARKS: [(usize, &[u8]); 5] = [
     (0, b"{\"id\":\""),
     (71, b"\",\"pubkey\":\""),
@@ -132,7 +132,8 @@ impl Codec for Nson {
 
 // --- writing ---
 
-/// Appends everything from `kind` on and returns the descriptor, or `None` where NSON has no room.
+/// Appends everything from `kind` on and returns the descriptor, or `None` if it is too large for
+/// NSON.
 fn write_body(event: &Event<'_>, body: &mut Vec<u8>) -> Option<Vec<u8>> {
     let last = event.tags.len().saturating_sub(1);
     if !TIMES.contains(&event.created_at) || event.tags.iter().take(last).any(Vec::is_empty) {

@@ -47,7 +47,7 @@ pub(super) trait TunedFormat: fmt::Debug + Send + Sync + 'static {
     /// Finds subscription and event in a relay's EVENT of the usual form.
     fn split_relay(bytes: &[u8]) -> Option<(Cow<'_, str>, &[u8])>;
 
-    /// Writes OK, which a relay says as often as an event is published.
+    /// Writes OK, which a relay sends for every published event.
     fn write_ok(id: &[u8; 32], accepted: bool, text: &str, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let text = Cow::Borrowed(text);
         Self::LIBRARY.encode_relay(&RelayMessage::Ok { id: *id, accepted, text }, out)
@@ -59,8 +59,7 @@ pub(super) trait TunedFormat: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Finds the subscription in a relay's EVENTS of the usual form, and calls `each` with its
-    /// events one by one, at least one, until there are no more or `each` wants none: then, as
-    /// where the form is unusual, the answer is `None`.
+    /// events one by one, at least one. Returns `None` if `each` stops, or if the form is unusual.
     fn split_batch<'a>(bytes: &'a [u8], each: impl FnMut(&'a [u8]) -> Option<()>) -> Option<Cow<'a, str>>;
 
     /// [`Codec::wrap_events`].

@@ -91,8 +91,8 @@ impl Event<'_> {
         KindClass::from_kind(self.kind)
     }
 
-    /// The `d` value that addresses the event among others of its author and kind; empty where it
-    /// plays no part.
+    /// The `d` value that distinguishes the event from others of its author and kind; empty if it
+    /// does not matter.
     pub fn address(&self) -> &str {
         match self.class() {
             KindClass::Addressable => self.first_tag_value("d").unwrap_or_default(),

@@ -33,14 +33,14 @@ pub struct Filter {
     pub since: Option<i64>,
     /// Latest `created_at`, inclusive.
     pub until: Option<i64>,
-    /// How many stored events at most; says nothing about live ones.
+    /// Most stored events; live events are not limited.
     pub limit: Option<u64>,
     /// NIP-50 full-text query.
     pub search: Option<String>,
     /// `#x` conditions, each at most once, in the order given.
     pub tags: Vec<TagFilter>,
-    /// The first field this codec did not know. A relay answers CLOSED `unsupported`; encoders
-    /// refuse it.
+    /// The first field unknown to this codec. A relay answers CLOSED `unsupported`; encoders reject
+    /// it.
     pub unknown: Option<String>,
 }
 
@@ -80,7 +80,7 @@ impl Filter {
 }
 
 impl Filter {
-    /// Whether a decoder will read so many.
+    /// Whether a decoder accepts this many filters.
     pub(crate) fn check_number(filters: &[Filter]) -> Result<(), String> {
         let number = filters.len();
         if number <= MAX_FILTERS {
@@ -89,8 +89,8 @@ impl Filter {
         Err(format!("cannot hold {number} filters; a message has at most {MAX_FILTERS}"))
     }
 
-    /// Whether a codec may write the filter so that it reads back the same; the error says what
-    /// stands against it.
+    /// Whether a codec may write the filter so that it reads back the same; the error names the
+    /// obstacle.
     pub(crate) fn check_writable(&self) -> Result<(), String> {
         if let Some(field) = &self.unknown {
             return Err(format!("unknown filter field {field:?}"));

@@ -22,9 +22,8 @@ pub struct FlatEvent {
     pub head: EventHead,
     /// BIP-340 signature of the id.
     pub sig: [u8; 64],
-    /// Each tag behind its length, in which each value stands behind its length; then the content.
-    /// Lengths are text, too ([`push_length`]): what is one piece of text needs no second check
-    /// that its parts are.
+    /// Each tag after its length, and in it each value after its length; then the content. Lengths
+    /// are text, too ([`push_length`]), so that the parts need no second UTF-8 check.
     text: Box<str>,
     tag_bytes: usize,
 }
@@ -82,13 +81,13 @@ fn tag_bytes(tag: &Tag<'_>) -> usize {
     tag.iter().map(|value| with_length(value.len())).sum()
 }
 
-/// The largest length that is one character. A longer one is so many characters of seven bits each,
-/// lowest bits first, behind a character that exceeds this by their number.
+/// The largest length of one character. A longer length has several characters of seven bits each,
+/// lowest bits first, after a character that exceeds this by their number.
 const MAX_SHORT: u8 = 119;
 
 const DIGIT_BITS: u32 = 7;
 
-/// The characters of a length behind its first.
+/// Number of characters of a length after its first.
 fn digits(len: usize) -> u8 {
     if len <= MAX_SHORT.into() {
         return 0;

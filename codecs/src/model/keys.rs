@@ -17,7 +17,7 @@ use super::{
     verify::{parse_pubkey, verify_signature},
 };
 
-/// Keys of one set. What is looked up is compared with these alone.
+/// Keys of one set. A look-up compares with these alone.
 const KEYS_OF_A_SET: usize = 4;
 
 /// Parsed public keys of authors whose signatures verified, for all threads; at most as many as it
@@ -25,8 +25,8 @@ const KEYS_OF_A_SET: usize = 4;
 ///
 /// A key enters when its first signature verifies, in the last place of its set, and moves up by
 /// one place each time it is used. So a flood of keys that are used once, each with a valid
-/// signature, takes turns in the last places, and authors who were seen again keep theirs. Which
-/// keys share a set is drawn at random: nobody can choose keys to meet.
+/// signature, takes turns in the last places, and returning authors keep theirs. The sets are drawn
+/// at random, so an attacker cannot choose keys that meet.
 ///
 /// ```
 /// use codecs::{Event, PublicKeys, VerifyError, VerifyLevel};

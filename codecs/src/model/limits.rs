@@ -1,4 +1,4 @@
-//! The limits a relay sets to requests, and what is said of a message that goes beyond them.
+//! A relay's limits to requests, and the error of a message that exceeds them.
 //!
 //! Decoders apply them as they read
 //! ([`Codec::decode_client_within`](crate::Codec::decode_client_within)): a request is refused at
@@ -6,8 +6,7 @@
 
 use super::{Filter, filter::MAX_FILTERS};
 
-/// A relay's bounds on one REQ, COUNT or NEG-OPEN (advertised in NIP-11 where that has a word
-/// for it).
+/// A relay's bounds on one REQ, COUNT or NEG-OPEN (advertised in NIP-11 if it has a field for it).
 ///
 /// ```
 /// use codecs::{DecodeError, Format, Limits};
@@ -35,7 +34,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The decoder's own bounds: as many filters as encoders write, and lists of any length.
+    /// The decoder's own bounds: the number of filters that encoders write, and lists of any
+    /// length.
     pub const MOST: Limits = Limits {
         max_filters: MAX_FILTERS,
         max_filter_values: usize::MAX,
@@ -75,7 +75,7 @@ impl Limits {
     }
 }
 
-/// One of [`Limits`], with its value; says what would be accepted.
+/// One of [`Limits`], with its value; the text states what is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Limit {
     /// [`Limits::max_subscription_chars`].
@@ -121,7 +121,7 @@ pub(crate) struct Bounds<'a> {
 }
 
 impl<'a> Bounds<'a> {
-    /// For a request whose subscription id was just read; the id itself may be too long.
+    /// Limits of a request whose subscription id was just read; the id itself may be too long.
     pub(crate) fn new(
         limits: &'a Limits,
         request: Request,
@@ -137,13 +137,13 @@ impl<'a> Bounds<'a> {
         if is_longer(subscription, max) { bounds.refuse(Limit::SubscriptionChars(max)) } else { Ok(bounds) }
     }
 
-    /// Whether a request may have so many filters.
+    /// Whether a request may have this many filters.
     pub(crate) fn filters(&self, count: usize) -> Result<(), Box<OverLimit>> {
         let max = self.limits.max_filters;
         if count > max { self.refuse(Limit::Filters(max)) } else { Ok(()) }
     }
 
-    /// Whether a list in a filter may have so many entries.
+    /// Whether a list in a filter may have this many entries.
     pub(crate) fn values(&self, count: usize) -> Result<(), Box<OverLimit>> {
         let max = self.limits.max_filter_values;
         if count > max { self.refuse(Limit::FilterValues(max)) } else { Ok(()) }

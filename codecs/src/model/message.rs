@@ -173,8 +173,8 @@ pub enum RelayMessage<'a> {
         /// A machine-readable prefix and a reason.
         text: Cow<'a, str>,
     },
-    /// Several events that match one subscription, in the order in which EVENT would have brought
-    /// them. No relay sends it that was not asked for batches when the connection was opened.
+    /// Several events that match one subscription, in EVENT's order. A relay sends it only if the
+    /// client requested batches when it connected.
     Events {
         /// The subscription they match.
         subscription: Cow<'a, str>,

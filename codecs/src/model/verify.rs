@@ -1,4 +1,4 @@
-//! Is an event what its author signed? SHA-256 of NIP-01's canonical form, and BIP-340.
+//! Did the author sign this event? SHA-256 of NIP-01's canonical form, and BIP-340.
 
 use std::{fmt, str::FromStr};
 
@@ -77,7 +77,7 @@ impl Event<'_> {
         canonical_id((&self.pubkey, self.created_at, self.kind), &self.tags, &self.content)
     }
 
-    /// Checks as much as `level` asks for.
+    /// Checks as much as `level` requires.
     ///
     /// ```
     /// use codecs::{Event, VerifyError, VerifyLevel};
@@ -127,7 +127,7 @@ fn canonical_id(
     hasher.finalize().into()
 }
 
-/// Checks as much of an id, a public key and a signature as `level` asks for.
+/// Checks as much of an id, a public key and a signature as `level` requires.
 fn check(
     (id, pubkey, sig): (&[u8; 32], &[u8; 32], &[u8; 64]),
     level: VerifyLevel,

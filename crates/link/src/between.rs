@@ -41,7 +41,7 @@ pub struct Heard {
 /// in the link's namespaces.
 ///
 /// # Errors
-/// When the host forbids links, a program cannot be started, or that of the user fails.
+/// When the host forbids links, a program cannot be started, or the user's fails.
 pub(crate) fn run(programs: &Programs) -> anyhow::Result<Heard> {
     let link: Link = programs.link.parse()?;
     host::enter()?;

@@ -39,7 +39,7 @@ impl Emulation {
     /// reason.
     ///
     /// # Errors
-    /// When the host forbids a device or a namespace; the emulator has said so on standard error.
+    /// When the host forbids a device or a namespace; the emulator has reported it on standard
     /// error.
     pub fn start(
         links: &[Link],

@@ -127,7 +127,7 @@ impl Incoming {
     /// Reads a body of `bytes`, which the caller bounds.
     ///
     /// # Errors
-    /// [`WireError::Handshake`] for one that is too slow, and errors of the socket.
+    /// [`WireError::Handshake`] for a slow body, and errors of the socket.
     pub async fn body(&mut self, bytes: usize, config: &ServerConfig) -> Result<Vec<u8>, WireError> {
         let mut body = self.head.early.split_off(0);
         body.truncate(bytes);

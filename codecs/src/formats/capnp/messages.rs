@@ -116,8 +116,7 @@ fn length(len: usize, what: &'static str) -> Result<u32, EncodeError> {
         .ok_or_else(|| too_large(what, len, MAX_BLOB_BYTES))
 }
 
-/// Builds any message. EVENT and EVENTS go to peers spliced, which gives the same bytes in one
-/// segment.
+/// Builds any message. Peers get EVENT and EVENTS spliced: the same bytes in one segment.
 pub(super) fn build_relay(
     message: &RelayMessage<'_>,
     mut root: relay_msg::Builder<'_>,
@@ -323,7 +322,7 @@ fn read_conditions(
     Ok(conditions)
 }
 
-/// Whether the sender's schema has fields behind ours, and used one.
+/// Whether the sender's schema has fields after ours, and used one.
 fn has_unknown_fields(filter: filter::Reader<'_>) -> bool {
     let known = <filter::Builder<'_> as HasStructSize>::STRUCT_SIZE;
     let data = raw::get_struct_data_section(filter);

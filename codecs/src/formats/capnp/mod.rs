@@ -268,7 +268,7 @@ fn wrapping(subscription: &str, event_bytes: usize) -> [u64; 6] {
     ]
 }
 
-/// The crate's own settings, spelled out: they decide where segments break, and so the bytes.
+/// The crate's own settings, explicit: they decide where segments break, and so the bytes.
 fn builder() -> Built {
     message::Builder::new(
         HeapAllocator::new()

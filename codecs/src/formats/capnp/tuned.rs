@@ -170,7 +170,7 @@ impl TunedFormat for TunedCapnp {
 // --- writing ---
 
 /// Where the crate's builder would put an event's blobs: into the first segment while it has room,
-/// otherwise behind a landing pad in the first later one that has.
+/// otherwise after a landing pad in the first later segment with room.
 struct BlobLayout {
     tag_bytes: usize,
     text_bytes: usize,
@@ -181,7 +181,7 @@ struct BlobLayout {
 }
 
 impl BlobLayout {
-    /// For blobs of these lengths, the text's NUL included.
+    /// The layout for blobs of these lengths, the text's NUL included.
     fn for_blobs(tag_bytes: usize, text_bytes: usize) -> BlobLayout {
         let (tags, text) = (tag_bytes.div_ceil(WORD_BYTES), text_bytes.div_ceil(WORD_BYTES));
         let mut used = [WORDS_BEFORE_TAGS, 0, 0];
@@ -202,8 +202,8 @@ impl BlobLayout {
         1 + self.tags_in.max(self.text_in)
     }
 
-    /// Makes room for a longer table and landing pads around the tags, which stand where one
-    /// segment would have them, and puts the text where it belongs.
+    /// Makes room for a longer table and for landing pads around the tags, which are where one
+    /// segment would have them, and moves the text into place.
     fn part(&self, text: &[u8], start: usize, tags_start: usize, out: &mut Vec<u8>) {
         insert(WORD_BYTES, start + WORD_BYTES, out);
         let tags_start = tags_start + WORD_BYTES;
@@ -273,7 +273,7 @@ fn pad(start: usize, out: &mut Vec<u8>) {
     out.resize(start + (out.len() - start).next_multiple_of(WORD_BYTES), 0);
 }
 
-/// Moves what stands from `at` on by so many bytes, which become zero.
+/// Moves the bytes from `at` on by `bytes`, and zeros the gap.
 fn insert(bytes: usize, at: usize, out: &mut Vec<u8>) {
     let end = out.len();
     out.resize(end + bytes, 0);
@@ -283,7 +283,7 @@ fn insert(bytes: usize, at: usize, out: &mut Vec<u8>) {
 
 // --- reading ---
 
-/// Sends the caller to the library, which knows whether the form is unusual or wrong.
+/// Leaves the message to the library, which distinguishes unusual from wrong.
 const UNUSUAL: DecodeError = DecodeError::Malformed("Cap'n Proto message");
 
 /// A message of up to three segments whose root is as expected.
@@ -337,7 +337,7 @@ impl<'a> Frame<'a> {
     }
 
     /// Whether blobs of these sizes could all lie in the message side by side, as they do unless
-    /// pointers share what they name; the library has a limit for that.
+    /// pointers share their targets, for which the library has a limit.
     fn can_hold(&self, blobs: [usize; 3]) -> bool {
         blobs.iter().map(|bytes| bytes.div_ceil(WORD_BYTES)).sum::<usize>() <= self.words()
     }

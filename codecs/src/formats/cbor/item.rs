@@ -108,7 +108,7 @@ impl<'de, T: Deserialize<'de> + Into<U>, U> Deserialize<'de> for List<T, U> {
     }
 }
 
-/// A tag value: text, or under the hex rule a byte string for what is lowercase hex.
+/// A tag value: text, or under the hex rule a byte string for lowercase hex.
 pub(super) struct Value<D, T>(pub(super) T, PhantomData<D>);
 
 impl<D, T> Value<D, T> {
@@ -208,8 +208,8 @@ impl Serialize for WrittenName {
     }
 }
 
-/// Reads a name and gives JSON's word for it where it is one of `known`; otherwise the word or
-/// number found.
+/// Reads a name and returns JSON's word for it if it is one of `known`; otherwise the word or
+/// number.
 pub(super) struct ReadName<D>(&'static [Name], PhantomData<D>);
 
 impl<D> ReadName<D> {

@@ -166,7 +166,7 @@ pub(super) struct ReadMessage<D, M>(pub(super) Result<M, DecodeError>, PhantomDa
 pub(super) trait Direction: Sized {
     const VERBS: &'static [Name];
 
-    /// Reads the elements behind `verb`; `None` where the protocol has no such verb.
+    /// Reads the elements after `verb`; `None` if the protocol has no such verb.
     fn read<'de, D: Dialect, A: SeqAccess<'de>>(
         verb: &str,
         rest: &mut Elements<A>,

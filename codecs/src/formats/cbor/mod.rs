@@ -155,7 +155,7 @@ impl<D: Dialect> Codec for Cbor<D> {
     }
 }
 
-/// Writes the head of an array of so many items.
+/// Writes the head of an array of `len` items.
 pub(super) fn write_array_head(len: usize, out: &mut Vec<u8>) {
     write_head(ARRAY, len as u64, out);
 }
@@ -188,7 +188,7 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     build(bytes)
 }
 
-/// Reads what the strict walk has accepted.
+/// Reads bytes that the strict walk has accepted.
 fn build<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     use ciborium::de::Error;
     ciborium::from_reader(bytes).map_err(|error| match error {

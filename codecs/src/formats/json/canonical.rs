@@ -1,10 +1,10 @@
-//! Tells whether a text is the one that encoders write, without writing it.
+//! Recognises the text that encoders write, without writing it.
 //!
 //! Lengths decide. Of all texts that hold one event, the text that encoders write is the shortest:
 //! no white space, no unknown field, no escape that is not needed. A text of that length differs
 //! from it only in the order of the fields, and in the case of the digits of `\u00XX`, which stands
-//! for a control character without a shorter escape. So each name is looked for at its place, and
-//! an event with such a character is none.
+//! for a control character without a shorter escape. So each name is expected at its place, and an
+//! event with such a character is not recognised.
 
 use std::borrow::Cow;
 
@@ -41,8 +41,8 @@ fn tags_len(event: &Event<'_>) -> Option<usize> {
     Some(len)
 }
 
-/// Bytes of a text and its quotes; `None` where it has two forms of that length. What was borrowed
-/// had no escapes.
+/// Bytes of a text and its quotes; `None` if it has two forms of that length. Borrowed text had no
+/// escapes.
 #[expect(clippy::ptr_arg, reason = "a text that is owned had escapes")]
 fn quoted_len(text: &Cow<'_, str>) -> Option<usize> {
     let Cow::Owned(text) = text else { return Some(2 + text.len()) };

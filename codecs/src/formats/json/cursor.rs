@@ -13,7 +13,7 @@ use crate::{
     text::{self, Letter, Value},
 };
 
-/// The fields in their usual order, as they are usually written behind the comma.
+/// The fields in their usual order, as they usually follow the comma.
 const FIELDS: [&[u8]; 7] = [
     b"\"id\":",
     b"\"pubkey\":",
@@ -35,7 +35,7 @@ pub(super) const SIG: usize = 6;
 pub(super) const HEAD: u8 = 1 << ID | 1 << PUBKEY | 1 << CREATED_AT | 1 << KIND;
 pub(super) const ALL: u8 = (1 << FIELDS.len()) - 1;
 
-/// Room for tags that is made at once: as many as most notes have.
+/// Room for tags that is made at once: the number that most notes have.
 const FEW_TAGS: usize = 8;
 
 /// Room for a tag's value with escapes: many such values may be in one message.
@@ -44,7 +44,7 @@ const ESCAPED_VALUE_BYTES: usize = 32;
 /// A string between its quotes.
 pub(super) struct Quoted<'a> {
     inside: &'a [u8],
-    /// The same, where it is known to be UTF-8.
+    /// The same bytes, if they are known to be UTF-8.
     text: Option<&'a str>,
     is_escaped: bool,
 }
@@ -67,7 +67,7 @@ impl<'a> Quoted<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Cursor<'a> {
     pub(super) rest: &'a [u8],
-    /// All of the message, where it was checked as a whole: its end is the end of `rest`.
+    /// The whole message, if it was checked as a whole: its end is the end of `rest`.
     text: Option<&'a str>,
 }
 
@@ -76,7 +76,7 @@ impl<'a> Cursor<'a> {
         Cursor { rest: bytes, text: None }
     }
 
-    /// For a message whose UTF-8 was checked as a whole.
+    /// A cursor over a message whose UTF-8 was checked as a whole.
     pub(super) fn of_text(text: &'a str) -> Self {
         Cursor { rest: text.as_bytes(), text: Some(text) }
     }
@@ -275,7 +275,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A tag's value; one-letter names, and what is as long as a key, are recognised with their
+    /// A tag's value. One-letter names, and values as long as a key, are recognised with their
     /// quotes.
     #[inline(always)]
     fn value<V: Value<'a>>(&mut self) -> Result<V, DecodeError> {

@@ -10,8 +10,8 @@ use super::UNUSUAL;
 const WORD_BYTES: usize = 8;
 const BLOCK_BYTES: usize = 32;
 
-/// Runs of up to so many blocks are copied by words and blocks, which calls nothing; longer ones in
-/// bulk. Between the escapes of JSON in JSON stand names, keys and signatures.
+/// Longest run, in blocks, that is copied by words and blocks, without a call; longer runs are
+/// copied in bulk. Names, keys and signatures are between the escapes of JSON in JSON.
 const SHORT_RUN_BLOCKS: usize = 4;
 
 /// Appends `text` between quotes, with serde_json's escapes.
@@ -74,8 +74,8 @@ fn write_plain<'a>(mut rest: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
     special
 }
 
-/// How many bytes stand before the first quote, backslash or control character. Long runs go by 32
-/// bytes, which the compiler does with SIMD; the first few and the last by 8 at a time.
+/// Number of bytes before the first quote, backslash or control character. Long runs go by 32
+/// bytes, which the compiler turns into SIMD; the first few and the last by 8.
 pub(super) fn plain_len(bytes: &[u8]) -> usize {
     let mut len = 0;
     for _ in 0..2 {

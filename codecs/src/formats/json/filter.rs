@@ -10,10 +10,10 @@ use serde::{
 use super::item::{Hex, Text, Whole, once, once_seed, twice};
 use crate::{Filter, OverLimit, TagFilter, model::Bounds};
 
-/// Where a limit that was passed is noted: serde has errors of its own.
+/// Records a limit that was exceeded, because serde has errors of its own.
 pub(super) type Over<'s> = &'s Cell<Option<Box<OverLimit>>>;
 
-/// Stops serde where a limit does.
+/// Stops serde at a limit.
 pub(super) fn stop<T, E: de::Error>(result: Result<T, Box<OverLimit>>, over: Over<'_>) -> Result<T, E> {
     result.map_err(|error| {
         let reason = E::custom(&error);

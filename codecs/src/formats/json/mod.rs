@@ -44,8 +44,7 @@ use crate::{
     hex, text,
 };
 
-/// Says that the tuned reader does not take the form: the library knows whether it is unusual or
-/// wrong.
+/// The tuned reader does not take the form; the library distinguishes unusual from wrong.
 const UNUSUAL: DecodeError = DecodeError::Malformed("JSON");
 
 #[derive(Debug)]
@@ -162,7 +161,7 @@ pub(super) fn read_array(bytes: &[u8]) -> Result<Vec<Event<'_>>, DecodeError> {
     read::<EventArray<'_>>(bytes).map(|array| array.0)
 }
 
-/// The part of EVENTS behind the subscription.
+/// The part of EVENTS after the subscription.
 fn push_batch(events: &[&[u8]], out: &mut Vec<u8>) {
     for (index, event) in events.iter().enumerate() {
         out.extend_from_slice(if index == 0 { b",[" } else { b"," });

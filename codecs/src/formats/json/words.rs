@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use serde_json::error::Category;
 
-/// Says which value was found where, and which one was expected.
+/// Describes which value was found where, and which one was expected.
 pub(super) fn describe(error: &serde_json::Error) -> String {
     let said = error.to_string();
     let (line, byte) = (error.line(), error.column());

@@ -30,10 +30,10 @@ pub fn encode(event: &Event<'_>, out: &mut Vec<u8>) {
 }
 
 /// Reads a text that holds one event. An event has one text: padding, other alphabets and bits
-/// after the last byte are refused, and so is all that the format itself refuses.
+/// after the last byte are rejected, and so is everything that the format rejects.
 ///
 /// # Errors
-/// [`DecodeError`] with what is wrong in the text or in the bytes that it stands for.
+/// [`DecodeError`] with the fault of the text or of its bytes.
 pub fn decode(text: &[u8]) -> Result<Event<'static>, DecodeError> {
     let digits =
         text.strip_prefix(PREFIX).ok_or(DecodeError::Malformed("notepack text: it begins with notepack_"))?;

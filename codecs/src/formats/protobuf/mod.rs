@@ -12,8 +12,8 @@ use crate::{
     reader::{varint_len, write_varint},
 };
 
-/// Writes `RelayMsg { event: SubEvent { sub, event } }` as far as an event of so many bytes, which
-/// ends it.
+/// Writes `RelayMsg { event: SubEvent { sub, event } }` up to the event, which ends it and has this
+/// many bytes.
 pub(super) fn before_event(subscription: &str, event_bytes: usize, out: &mut Vec<u8>) {
     let sized = |len: usize| 1 + varint_len(len as u64) + len;
     let subscription_len = if subscription.is_empty() { 0 } else { sized(subscription.len()) };
@@ -349,7 +349,8 @@ macro_rules! protobuf_codec {
             })
         }
 
-        /// proto3 has no absent list, so an empty one means "not asked".
+        /// The list that a client sent. proto3 has no absent list, so an empty one means "no
+        /// condition".
         fn asked<T>(list: Option<Vec<T>>, what: &'static str) -> Result<Option<Vec<T>>, DecodeError> {
             let list = list.ok_or(DecodeError::Malformed(what))?;
             Ok(if list.is_empty() { None } else { Some(list) })

@@ -12,7 +12,7 @@
 
 use crate::{DecodeError, Limits, Request, hex, model::Bounds, reader::Reader, text};
 
-/// Shortest hex text stored as bytes, where a format does so.
+/// Shortest hex text stored as bytes, in formats that do so.
 pub(in crate::formats) const MIN_HEX_CHARS: usize = 8;
 
 /// A message: its fields in ascending order.
@@ -45,7 +45,7 @@ enum Value {
     Tag,
     /// A tag condition, as this dialect writes it.
     Condition,
-    /// A message of one field: text, or the bytes of what is lowercase hex.
+    /// A message of one field: text, or bytes of lowercase hex.
     TextOrHex,
 }
 
@@ -62,7 +62,7 @@ pub(in crate::formats) enum Values {
 enum Presence {
     /// Absent when zero or empty.
     Implicit,
-    /// Present means said, also when zero or empty: `optional`, members of a oneof, messages.
+    /// Present means set, even if zero or empty: `optional`, members of a oneof, messages.
     Explicit,
     /// Always there, and never empty.
     Required,
@@ -184,7 +184,7 @@ pub(in crate::formats) static RELAY: Shape = shape(&[
     field(10, "EVENTS", Message(&SUB_EVENTS), Explicit),
 ]);
 
-/// Fields that prost drops: those of a filter that the schema does not have.
+/// Fields that prost drops: fields of a filter that the schema does not have.
 #[derive(Debug)]
 pub(in crate::formats) struct Walk<'a> {
     values: Values,
@@ -351,7 +351,7 @@ fn text_or_hex(mut value: Reader<'_>, what: &'static str) -> Result<(), DecodeEr
     if canonical { Ok(()) } else { Err(DecodeError::NotCanonical(what)) }
 }
 
-/// Fails when one of these fields must be there; `last` was.
+/// Fails if a required field is missing before `last`.
 fn without_required(fields: &[Field], last: u64) -> Result<(), DecodeError> {
     let is_due = |field: &&Field| matches!(field.presence, Required | OneOrMore) && field.number != last;
     match fields.iter().find(is_due) {

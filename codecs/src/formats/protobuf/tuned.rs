@@ -263,7 +263,7 @@ fn read_text_value<'a>(reader: &mut Reader<'a>) -> Result<Found<'a>, DecodeError
     reader.bytes(len, "tag value").map(Found::Bytes)
 }
 
-/// How many fields of this key seem to follow: room for so many is made at once.
+/// Number of fields that seem to follow with this key: room for them is made at once.
 fn count_fields(mut reader: Reader<'_>, key: u8) -> usize {
     let mut count = 0;
     while has_key(&mut reader, key)
@@ -275,7 +275,7 @@ fn count_fields(mut reader: Reader<'_>, key: u8) -> usize {
     count
 }
 
-/// Length and bytes, behind which nothing stands.
+/// Length and bytes that end the message.
 fn last_field(bytes: &[u8]) -> Option<&[u8]> {
     let mut reader = Reader::new(bytes);
     let len = reader.varint("length").ok()?;
