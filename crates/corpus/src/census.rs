@@ -31,9 +31,9 @@ pub struct Counted {
     pub duplicates: u64,
     /// Events after the first [`MAX_IDS`]; unknown whether they are duplicates.
     pub unchecked: u64,
-    /// Of the events without the duplicates, in order.
+    /// Fingerprint of the events without duplicates, in order.
     pub fingerprint: Fingerprint,
-    /// Who made them.
+    /// Origin of the events.
     pub origin: Origin,
 }
 

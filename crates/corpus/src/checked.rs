@@ -1,5 +1,5 @@
-//! Files read past what is no valid event: every record is verified, and what is wrong is counted
-//! and named instead of ending the file.
+//! Files that contain more than valid events: every record is verified, and invalid ones are
+//! counted and named instead of ending the file.
 
 use std::{collections::VecDeque, num::NonZero, path::Path, thread};
 
@@ -11,13 +11,13 @@ use crate::{CorpusError, EventReader, Invalid, RecordError, Skipped, error::plac
 const TOGETHER: usize = 2_048;
 
 /// Reads and verifies every record of a file. Ends where nothing more can be found, and fails only
-/// where the system or a batch does.
+/// if the system or a batch does.
 #[derive(Debug)]
 pub struct Checked {
     reader: EventReader,
     ready: VecDeque<Result<Event<'static>, Invalid>>,
     failed: Option<CorpusError>,
-    /// A record behind which nothing can be found is an error.
+    /// A record after which nothing can be found is an error.
     whole: bool,
 }
 
@@ -141,8 +141,7 @@ impl Events {
         EventReader::open(path).map(|reader| Events::from_reader(reader, skip_invalid))
     }
 
-    /// The same where what cannot be read to its end is an error, because something will be
-    /// appended.
+    /// [`Events::open`] for appending: a truncated end is an error.
     ///
     /// # Errors
     /// As [`EventReader::open`].

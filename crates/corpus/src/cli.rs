@@ -62,7 +62,7 @@ enum Command {
     TrainDictionary(dictionary::Args),
 }
 
-/// Does what the command line says; `args` begins with the program's name.
+/// Runs the command line; `args` begins with the program's name.
 pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let cli = match program::parse::<Cli>(&args.collect::<Vec<_>>()) {
         Ok(cli) => cli,
@@ -74,7 +74,7 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     })
 }
 
-/// Has a signal end the program without the part of a file that it was writing.
+/// Makes signals end the program without leaving a partial file.
 fn leave_no_part() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let mut interrupt = runtime.block_on(async { Interrupt::listen() })?;
@@ -108,7 +108,7 @@ fn say(text: &str) -> anyhow::Result<()> {
     program::print(&format!("{}\n", text.trim_end()))
 }
 
-/// Tells what a command left out of a file.
+/// Reports what a command left out of a file.
 fn tell_skipped(file: &Path, skipped: &Skipped) {
     if skipped.count() > 0 {
         tell(&format!("{}: {skipped}; `corpus verify` lists all", file.display()));

@@ -13,11 +13,11 @@ use crate::{CorpusError, EventReader, Events, Fingerprint, Origin, Skipped, file
 /// Signed events in a fixed order, each id once.
 #[derive(Debug, Clone)]
 pub struct Corpus {
-    /// In file order.
+    /// The events, in file order.
     pub events: Vec<Event<'static>>,
     /// The file's name without its folders, for results.
     pub name: String,
-    /// Who signed them.
+    /// Origin of the events.
     pub origin: Origin,
     /// Names exactly these events in this order.
     pub fingerprint: Fingerprint,
@@ -38,8 +38,8 @@ impl Corpus {
         Corpus::read_with(path, false)
     }
 
-    /// [`Corpus::read`], or with `skip_invalid` all events of the file that are valid: what is not
-    /// is left out and counted.
+    /// [`Corpus::read`], or with `skip_invalid` the valid events of the file: invalid ones are left
+    /// out and counted.
     ///
     /// # Errors
     /// As [`Corpus::read`]; with `skip_invalid` only for a file that cannot be read or holds no
@@ -48,8 +48,8 @@ impl Corpus {
         Corpus::from_file(path, Events::open(path, skip_invalid)?)
     }
 
-    /// Reads a file from somebody else as [`Corpus::read`], in bounded memory: its stream may have
-    /// at most `most_bytes` when decompressed.
+    /// [`Corpus::read`] for an untrusted file, in bounded memory: its decompressed stream may have
+    /// at most `most_bytes`.
     ///
     /// # Errors
     /// As [`Corpus::read`], with [`RecordError::StreamTooLarge`](crate::RecordError::StreamTooLarge)

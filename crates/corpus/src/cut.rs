@@ -1,8 +1,8 @@
 //! Finds and repairs the end of a growing file after a crash: a line without its end, or a
 //! compressed stream without its end.
 //!
-//! Only that may be removed from a user's file, and only beside a copy. Everything else that cannot
-//! be read is an error of the file, which stays as it is.
+//! Only this may be removed from a user's file, and only after a copy. Every other fault is an
+//! error of the file, which stays unchanged.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -22,19 +22,19 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cut {
     path: PathBuf,
-    /// Where the record or stream without its end starts, in bytes of the file.
+    /// Start of the record or stream without an end, in bytes of the file.
     start_bytes: u64,
-    /// Whole events behind `start_bytes`.
+    /// Whole events after `start_bytes`.
     events: usize,
     skip_invalid: bool,
 }
 
-/// Finds the cut that explains why a file of events cannot be read to its end, of which so many
-/// events were read by [`Events::open_to_append`].
+/// Finds the cut that explains why a file of events cannot be read to its end.
+/// [`Events::open_to_append`] had read `events_read`.
 ///
 /// # Errors
-/// `damage` itself, where a crash while writing does not explain it; [`CorpusError::Io`] when the
-/// file cannot be read.
+/// `damage` itself, if a crash while writing does not explain it; [`CorpusError::Io`] when the file
+/// cannot be read.
 pub fn find_cut(
     path: &Path,
     damage: CorpusError,
@@ -69,7 +69,7 @@ pub fn find_cut(
     Ok(Cut { path: path.to_owned(), start_bytes, events, skip_invalid })
 }
 
-/// Where the last line starts, if it has no end and is the beginning of an event.
+/// Start of the last line, if it has no end and is the beginning of an event.
 fn line_cut(path: &Path, format: FileFormat, offset_bytes: u64) -> Result<Option<u64>, CorpusError> {
     let read = || -> io::Result<Vec<u8>> {
         let mut file = File::open(path)?;
@@ -88,7 +88,7 @@ fn line_cut(path: &Path, format: FileFormat, offset_bytes: u64) -> Result<Option
     Ok(is_cut.then_some(offset_bytes))
 }
 
-/// Where the last gzip member or zstd frame starts, if it has no end.
+/// Start of the last gzip member or zstd frame, if it has no end.
 fn stream_cut(path: &Path, format: FileFormat) -> Result<Option<u64>, CorpusError> {
     let file = File::open(path).map_err(|reason| io_error("open", path, reason))?;
     let mut input = Counted { input: BufReader::new(file), bytes: 0 };
@@ -135,8 +135,8 @@ impl Cut {
         writer.finish()
     }
 
-    /// Copies the cut bytes to a new file beside the user's, `NAME.cut-N.EXTENSION`, as readable as
-    /// that, and returns its name. The user's file is unchanged.
+    /// Copies the cut bytes to a new file next to the user's, `NAME.cut-N.EXTENSION`, with its
+    /// mode, and returns its name. The user's file is unchanged.
     ///
     /// # Errors
     /// [`CorpusError::Io`] when the copy cannot be written.

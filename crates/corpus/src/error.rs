@@ -21,7 +21,7 @@ pub enum CorpusError {
         known = FileFormat::known()
     )]
     NotFound { path: PathBuf },
-    /// Neither the name says which format the file has, nor does what is in it.
+    /// Neither name nor content determines the file's format.
     #[error("cannot tell the format of {path:?} from its name; known: {known}", known = FileFormat::known())]
     UnknownExtension { path: PathBuf },
     /// The file cannot be opened, created or written.
@@ -37,7 +37,7 @@ pub enum CorpusError {
     Line { path: PathBuf, line: u64, offset_bytes: u64, events_read: usize, reason: RecordError },
     /// A record of a ProtoEvent file is not an event, or the file ends or is damaged there.
     ///
-    /// `offset_bytes` counts from 0 and is that of the length prefix.
+    /// `offset_bytes` is the length prefix's, from 0.
     #[error(
         "{path:?}, {}: {reason} ({events_read} events read before it){}",
         place(path, *offset_bytes), fix(path, reason)
@@ -94,7 +94,7 @@ pub enum RecordError {
     /// The bytes cannot be had: a damaged or shortened compressed stream, or a failing disk.
     #[error("the file is damaged or cut short: {0}")]
     Read(io::Error),
-    /// The decompressed stream is longer than the reader was told to read.
+    /// The decompressed stream is longer than the reader may read.
     #[error("{0}")]
     StreamTooLarge(io::Error),
     /// The file ends inside a record.

@@ -11,7 +11,7 @@ pub const MAX_RECORD_BYTES: usize = 1 << 20;
 /// thousands of events; longer corpora belong into another format.
 pub const MAX_BATCH_BYTES: usize = 64 << 20;
 
-/// How events are laid out in a file.
+/// The layout of events in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileFormat {
     /// One NIP-01 object a line; read also as NIP-01's EVENT message of a relay.
@@ -20,7 +20,7 @@ pub enum FileFormat {
     JsonlGzip,
     /// [`FileFormat::Jsonl`] in zstd, one frame or several.
     JsonlZstd,
-    /// ProtoEvent messages, each behind its length as a varint, in gzip.
+    /// ProtoEvent messages, each after its length as a varint, in gzip.
     ProtoGzip,
     /// One event a line in Notepack's text form, see [`codecs::notepack_text`].
     NotepackText,
@@ -48,12 +48,12 @@ impl FileFormat {
         }
     }
 
-    /// Whether events can be added to a file: a batch says in front how many it has.
+    /// Whether events can be added to a file: a batch begins with its number of events.
     pub fn can_grow(self) -> bool {
         !matches!(self, FileFormat::Batch(_))
     }
 
-    /// Whether the bytes of a file are compressed, so that offsets are those of another stream.
+    /// Whether the bytes of a file are compressed, so that offsets belong to another stream.
     pub(crate) fn is_compressed(self) -> bool {
         self.stream().is_some()
     }

@@ -10,15 +10,15 @@ const NAMED: usize = 3;
 /// A record of a file that is no valid event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invalid {
-    /// From 1, in formats that have lines.
+    /// Line from 1, in formats that have lines.
     pub line: Option<u64>,
-    /// Where it starts in the decompressed stream.
+    /// Start in the decompressed stream.
     pub offset_bytes: u64,
-    /// The id that it states, where it is an event.
+    /// The id that it states, if it is an event.
     pub id: Option<[u8; 32]>,
     /// The reason why it is invalid.
     pub reason: String,
-    /// In formats that have no lines.
+    /// Position in formats without lines.
     pub(crate) place: String,
 }
 
@@ -43,7 +43,7 @@ pub struct Skipped {
 }
 
 impl Skipped {
-    /// How many.
+    /// Number of invalid records.
     pub fn count(&self) -> u64 {
         self.count
     }

@@ -1,5 +1,5 @@
-//! The generator's keys: derived from published words, so that anyone can tell generated events
-//! from real ones.
+//! The generator's keys. They are derived from published words, so anyone can recognise generated
+//! events.
 
 use std::{
     num::NonZero,
@@ -11,9 +11,9 @@ use codecs::Event;
 use secp256k1::{Keypair, SECP256K1, SecretKey};
 use sha2::{Digest, Sha256};
 
-/// How many authors the events of a [`World`] have. Enough for 56 authors in 100 events at the bundled
-/// sample's size, few enough that the public keys can be derived in some 40 ms when a file's origin
-/// is asked.
+/// Authors of the events of a [`World`]. Enough for 56 authors in 100 events at the bundled
+/// sample's size. Few enough to derive all public keys in some 40 ms, which finding a file's origin
+/// needs.
 pub(crate) const AUTHOR_KEYS: usize = 4_096;
 
 /// NIP-59.
@@ -32,7 +32,7 @@ impl World {
     pub(crate) const ALL: [World; 2] = [World::Sample, World::Elsewhere];
 
     /// Its authors, most active first. The secret of author i of the sample is SHA-256("relay-sim
-    /// key" || i as 8 bytes, big-endian); elsewhere that of i + [`World::PEOPLE`].
+    /// key" || i as 8 bytes, big-endian); elsewhere it has i + [`World::PEOPLE`].
     pub(crate) fn authors(self) -> &'static [Keypair] {
         static AUTHORS: [LazyLock<Vec<Keypair>>; 2] =
             [LazyLock::new(|| authors_of(World::Sample)), LazyLock::new(|| authors_of(World::Elsewhere))];
@@ -104,15 +104,15 @@ pub(crate) fn sign(event: &mut Event<'_>, key: &Keypair) {
     event.sig = SECP256K1.sign_schnorr_with_aux_rand(&event.id, key, &[0; 32]).to_byte_array();
 }
 
-/// Makes the event that of the key whose secret is SHA-256("relay-sim key of" || words): sets
-/// author, id and signature. For events that belong to a simulated client rather than to a corpus,
-/// such as its AUTH (NIP-42).
+/// Signs the event with the key whose secret is SHA-256("relay-sim key of" || words): sets author,
+/// id and signature. For events of a simulated client instead of a corpus, such as its AUTH
+/// (NIP-42).
 pub fn sign_as(event: &mut Event<'_>, words: &str) {
     sign(event, &derive("relay-sim key of", &[words.as_bytes()]));
 }
 
-/// Gives `make(0)`, `make(1)`, … to `take` in this order until it fails. All cores make them, and
-/// none is more than two ahead of what was taken.
+/// Passes `make(0)`, `make(1)`, … to `take` in this order until it fails. All cores make values,
+/// and none is more than two ahead of `take`.
 pub(crate) fn in_order<T: Send, E>(
     count: u64,
     make: impl Fn(u64) -> T + Sync,

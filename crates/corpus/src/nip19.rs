@@ -1,5 +1,5 @@
 //! Keys and ids in bech32 (NIP-19, BIP-173), without BIP-173's limit of 90 characters, as NIP-19
-//! wants it.
+//! requires.
 
 use bech32::{Bech32, Hrp, primitives::decode::CheckedHrpstring};
 
@@ -12,7 +12,7 @@ pub(crate) fn encode(prefix: &str, data: &[u8]) -> String {
     bech32::encode_lower::<Bech32>(prefix, data).expect("1,023 digits at most")
 }
 
-/// Prefix and data of a text in lower case; `None` where it is none, or its checksum is wrong.
+/// Prefix and data of a lower-case text; `None` if it is not bech32, or its checksum is wrong.
 pub(crate) fn decode(text: &str) -> Option<(&str, Vec<u8>)> {
     let checked = CheckedHrpstring::new::<Bech32>(text).ok()?;
     let prefix = &text[..checked.hrp().len()];
@@ -21,9 +21,8 @@ pub(crate) fn decode(text: &str) -> Option<(&str, Vec<u8>)> {
     (encode(prefix, &data) == text).then_some((prefix, data))
 }
 
-/// The keys and ids in the data of a reference. Longer forms are a type, a length and a value each
-/// time: values of type 0 are the key or id itself, those of type 2 its author; an `naddr` names no
-/// id.
+/// The keys and ids in the data of a reference. Longer forms repeat type, length and value: type 0
+/// is the key or id itself, type 2 its author. An `naddr` names no id.
 pub(crate) fn hashes<'d>(prefix: &str, data: &'d mut [u8]) -> Vec<&'d mut [u8; 32]> {
     let mut found = Vec::new();
     if matches!(prefix, "npub" | "note") {

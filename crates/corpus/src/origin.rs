@@ -12,8 +12,7 @@ use crate::{
 /// Signers looked at: misses a tenth of foreign events once in 10^11 files (0.9^256).
 const SIGNERS_CHECKED: usize = 256;
 
-/// Who made the events of a corpus. Results state it, because generated and real events compress
-/// differently.
+/// Origin of a corpus. Results state it, because generated and real events compress differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// All signed by the generator's published keys.

@@ -75,8 +75,8 @@ impl Random {
         }
     }
 
-    /// Draws `count` of the items without replacement, or all where there are fewer, and moves them
-    /// to the front in drawn order. A longer draw begins with the shorter one.
+    /// Draws `count` of the items without replacement, or all if there are fewer, and moves them to
+    /// the front in drawn order. A longer draw begins with the shorter one.
     pub fn draw<'t, T>(&mut self, items: &'t mut [T], count: usize) -> &'t mut [T] {
         let count = count.min(items.len());
         for i in 0..count {

@@ -1,15 +1,15 @@
-//! The rules of a relay: which events it refuses, and how much one request may ask for.
+//! The rules of a relay: events that it rejects, and bounds of a request.
 //!
 //! `client-sim doctor` finds them, the plan of a run keeps to them, and
-//! [`Generator::strict`](crate::generate::Generator::strict) makes only events that common ones let
-//! pass.
+//! [`Generator::strict`](crate::generate::Generator::strict) makes only events that common relays
+//! accept.
 
 use std::collections::BTreeSet;
 
 use codecs::Event;
 use serde::{Deserialize, Serialize};
 
-/// The largest of each that a relay takes; `None` where no bound was met.
+/// The largest value of each that a relay accepts; `None` if no bound was found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rules {
@@ -31,8 +31,8 @@ pub struct Rules {
     pub stored_events: Option<u64>,
     /// Stored events that answer one filter without a limit.
     pub unlimited_events: Option<u64>,
-    /// Ephemeral kinds to whose events the relay sends no OK. NIP-01 asks for one since it took in
-    /// NIP-20, by which such an event had an OK only where it failed.
+    /// Ephemeral kinds to whose events the relay sends no OK. NIP-01 requires one since it absorbed
+    /// NIP-20, which required it only for failures.
     pub unanswered_kinds: BTreeSet<u16>,
 }
 
@@ -72,7 +72,7 @@ impl Rules {
         }
     }
 
-    /// Why the relay refuses an event of so many bytes of JSON.
+    /// Why the relay rejects an event of `json_bytes`.
     pub fn refuses(&self, event: &Event<'_>, json_bytes: u64) -> Option<&'static str> {
         let over = |bound: Option<u64>, found: u64| bound.is_some_and(|bound| found > bound);
         match () {

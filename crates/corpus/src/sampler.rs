@@ -20,7 +20,7 @@ impl Sampler {
         Sampler { seed, kinds: None }
     }
 
-    /// Draws only from events of these kinds; none given means none wanted, as in a NIP-01 filter.
+    /// Draws only from events of these kinds; an empty list draws nothing, as in a NIP-01 filter.
     #[must_use]
     pub fn kinds(mut self, kinds: &[u16]) -> Sampler {
         self.kinds = Some(kinds.to_vec());
@@ -42,9 +42,9 @@ impl Sampler {
     }
 }
 
-/// Draws events from a stream of unknown length, each as likely as any other, and holds no more
-/// than it draws. The same seed draws the same ones on every machine, and a longer draw holds the
-/// shorter one.
+/// Draws events from a stream of unknown length, all equally likely, and holds no more than it
+/// draws. The same seed draws the same ones on every machine, and a longer draw holds the shorter
+/// one.
 #[derive(Debug)]
 pub struct Reservoir {
     count: usize,

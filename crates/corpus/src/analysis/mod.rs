@@ -2,8 +2,8 @@
 //!
 //! An [`Analyzer`] takes events one at a time and keeps a sample of at most [`SAMPLE_BYTES`], so
 //! its memory does not depend on the file. Counts and sums are exact; quantiles, shares of tags and
-//! compression ratios are those of the sample, which is every event of a corpus that fits. Tests
-//! compare the generator's events with the same statistics.
+//! compression ratios are the sample's. A corpus that fits is its own sample. Tests compare the
+//! generator's events with the same statistics.
 
 mod ratios;
 mod shape;
@@ -19,16 +19,16 @@ pub use self::{
 };
 use crate::{json::json, random::Random};
 
-/// How much JSON the sample may hold: some 26,000 events of the audited archive's mix, or 1,000
+/// JSON bytes that the sample may hold: some 26,000 events of the audited archive's mix, or 1,000
 /// large follow lists.
 pub const SAMPLE_BYTES: usize = 64 << 20;
 
-/// A class of events by size or by number of tags, and what it holds.
+/// A class of events by size or by number of tags, and its totals.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Class {
     /// `500-2K`
     pub name: &'static str,
-    /// How many events.
+    /// Number of events.
     pub events: u64,
     /// Their bytes as compact JSON.
     pub json_bytes: u64,
@@ -42,17 +42,16 @@ const SIZE_CLASSES: [(&str, usize); 5] =
 const TAG_CLASSES: [(&str, usize); 5] =
     [("0", 1), ("1-5", 6), ("6-20", 21), ("21-100", 101), (">100", usize::MAX)];
 
-/// The result of an analysis. Bytes are those of the compact JSON object, without the message
-/// around it.
+/// The result of an analysis. Bytes are of the compact JSON object, without the message around it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Analysis {
-    /// How many events were given.
+    /// Number of events given.
     pub events: u64,
-    /// Of how many of them the sample consists. All, unless the corpus exceeds [`SAMPLE_BYTES`].
+    /// Number of events in the sample: all, unless the corpus exceeds [`SAMPLE_BYTES`].
     pub events_sampled: u64,
-    /// By size.
+    /// Classes by size.
     pub size_classes: Vec<Class>,
-    /// By number of tags.
+    /// Classes by number of tags.
     pub tag_classes: Vec<Class>,
     /// All kinds together.
     pub all: Shape,
@@ -101,7 +100,7 @@ impl Default for Analyzer {
 }
 
 impl Analyzer {
-    /// An analyzer whose sample holds at most so many bytes of JSON.
+    /// An analyzer whose sample holds at most `limit_bytes` of JSON.
     pub fn with_limit(limit_bytes: usize) -> Analyzer {
         let classes = |bounds: [(&'static str, usize); 5]| {
             bounds.iter().map(|&(name, _)| Class { name, events: 0, json_bytes: 0 }).collect()
@@ -141,8 +140,8 @@ impl Analyzer {
         }
     }
 
-    /// Every event has the same chance to be in the sample at any time: its draw decides, and the
-    /// threshold falls for those that are in it as for those to come.
+    /// Every event has the same chance to be in the sample at any time. Its draw decides, and the
+    /// threshold falls for old and new events alike.
     fn shrink(&mut self) {
         while self.sample_bytes > self.limit_bytes && self.sample.len() > 1 {
             self.threshold /= 2.0;
@@ -188,7 +187,7 @@ impl Analyzer {
     }
 }
 
-/// A share; 0 where the whole is 0.
+/// A share; 0 if the whole is 0.
 fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }

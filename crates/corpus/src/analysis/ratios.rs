@@ -9,13 +9,13 @@ const DEFLATE_LEVEL: u32 = 6;
 const ZSTD_LEVEL: i32 = 3;
 /// RFC 1952: the header without a name, and the trailer.
 const GZIP_FRAME_BYTES: usize = 18;
-/// RFC 7692 §7.2.1: what the sender drops from the end of a message.
+/// Bytes that the sender drops from the end of a message (RFC 7692 §7.2.1).
 const SYNC_MARK_BYTES: usize = 4;
 
 /// Compressed bytes as a share of the JSON's, by method.
 ///
-/// "Per event" compresses each event alone (the ratio is that of the sums); "stream" compresses all
-/// of them as lines of one file, in order.
+/// "Per event" compresses each event alone (a ratio of sums); "stream" compresses all of them as
+/// lines of one file, in order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Ratios {
     /// gzip level 6.
@@ -33,7 +33,7 @@ pub struct Ratios {
 }
 
 impl Ratios {
-    /// Of these events as JSON, in this order; all 0 when there are none.
+    /// Ratios of these events as JSON, in this order; all 0 if there are none.
     pub fn from_events(events: &[&[u8]]) -> Ratios {
         let bytes: usize = events.iter().map(|json| json.len()).sum();
         if bytes == 0 {

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{Ratios, share};
 
-/// How many tag names a [`Shape`] lists.
+/// Number of tag names that a [`Shape`] lists.
 const TAG_NAMES: usize = 12;
 /// Most characters of a tag name that are shown.
 const TAG_NAME_CHARS: usize = 24;
@@ -50,7 +50,7 @@ pub struct TagName {
 /// A set of events in numbers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Shape {
-    /// How many there are.
+    /// Number of events.
     pub events: u64,
     /// Which share of all events.
     pub event_share: f64,
@@ -58,7 +58,7 @@ pub struct Shape {
     pub byte_share: f64,
     /// Mean size as JSON.
     pub json_bytes_mean: f64,
-    /// How many of them the following was measured on.
+    /// Number of events that the following was measured on.
     pub events_sampled: usize,
     /// Sizes as compact JSON.
     pub json_bytes: Quantiles,
@@ -79,7 +79,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Of events as JSON, in this order. Fields that compare them with others are 0.
+    /// The shape of events as JSON, in this order. Fields that compare them with other events are
+    /// 0.
     pub(super) fn from_sample(sample: &[&[u8]]) -> Shape {
         let mut tags = Vec::with_capacity(sample.len());
         let mut content_bytes = Vec::with_capacity(sample.len());

@@ -24,7 +24,7 @@ pub(crate) struct Args {
     /// One JSON object with every kind and every number instead of tables.
     #[arg(long)]
     json: bool,
-    /// Leave out what is no valid event, and count it; each event is then verified.
+    /// Leave out invalid events, and count them; each event is then verified.
     #[arg(long, requires = "file")]
     skip_invalid: bool,
 }

@@ -21,12 +21,12 @@ const MAX_SAMPLE_BYTES: usize = 32 << 20;
 /// else.
 const MAX_MESSAGE_BYTES: usize = 16 << 10;
 
-/// As long as the ids that clients use.
+/// An id as long as clients' own.
 const SUBSCRIPTION: &str = "sub:1";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where to; an existing file is replaced.
+    /// Output file; an existing file is replaced.
     out: PathBuf,
     /// The wire format of the messages.
     #[arg(long, default_value_t = Format::JSON)]
@@ -35,13 +35,13 @@ pub(crate) struct Args {
     /// words, relays and days no other generated events have.
     #[arg(long, value_name = "FILE")]
     corpus: Option<PathBuf>,
-    /// Leave out what is no valid event in --corpus, and count it; each event is then verified.
+    /// Leave out invalid events of --corpus, and count them; each event is then verified.
     #[arg(long, requires = "corpus")]
     skip_invalid: bool,
-    /// How many events, drawn from the file or generated.
+    /// Number of events, drawn from the file or generated.
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
     events: u32,
-    /// Of the draw or the generated events.
+    /// Seed of the draw or the generated events.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Largest size of the dictionary.

@@ -15,12 +15,12 @@ use wire::without_password;
 
 use super::{Progress, must_not_exist, say, tell};
 
-/// No byte for so long, no hope.
+/// Longest silence before the download fails.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// A slow line gets its time: 58 MB at 200 kB a second take five minutes.
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(3_600);
 
-/// Where published samples are; the checksum, not the address, decides what is accepted.
+/// A published sample; the checksum, not the address, decides.
 struct Published {
     url: &'static str,
     sha256: &'static str,
@@ -47,10 +47,10 @@ pub(crate) struct Args {
     /// Which sample.
     #[arg(value_enum)]
     sample: Sample,
-    /// Where to; must not exist. The sample's name in this folder when absent.
+    /// Output file; must not exist. The sample's name in this folder when absent.
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Another place that has the same file, such as a mirror (http or https).
+    /// Another address of the same file, such as a mirror (http or https).
     #[arg(long)]
     url: Option<String>,
 }
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Downloads exactly `bytes` bytes with this checksum, or leaves nothing behind.
+/// Downloads exactly `bytes` bytes with this checksum, or leaves no file.
 fn fetch(url: &str, sha256: &str, bytes: u64, out: &Path) -> anyhow::Result<()> {
     let cannot = || format!("cannot write the download {out:?}");
     let mut file = WholeFile::new(out).with_context(cannot)?;

@@ -16,7 +16,7 @@ pub(crate) struct ConvertArgs {
     input: PathBuf,
     /// Write to here; must not exist.
     output: PathBuf,
-    /// Leave out what is no valid event, and count it; each event is then verified.
+    /// Leave out invalid events, and count them; each event is then verified.
     #[arg(long)]
     skip_invalid: bool,
 }
@@ -78,16 +78,16 @@ pub(crate) struct SampleArgs {
     input: PathBuf,
     /// Write to here; must not exist.
     output: PathBuf,
-    /// How many; all of them are held in memory, the input is not.
+    /// Number of events; all of them are held in memory, the input is not.
     #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..))]
     events: u32,
-    /// Another number, another sample. A larger sample of the same seed holds the smaller ones.
+    /// Seed of the sample. A larger sample of the same seed holds the smaller ones.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Only these kinds, separated by commas.
     #[arg(long, value_delimiter = ',')]
     kinds: Vec<u16>,
-    /// Leave out what is no valid event, and count it; each event is then verified.
+    /// Leave out invalid events, and count them; each event is then verified.
     #[arg(long)]
     skip_invalid: bool,
 }

@@ -13,7 +13,7 @@ use super::{Progress, say, unix_seconds};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// How many; millions take minutes and some 100 MB of memory.
+    /// Number of events; millions take minutes and some 100 MB of memory.
     #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..))]
     events: u64,
     /// Another number, other events.
@@ -30,17 +30,18 @@ pub(crate) struct Args {
     /// The oldest is eight days older, or a second for each event.
     #[arg(long, value_name = "TIME", value_parser = time)]
     newest: Option<i64>,
-    /// Where to; the name decides the format. An existing file is replaced.
+    /// Output file; the name decides the format. An existing file is replaced.
     #[arg(long)]
     out: PathBuf,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum KindMix {
-    /// As an audit of 50,000 archived events found: 42% notes, 12% reactions, 9% encrypted
-    /// messages, 6% follow lists.
+    /// An audit of 50,000 archived events: 42% notes, 12% reactions, 9% encrypted messages, 6%
+    /// follow lists.
     Audit,
-    /// As one relay sent 561 events live: 32% notes, 22% reactions, 8% deletions, 5% follow lists.
+    /// 561 events that one relay sent live: 32% notes, 22% reactions, 8% deletions, 5% follow
+    /// lists.
     Live,
 }
 

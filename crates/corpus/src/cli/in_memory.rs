@@ -14,7 +14,7 @@ pub(crate) fn pair(format: Format, compression: Compression) -> anyhow::Result<(
     Ok(at_once(wire::in_memory(&offer, &support, [&limits, &limits]))??)
 }
 
-/// The result of what does not wait, as nothing does over such a connection.
+/// The result of work that never waits, as over a connection in memory.
 pub(crate) fn at_once<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
     work.now_or_never().context("a connection in memory waited")
 }

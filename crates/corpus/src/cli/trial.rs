@@ -43,7 +43,7 @@ impl Trial {
         Ok(Trial { events, ids, authors })
     }
 
-    /// Whether it has this event, or one by the same author.
+    /// Whether the trial has this event, or one by the same author.
     pub(crate) fn has(&self, event: &Event<'_>, by_author: bool) -> bool {
         self.ids.contains(&event.id) || by_author && self.authors.contains(&event.pubkey)
     }

@@ -11,7 +11,7 @@ fn layout(format: Format) -> Batch {
     format.batch(Implementation::Library).expect("FileFormat::all lists formats with a layout")
 }
 
-/// Reads the events at once, when the first is asked for.
+/// Reads all events at once, with the first request.
 #[derive(Debug)]
 pub(super) enum Events<R> {
     Unread(R, Format),

@@ -9,7 +9,7 @@ use crate::{MAX_RECORD_BYTES, RecordError};
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// How an event stands in a line.
+/// The form of an event in a line.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Form {
     Json,
@@ -42,9 +42,9 @@ pub(super) struct Lines<R> {
     line: Vec<u8>,
     /// Number of the line in `line`, from 1.
     number: u64,
-    /// Where it starts.
+    /// Start of the line.
     offset: u64,
-    /// Where the next one starts.
+    /// Start of the next line.
     next_offset: u64,
     /// The last line that was read has no line feed.
     unterminated: bool,
@@ -132,7 +132,7 @@ impl<R: BufRead> Lines<R> {
         Ok(())
     }
 
-    /// Only what cannot be read has no line behind it.
+    /// Only an unreadable stream has no further line.
     fn damage(&self, reason: RecordError) -> Damage {
         let is_last = matches!(reason, RecordError::Read(_) | RecordError::StreamTooLarge(_));
         Damage { line: Some(self.number), offset_bytes: self.offset, reason, is_last }

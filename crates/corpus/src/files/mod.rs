@@ -18,12 +18,12 @@ use self::lines::{Form, Lines};
 use crate::{CorpusError, FileFormat, RecordError, file_format::Stream};
 use measure::WholeFile;
 
-/// Bytes of a file's start that tell its compression.
+/// Bytes of a file's start that identify its compression.
 const START_BYTES: u64 = 64;
 
 /// gzip's best level: corpora are written once and read often.
 const GZIP_LEVEL: u32 = 9;
-/// zstd's level for the same reason; higher ones gain under 1 %.
+/// zstd's level, for the same reason; higher ones gain under 1 %.
 const ZSTD_LEVEL: i32 = 15;
 
 impl FileFormat {
@@ -38,8 +38,8 @@ impl FileFormat {
             .ok_or_else(|| CorpusError::UnknownExtension { path: path.to_owned() })
     }
 
-    /// Compares the name with the first bytes of the content. Fewer than four bytes may be those of
-    /// a file that was cut short, and pass.
+    /// Compares the name with the first bytes of the content. Fewer than four bytes pass, because
+    /// the file may have been cut short.
     fn check_content(self, path: &Path, start: &[u8]) -> Result<(), CorpusError> {
         if start.len() < 4 || matches!(self, FileFormat::Batch(_)) {
             return Ok(());
@@ -175,7 +175,7 @@ impl EventReader {
         matches!(&self.source, Source::Lines(lines) if lines.unterminated())
     }
 
-    /// The next event, or what stands in its place; goes on behind damage where that has an end.
+    /// The next event, or the error in its place; continues after damage that has an end.
     pub(crate) fn record(&mut self) -> Option<Result<Event<'static>, Damage>> {
         if self.ended {
             return None;
@@ -193,8 +193,8 @@ impl EventReader {
         read.transpose()
     }
 
-    /// Where the event that was read last stands: its line in formats that have lines, and its
-    /// first byte in the decompressed stream.
+    /// Position of the event that was read last: its line in formats that have lines, and its first
+    /// byte in the decompressed stream.
     pub(crate) fn place(&self) -> (Option<u64>, u64) {
         match &self.source {
             Source::Lines(lines) => lines.place(),
@@ -268,7 +268,7 @@ pub struct EventWriter {
     path: PathBuf,
     format: FileFormat,
     sink: Sink,
-    /// In [`FileFormat::Batch`] only.
+    /// Only in [`FileFormat::Batch`].
     batch: Option<batch::Waiting>,
     index: usize,
     record: Vec<u8>,
@@ -389,7 +389,7 @@ impl EventWriter {
     ///
     /// # Errors
     /// [`CorpusError::Io`] when the file cannot be written; for a batch also
-    /// [`CorpusError::Encode`] when its format cannot hold so much.
+    /// [`CorpusError::Encode`] when its format cannot hold the events.
     pub fn finish(mut self) -> Result<(), CorpusError> {
         if let Some(batch) = &self.batch {
             batch.write(&mut self.sink).map_err(|error| self.failed(error))?;
@@ -448,7 +448,7 @@ pub(crate) fn io_error(action: &'static str, path: &Path, reason: io::Error) -> 
     }
 }
 
-/// A stream that fails where it is longer than it may be.
+/// A stream that fails beyond its longest allowed length.
 struct Within {
     stream: Box<dyn BufRead + Send>,
     most_bytes: u64,
@@ -485,12 +485,12 @@ impl Read for Within {
 /// Position and cause of damage; the reader adds the path.
 #[derive(Debug)]
 pub(crate) struct Damage {
-    /// From 1, in formats that have lines.
+    /// Line from 1, in formats that have lines.
     pub(crate) line: Option<u64>,
     /// Start of the record in the decompressed stream, in bytes.
     pub(crate) offset_bytes: u64,
     pub(crate) reason: RecordError,
-    /// Nothing behind it can be found.
+    /// Nothing after it can be found.
     pub(crate) is_last: bool,
 }
 

@@ -1,4 +1,4 @@
-//! ProtoEvent messages, each behind its length as a varint: the layout that the loader of
+//! ProtoEvent messages, each after its length as a varint: the layout that the loader of
 //! dannym-arx/binostr reads.
 
 use std::io::{self, BufRead, Read, Write};
@@ -39,9 +39,9 @@ struct ProtoTag {
 pub(super) struct Records<R> {
     input: R,
     record: Vec<u8>,
-    /// Where the record's length starts.
+    /// Start of the record's length.
     offset: u64,
-    /// Where the next one's starts.
+    /// Start of the next record's length.
     next_offset: u64,
     /// Bytes of a record that is too large, which come first.
     to_pass: u64,
@@ -52,7 +52,7 @@ impl<R: BufRead> Records<R> {
         Records { input, record: Vec::new(), offset: 0, next_offset: 0, to_pass: 0 }
     }
 
-    /// Where the record that was read last starts.
+    /// Start of the record that was read last.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }

@@ -1,4 +1,4 @@
-//! Makes new events from the templates of a corpus, as many as a long run needs.
+//! Makes any number of new events from the templates of a corpus.
 //!
 //! Relays drop ids they have seen, and a repeat inside a compression window flatters stateful
 //! compression, so no run repeats an event. Kind, text and the number and length of tags stay.
@@ -46,7 +46,7 @@ pub fn events(templates: &[&Event<'_>], count: usize, seed: u64) -> Vec<Event<'s
     events_keeping(templates, count, seed, &Keep::default())
 }
 
-/// What becomes of [`events`] that depends on what is published besides.
+/// The parts of [`events`] that depend on other published events.
 #[derive(Debug, Default)]
 pub struct Keep {
     /// Tag values that stay in every round: references to events made elsewhere, such as the hot
@@ -91,7 +91,7 @@ struct Round<'o> {
     originals: &'o Originals<'o>,
     kept: &'o Keep,
     seed: u64,
-    /// From 1.
+    /// Number of the round, from 1.
     round: u64,
     /// New keys of the authors so far, by their template's key.
     keys: RwLock<HashMap<[u8; 32], Keypair>>,
@@ -145,7 +145,7 @@ impl Round<'_> {
         event
     }
 
-    /// The text with renewed references; `None` where it has none.
+    /// The text with renewed references; `None` if it has none.
     fn renewed(&self, text: &str, made: &Made) -> Option<String> {
         if let Some(inner) = references::embedded(text)
             && let Some(event) = self.originals.number_of(&inner.id).and_then(|number| made.get(&number))

@@ -16,17 +16,17 @@ const MAX_DEPTH: usize = 3;
 #[derive(Debug)]
 pub(super) struct Originals<'t> {
     originals: Vec<Original<'t>>,
-    /// By id.
+    /// Originals by id.
     numbers: HashMap<[u8; 32], usize>,
     authors: HashSet<[u8; 32]>,
-    /// For each template: its original, and how often that occurred before.
+    /// For each template: its original, and the number of earlier occurrences.
     uses: Vec<(usize, usize)>,
 }
 
 /// An event by its id.
 #[derive(Debug)]
 struct Original<'t> {
-    /// As often as it was given; with changes that the caller made, so they may differ.
+    /// The events as given; the caller may have changed some, so duplicates may differ.
     given: Vec<Cow<'t, Event<'t>>>,
     /// The originals that it refers to, by number.
     names: Vec<usize>,
@@ -92,9 +92,9 @@ impl<'t> Originals<'t> {
         }
     }
 
-    /// Finds everybody's wave. An id is a hash of what the event says, so that no two events can
-    /// name each other; files are not verified, though, and events with made-up ids that do are
-    /// forgotten as what others may name.
+    /// Finds the wave of every event. An id is a hash of the event, so no two events can name each
+    /// other. Files are not verified, though: events with made-up ids that do are not offered as
+    /// references.
     fn order(&mut self) {
         let mut named_by: Vec<Vec<usize>> = vec![Vec::new(); self.originals.len()];
         for (number, original) in self.originals.iter().enumerate() {
@@ -120,8 +120,8 @@ impl<'t> Originals<'t> {
         }
     }
 
-    /// Which original the event at this place is made of, and in which round. A template given
-    /// twice counts as two rounds of it, or both would become the same event.
+    /// The original and the round of the event at this place. A template given twice counts as two
+    /// rounds; otherwise both would become the same event.
     pub(super) fn use_of(&self, place: usize) -> (usize, u64) {
         let (number, nth) = self.uses[place % self.uses.len()];
         let rounds_before = place / self.uses.len() * self.uses_of(number);
@@ -147,8 +147,8 @@ impl<'t> Originals<'t> {
         self.authors.contains(key)
     }
 
-    /// The wanted originals and all that they name, themselves or through others, in an order in
-    /// which they can be made.
+    /// The wanted originals and all that they name, directly or not, in an order in which they can
+    /// be made.
     pub(super) fn waves(&self, wanted: impl Iterator<Item = usize>) -> Vec<Vec<usize>> {
         let mut todo: Vec<_> = wanted.collect();
         let mut found: HashSet<usize> = todo.iter().copied().collect();

@@ -67,7 +67,7 @@ fn hash(word: &str) -> Option<[u8; 32]> {
     hex::decode_array(word.as_bytes())
 }
 
-/// Every key and id that an event names, those of an event inside it among them.
+/// Every key and id that an event names, with those of an event inside it.
 pub(super) fn hashes(event: &Event<'_>) -> Vec<[u8; 32]> {
     let values = event.tags.iter().flat_map(|tag| tag.iter().skip(1));
     let mut all = Vec::new();

@@ -17,8 +17,7 @@ use crate::{
     random::Random,
 };
 
-/// How many authors, keys and ids of a kind are remembered: conversations are between few and soon
-/// over.
+/// Authors, keys and ids of a kind that are remembered: conversations are small and short.
 const REMEMBERED: usize = 24;
 
 /// Real follow lists reach 6,165 tags, one in forty more than this. A few of those would be most of
@@ -31,7 +30,7 @@ const WHOLE: usize = 1_000;
 /// An event of a five-digit kind without tags and content, as JSON.
 const EMPTY_BYTES: usize = 346;
 
-/// Events so far, and what the next one is made of.
+/// Progress, and the sources of the next event.
 #[derive(Debug)]
 pub(super) struct Builder<'g> {
     pub(super) generator: &'g Generator,
@@ -89,7 +88,7 @@ pub(super) struct Context {
     pub(super) zap: Option<Zap>,
 }
 
-/// Who zapped whom for what.
+/// Author, receiver and note of a zap.
 #[derive(Debug, Clone)]
 pub(super) struct Zap {
     pub(super) sender: usize,
@@ -138,7 +137,7 @@ impl<'g> Builder<'g> {
         self.events.push(event);
     }
 
-    /// An event that is not signed, with so many of [`WHOLE`] parts of its tags and content.
+    /// An unsigned event, with `kept` of [`WHOLE`] parts of its tags and content.
     fn draft(&mut self, planned: &Planned, kept: usize) -> (Event<'static>, Context) {
         let shape = self.calibration.shape(planned.kind);
         let mut context = self.context(planned, shape);
@@ -263,7 +262,7 @@ fn tag_json_bytes(tag: &Tag<'_>) -> usize {
     2 + tag.iter().map(|element| element.len() + 3).sum::<usize>()
 }
 
-/// One of what is remembered, in this share of calls.
+/// A remembered value, in this share of calls.
 pub(super) fn again<T: Clone>(random: &mut Random, remembered: &VecDeque<T>, share: f64) -> Option<T> {
     (random.chance(share) && !remembered.is_empty())
         .then(|| remembered[random.below(remembered.len())].clone())

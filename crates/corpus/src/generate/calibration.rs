@@ -13,9 +13,9 @@ pub(super) struct Calibration {
     #[serde(rename = "about")]
     _about: String,
     quantiles: Vec<f64>,
-    /// How many events of each kind an audit of 50,000 found.
+    /// Events of each kind in an audit of 50,000.
     pub(super) kind_counts: BTreeMap<u16, usize>,
-    /// How many of each kind were among 561 that a relay sent live.
+    /// Events of each kind among 561 that a relay sent live.
     pub(super) live_kind_counts: BTreeMap<u16, usize>,
     kinds: BTreeMap<u16, Shape>,
 }
@@ -30,7 +30,7 @@ pub(super) struct Shape {
     json_bytes: Vec<f64>,
     content_bytes: Vec<f64>,
     tags: Vec<f64>,
-    /// From which fraction on a tag count between two quantiles counts as the next whole one.
+    /// The fraction from which a tag count between two quantiles is rounded up.
     #[serde(default = "half")]
     tags_round_up_from: f64,
     /// Compression ratios that tests compare generated events with.
@@ -63,7 +63,7 @@ pub(super) struct Reuse {
 #[serde(deny_unknown_fields)]
 pub(super) struct TagName {
     pub(super) name: String,
-    /// In which share of events.
+    /// Share of events with it.
     pub(super) event_share: f64,
     /// Whether one event may have several.
     pub(super) repeats: bool,
@@ -80,7 +80,7 @@ impl Calibration {
         &CALIBRATION
     }
 
-    /// The shape of a kind; where none was measured, that of a kind with a similar use.
+    /// The shape of a kind; if none was measured, a similar kind's.
     pub(super) fn shape(&self, kind: u16) -> &Shape {
         let measured = match kind {
             _ if self.kinds.contains_key(&kind) => kind,
@@ -99,7 +99,7 @@ impl Calibration {
         interpolate(&self.quantiles, &shape.content_bytes, place, half())
     }
 
-    /// Bytes as JSON at this place of the distribution, 0..1, where they were measured.
+    /// Bytes as JSON at this place of the distribution, 0..1, if they were measured.
     pub(super) fn json_bytes(&self, shape: &Shape, place: f64) -> Option<usize> {
         (!shape.json_bytes.is_empty()).then(|| interpolate(&self.quantiles, &shape.json_bytes, place, half()))
     }
@@ -129,7 +129,7 @@ impl TagName {
     }
 }
 
-/// The value at `place`: linear between neighbouring quantiles, geometric where they differ by more
+/// The value at `place`: linear between neighbouring quantiles, geometric if they differ by more
 /// than three times, because a straight line would make the tail of follow lists far too heavy.
 #[expect(
     clippy::cast_possible_truncation,

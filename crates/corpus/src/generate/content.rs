@@ -11,14 +11,14 @@ use crate::random::Random;
 /// Content lengths of real gift wraps cluster on NIP-44's padding steps.
 const GIFT_WRAP_BYTES: [usize; 8] = [944, 1284, 1456, 1466, 1707, 1796, 2140, 2844];
 
-/// Where two thirds of lists have nothing, a line drawn between quantiles of 0 and 420 bytes would
-/// give too many one.
+/// Shortest relay map. Two thirds of lists have none; a line between quantiles of 0 and 420 bytes
+/// would give too many lists one.
 const SHORTEST_RELAY_MAP_BYTES: usize = 250;
 
-/// `["e","…"]` with the comma behind it.
+/// `["e","…"]` with the comma after it.
 const RESULT_ENTRY_BYTES: usize = 73;
 
-/// Of the ids that a search finds again, how many another one has taken the place of.
+/// Share of the ids of a repeated search that are new.
 const RESULT_CHANGES: f64 = 0.2;
 
 /// Reactions, out of 575.
@@ -159,7 +159,7 @@ fn nip04(random: &mut Random, bytes: usize) -> String {
     format!("{}?iv={}", padded_base64(random, 16 * blocks), padded_base64(random, 16))
 }
 
-/// Random base64 of exactly this length, padded where that is a multiple of four.
+/// Random base64 of exactly this length, padded if that is a multiple of four.
 fn base64(random: &mut Random, length: usize) -> String {
     match length % 4 {
         0 => padded_base64(random, length / 4 * 3),

@@ -41,12 +41,12 @@ pub enum GenerateError {
 /// Which kinds of events, in proportion to these numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mix {
-    /// By kind.
+    /// Events by kind.
     pub kinds: BTreeMap<u16, usize>,
 }
 
-/// Makes `count` events of the [`Mix::audit`], oldest first, in memory. `progress` is told now and
-/// then how many are done.
+/// Makes `count` events of the [`Mix::audit`], oldest first, in memory. `progress` is called now
+/// and then with the number done.
 ///
 /// # Panics
 /// When `count` events do not fit into memory; [`Generator`] makes them block by block.
@@ -110,8 +110,8 @@ impl Generator {
         Generator { plan: self.plan.ending(newest), ..self }
     }
 
-    /// Makes events of other authors, words, relays and days than those of any other generator, for
-    /// dictionaries that are tried on these.
+    /// Makes events with other authors, words, relays and days than any other generator's, for
+    /// dictionaries that are tried on the others.
     #[must_use]
     pub fn elsewhere(self) -> Generator {
         // Of one seed both worlds would draw the same numbers.

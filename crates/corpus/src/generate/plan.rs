@@ -15,8 +15,8 @@ use crate::{
 /// MB of memory.
 pub(super) const BLOCK: usize = 1_000;
 
-/// 2025-09-20, when the audited archive begins; it spans eight days, and a larger corpus a second
-/// for each event: two reactions of one author in one second could be the same event.
+/// 2025-09-20, when the audited archive begins. It spans eight days. A larger corpus has a second
+/// per event, because two reactions of one author in one second could be the same event.
 const FIRST_CREATED_AT: i64 = 1_758_326_400;
 const SPAN_SECONDS: u64 = 8 * 86_400;
 
@@ -37,7 +37,7 @@ pub(super) struct Planned {
     pub(super) tags_place: f64,
 }
 
-/// Who signs an event.
+/// The signer of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Author {
     /// One of the authors, by rank of activity.
@@ -55,7 +55,7 @@ pub(super) struct EventPlan {
     /// The mix's kinds, each spread evenly, repeated as often as events need; so any stretch of it
     /// has the mix.
     deck: Vec<u16>,
-    /// For each kind of which an author has one, the authors in the order in which they get theirs.
+    /// For each kind that an author has once: the authors, in the order in which they get theirs.
     once: BTreeMap<u16, Vec<usize>>,
     authors: Authors,
 }
@@ -141,7 +141,7 @@ impl EventPlan {
         self.deck[usize::try_from(index % self.deck.len() as u64).expect("below a length")]
     }
 
-    /// How many events of each kind precede `index`.
+    /// Number of events of each kind before `index`.
     fn before(&self, index: u64) -> BTreeMap<u16, u64> {
         let length = self.deck.len() as u64;
         let (rounds, rest) = (index / length, usize::try_from(index % length).expect("below a length"));
@@ -169,7 +169,7 @@ fn deck(mix: &Mix) -> Result<Vec<u16>, GenerateError> {
     Ok(places.into_iter().map(|(_, kind)| kind).collect())
 }
 
-/// NIP-01: a relay keeps only the newest event of such a kind and author.
+/// Whether a relay keeps only the newest event of this kind and author (NIP-01).
 fn has_one_per_author(kind: u16) -> bool {
     matches!(kind, 0 | 3 | 10_000..=19_999)
 }

@@ -12,14 +12,14 @@ const SHORTEST_NOTE_BYTES: usize = 250;
 /// escaped.
 const ESCAPES_BYTES: usize = 40;
 
-/// From this size on, longer ones are asked for than measured, to get what there is.
+/// From this size on, a longer note is drawn than measured, to get the measured size.
 const LONG_NOTE_BYTES: usize = 1_200;
 
-/// Of how many notes the one closest in size is reposted.
+/// Notes among which the one closest in size is reposted.
 const CANDIDATES: usize = 200;
 
 impl Builder<'_> {
-    /// Kinds 6 and 16: which note, of about `bytes`; none where the content is to be empty.
+    /// Kinds 6 and 16: the note to repost, of about `bytes`; none if the content is empty.
     pub(super) fn choose_repost(&mut self, context: &mut Context, bytes: usize) {
         let recent = self.recent.entry(context.kind).or_default();
         let popular = again(&mut self.random, &recent.notes, context.reuse.id);
@@ -42,7 +42,7 @@ impl Builder<'_> {
         context.answers.map(|note| json(&self.events[note])).unwrap_or_default()
     }
 
-    /// Who zapped whom, the same each time for one receipt.
+    /// The zap of one receipt; repeated calls return the same.
     pub(super) fn zap(&mut self, context: &mut Context) -> Zap {
         if let Some(zap) = &context.zap {
             return zap.clone();

@@ -12,17 +12,17 @@ use crate::{keys, random::Weighted};
 /// A name in at least this share of events is in all of them.
 const REQUIRED: f64 = 0.9;
 
-/// Up to so many tags, names occur as often as events have them; longer lists consist of what makes
-/// lists long.
+/// Up to this many tags, names are as frequent as in events; longer lists consist of the names that
+/// make lists long.
 const SHORT: usize = 6;
 
-/// As above for deletions: the longer of them have more names, the longest more ids.
+/// The same bound for deletions: longer ones have more names, the longest more ids.
 const SHORT_DELETION: usize = 8;
 
 /// Lists consist of one name in this share of their tags.
 const MOSTLY: f64 = 0.8;
 
-/// 2100-01-01: a relay may drop what has expired (NIP-40), and a loaded corpus must stay whole.
+/// 2100-01-01: a relay may drop expired events (NIP-40), and a loaded corpus must stay whole.
 const EXPIRATION: usize = 4_102_444_800;
 
 const CLIENTS: [&str; 12] = [
@@ -151,7 +151,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Reposts mention whom the note mentions, then others.
+    /// Reposts mention the people of the note, then others.
     fn mentioned_there(&mut self, context: &mut Context) -> String {
         let note = context.answers.map(|note| &self.events[note]);
         let there = note.into_iter().flat_map(|note| &note.tags).filter(|tag| tag.len() > 1 && tag[0] == "p");
@@ -165,8 +165,7 @@ impl Builder<'_> {
         hex::encode(&self.mention(context))
     }
 
-    /// The id of the note that the event answers, the first time; that of an event elsewhere
-    /// otherwise.
+    /// The id of the note that the event answers, the first time; otherwise an event elsewhere.
     pub(super) fn answered_id(&mut self, context: &mut Context) -> String {
         let answered = std::mem::replace(&mut context.answered, true);
         if let (Some(note), false) = (context.answers, answered) {
@@ -245,7 +244,7 @@ impl Builder<'_> {
     }
 }
 
-/// How likely a tag beyond the required ones has this name.
+/// Weight of this name for a tag beyond the required ones.
 fn extra_weight(name: &TagName, kind: u16, long: bool) -> f64 {
     let required = name.event_share >= REQUIRED;
     match kind {

@@ -25,11 +25,11 @@ struct Shares {
     addresses: usize,
     /// An emoji or a word not in Latin letters.
     exotic: usize,
-    /// A span of 3 to 10 words said before in the same text.
+    /// A span of 3 to 10 words from earlier in the text.
     repeats: usize,
     /// One of the fixed phrases.
     phrases: usize,
-    /// A person or note that the text refers to, where there is room for one.
+    /// A person or note that the text refers to, if there is room for one.
     references: usize,
     /// A word in quotation marks, which JSON escapes.
     quotes: usize,
@@ -52,7 +52,7 @@ const SYLLABLES: [&str; 40] = [
     "lan", "men", "nos", "per", "stra", "ten", "ver",
 ];
 
-/// As frequent, and none of the above.
+/// Equally frequent syllables that are not in the list above.
 const SYLLABLES_ELSEWHERE: [&str; 40] = [
     "i", "bu", "cu", "da", "u", "fo", "gi", "hu", "on", "ja", "ko", "li", "mu", "ne", "ar", "pi", "quo",
     "ri", "su", "to", "es", "vi", "wo", "yu", "za", "al", "bor", "can", "dir", "ul", "far", "gan", "ost",
@@ -98,7 +98,7 @@ const FOREIGN_SYLLABLES: [[&str; 30]; 3] = [
     ],
 ];
 
-/// Of each other script.
+/// Words of each other script.
 const FOREIGN_WORDS: usize = 400;
 
 /// The words and phrases of generated events.
@@ -281,14 +281,13 @@ impl Shares {
     const POSTED: Shares = Shares { references: 9, quotes: 5, breaks: 28, ..Shares::NONE };
 }
 
-/// Somebody whom the text mentions, or a note that it quotes: `nostr:npub1…`, `nostr:note1…`
-/// (NIP-19, NIP-21).
+/// A mention of a person or a note: `nostr:npub1…`, `nostr:note1…` (NIP-19, NIP-21).
 fn reference(random: &mut Random) -> String {
     let prefix = random.pick(&["npub", "npub", "note"]);
     format!("nostr:{}", nip19::encode(prefix, &random.bytes32()))
 }
 
-/// An https address with a tail that no dictionary knows.
+/// An https address with a tail that no dictionary has.
 pub(super) fn address(random: &mut Random, extension: &str) -> String {
     let host = random.pick(&HOSTS);
     let length = random.between(8, 24);
@@ -308,7 +307,7 @@ pub(super) fn digits(random: &mut Random, base: usize, length: usize) -> String 
     (0..length).map(|_| char::from(DIGITS[random.below(base)])).collect()
 }
 
-/// Shortens to exactly `bytes`; where that would split a character, full stops fill the place.
+/// Shortens to exactly `bytes`. If that splits a character, full stops fill the place.
 fn cut(text: &mut String, bytes: usize) {
     while text.len() > bytes {
         text.pop();

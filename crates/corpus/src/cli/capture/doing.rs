@@ -1,5 +1,4 @@
-//! Reports each relay's state to people who wait: a relay may be silent for as long as
-//! `--patience`.
+//! Reports each relay's state, because a relay may be silent for as long as `--patience`.
 
 use std::{
     fmt,
@@ -8,17 +7,17 @@ use std::{
 
 use tokio::sync::watch;
 
-/// Silence that is told.
+/// Silence that is reported.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// Between lines that say nothing new.
+/// Longest pause between lines without news.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// State of a relay's task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Doing {
     Connecting,
-    /// A page was asked for.
+    /// A page was requested.
     Asking,
     /// Live events come as they are published.
     Listening,
@@ -77,8 +76,8 @@ impl Watch {
         Teller(sender)
     }
 
-    /// Words a report with so many events in the file, asked every second or so: `None` while no
-    /// relay is silent, and ever more rarely while nothing changes.
+    /// The next line of the report, with `events` in the file. Called every second or so: `None`
+    /// while no relay is silent, and ever more rarely while nothing changes.
     pub(super) fn line(&mut self, events: u64) -> Option<String> {
         let silences: Vec<_> =
             self.relays.iter().map(|(relay, silence)| (relay, silence.borrow().clone())).collect();

@@ -4,11 +4,11 @@ use codecs::Filter;
 
 use super::{filter_text, provenance::Settled};
 
-/// Seconds with more events than a page that are told apart; nothing older is settled.
+/// Most seconds with more events than a page that are recorded; nothing older is settled.
 const MAX_GAPS: usize = 1_000;
 
-/// Gift wraps are dated back by two days at most (NIP-59), and six hours are for clocks. Events
-/// that are no older than the newest one by more than this are asked for in every capture.
+/// Gift wraps are dated back by two days at most (NIP-59), and six hours allow for clocks. Every
+/// capture requests events that are at most this much older than the newest.
 pub(super) const OVERLAP_SECONDS: i64 = (2 * 24 + 6) * 3_600;
 
 /// The past of one filter, requested down to `until`.
@@ -18,9 +18,9 @@ pub(super) struct History {
     text: String,
     /// None before the first page, unless the filter has it: no clock decides what is newest.
     until: Option<i64>,
-    /// Of all that came.
+    /// The newest of all events received.
     pub(super) newest: Option<i64>,
-    /// Of the filter's own limit.
+    /// The rest of the filter's own limit.
     left: Option<u64>,
     /// The most events in one answer so far.
     largest_page: u64,
@@ -35,12 +35,12 @@ pub(super) struct History {
 #[derive(Debug, Default)]
 pub(super) struct Page {
     pub(super) matching: u64,
-    /// Refused here, with a time that was asked for.
+    /// Events rejected here, with a time that was requested.
     pub(super) rejected: u64,
     /// Refused here, without a time that can be read.
     pub(super) undated: u64,
     pub(super) new: u64,
-    /// Of all that have a time.
+    /// The oldest of all events with a time.
     pub(super) oldest: Option<i64>,
     pub(super) newest: Option<i64>,
     /// The relay refused it.
@@ -54,8 +54,8 @@ impl Page {
         self.matching + self.rejected + self.undated
     }
 
-    /// Counts an event that is none by NIP-01, with its time or without one. A time that was not
-    /// asked for counts as nothing: it could end the paging early.
+    /// Counts an invalid event, with its time or without one. A time that was not requested is
+    /// ignored, because it could end the paging early.
     pub(super) fn reject(&mut self, time: Option<Option<i64>>, asked: &Filter) {
         match time {
             None => {}
@@ -108,8 +108,8 @@ impl History {
         self.until.is_some_and(|until| until < self.end()) || self.left == Some(0)
     }
 
-    /// Continues behind the ranges that earlier sessions settled. Returns the newest second that
-    /// is left out so.
+    /// Continues after the ranges that earlier sessions settled. Returns the newest second that is
+    /// left out thereby.
     pub(super) fn skip(&mut self, settled: &[Settled]) -> Option<i64> {
         let mut left_out = None;
         while let Some(until) = self.until.filter(|_| !self.done)
@@ -124,9 +124,9 @@ impl History {
         left_out
     }
 
-    /// Notes what a page brought. Returns the second of which the relay may have more than it sends
-    /// at once. A page whose events have no time does not say where the next one begins: nothing
-    /// older is settled.
+    /// Records a page. Returns a second of which the relay may have more events than it sends at
+    /// once. A page whose events have no time does not give the next one's beginning: nothing older
+    /// is settled.
     pub(super) fn advance(&mut self, page: &Page) -> Option<i64> {
         self.left = self.left.map(|left| left.saturating_sub(page.matching));
         self.newest = self.newest.max(page.newest);
@@ -152,9 +152,9 @@ impl History {
         crowded.then_some(oldest)
     }
 
-    /// The spans that need not be asked for again: all but what is too new by the newest event, or
-    /// by a time `now` that is earlier, and the seconds that have more events than a page, for
-    /// which a larger page may be asked.
+    /// The spans that need no further request: all but the time too close to the newest event, or
+    /// to an earlier `now`, and the seconds with more events than a page, for which a larger page
+    /// may be requested.
     pub(super) fn settled(mut self, now: i64) -> Vec<Settled> {
         let (Some(newest), Some(until)) = (self.newest, self.until) else { return Vec::new() };
         if self.asked.len() < MAX_GAPS {

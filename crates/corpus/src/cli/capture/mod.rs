@@ -1,8 +1,8 @@
 //! `corpus capture`: real events from live relays.
 //!
-//! Each relay has a task (`relay.rs`) that asks, pages backwards and checks; accepted events go
-//! through a bounded channel to this task, which alone writes (`output.rs`). The provenance beside
-//! the file counts every event (`provenance.rs`).
+//! Each relay has a task (`relay.rs`) that sends requests, pages backwards and checks. Accepted
+//! events go through a bounded channel to this task, which alone writes (`output.rs`). The
+//! provenance next to the file counts every event (`provenance.rs`).
 
 mod doing;
 mod history;
@@ -40,7 +40,7 @@ const WAITING_EVENTS: usize = 64;
 /// Interval at which a compressed stream is ended: the most that a crash loses.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
 
-/// Interval at which relays are looked at, for people who wait.
+/// Interval of reports on relays.
 const LOOK_EVERY: Duration = Duration::from_millis(1_200);
 
 #[derive(Debug, clap::Args)]
@@ -49,47 +49,47 @@ Examples:
   corpus capture --relay wss://relay.example --count 20000 --out real.jsonl.zst
   corpus capture --relay wss://a.example --relay wss://b.example --filter '{\"kinds\":[1,7]}' --for 10m --out live.pb.gz
 
-The same command again continues where it ended: events in the file are kept and count. It asks again for what is less
-than 54 hours older than the newest event that came, since gift wraps are dated back by two days, and for older events
-as long as it finds new ones; --again asks for everything.
-Relays, filters, counts and refused events with reasons are in OUT.provenance.json. Mind what the operators of relays
-allow, and that these are people's posts: publish statistics, not events.")]
+The same command again continues where it ended: events in the file are kept and count. It requests the last 54 hours
+before the newest event again, because gift wraps are dated back by two days, and older events as long as it finds new
+ones; --again requests everything.
+OUT.provenance.json has relays, filters, counts and rejected events with reasons. Keep within what the operators of
+relays allow. These are people's posts: publish statistics, not events.")]
 pub(crate) struct Args {
-    /// Where from (wss:// or ws://); may be repeated.
+    /// Relay to capture from (wss:// or ws://); may be repeated.
     #[arg(long = "relay", value_name = "URL", required = true)]
     relays: Vec<String>,
     /// A filter, as in a REQ; may be repeated. Everything when absent. Its limit is for each
     /// relay.
     #[arg(long = "filter", value_name = "JSON", value_parser = filter)]
     filters: Vec<Filter>,
-    /// End when the file holds so many events; 10000 when neither this nor --for is given.
+    /// End when the file holds this many events; 10000 when neither this nor --for is given.
     #[arg(long)]
     count: Option<u64>,
-    /// End after so long (90s, 10m, 2h). Until then live events are taken too, not only stored
+    /// End after this time (90s, 10m, 2h). Until then live events are taken too, not only stored
     /// ones.
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
-    /// Where to; the name decides the format. An existing file is continued.
+    /// Output file; the name decides the format. An existing file is continued.
     #[arg(long)]
     out: PathBuf,
     /// Ask again for all that earlier captures of the file have, as after an import of old events.
     #[arg(long)]
     again: bool,
-    /// Continue a file that holds what is no valid event: it stays there, is counted, and every
+    /// Continue a file that also holds invalid events: they stay there, are counted, and every
     /// event of the file is verified.
     #[arg(long)]
     skip_invalid: bool,
     /// Root certificates (PEM) to trust instead of the platform's.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// A header field of every request to every relay, as a proxy before one may want; may be
-    /// repeated. The provenance has its name alone.
+    /// A header field of every request to every relay, for a proxy in front of it; may be repeated.
+    /// The provenance has only its name.
     #[arg(long = "header", value_name = "NAME=VALUE", value_parser = Unechoed::<Header>::NEW)]
     headers: Vec<Header>,
-    /// Compression to ask relays for: none or deflate.
+    /// Compression to request from relays: none or deflate.
     #[arg(long, default_value = "deflate")]
     compression: Compression,
-    /// Events to ask for at once; relays answer with fewer where their own limit is lower.
+    /// Events to request at once; relays with a lower limit answer with fewer.
     #[arg(long, default_value_t = 500)]
     page: u64,
     /// How long a relay may send nothing new before its answer counts as ended.
@@ -97,8 +97,7 @@ pub(crate) struct Args {
     patience: Duration,
 }
 
-/// `["REQ","x",FILTER]` is what the JSON codec reads, so that a filter means here what it means
-/// there.
+/// `["REQ","x",FILTER]` as the JSON codec reads it, so that a filter has one meaning.
 fn filter(text: &str) -> Result<Filter, String> {
     let request = format!("[\"REQ\",\"x\",{text}]");
     let example = "expected a NIP-01 filter such as {\"kinds\":[1,7],\"since\":1700000000}";

@@ -23,13 +23,13 @@ type Half = [u8; 16];
 pub(super) struct Ids(Mutex<HashSet<Half>>);
 
 impl Ids {
-    /// Whether nobody has it yet.
+    /// Whether no relay has sent it yet.
     pub(super) fn is_new(&self, event: &Event<'_>) -> bool {
         !self.set().contains(&half(event))
     }
 
-    /// Takes it for the file; false where another relay was faster. Beyond [`MAX_IDS`] nothing is
-    /// remembered.
+    /// Takes the event for the file; false if another relay was faster. Beyond [`MAX_IDS`] nothing
+    /// is remembered.
     pub(super) fn take(&self, event: &Event<'_>) -> bool {
         let mut set = self.set();
         if set.len() >= MAX_IDS { !set.contains(&half(event)) } else { set.insert(half(event)) }
@@ -44,7 +44,7 @@ fn half(event: &Event<'_>) -> Half {
     event.id.first_chunk().copied().expect("an id has 32 bytes")
 }
 
-/// Appends to a file and remembers what it holds.
+/// Appends to a file and remembers its events.
 ///
 /// The file is locked while this lives, and the provenance is written under the same lock. The file
 /// is not changed before the first event is written.
@@ -66,8 +66,8 @@ impl Output {
     /// Opens the file for more.
     ///
     /// # Errors
-    /// When another capture writes it, or it holds anything but events and, at its end, what a
-    /// crash cut short.
+    /// When another capture writes it, or it holds anything but events and, at its end, a record
+    /// that a crash cut short.
     pub(super) fn open(path: &Path, skip_invalid: bool) -> anyhow::Result<Output> {
         if !FileFormat::from_path(path)?.can_grow() {
             return Err(CorpusError::CannotGrow { path: path.to_owned() }.into());
@@ -165,7 +165,7 @@ impl Output {
     }
 }
 
-/// The file, locked against other captures; created where there is none.
+/// The file, locked against other captures; created if absent.
 fn locked(path: &Path) -> anyhow::Result<File> {
     let file = OpenOptions::new()
         .append(true)

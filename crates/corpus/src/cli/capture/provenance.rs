@@ -1,4 +1,4 @@
-//! Where the events are from: `FILE.provenance.json`, one entry for each time the capture ran.
+//! Sources of the events: `FILE.provenance.json`, one entry per run of the capture.
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +32,7 @@ pub(super) struct Provenance {
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Document {
     about: String,
-    /// In the file of events, after the last session.
+    /// Events in the file after the last session.
     events: u64,
     sessions: Vec<Session>,
 }
@@ -60,7 +60,7 @@ pub(super) struct Session {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct RelayReport {
     pub(super) url: String,
-    /// As its NIP-11 document says.
+    /// Software of the relay, from its NIP-11 document.
     pub(super) software: Option<String>,
     pub(super) version: Option<String>,
     /// Its answer to the offer of compression.
@@ -69,8 +69,8 @@ pub(super) struct RelayReport {
     pub(super) requests: u64,
     /// Requests without EOSE.
     pub(super) requests_without_end: u64,
-    /// Seconds in which it has at least as many events as it sends at once, so that some may be
-    /// missing here.
+    /// Seconds in which the relay has at least as many events as it sends at once, so that some may
+    /// be missing here.
     pub(super) crowded_seconds: u64,
     /// The first of these seconds.
     #[serde(default)]
@@ -78,19 +78,19 @@ pub(super) struct RelayReport {
     pub(super) events_received: u64,
     pub(super) events_new: u64,
     pub(super) duplicates: u64,
-    /// By reason.
+    /// Rejected events by reason.
     pub(super) rejected: BTreeMap<String, u64>,
     pub(super) rejected_examples: Vec<String>,
     pub(super) notices: Vec<String>,
     /// Why it was given up.
     pub(super) failure: Option<String>,
-    /// By how much its newest event is ahead of the clock here.
+    /// Seconds by which the relay's newest event is ahead of the clock here.
     #[serde(default)]
     pub(super) newest_ahead_seconds: Option<i64>,
-    /// What is before this was left out, as earlier sessions have it.
+    /// Start of this session's requests; earlier sessions have everything before.
     #[serde(default)]
     pub(super) left_out_before: Option<i64>,
-    /// By how much the clock here is ahead of its own (the Date of its answer).
+    /// Seconds by which the clock here is ahead of the relay's (the Date of its answer).
     #[serde(default)]
     pub(super) clock_ahead_seconds: Option<i64>,
     #[serde(default)]
@@ -109,8 +109,8 @@ pub(super) struct Settled {
 }
 
 impl Provenance {
-    /// Reads it, or begins it. `events` is how many the file of events holds: where that is fewer
-    /// than it says, nothing is settled, nor is it where all is to be asked for `again`.
+    /// Reads the provenance, or begins it. `events` is the number in the file of events. If the
+    /// provenance states more, or with `again`, nothing is settled.
     pub(super) fn open(events_path: &Path, events: u64, again: bool) -> anyhow::Result<Provenance> {
         let mut path = events_path.as_os_str().to_owned();
         path.push(".provenance.json");
@@ -143,7 +143,7 @@ impl Provenance {
         self.document.sessions.push(session);
     }
 
-    /// Writes all of it, or leaves what was there, with the mode, owner and links of the old file.
+    /// Writes the file whole, or keeps the old one, with its mode, owner and links.
     pub(super) fn write(&mut self, events: u64) -> anyhow::Result<()> {
         self.document.events = events;
         let text = serde_json::to_string_pretty(&self.document)? + "\n";

@@ -43,14 +43,14 @@ pub(super) struct Task {
     pub(super) relay: Endpoint,
     pub(super) filters: Vec<Filter>,
     pub(super) compression: Compression,
-    /// Events to ask for at once.
+    /// Events to request at once.
     pub(super) page: u64,
     pub(super) patience: Duration,
     /// Whether to stay for live events.
     pub(super) live: bool,
-    /// Of the capture, by the wall clock.
+    /// Start of the capture, by the wall clock.
     pub(super) started: i64,
-    /// In earlier sessions.
+    /// Spans settled in earlier sessions.
     pub(super) settled: Vec<Settled>,
     pub(super) ids: Arc<Ids>,
     pub(super) accepted: mpsc::Sender<Event<'static>>,
@@ -63,7 +63,7 @@ pub(super) struct Task {
 enum Left {
     /// The capture ends.
     Stopped,
-    /// In these words.
+    /// A failure, with its text.
     Failed(String),
 }
 
@@ -356,9 +356,9 @@ impl Talk<'_> {
     }
 }
 
-/// The `created_at` of an event that is none by NIP-01, sent for the subscription of this name:
-/// `None` where the message is something else, `Some(None)` where the time cannot be read. What is
-/// larger than any event is not parsed, since a tree of values takes many times its bytes.
+/// The `created_at` of an invalid event for the subscription of this name: `None` for another
+/// message, `Some(None)` if the time cannot be read. Text larger than any event is not parsed,
+/// because a tree of values takes many times its bytes.
 fn time_of_event(payload: &[u8], name: &str) -> Option<Option<i64>> {
     if payload.len() > MAX_RECORD_BYTES {
         return Some(None);
@@ -384,8 +384,8 @@ fn failed(error: &wire::WireError) -> Left {
     Left::Failed(error.to_string())
 }
 
-/// Software and version, and by how many seconds the clock here is ahead of the relay's, where it
-/// says so in time.
+/// Software and version, and the seconds by which the clock here is ahead of the relay's, if it
+/// answers in time.
 type Info = (Option<String>, Option<String>, Option<i64>);
 
 fn nip11(relay: &Endpoint) -> Option<Info> {
