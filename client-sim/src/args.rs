@@ -13,9 +13,9 @@ use workload::{Share, scenario::Scenario};
 
 /// A swarm of simulated Nostr clients.
 ///
-/// Plays a scenario against a relay and reports how long users wait, how many bytes cross the wire
-/// and what it costs both ends in CPU. Events are due when the plan says, whether or not anyone is
-/// ready, and every planned event and every expected delivery is accounted for.
+/// Plays a scenario against a relay. Reports how long users wait, how many bytes cross the wire and
+/// the CPU of both ends. Events are due by plan, whether or not an end is ready. Every planned event
+/// and every expected delivery is accounted for.
 #[derive(Debug, Parser)]
 #[command(
     name = "client-sim",
@@ -45,7 +45,7 @@ pub struct Args {
     #[arg(long, help_heading = "Load", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
 
-    /// Seconds in which work is started, instead of the scenario's own.
+    /// Seconds in which new work starts, instead of the scenario's own.
     #[arg(
         long, help_heading = "Load", value_parser = program::units::seconds, allow_negative_numbers = true
     )]
@@ -57,7 +57,7 @@ pub struct Args {
     #[arg(long, help_heading = "Load", value_name = "FILE")]
     pub corpus: Option<PathBuf>,
 
-    /// Leave out what in --corpus is no valid event, and count it.
+    /// Leave out invalid events of --corpus, and count them.
     ///
     /// Each event is then verified.
     #[arg(long, help_heading = "Load", requires = "corpus", hide_short_help = true)]
@@ -71,7 +71,7 @@ pub struct Args {
 
     /// Seconds that the relay may be silent after the last event was due.
     ///
-    /// Then what is missing counts as lost.
+    /// Missing deliveries then count as lost.
     #[arg(
         long, help_heading = "Load", default_value_t = 10, value_name = "SECONDS",
         value_parser = clap::value_parser!(u64).range(1..=3600), hide_short_help = true
@@ -87,39 +87,39 @@ pub struct Args {
 
     /// Formats that this run will be compared with, separated by commas.
     ///
-    /// An event that one of them cannot hold is set aside, so that all stream the same events. The
+    /// An event that one of them cannot hold is left out, so that all stream the same events. The
     /// core formats (json to notepack) always count.
     #[arg(long, help_heading = "Load", value_name = "FORMATS", value_delimiter = ',', hide = true)]
     pub comparable_with: Vec<Format>,
 
     /// The dictionary of zstd-dict, instead of the bundled one of the format.
     ///
-    /// A relay behind --url must have the same. corpus train-dictionary makes one; train it on
-    /// other events than are streamed.
+    /// A relay at --url must have it, too. corpus train-dictionary makes one; train it on other
+    /// events than are streamed.
     #[arg(long, help_heading = "Wire", value_name = "FILE", hide_short_help = true)]
     pub dictionary: Option<PathBuf>,
 
     /// The relay (ws:// or wss://), instead of a relay-sim.
     ///
     /// As in ws://host:port or wss://host:port. Without --format or --compression clients offer
-    /// all that they can and speak what the relay chooses; flags insist.
+    /// everything, and the relay chooses. Flags insist.
     #[arg(long, help_heading = "Relay")]
     pub url: Option<String>,
 
     /// Play against the relay-sim that listens there; without one, or with none, start one.
     ///
-    /// A loopback address. Anything else that listens there is left alone. A run that sets what
-    /// only a relay of its own takes (--verify, --link, --floor, --no-pin and others) starts one.
+    /// A loopback address. Any other program there is left alone. A run with flags for its own relay
+    /// (--verify, --link, --floor, --no-pin and others) starts one.
     #[arg(
         long, help_heading = "Relay", value_name = "ADDRESS", default_value = relay_sim::DEFAULT_ADDRESS,
         value_parser = meet::local_relay, conflicts_with = "relay_of_others", hide_short_help = true
     )]
     pub local_relay: LocalRelay,
 
-    /// Process ids of the relay behind --url, for its CPU time.
+    /// Process ids of the relay at --url, for its CPU time.
     ///
-    /// Of a relay on this machine, separated by commas. The time of all that they start is in it.
-    /// That of a relay-sim is found without.
+    /// For a relay on this machine, separated by commas. Includes their children. A relay-sim needs
+    /// no ids.
     #[arg(long, help_heading = "Relay", requires = "url", value_name = "PIDS", value_delimiter = ',')]
     pub relay_pid: Vec<u32>,
 
@@ -133,19 +133,19 @@ pub struct Args {
     )]
     pub ca: Option<PathBuf>,
 
-    /// A header field of every request to the relay behind --url, as a proxy may want it.
+    /// A header field of every request to the relay at --url, for a proxy.
     ///
-    /// May be repeated. Records have its name alone.
+    /// May be repeated. Records have only its name.
     #[arg(
         long, help_heading = "Relay", requires = "relay_of_others", value_name = "NAME=VALUE",
         value_parser = Unechoed::<Header>::NEW, hide_short_help = true
     )]
     pub header: Vec<Header>,
 
-    /// Answers of `client-sim doctor --json` about the relay behind --url.
+    /// Answers of `client-sim doctor --json` about the relay at --url.
     ///
-    /// The relay is then not asked again, and clients insist on format and compression. With --floor
-    /// the plan is that of such a relay.
+    /// The relay is then not probed again, and clients insist on format and compression. With --floor
+    /// the plan fits such a relay.
     #[arg(
         long,
         help_heading = "Relay",
@@ -164,14 +164,13 @@ pub struct Args {
 
     /// Let the kernel place relay and clients.
     ///
-    /// Without this, each process is pinned to its half of the cores, where there are two or more.
-    /// Only without --url.
+    /// Without this, each process is pinned to its half of the cores. Only without --url.
     #[arg(long, help_heading = "Relay", conflicts_with = "url", hide_short_help = true)]
     pub no_pin: bool,
 
     /// Let the relay keep its events on disk in this format, instead of in memory.
     ///
-    /// In a new directory in TMPDIR, which is removed after the run. Only without --url.
+    /// In a new directory in TMPDIR, removed after the run. Only without --url.
     #[arg(
         long, help_heading = "Relay", value_name = "FORMAT",
         conflicts_with_all = ["url", "relay_at", "serve", "floor"], hide_short_help = true
@@ -215,7 +214,7 @@ pub struct Args {
 
     /// Print the full result as JSON on standard output, instead of the summary.
     ///
-    /// It is what --record writes. Progress, messages and logs go to standard error.
+    /// The same as --record writes. Progress, messages and logs go to standard error.
     #[arg(long, help_heading = "Output")]
     pub json: bool,
 
@@ -241,15 +240,14 @@ pub struct Args {
 
     /// Write every delivery that was lost, doubled, altered or not owed.
     ///
-    /// One line of JSON each: what is wrong, connection, event id and kind, subscription, filter,
-    /// and what the relay said. The first five of each kind are named on standard error.
+    /// One line of JSON each: the fault, connection, event id and kind, subscription, filter, and the
+    /// relay's answers. Standard error names the first five of each kind.
     #[arg(long, help_heading = "Output", value_name = "FILE", hide_short_help = true)]
     pub ledger: Option<PathBuf>,
 
-    /// Serve what is seen of the run to Prometheus at http://HOST:PORT/metrics.
+    /// Serve the run's progress to Prometheus at http://HOST:PORT/metrics.
     ///
-    /// While it lasts: connections, events sent, deliveries, their p99, CPU time. A PORT alone is
-    /// on 127.0.0.1.
+    /// Connections, events sent, deliveries, their p99, CPU time. A PORT alone is on 127.0.0.1.
     #[arg(
         long,
         help_heading = "Output",
@@ -327,16 +325,16 @@ pub enum Command {
     Formats,
     /// List the access links with their sources; test whether this host can emulate them.
     Links {
-        /// Compare transfer times over a link with those that its rates and delays demand, and lost
-        /// packets with the link's loss: fifteen seconds, on a host that is otherwise quiet. Exit
-        /// code 1 when one is off, 3 when the host was too busy to tell.
+        /// Compare transfer times over a link with its rates and delays, and lost packets with its
+        /// loss: fifteen seconds, on an otherwise quiet host. Exit code 1 when one is off, 3 when
+        /// the host was too busy.
         #[arg(long)]
         check: bool,
         /// Also check this many users of 1.6 Mbit/s at once.
         #[arg(long, value_name = "USERS", requires = "check", value_parser = clap::value_parser!(u16).range(1..=2_000))]
         links: Option<u16>,
-        /// Print how many packets a second this host emulates on time: some seconds, on a host that
-        /// is otherwise quiet. Exit code 3 when the host was too busy to tell.
+        /// Print how many packets a second this host emulates on time: some seconds, on an otherwise
+        /// quiet host. Exit code 3 when the host was too busy.
         #[arg(long, conflicts_with = "check")]
         capacity: bool,
     },
@@ -344,13 +342,13 @@ pub enum Command {
     ///
     /// Numbers of clients, events, bytes and deliveries.
     Explain(Explain),
-    /// Ask a relay what it takes: scenarios that it can play, settings to change.
+    /// Probe a relay: scenarios that it can play, settings to change.
     #[command(long_about = DOCTOR)]
     Doctor(Doctor),
 }
 
 const DOCTOR: &str = "\
-Ask a relay what it takes, and print which scenario it can play and which setting to change.
+Probe a relay, and print which scenarios it can play and which settings to change.
 
 Reads the relay's NIP-11 document and probes: bounds on events, tags, filters and subscriptions, the age of events, \
 kinds that may not be read, EOSE for `limit: 0`, AUTH, reconciliation, formats, compressions and batches, the order \
@@ -372,12 +370,11 @@ pub struct Doctor {
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
 
-    /// A header field of every request to the relay, as a proxy before it may want; may be
-    /// repeated.
+    /// A header field of every request to the relay, for a proxy; may be repeated.
     #[arg(long, value_name = "NAME=VALUE", value_parser = Unechoed::<Header>::NEW)]
     pub header: Vec<Header>,
 
-    /// A scenario to look at, may be repeated; all built-in ones without it.
+    /// A scenario to check, may be repeated; all built-in ones without it.
     #[arg(long, value_name = "NAME|FILE")]
     pub scenario: Vec<String>,
 
@@ -385,7 +382,7 @@ pub struct Doctor {
     #[arg(long, value_name = "FILE")]
     pub corpus: Option<PathBuf>,
 
-    /// Leave out what in --corpus is no valid event, and count it; each event is then verified.
+    /// Leave out invalid events of --corpus, and count them; each event is then verified.
     #[arg(long, requires = "corpus")]
     pub skip_invalid: bool,
 
@@ -421,7 +418,7 @@ pub struct Explain {
     #[arg(long, value_name = "FILE")]
     pub corpus: Option<PathBuf>,
 
-    /// Leave out what in --corpus is no valid event, and count it; each event is then verified.
+    /// Leave out invalid events of --corpus, and count them; each event is then verified.
     #[arg(long, requires = "corpus")]
     pub skip_invalid: bool,
 
@@ -429,12 +426,12 @@ pub struct Explain {
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 
-    /// Seconds in which work is started, instead of the scenario's own.
+    /// Seconds in which new work starts, instead of the scenario's own.
     #[arg(long, value_parser = program::units::seconds, allow_negative_numbers = true)]
     pub seconds: Option<f64>,
 
-    /// Loads, separated by commas. One explains the plan at that load, several print what each asks
-    /// for in a second.
+    /// Loads, separated by commas. One explains the plan at that load, several print the demand of
+    /// each per second.
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = "1", value_parser = load)]
     pub load: Vec<f64>,
 
@@ -460,7 +457,7 @@ impl Args {
         self.cell.own_relay().threads
     }
 
-    /// Whether the plan is for relays of others, which store events of earlier runs.
+    /// Whether the plan is for an external relay, which stores events of earlier runs.
     pub fn plays_for_others(&self) -> bool {
         self.url.is_some() || self.doctor.is_some()
     }
@@ -512,9 +509,9 @@ Exit codes:
   4    events lost or altered
   5    relay lost or a share stopped
   6    not possible with --floor or over links here
-  99   a latency beyond what the scenario demands
+  99   a latency beyond the scenario's bound
   130  interrupted
-After 3, 4, 5, 99 and 130 the result is kept and says what is wrong with it.",
+After 3, 4, 5, 99 and 130 the result is kept and names the fault.",
         scenarios.join("\n"),
         formats.join("\n")
     )

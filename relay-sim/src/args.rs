@@ -1,4 +1,4 @@
-//! The command line, and the [`Config`] that it asks for.
+//! The command line, and its [`Config`].
 
 use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
@@ -44,26 +44,26 @@ Examples:
   Listen  relay-sim --tls-cert cert.pem --tls-key key.pem
           serves wss://, for client-sim --url wss://localhost:7777 --ca cert.pem
   Wire    relay-sim --format proto-binary --compression zstd
-          one format besides JSON, one compression; client-sim without flags speaks both
+          one format next to JSON, one compression; client-sim without flags speaks both
   Events  relay-sim --corpus data/sample.pb.gz --verify none
           starts with stored events and checks nothing
   Store   relay-sim --store DIR --at-rest dannypack
           keeps events in a directory, as this format writes them
   Limits  relay-sim --max-connections 1000
-          turns the next one away
+          closes further connections
   Faults  relay-sim --listen 127.0.0.1:0 --announce --fault no-eose
-          never sends EOSE, and says on standard output where it listens
+          never sends EOSE, and prints its address on standard output
 
   websocat ws://127.0.0.1:7777 <<< '[\"REQ\",\"a\",{\"kinds\":[1],\"limit\":3}]'
       any Nostr client speaks to it; without a subprotocol it is a plain NIP-01 relay
   curl -H 'Accept: application/nostr+json' http://127.0.0.1:7777
-      what it supports (NIP-11)
+      prints what it supports (NIP-11)
 
 Formats are negotiated by WebSocket subprotocol (nostr.cbor-packed.v1), deflate by WebSocket extension, zstd by a \
 suffix of the subprotocol (nostr.json+zstd). Without --store the relay keeps events in memory and forgets them when \
 it stops, by Ctrl-C or SIGTERM.
 
-Exit codes: 0 stopped as asked, 1 failed, 2 wrong usage. RUST_LOG=relay_sim=debug tells more.";
+Exit codes: 0 stopped by a signal or its input, 1 failed, 2 wrong usage. RUST_LOG=relay_sim=debug logs more.";
 
 /// A Nostr relay for load tests: NIP-01 in memory or on disk, in several wire formats.
 #[derive(Debug, Parser)]
@@ -84,7 +84,7 @@ pub(crate) struct Args {
     #[arg(long, help_heading = LISTEN, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 
-    /// A host name that clients reach this relay by, for the check of AUTH; may be repeated
+    /// A host name of this relay, for the check of AUTH; may be repeated
     #[arg(long, help_heading = LISTEN, value_name = "NAME", hide_short_help = true)]
     host: Vec<String>,
 
@@ -97,29 +97,28 @@ pub(crate) struct Args {
 
     /// Formats that clients may negotiate, with commas
     ///
-    /// All when absent. JSON is always among them. A client's first offer counts.
+    /// All when absent, and always JSON. The client's first offer among them wins.
     #[arg(long, help_heading = WIRE, value_name = "FORMATS")]
     format: Option<Formats>,
 
     /// Compressions that clients may negotiate, with commas [default: all, none with --format]
     ///
-    /// Each with optional parameters, as in deflate:level=4:min_bytes=100. Of several kinds of
-    /// deflate, `deflate` serves clients that accept context takeover, the first other kind the
-    /// rest.
+    /// Each with optional parameters, as in deflate:level=4:min_bytes=100. `deflate` serves clients
+    /// that accept context takeover. The first other kind of deflate serves the rest.
     #[arg(long, help_heading = WIRE, value_name = "NAMES")]
     compression: Option<Compressions>,
 
-    /// Decline every compression to clients whose User-Agent contains this; may be repeated
+    /// Decline compression to clients whose User-Agent contains this; may be repeated
     ///
-    /// For stacks that fail with a compression that they offer: CFNetwork is in the User-Agent of
-    /// Apple's URLSession.
+    /// For stacks that fail with a compression that they offer. Apple's URLSession has CFNetwork in
+    /// its User-Agent.
     #[arg(
         long, help_heading = WIRE, value_name = "TEXT", hide_short_help = true,
         value_parser = clap::builder::NonEmptyStringValueParser::new()
     )]
     no_compression_for: Vec<String>,
 
-    /// Who wrote the codecs: library or tuned
+    /// Codecs: library (ecosystem) or tuned (ours)
     #[arg(long, help_heading = WIRE, value_name = "WHO", default_value_t = Implementation::Library)]
     implementation: Implementation,
 
@@ -131,7 +130,7 @@ pub(crate) struct Args {
 
     /// Encode an event anew for readers of its publisher's format: always, or never-if-canonical
     ///
-    /// Never where the published bytes are those that the codec would write.
+    /// never-if-canonical passes on published bytes that equal the codec's.
     #[arg(
         long, help_heading = WIRE, value_name = "WHEN", value_enum, default_value_t, hide_short_help = true
     )]
@@ -143,9 +142,9 @@ pub(crate) struct Args {
     #[arg(long, help_heading = WIRE, hide_short_help = true)]
     strict_negotiation: bool,
 
-    /// How long a live event may wait for others of its batch
+    /// Longest wait of a live event for its batch
     ///
-    /// On connections that agreed to batches (tokens with .batched).
+    /// Only on connections that agreed to batches (tokens with .batched).
     #[arg(
         long, help_heading = WIRE, value_name = "MS", default_value_t = 5,
         value_parser = clap::value_parser!(u16).range(0..=10_000), hide_short_help = true
@@ -178,7 +177,7 @@ pub(crate) struct Args {
     #[arg(long, help_heading = EVENTS, value_name = "FILE")]
     corpus: Option<PathBuf>,
 
-    /// Leave out what in --corpus is no valid event, and count it
+    /// Leave out invalid events of --corpus, and count them
     ///
     /// Each event is then verified.
     #[arg(long, help_heading = EVENTS, requires = "corpus", hide_short_help = true)]
@@ -211,22 +210,20 @@ pub(crate) struct Args {
 
     /// Memory for stored events, roughly
     ///
-    /// Further events are refused.
-    ///
-    /// With --store, memory for the indexes and for the events that were sent last.
+    /// The relay rejects further events. With --store: memory for indexes and recently sent events.
     #[arg(
         long, help_heading = STORE, value_name = "BYTES", default_value_t = Config::default().store_bytes,
         value_parser = program::units::bytes
     )]
     store_bytes: usize,
 
-    /// Connections at one time; the rest are turned away
+    /// Connections at one time; further ones are closed
     #[arg(long, help_heading = LIMITS, value_name = "N")]
     max_connections: Option<usize>,
 
     /// Largest incoming message
     ///
-    /// As it comes and after inflation.
+    /// Both before and after inflation.
     #[arg(
         long, help_heading = LIMITS, value_name = "BYTES",
         default_value_t = Config::default().wire.max_message_bytes, value_parser = program::units::bytes
@@ -245,13 +242,13 @@ pub(crate) struct Args {
 
     /// Most stored events sent for one filter
     ///
-    /// Whatever its limit.
+    /// Caps the filter's own limit.
     #[arg(long, help_heading = LIMITS, value_name = "N", default_value_t = Config::default().max_limit)]
     max_limit: usize,
 
     /// Live events that a connection may leave unread
     ///
-    /// Beyond that it is closed with 1013.
+    /// Beyond that the relay closes it with 1013.
     #[arg(
         long, help_heading = LIMITS, value_name = "BYTES", default_value_t = Config::default().outbox_bytes,
         value_parser = program::units::bytes
@@ -265,7 +262,7 @@ pub(crate) struct Args {
     )]
     max_reconciliations: usize,
 
-    /// Events that one reconciliation may be about
+    /// Most events of one reconciliation
     #[arg(
         long, help_heading = LIMITS, value_name = "N", default_value_t = Config::default().reconcile.max_events,
         hide_short_help = true
@@ -285,30 +282,29 @@ pub(crate) struct Args {
 
     /// Misbehave by steps: a TOML file of faults and when they act
     ///
-    /// Each [[step]] has faults = ["NAME=VALUE", ...] as --fault takes them, and as keys of its own
-    /// connection, message, after, for, probability or seed. Steps act together, and with --fault.
+    /// Each [[step]] has faults = ["NAME=VALUE", ...], as after --fault, and its own keys connection,
+    /// message, after, for, probability or seed. Steps act together, and with --fault.
     #[arg(long, help_heading = FAULTS, value_name = "FILE", hide_short_help = true)]
     script: Option<PathBuf>,
 
     /// Let programs of this host read and replace the faults over HTTP, at /faults
     ///
-    /// GET answers with every fault and how often it hit, PUT takes a JSON array such as
-    /// ["no-eose", "late-ok=2s:message=2"] in place of all. Both are for loopback addresses alone,
-    /// and for no page of a browser.
+    /// GET returns every fault and its hits. PUT replaces all faults by a JSON array such as
+    /// ["no-eose", "late-ok=2s:message=2"]. Only loopback addresses may use both, and no web page.
     #[arg(long, help_heading = FAULTS, hide_short_help = true)]
     control: bool,
 
     /// Do no Nostr work: answer from this script of a plan, which client-sim --floor writes
     ///
-    /// JSON without compression. What remains is the cost of generator and sockets.
+    /// JSON without compression. The cost of generator and sockets remains.
     #[arg(long, value_name = "FILE", hide = true, conflicts_with_all = ["corpus", "auth", "tls_cert", "fault", "script", "control", "store"])]
     pub(crate) floor: Option<PathBuf>,
 
     /// Print one line of JSON when it listens, with address and process, and one when it stopped
     ///
     /// For programs that start a relay: {"listening":"ws://127.0.0.1:41234","pid":7,...}, then the
-    /// totals with faults and hits. Instead of either {"failed":"..."} says why there is no relay.
-    /// The relay stops when its standard input ends, so that it outlives no test: give it a pipe.
+    /// totals with faults and hits; {"failed":"..."} instead gives the reason. The relay stops when
+    /// its standard input ends, so that it does not outlive a test: give it a pipe.
     #[arg(long, help_heading = LISTEN, hide_short_help = true)]
     pub(crate) announce: bool,
 }
