@@ -89,9 +89,9 @@ pub trait Codec: EventCodec {
         self.decode_client_within(bytes, &Limits::MOST)
     }
 
-    /// [`Codec::decode_client`] for a relay that has limits: a REQ, COUNT or NEG-OPEN beyond them
-    /// is refused at the first entry too many, without room for it. [`Limits::check`] looks for an
-    /// id, a filter and unsupported fields.
+    /// [`Codec::decode_client`] for a relay that has limits. A REQ, COUNT or NEG-OPEN beyond them
+    /// is rejected at the first entry too many, before it is allocated. [`Limits::check`] looks for
+    /// an id, a filter and unsupported fields.
     ///
     /// # Errors
     /// [`DecodeError::OverLimit`] for such a request, otherwise see [`Codec::decode_client`].
@@ -123,7 +123,7 @@ pub trait Codec: EventCodec {
     }
 
     /// Appends the relay's EVENT message for an event that [`EventCodec::encode_event`] of this
-    /// codec already wrote: an event is encoded once and spliced after each subscription id, as
+    /// codec already wrote. An event is encoded once and spliced after each subscription id, as
     /// real relays do. The bytes equal [`Codec::encode_relay`]'s. Returns the number of bytes in
     /// front of the event.
     fn wrap_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> usize {

@@ -89,8 +89,8 @@ pub fn decode_into(text: &str, out: &mut Vec<u8>) {
 /// Appends one of the two values of most tags, a letter or a key, after the format's prefix. For
 /// any other value it returns false and appends nothing.
 ///
-/// The 64 digits are checked and packed in one go that the compiler turns into SIMD: half of what
-/// it costs to check them, and then call the library for so few.
+/// The 64 digits are checked and packed in one pass, which the compiler turns into SIMD. That costs
+/// half of a check and a library call.
 #[inline(always)]
 pub(crate) fn push_usual<const L: usize, const K: usize>(
     value: &str,

@@ -3,8 +3,8 @@
 //! Bytes in, messages out, and back: no runtime, no socket, no file, no clock. The nouns are
 //! [`Event`], [`Filter`], [`ClientMessage`] and [`RelayMessage`]; a [`Format`] is an entry of the
 //! registry [`FORMATS`], and its [`Codec`] reads and writes the bytes. A format and its
-//! [`Implementation`] are two axes: the same bytes can be written by the ecosystem's library or by
-//! code tuned for this project, and results label which.
+//! [`Implementation`] are two axes: the ecosystem's library or code tuned for this project writes
+//! the same bytes, and results label which.
 //!
 //! ```
 //! use codecs::{Format, Implementation, RelayMessage};

@@ -11,9 +11,9 @@
 //! of the packed event: unpacked as a whole it is the `capnp` message with that event inside. Only
 //! there a run of zeros may end earlier than the crate would.
 //!
-//! Unpacked here and not by the crate, whose unpacker sets memory aside for what the segment table
-//! claims and does not say whether bytes are left over. One byte of the frame can stand for a
-//! kilobyte of zeros, so the size is bounded.
+//! This code unpacks, because the crate's unpacker allocates whatever the segment table claims and
+//! does not report left-over bytes. One byte of the frame can stand for a kilobyte of zeros, so the
+//! size is bounded.
 
 use capnp::serialize_packed;
 

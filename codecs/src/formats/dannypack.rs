@@ -9,9 +9,9 @@
 //!
 //! `vi` is an unsigned LEB128 number in its shortest form. Tag values and content that are
 //! lowercase hex, even and at least 8 digits long are stored as bytes and marked. A tag has at most
-//! 255 values; the encoder refuses more. The decoder takes only the form the encoder writes:
-//! shortest varints and heads, the hex mark exactly where the rule puts it, nothing left over in
-//! the tag block or behind the content.
+//! 255 values; the encoder refuses more. The decoder accepts only the encoder's form: shortest
+//! varints and heads, the hex mark exactly where the rule puts it, nothing left over in the tag
+//! block or after the content.
 //!
 //! The format has one implementation, in binostr, whose decoder reads out of bounds, so this is
 //! ours and stands for `library` and `tuned` alike. Room for the tag block's length is left by a

@@ -11,7 +11,7 @@
 //! by now the format. Both were fast because they hold less: no time before 1970 or after 2106, no
 //! content or value above 65,535 bytes, no tag of more than 255 values; leaner no more than 255
 //! tags. Their own encoders wrap around (leaner) or collect the tags in 64 KiB and panic beyond
-//! (go-nostr); this one refuses what the layout cannot hold, and nothing else. Their decoders check
+//! (go-nostr); this one rejects only events that the layout cannot hold. Their decoders check
 //! neither UTF-8 nor the end of the message; this one does, and wants every 00.
 //!
 //! No library exists in Rust, so the code here is the only one. Not optimised: UTF-8 is checked

@@ -5,9 +5,8 @@
 //! ```
 //!
 //! The same model as cbor-packed with other heads: tag values that are lowercase hex of even length
-//! from 8 digits on are bin. Every head is in its shortest form; the crate reads every form, so
-//! what it read is written again and compared, which is part of our decoding time and not of the
-//! crate's.
+//! from 8 digits on are bin. Every head is in its shortest form. The crate reads every form, so the
+//! result is written again and compared. That is part of our decoding time, not of the crate's.
 //!
 //! The crate's low-level interface is used, which neither builds values nor copies text: text
 //! borrows from the frame.

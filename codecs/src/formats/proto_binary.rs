@@ -6,10 +6,10 @@
 //! ```
 //!
 //! The bytes before each part are its field number and wire type; `vi` and `len` are varints, as
-//! protobuf has them. Tag values stay text, as in binostr's first dialect; its second writes field
-//! 2 of a tag, which is refused here, because skipping it would read as empty tags. prost wants an
-//! owned struct to encode from: three byte vectors and a copy of every tag value. On the way back
-//! text is moved. A strict walk goes before prost's decoder (`protobuf/strict.rs`).
+//! protobuf has them. Tag values stay text, as in binostr's first dialect. Its second dialect
+//! writes field 2 of a tag. That is rejected here, because skipping it would read as empty tags.
+//! prost wants an owned struct to encode from: three byte vectors and a copy of every tag value. On
+//! the way back text is moved. A strict walk goes before prost's decoder (`protobuf/strict.rs`).
 
 use std::borrow::Cow;
 

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! This is what binostr's second dialect writes (`values_v2`). A tag value that is lowercase hex,
-//! even and at least 8 digits long is bytes, and only so: what cbor-packed gains over proto-binary
-//! is mostly this rule. Each value costs a message of its own, two bytes more than text in
+//! even and at least 8 digits long is bytes, and only so. This rule is most of cbor-packed's gain
+//! over proto-binary. Each value costs a message of its own, two bytes more than text in
 //! proto-binary. Tag conditions of a filter are written alike.
 //!
 //! prost and the strict walk cost what they cost in proto-binary; hex is looked at twice (rule,

@@ -1,11 +1,9 @@
-//! Code that tuned formats with messages of their own share: tuned code reads and writes events and
-//! the messages around them, in the form that encoders usually write; the library reads every other
-//! form.
+//! Code shared by tuned formats with messages of their own. Tuned code reads and writes events and
+//! the messages around them in the usual form; the library reads every other form.
 //!
-//! So both implementations accept the same bytes and give the same reasons, and bytes in an unusual
-//! or invalid form are read twice. REQ, EOSE and the other messages without an event are left to
-//! the library, and so is OK unless a format writes it; the events of a batch are read like any
-//! other.
+//! So both implementations accept the same bytes and give the same reasons. Bytes in an unusual or
+//! invalid form are read twice. REQ, EOSE and the other messages without an event are left to the
+//! library, and so is OK unless a format writes it; the events of a batch are read like any other.
 
 use std::{borrow::Cow, fmt};
 

@@ -1,10 +1,10 @@
 //! Which events do clients publish and relays store?
 //!
 //! A [`Corpus`] is a list of signed events, read once before any clock starts: real ones from a
-//! file, or the sample bundled with this repository, which [`generate`] made. It knows its
-//! [`Fingerprint`], so that two results say whether they measured the same events, and its
-//! [`Origin`], so that none passes generated events for real ones. A [`Sampler`] picks from it by
-//! seed, and [`fresh`] makes as many new events of the same shape as a long run needs.
+//! file, or the sample bundled with this repository, which [`generate`] made. Its [`Fingerprint`]
+//! shows whether two results measured the same events. Its [`Origin`] separates generated from real
+//! events. A [`Sampler`] picks from it by seed, and [`fresh`] makes as many new events of the same
+//! shape as a long run needs.
 //!
 //! Reading does not verify: that takes 50 µs an event and files rarely change. `corpus verify FILE`
 //! does it.

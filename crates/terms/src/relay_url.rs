@@ -150,8 +150,8 @@ fn basic(url: &Url) -> Result<Option<String>, &'static str> {
     Ok(Some(format!("Basic {}", BASE64_STANDARD.encode(credentials))))
 }
 
-/// An address that is not parsed, or is none, with `***` for what may be user and password: all
-/// that stands before its last @, because a password may hold what ends one.
+/// An address that is not parsed, or not an address, with `***` for a possible user and password:
+/// everything before its last @, because a password may hold any separator.
 pub fn without_password(text: &str) -> String {
     let Some((before, host)) = text.rsplit_once('@') else { return text.to_owned() };
     match before.split_once("://") {

@@ -1,5 +1,5 @@
 //! Buffers of a thread, so that a connection keeps none of its own. flate2 writes into initialised
-//! slices, and the result is copied out at its true size: a length in a frame reserves nothing.
+//! slices, and the result is copied out at its true size. So a length in a frame reserves nothing.
 
 use std::cell::{Cell, RefCell};
 

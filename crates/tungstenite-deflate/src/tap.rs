@@ -8,12 +8,12 @@
 //!
 //! It also reads ahead. tungstenite keeps a read buffer for as long as the connection lives and
 //! fills it with zeros before every read, so a large one costs memory and a small one costs calls.
-//! The tap takes all that the byte stream has in one call, into a buffer of the thread, and hands
-//! it over in pieces as small as tungstenite's buffer. Into a large buffer, which suits an end with
+//! The tap reads all bytes of the stream in one call, into a buffer of the thread, and hands them
+//! over in pieces as small as tungstenite's buffer. Into a large buffer, which suits an end with
 //! few connections, it reads directly.
 //!
-//! Data frames of a server come from above beside tungstenite, which has control frames alone: the
-//! tap lets no frame of one begin inside a frame of the other.
+//! A server's data frames bypass tungstenite, which then writes only control frames. The tap lets
+//! no frame of one begin inside a frame of the other.
 
 use std::{
     cell::Cell,

@@ -40,9 +40,9 @@ const SHORTEST_SECRET_BYTES: usize = 8;
 /// it reads and trusts the platform's roots; a caller with many connections, or with roots of its
 /// own, has an [`Endpoint`].
 ///
-/// A relay that names no subprotocol is spoken to in plain JSON, as RFC 6455 §4.2.2 allows; the
-/// agreement then has no token. A relay that refuses the request with a status that may be about
-/// the unknown header is asked once more without the header
+/// With a relay that names no subprotocol the client speaks plain JSON, as RFC 6455 §4.2.2 allows.
+/// The agreement then has no token. A relay that refuses the request with a status that may be
+/// about the unknown header is asked once more without the header
 /// (docs/decisions/subprotocol-fallback.md).
 ///
 /// ```no_run
@@ -59,7 +59,8 @@ const SHORTEST_SECRET_BYTES: usize = 8;
 /// ```
 ///
 /// # Errors
-/// [`WireError::Handshake`] says what the relay answered, with its HTTP status if it refused.
+/// [`WireError::Handshake`] has the relay's answer, with its HTTP status if it rejected the
+/// request.
 pub async fn connect(url: &str, offer: &Offer, limits: &WireLimits) -> Result<Connection, WireError> {
     let url: RelayUrl =
         url.parse().map_err(|error: RelayUrlError| WireError::handshake(error.to_string()))?;

@@ -297,10 +297,10 @@ impl Connection {
         Ok(())
     }
 
-    /// [`Connection::feed`] for a message that has all behind its prefix, in two parts one behind
-    /// the other, in common with all messages that are fed with the same `shared`. `deflate-shared`,
-    /// `zstd-shared` and `zstd-dict` compress what is common once, and do not look at it again;
-    /// other compressions ignore `shared`.
+    /// [`Connection::feed`] for a message of a prefix and two common parts, which are the same for
+    /// all messages with the same `shared`. `deflate-shared`, `zstd-shared` and `zstd-dict`
+    /// compress the common parts once and do not read them again. Other compressions ignore
+    /// `shared`.
     ///
     /// ```
     /// # async fn fan_out(connections: &mut [wire::Connection]) -> Result<(), wire::WireError> {

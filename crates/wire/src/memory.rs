@@ -13,9 +13,9 @@ use crate::{
 /// Most bytes on their way: more than any thread leaves unread that drives both ends.
 const PIPE_BYTES: usize = 1 << 30;
 
-/// The ends of the client and of the relay of a connection in memory, for load in one thread:
-/// negotiated as a handshake does, with the same frames, compression and buffers, but without a
-/// socket. Nothing waits for a runtime.
+/// The client's and the relay's end of a connection in memory, for load in one thread. Negotiation,
+/// frames, compression and buffers are a real connection's, without a socket. Nothing waits for a
+/// runtime.
 ///
 /// ```
 /// use futures::FutureExt;

@@ -7,8 +7,8 @@
 //! 02 flushed blocks       the next of the direction's one zstd frame; only on `+zstd-stream`
 //! ```
 //!
-//! With `+zstd-shared` and `+zstd-dict2-…` what differs by subscription is a frame of its own,
-//! uncompressed, so that the frame after it is the same for all subscriptions and is compressed
+//! With `+zstd-shared` and `+zstd-dict2-…` the part that differs by subscription is a frame of its
+//! own, uncompressed. So the frame after it is the same for all subscriptions and is compressed
 //! once (docs/decisions/frames.md).
 //!
 //! Contexts of single frames keep nothing between messages, so those of a thread serve all its

@@ -169,8 +169,8 @@ impl TunedFormat for TunedCapnp {
 
 // --- writing ---
 
-/// Where the crate's builder would put an event's blobs: into the first segment while it has room,
-/// otherwise after a landing pad in the first later segment with room.
+/// Where the crate's builder would put an event's blobs: into the first segment while it has room.
+/// Otherwise after a landing pad in the first later segment with room.
 struct BlobLayout {
     tag_bytes: usize,
     text_bytes: usize,
@@ -337,7 +337,7 @@ impl<'a> Frame<'a> {
     }
 
     /// Whether blobs of these sizes could all lie in the message side by side, as they do unless
-    /// pointers share their targets, for which the library has a limit.
+    /// pointers share their targets. The library has a limit for that.
     fn can_hold(&self, blobs: [usize; 3]) -> bool {
         blobs.iter().map(|bytes| bytes.div_ceil(WORD_BYTES)).sum::<usize>() <= self.words()
     }

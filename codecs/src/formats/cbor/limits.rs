@@ -9,8 +9,8 @@ use super::{
 use crate::{DecodeError, Limits, Request, model::Bounds, reader::Reader};
 
 /// Counts filters and the entries of their lists in a message that [`super::strict::check`] has
-/// accepted, so that verbs have one spelling and heads are what they say. Everything else passes;
-/// the library judges it. Lists of unknown fields count as well.
+/// accepted, so verbs have one spelling and heads are true. Everything else passes; the library
+/// judges it. Lists of unknown fields count as well.
 ///
 /// # Errors
 /// [`DecodeError::OverLimit`].

@@ -1,10 +1,10 @@
 //! Recognises the text that encoders write, without writing it.
 //!
-//! Lengths decide. Of all texts that hold one event, the text that encoders write is the shortest:
-//! no white space, no unknown field, no escape that is not needed. A text of that length differs
-//! from it only in the order of the fields, and in the case of the digits of `\u00XX`, which stands
-//! for a control character without a shorter escape. So each name is expected at its place, and an
-//! event with such a character is not recognised.
+//! Lengths decide. Among all texts of one event, the encoders' is the shortest: no white space, no
+//! unknown field, no needless escape. A text of that length differs from it only in the order of
+//! the fields, and in the case of the digits of `\u00XX`, which stands for a control character
+//! without a shorter escape. So each name is expected at its place, and an event with such a
+//! character is not recognised.
 
 use std::borrow::Cow;
 

@@ -1,7 +1,7 @@
 //! Code that the protobuf formats share: the strict profile, and messages through prost.
 //!
-//! prost reads into and writes from structs of its own that own every text, so encoding copies each
-//! text once into such a struct, and decoding moves them out of one. That is what an adopter pays.
+//! prost reads into and writes from its own structs, which own every text. Encoding copies each
+//! text once into such a struct, and decoding moves texts out. That is what an adopter pays.
 
 pub(in crate::formats) mod strict;
 mod tuned;

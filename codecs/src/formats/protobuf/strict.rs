@@ -1,10 +1,10 @@
 //! The strict profile of protobuf: each message in the one form that prost itself writes.
 //!
-//! Any protobuf reader takes fields in any order, twice, with padded varints and spelled-out
-//! defaults, and skips what it does not know, so one event has endless encodings and `kind` 65,537
-//! may read as 1. This walk goes over the bytes before prost does and allocates nothing for a
-//! message it accepts. It is part of our decoding time and not of prost's. Its tables mirror
-//! `schema/nostr.proto`, and nesting is as deep as the tables: bounded.
+//! Any protobuf reader takes fields in any order, twice, with padded varints and explicit defaults,
+//! and skips unknown fields. So one event has endless encodings, and `kind` 65,537 may read as 1.
+//! This walk goes over the bytes before prost does and allocates nothing for a message it accepts.
+//! It is part of our decoding time and not of prost's. Its tables mirror `schema/nostr.proto`, and
+//! nesting is as deep as the tables: bounded.
 //!
 //! Two doors stay open: fields after the last one of an event are extensions and ignored, as
 //! unknown fields of JSON events are, and unknown fields of a filter are reported, since a relay

@@ -32,13 +32,13 @@ const ROUNDS_FOR_EACH_CORE: usize = 4;
 /// order, each id once. Same arguments, same events, on any number of cores; about 50 µs of one
 /// core each.
 ///
-/// A round is a copy of the templates among themselves: a template author becomes one new author,
-/// so that authors keep their activity and no round replaces the profile or follow list of another.
-/// Keys and ids in lowercase hex or in NIP-19's forms, in tags and in content, become those of the
-/// same round where they belong to templates or events inside templates (reposts, zap requests),
-/// and otherwise random ones, the same in all places. Ciphertext (kinds 4 and 1059) becomes another
-/// of the same length. Addresses of relays and files stay, but for hashes in them; uppercase hex
-/// and other text stay.
+/// A round is a copy of all templates: a template author becomes one new author. So authors keep
+/// their activity, and no round replaces another's profile or follow list. Keys and ids in
+/// lowercase hex or in NIP-19's forms, in tags and in content, become those of the same round where
+/// they belong to templates or events inside templates (reposts, zap requests), and otherwise
+/// random ones, the same in all places. Ciphertext (kinds 4 and 1059) becomes another of the same
+/// length. Addresses of relays and files stay, but for hashes in them; uppercase hex and other text
+/// stay.
 ///
 /// # Panics
 /// When events are wanted and there is no template.

@@ -3,8 +3,8 @@
 //! The kinds are mixed as in measured sets of real events ([`Mix`]); content lengths, tag counts
 //! and tag forms are drawn from measured quantiles (`data/calibration.json`); text, follow lists,
 //! threads and encrypted content follow rules fitted to how real ones compress. A test holds each
-//! of the commoner kinds to the measurements. Generated events are still not real: results that use
-//! them say so ([`crate::Origin`]).
+//! of the commoner kinds to the measurements. Generated events are still not real; results state
+//! their origin ([`crate::Origin`]).
 //!
 //! Everything follows from the seed, to the bit, on every machine. A relay that loads the events
 //! keeps them all: one profile, follow list or relay list per author, one address per addressable

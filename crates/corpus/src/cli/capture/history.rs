@@ -152,9 +152,9 @@ impl History {
         crowded.then_some(oldest)
     }
 
-    /// The spans that need no further request: all but the time too close to the newest event, or
-    /// to an earlier `now`, and the seconds with more events than a page, for which a larger page
-    /// may be requested.
+    /// The spans that need no further request. Left out: the time too close to the newest event, or
+    /// to an earlier `now`, and seconds with more events than a page, which a larger page may
+    /// complete.
     pub(super) fn settled(mut self, now: i64) -> Vec<Settled> {
         let (Some(newest), Some(until)) = (self.newest, self.until) else { return Vec::new() };
         if self.asked.len() < MAX_GAPS {
