@@ -2,8 +2,8 @@
 //! and what a core of the clients reads, by format and compression.
 //!
 //! Each figure is a quotient of sums over blocks, so envelopes = figure × core-seconds. Each ratio
-//! is the quotient of two figures, so ratios of a row divide; its interval leaves out one round
-//! after the other (the jackknife), because a quotient of sums has no value per round.
+//! is the quotient of two figures, so ratios of a row divide. Its interval is by the scatter of all
+//! blocks of the table, which a few rounds of one cell do not show.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -107,12 +107,12 @@ impl Sums {
     }
 }
 
-/// A cell's sums of one quantity by round.
+/// A cell's sums of one quantity, a block each, with its round.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Measured {
-    rounds: BTreeMap<u32, Sums>,
-    /// Blocks in which the side asked for was full, and all.
-    full: (usize, usize),
+    blocks: Vec<(u32, Sums)>,
+    /// Blocks in which the side asked for was full.
+    full: usize,
 }
 
 impl Measured {
@@ -121,45 +121,67 @@ impl Measured {
         for block in &view.cell.blocks {
             let Some(record) = quantity.record(block) else { continue };
             let Some(sums) = quantity.sums(record) else { continue };
-            let of_round = measured.rounds.entry(block.round).or_default();
-            *of_round = of_round.add(sums);
-            measured.full.0 += usize::from(quantity.is_full(record));
-            measured.full.1 += 1;
+            measured.blocks.push((block.round, sums));
+            measured.full += usize::from(quantity.is_full(record));
         }
         measured
     }
 
-    /// The sums of all rounds but one.
-    fn without(&self, left_out: Option<u32>) -> Sums {
-        let kept = self.rounds.iter().filter(|(round, _)| Some(**round) != left_out);
-        kept.fold(Sums::default(), |sum, (_, one)| sum.add(*one))
-    }
-
-    fn value(&self) -> Option<f64> {
-        self.without(None).quotient()
+    fn sums(&self) -> Sums {
+        self.blocks.iter().fold(Sums::default(), |sum, (_, one)| sum.add(*one))
     }
 
     /// In most blocks.
     fn is_full(&self) -> bool {
-        self.full.0 * 2 > self.full.1
+        self.full * 2 > self.blocks.len()
+    }
+
+    /// The logarithms of its blocks' quotients, less their mean, each with its round.
+    fn deviations(&self) -> Vec<(u32, f64)> {
+        let logs = self.blocks.iter().filter_map(|(round, sums)| Some((*round, sums.quotient()?.ln())));
+        let logs: Vec<(u32, f64)> = logs.collect();
+        let mean = logs.iter().map(|(_, log)| log).sum::<f64>() / logs.len() as f64;
+        logs.into_iter().map(|(round, log)| (round, log - mean)).collect()
     }
 
     /// The quotient of two figures, with its 95 % interval.
-    fn divided_by(&self, reference: &Measured) -> Option<Ratio> {
-        let log = |left_out: Option<u32>| {
-            let own = self.without(left_out).quotient()?;
-            Some((own / reference.without(left_out).quotient()?).ln())
+    fn divided_by(&self, reference: &Measured, scatter: Option<Scatter>) -> Option<Ratio> {
+        let value = self.sums().quotient()? / reference.sums().quotient()?;
+        let reach = scatter.map(|scatter| scatter.reach(self.blocks.len(), reference.blocks.len()));
+        Some(Ratio { value, interval: reach.map(|reach| (value * (-reach).exp(), value * reach.exp())) })
+    }
+}
+
+/// How far blocks of one cell lie from each other, as a standard deviation of logarithms with its
+/// degrees of freedom. What all cells of a round share is no scatter: it leaves ratios as they are.
+#[derive(Debug, Clone, Copy)]
+struct Scatter {
+    deviation: f64,
+    freedom: f64,
+}
+
+impl Scatter {
+    /// Of the residuals of all cells; `None` with one round, which shows none.
+    fn new(cells: &[Measured]) -> Option<Scatter> {
+        let mut rounds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+        for (round, deviation) in cells.iter().flat_map(Measured::deviations) {
+            rounds.entry(round).or_default().push(deviation);
+        }
+        let blocks = rounds.values().map(Vec::len).sum::<usize>();
+        let cells = cells.iter().filter(|cell| !cell.blocks.is_empty()).count();
+        let freedom = (blocks + 1).checked_sub(cells + rounds.len()).filter(|freedom| *freedom > 0)? as f64;
+        let squares = |round: &Vec<f64>| {
+            let mean = round.iter().sum::<f64>() / round.len() as f64;
+            round.iter().map(|one| (one - mean).powi(2)).sum::<f64>()
         };
-        let all = log(None)?;
-        let mut rounds: Vec<u32> = self.rounds.keys().chain(reference.rounds.keys()).copied().collect();
-        rounds.sort_unstable();
-        rounds.dedup();
-        let others: Option<Vec<f64>> = rounds.into_iter().map(|round| log(Some(round))).collect();
-        let reach = others.and_then(|others| stats::jackknife_reach(&others));
-        Some(Ratio {
-            value: all.exp(),
-            interval: reach.map(|reach| ((all - reach).exp(), (all + reach).exp())),
-        })
+        let squares: f64 = rounds.values().map(squares).sum();
+        (rounds.len() > 1).then(|| Scatter { deviation: (squares / freedom).sqrt(), freedom })
+    }
+
+    /// Half the width of the 95 % interval of the logarithm of a ratio, by Student's t.
+    fn reach(self, blocks: usize, reference: usize) -> f64 {
+        let mean_of = (1.0 / blocks as f64 + 1.0 / reference as f64).sqrt();
+        stats::t_quantile(self.freedom) * self.deviation * mean_of
     }
 }
 
@@ -214,6 +236,9 @@ impl Grid {
         let anchor = load.anchor().map(measured);
         // A bound has no ratio, and none is to it.
         let reference = anchor.filter(|anchor| quantity == Quantity::Bytes || anchor.is_full());
+        let scatter = Scatter::new(
+            &load.cells.iter().filter(|view| view.cell.role != Role::Floor).map(measured).collect::<Vec<_>>(),
+        );
         let mut grid = Grid { quantity, compressions: Vec::new(), rows: Vec::new(), control: None };
         for view in &load.cells {
             match view.cell.role {
@@ -222,7 +247,7 @@ impl Grid {
                     let control = measured(view);
                     let is_full = quantity == Quantity::Bytes || control.is_full();
                     grid.control =
-                        reference.as_ref().filter(|_| is_full).and_then(|to| control.divided_by(to));
+                        reference.as_ref().filter(|_| is_full).and_then(|to| control.divided_by(to, scatter));
                     continue;
                 }
                 Role::Cell | Role::Anchor => {}
@@ -232,12 +257,12 @@ impl Grid {
             let entry = grid.place(&labels.join(" "), &compression);
             let measured = measured(view);
             let is_full = quantity == Quantity::Bytes || measured.is_full();
-            *entry = measured.value().map(|value| Entry {
+            *entry = measured.sums().quotient().map(|value| Entry {
                 value,
                 is_full,
                 ratio: (reference.as_ref())
                     .filter(|_| is_full && view.cell.role != Role::Anchor)
-                    .and_then(|reference| measured.divided_by(reference)),
+                    .and_then(|reference| measured.divided_by(reference, scatter)),
                 measured,
             });
         }
@@ -450,7 +475,7 @@ impl Throughput {
         for grid in &self.grids {
             let [over, under] = grid.quantity.of();
             for (row, compression, entry) in grid.entries() {
-                let sums = entry.measured.without(None);
+                let sums = entry.measured.sums();
                 let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
                 let interval = entry.ratio.and_then(|ratio| ratio.interval);
                 let fields = [
@@ -464,7 +489,7 @@ impl Throughput {
                     number(interval.map(|(low, _)| low)),
                     number(interval.map(|(_, high)| high)),
                     entry.is_full.to_string(),
-                    entry.measured.rounds.len().to_string(),
+                    entry.measured.blocks.len().to_string(),
                     format!("{} {over}", sums.over),
                     format!("{} {under}", sums.under),
                 ];
@@ -477,7 +502,7 @@ impl Throughput {
 
 /// The tables as CSV; `None` where no load was played at its limit.
 pub(crate) fn csv(tables: &[Throughput]) -> Option<String> {
-    const HEADINGS: &str = "scenario,quantity,format,compression,shown,value,ratio,ratio_low,ratio_high,is_throughput,rounds,\
+    const HEADINGS: &str = "scenario,quantity,format,compression,shown,value,ratio,ratio_low,ratio_high,is_throughput,blocks,\
                             divided,by\n";
     (!tables.is_empty())
         .then(|| HEADINGS.to_owned() + &tables.iter().map(Throughput::csv).collect::<String>())
@@ -494,4 +519,36 @@ fn quoted(field: &str) -> String {
 /// `0.90`, or `1/21` of what is far less.
 fn times(ratio: f64) -> String {
     if ratio < 0.2 { format!("1/{:.0}", 1.0 / ratio) } else { format!("{ratio:.2}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+
+    #[test]
+    fn intervals_of_three_rounds_cover_the_ratio_as_often_as_they_state() {
+        const TRIALS: u32 = 2_000;
+        let mut random = ChaCha8Rng::seed_from_u64(1);
+        let mut normal = move || (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0;
+        let covers = |_: &u32| {
+            // Each round has a drift that all cells share; the reference has four blocks in each.
+            let drifts: Vec<f64> = (0..3).map(|_| 0.2 * normal()).collect();
+            let mut cell = |blocks: u32| Measured {
+                blocks: (0..3 * blocks)
+                    .map(|block| (block % 3, drifts[block as usize % 3] + 0.2 * normal()))
+                    .map(|(round, log)| (round, Sums { over: log.exp(), under: 1.0 }))
+                    .collect(),
+                full: 0,
+            };
+            let cells: Vec<Measured> = [4, 1, 1, 1, 1, 1, 1, 1].map(&mut cell).into();
+            let ratio = cells[1].divided_by(&cells[0], Scatter::new(&cells)).unwrap();
+            !ratio.differs()
+        };
+        let coverage = f64::from((0..TRIALS).filter(covers).count() as u32) / f64::from(TRIALS);
+        assert!((coverage - 0.95).abs() < 0.02, "{coverage}");
+        assert!(Scatter::new(&[]).is_none());
+    }
 }

@@ -158,15 +158,6 @@ pub(crate) fn t_quantile(freedom: f64) -> f64 {
     z + g1 / freedom + g2 / freedom.powi(2) + g3 / freedom.powi(3) + g4 / freedom.powi(4)
 }
 
-/// Half the width of the 95 % interval of an estimate, by the estimates that leave out one round
-/// each (Tukey's jackknife, Student's t). `None` below three rounds.
-pub(crate) fn jackknife_reach(leaving_one_out: &[f64]) -> Option<f64> {
-    let n = leaving_one_out.len() as f64;
-    let mean = leaving_one_out.iter().sum::<f64>() / n;
-    let squares: f64 = leaving_one_out.iter().map(|one| (one - mean).powi(2)).sum();
-    (leaving_one_out.len() >= 3).then(|| t_quantile(n - 1.0) * ((n - 1.0) / n * squares).sqrt())
-}
-
 /// The medians of the first and of the second half; `None` of fewer than two.
 pub fn halves(values: &[f64]) -> Option<(f64, f64)> {
     let (first, second) = values.split_at(values.len() / 2);
