@@ -7,11 +7,12 @@ mod told;
 use std::{
     path::{Path, PathBuf},
     sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
 };
 
 use agents::{
-    Block, CorpusFile, Identity, RunId, Spec, SpecError, file_sha256,
-    nats::{Attendance, Run, Server, coordinate},
+    Attendance, Block, CorpusFile, Identity, NatsError, Run, RunId, Server, Spec, SpecError, coordinate,
+    file_sha256,
 };
 use anyhow::{Context, Result, bail, ensure};
 use cell::Batching;
@@ -19,7 +20,7 @@ use codecs::{Format, hex};
 use corpus::{Corpus, FileFormat};
 use futures::{FutureExt, future::LocalBoxFuture};
 use sha2::{Digest, Sha256};
-use tokio::time::Instant;
+use tokio::time::{Instant, interval};
 use wire::{Dictionary, RelayUrl};
 
 use self::records::Records;
@@ -32,6 +33,9 @@ use crate::{
     watched,
 };
 use program::UsageError;
+
+/// Between two looks at a block for who watches.
+const LOOKS_EVERY: Duration = Duration::from_millis(250);
 
 /// A run whose agents are there. When it is dropped they are let go.
 #[derive(Debug)]
@@ -137,12 +141,9 @@ impl Agents {
         }
     }
 
-    /// Ends the run and lets the agents go. Returns how many answers of other runs were dropped.
-    pub(crate) fn finish(self) -> u64 {
-        let Agents { run, relay, .. } = self;
-        let dropped = run.finish();
-        drop(relay);
-        dropped
+    /// Why agents cannot fetch the run's events.
+    pub(crate) fn unstored(&self) -> Option<&NatsError> {
+        self.run.unstored()
     }
 
     async fn play_together(
@@ -156,7 +157,7 @@ impl Agents {
         let (outcome, interrupted) = {
             let playing = self.run.play(block, |arrival| records.take(&arrival));
             tokio::pin!(playing);
-            let (mut overview, mut line) = (self.run.overview(), watched::Line::default());
+            let (mut looks, mut line) = (interval(LOOKS_EVERY), watched::Line::default());
             loop {
                 tokio::select! {
                     outcome = playing.as_mut() => break (outcome, false),
@@ -164,8 +165,8 @@ impl Agents {
                         self.run.abort("interrupted".to_owned());
                         break (playing.await, true);
                     }
-                    Ok(()) = overview.changed(), if progress.is_live() => {
-                        let run = overview.borrow_and_update();
+                    _ = looks.tick(), if progress.is_live() => {
+                        let run = self.run.overview();
                         progress.counted(&run.block, run.block.latency.quantile_ns(0.99).unwrap_or(0));
                         progress.agents(&line.text(Instant::now(), &run));
                     }

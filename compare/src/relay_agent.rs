@@ -7,10 +7,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use agents::{
-    Left, Policy, Process,
-    nats::{Attendance, Attended, NatsError, attend},
-};
+use agents::{Attendance, Left, NatsError, Policy, Process, attend};
 use anyhow::{Context, Result, bail, ensure};
 use tokio::{runtime, sync::oneshot};
 use wire::RelayUrl;
@@ -76,7 +73,7 @@ pub(crate) fn policy(identity: agents::Identity) -> Policy {
 #[derive(Debug)]
 pub(crate) struct LocalAgent {
     stop: Option<oneshot::Sender<()>>,
-    left: oneshot::Receiver<Result<Attended, NatsError>>,
+    left: oneshot::Receiver<Result<Left, NatsError>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -106,7 +103,7 @@ impl LocalAgent {
 
     /// Completes when it has left the run; the text is why.
     pub(crate) async fn left(&mut self) -> String {
-        match (&mut self.left).await.map(|attended| attended.map(|attended| attended.left)) {
+        match (&mut self.left).await {
             Ok(Ok(Left::Finished)) => "the run is over".to_owned(),
             Ok(Ok(Left::Stopped { reason, .. })) => reason,
             Ok(Err(error)) => error.to_string(),

@@ -2,10 +2,7 @@
 
 use std::{fmt::Write, time::Duration};
 
-use agents::{
-    AgentState, Overview, Phase, RunState,
-    nats::{Aborted, Run},
-};
+use agents::{Aborted, Overview, Phase, Run, RunState};
 use measure::LiveCounts;
 use tokio::time::{Instant, interval_at};
 
@@ -22,7 +19,6 @@ const NAMED: usize = 10;
 /// # Errors
 /// When agents are missing in the end, or one is lost.
 pub(crate) async fn until_ready(run: &Run, tell: impl Fn(&str)) -> Result<(), Aborted> {
-    let overview = run.overview();
     let mut lines = interval_at(Instant::now() + WAITS_EVERY, WAITS_EVERY);
     let ready = run.ready();
     tokio::pin!(ready);
@@ -30,10 +26,10 @@ pub(crate) async fn until_ready(run: &Run, tell: impl Fn(&str)) -> Result<(), Ab
         tokio::select! {
             ready = ready.as_mut() => return ready,
             _ = lines.tick() => {
-                let seen = overview.borrow().clone();
-                let there = seen.agents.len() - seen.agents_in(AgentState::Missing).count();
-                let missing = named(seen.agents_in(AgentState::Missing));
-                let relay = if seen.relay == Some(AgentState::Missing) { ", and the relay's agent" } else { "" };
+                let seen = run.overview();
+                let there = seen.agents.iter().flatten().count();
+                let missing = named(seen.agents_in(None));
+                let relay = if seen.relay == Some(None) { ", and the relay's agent" } else { "" };
                 let of = seen.agents.len();
                 tell(&format!("{there} of {of} agents are there; missing: {missing}{relay}"));
             }
@@ -53,18 +49,10 @@ impl Line {
     /// The state, who lags behind, and what all agents count.
     pub(crate) fn text(&mut self, now: Instant, run: &Overview) -> String {
         self.look(now, run);
-        let mut line = format!(" {}", run.state.name());
-        for seen in [AgentState::Missing, AgentState::Late] {
-            if run.agents.contains(&seen) {
-                // Writing to a string does not fail.
-                let _ = write!(line, ", {} {}", seen.name(), named(run.agents_in(seen)));
-            }
-            if run.relay == Some(seen) {
-                let _ = write!(line, ", {} the relay's agent", seen.name());
-            }
-        }
-        if let Some((word, behind)) = behind(run) {
-            let _ = write!(line, ", waits for {} ({word})", named(behind.into_iter()));
+        let mut line = format!(" {}", run.state);
+        if let Some(phase) = behind(run) {
+            // Writing to a string does not fail.
+            let _ = write!(line, ", waits for {} ({phase})", named(run.agents_in(Some(phase))));
         }
         let LiveCounts { connections, sent, deliveries, latency } = &run.block;
         let quantile = |name, q| Some(format!("{name} {}", milliseconds(latency.quantile_ns(q)?)));
@@ -99,17 +87,11 @@ impl Line {
     }
 }
 
-/// The agents that are less far than others, while a barrier waits for them.
-fn behind(run: &Overview) -> Option<(&'static str, Vec<u16>)> {
-    let phases = || {
-        run.agents.iter().filter_map(|seen| match seen {
-            AgentState::In(phase) if *phase != Phase::Stopped => Some(*phase),
-            _ => None,
-        })
-    };
+/// How far the agents are that a barrier waits for, while others are further.
+fn behind(run: &Overview) -> Option<Phase> {
+    let phases = || run.agents.iter().flatten().filter(|phase| **phase != Phase::Stopped);
     let (least, most) = (phases().min()?, phases().max()?);
-    let seen = AgentState::In(least);
-    (least < most).then(|| (seen.name(), run.agents_in(seen).collect()))
+    (least < most).then_some(*least)
 }
 
 /// The first of these agents, and how many more there are.
@@ -126,13 +108,12 @@ fn named(agents: impl Iterator<Item = u16>) -> String {
 mod tests {
     use super::*;
 
-    fn overview(state: RunState, agents: &[AgentState], sent: u64, deliveries: u64) -> Overview {
+    fn overview(state: RunState, agents: &[Phase], sent: u64, deliveries: u64) -> Overview {
         let block = LiveCounts { connections: 4, sent, deliveries, ..LiveCounts::default() };
-        let of = u16::try_from(agents.len()).unwrap();
-        Overview { state, agents: agents.to_vec(), block, ..Overview::open(of) }
+        Overview { state, agents: agents.iter().copied().map(Some).collect(), relay: None, block }
     }
 
-    const RUNNING: AgentState = AgentState::In(Phase::Running);
+    const RUNNING: Phase = Phase::Running;
 
     #[test]
     fn a_line_has_the_state_sums_and_the_rate_of_the_last_second() {
@@ -155,16 +136,11 @@ mod tests {
     }
 
     #[test]
-    fn agents_that_are_missing_late_or_behind_are_named() {
-        let prepared = AgentState::In(Phase::Prepared);
-        let agents =
-            [prepared, AgentState::Late, AgentState::In(Phase::Preparing), prepared, AgentState::Missing];
+    fn agents_that_are_behind_are_named() {
+        let agents = [Phase::Prepared, Phase::Preparing, Phase::Prepared];
         let run = overview(RunState::Claimed, &agents, 0, 0);
-        assert_eq!(
-            Line::default().text(Instant::now(), &run),
-            " claimed, missing 4, late 1, waits for 2 (preparing)",
-            "agent 0 and 3 are as far as any"
-        );
+        let line = Line::default().text(Instant::now(), &run);
+        assert_eq!(line, " claimed, waits for 1 (preparing)", "agent 0 and 2 are as far as any");
         assert_eq!(named(0..10), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9");
         assert_eq!(named(0..64), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 54 more");
     }

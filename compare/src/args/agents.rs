@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use agents::{RunId, Target, nats::Server};
+use agents::{RunId, Server, Target};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use program::Unechoed;
@@ -33,7 +33,7 @@ fn fixed(text: &str) -> std::result::Result<SocketAddr, String> {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Meeting")]
 pub(crate) struct Meeting {
-    /// NATS server with JetStream: nats://HOST:PORT, or tls://HOST:PORT
+    /// NATS server: nats://HOST:PORT, or tls://HOST:PORT
     #[arg(long, value_name = "URL")]
     pub(crate) nats: String,
     /// Name of the run: letters, digits, - and _
@@ -59,7 +59,7 @@ impl Meeting {
 pub(crate) struct OverAgents {
     /// NATS server over which agents play each block together (docs/scale-out.md)
     ///
-    /// A server with JetStream: nats://HOST:PORT, or tls://HOST:PORT.
+    /// nats://HOST:PORT, or tls://HOST:PORT. With JetStream, the events of --corpus reach the agents.
     #[arg(long, value_name = "URL", requires = "agents", conflicts_with_all = ["relay_pid", "link", "instructions"])]
     pub(crate) nats: Option<String>,
     /// Number of agents that play; each is a `compare agent`

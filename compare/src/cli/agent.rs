@@ -5,16 +5,18 @@ use std::{
     ffi::OsString,
     fs, io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use agents::{
-    BlockKey, CORPUS_FILE_BYTES, Ending, Identity, Left, Policy, Process, Target,
-    nats::{Attendance, NatsError, attend, fetch_corpus},
+    Attendance, BlockKey, CORPUS_FILE_BYTES, Ending, Identity, Left, NatsError, Policy, Process, Target,
+    attend, fetch_corpus,
 };
 use anyhow::{Context, Result, bail};
 use corpus::Corpus;
 use measure::Exit;
 use program::Interrupt;
+use tokio::time::timeout;
 use wire::RelayUrl;
 
 use crate::{
@@ -30,6 +32,9 @@ use program::UsageError;
 /// Most bytes of a decompressed stream of events that somebody else sent: four times the largest
 /// file that travels, and still in an agent's memory.
 const EVENTS_BYTES: u64 = 4 * CORPUS_FILE_BYTES;
+
+/// A server that takes longer is said to be waited for.
+const SERVER_ANSWERS: Duration = Duration::from_secs(2);
 
 /// Attends a run until it ends.
 pub(super) fn attend_run(flags: &AgentFlags) -> Result<Exit> {
@@ -61,10 +66,7 @@ pub(super) fn attend_run(flags: &AgentFlags) -> Result<Exit> {
         let attendance = Attendance { server, run, index, of, policy };
         anyhow::Ok(attend(&attendance, &player, interrupt.wait()).await?)
     });
-    if let Ok(attended) = &attended {
-        tell_dropped(attended.mismatched);
-    }
-    match attended.map(|attended| attended.left) {
+    match attended {
         Ok(Left::Finished) => Ok(Exit::Success),
         Ok(Left::Stopped { reason, unpublished }) => {
             program::report(&format!("stopped: {reason}"));
@@ -154,7 +156,18 @@ pub(super) fn gather(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let opening = async {
         let run = flags.over.run.clone();
-        let mut agents = Agents::open(server, run, of, events, relay, told).await?;
+        let opening = Agents::open(server, run, of, events, relay, told);
+        tokio::pin!(opening);
+        let mut agents = match timeout(SERVER_ANSWERS, opening.as_mut()).await {
+            Ok(opened) => opened?,
+            Err(_) => {
+                tell("waits for the NATS server, for a minute at most");
+                opening.await?
+            }
+        };
+        if let Some(error) = agents.unstored() {
+            program::report(&format!("warning: {error}. Start every agent with --corpus"));
+        }
         agents.ready(tell).await?;
         anyhow::Ok(Some(agents.keeping_records(flags.over.keep_agent_records)))
     };
@@ -166,19 +179,6 @@ pub(super) fn gather(
             () = interrupt.wait() => bail!("interrupted before the agents were there"),
         }
     })
-}
-
-/// Lets the agents go.
-pub(super) fn dismiss(agents: Option<Agents>) {
-    tell_dropped(agents.map_or(0, Agents::finish));
-}
-
-/// Tells that somebody else speaks where the run does.
-fn tell_dropped(messages: u64) {
-    if messages > 0 {
-        let why = "is its name taken twice, or did agents of an earlier start stay?";
-        program::report(&format!("warning: dropped {messages} messages that are not of this run: {why}"));
-    }
 }
 
 /// Whether agents tell what they count: where somebody watches, and never beside what is published.

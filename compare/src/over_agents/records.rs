@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agents::nats::Arrival;
+use agents::Arrival;
 use anyhow::{Context, Result, anyhow};
 use measure::{ClockRecord, Exit, Merge, RelayRecord, parse_versioned};
 
@@ -144,11 +144,11 @@ fn worst(codes: &[Option<i32>]) -> i32 {
 
 #[cfg(test)]
 mod tests {
-    use std::{io::Read, process::Command};
+    use std::io::Read;
 
     use agents::Ending;
     use flate2::{Compression, read::GzEncoder};
-    use measure::{Latency, RunRecord, SCHEMA_VERSION};
+    use measure::{RunRecord, SCHEMA_VERSION};
     use serde_json::{Value, json};
 
     use super::*;
@@ -246,16 +246,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_part_of_a_relay_makes_no_block() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("000-000-json.json");
-        let mut records = Records::new(&file, 2, false);
-        records.take(&arrival("{}", false));
-        let failure = records.merge(&[], "sample.pb.gz").unwrap().failure.unwrap();
-        assert!(failure.contains("the relay") && !file.exists(), "{failure}");
-    }
-
-    #[test]
     fn what_agents_send_is_not_unpacked() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("000-000-json.json");
@@ -281,55 +271,6 @@ mod tests {
             assert_eq!((played.exit_code, played.failure), (Some(0), None));
             assert_eq!(names(folder.path()), expected);
         }
-    }
-
-    /// Adds what an agent measured: other numbers of samples than others, and not all metrics.
-    fn add_samples(index: u16, latency: &mut BTreeMap<&'static str, Latency>) {
-        let factor = u64::from(index) + 1;
-        let metrics: &[&'static str] =
-            if index.is_multiple_of(2) { &["response"] } else { &["response", "eose"] };
-        for metric in metrics {
-            let latency = latency.entry(*metric).or_default();
-            (1..=40 * factor).for_each(|n| latency.record(1 + factor * n.pow(3) % 50_000_000_000));
-        }
-    }
-
-    #[test]
-    #[ignore = "needs python3 with hdrhistogram 0.10.8"]
-    fn sums_over_64_agents_by_python_agree_with_the_result() {
-        let of = 64;
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir(folder.path().join("running")).unwrap();
-        let file = folder.path().join("running/000-000-json.json");
-        let mut records = Records::new(&file, of, true);
-        let mut all = BTreeMap::new();
-        for index in 0..of {
-            let mut own = BTreeMap::new();
-            add_samples(index, &mut own);
-            add_samples(index, &mut all);
-            let mut record = share();
-            record["share"]["index"] = index.into();
-            record["share"]["of"] = of.into();
-            record["latency"] = json!(own);
-            records.take(&Arrival { index, ..arrival(record.to_string(), false) });
-        }
-        assert_eq!(records.merge(&[], "sample.pb.gz").unwrap().failure, None);
-
-        let merged: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
-        let block = json!({"round": 0, "position": 0, "record": merged});
-        let result = json!({"cells": [{"id": "json", "blocks": [block]}]});
-        fs::write(folder.path().join("result.json"), result.to_string()).unwrap();
-        let script = include_str!("../../tests/agents/sums.py");
-        let output = Command::new("python3").args(["-c", script]).arg(folder.path()).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let text = String::from_utf8(output.stdout).unwrap();
-        let found: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        // Of one pass over the samples of all.
-        let expected = all.iter().map(|(metric, latency)| {
-            let [p50, p90, p99] = [0.5, 0.9, 0.99].map(|q| latency.quantile_ns(q).ns().unwrap());
-            json!(["json", 0, 0, metric, of, true, latency.len(), p50, p90, p99, latency.max_ns()])
-        });
-        assert_eq!(found, expected.collect::<Vec<_>>());
     }
 
     #[test]

@@ -2,13 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-#[path = "../../../crates/agents/tests/over_nats/account.rs"]
 mod account;
-mod at_once;
 mod events;
 mod foreign;
 mod losses;
-mod precision;
 mod relay;
 #[path = "../../../client-sim/tests/common/scrape.rs"]
 mod scrape;
@@ -16,13 +13,19 @@ mod secure;
 mod site;
 mod watching;
 
-use std::{fs, path::Path, process::Stdio, thread, time::Duration};
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
 
-use agents::{Block, Commanded, Play, Player};
-use futures::future::{join_all, try_join_all};
-use measure::{ClockRecord, LiveCounts, RunRecord};
+use agents::{Block, Commanded, Play, Player, Said};
+use futures::future::join_all;
+use measure::RunRecord;
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::mpsc;
 
 use crate::{
     site::{Process, but, relay, said, site},
@@ -56,20 +59,17 @@ async fn players_take_every_flag_of_a_block_and_their_records_make_one() {
     let block = batched_block(url);
     let program = env!("CARGO_BIN_EXE_compare").into();
     let process = agents::Process { program, arguments: vec!["role:client".into()] };
-    let (mut tell, mut prepared, mut plays) = (Vec::new(), Vec::new(), Vec::new());
-    let mut counting = Vec::new();
+    let (mut tell, mut says, mut plays) = (Vec::new(), Vec::new(), Vec::new());
     for index in 0..2 {
         let (commands, told) = mpsc::channel(4);
-        let (says, said) = oneshot::channel();
-        let (counts, counted) = watch::channel(LiveCounts::default());
-        plays.push(process.play(Box::new(block.clone()), index, 2, told, says, counts));
-        counting.push(counted);
+        let (say, said) = mpsc::channel(64);
+        plays.push(process.play(Box::new(block.clone()), index, 2, told, say));
         tell.push(commands);
-        prepared.push(said);
+        says.push(said);
     }
     let conduct = async {
-        let facts = try_join_all(prepared).await.expect("both are prepared");
-        assert_eq!(facts[0], facts[1]);
+        let prepared = join_all(says.iter_mut().map(mpsc::Receiver::recv)).await;
+        assert!(matches!(prepared[0], Some(Said::Prepared(_))) && prepared[0] == prepared[1]);
         let at_ns = agents::now_ns() + 800_000_000;
         for commands in &tell {
             commands.send(Commanded::Start { at_ns }).await.unwrap();
@@ -87,8 +87,9 @@ async fn players_take_every_flag_of_a_block_and_their_records_make_one() {
     let merged = RunRecord::merge(records.iter().cloned()).unwrap();
     let of_block = |record: &RunRecord| record.share.as_ref().unwrap().block_id.as_deref() == Some("7e");
     assert!(records.iter().all(of_block));
-    for (record, counted) in records.iter().zip(&counting) {
-        let last = *counted.borrow();
+    for (record, said) in records.iter().zip(&mut says) {
+        let last = std::iter::from_fn(|| said.try_recv().ok()).last();
+        let Some(Said::Counts(last)) = last else { panic!("{last:?}") };
         assert_eq!((last.connections, last.deliveries), (0, record.counts.deliveries), "told to the end");
     }
     assert_eq!(merged.cell.batching, "by the relay");
@@ -118,12 +119,6 @@ fn records_of_a_matrix_are_merged_by_a_coordinator_that_listens_nowhere_over_nat
         let record = &block["record"];
         let agents = record["agents"].as_array().unwrap();
         assert_eq!(agents.len(), 2, "{block:#}");
-        for agent in agents {
-            let clock: ClockRecord = serde_json::from_value(agent["clock"].clone()).unwrap();
-            // All are one clock.
-            assert!(clock.start_bound_ns <= 5_000_000, "{clock:?}");
-            assert!(clock.drift_ns.unsigned_abs() <= clock.drift_bound_ns, "{clock:?}");
-        }
         assert_eq!(record["status"]["state"], "complete");
         let published = record["counts"]["acked"].as_u64();
         assert!(published.is_some_and(|events| events >= 50), "{:#}", record["counts"]);
@@ -154,5 +149,35 @@ fn an_agent_refuses_what_its_command_line_does_not_allow_over_nats() {
         let results = fs::read_dir(site.folder.path().join("results")).unwrap();
         assert_eq!(results.count(), 0, "nothing was measured");
         assert_eq!(agent.end(Duration::from_secs(5)), Some(5));
+    }
+}
+
+#[test]
+#[ignore = "needs nats-server"]
+fn clocks_seconds_apart_start_within_the_bound_over_nats() {
+    let site = site();
+    let mut agents = [("0", "4"), ("1", "-4")].map(|(index, seconds)| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--time", "--fork", &format!("--monotonic={seconds}")]);
+        let agent = site.compare("agent");
+        command.arg(agent.get_program()).args(agent.get_args());
+        command.args(["--index", index, "--of", "2", "--allow-target", &site.relay]);
+        Process(command.current_dir(site.folder.path()).spawn().unwrap())
+    });
+    let output = site.run(2, 1).output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", said(&output));
+    for (cell, record) in site.records() {
+        assert_eq!((record.agents.len(), record.counts.balanced()), (2, Ok(())), "{cell:#}");
+        for agent in &record.agents {
+            // Without an offset it would refuse its start, or begin seconds late.
+            assert!(agent.started_late_ns < 1_000_000_000, "{agent:?}");
+            let clock = agent.clock.unwrap();
+            assert!(clock.start_bound_ns <= 5_000_000, "{clock:?}");
+            // All are one clock, which does not drift from itself.
+            assert!(clock.drift_ns.unsigned_abs() <= clock.drift_bound_ns, "{clock:?}");
+        }
+    }
+    for agent in &mut agents {
+        assert_eq!(agent.end(Duration::from_secs(5)), Some(0));
     }
 }

@@ -111,23 +111,6 @@ fn a_relay_that_is_killed_ends_the_run_without_a_result_over_nats() {
 }
 
 #[test]
-#[ignore = "needs nats-server"]
-fn agents_play_against_no_relay_that_they_do_not_allow_over_nats() {
-    let (site, address) = (site(), free());
-    let refusal = format!("does not allow the target ws://{address}");
-    // Without a flag it allows the one at which a run on this machine starts its own.
-    for flags in [&["--allow-target", &site.relay][..], &[]] {
-        let mut agent = site.player(0, 1, flags);
-        let output = site.run_with(1, 1, &["--relay-listen", &address]).output().unwrap();
-        assert_eq!(output.status.code(), Some(5), "{}", said(&output));
-        assert!(said(&output).contains(&refusal), "{}", said(&output));
-        let results = fs::read_dir(site.folder.path().join("results")).unwrap();
-        assert_eq!(results.count(), 0, "nothing was measured");
-        assert_eq!(agent.end(Duration::from_secs(5)), Some(5));
-    }
-}
-
-#[test]
 fn no_password_travels_to_agents() {
     let secret = "ws://me:s3cret@127.0.0.1:1";
     let cases: [&[&str]; 3] = [

@@ -200,10 +200,9 @@ impl Site {
         command
     }
 
-    /// Waits until the run is in this state, as the server's bucket tells by NATS's own protocol.
+    /// Waits until the run is in this state, as its coordinator says by NATS's own protocol.
     pub(crate) fn reaches(&self, state: &str) {
-        let ask = "CONNECT {\"headers\":true}\r\nSUB told 1\r\n\
-            PUB $JS.API.DIRECT.GET.KV_nsim.$KV.nsim.run.state told 0\r\n\r\n";
+        let ask = "CONNECT {}\r\nSUB told 1\r\nPUB nsim.v1.run.look told 0\r\n\r\n";
         let since = Instant::now();
         loop {
             let mut server = TcpStream::connect(self.nats.strip_prefix("nats://").unwrap()).unwrap();
@@ -212,7 +211,7 @@ impl Site {
             let mut told = Vec::new();
             // Ends with the time, because the server says nothing more.
             let _ = server.read_to_end(&mut told);
-            if String::from_utf8_lossy(&told).contains(&format!("{state:?}")) {
+            if String::from_utf8_lossy(&told).contains(&format!("\"state\":{state:?}")) {
                 return;
             }
             assert!(since.elapsed() < Duration::from_secs(60), "the run is never {state}");

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 /// Round trips among which the shortest is believed.
-pub const ROUND_TRIPS: usize = 16;
+pub(crate) const ROUND_TRIPS: usize = 16;
 
 /// Four instants of a round trip, each in nanoseconds of the clock where it happened (the on-wire
 /// protocol of RFC 5905 §8).
@@ -21,16 +21,16 @@ pub(crate) struct RoundTrip {
 
 /// How far an agent's clock is ahead, and how wrong that can be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Offset {
+pub(crate) struct Offset {
     /// The agent's clock minus the coordinator's.
-    pub ns: i64,
+    pub(crate) ns: i64,
     /// The error is at most this: half the round trip.
-    pub bound_ns: u64,
+    pub(crate) bound_ns: u64,
 }
 
 impl Offset {
     /// The agent's clock when the coordinator's shows `at_ns`; `None` before its zero.
-    pub fn there_ns(self, at_ns: u64) -> Option<u64> {
+    pub(crate) fn there_ns(self, at_ns: u64) -> Option<u64> {
         at_ns.checked_add_signed(self.ns)
     }
 }

@@ -1,37 +1,32 @@
 //! How do several machines play one load test together, without a loss that nobody sees?
 //!
-//! A [`Coordinator`] and an [`Agent`] are state machines without socket and clock: claims, a
-//! barrier, clocks compared, one start, a heartbeat, records counted once. A [`Player`] plays an
-//! agent's share; what it plays, this crate does not know. `nats` carries the messages by NATS
-//! (docs/scale-out.md).
+//! [`coordinate`] opens a [`Run`]: it gives slots to agents, compares clocks, sets one start, and
+//! reads every record once. [`attend`] is an agent's part in it. Both talk by requests over NATS
+//! (docs/scale-out.md). A [`Player`] plays an agent's share; what it plays, this crate does not know.
 //!
 //! To tell players something more, add a field to [`Play`] and its check.
 
-mod agent;
+mod attend;
+mod board;
 mod clock;
-mod coordinator;
+mod coordinate;
+mod events;
 mod message;
-#[cfg(feature = "nats")]
-pub mod nats;
-mod overview;
 mod player;
-#[cfg(test)]
-mod simulation;
+mod policy;
+mod server;
 mod spec;
 mod target;
-#[cfg(test)]
-mod testing;
 mod times;
 
-pub use agent::{Agent, Ending, Left, Output, Policy};
-pub use clock::{Offset, ROUND_TRIPS};
-pub use coordinator::{Coordinator, Order};
-pub use message::{
-    Abort, Claim, Command, Facts, MESSAGE_BYTES, MessageError, Phase, Ping, Pong, RECORD_BYTES, Reply,
-    RunState, decode, encode,
-};
-pub use overview::{AgentState, Overview};
-pub use player::{Commanded, Player, Process, now_ns};
+pub use attend::{Attendance, Left, attend};
+pub use board::Overview;
+pub use coordinate::{Aborted, Arrival, Run, coordinate};
+pub use events::fetch_corpus;
+pub use message::{Facts, Phase, RunState};
+pub use player::{Commanded, Ending, Player, Process, Said, now_ns};
+pub use policy::Policy;
+pub use server::{NatsError, Server};
 pub use spec::{
     Block, BlockKey, CORPUS_FILE_BYTES, CorpusFile, Identity, Play, RunId, Spec, SpecError, file_sha256,
 };

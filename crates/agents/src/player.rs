@@ -15,13 +15,12 @@ use serde::Deserialize;
 use tokio::{
     fs,
     io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
-    process::{Child, ChildStdout, Command},
-    sync::{mpsc, oneshot, watch},
+    process::{Child, Command},
+    sync::mpsc,
     time::{Instant, MissedTickBehavior, interval_at, timeout},
 };
 
 use crate::{
-    agent::Ending,
     message::{Facts, RECORD_BYTES},
     spec::{Block, Play},
 };
@@ -51,11 +50,29 @@ pub enum Commanded {
     Stop,
 }
 
+/// A word of a player.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Said {
+    /// It waits for its start.
+    Prepared(Facts),
+    /// What it counts so far.
+    Counts(LiveCounts),
+}
+
+/// How a player ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ending {
+    /// Exit code of its process; `None` when a signal ended it.
+    pub exit_code: Option<i32>,
+    /// The record that it wrote.
+    pub record: Vec<u8>,
+}
+
 /// Plays one agent's share of a block.
 pub trait Player: Send + Sync {
     /// Plays share `index` of `of`: prepares, says so, waits for its start, plays, and returns how
     /// it ended. Stops when told, when `commands` closes, or when the future is dropped. Where the
-    /// block is live, `counts` has what it counts so far, and in the end all.
+    /// block is live, it says what it counts so far, and in the end all.
     ///
     /// # Errors
     /// A reason for people, when there is no record.
@@ -65,8 +82,7 @@ pub trait Player: Send + Sync {
         index: u16,
         of: u16,
         commands: mpsc::Receiver<Commanded>,
-        prepared: oneshot::Sender<Facts>,
-        counts: watch::Sender<LiveCounts>,
+        says: mpsc::Sender<Said>,
     ) -> impl Future<Output = Result<Ending, String>> + Send;
 }
 
@@ -101,8 +117,7 @@ impl Player for Process {
         index: u16,
         of: u16,
         mut commands: mpsc::Receiver<Commanded>,
-        prepared: oneshot::Sender<Facts>,
-        counts: watch::Sender<LiveCounts>,
+        says: mpsc::Sender<Said>,
     ) -> Result<Ending, String> {
         let folder = tempfile::tempdir().map_err(|error| format!("cannot make a folder: {error}"))?;
         let file = |name: &str, text: &str| {
@@ -135,23 +150,17 @@ impl Player for Process {
             .map_err(|error| format!("cannot start the player: {error}"))?;
         let mut stdin = child.stdin.take().ok_or("stdin was piped")?;
         let stdout = BufReader::new(child.stdout.take().ok_or("stdout was piped")?);
-        tokio::pin! { let said = said(stdout); }
-        let mut says = Some((prepared, counts));
-        let mut counting = None;
+        tokio::pin! { let passing = pass_on(stdout, says); }
+        let mut is_silent = false;
         let mut on = interval_at(Instant::now() + ON_EVERY, ON_EVERY);
         // One line says as much as those that were missed.
         on.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let status = loop {
             tokio::select! {
                 biased;
-                line = said.as_mut(), if says.is_some() => match (line, says.take()) {
-                    (Ok((facts, lines)), Some((prepared, counts))) => {
-                        // Without its receiver the agent has stopped, and says so by a command.
-                        let _ = prepared.send(facts);
-                        counting = Some(tokio::spawn(count(lines, counts)));
-                    }
-                    (Err(reason), _) => return Err(failed(&mut child, reason).await),
-                    (Ok(_), None) => {}
+                passed = passing.as_mut(), if !is_silent => match passed {
+                    Ok(()) => is_silent = true,
+                    Err(reason) => return Err(failed(&mut child, reason).await),
                 },
                 command = commands.recv() => {
                     let line = match command {
@@ -171,9 +180,9 @@ impl Player for Process {
             }
         };
         let status = status.map_err(|error| format!("cannot wait for the player: {error}"))?;
-        if let Some(counting) = counting {
+        if !is_silent {
             // Counts are for who watches: without the last of them the record is as good.
-            let _ = timeout(LAST_LINES_WITHIN, counting).await;
+            let _ = timeout(LAST_LINES_WITHIN, passing).await;
         }
         match read(&record).await {
             Ok(record) => Ok(Ending { exit_code: status.code(), record }),
@@ -182,28 +191,29 @@ impl Player for Process {
     }
 }
 
-/// The facts in the player's first line, and the lines that follow.
-async fn said(mut stdout: BufReader<ChildStdout>) -> Result<(Facts, BufReader<ChildStdout>), String> {
-    let mut line = String::new();
-    let read = (&mut stdout).take(LINE_BYTES).read_line(&mut line).await;
-    read.map_err(|error| format!("the player's first line: {error}"))?;
-    let line: Line = serde_json::from_str(&line)
-        .map_err(|error| format!("the player's first line says no facts: {error}"))?;
-    Ok((line.prepared, stdout))
-}
-
-/// Passes on what the player counts, until it writes no more. Reads and drops what is no count, so
-/// that the player never waits for a reader.
-async fn count(mut lines: impl AsyncBufRead + Unpin, counts: watch::Sender<LiveCounts>) {
+/// Passes on the facts in the player's first line, then what it counts, until it writes no more.
+/// Reads and drops what is no count, so that the player never waits for a reader.
+async fn pass_on(mut stdout: impl AsyncBufRead + Unpin, says: mpsc::Sender<Said>) -> Result<(), String> {
     let mut line = Vec::new();
+    let mut is_prepared = false;
     loop {
         line.clear();
-        match (&mut lines).take(LINE_BYTES).read_until(b'\n', &mut line).await {
-            Ok(0) | Err(_) => return,
-            Ok(_) => {}
+        match (&mut stdout).take(LINE_BYTES).read_until(b'\n', &mut line).await {
+            Ok(0) | Err(_) if is_prepared => return Ok(()),
+            _ => {}
         }
-        if let Ok(Second { so_far }) = serde_json::from_slice(&line) {
-            counts.send_replace(so_far);
+        let said = if is_prepared {
+            serde_json::from_slice(&line).ok().map(|Second { so_far }| Said::Counts(so_far))
+        } else {
+            let facts = serde_json::from_slice(&line);
+            let Line { prepared } =
+                facts.map_err(|error| format!("the player's first line says no facts: {error}"))?;
+            Some(Said::Prepared(prepared))
+        };
+        is_prepared = true;
+        if let Some(said) = said {
+            // Without its receiver the agent has stopped, and says so by a command.
+            let _ = says.send(said).await;
         }
     }
 }
@@ -229,7 +239,7 @@ async fn read(record: &Path) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{block, facts};
+    use crate::spec::tests::block;
 
     /// Plays with a shell script as player. `$last` is the file for its record.
     async fn play(script: &str, told: &[Commanded]) -> (Option<Facts>, Result<Ending, String>) {
@@ -240,37 +250,46 @@ mod tests {
         for command in told {
             commands.send(*command).await.unwrap();
         }
-        let (prepared, says) = oneshot::channel();
-        let (counts, _) = watch::channel(LiveCounts::default());
-        let ending = process.play(Box::new(block()), 1, 3, receiver, prepared, counts).await;
-        (says.await.ok(), ending)
+        let (says, mut said) = mpsc::channel(4);
+        let ending = process.play(Box::new(block()), 1, 3, receiver, says).await;
+        let facts = said.recv().await.map(|said| match said {
+            Said::Prepared(facts) => facts,
+            Said::Counts(counts) => panic!("{counts:?}"),
+        });
+        (facts, ending)
     }
 
     #[tokio::test]
     async fn of_a_players_lines_those_that_count_are_passed_on() {
         let last = LiveCounts { connections: 3, sent: 7, deliveries: 9, ..LiveCounts::default() };
         let told = async |text: String| {
-            let (counts, told) = watch::channel(LiveCounts::default());
-            count(text.as_bytes(), counts).await;
-            *told.borrow()
+            let (says, mut said) = mpsc::channel(9);
+            pass_on(format!("{FACTS}\n{text}").as_bytes(), says).await.unwrap();
+            let mut last = None;
+            while let Some(said) = said.recv().await {
+                last = Some(said);
+            }
+            last.unwrap()
         };
+        let counts = Said::Counts(last);
         let line = serde_json::json!({ "second": 1, "so_far": last });
-        assert_eq!(told(format!("{line}\n")).await, last);
+        assert_eq!(told(format!("{line}\n")).await, counts);
         let long = "x".repeat(100_000);
         let first = line.to_string().replace("\"sent\":7", "\"sent\":6");
         let hostile = line.to_string().replace("[", "[1,");
         for garbage in ["", "{}", "\u{fffd}", "[[[[", &long, "{\"so_far\":{\"sent\":8}}", &hostile] {
-            assert_eq!(told(format!("{first}\n{garbage}\n{line}\n{garbage}")).await, last, "{garbage}");
+            assert_eq!(told(format!("{first}\n{garbage}\n{line}\n{garbage}")).await, counts, "{garbage}");
         }
     }
 
-    const SAYS: &str = r#"echo '{"prepared":{"plan_sha256":"plan","corpus_sha256":"corpus"}}';"#;
+    const FACTS: &str = r#"{"prepared":{"plan_sha256":"plan","corpus_sha256":"corpus"}}"#;
 
     #[tokio::test]
     async fn a_player_states_its_facts_hears_its_start_and_leaves_a_record() {
-        let script = format!("{SAYS} read line; echo \"$line $*\" > $last; exit 3");
+        let script = format!("echo '{FACTS}'; read line; echo \"$line $*\" > $last; exit 3");
         let (found, ending) = play(&script, &[Commanded::Start { at_ns: 12 }]).await;
-        assert_eq!(found, Some(facts()));
+        let (plan_sha256, corpus_sha256) = ("plan".to_owned(), "corpus".to_owned());
+        assert_eq!(found, Some(Facts { plan_sha256, corpus_sha256, url: None }));
         let Ending { exit_code, record } = ending.unwrap();
         let text = String::from_utf8(record).unwrap();
         assert_eq!(exit_code, Some(3));
@@ -282,14 +301,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_player_hears_that_its_agent_is_there_until_it_ends() {
-        let script = format!("{SAYS} read one; read two; echo $one $two > $last");
+        let script = format!("echo '{FACTS}'; read one; read two; echo $one $two > $last");
         let (_, ending) = play(&script, &[]).await;
         assert_eq!(ending.unwrap().record, b"on on\n");
     }
 
     #[tokio::test]
     async fn a_stop_is_passed_on() {
-        let (_, ending) = play(&format!("{SAYS} read line; echo $line > $last"), &[Commanded::Stop]).await;
+        let (_, ending) =
+            play(&format!("echo '{FACTS}'; read line; echo $line > $last"), &[Commanded::Stop]).await;
         assert_eq!(ending.unwrap().record, b"stop\n");
     }
 
@@ -304,9 +324,9 @@ mod tests {
             assert_eq!(found, None);
             assert!(ending.clone().unwrap_err().contains(expected), "{ending:?}");
         }
-        let (_, ending) = play(&format!("{SAYS} exit 1"), &[]).await;
+        let (_, ending) = play(&format!("echo '{FACTS}'; exit 1"), &[]).await;
         assert!(ending.unwrap_err().contains("(exit status: 1) without a record"));
-        let (_, ending) = play(&format!("{SAYS} head -c 1000000 /dev/zero > $last"), &[]).await;
+        let (_, ending) = play(&format!("echo '{FACTS}'; head -c 1000000 /dev/zero > $last"), &[]).await;
         assert!(ending.unwrap_err().contains("more than 921600 bytes"));
     }
 }

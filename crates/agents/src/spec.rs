@@ -43,9 +43,14 @@ const SECONDS: u32 = 86_400;
 pub struct RunId(String);
 
 impl RunId {
-    /// The name.
-    pub fn as_str(&self) -> &str {
-        &self.0
+    /// The subject of who looks for the run.
+    pub(crate) fn look(&self) -> String {
+        format!("nsim.v1.{self}.look")
+    }
+
+    /// The object store of its events.
+    pub(crate) fn bucket(&self) -> String {
+        format!("nsim-{self}")
     }
 }
 
@@ -170,10 +175,14 @@ impl Spec {
         self.of.saturating_add(u16::from(self.has_relay))
     }
 
-    /// SHA-256 of the spec, as hex.
-    pub fn sha256(&self) -> String {
-        let bytes = serde_json::to_vec(self).expect("a struct of strings and numbers serializes");
-        hex(&Sha256::digest(bytes))
+    /// The subject of who claims a slot. Those of another start of the run have other names.
+    pub(crate) fn claim(&self, index: impl fmt::Display) -> String {
+        format!("nsim.v1.{}.{:016x}.claim.{index}", self.run, self.nonce)
+    }
+
+    /// The subject of an agent.
+    pub(crate) fn agent(&self, index: u16) -> String {
+        format!("nsim.v1.{}.{:016x}.agent.{index}", self.run, self.nonce)
     }
 }
 
@@ -188,7 +197,7 @@ pub fn file_sha256(file: &Path) -> io::Result<(String, u64)> {
 }
 
 /// Bytes of a hash as people and messages have them.
-pub(crate) fn hex(bytes: &[u8]) -> String {
+fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -212,13 +221,19 @@ impl Block {
 }
 
 /// Names a block within a run. Each block's is greater than those before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BlockKey {
     /// Which round of the run, from 0; those of a pilot are counted, too.
     pub round: u32,
     /// Which place in the round, from 0.
     pub position: u32,
+}
+
+impl fmt::Display for BlockKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.round, self.position)
+    }
 }
 
 /// All words that a player may be told.
@@ -342,14 +357,42 @@ pub enum SpecError {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use crate::testing::block;
+
+    pub(crate) fn identity() -> Identity {
+        let [program_sha256, corpus_sha256, dictionary_sha256] =
+            ["program", "corpus", "dictionary"].map(str::to_owned);
+        Identity { program_sha256, corpus_sha256, dictionary_sha256 }
+    }
+
+    pub(crate) fn spec(of: u16) -> Spec {
+        let (has_relay, corpus_file) = (false, None);
+        Spec { run: "run".parse().unwrap(), nonce: 7, of, has_relay, identity: identity(), corpus_file }
+    }
+
+    pub(crate) fn block() -> Block {
+        let text = |text: &str| text.to_owned();
+        let play = Play {
+            url: text("ws://127.0.0.1:1"),
+            scenario: text("note-stream"),
+            scenario_toml: Some(text("question = \"?\"")),
+            answers: text("{}"),
+            cell: [("format".to_owned(), "json".to_owned())].into(),
+            comparable_with: vec![text("json"), text("capnp")],
+            live: true,
+            seed: 1,
+            seconds: 2,
+            block_id: text("1"),
+            ..Play::default()
+        };
+        Block { round: 0, position: 0, play }
+    }
 
     #[test]
     fn a_run_is_named_by_plain_characters() {
         for name in ["a", "run-1", &"x".repeat(64)] {
-            assert_eq!(name.parse::<RunId>().unwrap().as_str(), name);
+            assert_eq!(name.parse::<RunId>().unwrap().to_string(), name);
         }
         for name in ["", "a.b", "a b", "*", ">", "é", &"x".repeat(65)] {
             assert_eq!(name.parse::<RunId>(), Err(SpecError::RunId), "{name}");

@@ -1,52 +1,80 @@
-//! How long everybody waits, in nanoseconds.
+//! How long everybody waits.
 
-const MS: u64 = 1_000_000;
-const S: u64 = 1_000 * MS;
+use std::time::Duration;
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+const fn s(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
 
 /// Between two pings of an agent.
-pub(crate) const PING_NS: u64 = 200 * MS;
+pub(crate) const PING: Duration = ms(200);
 
 /// Between two pings while clocks are compared, so that 16 take a third of a second.
-pub(crate) const CLOCK_PING_NS: u64 = 20 * MS;
+pub(crate) const CLOCK_PING: Duration = ms(20);
 
-/// Without a ping for so long an agent stops, without an answer the coordinator: a loss is known
-/// within 1 s.
-pub(crate) const SILENCE_NS: u64 = 600 * MS;
+/// Without a ping for so long an agent stops.
+pub(crate) const SILENCE: Duration = ms(600);
 
-/// Without an answer for so long an agent is shown as late: two pings.
-pub(crate) const LATE_NS: u64 = 2 * PING_NS;
+/// For the answer to a ping, so that an agent is lost after [`SILENCE`] since it was last heard.
+pub(crate) const PONG: Duration = ms(400);
 
-/// From a claim to the first ping: the coordinator watches claims.
-pub(crate) const FIRST_PING_NS: u64 = 10 * S;
+/// From a claim to the first ping.
+pub(crate) const FIRST_PING: Duration = s(10);
 
 /// For all agents to claim their slots: gang scheduling starts pods one by one.
-pub(crate) const CLAIMS_NS: u64 = 60 * S;
+pub(crate) const CLAIMS: Duration = s(60);
 
 /// For all players to prepare: a plan of 100,000 connections and its events to store.
-pub(crate) const PREPARE_NS: u64 = 300 * S;
+pub(crate) const PREPARE: Duration = s(300);
+
+/// For clocks to be compared.
+pub(crate) const COMPARE: Duration = s(30);
 
 /// From the command to the start.
-pub(crate) const START_AHEAD_NS: u64 = 2_500 * MS;
+pub(crate) const START_AHEAD: Duration = ms(2_500);
 
 /// Least wait that an agent accepts: its player refuses less than 500 ms, and hears of the start
 /// through a pipe after the agent has confirmed it.
-pub(crate) const LEAST_WAIT_NS: u64 = 600 * MS;
+pub(crate) const LEAST_WAIT: Duration = ms(600);
 
 /// Longest wait that an agent accepts.
-pub(crate) const FURTHEST_START_NS: u64 = 60 * S;
+pub(crate) const FURTHEST_START: Duration = s(60);
 
 /// Most that the start may be uncertain by.
-pub(crate) const BOUND_NS: u64 = 5 * MS;
+pub(crate) const BOUND: Duration = ms(5);
 
 /// For a player to stop and write its record.
-pub(crate) const STOP_NS: u64 = S;
+pub(crate) const STOP: Duration = s(1);
 
-/// For that record to reach the stream.
-pub(crate) const PUBLISH_NS: u64 = S;
+/// For the coordinator to fetch that record.
+pub(crate) const FETCH: Duration = s(1);
 
-/// From the end of a run that is aborted until the coordinator looks for records: agents hear of
-/// the end within 200 ms, or have lost the server.
-pub(crate) const PARTIAL_NS: u64 = STOP_NS + PUBLISH_NS + 200 * MS;
+/// For an agent to stop and answer with its record.
+pub(crate) const LEAVE: Duration = ms(2_200);
 
 /// A block's end beyond three times its duration: connections, timeouts, the record.
-pub(crate) const BLOCK_EXTRA_NS: u64 = 120 * S;
+pub(crate) const BLOCK_EXTRA: Duration = s(120);
+
+/// Longest wait for an answer of the server, and for a record.
+pub(crate) const ANSWER: Duration = s(5);
+
+/// For the server to start: agents and coordinator may be started before it.
+pub(crate) const SERVER_STARTS: Duration = s(60);
+
+/// Between two looks for a server or a run.
+pub(crate) const LOOK: Duration = ms(250);
+
+/// For a file of events to be stored or fetched: an agent has a minute to claim its slot.
+pub(crate) const TRAVEL: Duration = s(60);
+
+/// Events whose coordinator was killed are forgotten after a day.
+pub(crate) const KEPT: Duration = s(24 * 3_600);
+
+/// Nanoseconds of a wait.
+pub(crate) fn ns(wait: Duration) -> u64 {
+    u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,5 +1,4 @@
 //! An account of a NATS server with TLS, as files: certificate, configuration, users' credentials.
-//! Tests of `compare` include this file by its path.
 
 use std::{
     fs,
@@ -39,7 +38,7 @@ pub(crate) fn certificate(folder: &Path, name: &str) -> [PathBuf; 2] {
 
 /// Rights that the example of a configuration grants to whom `of` leads to there, as claims.
 pub(crate) fn rights(of: &str) -> Value {
-    let (_, own) = include_str!("../../nats-server.conf").split_once(of).unwrap();
+    let (_, own) = include_str!("../../../crates/agents/nats-server.conf").split_once(of).unwrap();
     let list = |name: &str| -> Vec<&str> {
         let (_, list) = own.split_once(&format!("{name}: [")).unwrap();
         let lines = list.split_once(']').unwrap().0.lines().filter(|line| !line.trim().starts_with('#'));
@@ -48,7 +47,7 @@ pub(crate) fn rights(of: &str) -> Value {
     claims(&list("publish"), &list("subscribe"))
 }
 
-pub(crate) fn claims(publish: &[&str], subscribe: &[&str]) -> Value {
+fn claims(publish: &[&str], subscribe: &[&str]) -> Value {
     json!({
         "type": "user", "version": 2, "subs": -1, "data": -1, "payload": -1,
         "pub": {"allow": publish}, "sub": {"allow": subscribe},

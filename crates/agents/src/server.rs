@@ -1,60 +1,26 @@
-//! Carries the messages of a run by NATS: requests for pings and commands, a key-value bucket for
-//! spec, claims and state, a stream for records, an object store for events.
-//!
-//! [`coordinate`] opens a run, [`attend`] is an agent's part in one. Neither reconnects: who loses
-//! the server stops.
-
-mod attend;
-mod coordinate;
-mod files;
+//! The NATS server where coordinator and agents meet. Nobody reconnects: who loses it stops.
 
 use std::{
     error::Error,
     fmt::Display,
-    future::Future,
     io,
     net::IpAddr,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use async_nats::{
-    Client, ConnectError, ConnectErrorKind, ConnectOptions, Event, HeaderMap, Message, ServerAddr,
-    ServerError, jetstream,
+    Client, ConnectError, ConnectErrorKind, ConnectOptions, Event, ServerAddr, ServerError, Subscriber,
 };
-use tokio::{fs, sync::watch};
+use tokio::{
+    fs,
+    sync::watch,
+    time::{self, Instant},
+};
 
-pub use self::{
-    attend::{Attendance, Attended, attend},
-    coordinate::{Aborted, Arrival, Run, coordinate},
-    files::fetch_corpus,
-};
 use crate::{
-    message::RECORD_BYTES,
-    player::now_ns,
-    spec::{BlockKey, RunId, Spec},
+    spec::RunId,
+    times::{ANSWER, LOOK, SERVER_STARTS},
 };
-
-/// The bucket of specs, claims and states.
-const BUCKET: &str = "nsim";
-
-/// The stream of records.
-const STREAM: &str = "NSIM";
-
-/// Subjects of the stream: run, round, position, agent.
-const RESULTS: &str = "nsim.v1.*.result.*.*.*";
-
-/// Says which start of which run a message belongs to.
-const RUN_HEADER: &str = "Nsim-Run";
-
-/// Exit code of the player whose record a message is; absent when a signal ended it.
-const EXIT_HEADER: &str = "Nsim-Exit";
-
-/// Leavings of a run whose coordinator was killed are forgotten after a day.
-const KEPT: Duration = Duration::from_secs(24 * 3_600);
-
-/// Longest wait for an answer of the server.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 /// The flag of [`Server::credentials`], by which errors name the file.
 const CREDENTIALS_FLAG: &str = "--nats-creds";
@@ -65,7 +31,7 @@ const CA_FLAG: &str = "--nats-ca";
 /// Messages that wait for a subscriber: some seconds of pings, and a bound on memory.
 const WAITING: usize = 64;
 
-/// A NATS server with JetStream, and how to be let in.
+/// A NATS server, and how to be let in.
 #[derive(Debug, Clone)]
 pub struct Server {
     /// `nats://HOST:PORT`, or `tls://HOST:PORT` for TLS.
@@ -87,12 +53,10 @@ pub enum NatsError {
     #[error("the NATS server denies its user what the run needs: {0}")]
     Denied(String),
     /// The server does not do what is asked.
-    #[error("the NATS server: {what}: {reason}")]
+    #[error("{reason}; so the NATS server does not {what}")]
     Server { what: &'static str, reason: String },
-    /// The run is there already.
-    #[error(
-        "run {0} is there already, or its coordinator was killed less than a day ago; take another --run"
-    )]
+    /// Somebody coordinates a run of this name.
+    #[error("run {0} is there already; take another --run")]
     Taken(RunId),
     /// The agent takes no part in the run.
     #[error("refused: {0}")]
@@ -106,8 +70,9 @@ pub enum NatsError {
 }
 
 impl NatsError {
-    fn server(what: &'static str) -> impl FnOnce(Box<dyn std::error::Error + Send + Sync>) -> NatsError {
-        move |error| NatsError::Server { what, reason: error.to_string() }
+    /// With the server's words first.
+    pub(crate) fn server(what: &'static str, error: &dyn Display) -> NatsError {
+        NatsError::Server { what, reason: error.to_string() }
     }
 }
 
@@ -132,8 +97,8 @@ impl End {
 }
 
 /// A connection that is never made again.
-struct NatsConnection {
-    client: Client,
+pub(crate) struct NatsConnection {
+    pub(crate) client: Client,
     end: watch::Receiver<Option<End>>,
 }
 
@@ -188,7 +153,7 @@ impl Server {
         let mut options = ConnectOptions::new()
             .require_tls(self.url.starts_with("tls://"))
             .subscription_capacity(WAITING)
-            .request_timeout(Some(ANSWERS_WITHIN))
+            .request_timeout(Some(ANSWER))
             // 0 would mean without end.
             .max_reconnects(1);
         // The client itself does not take them from the address.
@@ -236,7 +201,7 @@ fn is_of_certificates(error: &ConnectError) -> bool {
 
 impl NatsConnection {
     /// Completes once the connection is of no further use, with the reason.
-    fn ends(&self) -> impl Future<Output = NatsError> + Send + use<> {
+    pub(crate) fn ends(&self) -> impl Future<Output = NatsError> + Send + use<> {
         let mut end = self.end.clone();
         async move {
             match end.wait_for(Option::is_some).await.as_deref() {
@@ -247,84 +212,19 @@ impl NatsConnection {
         }
     }
 
-    fn jetstream(&self) -> jetstream::Context {
-        jetstream::new(self.client.clone())
+    pub(crate) async fn subscribe(&self, subject: String) -> Result<Subscriber, NatsError> {
+        self.client.subscribe(subject).await.map_err(|error| NatsError::server("subscribe", &error))
     }
 }
 
-/// The names of one start of a run.
-#[derive(Debug, Clone)]
-struct Names {
-    run: RunId,
-    header: String,
-}
-
-impl Names {
-    fn new(spec: &Spec) -> Names {
-        Names { run: spec.run.clone(), header: format!("{}:{}", spec.run, spec.sha256()) }
-    }
-
-    fn ping(&self, index: u16) -> String {
-        format!("nsim.v1.{}.agent.{index}.ping", self.run)
-    }
-
-    fn command(&self, index: u16) -> String {
-        format!("nsim.v1.{}.agent.{index}.cmd", self.run)
-    }
-
-    fn abort(&self) -> String {
-        format!("nsim.v1.{}.abort", self.run)
-    }
-
-    fn result(&self, key: BlockKey, index: u16) -> String {
-        format!("nsim.v1.{}.result.{}.{}.{index}", self.run, key.round, key.position)
-    }
-
-    /// The records of a block, or of all.
-    fn results(&self, of: Option<BlockKey>) -> String {
-        match of {
-            Some(key) => format!("nsim.v1.{}.result.{}.{}.*", self.run, key.round, key.position),
-            None => format!("nsim.v1.{}.result.>", self.run),
+/// Connects, and waits for a server that starts later.
+pub(crate) async fn reach(server: &Server, name: &str) -> Result<NatsConnection, NatsError> {
+    let since = Instant::now();
+    loop {
+        match server.connect(name).await {
+            Err(NatsError::Connect { is_final: false, .. }) if since.elapsed() < SERVER_STARTS => {}
+            reached => return reached,
         }
-    }
-
-    fn headers(&self) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        headers.insert(RUN_HEADER, self.header.as_str());
-        headers
-    }
-
-    /// Whether a message is of this start of this run.
-    fn own(&self, headers: Option<&HeaderMap>) -> bool {
-        headers.and_then(|headers| headers.get(RUN_HEADER)).is_some_and(|run| run.as_str() == self.header)
-    }
-
-    /// A message of this run; counts one of another.
-    fn kept(&self, message: Message, mismatched: &mut u64) -> Option<Message> {
-        if self.own(message.headers.as_ref()) {
-            return Some(message);
-        }
-        *mismatched += 1;
-        None
+        time::sleep(LOOK).await;
     }
 }
-
-fn spec_key(run: &RunId) -> String {
-    format!("{run}.spec")
-}
-
-fn state_key(run: &RunId) -> String {
-    format!("{run}.state")
-}
-
-fn slot_key(run: &RunId, index: u16) -> String {
-    format!("{run}.slot.{index}")
-}
-
-/// Sleeps until this machine's monotonic clock shows `at_ns`.
-async fn sleep_until(at_ns: u64) {
-    tokio::time::sleep(Duration::from_nanos(at_ns.saturating_sub(now_ns()).min(3_600_000_000_000))).await;
-}
-
-/// Longest message of the stream: a record and its headers.
-const RESULT_BYTES: usize = RECORD_BYTES + (16 << 10);

@@ -1,0 +1,275 @@
+//! Everything that the coordinator of a run knows: without socket and clock.
+
+use measure::{ClockRecord, LiveCounts};
+
+use crate::{
+    clock::{Offset, Offsets},
+    coordinate::Arrival,
+    message::{Claim, Facts, Phase, RunState, Status, bounded},
+    spec::{BlockKey, Spec},
+    times::{BOUND, ns},
+};
+
+/// A run at one instant, for who watches: nothing of it enters a result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Overview {
+    /// The state of the run.
+    pub state: RunState,
+    /// How far each agent is that plays, in order; `None` where nobody answers for its slot yet.
+    pub agents: Vec<Option<Phase>>,
+    /// The same of the agent that starts the relay, where there is one.
+    pub relay: Option<Option<Phase>>,
+    /// Counts of all agents in the block under way or last played.
+    pub block: LiveCounts,
+}
+
+impl Overview {
+    /// The agents that are so far, from 0.
+    pub fn agents_in(&self, phase: Option<Phase>) -> impl Iterator<Item = u16> {
+        (0..).zip(&self.agents).filter(move |(_, found)| **found == phase).map(|(index, _)| index)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Member {
+    nonce: Option<u64>,
+    /// It has answered.
+    pub(crate) is_there: bool,
+    /// In the block under way.
+    pub(crate) phase: Option<Phase>,
+    pub(crate) facts: Option<Facts>,
+    pub(crate) offsets: Offsets,
+    /// The offset that its start was computed with.
+    start_offset: Option<Offset>,
+    counts: LiveCounts,
+}
+
+#[derive(Debug)]
+pub(crate) struct Board {
+    pub(crate) spec: Spec,
+    pub(crate) state: RunState,
+    /// Why the run ended early.
+    pub(crate) aborted: Option<String>,
+    /// The records that agents had when it did, once all were asked.
+    pub(crate) partial: Option<Vec<Arrival>>,
+    /// The players; the relay's agent is the last.
+    pub(crate) members: Vec<Member>,
+    pub(crate) block: Option<BlockKey>,
+}
+
+impl Board {
+    pub(crate) fn new(spec: Spec) -> Board {
+        let members = (0..spec.slots()).map(|_| Member::default()).collect();
+        Board { spec, state: RunState::Open, aborted: None, partial: None, members, block: None }
+    }
+
+    /// An agent as messages for people name it.
+    pub(crate) fn who(&self, index: u16) -> String {
+        if index < self.spec.of { format!("agent {index}") } else { "the relay's agent".to_owned() }
+    }
+
+    /// Gives a slot to an agent. Returns whether it is a new one.
+    pub(crate) fn claim(&mut self, index: u16, claim: Claim) -> Result<bool, String> {
+        let Spec { run, of, .. } = &self.spec;
+        let who = self.who(index);
+        let member = self.members.get_mut(usize::from(index));
+        let member = member.ok_or_else(|| format!("there is no agent {index} of {of}"))?;
+        if member.nonce == Some(claim.nonce) {
+            return Ok(false);
+        }
+        if self.state != RunState::Open {
+            return Err(format!("run {run} is no longer open: {who} is late"));
+        }
+        if member.nonce.is_some() {
+            return Err(format!("{who} of run {run} is there already: another process holds the slot"));
+        }
+        member.nonce = Some(claim.nonce);
+        Ok(true)
+    }
+
+    /// Takes what an agent says of itself.
+    pub(crate) fn heard(&mut self, index: u16, status: Status) {
+        let member = &mut self.members[usize::from(index)];
+        member.is_there = true;
+        if status.phase == Phase::Stopped {
+            let reason = status.failure.unwrap_or_else(|| "it stopped".to_owned());
+            return self.abort(format!("{}: {reason}", self.who(index)));
+        }
+        // An answer may be overtaken by a later one.
+        if status.block == self.block && self.block.is_some() && Some(status.phase) >= member.phase {
+            (member.phase, member.facts) = (Some(status.phase), status.facts);
+            // An agent that counts nonsense plays on: its record is judged, not its counts.
+            if let Some(counts) = status.counts.filter(|counts| counts.follows(&member.counts)) {
+                member.counts = *counts;
+            }
+        }
+    }
+
+    pub(crate) fn abort(&mut self, reason: String) {
+        if self.aborted.is_none() {
+            (self.state, self.aborted) = (RunState::Aborted, Some(bounded(reason)));
+        }
+    }
+
+    /// Begins a block. No two blocks of a run have one key.
+    pub(crate) fn begin(&mut self, key: BlockKey) -> Result<(), String> {
+        if !matches!(self.state, RunState::Claimed | RunState::Merged) || Some(key) <= self.block {
+            return Err("the agents are not ready for this block".to_owned());
+        }
+        (self.state, self.block) = (RunState::Claimed, Some(key));
+        for member in &mut self.members {
+            (member.phase, member.facts, member.start_offset) = (None, None, None);
+            member.counts = LiveCounts::default();
+        }
+        Ok(())
+    }
+
+    /// Whether all players play one plan over the run's events.
+    pub(crate) fn agree(&self) -> Result<(), String> {
+        let first = self.members[0].facts.as_ref().map(|facts| &facts.plan_sha256);
+        for (index, member) in (0..).zip(&self.members) {
+            let who = self.who(index);
+            let own = member.facts.as_ref().ok_or_else(|| format!("{who} is prepared and states no plan"))?;
+            if own.corpus_sha256 != self.spec.identity.corpus_sha256 {
+                return Err(format!("{who} plays other events than the run"));
+            }
+            if Some(&own.plan_sha256) != first {
+                return Err(format!("{who} has another plan than agent 0"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The common start by each agent's clock.
+    pub(crate) fn starts(&mut self, start_ns: u64) -> Result<Vec<u64>, String> {
+        let mut starts = Vec::with_capacity(self.members.len());
+        for index in 0..self.spec.slots() {
+            let who = self.who(index);
+            let member = &mut self.members[usize::from(index)];
+            member.start_offset = member.offsets.best().filter(|offset| offset.bound_ns <= ns(BOUND));
+            let at_ns = member.start_offset.and_then(|offset| offset.there_ns(start_ns));
+            starts.push(at_ns.ok_or_else(|| format!("the clock of {who} is not known within 5 ms"))?);
+        }
+        Ok(starts)
+    }
+
+    /// The agents' clocks in the block that was played, in order.
+    pub(crate) fn clocks(&self) -> Vec<ClockRecord> {
+        let clock = |member: &Member| {
+            let start = member.start_offset?;
+            let now = member.offsets.best().unwrap_or(start);
+            Some(ClockRecord {
+                start_bound_ns: start.bound_ns,
+                drift_ns: now.ns.saturating_sub(start.ns),
+                drift_bound_ns: now.bound_ns.saturating_add(start.bound_ns),
+            })
+        };
+        self.members.iter().filter_map(clock).collect()
+    }
+
+    pub(crate) fn overview(&self) -> Overview {
+        let phase = |member: &Member| member.is_there.then(|| member.phase.unwrap_or(Phase::Claimed));
+        let (players, relay) = self.members.split_at(usize::from(self.spec.of));
+        let mut block = LiveCounts::default();
+        self.members.iter().for_each(|member| block.add(&member.counts));
+        let agents = players.iter().map(phase).collect();
+        Overview { state: self.state, agents, relay: relay.first().map(phase), block }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::tests::{block, spec};
+
+    fn status(phase: Phase, sent: u64) -> Status {
+        let facts = Facts { plan_sha256: "plan".to_owned(), corpus_sha256: "corpus".to_owned(), url: None };
+        let counts = LiveCounts { sent, ..LiveCounts::default() };
+        Status {
+            arrived_ns: 0,
+            left_ns: 0,
+            block: Some(block().key()),
+            phase,
+            facts: Some(facts),
+            failure: None,
+            counts: Some(Box::new(counts)),
+        }
+    }
+
+    /// A run of two agents in its first block.
+    fn board() -> Board {
+        let mut board = Board::new(spec(2));
+        assert_eq!(board.claim(0, Claim { nonce: 1 }), Ok(true));
+        assert_eq!(board.claim(0, Claim { nonce: 1 }), Ok(false), "a second attempt");
+        assert!(board.claim(0, Claim { nonce: 2 }).unwrap_err().contains("another process"));
+        assert!(board.claim(2, Claim { nonce: 2 }).unwrap_err().contains("no agent 2 of 2"));
+        board.state = RunState::Claimed;
+        assert!(board.claim(1, Claim { nonce: 2 }).unwrap_err().contains("late"));
+        board.begin(block().key()).unwrap();
+        board
+    }
+
+    #[test]
+    fn no_two_blocks_of_a_run_have_one_key() {
+        let mut board = board();
+        board.state = RunState::Merged;
+        board.begin(block().key()).unwrap_err();
+        board.begin(BlockKey { round: 1, position: 0 }).unwrap();
+        board.state = RunState::Running;
+        board.begin(BlockKey { round: 2, position: 0 }).unwrap_err();
+    }
+
+    #[test]
+    fn what_an_agent_says_too_late_or_cannot_count_is_not_taken() {
+        let mut board = board();
+        board.heard(1, Status { block: None, ..status(Phase::Claimed, 9) });
+        assert_eq!(board.overview().agents, [None, Some(Phase::Claimed)]);
+        board.heard(1, status(Phase::Running, 5));
+        board.heard(1, status(Phase::Armed, 6));
+        board.heard(1, status(Phase::Running, u64::MAX));
+        let seen = board.overview();
+        assert_eq!((seen.agents[1], seen.block.sent), (Some(Phase::Running), 5));
+        let failure = Some("x".repeat(9_000));
+        board.heard(1, Status { failure, ..status(Phase::Stopped, 0) });
+        assert!(board.aborted.as_ref().is_some_and(|why| why.starts_with("agent 1: x") && why.len() < 2_000));
+        board.abort("another".to_owned());
+        assert!(!board.aborted.unwrap().contains("another"), "the first reason stays");
+    }
+
+    #[test]
+    fn agents_that_do_not_agree_on_the_block_are_named() {
+        type Alters = fn(&mut Status);
+        let cases: [(Alters, &str); 4] = [
+            (|_| {}, ""),
+            (|status| status.facts = None, "agent 1 is prepared and states no plan"),
+            (
+                |status| status.facts.iter_mut().for_each(|facts| facts.corpus_sha256.push('x')),
+                "agent 1 plays other events than the run",
+            ),
+            (
+                |status| status.facts.iter_mut().for_each(|facts| facts.plan_sha256.push('x')),
+                "agent 1 has another plan than agent 0",
+            ),
+        ];
+        for (alters, reason) in cases {
+            let (mut board, mut other) = (board(), status(Phase::Prepared, 0));
+            board.heard(0, other.clone());
+            alters(&mut other);
+            board.heard(1, other);
+            assert_eq!(board.agree().err().unwrap_or_default(), reason);
+        }
+    }
+
+    #[test]
+    fn an_agent_whose_clock_is_not_known_well_enough_has_no_start() {
+        let mut board = board();
+        board.members[0].offsets.add(Offset { ns: 7, bound_ns: 5_000_000 });
+        board.members[1].offsets.add(Offset { ns: -7, bound_ns: 5_000_001 });
+        assert_eq!(board.starts(100).unwrap_err(), "the clock of agent 1 is not known within 5 ms");
+        board.members[1].offsets.add(Offset { ns: -7, bound_ns: 1 });
+        assert_eq!(board.starts(100), Ok(vec![107, 93]));
+        board.members[1].offsets.add(Offset { ns: -9, bound_ns: 0 });
+        let drifted = ClockRecord { start_bound_ns: 1, drift_ns: -2, drift_bound_ns: 1 };
+        assert_eq!(board.clocks()[1], drifted);
+    }
+}
