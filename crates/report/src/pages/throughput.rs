@@ -547,7 +547,7 @@ mod tests {
             let ratio = cells[1].divided_by(&cells[0], Scatter::new(&cells)).unwrap();
             !ratio.differs()
         };
-        let coverage = f64::from((0..TRIALS).filter(covers).count() as u32) / f64::from(TRIALS);
+        let coverage = (0..TRIALS).filter(covers).count() as f64 / f64::from(TRIALS);
         assert!((coverage - 0.95).abs() < 0.02, "{coverage}");
         assert!(Scatter::new(&[]).is_none());
     }
