@@ -350,14 +350,14 @@ pub enum Command {
 const DOCTOR: &str = "\
 Probe a relay, and print which scenarios it can play and which settings to change.
 
-Reads the relay's NIP-11 document and probes: bounds on events, tags, filters and subscriptions, the age of events, \
-kinds that may not be read, EOSE for `limit: 0`, AUTH, reconciliation, formats, compressions and batches, the order \
-of equal created_at, the seam (events sent both as stored and as live), a burst.
+Reads the relay's NIP-11 document and rehearses the scenarios: publishes an event of each kind that they write, one \
+of the largest size, most tags, longest tag value and earliest and latest date, and sends their widest requests, on as \
+many connections as they make (256 at most). It asks back what it published, also on other connections, tries AUTH, \
+and offers formats, compressions and batches. What is refused or not given back is named in the relay's words.
 
-Publishes with throw-away keys: about 150 ephemeral events of kind 29999, which no relay stores, 100 of them in one \
-burst, the largest as large as the largest event of the corpus; and about 40 events of kind 9997 with an expiration \
-(NIP-40), deleted at the end (NIP-09). Makes some 40 connections, one after the other, and ends after two minutes at \
-most. Every run with --url begins with the probes of bounds, without burst and seam.";
+Publishes with throw-away keys: at most 100 ephemeral events of kind 29999 in a burst, and some 40 events with an \
+expiration (NIP-40), deleted at the end (NIP-09). Ends after two minutes at most. Every run with --url begins with \
+the rehearsal of its scenario, without the burst.";
 
 /// Options of `client-sim doctor`.
 #[derive(Debug, clap::Args)]

@@ -1,5 +1,6 @@
-//! Relays that take some events and not others: the doctor says so beforehand, and a run that they
-//! refuse something accounts for it.
+//! Relays that take some events and not others, withhold some, and bound rates, sizes, dates,
+//! subscriptions and connections: the doctor says so beforehand, what it lets through loses nothing,
+//! and a run that is refused something accounts for it.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
@@ -10,59 +11,183 @@ mod common;
 mod events;
 
 use std::{
+    collections::{HashSet, VecDeque},
     path::PathBuf,
     process::Output,
     sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
+        Arc, Mutex,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use between::Between;
+use codecs::{Format, Opcode};
 use common::{Relay, program};
 use measure::{Counts, RunRecord};
 use serde_json::{Value, json};
-use wire::Connection;
+use wire::{Compression, Connection, Message, Offer, WireLimits};
 
 /// Fate of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// As the relay behind says.
     Passed,
-    /// OK false, and the relay behind does not see it.
-    Refused,
+    /// OK false with these words, and the relay behind does not see it.
+    Refused(&'static str),
     /// The same, and no OK.
     Ignored,
     /// The relay behind sees it, and no OK comes.
     Unanswered,
 }
 
-/// A relay that judges events by their kind and their number.
-fn picky(fate: impl Fn(u64, u64) -> Fate + Copy + Send + 'static) -> Between {
-    let number = Arc::new(AtomicU64::new(0));
-    Between::start(move |client, relay, _| {
-        let number = Arc::clone(&number);
-        carry(client, relay, move |kind| fate(kind, number.fetch_add(1, Ordering::Relaxed)))
-    })
+const BLOCKED: Fate = Fate::Refused("blocked: event kind is blocked");
+
+/// What a relay does otherwise than the one behind it.
+#[derive(Debug, Clone, Copy)]
+struct Manners {
+    /// By kind and number of an event.
+    fate: fn(u64, u64) -> Fate,
+    /// Kinds that it delivers only to clients that answered its challenge, which follows a request for
+    /// nothing else.
+    withheld: &'static [u64],
+    accepts_auth: bool,
+    /// Bytes of a message with an event.
+    bytes: usize,
+    /// Seconds of an event's age, and ahead.
+    dates_s: (i64, i64),
+    /// Events within a second, and the words beyond.
+    per_s: (usize, &'static str),
+    subscriptions: usize,
+    connections: usize,
+    /// Sent after answers.
+    strays: &'static [(Opcode, &'static str)],
+    /// Whether every second connection leads to another relay.
+    apart: bool,
 }
 
-async fn carry(mut client: Connection, mut relay: Connection, fate: impl Fn(u64) -> Fate) {
-    let mut silent = Vec::new();
+const PLAIN: Manners = Manners {
+    fate: |_, _| Fate::Passed,
+    withheld: &[],
+    accepts_auth: true,
+    bytes: usize::MAX,
+    dates_s: (i64::MAX / 2, i64::MAX / 2),
+    per_s: (usize::MAX, ""),
+    subscriptions: usize::MAX,
+    connections: usize::MAX,
+    strays: &[],
+    apart: false,
+};
+
+/// What its connections share.
+#[derive(Debug, Default)]
+struct State {
+    number: AtomicU64,
+    recent: Mutex<VecDeque<Instant>>,
+    open: AtomicUsize,
+}
+
+/// A relay with these manners, and the one to which its odd connections may lead.
+fn picky(manners: Manners) -> (Between, Relay) {
+    let (state, other) = (Arc::new(State::default()), Relay::start(&[]));
+    let url = other.url.clone();
+    let between = Between::start(move |client, relay, connection| {
+        let (state, url) = (Arc::clone(&state), url.clone());
+        async move {
+            let relay = if manners.apart && connection % 2 == 1 { connect(&url).await } else { relay };
+            if state.open.fetch_add(1, Ordering::Relaxed) < manners.connections {
+                carry(client, relay, manners, &state).await;
+            }
+            state.open.fetch_sub(1, Ordering::Relaxed);
+        }
+    });
+    (between, other)
+}
+
+async fn connect(url: &str) -> Connection {
+    let offer = Offer { formats: vec![Format::JSON], batched: false, compression: Compression::None };
+    wire::connect(url, &offer, &WireLimits::default()).await.unwrap()
+}
+
+fn now_s() -> i64 {
+    i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap()
+}
+
+impl Manners {
+    fn judge(&self, event: &Value, bytes: usize, state: &State) -> Fate {
+        let number = state.number.fetch_add(1, Ordering::Relaxed);
+        let mut recent = state.recent.lock().unwrap();
+        while recent.front().is_some_and(|at| at.elapsed() > Duration::from_secs(1)) {
+            recent.pop_front();
+        }
+        if recent.len() >= self.per_s.0 {
+            return Fate::Refused(self.per_s.1);
+        }
+        recent.push_back(Instant::now());
+        let ahead_s = event["created_at"].as_i64().unwrap() - now_s();
+        match () {
+            () if bytes > self.bytes => Fate::Refused("invalid: event too large"),
+            () if -ahead_s > self.dates_s.0 => Fate::Refused("invalid: too old"),
+            () if ahead_s > self.dates_s.1 => Fate::Refused("invalid: created_at too late"),
+            () => (self.fate)(event["kind"].as_u64().unwrap(), number),
+        }
+    }
+
+    /// Whether a request asks for nothing but withheld kinds.
+    fn restricts(&self, filter: &Value) -> bool {
+        let kinds = filter["kinds"].as_array();
+        kinds.is_some_and(|kinds| kinds.iter().all(|kind| self.withheld.contains(&kind.as_u64().unwrap())))
+    }
+}
+
+async fn carry(mut client: Connection, mut relay: Connection, manners: Manners, state: &State) {
+    let (mut silent, mut subscriptions, mut proven) = (Vec::new(), HashSet::new(), false);
+    let mut strays = manners.strays.iter().cycle();
     loop {
+        let mut said: Vec<Value> = Vec::new();
         tokio::select! {
             asked = client.next() => {
                 let Some(Ok(asked)) = asked else { return };
                 let message: Value = serde_json::from_slice(&asked.payload).unwrap();
-                let fate = if message[0] == "EVENT" { fate(message[1]["kind"].as_u64().unwrap()) } else { Fate::Passed };
-                if fate == Fate::Refused {
-                    let refusal = json!(["OK", message[1]["id"], false, "blocked: event kind is blocked"]);
-                    client.feed(refusal.to_string().into()).await.unwrap();
-                    client.flush().await.ok();
-                }
-                if fate == Fate::Unanswered {
-                    silent.push(message[1]["id"].clone());
-                }
-                if matches!(fate, Fate::Passed | Fate::Unanswered) {
+                let name = &message[1];
+                let passes = match message[0].as_str().unwrap() {
+                    "EVENT" => match manners.judge(&message[1], asked.payload.len(), state) {
+                        Fate::Passed => true,
+                        Fate::Ignored => false,
+                        Fate::Refused(why) => {
+                            said.push(json!(["OK", message[1]["id"], false, why]));
+                            false
+                        }
+                        Fate::Unanswered => {
+                            silent.push(message[1]["id"].clone());
+                            true
+                        }
+                    },
+                    "AUTH" => {
+                        proven = manners.accepts_auth;
+                        said.push(json!(["OK", message[1]["id"], proven, if proven { "" } else { "error: no serviceUrl" }]));
+                        false
+                    }
+                    "REQ" if manners.restricts(&message[2]) && !proven => {
+                        said.push(json!(["AUTH", "a challenge"]));
+                        said.push(json!(["CLOSED", name, "auth-required: kinds of private messages"]));
+                        false
+                    }
+                    "REQ" if subscriptions.len() >= manners.subscriptions && !subscriptions.contains(name) => {
+                        said.push(json!(["CLOSED", name, "blocked: too many subscriptions"]));
+                        false
+                    }
+                    "REQ" => {
+                        subscriptions.insert(name.clone());
+                        true
+                    }
+                    "CLOSE" => {
+                        subscriptions.remove(name);
+                        true
+                    }
+                    _ => true,
+                };
+                if passes {
                     relay.feed(asked.payload).await.unwrap();
                     relay.flush().await.unwrap();
                 }
@@ -70,13 +195,22 @@ async fn carry(mut client: Connection, mut relay: Connection, fate: impl Fn(u64)
             answer = relay.next() => {
                 let Some(Ok(answer)) = answer else { return };
                 let message: Value = serde_json::from_slice(&answer.payload).unwrap();
-                if message[0] == "OK" && silent.contains(&message[1]) {
+                let withheld = message[0] == "EVENT"
+                    && !proven
+                    && manners.withheld.contains(&message[2]["kind"].as_u64().unwrap());
+                if withheld || (message[0] == "OK" && silent.contains(&message[1])) {
                     continue;
                 }
-                client.feed(answer.payload).await.unwrap();
-                client.flush().await.ok();
+                if let Some((opcode, text)) = strays.next() {
+                    client.feed_message(Message { opcode: *opcode, payload: (*text).into() }).await.unwrap();
+                }
+                said.push(message);
             }
         }
+        for message in said {
+            client.feed(message.to_string().into()).await.unwrap();
+        }
+        client.flush().await.ok();
     }
 }
 
@@ -100,7 +234,7 @@ connections = 2
 [[subscribe.filter]]
 "#;
 
-/// A scenario that writes notes alone.
+/// A scenario that writes notes alone, and reads them by several subscriptions.
 const NOTES: &str = r#"
 question = "Does it take notes?"
 learn = "Whether."
@@ -116,6 +250,28 @@ connections = 1
 
 [[subscribe.filter]]
 kinds = [1]
+
+[[subscribe.filter]]
+kinds = [1]
+
+[[subscribe.filter]]
+kinds = [1]
+"#;
+
+/// A scenario of clients that prove who they are.
+const INBOX: &str = r#"
+question = "Is it an inbox?"
+learn = "Whether."
+seconds = 0.3
+auth = true
+
+[[request]]
+connections = 2
+arrival = { shape = "burst", period_ms = 100 }
+
+[[request.step]]
+kinds = [4]
+authors = 1
 "#;
 
 /// A scenario of clients that find their difference from the relay.
@@ -138,12 +294,24 @@ impl Setup {
     fn new() -> Setup {
         let setup = Setup(tempfile::tempdir().unwrap());
         events::write_few(&setup.path("events.jsonl"));
-        std::fs::write(setup.path("all.toml"), SCENARIO).unwrap();
-        std::fs::write(setup.path("notes.toml"), NOTES).unwrap();
-        std::fs::write(setup.path("reconcile.toml"), RECONCILE).unwrap();
+        for (name, text) in [("all", SCENARIO), ("notes", NOTES), ("inbox", INBOX), ("reconcile", RECONCILE)]
+        {
+            std::fs::write(setup.path(&format!("{name}.toml")), text).unwrap();
+        }
         std::fs::write(setup.path("some.toml"), format!("{RECONCILE}kinds = [1, 7]\n")).unwrap();
         std::fs::write(setup.path("unasked.json"), "{}").unwrap();
         setup
+    }
+
+    /// Dates the events so that the newest is of that second.
+    fn redate(&self, newest_s: i64) {
+        let mut events = corpus::Corpus::read(&self.path("events.jsonl")).unwrap().events;
+        let newest = events.iter().map(|event| event.created_at).max().unwrap();
+        for (n, event) in events.iter_mut().enumerate() {
+            event.created_at += newest_s - newest;
+            corpus::sign_as(event, &format!("author {n}"));
+        }
+        corpus::write(&self.path("events.jsonl"), &events).unwrap();
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -160,13 +328,37 @@ impl Setup {
         (output, RunRecord::read(&record).ok().map(|record| record.counts))
     }
 
-    fn doctor(&self, url: &str, scenarios: &[&str]) -> Output {
+    /// A run without a fault; returns what it said.
+    fn plays(&self, url: &str, scenario: &str) -> (String, Counts) {
+        let (output, counts) = self.run(url, scenario, &[]);
+        let said = said(&output);
+        // Allows 3: late answers on a busy machine make a run invalid.
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{said}");
+        let counts = counts.unwrap();
+        assert_eq!((counts.balanced(), counts.acked), (Ok(()), counts.planned), "{said}");
+        assert_eq!(counts.requests_failed, 0, "{said}");
+        (said, counts)
+    }
+
+    fn doctor(&self, url: &str, scenarios: &[&str]) -> (Option<i32>, String) {
         let mut command = program();
         command.args(["doctor", "--url", url, "--corpus"]).arg(self.path("events.jsonl"));
         for scenario in scenarios {
             command.arg("--scenario").arg(self.path(scenario));
         }
-        command.output().unwrap()
+        let output = command.output().unwrap();
+        (output.status.code(), said(&output))
+    }
+
+    /// The doctor refuses the scenario, so does a run, and one that is forced to play fails.
+    fn is_refused(&self, url: &str, scenario: &str, says: &str) {
+        let (code, table) = self.doctor(url, &[scenario]);
+        assert!(code == Some(1) && table.contains("cannot be played") && table.contains(says), "{table}");
+        let (output, counts) = self.run(url, scenario, &[]);
+        assert_eq!((output.status.code(), counts), (Some(1), None), "{}", said(&output));
+        assert!(said(&output).contains(says), "{}", said(&output));
+        let (output, _) = self.run(url, scenario, &self.unasked().each_ref().map(String::as_str));
+        assert!(!matches!(output.status.code(), Some(0 | 3)), "{}", said(&output));
     }
 
     fn unasked(&self) -> [String; 2] {
@@ -179,37 +371,94 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn a_relay_without_ok_for_ephemeral_events_is_played_and_its_doctor_agrees() {
+fn what_a_relay_withholds_refuses_or_never_answers_is_set_aside_in_its_words() {
     let setup = Setup::new();
-    let relay = picky(|kind, _| match kind {
-        20_000..30_000 => Fate::Unanswered,
+    let fate = |kind, _| match kind {
+        3 => BLOCKED,
+        1059 => Fate::Unanswered,
         _ => Fate::Passed,
-    });
-    let output = setup.doctor(&relay.url, &["all.toml", "notes.toml"]);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    let (output, counts) = setup.run(&relay.url, "all.toml", &[]);
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", said(&output));
-    let counts = counts.unwrap();
-    assert_eq!((counts.balanced(), counts.acked), (Ok(()), counts.planned), "{}", said(&output));
+    };
+    let (relay, _other) = picky(Manners { fate, withheld: &[4, 7], ..PLAIN });
+    let (code, table) = setup.doctor(&relay.url, &["all.toml", "notes.toml"]);
+    let says = [
+        "kinds 4, 7: withheld: \"auth-required: kinds of private messages\"",
+        "kind 3: refused: \"blocked: event kind is blocked\"",
+        "kind 1059: the relay sends no OK",
+    ];
+    assert_eq!((code, table.matches("can be played").count()), (Some(0), 2), "{table}");
+    assert!(says.iter().all(|says| table.contains(says)), "{table}");
+    assert!(table.contains("relay.auth.restrictedReadKinds"), "{table}");
+    let (text, counts) = setup.plays(&relay.url, "all.toml");
+    assert!(counts.deliveries == 2 * counts.acked && says.iter().all(|says| text.contains(says)), "{text}");
 }
 
 #[test]
-fn a_relay_of_some_kinds_is_told_with_kinds_and_scenarios_before_a_run_fails() {
+fn refusals_of_the_rate_are_no_rules_on_events() {
     let setup = Setup::new();
-    let relay = picky(|kind, _| if matches!(kind, 1 | 29_999) { Fate::Passed } else { Fate::Refused });
-    let output = setup.doctor(&relay.url, &["all.toml", "notes.toml"]);
-    let table = said(&output);
-    assert_eq!(output.status.code(), Some(1), "{table}");
-    let refusal = "cannot be played\n      it takes no events of kinds 0, 3, 4, ";
-    assert!(table.contains(refusal) && table.contains("blocked: event kind is blocked"), "{table}");
-    assert!(table.contains("notes") && table.matches("can be played").count() == 1, "{table}");
-    assert_eq!(table.matches("settings for publishing: ").count(), 1, "{table}");
-    let (output, counts) = setup.run(&relay.url, "all.toml", &[]);
-    assert_eq!((output.status.code(), counts), (Some(1), None), "{}", said(&output));
-    assert!(said(&output).contains("it takes no events of kinds 0, 3, 4, "), "{}", said(&output));
-    let (output, counts) = setup.run(&relay.url, "notes.toml", &[]);
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", said(&output));
-    assert_eq!(counts.unwrap().balanced(), Ok(()), "{}", said(&output));
+    for words in ["pow: 20 bits needed", "rate-limited: slow down"] {
+        let (relay, _other) = picky(Manners { per_s: (60, words), ..PLAIN });
+        let (code, table) = setup.doctor(&relay.url, &["all.toml"]);
+        assert_eq!((code, table.matches("can be played").count()), (Some(0), 1), "{table}");
+        assert!(table.contains("a bound on the rate") && table.contains(words), "{table}");
+        assert!(!table.contains("beyond") && table.contains("sets aside: 0 of"), "{table}");
+        setup.plays(&relay.url, "notes.toml");
+    }
+}
+
+#[test]
+fn what_is_too_large_too_old_or_dated_too_far_ahead_is_set_aside() {
+    let setup = Setup::new();
+    setup.redate(now_s() + 3_000);
+    let (relay, _other) = picky(Manners { bytes: 2_000, dates_s: (500_000, 900), ..PLAIN });
+    let (_, table) = setup.doctor(&relay.url, &["all.toml"]);
+    for says in
+        ["bytes of an event as JSON; beyond: \"invalid: event too large\"", "beyond: \"invalid: created_at"]
+    {
+        assert!(table.contains(says), "{table}");
+    }
+    let (text, _) = setup.plays(&relay.url, "all.toml");
+    assert!(text.contains("events of this size") && text.contains("dated so far ahead"), "{text}");
+}
+
+#[test]
+fn too_few_subscriptions_or_connections_are_told_before_the_run() {
+    let setup = Setup::new();
+    let (relay, _other) = picky(Manners { subscriptions: 2, ..PLAIN });
+    let says = "it takes 2 subscriptions at one time, and the scenario needs 3: \"blocked: too many";
+    setup.is_refused(&relay.url, "notes.toml", says);
+    let (relay, _other) = picky(Manners { connections: 3, ..PLAIN });
+    setup.is_refused(&relay.url, "all.toml", "it takes 3 connections at one time, and the scenario needs 5");
+}
+
+#[test]
+fn two_relays_behind_one_address_are_no_relay_that_loses_events() {
+    let setup = Setup::new();
+    let (relay, _other) = picky(Manners { apart: true, ..PLAIN });
+    setup.is_refused(&relay.url, "all.toml", "more than one relay answers behind this address");
+}
+
+#[test]
+fn a_challenge_may_come_with_a_restricted_request_and_its_answer_is_tried() {
+    let setup = Setup::new();
+    let (relay, _other) = picky(Manners { withheld: &[4], accepts_auth: false, ..PLAIN });
+    setup.is_refused(&relay.url, "inbox.toml", "it does not accept AUTH (NIP-42): \"error: no serviceUrl\"");
+    let (_, table) = setup.doctor(&relay.url, &["inbox.toml"]);
+    assert!(table.contains("relay.auth.serviceUrl"), "{table}");
+    let (relay, _other) = picky(Manners { withheld: &[4], ..PLAIN });
+    let (code, table) = setup.doctor(&relay.url, &["inbox.toml"]);
+    assert_eq!(code, Some(0), "{table}");
+    assert!(table.contains("after AUTH it takes and gives back kind 4"), "{table}");
+}
+
+#[test]
+fn keep_alives_that_are_no_messages_are_counted_and_the_run_goes_on() {
+    let setup = Setup::new();
+    let strays = &[(Opcode::Text, "PING"), (Opcode::Text, ""), (Opcode::Binary, "\u{2}\u{1}")];
+    let (relay, _other) = picky(Manners { strays, ..PLAIN });
+    let (code, table) = setup.doctor(&relay.url, &["all.toml"]);
+    assert_eq!(code, Some(0), "{table}");
+    let (text, counts) = setup.plays(&relay.url, "all.toml");
+    assert!(counts.answers_unexpected > 50 && text.contains("PING"), "{text}");
 }
 
 #[test]
@@ -217,7 +466,8 @@ fn what_a_relay_refuses_in_a_run_is_refused_and_all_else_is_sent_and_answered() 
     let setup = Setup::new();
     let unasked = setup.unasked();
     let unasked = unasked.each_ref().map(String::as_str);
-    let relay = picky(|_, number| if number.is_multiple_of(3) { Fate::Refused } else { Fate::Passed });
+    let fate = |_, number: u64| if number.is_multiple_of(3) { BLOCKED } else { Fate::Passed };
+    let (relay, _other) = picky(Manners { fate, ..PLAIN });
     let (output, counts) = setup.run(&relay.url, "all.toml", &unasked);
     let counts = counts.unwrap();
     assert!(matches!(output.status.code(), Some(0 | 3)), "{}", said(&output));
@@ -232,7 +482,8 @@ fn what_waits_behind_events_without_an_answer_was_not_sent() {
     let setup = Setup::new();
     let unasked = setup.unasked();
     let flags = [&unasked.each_ref().map(String::as_str)[..], &["--drain-seconds", "1"]].concat();
-    let relay = picky(|_, number| if number < 12 { Fate::Passed } else { Fate::Ignored });
+    let fate = |_, number| if number < 12 { Fate::Passed } else { Fate::Ignored };
+    let (relay, _other) = picky(Manners { fate, ..PLAIN });
     let (output, counts) = setup.run(&relay.url, "all.toml", &flags);
     let counts = counts.unwrap();
     assert_eq!((counts.acked, counts.rejected, counts.unknown), (12, 0, 0), "{}", said(&output));
@@ -256,11 +507,12 @@ fn what_the_doctor_and_earlier_runs_left_on_a_relay_is_no_fault_of_a_reconciliat
     let relay = Relay::start(&["--keep-expired"]);
     let text = balances(&relay.url, "reconcile.toml");
     assert!(text.contains("events beside those of the run"), "of its own probes: {text}");
-    let output = setup.doctor(&relay.url, &["reconcile.toml"]);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let (code, table) = setup.doctor(&relay.url, &["reconcile.toml"]);
+    assert_eq!(code, Some(0), "{table}");
     balances(&relay.url, "reconcile.toml");
     // Without deletions everything is left until it expires.
-    let relay = picky(|kind, _| if kind == 5 { Fate::Refused } else { Fate::Passed });
+    let fate = |kind, _| if kind == 5 { BLOCKED } else { Fate::Passed };
+    let (relay, _other) = picky(Manners { fate, ..PLAIN });
     for _ in 0..2 {
         balances(&relay.url, "some.toml");
     }
@@ -274,4 +526,64 @@ fn a_relay_that_does_not_reconcile_so_many_events_is_told_so_before_the_start() 
     assert_eq!((output.status.code(), counts), (Some(1), None), "{}", said(&output));
     let why = "the relay does not reconcile the events of the run; the relay said NEG-ERR n0: blocked: ";
     assert!(said(&output).contains(why), "{}", said(&output));
+}
+
+/// Manners from a seed: each is as plain as not.
+fn manners(seed: u64) -> Manners {
+    let mut state = seed;
+    let mut below = |bound: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).unwrap() % bound
+    };
+    let fates: [fn(u64, u64) -> Fate; 4] = [
+        |_, _| Fate::Passed,
+        |kind, _| if kind % 3 == 0 { BLOCKED } else { Fate::Passed },
+        |kind, _| if kind == 7 { Fate::Unanswered } else { Fate::Passed },
+        |kind, _| if kind == 1 { Fate::Passed } else { BLOCKED },
+    ];
+    let withheld: [&[u64]; 4] = [&[], &[4, 1059], &[1], &[0, 3, 5, 7]];
+    let strays: [&[(Opcode, &str)]; 3] = [&[], &[(Opcode::Text, "")], &[(Opcode::Binary, "\u{1}PING")]];
+    Manners {
+        fate: fates[below(4)],
+        withheld: withheld[below(4)],
+        bytes: [usize::MAX, 5_000, 1_000][below(3)],
+        dates_s: [PLAIN.dates_s, (400_000, 900), (i64::MAX / 2, 60)][below(3)],
+        per_s: [PLAIN.per_s, (100, "rate-limited: wait"), (80, "pow: 24 bits needed")][below(3)],
+        subscriptions: [usize::MAX, 1, 2][below(3)],
+        connections: [usize::MAX, usize::MAX, 5, 3][below(4)],
+        strays: strays[below(3)],
+        apart: below(6) == 0,
+        ..PLAIN
+    }
+}
+
+/// Run with `cargo test -p client-sim --test picky campaign -- --ignored`. `PICKY_SEED` is the first
+/// seed.
+#[test]
+#[ignore = "a campaign of minutes: CONTRIBUTING.md has the command"]
+fn campaign_what_the_doctor_lets_through_loses_nothing_and_what_it_refuses_fails() {
+    let first = std::env::var("PICKY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let (mut played, mut refused) = (0, 0);
+    for seed in first..first + 40 {
+        let (setup, manners) = (Setup::new(), manners(seed));
+        setup.redate(now_s() + 600);
+        let (relay, _other) = picky(manners);
+        let (code, table) = setup.doctor(&relay.url, &["notes.toml"]);
+        let text = |output: &Output| format!("seed {seed}, {manners:?}: {table}{}", said(output));
+        if code == Some(0) {
+            let (output, counts) = setup.run(&relay.url, "notes.toml", &[]);
+            let counts = counts.unwrap_or_else(|| panic!("{}", text(&output)));
+            assert_eq!((counts.balanced(), counts.deliveries_lost), (Ok(()), 0), "{}", text(&output));
+            played += 1;
+        } else {
+            let unasked = setup.unasked();
+            let (output, counts) =
+                setup.run(&relay.url, "notes.toml", &unasked.each_ref().map(String::as_str));
+            let plays = matches!(output.status.code(), Some(0 | 3));
+            let is_refused = counts.is_some_and(|counts| counts.rejected > 0);
+            assert!(!plays || is_refused, "{}", text(&output));
+            refused += 1;
+        }
+    }
+    assert!(played > 5 && refused > 5, "{played} played, {refused} refused");
 }

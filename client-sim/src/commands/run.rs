@@ -1,7 +1,7 @@
 //! One run: the plan, the preparation, the load, and the record of it.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     ffi::OsString,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
@@ -24,7 +24,7 @@ use crate::{
     commands::{
         doctor::{
             self,
-            answers::Info,
+            answers::{Demand, Info},
             needs::{Needs, json_bytes},
         },
         floor,
@@ -364,7 +364,9 @@ fn within_rules(
     (seed, mut workload): (u64, Workload),
     interrupt: &mut Interrupt,
 ) -> anyhow::Result<(Workload, Option<Info>)> {
-    let needs = Needs::from_workload(&workload);
+    let mut needs = Needs::from_workload(&workload);
+    // A plan without what is set aside may have any other event.
+    needs.join(&Needs { written: BTreeMap::new(), ..Needs::from_events(&corpus.events) });
     let relay = args.url.as_ref().map(|url| endpoint(url, args.ca.as_deref(), &args.header));
     let relay = relay.transpose().map_err(UsageError)?;
     let answers = match (&args.doctor, &relay) {
@@ -384,11 +386,18 @@ fn within_rules(
             None => bail!("the relay cannot play {name}: {why}"),
         }
     }
-    scenario.rules = answers.rules;
+    scenario.rules = answers.rules(scenario.auth);
     if corpus.events.iter().any(|event| scenario.rules.refuses(event, json_bytes(event)).is_some()) {
         // Two plans may be more than fit into memory.
         drop(std::mem::take(&mut workload));
-        workload = planned(args, scenario, corpus, seed)?;
+        workload = planned(args, scenario, corpus, seed).with_context(|| {
+            let set_aside =
+                doctor::table::set_aside(&answers, scenario.auth).map(|reason| reason.to_string());
+            [vec!["the relay cannot play it".to_owned()], set_aside.collect()].concat().join("; ")
+        })?;
+    }
+    if let Some(said) = answers.said.get(&Demand::Rate).filter(|_| !args.quiet) {
+        report(&format!("the relay bounds the rate of events: {said}"));
     }
     Ok((workload, answers.info))
 }

@@ -121,7 +121,10 @@ impl Cell {
             implementation: self.implementation.name().to_owned(),
             code: self.format.code(self.implementation).to_owned(),
             compression: self.compression.label(),
-            compression_parameters: self.compression.parameters(),
+            compression_parameters: match self.relay {
+                Some(_) => self.compression.parameters(),
+                None => agreed(&self.compression.parameters()),
+            },
             verify: write(Factor::Verify),
             batching: match (self.batching, self.relay) {
                 (None, _) => measure::NO_BATCHES.to_owned(),
@@ -138,6 +141,15 @@ impl Cell {
             link: self.link.as_ref().map_or_else(|| NO_LINK.to_owned(), Link::label),
         }
     }
+}
+
+/// The parameters that a handshake agrees on: an external relay does not tell how it compresses.
+fn agreed(parameters: &str) -> String {
+    let known = |parameter: &str| match parameter.split_once('=') {
+        Some((name @ ("level" | "min_bytes"), _)) => format!("{name}=unknown"),
+        _ => parameter.to_owned(),
+    };
+    parameters.split(' ').map(known).collect::<Vec<_>>().join(" ")
 }
 
 /// The name of a scenario: of a file without folder and ending.

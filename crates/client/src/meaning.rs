@@ -18,7 +18,7 @@ pub enum Meaning<'a> {
     Message(RelayMessage<'a>),
     /// The same with elements more or fewer than its NIP has.
     Extended(RelayMessage<'a>),
-    /// JSON that no NIP knows, or that lacks what would make it an answer.
+    /// What no NIP knows, or what lacks what would make it an answer.
     Foreign,
     /// No message: a fault.
     Undecodable(DecodeError),
@@ -52,7 +52,9 @@ impl Interpreter {
     fn read_extended<'a>(&self, payload: &[u8], error: DecodeError) -> Meaning<'a> {
         // Without a tree: JSON may be as deep as it is long.
         if serde_json::from_slice::<IgnoredAny>(payload).is_err() {
-            return Meaning::Undecodable(error);
+            // Keep-alives such as PING, empty or binary messages; what begins as a message is damaged.
+            let is_damaged = payload.trim_ascii_start().first() == Some(&b'[');
+            return if is_damaged { Meaning::Undecodable(error) } else { Meaning::Foreign };
         }
         if matches!(error, DecodeError::UnknownMessage(_)) {
             return Meaning::Foreign;
@@ -194,6 +196,9 @@ mod tests {
             r#"["EOSE",7]"#,
             r#"["COUNT","a",{}]"#,
             r#"["notice","lower case"]"#,
+            "",
+            "PING",
+            "\u{2}\u{1}",
             &deep,
             &long,
         ] {
@@ -204,9 +209,8 @@ mod tests {
     #[test]
     fn what_is_no_message_or_a_damaged_delivery_is_a_fault() {
         for text in [
-            "",
-            "hello",
             "[",
+            " [\"EVENT\"",
             r#"["EVENT","a",{}]"#,
             r#"["EVENT",{}]"#,
             r#"["EVENT","a",{},1]"#,

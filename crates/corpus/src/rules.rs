@@ -1,10 +1,10 @@
-//! The rules of a relay: events that it rejects, and bounds of a request.
+//! The rules of a relay: which events it refuses or does not give back.
 //!
 //! `client-sim doctor` finds them, the plan of a run keeps to them, and
 //! [`Generator::strict`](crate::generate::Generator::strict) makes only events that common relays
 //! accept.
 
-use std::collections::BTreeSet;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use codecs::Event;
 use serde::{Deserialize, Serialize};
@@ -23,17 +23,12 @@ pub struct Rules {
     pub hex_references: bool,
     /// The earliest `created_at`, in seconds since 1970.
     pub oldest_s: Option<i64>,
-    /// Entries of one list of a filter.
-    pub filter_values: Option<u64>,
-    /// Subscriptions of a connection at one time.
-    pub subscriptions: Option<u64>,
-    /// Stored events that answer one filter.
-    pub stored_events: Option<u64>,
-    /// Stored events that answer one filter without a limit.
-    pub unlimited_events: Option<u64>,
-    /// Ephemeral kinds to whose events the relay sends no OK. NIP-01 requires one since it absorbed
-    /// NIP-20, which required it only for failures.
-    pub unanswered_kinds: BTreeSet<u16>,
+    /// The latest `created_at`, in seconds since 1970.
+    pub newest_s: Option<i64>,
+    /// Kinds that the relay refuses or does not give back, and why.
+    pub kinds: BTreeMap<u16, String>,
+    /// The same for clients that answer its challenge (NIP-42).
+    pub kinds_after_auth: BTreeMap<u16, String>,
 }
 
 impl Rules {
@@ -47,53 +42,83 @@ impl Rules {
         tag_value_bytes: Some(1_024),
         hex_references: true,
         oldest_s: None,
-        filter_values: None,
-        subscriptions: None,
-        stored_events: None,
-        unlimited_events: None,
-        unanswered_kinds: BTreeSet::new(),
+        newest_s: None,
+        kinds: BTreeMap::new(),
+        kinds_after_auth: BTreeMap::new(),
     };
 
     /// The rules that two relays have in common: the stricter of each.
     #[must_use]
     pub fn and(&self, other: &Rules) -> Rules {
         let least = |one: Option<u64>, other: Option<u64>| one.into_iter().chain(other).min();
+        let all = |one: &BTreeMap<u16, String>, other: &BTreeMap<u16, String>| {
+            other.iter().chain(one).map(|(kind, why)| (*kind, why.clone())).collect()
+        };
         Rules {
             event_bytes: least(self.event_bytes, other.event_bytes),
             event_tags: least(self.event_tags, other.event_tags),
             tag_value_bytes: least(self.tag_value_bytes, other.tag_value_bytes),
             hex_references: self.hex_references || other.hex_references,
             oldest_s: self.oldest_s.max(other.oldest_s),
-            filter_values: least(self.filter_values, other.filter_values),
-            subscriptions: least(self.subscriptions, other.subscriptions),
-            stored_events: least(self.stored_events, other.stored_events),
-            unlimited_events: least(self.unlimited_events, other.unlimited_events),
-            unanswered_kinds: self.unanswered_kinds.union(&other.unanswered_kinds).copied().collect(),
+            newest_s: [self.newest_s, other.newest_s].into_iter().flatten().min(),
+            kinds: all(&self.kinds, &other.kinds),
+            kinds_after_auth: all(&self.kinds_after_auth, &other.kinds_after_auth),
         }
     }
 
-    /// Why the relay rejects an event of `json_bytes`.
-    pub fn refuses(&self, event: &Event<'_>, json_bytes: u64) -> Option<&'static str> {
+    /// Why an event of so many bytes of JSON is set aside.
+    pub fn refuses(&self, event: &Event<'_>, json_bytes: u64) -> Option<Cow<'static, str>> {
         let over = |bound: Option<u64>, found: u64| bound.is_some_and(|bound| found > bound);
-        match () {
-            () if over(self.event_bytes, json_bytes) => Some("the relay refuses events of this size"),
+        let at = event.created_at;
+        let why = match () {
+            () if self.kinds.contains_key(&event.kind) => {
+                return Some(self.alike(&self.kinds[&event.kind]).into());
+            }
+            () if over(self.event_bytes, json_bytes) => "the relay refuses events of this size",
             () if over(self.event_tags, event.tags.len() as u64) => {
-                Some("the relay refuses events with so many tags")
+                "the relay refuses events with so many tags"
             }
             () if over(self.tag_value_bytes, longest_tag_value(event)) => {
-                Some("the relay refuses tag values of this length")
+                "the relay refuses tag values of this length"
             }
             () if self.hex_references && has_odd_reference(event) => {
-                Some("the relay refuses e and p tags other than 64 digits of lowercase hex")
+                "the relay refuses e and p tags other than 64 digits of lowercase hex"
             }
-            () if self.oldest_s.is_some_and(|oldest| event.created_at < oldest) => {
-                Some("the relay refuses events of this age")
+            () if self.oldest_s.is_some_and(|oldest_s| at < oldest_s) => {
+                "the relay refuses events of this age"
             }
-            () if self.unanswered_kinds.contains(&event.kind) => {
-                Some("the relay sends no OK to ephemeral events of this kind")
+            () if self.newest_s.is_some_and(|newest_s| at > newest_s) => {
+                "the relay refuses events dated so far ahead"
             }
-            () => None,
-        }
+            () => return None,
+        };
+        Some(why.into())
+    }
+
+    /// The kinds that are set aside, with the reason: those of one reason together.
+    pub fn kinds_set_aside(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.kinds.values().map(|why| self.alike(why)).collect();
+        lines.sort_unstable();
+        lines.dedup();
+        lines
+    }
+
+    /// The kinds of one reason, and the reason.
+    fn alike(&self, why: &str) -> String {
+        let kinds: Vec<u16> =
+            self.kinds.iter().filter(|(_, other)| *other == why).map(|(kind, _)| *kind).collect();
+        format!("{}: {why}", of_kinds(&kinds))
+    }
+}
+
+/// Kinds in words, the first of many.
+pub fn of_kinds(kinds: &[u16]) -> String {
+    const NAMED: usize = 20;
+    let words = if kinds.len() == 1 { "kind" } else { "kinds" };
+    let named = kinds.iter().take(NAMED).map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    match kinds.len().saturating_sub(NAMED) {
+        0 => format!("{words} {named}"),
+        more => format!("{words} {named} and {more} more"),
     }
 }
 
@@ -129,6 +154,7 @@ mod tests {
             tag_value_bytes: Some(300),
             hex_references: true,
             oldest_s: Some(1_000),
+            newest_s: Some(1_000),
             ..Rules::default()
         };
         assert_eq!(refused(&all), None, "at the bound");
@@ -137,7 +163,14 @@ mod tests {
             (Rules { event_tags: Some(1), ..all.clone() }, "so many tags"),
             (Rules { tag_value_bytes: Some(299), ..all.clone() }, "length"),
             (Rules { oldest_s: Some(1_001), ..all.clone() }, "age"),
-            (Rules { unanswered_kinds: [event.kind].into(), ..all.clone() }, "no OK"),
+            (Rules { newest_s: Some(999), ..all.clone() }, "ahead"),
+            (
+                Rules {
+                    kinds: [(4, "withheld".into()), (event.kind, "withheld".into())].into(),
+                    ..all.clone()
+                },
+                "4: withheld",
+            ),
         ] {
             assert!(refused(&rules).is_some_and(|why| why.contains(says)), "{says}");
         }

@@ -1,6 +1,6 @@
 //! The output of `client-sim scenarios`, `formats` and `explain`.
 
-use std::{collections::BTreeMap, fmt::Write, num::NonZeroU16};
+use std::{borrow::Cow, collections::BTreeMap, fmt::Write, num::NonZeroU16};
 
 use codecs::{Format, Implementation};
 use corpus::Corpus;
@@ -89,7 +89,7 @@ struct Explained<'p> {
     seed: u64,
     corpus: CorpusRecord,
     /// How many corpus events are not streamed, by reason.
-    set_aside: &'p BTreeMap<&'static str, usize>,
+    set_aside: &'p BTreeMap<Cow<'static, str>, usize>,
     /// Events that the relay holds before the clock starts.
     stored: usize,
     /// Events that were newly made.

@@ -1,15 +1,15 @@
-//! Answers of a relay to the probes: the output of `client-sim doctor --json`.
+//! Answers of a relay to a rehearsal: the output of `client-sim doctor --json`.
 
 use std::collections::BTreeMap;
 
 use corpus::Rules;
 use serde::{Deserialize, Serialize};
 
-/// The answer to one probe.
+/// The answer to one message.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
-    /// The probe was not made.
+    /// Nothing was sent.
     #[default]
     NotAsked,
     /// As NIP-01 has it: OK true, or EOSE.
@@ -22,11 +22,11 @@ pub(crate) enum Answer {
     Silent,
 }
 
-/// A bound or a demand of the relay.
+/// What a plan asks of a relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Demand {
-    /// Bytes of an event or message.
+    /// Bytes of an event as JSON.
     EventBytes,
     /// Tags of an event.
     EventTags,
@@ -34,68 +34,48 @@ pub(crate) enum Demand {
     TagValueBytes,
     /// The form of `e` and `p` tags.
     HexReferences,
-    /// Age of an event.
+    /// Seconds of an event's age.
     Age,
-    /// Entries of a list of a filter.
-    FilterValues,
-    /// Subscriptions at one time.
+    /// Seconds that an event is dated ahead.
+    Future,
+    /// Requests with long lists or of certain kinds.
+    Requests,
+    /// Connections at one time.
+    Connections,
+    /// Subscriptions of a connection at one time.
     Subscriptions,
     /// Stored events of one filter.
     StoredEvents,
     /// Stored events of one filter without a limit.
     UnlimitedEvents,
-    /// AUTH or another condition before reading.
+    /// To be given back what was published.
     Read,
-    /// AUTH or another condition before publishing.
+    /// To publish.
     Write,
-    /// An AUTH challenge.
-    Challenge,
-    /// Events in a given time.
+    /// A challenge (NIP-42), and its answer accepted.
+    Auth,
+    /// Events within a second.
     Rate,
-    /// Compression of messages.
-    Deflate,
 }
 
 /// NIP-11 as far as a run asks for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Info {
-    /// The relay's name.
     pub(crate) name: Option<String>,
     /// The project of its software.
     pub(crate) software: Option<String>,
-    /// The version of its software.
     pub(crate) version: Option<String>,
-    /// NIPs that it names.
     pub(crate) supported_nips: Vec<u64>,
     /// Subprotocol tokens that it names (`wire.tokens`, docs/transport.md).
     pub(crate) tokens: Vec<String>,
-    /// Bounds that it names.
-    pub(crate) limitation: Limitation,
-}
-
-/// The `limitation` of NIP-11, as far as a run asks for it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Limitation {
-    /// Bytes of a message.
-    pub(crate) max_message_length: Option<u64>,
-    /// Subscriptions of a connection.
-    pub(crate) max_subscriptions: Option<u64>,
-    /// Stored events of one filter.
-    pub(crate) max_limit: Option<u64>,
-    /// Stored events of one filter without a limit.
-    pub(crate) default_limit: Option<u64>,
-    /// Tags of an event.
-    pub(crate) max_event_tags: Option<u64>,
-    /// Whether AUTH comes before everything.
-    pub(crate) auth_required: Option<bool>,
+    /// The numbers of its `limitation`.
+    pub(crate) limitation: BTreeMap<String, u64>,
 }
 
 /// Outcome of one offer in the WebSocket handshake.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Handshake {
-    /// The format that was offered.
     pub(crate) format: String,
     /// The compression that was offered, by its label.
     pub(crate) compression: String,
@@ -105,41 +85,21 @@ pub(crate) struct Handshake {
     pub(crate) granted: Result<String, String>,
 }
 
-/// Order of stored events with one `created_at`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Ties {
-    /// The probe was not made, or its events did not come back.
-    #[default]
-    Unknown,
-    /// The lowest id first, as NIP-01 has it.
-    LowestIdFirst,
-    /// Another order.
-    Other,
+/// The most that a relay takes, and its words at more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Bound {
+    pub(crate) most: u64,
+    pub(crate) said: String,
 }
 
-/// Events that were published while subscriptions were opened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Seam {
-    /// Deliveries that were due: each accepted event once at each subscription.
-    pub(crate) due: u64,
-    /// Deliveries that came again.
-    pub(crate) doubled: u64,
-    /// Deliveries that did not come.
-    pub(crate) missing: u64,
-}
-
-/// Cost of the probes to the relay.
+/// Cost of the rehearsal to the relay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Spent {
-    /// Connections.
     pub(crate) connections: u64,
     /// Ephemeral events, which no relay stores.
     pub(crate) ephemeral_events: u64,
-    /// Events that may be stored. They ask to expire (NIP-40), and deletions of them are published
-    /// at the end (NIP-09), which count, too.
+    /// Events that may be stored, with the deletions of them (NIP-09).
     pub(crate) stored_events: u64,
-    /// Requests.
     pub(crate) requests: u64,
 }
 
@@ -153,39 +113,25 @@ pub(crate) struct Answers {
     pub(crate) info: Option<Info>,
     /// Why there is no NIP-11 document.
     pub(crate) no_info: Option<String>,
-    /// Whether the relay sent an AUTH challenge (NIP-42).
-    pub(crate) challenge: bool,
-    /// A small ephemeral event.
-    pub(crate) write: Answer,
-    /// The same after AUTH, where it was refused without.
-    pub(crate) write_after_auth: Answer,
-    /// The smallest event of each kind that a plan gives the relay or publishes, signed anew.
-    pub(crate) written_kinds: BTreeMap<u16, Answer>,
-    /// The same after AUTH, of kinds that were refused without.
-    pub(crate) kinds_after_auth: BTreeMap<u16, Answer>,
-    /// A request with `limit: 0`.
-    pub(crate) limit_zero: Answer,
-    /// A request that matches nothing.
+    /// A small request.
     pub(crate) read: Answer,
-    /// The same after AUTH, where it was refused without.
+    /// The same after AUTH.
     pub(crate) read_after_auth: Answer,
+    /// The signed challenge (NIP-42); [`Answer::NotAsked`] without a challenge.
+    pub(crate) auth: Answer,
+    /// The events that a plan leaves out.
+    pub(crate) rules: Rules,
+    /// The relay's words at each of the rules, and at its bound on the rate.
+    pub(crate) said: BTreeMap<Demand, String>,
+    /// What it has too little of.
+    pub(crate) bounds: BTreeMap<Demand, Bound>,
+    /// The most entries in a list of a filter, by the kinds of the filter.
+    pub(crate) requests: BTreeMap<String, Bound>,
     /// NEG-OPEN over nothing (NIP-77).
     pub(crate) reconcile: Answer,
-    /// The bounds that were found.
-    pub(crate) rules: Rules,
-    /// The relay's words at each bound.
-    pub(crate) said: BTreeMap<Demand, String>,
-    /// Kinds whose requests were refused, and why.
-    pub(crate) unread_kinds: BTreeMap<u16, String>,
-    /// Order of equal `created_at`.
-    pub(crate) ties: Ties,
-    /// Stored and live deliveries of the same event.
-    pub(crate) seam: Option<Seam>,
-    /// Ephemeral events accepted of a burst, and sent.
-    pub(crate) burst: Option<(u64, u64)>,
     /// Offers of formats and compressions.
     pub(crate) handshakes: Vec<Handshake>,
-    /// Why the probes ended early.
+    /// Why nothing can be played, or the rehearsal ended early.
     pub(crate) stopped: Option<String>,
     pub(crate) spent: Spent,
 }
@@ -199,15 +145,16 @@ impl Demand {
             Demand::TagValueBytes => "longer tag values",
             Demand::HexReferences => "other e and p tags",
             Demand::Age => "older events",
-            Demand::FilterValues => "longer filters",
+            Demand::Future => "events dated ahead",
+            Demand::Requests => "such requests",
+            Demand::Connections => "more connections",
             Demand::Subscriptions => "more subscriptions",
             Demand::StoredEvents => "more stored events a filter",
             Demand::UnlimitedEvents => "more stored events a filter without a limit",
             Demand::Read => "reading",
             Demand::Write => "publishing",
-            Demand::Challenge => "an AUTH challenge",
+            Demand::Auth => "AUTH",
             Demand::Rate => "more events a second",
-            Demand::Deflate => "compression",
         }
     }
 }
@@ -218,22 +165,15 @@ impl Answers {
         self.read == Answer::Taken || (auth && self.read_after_auth == Answer::Taken)
     }
 
-    /// The answer to events of a kind, after AUTH if the plan answers a challenge; `None` where it
-    /// was not asked.
-    pub(crate) fn to_kind(&self, kind: u16, auth: bool) -> Option<&Answer> {
-        let after = self.kinds_after_auth.get(&kind).filter(|_| auth);
-        after.or_else(|| self.written_kinds.get(&kind))
-    }
-
-    /// Whether the relay takes any event, with AUTH or without.
-    pub(crate) fn is_written(&self) -> bool {
-        let kinds = self.written_kinds.values().chain(self.kinds_after_auth.values());
-        [&self.write, &self.write_after_auth].into_iter().chain(kinds).any(|one| *one == Answer::Taken)
+    /// The events that a plan leaves out, with AUTH or without.
+    pub(crate) fn rules(&self, auth: bool) -> Rules {
+        let kinds = if auth { &self.rules.kinds_after_auth } else { &self.rules.kinds };
+        Rules { kinds: kinds.clone(), ..self.rules.clone() }
     }
 }
 
 impl Answer {
-    /// Why it is not [`Answer::Taken`]; `None` also when it was not asked.
+    /// Why it is not [`Answer::Taken`]; `None` also if nothing was sent.
     pub(crate) fn refusal(&self) -> Option<String> {
         match self {
             Answer::NotAsked | Answer::Taken => None,

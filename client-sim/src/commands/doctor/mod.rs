@@ -1,16 +1,16 @@
-//! Asks a relay what it takes, before a run depends on it: `client-sim doctor`, and the short form
+//! Rehearses a plan with a relay before a run depends on it: `client-sim doctor`, and the short form
 //! of it that every run with `--url` begins with.
 //!
-//! `probes` talks to the relay through `talk`, publishes `events` and fills in [`answers`]; `table`
-//! turns answers into verdicts without a socket; `settings` has the names that other relays give to
-//! their bounds.
+//! [`rehearsal`] talks to the relay through `talk` and fills in [`answers`]; `table` turns answers
+//! into verdicts without a socket; `settings` has the names that external relays give to their
+//! bounds.
 
 pub(crate) mod answers;
 mod events;
 mod handshakes;
 pub(crate) mod info;
 pub(crate) mod needs;
-mod probes;
+mod rehearsal;
 mod settings;
 pub(crate) mod table;
 mod talk;
@@ -32,7 +32,7 @@ use serde::Serialize;
 use wire::{Endpoint, RelayUrl};
 
 use self::{
-    answers::Answers,
+    answers::{Answers, Demand},
     needs::Needs,
     table::{Reason, Refused, Verdict},
     talk::{Patience, Peer, Talk},
@@ -45,7 +45,7 @@ use crate::{
 use program::UsageError;
 use workload::{Workload, scenario::Scenario};
 
-/// Time for all probes.
+/// Time for the whole rehearsal.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Seconds of a scenario whose plan is looked at: its shapes do not depend on its length.
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
         compressions: args.compressions.clone(),
         batched: true,
     };
-    program::report(&format!("asks {} what it takes, for {} s at most", relay.url(), PATIENCE.as_secs()));
+    program::report(&format!("rehearses with {}, for {} s at most", relay.url(), PATIENCE.as_secs()));
     let asking = ask(&relay, &needs, Some(&offers), Patience::STANDING);
     let answers = interruption::block_on(unless_interrupted(&mut interruption::listen()?, asking))?;
     let refused = table::refused(&answers, &corpus.events);
@@ -129,7 +129,10 @@ pub(crate) fn before_a_run(
     needs: &Needs,
     interrupt: &mut Interrupt,
 ) -> anyhow::Result<Answers> {
-    let asking = ask(relay, needs, None, Patience::STANDING);
+    // Without the burst.
+    let mut needs = needs.clone();
+    needs.most.remove(&Demand::Rate);
+    let asking = ask(relay, &needs, None, Patience::STANDING);
     interruption::block_on(unless_interrupted(interrupt, asking))
 }
 
@@ -170,18 +173,18 @@ async fn ask(
     let words = format!("doctor {:016x}", RandomState::new().hash_one(std::process::id()));
     let peer = Peer { relay: relay.clone(), words, patience };
     let mut talk = Talk::open(&peer).await.with_context(|| format!("cannot connect to {url}"))?;
-    let probing = async {
-        let kept = probes::cheap(&mut talk, needs, &mut answers).await;
+    let rehearsing = async {
+        rehearsal::rehearse(&mut talk, &peer, needs, &mut answers).await;
         if let Some(offers) = offers {
             let tokens = answers.info.as_ref().map_or(&[][..], |info| &info.tokens);
             answers.handshakes = handshakes::all(&peer, offers, tokens).await;
             talk.spent.connections += answers.handshakes.len() as u64;
-            probes::thorough(&mut talk, &peer, kept, &mut answers).await;
         }
     };
-    let ended = tokio::time::timeout(PATIENCE, probing).await.is_err();
+    let ended = tokio::time::timeout(PATIENCE, rehearsing).await.is_err();
     if ended {
-        answers.stopped = Some(format!("the probes did not end within {} s", PATIENCE.as_secs()));
+        let rate = talk.rate.as_ref().map(|said| format!("; the relay said {said:?}")).unwrap_or_default();
+        answers.stopped = Some(format!("it did not end within {} s{rate}", PATIENCE.as_secs()));
     }
     answers.spent = talk.close().await;
     Ok(answers)
@@ -205,16 +208,16 @@ fn verdict(
     mut scenario: Scenario,
     needs: Option<&Needs>,
     corpus: &Corpus,
-    refused: &BTreeMap<&'static str, u64>,
+    refused: &Refused,
 ) -> Verdict {
     let name = scenario.name.clone();
-    let replan = |scenario: &mut Scenario| {
-        scenario.rules = answers.rules.clone();
-        plan(scenario, corpus).err().map(|error| Reason::from(format!("{error:#}")))
-    };
     let mut reasons = needs.map_or_else(Vec::new, |needs| table::reasons(answers, needs));
     if needs.is_none() || (reasons.is_empty() && !refused.is_empty()) {
-        reasons.extend(replan(&mut scenario));
+        scenario.rules = answers.rules(scenario.auth);
+        if let Err(error) = plan(&scenario, corpus) {
+            reasons.extend(table::set_aside(answers, scenario.auth));
+            reasons.push(Reason::from(format!("{error:#}")));
+        }
     }
     Verdict { scenario: name, reasons }
 }

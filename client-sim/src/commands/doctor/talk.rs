@@ -8,7 +8,7 @@ use std::{
 };
 
 use codecs::{ClientMessage, Codec, Event, Filter, Format, KindClass, RelayMessage, quoted};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 use wire::{CloseCode, Compression, Connection, Endpoint, Offer, WireLimits};
 
 use super::answers::{Answer, Spent};
@@ -37,11 +37,17 @@ impl Patience {
 const AFTER_NOTICE: Duration = Duration::from_millis(300);
 const SLOWEST_ANSWERS: u32 = 4;
 
-/// Deliveries that are noted: more than the probes cause.
+/// Pauses after a refusal of the rate, each before another try.
+const PAUSES_S: [u64; 3] = [1, 2, 4];
+
+/// The pause before each event after a first refusal of the rate.
+const PACE: Duration = Duration::from_millis(50);
+
+/// Ids that are noted of a reply, and of live deliveries.
 pub(super) const MAX_HEARD: usize = 1_000;
 
-/// Beginning of the names of subscriptions, before a number.
-const NAME: &str = "doctor-";
+/// The subscription that stays open.
+const LIVE: &str = "doctor-live";
 
 /// The relay to talk to.
 #[derive(Debug, Clone)]
@@ -74,13 +80,19 @@ pub(super) struct Talk {
     /// Events whose OK is missing, and the OKs that came while another answer was waited for.
     unanswered: HashSet<[u8; 32]>,
     answered: HashMap<[u8; 32], Answer>,
-    /// When the conversation began, in seconds since 1970.
-    pub(super) began_s: i64,
+    /// Whether the relay took any event.
+    published: bool,
+    /// Whether pauses did not help.
+    gave_up: bool,
+    /// The first refusal of the rate, in the relay's words.
+    pub(super) rate: Option<String>,
     pub(super) challenged: bool,
+    /// Whether the relay accepted the answer to its challenge.
+    pub(super) proven: bool,
     /// The first message that no NIP knows, in the relay's words.
     pub(super) foreign: Option<String>,
-    /// Deliveries so far, at most [`MAX_HEARD`], by the number of their subscription and their id.
-    pub(super) heard: Vec<(u64, [u8; 32])>,
+    /// Deliveries to the subscription that stays, at most [`MAX_HEARD`].
+    pub(super) heard: HashSet<[u8; 32]>,
     pub(super) spent: Spent,
 }
 
@@ -97,10 +109,13 @@ impl Talk {
             subscriptions: 0,
             unanswered: HashSet::new(),
             answered: HashMap::new(),
-            began_s: now_s(),
+            published: false,
+            gave_up: false,
+            rate: None,
             challenged: false,
+            proven: false,
             foreign: None,
-            heard: Vec::new(),
+            heard: HashSet::new(),
             spent: Spent::default(),
         };
         talk.connect().await?;
@@ -110,7 +125,7 @@ impl Talk {
     async fn connect(&mut self) -> Result<(), wire::WireError> {
         let offer = Offer { formats: vec![Format::JSON], batched: false, compression: Compression::None };
         self.spent.connections += 1;
-        self.challenge = None;
+        (self.challenge, self.proven) = (None, false);
         let limits = WireLimits::default();
         self.link = Some(self.peer.relay.connect(&offer, &limits).await?);
         Ok(())
@@ -121,16 +136,40 @@ impl Talk {
         corpus::sign_as(event, &format!("{} {author}", self.peer.words));
     }
 
-    /// Publishes an event and waits for its OK.
+    /// Publishes an event and waits for its OK. A refusal of the rate is no answer while others are
+    /// accepted: the event is sent again after a pause.
     pub(super) async fn publish(&mut self, event: &Event<'_>) -> Answer {
-        match self.publish_without_waiting(event).await {
-            Ok(()) => self.answer_to(&event.id).await,
-            Err(answer) => answer,
+        let publishing = async |talk: &mut Talk| {
+            if talk.rate.is_some() {
+                sleep(PACE).await;
+            }
+            let answer = match talk.send_event(event).await {
+                Ok(()) => talk.answer_within(&event.id, talk.patience()).await,
+                Err(answer) => answer,
+            };
+            Reply { answer, ..Reply::default() }
+        };
+        match self.patiently(publishing).await.answer {
+            Answer::Refused(said) if self.published && said.starts_with("rate-limited") => Answer::NotAsked,
+            answer => answer,
         }
     }
 
-    /// Sends an event whose answer is read later, by [`Talk::answer_to`].
-    pub(super) async fn publish_without_waiting(&mut self, event: &Event<'_>) -> Result<(), Answer> {
+    /// Tries again after pauses, as long as the relay refuses the rate.
+    async fn patiently(&mut self, mut once: impl AsyncFnMut(&mut Talk) -> Reply) -> Reply {
+        let mut reply = once(self).await;
+        for pause_s in PAUSES_S {
+            let Some(said) = reply.answer.about_rate().filter(|_| !self.gave_up) else { return reply };
+            self.rate.get_or_insert_with(|| said.to_owned());
+            sleep(Duration::from_secs(pause_s)).await;
+            reply = once(self).await;
+        }
+        self.gave_up |= reply.answer.about_rate().is_some();
+        reply
+    }
+
+    /// Sends an event whose answer is read later, by [`Talk::late_answer_to`].
+    pub(super) async fn send_event(&mut self, event: &Event<'_>) -> Result<(), Answer> {
         match event.class() {
             KindClass::Ephemeral => self.spent.ephemeral_events += 1,
             _ => self.spent.stored_events += 1,
@@ -139,20 +178,9 @@ impl Talk {
         self.send(&ClientMessage::Event(Cow::Borrowed(event))).await
     }
 
-    /// Waits for the OK of an event.
-    pub(super) async fn answer_to(&mut self, id: &[u8; 32]) -> Answer {
-        let wait = self.patience();
-        self.answer_within(id, wait).await
-    }
-
     /// Waits for the OK of an event until `deadline`, whatever else the relay says meanwhile.
     pub(super) async fn late_answer_to(&mut self, id: &[u8; 32], deadline: Instant) -> Answer {
         self.answer_within(id, Wait { deadline, gives_up_after_notice: false }).await
-    }
-
-    /// The OK that came for an event while something else was waited for.
-    pub(super) fn meanwhile(&mut self, id: &[u8; 32]) -> Option<Answer> {
-        self.answered.remove(id)
     }
 
     /// Until when a relay may take for what is sent now: usually, and at all.
@@ -166,13 +194,14 @@ impl Talk {
     }
 
     async fn answer_within(&mut self, id: &[u8; 32], wait: Wait) -> Answer {
-        if let Some(answer) = self.answered.remove(id) {
-            return answer;
-        }
-        let answer = self.wait_within(wait, |message| answer_to(id, message)).await;
+        let answer = match self.answered.remove(id) {
+            Some(answer) => answer,
+            None => self.wait_within(wait, |message| answer_to(id, message)).await,
+        };
         if answer != Answer::Silent {
             self.unanswered.remove(id);
         }
+        self.published |= answer == Answer::Taken;
         answer
     }
 
@@ -184,42 +213,51 @@ impl Talk {
 
     /// Asks for stored events, waits for EOSE or CLOSED, and ends the subscription.
     pub(super) async fn request(&mut self, filter: Filter) -> Reply {
-        let (name, reply) = self.subscribe(filter).await;
-        if reply.answer == Answer::Taken {
-            self.unsubscribe(&name).await;
+        let requesting = async |talk: &mut Talk| {
+            let (name, reply) = talk.subscribe(filter.clone()).await;
+            if reply.answer == Answer::Taken {
+                talk.unsubscribe(&name).await;
+            }
+            reply
+        };
+        let mut reply = self.patiently(requesting).await;
+        if reply.answer.about_rate().is_some() {
+            reply.answer = Answer::NotAsked;
         }
         reply
     }
 
-    /// Opens a subscription that stays, and waits for its EOSE.
+    /// Opens a subscription, and waits for its EOSE.
     pub(super) async fn subscribe(&mut self, filter: Filter) -> (String, Reply) {
         self.subscriptions += 1;
-        self.spent.requests += 1;
-        let name = format!("{NAME}{}", self.subscriptions);
-        let mut reply = Reply::default();
-        let request = ClientMessage::Req { subscription: Cow::Owned(name.clone()), filters: vec![filter] };
-        if let Err(answer) = self.send(&request).await {
-            reply.answer = answer;
-            return (name, reply);
-        }
-        let mut ids = Vec::new();
-        reply.answer = self
-            .wait(|message| match message {
-                RelayMessage::Event { subscription, event } if *subscription == name => {
-                    if ids.len() < MAX_HEARD {
-                        ids.push(event.id);
-                    }
-                    None
-                }
-                RelayMessage::Eose { subscription, .. } if *subscription == name => Some(Answer::Taken),
-                RelayMessage::Closed { subscription, text } if *subscription == name => {
-                    Some(Answer::Refused(text.clone().into_owned()))
-                }
-                _ => None,
-            })
-            .await;
-        reply.ids = ids;
+        let name = format!("doctor-{}", self.subscriptions);
+        let reply = self.subscribe_as(&name, filter).await;
         (name, reply)
+    }
+
+    /// Opens the subscription that stays, whose deliveries are noted.
+    pub(super) async fn listen(&mut self, filter: Filter) -> Answer {
+        self.subscribe_as(LIVE, filter).await.answer
+    }
+
+    async fn subscribe_as(&mut self, name: &str, filter: Filter) -> Reply {
+        let mut ids = Vec::new();
+        let request = ClientMessage::Req { subscription: Cow::Borrowed(name), filters: vec![filter] };
+        let answer = self.ask(&request, |message| match message {
+            RelayMessage::Event { subscription, event } if *subscription == name => {
+                if ids.len() < MAX_HEARD {
+                    ids.push(event.id);
+                }
+                None
+            }
+            RelayMessage::Eose { subscription, .. } if *subscription == name => Some(Answer::Taken),
+            RelayMessage::Closed { subscription, text } if *subscription == name => {
+                Some(Answer::Refused(text.clone().into_owned()))
+            }
+            _ => None,
+        });
+        let answer = answer.await;
+        Reply { ids, answer }
     }
 
     /// Ends a subscription.
@@ -241,17 +279,9 @@ impl Talk {
     ) -> Answer {
         self.spent.requests += 1;
         match self.send(message).await {
-            Ok(()) => self.wait(is).await,
+            Ok(()) => self.wait_within(self.patience(), is).await,
             Err(answer) => answer,
         }
-    }
-
-    /// Reads one more delivery; false when none comes in time.
-    pub(super) async fn hear(&mut self) -> bool {
-        let delivery = |message: &RelayMessage<'_>| {
-            matches!(message, RelayMessage::Event { .. }).then_some(Answer::Taken)
-        };
-        self.wait(delivery).await == Answer::Taken
     }
 
     /// Answers the relay's challenge (NIP-42); [`Answer::NotAsked`] without one.
@@ -259,10 +289,12 @@ impl Talk {
         let Some(challenge) = self.challenge.clone() else { return Answer::NotAsked };
         let mut event = auth::proof(&self.peer.relay.url().to_string(), &challenge, now_s());
         self.sign(&mut event, "one");
-        match self.send(&ClientMessage::Auth(Cow::Borrowed(&event))).await {
-            Ok(()) => self.answer_to(&event.id).await,
+        let answer = match self.send(&ClientMessage::Auth(Cow::Borrowed(&event))).await {
+            Ok(()) => self.answer_within(&event.id, self.patience()).await,
             Err(answer) => answer,
-        }
+        };
+        self.proven = answer == Answer::Taken;
+        answer
     }
 
     pub(super) async fn close(mut self) -> Spent {
@@ -308,11 +340,6 @@ impl Talk {
         error.to_owned()
     }
 
-    async fn wait(&mut self, is: impl FnMut(&RelayMessage<'_>) -> Option<Answer>) -> Answer {
-        let wait = self.patience();
-        self.wait_within(wait, is).await
-    }
-
     async fn wait_within(
         &mut self,
         Wait { mut deadline, gives_up_after_notice }: Wait,
@@ -336,13 +363,10 @@ impl Talk {
             };
             let message = match self.interpreter.read(&message.payload) {
                 Meaning::Message(message) | Meaning::Extended(message) => message,
-                Meaning::Foreign => {
+                Meaning::Foreign | Meaning::Undecodable(_) => {
                     let text = String::from_utf8_lossy(&message.payload);
                     self.foreign.get_or_insert_with(|| quoted(&text));
                     continue;
-                }
-                Meaning::Undecodable(error) => {
-                    return Answer::Refused(format!("no message of NIP-01: {error}"));
                 }
             };
             match &message {
@@ -357,10 +381,10 @@ impl Talk {
                         deadline = deadline.min(Instant::now() + patience);
                     }
                 }
-                RelayMessage::Event { subscription, event } if self.heard.len() < MAX_HEARD => {
-                    if let Some(Ok(number)) = subscription.strip_prefix(NAME).map(str::parse) {
-                        self.heard.push((number, event.id));
-                    }
+                RelayMessage::Event { subscription, event }
+                    if *subscription == LIVE && self.heard.len() < MAX_HEARD =>
+                {
+                    self.heard.insert(event.id);
                 }
                 _ => {}
             }
@@ -374,6 +398,16 @@ impl Talk {
                 self.answered.extend(answer_to(id, &message).map(|answer| (*id, answer)));
             }
         }
+    }
+}
+
+impl Answer {
+    /// The relay's words where it refuses not the message but the rate, as it does also by asking
+    /// for proof of work while many events come.
+    pub(super) fn about_rate(&self) -> Option<&str> {
+        let Answer::Refused(said) = self else { return None };
+        let words = said.strip_prefix("NOTICE ").unwrap_or(said);
+        ["rate-limited", "pow:"].iter().any(|prefix| words.starts_with(prefix)).then_some(said)
     }
 }
 
@@ -395,16 +429,6 @@ fn answer_to(id: &[u8; 32], message: &RelayMessage<'_>) -> Option<Answer> {
         }
         _ => None,
     }
-}
-
-/// An event without author and signature.
-pub(super) fn event(
-    kind: u16,
-    created_at: i64,
-    tags: Vec<codecs::Tag<'static>>,
-    content: String,
-) -> Event<'static> {
-    Event { id: [0; 32], pubkey: [0; 32], created_at, kind, tags, content: content.into(), sig: [0; 64] }
 }
 
 /// Seconds since 1970.

@@ -21,7 +21,10 @@ impl LoadView<'_> {
 
     /// New and warm deliveries in every table of the load, in a sentence.
     pub(crate) fn warmth_line(&self) -> String {
-        let young = "New in every block: processes, connections, compression contexts and allocators";
+        let young = match self.result.config.url {
+            Some(_) => "New in every block: clients, connections and compression contexts",
+            None => "New in every block: processes, connections, compression contexts and allocators",
+        };
         let shares = (self.cells.iter().filter(|view| view.cell.role != Role::Floor))
             .filter_map(|view| view.merged.encodings?.cold_share());
         match shares.max_by(f64::total_cmp) {

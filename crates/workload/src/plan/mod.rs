@@ -15,6 +15,7 @@ mod sessions;
 mod stored;
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, HashMap, HashSet},
     hash::{BuildHasherDefault, Hasher},
     sync::Arc,
@@ -80,7 +81,7 @@ pub struct Workload {
     /// may have them already.
     pub fresh: usize,
     /// How many corpus events are not streamed, by reason.
-    pub set_aside: BTreeMap<&'static str, usize>,
+    pub set_aside: BTreeMap<Cow<'static, str>, usize>,
     /// Ids of events that the relay of others had before the run and the plan does not know:
     /// reconciliations name them.
     pub foreign: HashSet<[u8; 32]>,

@@ -1,6 +1,9 @@
 //! Selects the events of a corpus that can be streamed.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap, HashSet},
+};
 
 use codecs::{Codec, Event, Format, KindClass};
 use corpus::{Corpus, Rules};
@@ -15,7 +18,7 @@ pub(super) fn select<'c>(
     corpus: &'c Corpus,
     formats: &[Format],
     rules: &Rules,
-) -> (Vec<&'c Event<'static>>, BTreeMap<&'static str, usize>) {
+) -> (Vec<&'c Event<'static>>, BTreeMap<Cow<'static, str>, usize>) {
     let mut newest = HashMap::new();
     for event in &corpus.events {
         if matches!(event.class(), KindClass::Replaceable | KindClass::Addressable) {
@@ -32,16 +35,16 @@ pub(super) fn select<'c>(
     let mut eligible = Vec::new();
     for event in &corpus.events {
         let newest = newest.get(&(event.pubkey, event.kind, event.address()));
-        let reason = if newest.is_some_and(|best| best.id != event.id) {
-            "a newer version of it is in the corpus"
+        let reason: Cow<'static, str> = if newest.is_some_and(|best| best.id != event.id) {
+            "a newer version of it is in the corpus".into()
         } else if event.kind == crate::CLIENT_AUTH
             || event.tags.iter().any(|t| t.first().is_some_and(|n| n == "-"))
         {
-            "relays take it only from its author (NIP-42, NIP-70)"
+            "relays take it only from its author (NIP-42, NIP-70)".into()
         } else if event.kind == 5 && deletes_another(event, &ids) {
-            "it deletes an event of the corpus, or whatever has an address"
+            "it deletes an event of the corpus, or whatever has an address".into()
         } else if !every_format_holds(formats, event, &mut buffer) {
-            "not every format can hold it in one message"
+            "not every format can hold it in one message".into()
         } else if let Some(reason) = refused(rules, event, &mut buffer) {
             reason
         } else {
@@ -65,7 +68,7 @@ fn deletes_another(event: &Event<'_>, ids: &HashSet<[u8; 32]>) -> bool {
 }
 
 /// Why the relay refuses the event.
-fn refused(rules: &Rules, event: &Event<'_>, buffer: &mut Vec<u8>) -> Option<&'static str> {
+fn refused(rules: &Rules, event: &Event<'_>, buffer: &mut Vec<u8>) -> Option<Cow<'static, str>> {
     if *rules == Rules::default() {
         return None;
     }
