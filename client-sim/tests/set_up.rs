@@ -222,6 +222,8 @@ fn a_relay_that_leaves_while_connections_are_made_ends_the_run_at_once() {
     let manners = Manners { handshake: Duration::from_millis(100), ..MANNERS };
     let door = Door::before(&relay.url, manners);
     let (mut command, folder) = readers(&door.url);
+    fs::write(folder.path().join("unasked.json"), "{}").unwrap();
+    command.arg("--doctor").arg(folder.path().join("unasked.json"));
     let child = command.args(["--workers", "2"]).spawn().unwrap();
     wait_until("connections are made", || door.opened.load(Ordering::Relaxed) >= 25);
     drop(relay);

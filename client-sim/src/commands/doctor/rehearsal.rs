@@ -56,10 +56,9 @@ pub(super) async fn rehearse(talk: &mut Talk, peer: &Peer, needs: &Needs, answer
     }
     told(needs, answers);
     let mut others = connections(talk, peer, needs, answers).await;
+    let readers = &mut others[..];
     let mut stored = Vec::new();
     let samples: Vec<_> = needs.written.values().filter(|event| event.kind != DELETION).collect();
-    let readers = others.len().min(READERS);
-    let readers = &mut others[..readers];
     let given = give_and_take(talk, readers, (&samples, "kinds"), needs.live, &mut stored).await;
     answers.stopped = given.apart;
     answers.rules.kinds_after_auth.clone_from(&given.set_aside);
@@ -68,8 +67,11 @@ pub(super) async fn rehearse(talk: &mut Talk, peer: &Peer, needs: &Needs, answer
         log_in(talk, readers, needs, answers, &mut stored).await;
     }
     if answers.stopped.is_none() {
-        bounds(talk, needs, answers, given.carrier, &mut stored).await;
-        requests(talk, needs, answers).await;
+        let work = async {
+            bounds(talk, needs, answers, given.carrier, &mut stored).await;
+            requests(talk, needs, answers).await;
+        };
+        beside(readers, work).await;
     }
     delete(talk, readers, needs, answers, &stored).await;
     for spent in join_all(others.into_iter().map(Talk::close)).await {
@@ -114,7 +116,7 @@ async fn connections(talk: &Talk, peer: &Peer, needs: &Needs, answers: &mut Answ
         let before = others.len();
         let together = OPENED_TOGETHER.min(wanted - before);
         let mut failed = None;
-        for other in join_all((0..together).map(open)).await {
+        for other in beside(&mut others, join_all((0..together).map(open))).await {
             match other {
                 Ok(other) => others.push(other),
                 Err(error) => failed = Some(format!("{error:#}")),
@@ -130,7 +132,22 @@ async fn connections(talk: &Talk, peer: &Peer, needs: &Needs, answers: &mut Answ
         // The relay may bound how many come within a second.
         sleep(5 * PAUSE).await;
     }
+    let more = others.split_off(others.len().min(READERS));
+    join_all(more.into_iter().map(Talk::close)).await;
     others
+}
+
+/// Works while other connections answer pings.
+async fn beside<T>(others: &mut [Talk], work: impl Future<Output = T>) -> T {
+    let idle = async {
+        join_all(others.iter_mut().map(Talk::idle)).await;
+        std::future::pending().await
+    };
+    tokio::select! {
+        biased;
+        done = work => done,
+        never = idle => never,
+    }
 }
 
 /// What came of one event of each kind.
@@ -172,7 +189,7 @@ async fn take_back(
     let may_ask = |link: &Talk| author != AFTER_AUTH || link.proven;
     let listening: Vec<bool> =
         listening.map(|(answer, reader)| live && answer == Answer::Taken && may_ask(reader)).collect();
-    let answers = publish(talk, &events).await;
+    let answers = beside(readers, publish(talk, &events)).await;
     let mut set_aside = BTreeMap::new();
     for (kind, answer) in &answers {
         let why = match answer {

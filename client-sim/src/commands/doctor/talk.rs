@@ -284,6 +284,13 @@ impl Talk {
         }
     }
 
+    /// Answers pings until the relay ends the connection.
+    pub(super) async fn idle(&mut self) {
+        const LONG: Duration = Duration::from_secs(3_600);
+        let wait = Wait { deadline: Instant::now() + LONG, gives_up_after_notice: false };
+        self.wait_within(wait, |_| None).await;
+    }
+
     /// Answers the relay's challenge (NIP-42); [`Answer::NotAsked`] without one.
     pub(super) async fn authenticate(&mut self) -> Answer {
         let Some(challenge) = self.challenge.clone() else { return Answer::NotAsked };
