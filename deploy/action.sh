@@ -7,7 +7,8 @@
 #         SCENARIO, ROUNDS, BLOCK_SECONDS   as flags of `compare run`; its defaults where empty
 #         FAIL_ON         one `--fail-on` a line
 #         OUT             folder for results
-#         COMPARE         the program; else the one of release VERSION below RELEASES
+#         COMPARE         the program; else the one of release VERSION below RELEASES, which are those of
+#                         the action's repository
 # Writes  OUT/junit.xml, and files that GITHUB_STEP_SUMMARY and GITHUB_OUTPUT name
 #
 # Ends as `compare` does: 0, 100 where head is worse, or a code that `compare run --help` explains.
@@ -25,7 +26,11 @@ fail() {
 
 # fetch: sets `compare` to that of the release's archive, whose checksum must be right.
 fetch() {
-    local version=${VERSION:-} target folder name file
+    local version=${VERSION:-} path=${GITHUB_ACTION_PATH:-} repository=${GITHUB_REPOSITORY:-} target folder name file
+    command -v curl >/dev/null || fail "this machine or container has no curl: install it, or set COMPARE"
+    # Runners check actions out into _actions/OWNER/REPOSITORY/REF. Another path is the workflow's own checkout.
+    [[ $path != */_actions/*/*/* ]] || repository=$(cut -d / -f 1,2 <<<"${path##*/_actions/}")
+    local releases=${RELEASES:-${GITHUB_SERVER_URL:-https://github.com}/${repository:?set COMPARE or RELEASES}/releases/download}
     [ -n "$version" ] || version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$here/../Cargo.toml" | head -n 1)
     version=${version#v}
     case "$(uname -s) $(uname -m)" in
@@ -37,8 +42,8 @@ fetch() {
     folder=$(mktemp -d "${RUNNER_TEMP:-${TMPDIR:-/tmp}}/$name.XXXXXX")
     for file in SHA256SUMS "$name.tar.gz"; do
         curl --fail --silent --show-error --location --retry 3 --output "$folder/$file" \
-            "${RELEASES:?is the address of releases, or set COMPARE}/v$version/$file" ||
-            fail "release $version has no $file: set the input version to one that has"
+            "$releases/v$version/$file" ||
+            fail "cannot fetch $file from $releases/v$version (curl says why): set the input version to another release"
     done
     (cd "$folder" && grep -F "  $name.tar.gz" SHA256SUMS | sha256sum --check --strict --quiet >&2) ||
         fail "$name.tar.gz is not the file that SHA256SUMS of release $version names"

@@ -117,23 +117,17 @@ fn the_action_passes_inputs_on_as_they_are() {
 }
 
 #[test]
-fn the_action_leaves_what_is_not_given_to_compare() {
-    let runner = Runner::new();
-    assert!(runner.compared("0", &[("ROUNDS", ""), ("FAIL_ON", "")]).status.success());
-    let noted = runner.read("noted");
-    for flag in ["--scenario", "--rounds", "--seconds", "--fail-on"] {
-        assert!(!noted.contains(flag), "{noted}");
-    }
-}
-
-#[test]
 fn the_action_ends_as_compare_does() {
     for (code, told) in
         [("100", "relay head is worse than base"), ("3", "exit code 3;"), ("4", "exit code 4;")]
     {
         let runner = Runner::new();
-        let done = runner.compared(code, &[]);
+        let done = runner.compared(code, &[("ROUNDS", ""), ("FAIL_ON", "")]);
         assert_eq!(done.status.code().unwrap().to_string(), code);
+        let noted = runner.read("noted");
+        for flag in ["--scenario", "--rounds", "--seconds", "--fail-on"] {
+            assert!(!noted.contains(flag), "{noted}");
+        }
         assert!(said(&done).contains("::error::") && said(&done).contains(told), "{}", said(&done));
         assert!(runner.read("step-summary").ends_with("# slower\n"));
         assert!(runner.read("outputs").contains(&format!("exit-code={code}\n")));
@@ -189,7 +183,7 @@ fn the_action_runs_a_release_fetched_by_curl_only_by_its_checksum() {
 
     let done = fetched();
     assert_eq!(done.status.code(), Some(2));
-    assert!(said(&done).contains(&format!("has no {name}.tar.gz")), "{}", said(&done));
+    assert!(said(&done).contains(&format!("cannot fetch {name}.tar.gz")), "{}", said(&done));
 
     archive.push(0);
     fs::write(&file, &archive).unwrap();
@@ -203,6 +197,24 @@ fn the_action_runs_a_release_fetched_by_curl_only_by_its_checksum() {
     let done = fetched();
     assert_eq!(done.status.code(), Some(100), "{}", said(&done));
     assert_eq!(runner.read("step-summary"), "before\nreleased\n");
+}
+
+#[test]
+fn the_action_fetches_releases_of_its_own_repository() {
+    let runner = Runner::new();
+    let path = format!("{}:{}", runner.0.path().display(), std::env::var("PATH").unwrap());
+    runner.program("curl", "#!/bin/sh\necho \"$@\" >\"$NOTED\"\nexit 6\n");
+    for (action_path, from) in
+        [("/__w/_actions/us/relay-sim/v1", "us/relay-sim"), ("/__w/my-relay/my-relay", "me/my-relay")]
+    {
+        let variables = [("GITHUB_REPOSITORY", "me/my-relay"), ("GITHUB_SERVER_URL", "https://git.example")];
+        let done =
+            runner.run(&[&variables[..], &[("GITHUB_ACTION_PATH", action_path), ("PATH", &path)]].concat());
+        assert!(said(&done).contains("cannot fetch SHA256SUMS"), "{}", said(&done));
+        let noted = runner.read("noted");
+        let expected = format!("https://git.example/{from}/releases/download/v");
+        assert!(noted.contains(&expected), "{noted}");
+    }
 }
 
 /// A compressed archive of one program, by the program `tar`.
@@ -260,5 +272,5 @@ fn inputs_reach_the_script_as_variables_alone() {
         assert!(script.contains(&format!("${{{variable}:-")));
     }
     let runs: Vec<&str> = steps.lines().filter(|line| line.trim_start().starts_with("run:")).collect();
-    assert_eq!(runs, ["      run: '\"$ACTION_PATH/deploy/action.sh\"'"]);
+    assert_eq!(runs, ["      run: '\"$GITHUB_ACTION_PATH/deploy/action.sh\"'"]);
 }
