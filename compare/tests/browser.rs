@@ -45,6 +45,9 @@ fn compare(out: &Path, args: &[&str]) -> Output {
     command(out, args).output().unwrap()
 }
 
+/// A page for runs in which no browser opens it.
+const NO_SCRIPT: [&str; 2] = ["--page", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/page")];
+
 fn result_in(out: &Path) -> ResultFile {
     let folder = fs::read_dir(out).unwrap().map(|entry| entry.unwrap().path());
     let is_result = |folder: &std::path::PathBuf| folder.to_string_lossy().contains("-browser-");
@@ -241,7 +244,7 @@ fn a_browser_ends_on_ctrl_c_and_what_was_measured_is_kept() {
 #[test]
 fn without_chromium_the_way_to_get_it_is_told() {
     let out = TempDir::new().unwrap();
-    let run = command(out.path(), &[]).env("PATH", out.path()).output().unwrap();
+    let run = command(out.path(), &NO_SCRIPT).env("PATH", out.path()).output().unwrap();
     let told = String::from_utf8_lossy(&run.stderr);
     assert_eq!(run.status.code(), Some(2), "{told}");
     assert!(told.contains("apt-get install chromium"), "{told}");
@@ -250,7 +253,8 @@ fn without_chromium_the_way_to_get_it_is_told() {
 #[test]
 fn a_program_that_is_no_browser_is_told_of() {
     let out = TempDir::new().unwrap();
-    let run = compare(out.path(), &["--chromium", "/bin/false", "--formats", "json", "--part", "decode"]);
+    let args = ["--chromium", "/bin/false", "--formats", "json", "--part", "decode"];
+    let run = compare(out.path(), &[&NO_SCRIPT[..], &args].concat());
     let told = String::from_utf8_lossy(&run.stderr);
     assert_eq!(run.status.code(), Some(1), "{told}");
     assert!(told.contains("/bin/false did not start: it ended with"), "{told}");
@@ -259,10 +263,25 @@ fn a_program_that_is_no_browser_is_told_of() {
 #[test]
 fn a_format_that_the_page_cannot_read_is_refused_with_those_that_it_can() {
     let out = TempDir::new().unwrap();
-    let run = compare(out.path(), &["--formats", "tlv"]);
+    let run = compare(out.path(), &[&NO_SCRIPT[..], &["--serve", "--formats", "tlv"]].concat());
     let told = String::from_utf8_lossy(&run.stderr);
     assert_eq!(run.status.code(), Some(2), "{told}");
-    assert!(told.contains("no decoder of \"tlv\"") && told.contains("notepack"), "{told}");
+    assert!(told.contains("no decoder of \"tlv\"") && told.contains("dannypack"), "{told}");
+}
+
+#[test]
+fn without_the_page_the_command_that_builds_it_is_told() {
+    let out = TempDir::new().unwrap();
+    let none = r#"{"libraries": {}, "decoders": [], "tasks": []}"#;
+    for (rows, says) in
+        [(None, "No such file"), (Some("[]"), "invalid"), (Some(none), "first row is not json")]
+    {
+        rows.iter().for_each(|rows| fs::write(out.path().join("rows.json"), rows).unwrap());
+        let run = compare(out.path(), &["--serve", "--page", out.path().to_str().unwrap()]);
+        let told = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(run.status.code(), Some(2), "{told}");
+        assert!(told.contains(says) && told.contains("npm run build` in web/browser"), "{told}");
+    }
 }
 
 /// Starts `compare browser --serve` with few events; the address that it prints.
@@ -276,6 +295,11 @@ fn serving(out: &Path, args: &[&str]) -> (Child, String) {
     let url = url.split(' ').next().unwrap().to_owned();
     assert!(url.starts_with("http://127.0.0.1:") && url.ends_with('/'), "{url}");
     (child, url)
+}
+
+/// The same for a device that is no browser.
+fn scripted(out: &Path, args: &[&str]) -> (Child, String) {
+    serving(out, &[&NO_SCRIPT[..], args].concat())
 }
 
 /// A page's answer to a call, but for the time that it takes.
@@ -329,7 +353,7 @@ fn play(url: &str, mut answer: impl FnMut(&Value) -> Option<String>) -> (Vec<Val
 #[test]
 fn a_device_is_measured_by_its_clock_and_without_a_way_to_the_relay() {
     let out = TempDir::new().unwrap();
-    let (child, url) = serving(out.path(), &["--formats", "json", "--part", "decode,live", "--rounds", "1"]);
+    let (child, url) = scripted(out.path(), &["--formats", "json", "--part", "decode,live", "--rounds", "1"]);
     let (shown, words) = play(&url, |asked| Some(page(asked).to_string()));
     let run = child.wait_with_output().unwrap();
     let (table, told) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
@@ -372,7 +396,7 @@ fn a_device_that_answers_nonsense_or_leaves_ends_the_run_and_what_was_measured_i
         (&gone, "the device left"),
     ] {
         let out = TempDir::new().unwrap();
-        let (child, url) = serving(out.path(), &["--formats", "json", "--part", "decode", "--rounds", "50"]);
+        let (child, url) = scripted(out.path(), &["--formats", "json", "--part", "decode", "--rounds", "50"]);
         let mut warm = 0;
         play(&url, |asked| {
             // Two of each block, the first of them not counted.
@@ -390,7 +414,7 @@ fn a_device_that_answers_nonsense_or_leaves_ends_the_run_and_what_was_measured_i
 #[test]
 fn a_device_is_told_of_ctrl_c_and_what_was_measured_is_kept() {
     let out = TempDir::new().unwrap();
-    let (mut child, url) = serving(out.path(), &["--formats", "json", "--part", "decode", "--rounds", "50"]);
+    let (mut child, url) = scripted(out.path(), &["--formats", "json", "--part", "decode", "--rounds", "50"]);
     let device = thread::spawn(move || {
         play(&url, |asked| {
             thread::sleep(Duration::from_millis(5));
@@ -408,7 +432,7 @@ fn a_device_is_told_of_ctrl_c_and_what_was_measured_is_kept() {
 #[test]
 fn a_device_whose_decoder_differs_is_not_measured() {
     let out = TempDir::new().unwrap();
-    let (child, url) = serving(out.path(), &["--formats", "json", "--part", "decode"]);
+    let (child, url) = scripted(out.path(), &["--formats", "json", "--part", "decode"]);
     play(&url, |asked| {
         let is_check = asked["argument"].as_str().unwrap().starts_with("bench.check");
         let differs = json!({ "id": asked["id"], "value": { "id": "ab", "found": "\u{1b}[2J" } });
@@ -428,7 +452,7 @@ fn a_page_is_not_served_at_all_addresses_or_at_that_of_another_machine() {
         ("0.0.0.0", 2, "expected one IPv4 address of this machine"),
         ("192.0.2.1", 1, "cannot serve the page at 192.0.2.1:0"),
     ] {
-        let run = compare(out.path(), &["--serve", address]);
+        let run = compare(out.path(), &[&NO_SCRIPT[..], &["--format", "json", "--serve", address]].concat());
         let told = String::from_utf8_lossy(&run.stderr);
         assert_eq!(run.status.code(), Some(code), "{told}");
         assert!(told.contains(expected), "{told}");

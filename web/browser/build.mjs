@@ -1,7 +1,7 @@
-// Makes dist/ from src/ and the packages of package-lock.json: the page's script, the rows with the size
-// of each decoder, and the licences of what is bundled. With --check compares instead.
+// Makes dist/ from src/, wasm/ and the packages of package-lock.json: the page's script, the rows with the
+// size of each decoder, and the licences of what is bundled.
 
-import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
@@ -11,19 +11,10 @@ import descriptor from "protobufjs/ext/descriptor/index.js";
 
 const here = new URL(".", import.meta.url);
 const path = (name) => fileURLToPath(new URL(name, here));
-const CHECKS = process.argv.includes("--check");
 
-/** Writes a file; with --check says that it is not current instead. */
 function write(name, content) {
-  const bytes = Buffer.from(content);
-  if (existsSync(path(name)) && readFileSync(path(name)).equals(bytes)) return;
-  if (CHECKS) {
-    console.error(`web/browser/${name} is not what its sources and lock file make: npm install --no-save --ignore-scripts && npm run build`);
-    process.exitCode = 1;
-    return;
-  }
   mkdirSync(dirname(path(name)), { recursive: true });
-  writeFileSync(path(name), bytes);
+  writeFileSync(path(name), content);
 }
 
 /** What protobuf-es needs of the schemas, as its compiler writes it. */

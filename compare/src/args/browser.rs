@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
 };
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use link::Link;
 
 use crate::browser::{LISTS, MIXED};
@@ -13,48 +13,6 @@ use report::result::{BrowserConfig, MAX_ROUNDS, Part};
 
 /// Formats that are measured when none are named: those of the comparison and msgpack.
 pub(crate) const OTHERS: &str = "msgpack";
-
-/// A part on the command line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PartFlag {
-    /// Bytes or text to the object that an app uses: cold and warm
-    Decode,
-    /// A REQ for stored events to its EOSE, over a WebSocket, against relay-sim
-    EndToEnd,
-    /// Events as they are published, on a subscription after its EOSE
-    Live,
-    /// Decoding JSON beside verifying (noble, WebAssembly) and rendering
-    InProportion,
-}
-
-/// Which events are decoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SetFlag {
-    /// 1,000 events from all over the corpus
-    Mixed,
-    /// Up to 200 events with 20 tags or more
-    Lists,
-}
-
-/// A compression that a browser's WebSocket has, or that a script undoes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CompressionFlag {
-    /// As the format has it
-    None,
-    /// permessage-deflate, by the browser's network process
-    Deflate,
-    /// relay-sim's zstd layer, by script (fzstd)
-    Zstd,
-}
-
-/// Several events in one message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BatchingFlag {
-    /// One event a message
-    Off,
-    /// The relay may put several events of a subscription into one
-    On,
-}
 
 /// One for each group of flags.
 const EXAMPLES: &str = "\
@@ -66,19 +24,26 @@ Examples:
   Rounds   compare browser --rounds 12 --step-ms 500
   Output   compare browser --out results
 
-Needs Chromium or Chrome: `apt-get install chromium` on Debian; with --serve any browser anywhere.";
+Needs Chromium or Chrome: `apt-get install chromium` on Debian; with --serve any browser anywhere.
+In a source tree also the page: `npm install --ignore-scripts && npm run build` in web/browser.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct BrowserFlags {
-    /// Parts to measure, separated by commas
+    /// Parts to measure, separated by commas [default: all four; with --link end-to-end]
     ///
-    /// [default: all four; with --link end-to-end]
-    #[arg(long, help_heading = "Page", value_enum, value_delimiter = ',')]
-    part: Vec<PartFlag>,
+    /// Decode: from bytes to the object that an app uses, cold and warm. End-to-end: a REQ for stored
+    /// events to its EOSE, over a WebSocket, against relay-sim. Live: events as they are published.
+    /// In-proportion: decoding JSON next to verifying (noble, WebAssembly) and rendering.
+    #[arg(long, help_heading = "Page", value_delimiter = ',', value_parser = Part::ALL.map(Part::name))]
+    part: Vec<String>,
     /// Events that are decoded, separated by commas
-    #[arg(long, help_heading = "Page", value_enum, value_delimiter = ',', default_value = "mixed,lists")]
-    events: Vec<SetFlag>,
+    ///
+    /// Mixed: 1,000 events from all over the corpus. Lists: up to 200 events with 20 tags or more.
+    #[arg(
+        long, help_heading = "Page", value_delimiter = ',', default_value = "mixed,lists", value_parser = [MIXED, LISTS]
+    )]
+    events: Vec<String>,
     /// Events to decode [default: the bundled sample]
     ///
     /// Formats: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz.
@@ -98,14 +63,19 @@ pub(crate) struct BrowserFlags {
     pub(crate) formats: Vec<String>,
     /// Compressions, separated by commas
     ///
-    /// Of the parts end-to-end and live, separated by commas.
-    #[arg(long, help_heading = "Wire", value_enum, value_delimiter = ',', default_value = "none,deflate")]
-    compressions: Vec<CompressionFlag>,
+    /// Of the parts end-to-end and live. The browser undoes deflate, a script zstd (fzstd).
+    #[arg(
+        long, help_heading = "Wire", value_delimiter = ',', default_value = "none,deflate",
+        value_parser = ["none", "deflate", "zstd"]
+    )]
+    compressions: Vec<String>,
     /// Several live events in one message
     ///
     /// Of the parts end-to-end and live, separated by commas.
-    #[arg(long, help_heading = "Wire", value_enum, value_delimiter = ',', default_value = "off,on")]
-    batching: Vec<BatchingFlag>,
+    #[arg(
+        long, help_heading = "Wire", value_delimiter = ',', default_value = "off,on", value_parser = ["off", "on"]
+    )]
+    batching: Vec<String>,
     /// Ask the relay over an emulated access link, such as slow-4g
     ///
     /// A profile of `client-sim links`, or parameters such as down=1.6mbit,up=750kbit,rtt=150ms.
@@ -117,6 +87,9 @@ pub(crate) struct BrowserFlags {
     /// By name chromium, chromium-browser, google-chrome or google-chrome-stable.
     #[arg(long, help_heading = "Browser", value_name = "FILE")]
     pub(crate) chromium: Option<PathBuf>,
+    /// The page that npm built [default: next to the program or in its source tree]
+    #[arg(long, help_heading = "Browser", value_name = "FOLDER", hide_short_help = true)]
+    pub(crate) page: Option<PathBuf>,
     /// Measure a device instead: print an address, and wait until a person opens it there
     ///
     /// Takes wall times alone. ADDRESS is an IPv4 address of this machine, with or without a port,
@@ -161,21 +134,19 @@ pub(crate) struct BrowserFlags {
 }
 
 impl BrowserFlags {
+    /// The parts to measure, in the order of reports.
+    pub(crate) fn parts(&self) -> Vec<Part> {
+        let is_asked = |part: &Part| match (&*self.part, &self.link) {
+            ([], Some(_)) => *part == Part::EndToEnd,
+            (names, _) => names.is_empty() || names.iter().any(|name| name == part.name()),
+        };
+        Part::ALL.into_iter().filter(is_asked).collect()
+    }
+
     /// The run as asked for, with the formats that the names stand for.
     pub(crate) fn config(&self, formats: Vec<String>) -> BrowserConfig {
-        let of = |part: &PartFlag| match part {
-            PartFlag::Decode => Part::Decode,
-            PartFlag::EndToEnd => Part::EndToEnd,
-            PartFlag::Live => Part::Live,
-            PartFlag::InProportion => Part::InProportion,
-        };
-        let all = if self.link.is_some() { &[PartFlag::EndToEnd] } else { PartFlag::value_variants() };
-        let asked = if self.part.is_empty() { all } else { &self.part };
-        let mut parts: Vec<Part> = asked.iter().map(of).collect();
-        parts.sort_unstable();
-        parts.dedup();
         BrowserConfig {
-            parts,
+            parts: self.parts(),
             formats,
             rounds: self.rounds,
             step_ms: self.step_ms,
@@ -188,26 +159,17 @@ impl BrowserFlags {
 
     /// Names of the sets of events, each once.
     pub(crate) fn sets(&self) -> Vec<String> {
-        let name = |set: &SetFlag| match set {
-            SetFlag::Mixed => MIXED.to_owned(),
-            SetFlag::Lists => LISTS.to_owned(),
-        };
-        once_each(self.events.iter().map(name))
+        once_each(&self.events)
     }
 
     /// Names of the compressions, each once.
     pub(crate) fn compressions(&self) -> Vec<String> {
-        let name = |compression: &CompressionFlag| match compression {
-            CompressionFlag::None => "none".to_owned(),
-            CompressionFlag::Deflate => "deflate".to_owned(),
-            CompressionFlag::Zstd => "zstd".to_owned(),
-        };
-        once_each(self.compressions.iter().map(name))
+        once_each(&self.compressions)
     }
 
     /// Whether there are batches, each answer once.
     pub(crate) fn batchings(&self) -> Vec<bool> {
-        once_each(self.batching.iter().map(|batching| *batching == BatchingFlag::On))
+        once_each(&self.batching).iter().map(|batching| batching == "on").collect()
     }
 }
 
@@ -218,13 +180,11 @@ fn served(text: &str) -> Result<SocketAddrV4, String> {
     named.ok_or_else(|| "expected one IPv4 address of this machine, such as 192.168.1.7:8080".to_owned())
 }
 
-fn once_each<T: PartialEq>(names: impl Iterator<Item = T>) -> Vec<T> {
-    let mut all = Vec::new();
-    for name in names {
-        if !all.contains(&name) {
-            all.push(name);
-        }
-    }
+fn once_each(names: &[String]) -> Vec<String> {
+    let mut all = names.to_vec();
+    all.sort_unstable();
+    all.dedup();
+    all.sort_by_key(|name| names.iter().position(|one| one == name));
     all
 }
 

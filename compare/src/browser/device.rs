@@ -187,7 +187,7 @@ mod tests {
     async fn connected() -> (Device, WebSocketStream<MaybeTlsStream<TcpStream>>) {
         let (sender, arrival) = oneshot::channel();
         let address = "127.0.0.1:0".parse().unwrap();
-        let server = Server::start(Arc::clone(&EVENTS), address, Some(sender)).await.unwrap();
+        let server = Server::start(Vec::new(), Arc::clone(&EVENTS), address, Some(sender)).await.unwrap();
         let url = format!("{}device", server.url.replacen("http", "ws", 1));
         let (far, _) = connect_async(url).await.unwrap();
         (Device::new(arrival.await.unwrap()), far)

@@ -11,6 +11,12 @@ pub enum BrowserError {
         "no Chromium or Chrome on PATH: `apt-get install chromium` (Debian) has one, or name it with --chromium FILE"
     )]
     NotInstalled,
+    /// There is no page, or npm did not write it.
+    #[error(
+        "{0}: run `npm install --ignore-scripts && npm run build` in web/browser, or name the folder of a built page with \
+         --page FOLDER"
+    )]
+    NotBuilt(String),
     /// It ended before it could be spoken to.
     #[error("{program} did not start: {why}")]
     NotStarted { program: String, why: String },

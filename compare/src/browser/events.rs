@@ -186,7 +186,7 @@ mod tests {
                 compressions: &[],
                 batchings: &[],
             };
-            let cells = crate::browser::Rows::bundled().cells(&asked).unwrap();
+            let cells = crate::browser::Rows::few().cells(&asked).unwrap();
             let is_it =
                 |cell: &BrowserCell| cell.format == asked.formats[0] && cell.compression == compression;
             cells.into_iter().find(is_it).unwrap()

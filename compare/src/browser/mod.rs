@@ -75,6 +75,8 @@ pub(crate) enum Client<'a> {
 pub(crate) struct Question<'a> {
     /// The host that the page runs on.
     pub(crate) client: Client<'a>,
+    /// The page that npm built.
+    pub(crate) rows: &'a Rows,
     /// The run as asked for.
     pub(crate) config: &'a BrowserConfig,
     /// The emulated access link to the relays.
@@ -117,7 +119,7 @@ pub(crate) async fn measure(
     keep: &dyn Fn(Found),
     interrupt: impl Future<Output = ()>,
 ) -> Result<Found> {
-    let Question { client, config, link, mut cells, plant, quiet } = question;
+    let Question { client, rows, config, link, mut cells, plant, quiet } = question;
     let mut interrupt = Box::pin(interrupt);
     let events = Arc::new(Events::read(config.corpus.as_deref(), config.skip_invalid, &config.formats)?);
     let address = match client {
@@ -128,7 +130,7 @@ pub(crate) async fn measure(
     let at_relays =
         link.map(|link| OverLink::start(link, config.seed, || Relays::start(&events, &cells, link::RELAY)));
     let (sender, arrival) = oneshot::channel();
-    let server = Server::start(Arc::clone(&events), address, Some(sender)).await?;
+    let server = Server::start(rows.script.clone(), Arc::clone(&events), address, Some(sender)).await?;
     let (link, relays) = match at_relays.transpose()? {
         Some((link, relays)) => (Some(link), relays),
         None => (None, Relays::start(&events, &cells, *address.ip())?),
@@ -138,7 +140,6 @@ pub(crate) async fn measure(
     }
     let sets = described(&events, &cells)?;
     let corpus = events.corpus.clone();
-    let rows = Rows::bundled();
     let decoders = rows.decoders(&config.formats);
     let prepared = async {
         let host = host(client, &server.url, arrival).await?;
@@ -374,33 +375,4 @@ pub(crate) fn run_until_signal(question: Question<'_>, keep: &dyn Fn(Found)) -> 
         let mut interrupt = program::Interrupt::listen()?;
         measure(question, keep, interrupt.wait()).await
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_load_has_its_cells_behind_its_anchor() {
-        let all = ["json", "dannypack"].map(str::to_owned);
-        let sets = [MIXED, LISTS].map(str::to_owned);
-        let asked = Selection {
-            parts: &[Part::Decode, Part::InProportion],
-            formats: &all,
-            sets: &sets,
-            compressions: &[],
-            batchings: &[],
-        };
-        let cells = Rows::bundled().cells(&asked).unwrap();
-        let places = loads(&cells);
-        assert_eq!(places.len(), 3);
-        let flat: Vec<usize> = places
-            .iter()
-            .flat_map(|(anchor, others)| std::iter::once(anchor).chain(others))
-            .copied()
-            .collect();
-        assert_eq!(flat, (0..cells.len()).collect::<Vec<_>>());
-        let plan = BlockOrder::of_loads(&places, 2, 1);
-        assert!(plan.rounds.iter().all(|round| cells[round[0]].role == report::Role::Anchor));
-    }
 }

@@ -1,21 +1,29 @@
-//! The rows of the tables, from what the page's script was built with, and the cells that they
-//! make.
+//! The page that npm builds: its script, the rows of its tables, and the cells that they make.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    path::{Path, PathBuf},
+};
 
 use serde::Deserialize;
 
+use super::error::BrowserError;
 use report::result::{BrowserCell, CONTROL, Part, Role};
 
-/// Rows that `npm run build` writes about the decoders in the page's script.
-const ROWS: &str = include_str!("../../../web/browser/dist/rows.json");
+/// The page's folder in the source tree and in packages, below a folder that the program is in.
+const FOLDERS: [&str; 2] = ["web/browser/dist", "share/nostr-load-test/browser"];
+const SCRIPT: &str = "page.js";
+const ROWS: &str = "rows.json";
 
 /// The first row: `JSON.parse` of text, which every ratio refers to.
 pub(crate) const BASE: &str = "json";
 
-/// Everything in the page's script.
+/// The page's script and everything in it.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Rows {
+    #[serde(skip)]
+    pub(crate) script: Vec<u8>,
     pub(crate) libraries: BTreeMap<String, String>,
     decoders: Vec<Row>,
     tasks: Vec<Row>,
@@ -64,12 +72,32 @@ pub(crate) struct Selection<'a> {
 }
 
 impl Rows {
-    /// The rows of this build.
+    /// Reads the page in the named folder, or in the first of [`FOLDERS`] that has one.
     ///
-    /// # Panics
-    /// Only if the file in the repository is damaged; a test reads it.
-    pub(crate) fn bundled() -> Rows {
-        serde_json::from_str(ROWS).expect("a test reads the rows")
+    /// # Errors
+    /// When there is none, with the command that builds it, or when it is damaged.
+    pub(crate) fn read(named: Option<&Path>) -> Result<Rows, BrowserError> {
+        let program = env::current_exe().unwrap_or_default();
+        let known = || program.ancestors().flat_map(|folder| FOLDERS.map(|page| folder.join(page)));
+        let built = |folder: &PathBuf| folder.join(SCRIPT).is_file();
+        let folder = named.map(Path::to_owned).or_else(|| known().find(built));
+        let folder = folder.ok_or_else(|| BrowserError::NotBuilt("this program has no page".to_owned()))?;
+        let file = |name: &str| folder.join(name).display().to_string();
+        let refused = |name, why: String| BrowserError::NotBuilt(format!("{}: {why}", file(name)));
+        let read = |name| fs::read(folder.join(name)).map_err(|error| refused(name, error.to_string()));
+        let mut rows: Rows =
+            serde_json::from_slice(&read(ROWS)?).map_err(|error| refused(ROWS, error.to_string()))?;
+        if rows.decoders.first().is_none_or(|row| row.name != BASE) {
+            return Err(refused(ROWS, format!("its first row is not {BASE}")));
+        }
+        rows.script = read(SCRIPT)?;
+        Ok(rows)
+    }
+
+    /// Rows for tests, without a script.
+    #[cfg(test)]
+    pub(crate) fn few() -> Rows {
+        Rows::read(Some(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/page")))).unwrap()
     }
 
     /// Formats that have a decoder, in the order of every table.
@@ -149,14 +177,9 @@ impl Rows {
 
 fn cell(part: Part, set: &str, row: &Row, role: Role) -> BrowserCell {
     let name = if role == Role::Control { CONTROL } else { &row.name };
-    let prefix = match part {
-        Part::Decode => format!("decode:{set}"),
-        Part::EndToEnd => "end-to-end".to_owned(),
-        Part::Live => "live".to_owned(),
-        Part::InProportion => "in-proportion".to_owned(),
-    };
+    let set_in_id = if part == Part::Decode { format!("{set}:") } else { String::new() };
     BrowserCell {
-        id: format!("{prefix}:{name}"),
+        id: format!("{}:{set_in_id}{name}", part.name()),
         part,
         events: set.to_owned(),
         role,
@@ -187,7 +210,7 @@ mod tests {
             compressions: &["none".to_owned(), "deflate".to_owned()],
             batchings: &[false, true],
         };
-        Rows::bundled().cells(&asked).unwrap()
+        Rows::few().cells(&asked).unwrap()
     }
 
     #[test]
@@ -198,7 +221,7 @@ mod tests {
         assert_eq!(loads.len(), 4);
         for load in loads {
             assert_eq!((load[0].role, load[1].role), (Role::Anchor, Role::Control), "{}", load[0].id);
-            assert!(load[2..].iter().all(|cell| cell.role == Role::Cell) && load.len() > 3);
+            assert!(load[2..].iter().all(|cell| cell.role == Role::Cell) && load.len() >= 3);
         }
         let ids: std::collections::BTreeSet<&str> = all.iter().map(|cell| cell.id.as_str()).collect();
         assert_eq!(ids.len(), all.len(), "two cells bear one name");
@@ -226,7 +249,7 @@ mod tests {
     fn a_format_without_a_decoder_is_refused_with_those_that_have_one() {
         let formats = vec!["tlv".to_owned()];
         let asked = Selection { parts: &[], formats: &formats, sets: &[], compressions: &[], batchings: &[] };
-        let error = Rows::bundled().cells(&asked).unwrap_err();
+        let error = Rows::few().cells(&asked).unwrap_err();
         assert!(error.contains("tlv") && error.contains("dannypack"), "{error}");
     }
 }

@@ -30,9 +30,6 @@ use super::events::Events;
 
 /// The document of a block.
 const PAGE: &str = include_str!("../../../web/browser/page.html");
-/// The script that `npm run build` makes of `web/browser/src` and the packages of its lock
-/// file.
-const PAGE_SCRIPT: &str = include_str!("../../../web/browser/dist/page.js");
 /// The document that a person opens on a device.
 const DEVICE: &str = include_str!("../../../web/browser/device.html");
 const DEVICE_SCRIPT: &str = include_str!("../../../web/browser/src/device.js");
@@ -70,6 +67,8 @@ pub(crate) struct Server {
 #[derive(Debug)]
 struct Site {
     token: String,
+    /// The script of a block's page.
+    script: Vec<u8>,
     events: Arc<Events>,
     /// Takes the first device that connects.
     device: Mutex<Option<oneshot::Sender<Socket>>>,
@@ -82,6 +81,7 @@ impl Server {
     /// # Errors
     /// When this machine does not have the address, or the port is taken.
     pub(crate) async fn start(
+        script: Vec<u8>,
         events: Arc<Events>,
         address: SocketAddrV4,
         device: Option<oneshot::Sender<Socket>>,
@@ -93,7 +93,7 @@ impl Server {
             .map(|_| char::from(ALPHABET[rand::random_range(0..ALPHABET.len())]))
             .collect();
         let url = format!("http://{address}/{token}/");
-        let site = Arc::new(Site { token, events, device: Mutex::new(device) });
+        let site = Arc::new(Site { token, script, events, device: Mutex::new(device) });
         Ok(Server { url, task: tokio::spawn(serve(listener, site)) })
     }
 }
@@ -168,7 +168,7 @@ fn resource(target: &str, site: &Site) -> Option<(&'static str, Vec<u8>)> {
         "/" => Some((HTML, DEVICE.into())),
         "/device.js" => Some((SCRIPT, DEVICE_SCRIPT.into())),
         "/page.html" => Some((HTML, PAGE.into())),
-        "/page.js" => Some((SCRIPT, PAGE_SCRIPT.into())),
+        "/page.js" => Some((SCRIPT, site.script.clone())),
         _ => {
             let (set, format) = target.strip_prefix("/events/")?.split_once('/')?;
             Some(("application/octet-stream", site.events.frames(set, format).ok()?))
@@ -211,7 +211,7 @@ mod tests {
 
     async fn server(device: Option<oneshot::Sender<Socket>>) -> Server {
         let events = Arc::new(Events::read(None, false, &[]).unwrap());
-        Server::start(events, "127.0.0.1:0".parse().unwrap(), device).await.unwrap()
+        Server::start(Vec::new(), events, "127.0.0.1:0".parse().unwrap(), device).await.unwrap()
     }
 
     /// `http://ADDRESS/TOKEN/` without the token.

@@ -17,15 +17,27 @@ use report::result::{Header, Part, ResultFile};
 
 /// Measures and writes a result folder.
 pub(super) fn measure(flags: &BrowserFlags, args: &[OsString]) -> Result<Exit> {
-    let rows = Rows::bundled();
-    let formats = formats(&flags.formats, &rows);
-    let config = flags.config(formats);
-    if flags.link.is_some() && config.parts != [Part::EndToEnd] {
+    if flags.link.is_some() && flags.parts() != [Part::EndToEnd] {
         say(
             "error: over --link only the part end-to-end is measured: the others have no transfer to wait for",
         );
         return Ok(Exit::Usage);
     }
+    let rows = Rows::read(flags.page.as_deref());
+    let program = browser::find(flags.chromium.as_deref());
+    let client = match flags.serve {
+        Some(address) => Ok(Client::Device(address)),
+        None => program.as_deref().map(Client::Browser),
+    };
+    let (rows, client) = match (&rows, client) {
+        (Ok(rows), Ok(client)) => (rows, client),
+        (Err(error), _) | (_, Err(error)) => {
+            say(&format!("error: {error}"));
+            return Ok(Exit::Usage);
+        }
+    };
+    let formats = formats(&flags.formats, rows);
+    let config = flags.config(formats);
     let asked = Selection {
         parts: &config.parts,
         formats: &config.formats,
@@ -41,20 +53,11 @@ pub(super) fn measure(flags: &BrowserFlags, args: &[OsString]) -> Result<Exit> {
         }
     };
     Folder::try_out(&flags.out)?;
-    let program = browser::find(flags.chromium.as_deref());
-    let client = match (flags.serve, &program) {
-        (Some(address), _) => Client::Device(address),
-        (None, Ok(program)) => Client::Browser(program),
-        (None, Err(error)) => {
-            say(&format!("error: {error}"));
-            return Ok(Exit::Usage);
-        }
-    };
     let started = SystemTime::now();
     let (git, host) = (git::current(), Environment::collect());
     let (plant, quiet) = (flags.plant.as_deref(), flags.quiet);
     let link = flags.link.as_ref();
-    let question = Question { client, config: &config, link, cells, plant, quiet };
+    let question = Question { client, rows, config: &config, link, cells, plant, quiet };
     let folder = Folder::new(&flags.out, format!("{}-browser-{}", utc::compact(started), config.seed));
     let result_of = |found: Found| {
         let id = |place: &usize| found.browser.cells[*place].id.clone();

@@ -119,34 +119,6 @@ for (const row of ROWS.filter((row) => OURS.includes(row.implementation) && row.
   });
 }
 
-/** The folder of modules that were built of the sources just now, as .ci/run does. */
-const { MODULES } = process.env;
-
-for (const { name, format } of ROWS.filter(({ implementation }) => implementation === "wasm")) {
-  // Only modules in MODULES show that the committed ones are older than their sources.
-  const other = MODULES ? "the module that its sources make" : `the committed wasm/${format}.wasm`;
-  test(`${name} in the page decodes as ${other}`, async () => {
-    const { decoderBy } = await import("../src/wasm.js");
-    const folder = MODULES ? `${MODULES}/` : new URL("../wasm/", import.meta.url).pathname;
-    const built = await decoderBy(readFileSync(`${folder}${format}.wasm`));
-    const inPage = await make(ROWS.find((row) => row.name === name));
-    const outcome = (decoder, bytes) => {
-      try {
-        return decoder.event(bytes);
-      } catch (error) {
-        return `${error}`;
-      }
-    };
-    const { events } = vectors("v1.json");
-    for (const { bytes } of events.filter(({ bytes }) => bytes[format])) {
-      const whole = bytesOf(bytes[format].hex);
-      for (const given of [whole, ...Array.from(whole.subarray(0, 500), (_, at) => whole.map((byte, i) => (i === at ? byte ^ 0x81 : byte)))]) {
-        assert.deepEqual(outcome(built, given), outcome(inPage, given));
-      }
-    }
-  });
-}
-
 test("a decoder in WebAssembly reads events that need more memory than it had", async () => {
   const { event } = await make(ROWS.find(({ name }) => name === "dannypack:wasm"));
   const { json, bytes } = vectors("v1.json").events.find(({ name, bytes }) => name === "kind4_dm" && bytes.dannypack);

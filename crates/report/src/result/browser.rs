@@ -74,6 +74,19 @@ pub enum Part {
 }
 
 impl Part {
+    /// Every part, in the order of reports.
+    pub const ALL: [Part; 4] = [Part::Decode, Part::EndToEnd, Part::Live, Part::InProportion];
+
+    /// Its name in flags and in names of cells.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Decode => "decode",
+            Part::EndToEnd => "end-to-end",
+            Part::Live => "live",
+            Part::InProportion => "in-proportion",
+        }
+    }
+
     /// Whether its cells have a compression, batches and messages.
     pub fn is_over_sockets(self) -> bool {
         matches!(self, Part::EndToEnd | Part::Live)

@@ -1,0 +1,1 @@
+// Stands for the script that npm makes, where no browser runs it.
