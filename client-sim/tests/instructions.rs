@@ -10,7 +10,7 @@ fn count(args: &[&str]) -> Output {
 
 fn cell(id: &str, format: &str, compression: &str, batching: &str) -> String {
     format!(
-        r#"{{"id":"{id}","cell":{{"format":"{format}","compression":"{compression}","batching":"{batching}","verify":"id","client_verify":"none"}}}}"#
+        r#"{{"id":"{id}","cell":{{"format":"{format}","compression":"{compression}","batching":"{batching}","verify":"id","client-verify":"none"}}}}"#
     )
 }
 
@@ -29,7 +29,7 @@ fn sections(output: &Output) -> Vec<(String, u64)> {
 
 #[test]
 fn a_stream_is_played_in_halves_and_every_delivery_is_accounted_for() {
-    let at_rate = |cell: String| cell.replace("}}", r#","rate_per_s":"500"}}"#);
+    let at_rate = |cell: String| cell.replace("}}", r#","rate":"500"}}"#);
     let plain = at_rate(cell("plain", "json", "none", "off"));
     let packed = at_rate(cell("packed", "dannypack", "deflate-shared", "on:ms=5:n=16"));
     let args = ["--scenario", "note-stream", "--seconds", "0.1", "--cell", &plain, "--cell", &packed];
@@ -64,7 +64,7 @@ fn a_plan_without_a_second_half_is_refused() {
 fn populations_speak_what_their_scenario_says() {
     let (plain, checked) = (
         cell("a", "dannypack", "none", "off"),
-        cell("b", "dannypack", "none", "off").replace(r#""client_verify":"none""#, r#""client_verify":"id""#),
+        cell("b", "dannypack", "none", "off").replace(r#""client-verify":"none""#, r#""client-verify":"id""#),
     );
     let args = ["--scenario", "two-formats", "--seconds", "0.5", "--cell", &plain, "--cell", &checked];
     let found = sections(&count(&args));

@@ -44,8 +44,8 @@ Examples:
   compare run --saturate none                       # the scenario's own pace: latencies, nine formats
   compare run --profile standard                    # 12 rounds of 10 s
   compare run --seconds 10 --rates auto --precision 3% --max-time 2h
-  compare run --formats json,capnp --compressions none --verify full,none
-  compare run --scenario note-stream --compressions none,deflate --batching off,on
+  compare run --format json,capnp --compression none --verify full,none
+  compare run --scenario note-stream --compression none,deflate --batching off,on
   compare run --url ws://127.0.0.1:8080             # another relay: JSON with and without deflate
   compare search --url ws://127.0.0.1:8080          # its most deliveries/s under p99 < 10 ms
   compare selftest --quick                          # is the instrument right?
@@ -68,7 +68,7 @@ Exit codes:
 const RUN_EXAMPLES: &str = "\
 Examples:
   Load    compare run --scenario note-stream --rates auto
-  Wire    compare run --formats json,dannypack --compressions none,deflate --implementation tuned
+  Wire    compare run --format json,dannypack --compression none,deflate --implementation tuned
   Relay   compare run --relay 'old=./relay-old {address}' --relay 'new=./relay-new {address}'
   Links   compare run --scenario home-feed-cold-start --link none,slow-4g
   Rounds  compare run --profile standard --rounds 20
@@ -86,7 +86,7 @@ fn run_lists() -> String {
 const INSTRUCTION_EXAMPLES: &str = "\
 Examples:
   Load       compare instructions --scenario mixed-day --seconds 2
-  Wire       compare instructions --formats json,dannypack --implementation tuned
+  Wire       compare instructions --format json,dannypack --implementation tuned
   Relay      compare instructions --verify none
   Hot paths  compare instructions --hot-paths --only 'codec json'
   Output     compare instructions --out counts.json";
@@ -434,7 +434,7 @@ pub(crate) struct Run {
     /// How much is measured
     ///
     /// Quick compresses JSON and DannyPack alone and, of a scenario with bursts, measures these two
-    /// by deflate at most, unless --formats, --compressions or --matrix says otherwise.
+    /// by deflate at most, unless --format, --compression or --matrix says otherwise.
     #[arg(long, help_heading = "Rounds", value_enum, default_value = "quick")]
     pub(crate) profile: Profile,
     /// Rounds, instead of the profile's; intervals need 6 or more
@@ -465,9 +465,7 @@ pub(crate) struct Run {
     pub(crate) max_time: Option<Duration>,
     /// TOML file of the values of factors; flags replace what it says
     ///
-    /// It states any of scenarios, formats, compressions, batchings, implementations,
-    /// verifications, reencodings, relay_threads, client_verifications, client_keeps, loads, saturate,
-    /// links, rates_per_s.
+    /// Its keys are the flags of factors, as in relay-threads = [1, 2], and rate.
     #[arg(long, help_heading = "Rounds", value_name = "FILE", hide_short_help = true)]
     pub(crate) matrix: Option<PathBuf>,
     /// Cells whose verdicts are corrected for their number by themselves, or all

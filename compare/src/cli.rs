@@ -282,11 +282,10 @@ const NOT_BEHIND: [&str; 3] = ["--url", "--relay-at", "--header"];
 fn refused(client_args: &[String], instructions: bool) -> Option<String> {
     for factor in Factor::ALL.into_iter().filter(|factor| *factor != Factor::Rate) {
         let row = factor.row();
-        let flag = format!("--{}", row.flag);
+        let flag = format!("--{}", row.name);
         if client_args.iter().any(|arg| sets(arg, &flag)) {
-            let own = row.list_flag;
             return Some(format!(
-                "{flag} is a factor of the matrix: give --{own} before the --, with one value or several"
+                "{flag} is a factor of the matrix: give {flag} before the --, with one value or several"
             ));
         }
     }

@@ -39,7 +39,7 @@ const BLOCK_OVERHEAD: Duration = Duration::from_millis(1_250);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Profile {
     /// 6 rounds of 1 s blocks, or of five bursts where a scenario has bursts, for trying things,
-    /// not for decisions; unless --formats, --compressions or --matrix is given, only JSON and
+    /// not for decisions; unless --format, --compression or --matrix is given, only JSON and
     /// DannyPack are compressed, and with bursts only these two are measured
     Quick,
     /// 12 rounds of 10 s blocks, for everyday
@@ -269,7 +269,7 @@ mod tests {
         assert!(!cells.iter().any(|id| id.contains("shared") && id.contains("clients")), "{cells:?}");
         // 48 blocks a round; a saturated relay is set up in half the time that is estimated.
         assert!(estimate < Duration::from_secs(48 * 3 * 9 / 4 + 1), "{estimate:?}");
-        assert_eq!(chosen("--formats cbor --compressions deflate-shared").0.len(), 2 * 5);
+        assert_eq!(chosen("--format cbor --compression deflate-shared").0.len(), 2 * 5);
         for paced in ["--saturate none", "--load 2", "--rounds 6", "--profile standard", "--slo p99<1s"] {
             assert!(chosen(paced).0.iter().all(|id| !id.contains("full-")), "{paced}");
         }
@@ -281,7 +281,7 @@ mod tests {
         // Anchor, control and floor; eight more formats; two of them under two compressions.
         assert_eq!((cells.len(), seconds), (15, 1));
         assert!(estimate < Duration::from_mins(5), "{estimate:?}");
-        assert_eq!(chosen("--saturate none --formats core").0.len(), 29);
+        assert_eq!(chosen("--saturate none --format core").0.len(), 29);
     }
 
     #[test]
@@ -293,7 +293,7 @@ mod tests {
         assert!(estimate < Duration::from_mins(5), "{estimate:?}");
         // The time that README states for the nine formats.
         let (cells, seconds, estimate) =
-            chosen("--scenario follow-list-burst --saturate none --formats core --compressions none");
+            chosen("--scenario follow-list-burst --saturate none --format core --compression none");
         assert_eq!((cells.len(), seconds), (11, 5));
         assert!(estimate < Duration::from_mins(10), "{estimate:?}");
         // Seconds that were asked for stay, and the cells with them.

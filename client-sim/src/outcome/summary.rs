@@ -141,7 +141,7 @@ fn grouped(number: u64) -> String {
 fn write_all(out: &mut String, record: &RunRecord) -> std::fmt::Result {
     let (cell, counts) = (&record.cell, &record.counts);
     let settings = Factor::on_side(Side::Relay).chain(Factor::on_side(Side::Clients)).map(Factor::row);
-    let setting = |row: &Row| Some(format!("{} {}", row.heading, (row.recorded)(cell)?));
+    let setting = |row: &Row| Some(format!("{} {}", row.heading(), (row.recorded)(cell)?));
     let settings: Vec<String> = settings.filter_map(setting).collect();
     writeln!(
         out,

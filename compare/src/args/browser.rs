@@ -17,10 +17,10 @@ pub(crate) const OTHERS: &str = "msgpack";
 /// One for each group of flags.
 const EXAMPLES: &str = "\
 Examples:
-  Page     compare browser --part decode --events mixed --formats json,cbor-packed,dannypack
-  Wire     compare browser --part end-to-end --formats json,dannypack --batching off,on
-  Links    compare browser --link slow-4g --formats json,cbor-packed,dannypack
-  Browser  compare browser --serve 192.168.1.7 --formats json,dannypack
+  Page     compare browser --part decode --events mixed --format json,cbor-packed,dannypack
+  Wire     compare browser --part end-to-end --format json,dannypack --batching off,on
+  Links    compare browser --link slow-4g --format json,cbor-packed,dannypack
+  Browser  compare browser --serve 192.168.1.7 --format json,dannypack
   Rounds   compare browser --rounds 12 --step-ms 500
   Output   compare browser --out results
 
@@ -58,15 +58,16 @@ pub(crate) struct BrowserFlags {
     ///
     /// Or core, or all (that the page can read); JSON is always among them.
     #[arg(
-        long, help_heading = "Wire", value_delimiter = ',', default_values_t = ["core".to_owned(), OTHERS.to_owned()]
+        long = "format", alias = "formats", help_heading = "Wire", value_delimiter = ',',
+        default_values_t = ["core".to_owned(), OTHERS.to_owned()]
     )]
     pub(crate) formats: Vec<String>,
     /// Compressions, separated by commas
     ///
     /// Of the parts end-to-end and live. The browser undoes deflate, a script zstd (fzstd).
     #[arg(
-        long, help_heading = "Wire", value_delimiter = ',', default_value = "none,deflate",
-        value_parser = ["none", "deflate", "zstd"]
+        long = "compression", alias = "compressions", help_heading = "Wire", value_delimiter = ',',
+        default_value = "none,deflate", value_parser = ["none", "deflate", "zstd"]
     )]
     compressions: Vec<String>,
     /// Several live events in one message

@@ -45,11 +45,11 @@ pub(crate) enum By {
 const EXAMPLES: &str = "\
 Examples:
   Load        compare search --scenario note-stream
-  Wire        compare search --formats json,dannypack --compressions none,deflate
+  Wire        compare search --format json,dannypack --compression none,deflate
   Relay       compare search --url ws://127.0.0.1:8080
               compare search --relay 'old=./old {port}' --relay 'new=./new {port}'
   Capacity    compare search --slo 'p99<10ms, lost=0' --start 1000
-  Break-even  compare search --metric break-even-bandwidth --formats json,dannypack --rtts 60ms
+  Break-even  compare search --metric break-even-bandwidth --format json,dannypack --rtts 60ms
   Output      compare search --out results";
 
 #[derive(Debug, Args)]

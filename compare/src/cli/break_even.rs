@@ -85,7 +85,7 @@ pub(super) fn find(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
 fn refusal(config: &BreakEvenConfig, cells: &[CellSpec]) -> Option<&'static str> {
     if cells.len() < 2 {
         return Some(
-            "a break-even is of two cells; give --formats or --compressions more, as in --formats json,dannypack",
+            "a break-even is of two cells; give --format or --compression more, as in --format json,dannypack",
         );
     }
     (config.down_bits_per_s.len() < 2)

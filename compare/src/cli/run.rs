@@ -109,7 +109,7 @@ fn chosen_twice(matrix: &Matrix) -> Option<String> {
         .find(|factor| *factor != Factor::Scenario && matrix.values(*factor) != standing.values(*factor))?;
     Some(format!(
         "--utilisation chooses the load of each cell: leave {} out of the matrix file",
-        set.row().key
+        set.row().name
     ))
 }
 

@@ -28,7 +28,7 @@ impl<const LOADS: bool> Values<LOADS> {
             Side::Program => false,
             Side::Wire | Side::Relay | Side::Clients => true,
         };
-        Factor::IN_HELP.into_iter().filter(has_flag)
+        Factor::in_help().into_iter().filter(has_flag)
     }
 
     /// Whether a factor has a flag on this command line.
@@ -45,7 +45,7 @@ impl<const LOADS: bool> Values<LOADS> {
     pub(crate) fn of_the_relay(&self) -> Option<String> {
         Factor::on_side(Side::Relay)
             .find(|factor| self.has(*factor))
-            .map(|factor| format!("--{}", factor.row().list_flag))
+            .map(|factor| format!("--{}", factor.row().name))
     }
 
     /// The matrix without any flag: one compression where there are no rounds.
@@ -103,15 +103,17 @@ impl<const LOADS: bool> FromArgMatches for Values<LOADS> {
 /// The flag of one factor.
 fn flag(factor: Factor, standing: &[String]) -> Arg {
     let row = factor.row();
-    let groups: Vec<&str> = (row.groups)().into_iter().map(|(group, _)| group).collect();
+    let groups: Vec<&str> = row.groups().into_iter().map(|(group, _)| group).collect();
     let groups = if groups.is_empty() { String::new() } else { format!(", or {}", groups.join(", ")) };
     let arg = Arg::new(row.name)
-        .long(row.list_flag)
+        .long(row.name)
         .value_name(row.value_name)
         .value_delimiter(',')
         .action(ArgAction::Append);
     let arg = match factor {
         Factor::Saturate => arg.num_args(0..=1).default_missing_value(Saturate::Relay.name()),
+        Factor::Format => arg.alias("formats"),
+        Factor::Compression => arg.alias("compressions"),
         _ => arg,
     };
     row.described(arg, &standing.join(","), &format!("Several, separated by commas{groups}."))

@@ -22,7 +22,7 @@ use report::{
 /// clients read it as deflate, and five minutes hold no more.
 pub(crate) const ONCE_FOR_ALL: &str = "deflate-shared";
 
-/// The values of every factor. A matrix file has a key for each (`formats`, `links`, …); what it
+/// The values of every factor. A matrix file has a key for each (`format`, `link`, …); what it
 /// leaves out keeps its default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Matrix(BTreeMap<Factor, Vec<String>>);
@@ -114,8 +114,8 @@ impl<'de> Deserialize<'de> for Matrix {
         for (key, values) in BTreeMap::<String, Vec<Value>>::deserialize(deserializer)? {
             // A relay needs a command, which `--relay` gives.
             let known = || Factor::ALL.into_iter().filter(|factor| factor.row().side != Side::Program);
-            let factor = known().find(|factor| factor.row().key == key).ok_or_else(|| {
-                let known: Vec<&str> = known().map(|factor| factor.row().key).collect();
+            let factor = known().find(|factor| factor.row().name == key).ok_or_else(|| {
+                let known: Vec<&str> = known().map(|factor| factor.row().name).collect();
                 let known = known.join(" ");
                 D::Error::custom(format!("unknown field `{key}`; known: {known}"))
             })?;
@@ -477,7 +477,7 @@ mod tests {
         assert_eq!(reference("capnp+none+keeps-bytes"), Some("json+none+keeps-bytes"));
         assert_eq!(reference("json+none+keeps-bytes"), Some("json+none+keeps-text"));
         let error = ids_of(&with_values(&[(Factor::ClientKeeps, "hex")])).unwrap_err().to_string();
-        assert_eq!(error, "unknown client_keeps \"hex\"; known: text bytes (or: all)");
+        assert_eq!(error, "unknown client-keeps \"hex\"; known: text bytes (or: all)");
     }
 
     #[test]
@@ -525,7 +525,7 @@ mod tests {
         assert!(error.ends_with(" tlv (or: core cbor proto all)"), "{error}");
         let error = ids("json", "none,brotli").unwrap_err().to_string();
         assert!(error.starts_with("unknown compression \"brotli\"; known: none deflate "), "{error}");
-        assert!(error.ends_with(" (or: all best)"), "{error}");
+        assert!(error.ends_with(" (or: best all)"), "{error}");
         let tuned = |formats| with_values(&[(Factor::Format, formats), (Factor::Implementation, "tuned")]);
         let error = ids_of(&tuned("msgpack")).unwrap_err().to_string();
         assert_eq!(error, "unknown implementation of msgpack \"tuned\"; known: library (or: all)");
@@ -540,15 +540,15 @@ mod tests {
     fn a_matrix_file_states_what_differs_from_the_default() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("m.toml");
-        fs::write(&file, "formats = [\"json\"]\nverifications = [\"full\", \"none\"]\n").unwrap();
+        fs::write(&file, "format = [\"json\"]\nverify = [\"full\", \"none\"]\n").unwrap();
         let matrix = Matrix::read(&file).unwrap();
         assert_eq!(matrix, with_values(&[(Factor::Format, "json"), (Factor::Verify, "full,none")]));
-        fs::write(&file, "loads = [0.5, 4]\n").unwrap();
+        fs::write(&file, "load = [0.5, 4]\n").unwrap();
         assert_eq!(Matrix::read(&file).unwrap(), with_values(&[(Factor::Load, "0.5,4")]));
-        fs::write(&file, "rates_per_s = [10]\n").unwrap();
+        fs::write(&file, "rate = [10]\n").unwrap();
         assert_eq!(Matrix::read(&file).unwrap(), with_values(&[(Factor::Rate, "10")]));
-        fs::write(&file, "format = [\"json\"]\n").unwrap();
+        fs::write(&file, "colour = [\"red\"]\n").unwrap();
         let error = format!("{:#}", Matrix::read(&file).unwrap_err());
-        assert!(error.contains("unknown field `format`") && error.contains("rates_per_s"), "{error}");
+        assert!(error.contains("unknown field `colour`; known: format"), "{error}");
     }
 }

@@ -32,7 +32,7 @@ impl std::error::Error for UnknownName {}
 /// others as they are given.
 pub(super) fn choose(factor: Factor, wanted: &[String]) -> Result<Vec<String>, UnknownName> {
     let row = factor.row();
-    let (names, groups) = ((row.names)(), (row.groups)());
+    let (names, groups) = ((row.names)(), row.groups());
     // An empty list asks for nothing else than without it.
     let standing = [(row.write)(&Cell::default())];
     let wanted = if wanted.is_empty() { &standing[..] } else { wanted };

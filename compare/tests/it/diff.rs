@@ -79,7 +79,9 @@ fn cells_that_were_measured_otherwise_are_unlike() {
     let (code, text) = diff(&run(100), &other, &[]);
     assert_eq!(code, Some(2), "{text}");
     assert!(
-        text.contains("cbor-packed+none: ") && text.contains("code library") && text.contains("code tuned"),
+        text.contains("cbor-packed+none: ")
+            && text.contains("implementation library")
+            && text.contains("implementation tuned"),
         "{text}"
     );
     let mut other = run(100);

@@ -582,7 +582,7 @@ fn what_comes_in_batches_is_compared_with_json_in_batches() {
     ];
     assert_eq!(references, expected.map(|(a, b, c)| (a.to_owned(), b.to_owned(), c.to_owned())));
     let summary = report::summary(&result);
-    assert!(summary.contains("| format | compression | batches |"), "{summary}");
+    assert!(summary.contains("| format | compression | batching |"), "{summary}");
     assert!(summary.contains("| json | deflate | ms=5 n=64 bytes=65536 |"), "{summary}");
     let page = report::html(&result).unwrap();
     assert!(page.contains("Latency by percentile, deflate, batches ms=5 n=64 bytes=65536"));

@@ -55,13 +55,13 @@ impl FromArgMatches for Cell {
 
 /// The factors that have a flag, in the order of help: what plays one cell knows one relay.
 fn flags() -> impl Iterator<Item = Factor> {
-    Factor::IN_HELP.into_iter().filter(|factor| factor.row().side != Side::Program)
+    Factor::in_help().into_iter().filter(|factor| factor.row().side != Side::Program)
 }
 
 /// The flag of one factor.
 fn flag(factor: Factor) -> Arg {
     let row = factor.row();
-    let arg = Arg::new(row.name).long(row.flag).value_name(row.value_name);
+    let arg = Arg::new(row.name).long(row.name).value_name(row.value_name);
     let arg = arg.conflicts_with_all(row.conflicts).value_parser(move |text: &str| factor.normalised(text));
     let more = match factor {
         Factor::Format | Factor::Compression => "Without it a relay that listens already chooses.",

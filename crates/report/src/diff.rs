@@ -136,7 +136,7 @@ pub fn unlike(before: &ResultFile, after: &ResultFile) -> Vec<String> {
 
 /// The setting of a cell; its name has only the factors that varied in its run.
 fn setting(cell: &CellResult) -> String {
-    let recorded = |row: &Row| Some(format!("{} {}", row.heading, (row.recorded)(&cell.cell)?));
+    let recorded = |row: &Row| Some(format!("{} {}", row.heading(), (row.recorded)(&cell.cell)?));
     let named = [Factor::Format, Factor::Scenario];
     let factors = Factor::ALL.into_iter().filter(|factor| !named.contains(factor));
     let mut parts: Vec<String> = factors.filter_map(|factor| recorded(factor.row())).collect();

@@ -214,7 +214,7 @@ fn fates(record: &RunRecord) -> Table {
 fn measured(record: &RunRecord, result: &ResultFile) -> String {
     let factors = Factor::ALL.into_iter().map(Factor::row);
     let factors =
-        factors.filter_map(|row| Some(format!("{} {}", row.heading, (row.recorded)(&record.cell)?)));
+        factors.filter_map(|row| Some(format!("{} {}", row.heading(), (row.recorded)(&record.cell)?)));
     let mut items = vec![
         format!("Cell: {}", factors.collect::<Vec<_>>().join(", ")),
         format!("Seed {}, {} connections", record.seed, record.connections),

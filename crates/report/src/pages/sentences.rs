@@ -159,7 +159,7 @@ pub(crate) fn warnings(result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<Strin
     if !across.is_empty() {
         warnings.push(format!(
             "Compared across implementations: {}. Such a ratio says what the code does, and nothing about a format; a \
-             format compares with JSON of the same code (add json to --formats).",
+             format compares with JSON of the same code (add json to --format).",
             across.join(", ")
         ));
     }

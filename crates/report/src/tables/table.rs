@@ -93,7 +93,7 @@ impl LoadView<'_> {
 
     pub(crate) fn label_headings(&self) -> Vec<String> {
         let all = [Factor::Format, Factor::Compression].into_iter().chain(self.varying());
-        all.map(|factor| factor.row().heading.to_owned()).collect()
+        all.map(|factor| factor.row().heading()).collect()
     }
 
     /// The factors apart from format and compression whose values differ.
