@@ -3,7 +3,7 @@
 #
 # A peer that does not know an ordinal of a union answers NOTICE unsupported.
 #
-# The Rust code in src/formats/generated follows this file: REFRESH=1 cargo test -p codecs --test generated_code
+# The Rust code in src/formats/generated follows this file: UPDATE_EXPECT=1 cargo test -p codecs --test generated_code
 
 struct NostrEvent {
   fixedData @0 :Data;

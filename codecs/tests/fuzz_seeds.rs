@@ -1,7 +1,7 @@
 //! The fuzzers' seeds, and whatever they once found, through the fuzzers' own checks on stable
 //! Rust.
 //!
-//! The seeds are made from the vectors and the samples of the other tests: `REFRESH=1 cargo test -p
+//! The seeds are made from the vectors and the samples of the other tests: `UPDATE_EXPECT=1 cargo test -p
 //! codecs --test fuzz_seeds` writes them. A finding is a file that a person adds with a name of its
 //! own; refreshing leaves it alone.
 
@@ -100,9 +100,9 @@ fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }
 
-/// Every file below the folder with its path there; brought up to date first when REFRESH is set.
+/// Every file below the folder with its path there; brought up to date first when UPDATE_EXPECT is set.
 static STORED: LazyLock<BTreeMap<String, Vec<u8>>> = LazyLock::new(|| {
-    if env::var_os("REFRESH").is_some() {
+    if env::var_os("UPDATE_EXPECT").is_some() {
         let known = |name: &OsStr| name.to_str().is_some_and(|name| name.parse::<Format>().is_ok());
         for entry in fs::read_dir(folder()).unwrap().map(Result::unwrap) {
             if !known(&entry.file_name()) {
@@ -134,7 +134,7 @@ static STORED: LazyLock<BTreeMap<String, Vec<u8>>> = LazyLock::new(|| {
 #[test]
 fn seeds_are_current() {
     for (name, bytes) in made() {
-        let help = "REFRESH=1 cargo test -p codecs --test fuzz_seeds writes it anew";
+        let help = "UPDATE_EXPECT=1 cargo test -p codecs --test fuzz_seeds writes it anew";
         assert!(STORED.get(&name) == Some(&bytes), "fuzz/seeds/{name} is out of date; {help}");
     }
     assert!(STORED.values().map(Vec::len).sum::<usize>() < 1 << 20, "the seeds stay small");

@@ -3,7 +3,7 @@
 //! protox and prost-build compile the protobuf schemas in pure Rust, so nobody needs `protoc`.
 //! Cap'n Proto has only its own compiler: where `capnp` is missing (Debian: `apt install
 //! capnproto`), the hash of the schema in the first line of the committed file must do. To refresh
-//! after a change of a schema: `REFRESH=1 cargo test -p codecs --test generated_code`.
+//! after a change of a schema: `UPDATE_EXPECT=1 cargo test -p codecs --test generated_code`.
 
 use std::{
     fs,
@@ -12,6 +12,7 @@ use std::{
 };
 
 use codecs::hex;
+use expect_test::expect_file;
 use sha2::{Digest, Sha256};
 
 const CRATE: &str = env!("CARGO_MANIFEST_DIR");
@@ -57,7 +58,7 @@ fn capnp_code_follows_its_schema() {
             committed("nostr_capnp.rs").is_some_and(|code| code.starts_with(&header)),
             "schema/nostr.capnp is not the one that src/formats/generated/nostr_capnp.rs was made from; install \
              capnp (Debian: apt install capnproto) and refresh it with: \
-             REFRESH=1 cargo test -p codecs --test generated_code"
+             UPDATE_EXPECT=1 cargo test -p codecs --test generated_code"
         );
     }
 }
@@ -69,14 +70,7 @@ fn scratch(name: &str) -> PathBuf {
 }
 
 fn compare(fresh: &str, name: &str) {
-    if std::env::var_os("REFRESH").is_some() {
-        return fs::write(path(name), fresh).expect("the source directory is writable");
-    }
-    assert!(
-        committed(name).is_some_and(|code| code == fresh),
-        "src/formats/generated/{name} is not what its schema gives; \
-         refresh it with: REFRESH=1 cargo test -p codecs --test generated_code"
-    );
+    expect_file![path(name)].assert_eq(fresh);
 }
 
 fn committed(name: &str) -> Option<String> {

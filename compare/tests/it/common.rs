@@ -1,6 +1,6 @@
 //! Records and results made by hand.
 
-use std::{cell::RefCell, collections::BTreeMap, fs, path::Path};
+use std::{cell::RefCell, collections::BTreeMap, fs};
 
 use anyhow::Result;
 use cell::Factor;
@@ -232,18 +232,6 @@ pub(crate) fn result(
         selftest: None,
     };
     assemble(header, &cells, &plan, blocks)
-}
-
-/// Compares with a committed file; `UPDATE_SNAPSHOTS=1 cargo test -p compare` rewrites it for
-/// review.
-pub(crate) fn check_snapshot(path: &Path, text: &str) {
-    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    }
-    let committed = fs::read_to_string(path).unwrap_or_default();
-    let name = path.display();
-    assert!(committed == text, "{name} differs; run with UPDATE_SNAPSHOTS=1 and review the change:\n{text}");
 }
 
 /// A link that carried so many bytes each way.

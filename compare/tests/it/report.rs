@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, fs, io::Write, path::Path, process::Command};
 
 use crate::common::{self, PLAIN, Run, record, result};
+use expect_test::expect_file;
 use flate2::{Compression, write::GzEncoder};
 use measure::{Quantile, RunRecord, Status, ValidityClass};
 use report::{
@@ -34,13 +35,6 @@ pub(crate) fn measured(id: &str, round: u32, _position: u32) -> measure::RunReco
         _ => Run { relay_us_per_event: 50 + u64::from(round * 7 % 12) * 2, ..share(100) },
     };
     record(id, 1 + u64::from(round), run)
-}
-
-fn check_snapshot(name: &str, text: &str) {
-    common::check_snapshot(
-        &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/snapshots").join(name),
-        text,
-    );
 }
 
 /// A result with one of everything that can go wrong with a block.
@@ -92,9 +86,11 @@ fn a_report_says_whose_code_it_is_about_and_warns_of_a_mix() {
 
 #[test]
 fn the_summary_reads_as_committed() {
-    check_snapshot("standard.md", &report::summary(&result("standard", 12, &CELLS, measured)));
-    check_snapshot("troubled.md", &report::summary(&troubled()));
-    check_snapshot("standard.txt", &report::terminal(&result("standard", 12, &CELLS, measured), false));
+    expect_file!["snapshots/standard.md"]
+        .assert_eq(&report::summary(&result("standard", 12, &CELLS, measured)));
+    expect_file!["snapshots/troubled.md"].assert_eq(&report::summary(&troubled()));
+    expect_file!["snapshots/standard.txt"]
+        .assert_eq(&report::terminal(&result("standard", 12, &CELLS, measured), false));
 }
 
 #[test]

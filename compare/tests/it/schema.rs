@@ -5,9 +5,10 @@ use std::{path::Path, process::Command};
 
 use crate::{
     break_even, browser,
-    common::{check_snapshot, result},
+    common::result,
     report::{CELLS, measured, troubled},
 };
+use expect_test::expect_file;
 use report::{DERIVED_FILE, Derived, ResultFile};
 
 const RESULT_SCHEMA: &str =
@@ -17,11 +18,9 @@ const DERIVED_SCHEMA: &str =
 
 #[test]
 fn the_committed_schemas_are_those_of_the_types() {
-    for (file, schema) in
-        [(RESULT_SCHEMA, ResultFile::json_schema()), (DERIVED_SCHEMA, Derived::json_schema())]
-    {
-        check_snapshot(Path::new(file), &(serde_json::to_string_pretty(&schema).unwrap() + "\n"));
-    }
+    let text = |schema| serde_json::to_string_pretty(&schema).unwrap() + "\n";
+    expect_file![RESULT_SCHEMA].assert_eq(&text(ResultFile::json_schema()));
+    expect_file![DERIVED_SCHEMA].assert_eq(&text(Derived::json_schema()));
 }
 
 #[test]

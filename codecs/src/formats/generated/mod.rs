@@ -1,4 +1,4 @@
-//! Output of the schema compilers. To refresh: `REFRESH=1 cargo test -p codecs --test
+//! Output of the schema compilers. To refresh: `UPDATE_EXPECT=1 cargo test -p codecs --test
 //! generated_code`.
 
 #[rustfmt::skip]

@@ -1,6 +1,6 @@
 //! The fuzzers' seeds through the fuzzers' own checks, on stable Rust.
 //!
-//! `UPDATE_SNAPSHOTS=1 cargo test -p tungstenite-deflate --test it fuzz_seeds` writes those that
+//! `UPDATE_EXPECT=1 cargo test -p tungstenite-deflate --test it fuzz_seeds` writes those that
 //! are made here. A finding is a file that a person adds with a name of its own; it stays.
 
 use std::{collections::BTreeMap, env, fs, path::Path, sync::LazyLock};
@@ -75,7 +75,7 @@ static STREAMS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
 #[test]
 fn seeds_are_current() {
     for (name, seed) in made() {
-        let help = "UPDATE_SNAPSHOTS=1 cargo test -p tungstenite-deflate --test it fuzz_seeds writes it anew";
+        let help = "UPDATE_EXPECT=1 cargo test -p tungstenite-deflate --test it fuzz_seeds writes it anew";
         assert!(STORED.get(&name) == Some(&seed), "tests/seeds/{name} is out of date; {help}");
     }
 }
@@ -83,7 +83,7 @@ fn seeds_are_current() {
 /// Seeds of each target as `TARGET/NAME`; brought up to date first where asked.
 static STORED: LazyLock<BTreeMap<String, Vec<u8>>> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/seeds");
-    if env::var_os("UPDATE_SNAPSHOTS").is_some() {
+    if env::var_os("UPDATE_EXPECT").is_some() {
         for (name, seed) in made() {
             let path = folder.join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -5,7 +5,5 @@
 mod fuzz_checks;
 mod fuzz_seeds;
 mod negotiation;
-mod package;
 mod parts;
-mod public_api;
 mod websocket;
