@@ -77,7 +77,7 @@ impl Setup {
         fs::remove_file(path("record.json")).ok();
         let mut command = Command::new(env!("CARGO_BIN_EXE_client-sim"));
         command.arg("--scenario").arg(path("light.toml")).arg("--corpus").arg(path("events.jsonl"));
-        command.args(["--wide", "--verify", "none", "--drain-seconds", "1", "--record"]);
+        command.args(["--verify", "none", "--drain-seconds", "1", "--record"]);
         let output = command.arg(path("record.json")).args(flags).output().unwrap();
         (output, RunRecord::read(&path("record.json")).ok())
     }
@@ -121,7 +121,7 @@ fn an_honest_relay_balances_under_every_compression_and_the_record_says_how_much
         let unread: u64 = readers.iter().map(|one| one.counts.deliveries_unread).sum();
         assert_eq!(unread, counts.deliveries_unread, "{compression}");
         let shown = String::from_utf8_lossy(&output.stdout);
-        assert!(shown.contains("no evidence: light readers") && shown.contains("decoded every 4"), "{shown}");
+        assert!(shown.contains("no evidence: light readers"), "{shown}");
         // Latencies are of what was decoded; the ends of requests are all timed.
         assert!(record.latency["response"].len() <= decoded(&counts), "{compression}");
         assert_eq!(record.latency["eose"].len(), counts.requests, "{compression}");

@@ -76,7 +76,7 @@ pub(crate) fn finish(
     let printed = match () {
         () if args.json => print(&record.to_json()),
         () if args.quiet || args.progress_json || args.share.is_some() || said.no_load.is_some() => Ok(()),
-        () if args.wide => print(&summary::wide(record)),
+        () if args.wide => print(&report::run_text(record)),
         () => print(&summary::summary(record, whom, &files(args))),
     };
     if let (Some(share), Status::Incomplete { reason }) = (&record.share, &record.status) {

@@ -27,7 +27,7 @@ pub use pages::export::github_action_benchmark;
 pub use pages::html::html;
 pub use pages::logs::{write_intervals, write_percentiles, write_pictures};
 pub use pages::model::Report;
-pub use pages::run::run_html;
+pub use pages::run::{run_html, run_text};
 pub use pages::splice::splice;
 pub use pages::summary::{summary, terminal, terminal_of};
 pub use result::{

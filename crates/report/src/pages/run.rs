@@ -1,6 +1,6 @@
-//! The page of one run: what the page of a comparison says of a cell, of a record alone.
+//! One run, as a page or as text: what the page of a comparison says of a cell, of a record alone.
 
-use measure::{RunRecord, Status, Validity, ValidityClass};
+use measure::{EncodingsRecord, RunRecord, Status, Validity, ValidityClass};
 
 use crate::{
     pages::{
@@ -9,6 +9,7 @@ use crate::{
         page::{drawn, first, page},
         part::Part,
         provenance,
+        summary::{WIDTH, draw},
     },
     result::{Block, CellResult, Config, Header, ResultFile, Role},
     tables::table::{NOTHING, Table, VALID, or_nothing, quantile},
@@ -35,17 +36,36 @@ One run has no interval: `compare run` repeats it beside JSON and says what diff
 /// which it says first.
 pub fn run_html(record: &RunRecord) -> String {
     let result = of_one(record);
-    let loads = views(&result);
+    let (title, parts) = (title(record), parts(record, &result));
+    page(&title, &(first(&provenance::command(&result), &title, &warnings(record)) + &drawn(&parts)))
+}
+
+/// The same for a terminal, without figures.
+pub fn run_text(record: &RunRecord) -> String {
+    let warnings = warnings(record).into_iter().map(Part::sentence);
+    let parts = parts(record, &of_one(record));
+    let all: Vec<Part> = [Part::heading(1, title(record))].into_iter().chain(warnings).chain(parts).collect();
+    let mut text = String::new();
+    draw(&mut text, &all, None, WIDTH);
+    // A relay's own words may steer a terminal.
+    text.trim_start().replace(|c: char| c.is_control() && c != '\n', "?")
+}
+
+fn title(record: &RunRecord) -> String {
     let cell = &record.cell;
-    let title = format!("{}: one run of {}+{}", cell.scenario, cell.format, cell.compression);
+    format!("{}: one run of {}+{}", cell.scenario, cell.format, cell.compression)
+}
+
+fn parts(record: &RunRecord, result: &ResultFile) -> Vec<Part> {
+    let loads = views(result);
     let mut parts = Vec::new();
     if record.validity.class == ValidityClass::Valid && record.status == Status::Complete {
         parts.push(Part::sentence("Valid: nothing speaks against its numbers."));
     }
     parts.extend(loads.iter().flat_map(|load| of_load(record, load)));
     parts.extend([Part::heading(2, "How to read this"), Part::items(READING)]);
-    parts.extend([Part::heading(2, "What was measured"), Part::items(&measured(record, &result))]);
-    page(&title, &(first(&provenance::command(&result), &title, &warnings(record)) + &drawn(&parts)))
+    parts.extend([Part::heading(2, "What was measured"), Part::items(&measured(record, result))]);
+    parts
 }
 
 /// The run as a result of one block, for tables and figures; the page says by itself what is wrong
@@ -123,7 +143,28 @@ fn of_load(record: &RunRecord, load: &LoadView<'_>) -> Vec<Part> {
         }
     }
     parts.extend(details(load, 2));
+    parts.extend(Some(memory(record)).filter(|items| !items.is_empty()).map(Part::list));
     parts
+}
+
+/// Memory and encodings, which no table has.
+fn memory(record: &RunRecord) -> Vec<String> {
+    let of_connections = record.memory.as_ref().filter(|memory| memory.connections > 0).map(|memory| {
+        let kib = |bytes: u64| format!("{} KiB", bytes / 1024);
+        let relay = memory.relay_bytes_per_connection().map_or_else(|| "unknown".to_owned(), kib);
+        let client = kib(memory.client_bytes_per_connection());
+        format!(
+            "Memory per connection: {client} in the clients, {relay} in the relay ({} connections)",
+            memory.connections
+        )
+    });
+    let compressors = record.compression_memory.as_ref().map(|memory| format!("Compressors: {memory}"));
+    let encodings = record.encodings.map(|EncodingsRecord { cold, cached, spliced }| {
+        format!(
+            "Encodings: {cold} for a first delivery, {cached} sent from the cache, {spliced} as published"
+        )
+    });
+    [of_connections, compressors, encodings].into_iter().flatten().collect()
 }
 
 /// CPU time as shares of the cores, in a sentence.
@@ -188,6 +229,15 @@ fn fates(record: &RunRecord) -> Table {
         ("after CLOSE", counts.deliveries_after_close),
         ("to readers cut off", counts.deliveries_cut_off),
         ("again from another relay", counts.repeats),
+        ("of these expected", counts.repeats_expected),
+        ("of these recognised before they were decoded", counts.repeats_peeked),
+        ("reconciliations", counts.reconciliations),
+        ("messages of negentropy", counts.negentropy_rounds),
+        ("bytes of negentropy", counts.negentropy_bytes),
+        ("messages that answer nothing", counts.answers_unexpected),
+        ("slow readers cut off", counts.readers_cut_off),
+        ("live subscriptions closed", counts.subscriptions_closed),
+        ("sessions not begun", counts.sessions_not_begun),
     ];
     let mut table = Table::new(2, &["of", "fate", "number", "share"]);
     let mut group = |name: &str, fates: &[(&str, u64)], of: u64| {

@@ -2,7 +2,7 @@
 use crate::{
     pages::{
         model::Report,
-        part::{Medium, What},
+        part::{Medium, Part, What},
         provenance::line,
         text::{LEFT_OUT, fold_within},
     },
@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Columns of a narrow terminal.
-const WIDTH: usize = 120;
+pub(crate) const WIDTH: usize = 120;
 
 /// Sentences are not folded to less.
 const LEAST_WIDTH: usize = 40;
@@ -60,7 +60,8 @@ impl Report<'_> {
         let width = room.map_or(WIDTH, |room| room.clamp(LEAST_WIDTH, WIDTH));
         let mut text = String::new();
         self.warnings.iter().chain([&self.headline]).for_each(|paragraph| fold(&mut text, paragraph, width));
-        self.draw(&mut text, if wide { Medium::WideTerminal } else { Medium::Terminal }, room, width);
+        let medium = if wide { Medium::WideTerminal } else { Medium::Terminal };
+        draw(&mut text, self.parts(medium), room, width);
         if text.contains(LEFT_OUT) {
             let rest =
                 "summary.md in the folder of the result has all columns; so has this output in a pipe.";
@@ -72,22 +73,29 @@ impl Report<'_> {
     /// The lines that another document quotes, as a terminal shows them.
     pub(crate) fn lines(&self) -> String {
         let mut text = String::new();
-        self.draw(&mut text, Medium::Lines, None, WIDTH);
+        draw(&mut text, self.parts(Medium::Lines), None, WIDTH);
         text.trim_start().to_owned()
     }
+}
 
-    fn draw(&self, text: &mut String, medium: Medium, room: Option<usize>, width: usize) {
-        for part in self.parts(medium) {
-            match &part.what {
-                What::Heading(_, heading) => {
-                    text.push('\n');
-                    fold(text, heading, width);
-                }
-                What::Sentence(sentence) => fold(text, sentence, width),
-                What::List(items) => items.iter().for_each(|item| fold(text, item, width)),
-                What::Table { table, .. } => text.push_str(&table.text(room)),
-                What::Drawn(_) => {}
+/// Writes parts for a terminal, without figures: tables for one of so many columns, text in lines of a
+/// width.
+pub(crate) fn draw<'a>(
+    text: &mut String,
+    parts: impl IntoIterator<Item = &'a Part>,
+    room: Option<usize>,
+    width: usize,
+) {
+    for part in parts {
+        match &part.what {
+            What::Heading(_, heading) => {
+                text.push('\n');
+                fold(text, heading, width);
             }
+            What::Sentence(sentence) => fold(text, sentence, width),
+            What::List(items) => items.iter().for_each(|item| fold(text, item, width)),
+            What::Table { table, .. } => text.push_str(&table.text(room)),
+            What::Drawn(_) => {}
         }
     }
 }
