@@ -1,7 +1,6 @@
 //! The state of a run while it lasts, as metrics that Prometheus reads.
 
 use std::{
-    fmt,
     io::{self, Read, Write},
     net::{IpAddr, TcpListener, TcpStream},
     sync::Arc,
@@ -10,15 +9,8 @@ use std::{
 };
 
 use anyhow::Context;
-use measure::{UNKNOWN_HERE, ValidityClass};
-use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, NoLabelSet, text},
-    metrics::MetricType,
-    registry::{Registry, Unit},
-};
-
 use client::shared::Shared;
+use measure::{UNKNOWN_HERE, ValidityClass};
 
 /// Longest request that is read: those of Prometheus have some 400 bytes.
 const REQUEST_BYTES: usize = 8 << 10;
@@ -108,16 +100,16 @@ impl Endpoint {
     /// When the system gives no thread, or does not tell the address.
     pub fn serve(self, seen: impl Fn() -> Snapshot + Send + Sync + 'static) -> anyhow::Result<()> {
         let address = self.0.local_addr().context("cannot serve metrics")?;
-        let registry = Arc::new(registry(seen));
+        let seen = Arc::new(seen);
         let is_loopback = address.ip().is_loopback();
         let answering = move || {
             for stream in self.0.incoming().flatten() {
-                if Arc::strong_count(&registry) > AT_ONCE {
+                if Arc::strong_count(&seen) > AT_ONCE {
                     continue;
                 }
-                let registry = Arc::clone(&registry);
+                let seen = Arc::clone(&seen);
                 // Who asked and left needs no answer, nor does anybody without a thread.
-                let _ = thread::Builder::new().spawn(move || answer(stream, &registry, is_loopback));
+                let _ = thread::Builder::new().spawn(move || answer(stream, &*seen, is_loopback));
             }
         };
         thread::Builder::new().name("metrics".to_owned()).spawn(answering).context("cannot serve metrics")?;
@@ -127,27 +119,15 @@ impl Endpoint {
     }
 }
 
-fn registry(seen: impl Fn() -> Snapshot + Send + Sync + 'static) -> Registry {
-    let mut registry = Registry::with_prefix("nsim");
-    registry.register_collector(Box::new(Scrape(seen)));
-    registry
-}
-
-fn answer(mut stream: TcpStream, registry: &Registry, is_loopback: bool) -> io::Result<()> {
+fn answer(mut stream: TcpStream, seen: &impl Fn() -> Snapshot, is_loopback: bool) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let Asked { status, open_metrics, head } = asked(&mut stream, is_loopback)?;
-    let mut body = String::new();
-    let kind = if status != "200 OK" {
-        body = format!("{status}: the metrics are at /metrics\n");
-        "text/plain; charset=utf-8"
-    } else {
-        text::encode(&mut body, registry).map_err(io::Error::other)?;
-        if open_metrics { OPEN_METRICS } else { TEXT_0_0_4 }
+    let (kind, body) = match (status, open_metrics) {
+        ("200 OK", true) => (OPEN_METRICS, exposed(&seen(), true)),
+        ("200 OK", false) => (TEXT_0_0_4, exposed(&seen(), false)),
+        _ => ("text/plain; charset=utf-8", format!("{status}: the metrics are at /metrics\n")),
     };
-    if kind == TEXT_0_0_4 {
-        body = as_0_0_4(&body);
-    }
     let bytes = body.len();
     write!(
         stream,
@@ -156,16 +136,38 @@ fn answer(mut stream: TcpStream, registry: &Registry, is_loopback: bool) -> io::
     )
 }
 
-/// OpenMetrics as Prometheus's text format 0.0.4 has it: a counter's comments name it as its samples
-/// do, and there are no units and no end.
-fn as_0_0_4(open_metrics: &str) -> String {
-    let is_counter = |name: &str| open_metrics.contains(&format!("# TYPE {name} counter\n"));
-    let lines = open_metrics.lines().filter(|line| !line.starts_with("# UNIT ") && *line != "# EOF");
-    let lines = lines.map(|line| match line.splitn(4, ' ').collect::<Vec<_>>()[..] {
-        ["#", what, name, text] if is_counter(name) => format!("# {what} {name}_total {text}\n"),
-        _ => format!("{line}\n"),
-    });
-    lines.collect()
+/// The metrics in OpenMetrics 1.0.0, or in Prometheus's text format 0.0.4, where a counter's comments
+/// name it as its samples do, and which has no units and no end.
+fn exposed(run: &Snapshot, open_metrics: bool) -> String {
+    let seconds = |ns: u64| (ns as f64 / 1e9).to_string();
+    let alone = |value: String| vec![(String::new(), value)];
+    let cpu = [("relay", run.relay_cpu_ns), ("clients", run.client_cpu_ns)];
+    // Not known is not zero.
+    let cpu = cpu.into_iter().filter(|(process, _)| *process != "relay" || UNKNOWN_HERE.is_none());
+    let cpu = cpu.map(|(process, ns)| (format!("{{process=\"{process}\"}}"), seconds(ns)));
+    let blocks = ENDS.iter().zip(run.blocks);
+    let blocks = blocks.map(|(end, count)| (format!("{{validity=\"{end}\"}}"), count.to_string()));
+    let p99 = "p99 of the last second's deliveries, from the instant each was due";
+    let mut text = String::new();
+    for (name, kind, help, samples) in [
+        ("connections", "gauge", "Client connections", alone(run.connections.to_string())),
+        ("events_sent", "counter", "Events that clients sent", alone(run.sent.to_string())),
+        ("deliveries", "counter", "Deliveries that clients received", alone(run.deliveries.to_string())),
+        ("delivery_latency_p99_seconds", "gauge", p99, alone(seconds(run.latency_ns_p99))),
+        ("cpu_seconds", "counter", "CPU time of relay and clients", cpu.collect()),
+        ("blocks", "counter", "Blocks by validity; failed without a record", blocks.collect()),
+    ] {
+        let total = if kind == "counter" { "_total" } else { "" };
+        let family = format!("nsim_{name}{}", if open_metrics { "" } else { total });
+        text += &format!("# HELP {family} {help}.\n# TYPE {family} {kind}\n");
+        if open_metrics && name.ends_with("_seconds") {
+            text += &format!("# UNIT {family} seconds\n");
+        }
+        for (labels, value) in samples {
+            text += &format!("nsim_{name}{total}{labels} {value}\n");
+        }
+    }
+    text + if open_metrics { "# EOF\n" } else { "" }
 }
 
 /// A request, as far as its answer depends on it.
@@ -216,56 +218,6 @@ fn is_this_host(host: &str) -> bool {
         None => host.split(':').next().unwrap_or_default(),
     };
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
-}
-
-/// Asks how a run is whenever somebody else does.
-struct Scrape<F>(F);
-
-impl<F> fmt::Debug for Scrape<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scrape").finish_non_exhaustive()
-    }
-}
-
-impl<F: Fn() -> Snapshot + Send + Sync + 'static> Collector for Scrape<F> {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let run = (self.0)();
-        let seconds = |ns: u64| ns as f64 / 1e9;
-        let connections = i64::try_from(run.connections).unwrap_or(i64::MAX);
-        encoder
-            .encode_descriptor("connections", "Client connections", None, MetricType::Gauge)?
-            .encode_gauge(&connections)?;
-        let counters = [
-            ("events_sent", "Events that clients sent", run.sent),
-            ("deliveries", "Deliveries that clients received", run.deliveries),
-        ];
-        for (name, help, count) in counters {
-            encoder
-                .encode_descriptor(name, help, None, MetricType::Counter)?
-                .encode_counter::<NoLabelSet, _, u64>(&count, None)?;
-        }
-        let help = "p99 of the last second's deliveries, from the instant each was due";
-        encoder
-            .encode_descriptor("delivery_latency_p99", help, Some(&Unit::Seconds), MetricType::Gauge)?
-            .encode_gauge(&seconds(run.latency_ns_p99))?;
-        let help = "CPU time of relay and clients";
-        let mut cpu = encoder.encode_descriptor("cpu", help, Some(&Unit::Seconds), MetricType::Counter)?;
-        let spent = [("relay", run.relay_cpu_ns), ("clients", run.client_cpu_ns)];
-        // Not known is not zero.
-        let is_told = |process: &str| process != "relay" || UNKNOWN_HERE.is_none();
-        for (process, ns) in spent.into_iter().filter(|(process, _)| is_told(process)) {
-            cpu.encode_family(&[("process", process)])?
-                .encode_counter::<NoLabelSet, _, u64>(&seconds(ns), None)?;
-        }
-        let help = "Blocks by validity; failed without a record";
-        let mut blocks = encoder.encode_descriptor("blocks", help, None, MetricType::Counter)?;
-        for (validity, count) in ENDS.iter().zip(run.blocks) {
-            blocks
-                .encode_family(&[("validity", *validity)])?
-                .encode_counter::<NoLabelSet, _, u64>(&count, None)?;
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -342,8 +294,7 @@ mod tests {
         };
         seen.judged(Some(ValidityClass::Suspect));
         seen.judged(None);
-        let mut found = String::new();
-        text::encode(&mut found, &registry(move || seen)).unwrap();
+        let found = exposed(&seen, true);
         for line in [
             "# TYPE nsim_connections gauge",
             "nsim_connections 7",
