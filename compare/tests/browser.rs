@@ -412,24 +412,6 @@ fn a_device_that_answers_nonsense_or_leaves_ends_the_run_and_what_was_measured_i
 }
 
 #[test]
-fn a_device_is_told_of_ctrl_c_and_what_was_measured_is_kept() {
-    let out = TempDir::new().unwrap();
-    let (mut child, url) = scripted(out.path(), &["--formats", "json", "--part", "decode", "--rounds", "50"]);
-    let device = thread::spawn(move || {
-        play(&url, |asked| {
-            thread::sleep(Duration::from_millis(5));
-            Some(page(asked).to_string())
-        })
-    });
-    told_until(&mut child, "block 2/");
-    interrupt(&child);
-    let run = child.wait_with_output().unwrap();
-    assert_eq!(run.status.code(), Some(130), "{}", String::from_utf8_lossy(&run.stderr));
-    assert!(blocks_in(out.path()) >= 2);
-    assert!(device.join().unwrap().1.starts_with("Interrupted"));
-}
-
-#[test]
 fn a_device_whose_decoder_differs_is_not_measured() {
     let out = TempDir::new().unwrap();
     let (child, url) = scripted(out.path(), &["--formats", "json", "--part", "decode"]);

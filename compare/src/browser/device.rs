@@ -209,21 +209,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_is_its_value_and_its_text_is_plain() {
-        let said = json!({ "id": 1, "value": { "agent": "a\u{1b}[31m<b>|", "all": ["\u{202e}", 7, null] } });
-        let found = answered(Some(Message::text(said.to_string()))).await.unwrap();
-        assert_eq!(found, json!({ "agent": "a??31m?b??", "all": ["?", 7, null] }));
-        let said = json!({ "id": 1, "error": format!("bad\n{}", "x".repeat(1_000)) });
-        let Err(BrowserError::Page { expression, why }) =
-            answered(Some(Message::text(said.to_string()))).await
-        else {
-            panic!("an error of the page is one")
-        };
-        assert_eq!((expression.as_str(), why.len()), ("run bench.about()", MAX_TEXT_CHARACTERS));
-        assert!(why.starts_with("bad?xxx"));
-    }
-
-    #[tokio::test]
     async fn an_answer_to_another_call_or_of_another_form_is_refused() {
         for (message, expected) in [
             (Message::text(r#"{"id": 2, "value": 0}"#), "it answers call 2 where 1 was asked"),

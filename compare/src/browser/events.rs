@@ -175,30 +175,6 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_what_a_decoder_is_given_depend_on_format_and_layer() {
-        let events = Events::read(None, false, &[]).unwrap();
-        let cell = |format: &str, compression: &str| {
-            let (format, set) = (vec![format.to_owned()], vec![MIXED.to_owned()]);
-            let asked = crate::browser::Selection {
-                parts: &[Part::Decode],
-                formats: &format,
-                sets: &set,
-                compressions: &[],
-                batchings: &[],
-            };
-            let cells = crate::browser::Rows::few().cells(&asked).unwrap();
-            let is_it =
-                |cell: &BrowserCell| cell.format == asked.formats[0] && cell.compression == compression;
-            cells.into_iter().find(is_it).unwrap()
-        };
-        let bytes = |format, compression| events.input_bytes(&cell(format, compression)).unwrap().unwrap();
-        assert_eq!(bytes("json", "none"), events.described(MIXED).unwrap().json_bytes);
-        assert!(bytes("json", "zstd") < bytes("json", "none"));
-        assert!(bytes("dannypack", "zstd") < bytes("dannypack", "none"));
-        assert!(bytes("dannypack", "none") < bytes("json", "none"));
-    }
-
-    #[test]
     fn a_request_is_text_in_json_and_bytes_elsewhere() {
         assert_eq!(request("json").unwrap(), json!("[\"REQ\",\"feed\",{\"limit\":5000}]"));
         assert_eq!(request("dannypack").unwrap()[0], json!(2));

@@ -185,72 +185,60 @@ fn each_row_is_divided_by_its_neighbouring_anchors_and_judged() {
     assert_eq!((figures.blocks, figures.usable_blocks), (8, 7));
 }
 
-#[test]
-fn summary_page_and_terminal_say_what_was_found_and_of_which_browser() {
-    let result = result();
-    let texts = [report::summary(&result), report::html(&result).unwrap(), report::terminal(&result, false)];
+/// Asserts what a summary, a page and a terminal say of a result; returns the summary.
+fn texts_say(result: &ResultFile, expected: &[&str], others: &[&str]) -> String {
+    let texts = [report::summary(result), report::html(result).unwrap(), report::terminal(result, false)];
     for text in &texts {
-        for expected in [
-            "Chrome/156.0.8078.79",
-            "Decoding, mixed events",
-            "REQ to EOSE over a WebSocket, mixed events",
-            " % of decoding and verify:noble.",
-            "dannypack:tuned",
-            "×1.50",
-            "120 blocks",
-            "B/event",
-            // Of 1,000 events.
-            "1,234",
-        ] {
+        for expected in expected {
             assert!(text.contains(expected), "{expected:?} is not in\n{text}");
         }
+        for other in others {
+            assert!(!text.contains(other), "{other:?} is in\n{text}");
+        }
     }
-    assert!(texts[0].contains("msgpackr 2.1.3") && texts[0].contains("1 left out"), "{}", texts[0]);
-    assert!(texts[0].contains("round 1, msgpack:msgpackr-of-Decode:msgpack:msgpackr: the kernel counted"));
-    for explained in ["`wasm`, this repository's `codecs`", "B/event: what a decoder is given", "Heap: "] {
-        assert!(texts[0].contains(explained), "{explained:?} is not in\n{}", texts[0]);
+    texts[0].clone()
+}
+
+/// What only results with CPU times say.
+const OF_CPU: [&str; 4] = ["main µs/event", "heap MB", "CPU of the main thread", "kernel's clocks"];
+
+fn metrics(result: &ResultFile) -> BTreeSet<&'static str> {
+    Derived::from_result(result).comparisons.iter().map(|c| c.metric.short()).collect()
+}
+
+#[test]
+fn summary_page_and_terminal_say_what_was_found_and_of_which_browser() {
+    let expected = [
+        "Chrome/156.0.8078.79",
+        "Decoding, mixed events",
+        "REQ to EOSE over a WebSocket, mixed events",
+        " % of decoding and verify:noble.",
+        "dannypack:tuned",
+        "×1.50",
+        "120 blocks",
+        // Of 1,000 events.
+        "1,234",
+    ];
+    let summary = texts_say(&result(), &expected, &["packet B/event"]);
+    for said in
+        ["msgpackr 2.1.3", "1 left out", "round 1, msgpack:msgpackr-of-Decode:msgpack:msgpackr: the kernel"]
+    {
+        assert!(summary.contains(said), "{said:?} is not in\n{summary}");
     }
-    assert!(!texts[0].contains("packet B/event"), "{}", texts[0]);
 }
 
 #[test]
 fn a_device_has_wall_times_alone_and_the_report_says_why() {
     let result = of_device();
-    let derived = Derived::from_result(&result);
-    let metrics: BTreeSet<&str> = derived.comparisons.iter().map(|c| c.metric.short()).collect();
-    assert_eq!(metrics, BTreeSet::from(["first 100, wall time", "wall time"]));
-    let of = |row: &str, metric: Metric| {
-        let is_it = |c: &&report::Comparison| c.cell.ends_with(row) && c.metric == metric;
-        derived.comparisons.iter().find(is_it).unwrap()
-    };
-    for (row, metric, ratio) in [
-        ("Decode:dannypack:tuned", Metric::PageWall, 1.5),
-        ("Decode:dannypack:tuned", Metric::PageColdWall, 1.5),
-        ("EndToEnd:dannypack:tuned", Metric::PageWall, 0.3),
-    ] {
-        let found = of(row, metric);
-        assert!((found.ratio / ratio - 1.0).abs() < 0.01, "{row}: {found}");
-    }
-    let texts = [report::summary(&result), report::html(&result).unwrap(), report::terminal(&result, false)];
-    for text in &texts {
-        for expected in [
-            "Pages on a device, wall clock only (A Phone/1.0)",
-            "Not measured: live, for the device found no connection.",
-            "Wall time against JSON.parse",
-            "wall µs/event",
-        ] {
-            assert!(text.contains(expected), "{expected:?} is not in\n{text}");
-        }
-        for other in ["main µs/event", "heap MB", "CPU of the main thread", "kernel's clocks"] {
-            assert!(!text.contains(other), "{other:?} is in\n{text}");
-        }
-    }
-    for expected in ["a page cannot read CPU time", "Client: device, A Phone/1.0", "in steps of 100 µs"] {
-        assert!(texts[0].contains(expected), "{expected:?} is not in\n{}", texts[0]);
-    }
-    let folder = tempfile::tempdir().unwrap();
-    result.write(folder.path()).unwrap();
-    assert_eq!(ResultFile::read(folder.path()).unwrap(), result);
+    assert_eq!(metrics(&result), BTreeSet::from(["first 100, wall time", "wall time"]));
+    let expected = [
+        "Pages on a device, wall clock only (A Phone/1.0)",
+        "Not measured: live, for the device found no connection.",
+        "Wall time against JSON.parse",
+        "wall µs/event",
+    ];
+    let summary = texts_say(&result, &expected, &OF_CPU);
+    assert!(summary.contains("in steps of 100 µs") && summary.contains("a page cannot read CPU time"));
     assert!(!report::unlike(&result, &self::result()).is_empty());
 }
 
@@ -264,24 +252,10 @@ fn over_a_link_reports_have_times_and_bytes_and_no_cpu() {
         let events = block.warm.as_ref().unwrap().events;
         block.link_bytes = Some(2_345 * events);
     }
-    let metrics: BTreeSet<&str> =
-        Derived::from_result(&result).comparisons.iter().map(|c| c.metric.short()).collect();
-    assert_eq!(metrics, BTreeSet::from(["wall time"]));
-    let texts = [report::summary(&result), report::html(&result).unwrap(), report::terminal(&result, false)];
-    for text in &texts {
-        for expected in
-            ["one REQ each over an emulated link, slow-4g (down", "wall µs/event", "packet B/event", "2,345"]
-        {
-            assert!(text.contains(expected), "{expected:?} is not in\n{text}");
-        }
-        for other in ["main µs/event", "heap MB", "CPU of the main thread", "kernel's clocks", "on a device"]
-        {
-            assert!(!text.contains(other), "{other:?} is in\n{text}");
-        }
-    }
-    // One column of bytes, and what it is of.
-    assert!(texts[0].contains("packet B/event: IP packets to the page"), "{}", texts[0]);
-    assert!(!texts[0].contains("what a decoder is given") && !texts[0].contains("Heap: "), "{}", texts[0]);
+    assert_eq!(metrics(&result), BTreeSet::from(["wall time"]));
+    let expected =
+        ["one REQ each over an emulated link, slow-4g (down", "wall µs/event", "packet B/event", "2,345"];
+    texts_say(&result, &expected, &OF_CPU);
     let reasons = report::unlike(&result, &self::result());
     assert!(reasons.iter().any(|reason| reason.contains("over slow-4g")), "{reasons:?}");
 }
