@@ -3,8 +3,8 @@
 use super::svg::{Area, At, MARK, Sheet};
 
 /// For each mark the free place nearest to it that takes its name, the most crowded first; `None`
-/// where it has none or the plot is full.
-pub(super) fn labels(sheet: &Sheet, places: &[At], names: &[Option<&str>]) -> Vec<Option<Area>> {
+/// where the plot is full.
+pub(super) fn labels(sheet: &Sheet, places: &[At], names: &[&str]) -> Vec<Option<Area>> {
     let around =
         |(x, y): At, half: f64| Area { left: x - half, top: y - half, right: x + half, bottom: y + half };
     let mut taken: Vec<Area> = places.iter().map(|at| around(*at, MARK)).collect();
@@ -16,7 +16,7 @@ pub(super) fn labels(sheet: &Sheet, places: &[At], names: &[Option<&str>]) -> Ve
     order.sort_by_key(|at| std::cmp::Reverse(crowd(*at)));
     let mut found = vec![None; places.len()];
     for at in order {
-        let place = names[at].and_then(|name| nearest_free(sheet, places[at], name, &taken));
+        let place = nearest_free(sheet, places[at], names[at], &taken);
         taken.extend(place);
         found[at] = place;
     }
@@ -67,8 +67,8 @@ mod tests {
                 (150.0 + 170.0 * knot + 3.0 * at, 90.0 + 100.0 * knot + (at * 7.0) % 11.0)
             })
             .collect();
-        let names: Vec<Option<&str>> =
-            (0..48).map(|i| Some(["json", "dannypack tuned", "cbor-schemaless"][i % 3])).collect();
+        let names: Vec<&str> =
+            (0..48).map(|i| ["json", "dannypack tuned", "cbor-schemaless"][i % 3]).collect();
         let found: Vec<Area> =
             labels(&Sheet::PICTURE, &places, &names).into_iter().map(Option::unwrap).collect();
         for (i, label) in found.iter().enumerate() {
@@ -80,7 +80,7 @@ mod tests {
             }
         }
         // A mark with room has its name right beside it.
-        let alone = labels(&Sheet::PICTURE, &[(300.0, 300.0)], &[Some("json")])[0].unwrap();
+        let alone = labels(&Sheet::PICTURE, &[(300.0, 300.0)], &["json"])[0].unwrap();
         assert!((alone.left - 308.0).abs() < 0.1 && (alone.top - 293.0).abs() < 0.1, "{alone:?}");
     }
 }

@@ -66,7 +66,7 @@ pub(crate) fn picture(load: &LoadView<'_>) -> Option<String> {
         }
     }
     let places: Vec<At> = points.iter().map(|point| svg.at(point.bytes.0, point.cpu.0)).collect();
-    let names: Vec<Option<&str>> = points.iter().map(|point| Some(point.name.as_str())).collect();
+    let names: Vec<&str> = points.iter().map(|point| point.name.as_str()).collect();
     for ((point, at), place) in points.iter().zip(&places).zip(labels(&Sheet::PICTURE, &places, &names)) {
         let weight = if point.is_base { " font-weight=\"bold\"" } else { "" };
         place.into_iter().for_each(|place| svg.name(*at, place, weight, &point.name));

@@ -129,6 +129,12 @@ pub(super) struct Axis {
     own: Option<f64>,
 }
 
+impl fmt::Display for Axis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
 impl Axis {
     /// A logarithmic axis with at most so many ticks.
     pub(super) fn logarithmic(name: &str, range: Range<f64>, most: usize) -> Axis {

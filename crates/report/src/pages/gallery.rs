@@ -1,8 +1,6 @@
 //! What a page alone shows: figures with their captions, and verdicts in colour.
 use crate::{
     figures::{self, escape},
-    merged::Metric,
-    result::Role,
     verdicts::comparison::Comparison,
     view::LoadView,
 };
@@ -20,11 +18,6 @@ pub(crate) fn gallery(legend: &str, figures: impl IntoIterator<Item = (String, S
 
 /// The figures of a load.
 pub(crate) fn of_load(load: &LoadView<'_>, comparisons: &[Comparison]) -> String {
-    let who = [(Metric::RelayCpu, "relay"), (Metric::ClientCpu, "client")];
-    let costs = who.into_iter().filter(|_| !load.is_over_links()).map(|(cpu, who)| {
-        let caption = format!("Wire bytes against {who} CPU, frontier drawn (lower left is better)");
-        (caption, figures::pareto(load, cpu))
-    });
     let blocks = figures::time_series(load)
         .map(|svg| ("Every block over time, spans left out shaded".to_owned(), svg));
     let judged = load.judged().iter().copied();
@@ -32,7 +25,7 @@ pub(crate) fn of_load(load: &LoadView<'_>, comparisons: &[Comparison]) -> String
         let caption = format!("{} against the reference (grey: ±2 %, thick: a verdict)", metric.short());
         (caption, figures::forest(load, comparisons, metric))
     });
-    let all = costs.chain(blocks).chain(judged).chain(over_percentiles_and_time(load));
+    let all = blocks.into_iter().chain(judged).chain(over_percentiles_and_time(load));
     gallery(&figures::legend(load), all)
 }
 
@@ -59,34 +52,4 @@ pub(crate) fn over_percentiles_and_time(load: &LoadView<'_>) -> Vec<(String, Str
         }
     }
     drawn
-}
-
-/// A line for each format: its cell without compression, or the first it has.
-pub(crate) fn verdict_list(load: &LoadView<'_>, comparisons: &[Comparison]) -> String {
-    let mut seen = Vec::new();
-    let mut lines = String::new();
-    for view in load.cells.iter().filter(|view| view.cell.role == Role::Cell) {
-        let of_cell: Vec<String> = (comparisons.iter().filter(|c| c.cell == view.cell.id))
-            .map(|c| {
-                format!(
-                    "{} <span class=\"{}\">{}</span>",
-                    c.metric.short(),
-                    c.verdict,
-                    escape(&c.to_string())
-                )
-            })
-            .collect();
-        if !seen.contains(&&view.cell.cell.format) && !of_cell.is_empty() {
-            seen.push(&view.cell.cell.format);
-            let reference = load.reference(view).map_or("", |reference| reference.cell.id.as_str());
-            let id = &view.cell.id;
-            lines += &format!(
-                "<li><b>{}</b> against {}: {}</li>\n",
-                escape(id),
-                escape(reference),
-                of_cell.join(", ")
-            );
-        }
-    }
-    format!("<ul>\n{lines}</ul>\n")
 }

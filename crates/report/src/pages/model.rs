@@ -5,7 +5,7 @@ use crate::{
     figures,
     pages::{
         found,
-        gallery::{self, figure, gallery, verdict_list},
+        gallery::{self, figure, gallery},
         part::{EVERYWHERE, IN_FILES, IN_SUMMARY, Media, Medium, ON_PAGE, Part, left_out},
         provenance::{self, command, selftest_table, tested},
         reading::reading,
@@ -207,11 +207,7 @@ fn verdicts(load: &LoadView<'_>, comparisons: &[Comparison]) -> Vec<Part> {
     let table = |form| Part::table(load.verdicts(comparisons, form), load.row_ids(true));
     // Without a comparison a terminal has nothing to show.
     let on = if comparisons.is_empty() { IN_FILES } else { EVERYWHERE };
-    let mut parts = vec![
-        Part::heading(3, heading).only(on),
-        Part::drawn(verdict_list(load, comparisons)),
-        table(Form::Full).only(IN_FILES),
-    ];
+    let mut parts = vec![Part::heading(3, heading).only(on), table(Form::Full).only(IN_FILES)];
     if !comparisons.is_empty() {
         parts.push(table(Form::Words).only(&[Medium::WideTerminal]));
         parts.push(table(Form::Marks).only(&[Medium::Terminal]));
