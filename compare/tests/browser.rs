@@ -175,7 +175,13 @@ fn a_browser_over_a_link_is_measured_end_to_end_alone() {
 fn a_browser_with_a_broken_decoder_is_not_measured_and_the_event_is_named() {
     let out = TempDir::new().unwrap();
     let file = few_events(out.path());
-    let args = ["--formats", "dannypack", "--part", "decode", "--plant", "dannypack:tuned", "--corpus"];
+    let page = out.path().join("page");
+    fs::create_dir(&page).unwrap();
+    for (name, more) in [("page.js", "\nbench.plant('dannypack:tuned');"), ("rows.json", "")] {
+        let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../web/browser/dist").join(name);
+        fs::write(page.join(name), fs::read_to_string(built).unwrap() + more).unwrap();
+    }
+    let args = ["--formats", "dannypack", "--part", "decode", "--page", page.to_str().unwrap(), "--corpus"];
     let run = compare(out.path(), &[&args[..], &[file.to_str().unwrap()]].concat());
     let told = String::from_utf8_lossy(&run.stderr);
     assert_eq!(run.status.code(), Some(4), "{told}");

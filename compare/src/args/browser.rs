@@ -123,9 +123,6 @@ pub(crate) struct BrowserFlags {
     /// Decides the order of the rows
     #[arg(long, help_heading = "Rounds", default_value_t = 1)]
     seed: u64,
-    /// For tests of the instrument: this row's decoder changes an event, which must end the run
-    #[arg(long, help_heading = "Page", value_name = "ROW", hide_short_help = true)]
-    pub(crate) plant: Option<String>,
     /// Where the result folder is made
     #[arg(long, help_heading = "Output", default_value = "results", value_name = "FOLDER")]
     pub(crate) out: PathBuf,

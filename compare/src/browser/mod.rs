@@ -83,8 +83,6 @@ pub(crate) struct Question<'a> {
     pub(crate) link: Option<&'a Link>,
     /// The cells without blocks.
     pub(crate) cells: Vec<BrowserCell>,
-    /// A row whose decoder is broken on purpose.
-    pub(crate) plant: Option<&'a str>,
     /// Whether progress is hidden.
     pub(crate) quiet: bool,
 }
@@ -119,7 +117,7 @@ pub(crate) async fn measure(
     keep: &dyn Fn(Found),
     interrupt: impl Future<Output = ()>,
 ) -> Result<Found> {
-    let Question { client, rows, config, link, mut cells, plant, quiet } = question;
+    let Question { client, rows, config, link, mut cells, quiet } = question;
     let mut interrupt = Box::pin(interrupt);
     let events = Arc::new(Events::read(config.corpus.as_deref(), config.skip_invalid, &config.formats)?);
     let address = match client {
@@ -145,7 +143,7 @@ pub(crate) async fn measure(
         let host = host(client, &server.url, arrival).await?;
         let mut bench = Bench { host, relays, link, step_ms: config.step_ms };
         let software = bench.software().await?;
-        bench.check(&decoders, plant).await?;
+        bench.check(&decoders).await?;
         let not_measured = bench.reach(&mut cells).await?;
         bench.check_received(&cells).await?;
         Ok::<_, anyhow::Error>((bench, software, not_measured))
@@ -283,11 +281,8 @@ impl Bench {
     }
 
     /// Compares decoders with `JSON.parse` on every event.
-    async fn check(&mut self, decoders: &[&str], plant: Option<&str>) -> Result<(), BrowserError> {
+    async fn check(&mut self, decoders: &[&str]) -> Result<(), BrowserError> {
         let mut page = Page::open(&mut self.host).await?;
-        if let Some(row) = plant {
-            page.run(&format!("bench.plant({})", json!(row))).await?;
-        }
         for decoder in decoders {
             let found = page.run(&format!("bench.check({}, {})", json!(decoder), json!(ALL))).await?;
             if !found.is_null() {

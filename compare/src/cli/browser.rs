@@ -55,9 +55,8 @@ pub(super) fn measure(flags: &BrowserFlags, args: &[OsString]) -> Result<Exit> {
     Folder::try_out(&flags.out)?;
     let started = SystemTime::now();
     let (git, host) = (git::current(), Environment::collect());
-    let (plant, quiet) = (flags.plant.as_deref(), flags.quiet);
-    let link = flags.link.as_ref();
-    let question = Question { client, rows, config: &config, link, cells, plant, quiet };
+    let (link, quiet) = (flags.link.as_ref(), flags.quiet);
+    let question = Question { client, rows, config: &config, link, cells, quiet };
     let folder = Folder::new(&flags.out, format!("{}-browser-{}", utc::compact(started), config.seed));
     let result_of = |found: Found| {
         let id = |place: &usize| found.browser.cells[*place].id.clone();
