@@ -33,6 +33,9 @@ pub enum DecodeError {
     /// A well-formed message with a verb or opcode outside the protocol.
     #[error("unknown message {0}")]
     UnknownMessage(String),
+    /// A message that unpacks to more bytes than the reader accepts.
+    #[error("message over the limit of {0} bytes after unpacking")]
+    Unpacked(usize),
     /// A request over the reader's limits; see
     /// [`Codec::decode_client_within`](crate::Codec::decode_client_within).
     #[error(transparent)]

@@ -9,7 +9,12 @@ use allocation_counter::measure;
 use codecs::{ClientMessage, DecodeError, Filter, Limit, Limits, OverLimit, Request, TagFilter};
 use common::{Subject, subjects};
 
-const LIMITS: Limits = Limits { max_filters: 3, max_filter_values: 5, max_subscription_chars: 8 };
+const LIMITS: Limits = Limits {
+    max_filters: 3,
+    max_filter_values: 5,
+    max_subscription_chars: 8,
+    max_unpacked_bytes: usize::MAX,
+};
 
 /// Memory that an error and a few entries may take. A frame of those below has a hundred times as
 /// much.

@@ -239,6 +239,13 @@ impl Peer {
         if is_protected(&event.tags) && !self.auth.as_ref().is_some_and(|auth| auth.has(&event.pubkey)) {
             return Err(self.why_not_protected().into());
         }
+        if let Some((format, bytes)) = self.relay.undeliverable(event) {
+            let max = self.relay.max_event_bytes;
+            return Err(format!(
+                "invalid: in {format}, which this relay offers, the event takes {bytes} bytes, over the limit of {max}"
+            )
+            .into());
+        }
         if REPOSTS.contains(&event.kind) && embeds_a_protected_event(&event.content) {
             return Err("blocked: a repost must not embed a protected event (NIP-70)".into());
         }

@@ -44,6 +44,8 @@ pub struct Relay {
     pub(crate) burner: Option<Burner>,
     pub(crate) faults: Arc<Faults>,
     codecs: Vec<Option<&'static dyn Codec>>,
+    /// The largest event in any format that a message has room for.
+    pub(crate) max_event_bytes: usize,
     /// See [`Store::encodings`].
     encodings: Arc<AllEncodings>,
     connections: AtomicU64,
@@ -95,11 +97,17 @@ impl Relay {
     ///
     /// # Errors
     /// [`UnknownName`] when the format insisted on has no such implementation.
-    pub fn new(config: Config) -> Result<Relay, UnknownName> {
+    pub fn new(mut config: Config) -> Result<Relay, UnknownName> {
+        /// Of an EVENT beside the event, and of each byte of its subscription id in JSON.
+        const AROUND_BYTES: (usize, usize) = (128, 6);
+        config.limits.max_unpacked_bytes = config.wire.max_message_bytes;
+        let around_bytes = config.limits.max_subscription_chars.saturating_mul(AROUND_BYTES.1);
+        let around_bytes = around_bytes.saturating_add(AROUND_BYTES.0);
         let shared =
             Shared { store: Store::new(config.store_bytes), subscriptions: Subscriptions::default() };
         Ok(Relay {
             codecs: config.codecs()?,
+            max_event_bytes: config.wire.outgoing_bytes().saturating_sub(around_bytes),
             counters: Counters::default(),
             keys: PublicKeys::at_most(PUBLIC_KEYS),
             burner: Burner::from_faults(&config.faults),
@@ -166,6 +174,21 @@ impl Relay {
     /// The codec that sessions of this format use.
     pub(crate) fn codec(&self, format: Format) -> &'static dyn Codec {
         self.codecs[format.index()].expect("only enabled formats are negotiated")
+    }
+
+    /// A format on offer that makes more of an event than a message has room for, and how many
+    /// bytes. Whoever asked for the event in this format could not get it. A format that cannot hold
+    /// the event at all is another matter: the event is left out of its answers.
+    pub(crate) fn undeliverable(&self, event: &Event<'_>) -> Option<(Format, usize)> {
+        if most_bytes(event) <= self.max_event_bytes {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        Format::all().find_map(|format| {
+            bytes.clear();
+            self.codecs[format.index()]?.encode_event(event, &mut bytes).ok()?;
+            (bytes.len() > self.max_event_bytes).then_some((format, bytes.len()))
+        })
     }
 
     /// The number of a new connection.
@@ -476,4 +499,15 @@ impl Relay {
         // One session's bug should not stop the relay.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// At least as many bytes as any format makes of an event. JSON writes six for a control character,
+/// FlatBuffers up to 32 around a tag or a value.
+fn most_bytes(event: &Event<'_>) -> usize {
+    const FIXED_BYTES: usize = 1 << 10;
+    const AROUND_BYTES: usize = 32;
+    let most = |text: &str| AROUND_BYTES + 6 * text.len();
+    let tags = event.tags.iter();
+    let tags = tags.map(|tag| AROUND_BYTES + tag.iter().map(|value| most(value)).sum::<usize>());
+    FIXED_BYTES + most(&event.content) + tags.sum::<usize>()
 }

@@ -13,7 +13,7 @@
 //!
 //! This code unpacks, because the crate's unpacker allocates whatever the segment table claims and
 //! does not report left-over bytes. One byte of the frame can stand for a kilobyte of zeros, so the
-//! size is bounded.
+//! size is bounded: by the reader's limit, and by 8 MiB.
 
 use capnp::serialize_packed;
 
@@ -29,7 +29,8 @@ use crate::{
 
 const WORD_BYTES: usize = 8;
 
-/// The largest message before packing, eight times what relays here take as a frame.
+/// The largest message before packing, eight times what relays here take as a frame: what they send
+/// at most.
 const MAX_UNPACKED_BYTES: usize = 8 << 20;
 
 #[derive(Debug)]
@@ -41,7 +42,7 @@ impl EventCodec for CapnpPacked {
     }
 
     fn decode_event<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, DecodeError> {
-        Ok(Capnp.decode_event(&unpack(bytes)?)?.into_owned())
+        Ok(Capnp.decode_event(&unpack(bytes, MAX_UNPACKED_BYTES)?)?.into_owned())
     }
 }
 
@@ -55,7 +56,8 @@ impl Codec for CapnpPacked {
         bytes: &'a [u8],
         limits: &Limits,
     ) -> Result<ClientMessage<'a>, DecodeError> {
-        Ok(Capnp.decode_client_within(&unpack(bytes)?, limits)?.into_owned())
+        let max_bytes = limits.max_unpacked_bytes.min(MAX_UNPACKED_BYTES);
+        Ok(Capnp.decode_client_within(&unpack(bytes, max_bytes)?, limits)?.into_owned())
     }
 
     fn encode_relay(&self, message: &RelayMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
@@ -72,7 +74,7 @@ impl Codec for CapnpPacked {
     }
 
     fn decode_relay<'a>(&self, bytes: &'a [u8]) -> Result<RelayMessage<'a>, DecodeError> {
-        Ok(Capnp.decode_relay(&unpack(bytes)?)?.into_owned())
+        Ok(Capnp.decode_relay(&unpack(bytes, MAX_UNPACKED_BYTES)?)?.into_owned())
     }
 
     /// # Panics
@@ -108,7 +110,7 @@ pub(super) fn write_batch<'b, 'e: 'b>(
 
 /// Reads a batch.
 pub(super) fn read_batch<'a>(bytes: &[u8]) -> Result<Vec<Event<'a>>, DecodeError> {
-    let bytes = unpack(bytes)?;
+    let bytes = unpack(bytes, MAX_UNPACKED_BYTES)?;
     Ok(read_plain(&bytes)?.into_iter().map(Event::into_owned).collect())
 }
 
@@ -173,7 +175,7 @@ fn step<'a>(reader: &mut Reader<'a>) -> Result<Step<'a>, DecodeError> {
     Ok(Step::Word(word))
 }
 
-fn unpack(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
+fn unpack(bytes: &[u8], max_bytes: usize) -> Result<Vec<u8>, DecodeError> {
     let mut reader = Reader::new(bytes);
     let mut out = Vec::with_capacity(bytes.len() + bytes.len() / 4);
     while !reader.is_empty() {
@@ -185,8 +187,8 @@ fn unpack(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
                 out.extend_from_slice(rest);
             }
         }
-        if out.len() > MAX_UNPACKED_BYTES {
-            return Err(DecodeError::OutOfRange("size before packing"));
+        if out.len() > max_bytes {
+            return Err(DecodeError::Unpacked(max_bytes));
         }
     }
     Ok(out)
@@ -217,7 +219,8 @@ mod tests {
         {
             let mut packed = Vec::new();
             pack(words.as_flattened(), &mut packed);
-            assert_eq!(unpack(&packed).as_deref(), Ok(words.as_flattened()));
+            let unpacked = unpack(&packed, words.len() * WORD_BYTES);
+            assert_eq!(unpacked.as_deref(), Ok(words.as_flattened()));
             assert_eq!(unpacked_len(&packed), Ok(words.len() * 8));
         }
     }
@@ -225,9 +228,10 @@ mod tests {
     #[test]
     fn a_run_of_zeros_is_bounded() {
         let bomb = [0x00, 0xff].repeat(1 << 20);
-        assert_eq!(unpack(&bomb), Err(DecodeError::OutOfRange("size before packing")));
-        assert_eq!(unpack(&[0x01, 0x00]), Err(DecodeError::NotCanonical("a packed word")));
-        assert_eq!(unpack(&[0x00]), Err(DecodeError::Truncated("packed words")));
-        assert_eq!(unpack(&[0xff, 1, 1, 1, 1, 1, 1, 1, 1, 1]), Err(DecodeError::Truncated("packed words")));
+        let unpack = |bytes: &[u8]| unpack(bytes, 1 << 20).unwrap_err();
+        assert_eq!(unpack(&bomb), DecodeError::Unpacked(1 << 20));
+        assert_eq!(unpack(&[0x01, 0x00]), DecodeError::NotCanonical("a packed word"));
+        assert_eq!(unpack(&[0x00]), DecodeError::Truncated("packed words"));
+        assert_eq!(unpack(&[0xff, 1, 1, 1, 1, 1, 1, 1, 1, 1]), DecodeError::Truncated("packed words"));
     }
 }

@@ -25,11 +25,18 @@ pub struct Limits {
     pub max_filter_values: usize,
     /// Characters of a subscription id (NIP-01: 64).
     pub max_subscription_chars: usize,
+    /// Bytes of a message after a format has unpacked it. A relay sets its limit of frames here.
+    pub max_unpacked_bytes: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { max_filters: 200, max_filter_values: 2_047, max_subscription_chars: 64 }
+        Limits {
+            max_filters: 200,
+            max_filter_values: 2_047,
+            max_subscription_chars: 64,
+            max_unpacked_bytes: 1 << 20,
+        }
     }
 }
 
@@ -40,6 +47,7 @@ impl Limits {
         max_filters: MAX_FILTERS,
         max_filter_values: usize::MAX,
         max_subscription_chars: usize::MAX,
+        max_unpacked_bytes: usize::MAX,
     };
 
     /// Checks a REQ or COUNT; the error is the text of the CLOSED answer, with its NIP-01 prefix.

@@ -129,6 +129,16 @@ pub struct WireLimits {
 }
 
 impl WireLimits {
+    /// Ratio of the limits of outgoing and incoming messages: an event is up to six times longer in
+    /// JSON (`\u0000` for one byte) than in the format of its publisher.
+    const OUTGOING_FACTOR: usize = 8;
+
+    /// The largest outgoing message.
+    pub fn outgoing_bytes(&self) -> usize {
+        let usual = self.max_message_bytes.saturating_mul(WireLimits::OUTGOING_FACTOR);
+        self.max_outgoing_bytes.unwrap_or(usual)
+    }
+
     /// Limits of a process with this many connections. Few connections get larger read buffers,
     /// which would take gigabytes for many.
     #[must_use]

@@ -31,10 +31,6 @@ use crate::{
 /// Limit of the closing handshake: a client waits for the server to end TCP (RFC 6455 §7.1.1).
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Ratio of the limits of outgoing and incoming messages: an event is up to six times longer in
-/// JSON (`\u0000` for one byte) than in the format of its publisher.
-const OUTGOING_FACTOR: usize = 8;
-
 /// A WebSocket connection with an agreement. One task reads and writes.
 #[derive(Debug)]
 pub struct Connection {
@@ -119,8 +115,7 @@ impl Connection {
                 (None, Some(ZstdLayer::new(of_this_end)))
             }
         };
-        let usual = limits.max_message_bytes.saturating_mul(OUTGOING_FACTOR);
-        let max_outgoing_bytes = limits.max_outgoing_bytes.unwrap_or(usual);
+        let max_outgoing_bytes = limits.outgoing_bytes();
         let config = websocket_config(limits, max_outgoing_bytes);
         let websocket = WebSocket::from_partially_read(socket, early, role, deflate, Some(config)).await;
         Ok(Connection {

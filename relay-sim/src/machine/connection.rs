@@ -211,7 +211,9 @@ impl Connection {
             Opcode::Text => self.notice(format!("invalid: {error}")),
             Opcode::Binary => {
                 let reason = format!("not a {} message: {error}", self.format);
-                return Err(Close::new(CloseCode::InvalidData, reason));
+                let is_too_large = matches!(error, DecodeError::Unpacked(_));
+                let code = if is_too_large { CloseCode::TooLarge } else { CloseCode::InvalidData };
+                return Err(Close::new(code, reason));
             }
         }
         Ok(())

@@ -63,6 +63,9 @@ pub(crate) enum Unavailable {
     /// The format cannot hold it.
     #[error(transparent)]
     Encode(#[from] EncodeError),
+    /// A relay with a higher limit of messages stored it.
+    #[error("the event takes {0} bytes, more than a message may have")]
+    TooLong(usize),
     /// It cannot be read.
     #[error(transparent)]
     Read(#[from] RowError),

@@ -576,3 +576,55 @@ fn equal_calls_give_equal_bytes() {
     assert!(first.len() > 1_000 && totals.deliveries_live > 500, "{totals:?}");
     assert_eq!((first, totals), run());
 }
+
+#[test]
+fn what_a_relay_takes_in_one_format_it_can_send_in_every_other() {
+    const MAX_BYTES: usize = 20_000;
+    let relay = relay(|config| config.wire.max_message_bytes = MAX_BYTES);
+    let shapes: [fn(Event<'static>, usize) -> Event<'static>; 4] = [
+        |event, n| Event { content: "\0".repeat(n).into(), ..event },
+        |event, n| Event { tags: vec![vec![]; n], ..event },
+        |event, n| Event { tags: vec![vec!["".into(); 200]; n / 200], ..event },
+        |event, n| Event { tags: vec![vec!["x".into(), "\u{1}".repeat(n).into()]], ..event },
+    ];
+    let (mut taken, mut refused, mut cut) = (Vec::new(), 0, 0);
+    let all = Format::all().flat_map(|format| shapes.map(|shape| (format, shape)));
+    for (n, (format, shape)) in (0_u8..).zip(all) {
+        let mut client = Client::open(&relay, format, false);
+        // The largest of its shape whose frame the wire lets through.
+        let largest = (0..21).rev().find_map(|power| {
+            let event = shape(event(n), 1 << power);
+            let mut payload = Vec::new();
+            client.codec.encode_client(&ClientMessage::Event(Cow::Borrowed(&event)), &mut payload).ok()?;
+            (payload.len() <= MAX_BYTES).then_some((event, payload))
+        });
+        let (event, payload) = largest.unwrap();
+        if let Err(close) = client.connection.receive(&payload, format.spec().opcode, client.time) {
+            assert_eq!((format.name(), close.code), ("capnp-packed", CloseCode::TooLarge), "{close:?}");
+            cut += 1;
+            continue;
+        }
+        match client.codec.decode_relay(&client.hear()[0]).unwrap() {
+            RelayMessage::Ok { accepted: true, .. } => taken.push(event),
+            RelayMessage::Ok { text, .. } => {
+                assert!(
+                    text.starts_with("invalid: in ") && text.ends_with("over the limit of 159488"),
+                    "{text}"
+                );
+                refused += 1;
+            }
+            other => panic!("{format}: {other:?}"),
+        }
+    }
+    assert!(taken.len() > 20 && refused > 0 && cut > 0, "{} {refused} {cut}", taken.len());
+    for (format, batched) in Format::all().flat_map(|format| [(format, false), (format, true)]) {
+        let mut reader = Client::open(&relay, format, batched);
+        reader.request("s", Filter::default());
+        let heard = reader.hear();
+        assert!(heard.iter().all(|message| message.len() <= 8 * MAX_BYTES), "{format}");
+        let mut again = Client::open(&relay, format, batched);
+        again.request("s", Filter::default());
+        let held = taken.iter().filter(|event| format.spec().capacity.holds(event)).count();
+        assert_eq!(again.deliveries().0.len(), held, "{format}");
+    }
+}

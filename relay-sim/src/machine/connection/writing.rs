@@ -10,7 +10,7 @@ use crate::{
     fanout::{Answered, Batch, Batches, Delivery, Held, Queued, Subscription},
     fault::{Draw, Kind, with_altered_sig},
     outgoing::Shared,
-    store::{StoredEvent, Unavailable},
+    store::{Encoded, StoredEvent, Unavailable},
     totals::add,
 };
 
@@ -120,14 +120,11 @@ impl Connection {
         outbox_bytes: usize,
         now: Instant,
     ) -> Vec<Batch> {
-        let encoded_bytes = match event.encoded(self.format, self.codec) {
-            Ok(encoded) => encoded.bytes.len(),
-            Err(error) => {
-                self.left_out(&event, error);
-                self.delivered_bytes += outbox_bytes;
-                return Vec::new();
-            }
+        let Some(encoded) = self.encoded(&event) else {
+            self.delivered_bytes += outbox_bytes;
+            return Vec::new();
         };
+        let encoded_bytes = encoded.bytes.len();
         batches.hold(Held { subscription, event, outbox_bytes, encoded_bytes }, now)
     }
 
@@ -155,8 +152,7 @@ impl Connection {
         let relay = Arc::clone(&self.relay);
         let (mut sent, mut together) = (0, Vec::with_capacity(events.len()));
         for event in events {
-            if let Err(error) = event.encoded(self.format, self.codec) {
-                self.left_out(event, error);
+            if self.encoded(event).is_none() {
                 continue;
             }
             let Some(hit) = self.planted.next_delivery(subscription, &event.head().id, now) else {
@@ -226,13 +222,7 @@ impl Connection {
     /// Writes an event for a subscription, unless the format cannot hold it. Returns whether it
     /// could.
     pub(super) fn write_event(&mut self, subscription: &str, event: Arc<StoredEvent>) -> bool {
-        let encoded = match event.encoded(self.format, self.codec) {
-            Ok(encoded) => encoded,
-            Err(error) => {
-                self.left_out(&event, error);
-                return false;
-            }
-        };
+        let Some(encoded) = self.encoded(&event) else { return false };
         self.spliced += u64::from(encoded.is_received);
         let mut end = None;
         let Ok(()) = self.outgoing.add(|out| {
@@ -253,6 +243,18 @@ impl Connection {
         true
     }
 
+    /// The event in the connection's format. An event that has none, or none that a message has room
+    /// for, is left out and counted.
+    #[inline]
+    fn encoded<'e>(&self, event: &'e StoredEvent) -> Option<&'e Encoded> {
+        match event.encoded(self.format, self.codec) {
+            Ok(encoded) if encoded.bytes.len() <= self.relay.max_event_bytes => return Some(encoded),
+            Ok(encoded) => self.left_out(event, &Unavailable::TooLong(encoded.bytes.len())),
+            Err(error) => self.left_out(event, error),
+        }
+        None
+    }
+
     pub(super) fn write(&mut self, message: &RelayMessage<'_>) {
         if let Err(error) = self.outgoing.add(|out| self.codec.encode_relay(message, out)) {
             add(&self.relay.counters.unencodable, 1);
@@ -263,7 +265,7 @@ impl Connection {
     fn left_out(&self, event: &StoredEvent, error: &Unavailable) {
         let id = hex::encode(&event.head().id);
         match error {
-            Unavailable::Encode(error) => {
+            Unavailable::Encode(_) | Unavailable::TooLong(_) => {
                 add(&self.relay.counters.unencodable, 1);
                 debug!(id, %error, "an event is left out");
             }
