@@ -1,6 +1,14 @@
 //! The client's side of the handshake.
 
-use std::{env, io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{
+    env, io,
+    net::SocketAddr,
+    path::Path,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use futures::{StreamExt, stream::FuturesUnordered};
 
 use rustls::pki_types::CertificateDer;
 use terms::{Header, HeaderError, RelayUrl, RelayUrlError};
@@ -28,6 +36,9 @@ use crate::{
 
 /// Silence after a ClientHello after which the relay is tried without TLS, and time for its answer.
 const SILENT_TO_TLS: Duration = Duration::from_secs(2);
+
+/// Time for an address before the next one is tried beside it (RFC 8305 §5).
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// Variables that name a proxy to other programs.
 const PROXY_VARIABLES: [&str; 6] =
@@ -78,6 +89,8 @@ pub struct Endpoint {
     /// The name's addresses, looked up once for all connections and clones, because a resolver's
     /// time and failures are not the relay's.
     addresses: Arc<OnceCell<Vec<SocketAddr>>>,
+    /// The address of the first connection.
+    reached: Arc<OnceLock<SocketAddr>>,
     /// Whether a relay that was silent to TLS answers without it: tried once for all connections.
     answers_plain: Arc<OnceCell<bool>>,
 }
@@ -95,6 +108,7 @@ impl Endpoint {
             headers: Arc::default(),
             tls,
             addresses: Arc::default(),
+            reached: Arc::default(),
             answers_plain: Arc::default(),
         })
     }
@@ -110,6 +124,30 @@ impl Endpoint {
             return Err(HeaderError::OfUrl(header.name().to_owned()));
         }
         Ok(Endpoint { headers: headers.into(), ..self })
+    }
+
+    /// The address of the first connection to the relay, once there was one.
+    pub fn reached(&self) -> Option<SocketAddr> {
+        self.reached.get().copied()
+    }
+
+    /// Why a relay that was given so much time was not reached; `None` of a relay that took a
+    /// connection.
+    pub fn unreached(&self, within: Duration) -> Option<WireError> {
+        let none = self.reached.get().is_none();
+        let addresses = self.addresses.get().map_or(&[][..], Vec::as_slice);
+        none.then(|| {
+            let tried = match addresses {
+                [] => "its name was not resolved".to_owned(),
+                all => format!(
+                    "no answer from {}",
+                    all.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ")
+                ),
+            };
+            let reason =
+                format!("{} was not reached within {within:?}: {tried}{}", self.url, self.ignored_proxy());
+            WireError::Io(io::Error::new(io::ErrorKind::TimedOut, reason))
+        })
     }
 
     /// The relay's address.
@@ -187,6 +225,9 @@ impl Endpoint {
     ) -> Result<Connection, WireError> {
         let timeout = limits.handshake_timeout;
         let late = || {
+            if let Some(unreached) = self.unreached(timeout) {
+                return unreached;
+            }
             let hint = if self.url.is_secure() { self.other_scheme() } else { String::new() };
             let proxy = self.ignored_proxy();
             WireError::handshake(format!(
@@ -250,6 +291,8 @@ impl Endpoint {
         limits: &WireLimits,
     ) -> Result<Connection, WireError> {
         tcp.set_nodelay(true)?;
+        // The first connection sets it.
+        let _ = self.reached.set(tcp.peer_addr()?);
         let tcp = Counted::new(tcp).hearing_out();
         let mut stream = match &self.tls {
             Some(tls) => {
@@ -378,20 +421,41 @@ fn may_be_about_tokens(status: u16) -> bool {
 /// Firewalls answer 403 to a request without a User-Agent (RFC 9110 §10.1.5).
 const USER_AGENT: &str = concat!("nostr-load-test/", env!("CARGO_PKG_VERSION"));
 
-/// Connects to the first address that answers.
+/// Connects to the first address that answers. An address that is silent has 250 ms before the next
+/// one is tried beside it, and families take turns (Happy Eyeballs, RFC 8305 §4 and §5).
 async fn tcp(addresses: &[SocketAddr], receive_buffer_bytes: Option<u32>) -> io::Result<TcpStream> {
-    let Some(bytes) = receive_buffer_bytes else { return TcpStream::connect(addresses).await };
+    let mut left = in_turns(addresses).into_iter();
+    let mut attempts = FuturesUnordered::new();
     let mut refused = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in addresses {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        // Before the connect, which offers the peer a window by it (tcp(7)).
-        socket.set_recv_buffer_size(bytes)?;
-        match socket.connect(*address).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => refused = error,
+    loop {
+        attempts.extend(left.next().map(|address| tcp_to(address, receive_buffer_bytes)));
+        let has_next = left.len() > 0;
+        tokio::select! {
+            attempt = attempts.next() => match attempt {
+                Some(Ok(stream)) => return Ok(stream),
+                Some(Err(error)) => refused = error,
+                None => return Err(refused),
+            },
+            () = time::sleep(ATTEMPT_DELAY), if has_next => {}
         }
     }
-    Err(refused)
+}
+
+async fn tcp_to(address: SocketAddr, receive_buffer_bytes: Option<u32>) -> io::Result<TcpStream> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    if let Some(bytes) = receive_buffer_bytes {
+        // Before the connect, which offers the peer a window by it (tcp(7)).
+        socket.set_recv_buffer_size(bytes)?;
+    }
+    socket.connect(address).await
+}
+
+/// Addresses in the resolver's order, but one family after the other, the first one's first.
+fn in_turns(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+    let is_first = |address: &SocketAddr| address.is_ipv4() == addresses[0].is_ipv4();
+    let (first, other): (Vec<_>, Vec<_>) = addresses.iter().copied().partition(is_first);
+    let turn = |n: usize| [first.get(n), other.get(n)].into_iter().flatten();
+    (0..addresses.len()).flat_map(turn).copied().collect()
 }
 
 /// The checks of RFC 6455 §4.1, except subprotocol and extensions.
@@ -472,6 +536,20 @@ mod tests {
             assert_eq!(small, 32 << 10, "{host}");
             assert!(buffer_of(None).await > small, "{host}");
         }
+    }
+
+    #[tokio::test]
+    async fn an_address_that_swallows_packets_does_not_hide_a_good_one() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let good = listener.local_addr().unwrap();
+        // TEST-NET-1 (RFC 5737): refused at once or never answered, by the host's routes.
+        let silent: SocketAddr = "192.0.2.1:9".parse().unwrap();
+        let stream = time::timeout(Duration::from_secs(5), tcp(&[silent, silent, good], None)).await;
+        assert_eq!(stream.expect("the third has its turn").unwrap().peer_addr().unwrap(), good);
+        let six: SocketAddr = "[::1]:9".parse().unwrap();
+        assert_eq!(in_turns(&[six, six, good, silent]), [six, good, six, silent]);
+        assert_eq!((in_turns(&[good, silent]), in_turns(&[])), (vec![good, silent], vec![]));
+        assert!(tcp(&[], None).await.is_err());
     }
 
     #[tokio::test]
