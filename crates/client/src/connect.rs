@@ -142,12 +142,25 @@ impl Client {
         self.report.no_connection.get_or_insert_with(|| why.to_owned());
         for session in std::mem::take(&mut self.waiting) {
             self.shared.note_dropped_session(session);
-            // It did not begin.
-            if let Some(last) = self.report.began.iter().rposition(|began| *began == session) {
-                self.report.began.remove(last);
-            }
+            self.did_not_begin(session);
             self.end_session(session, now_ns);
             self.end_loop();
+        }
+    }
+
+    /// Notes the sessions that still wait for a connection at the end of the run: a relay owes them
+    /// nothing.
+    pub(super) fn leave_unconnected(&mut self) {
+        for session in std::mem::take(&mut self.waiting) {
+            self.sessions.remove(&session);
+            self.did_not_begin(session);
+            self.report.not_connected.push(session);
+        }
+    }
+
+    fn did_not_begin(&mut self, session: u32) {
+        if let Some(last) = self.report.began.iter().rposition(|began| *began == session) {
+            self.report.began.remove(last);
         }
     }
 

@@ -1,6 +1,9 @@
 //! Proves that every planned event has exactly one fate and every expected delivery arrived once.
 
-use std::{borrow::Cow, collections::HashMap};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+};
 
 use codecs::Filter;
 use fixedbitset::FixedBitSet;
@@ -49,7 +52,11 @@ fn add_up(
     ones().flat_map(|(_, report)| &report.began).for_each(|n| *began.entry(*n).or_default() += 1);
     // Time ends a loop: what it did not reach is owed to nobody.
     let is_looped = workload.until.is_some();
-    let times = |n: u32| if is_looped { began.get(&n).copied().unwrap_or(0) } else { 1 };
+    let waited: HashSet<u32> = ones().flat_map(|(_, report)| report.not_connected.iter().copied()).collect();
+    let times = |n: u32| match is_looped {
+        true => began.get(&n).copied().unwrap_or(0),
+        false => u64::from(!waited.contains(&n)),
+    };
     counts.repeats_expected = workload.repeats_of(&is_one, times);
     for (n, publication) in workload.publications.iter().enumerate() {
         if !is_one(publication.connection) {
@@ -70,7 +77,8 @@ fn add_up(
     }
     let sessions = || (0..).zip(&workload.sessions).filter(|(_, session)| is_one(session.connection));
     counts.sessions_dropped_by_generator = sessions().filter(|(n, _)| dropped.contains(n)).count() as u64;
-    let is_played = |n: u32| if is_looped { times(n) > 0 } else { !dropped.contains(&n) };
+    counts.sessions_not_connected = waited.len() as u64;
+    let is_played = |n: u32| times(n) > 0 && (is_looped || !dropped.contains(&n));
     let planned: Vec<_> = sessions().filter(|(n, _)| is_played(*n)).collect();
     if is_looped {
         counts.sessions_not_begun = (sessions().count() - planned.len()) as u64;
@@ -110,19 +118,21 @@ fn add_up(
             // later ones are not lost.
             let ended = client.cut_off.is_some() || client.closed.contains(n as usize);
             let subscription = (connection, Subscription::Live(n));
-            let owed = |n| !ended || seen.contains(n);
-            close_live((shared, &fate), incidents, subscription, *live, seen, &owed, &mut counts);
+            let matches = shared.workload.live[*live as usize].matches.ones();
+            let due = matches.map(|n| (n, seen.contains(n), !ended));
+            close_live((shared, &fate), incidents, (subscription, *live), due, &mut counts);
             if ended {
-                counts.deliveries_cut_off += missing((shared, &fate), *live, seen, |_| true);
+                counts.deliveries_cut_off += missing((shared, &fate), *live, seen);
             }
         }
         for stay in &client.stays {
-            let owed = |n| (!stay.closed && stay.during.contains(n)) || stay.seen.contains(n);
             let subscription = (connection, stay.subscription);
-            close_live((shared, &fate), incidents, subscription, stay.live, &stay.seen, &owed, &mut counts);
+            let seen = stay.seen.iter().map(|n| (*n as usize, true, true));
+            let due = seen.chain(stay.missing.iter().map(|n| (*n as usize, false, !stay.closed)));
+            close_live((shared, &fate), incidents, (subscription, stay.live), due, &mut counts);
             if stay.closed {
-                counts.deliveries_cut_off +=
-                    missing((shared, &fate), stay.live, &stay.seen, |n| stay.during.contains(n));
+                let acked = stay.missing.iter().filter(|n| fate(**n as usize) == Fate::Acked);
+                counts.deliveries_cut_off += acked.count() as u64;
             }
         }
         set_off_unread((shared, &fate), role, client, &mut counts);
@@ -135,23 +145,22 @@ fn add_up(
 /// The state of a run, and the fate of each publication as the ledger takes it.
 type Fates<'f> = (&'f Shared, &'f dyn Fn(usize) -> Fate);
 
-/// Adds up one live subscription: each publication that matches and was not refused and is owed is due once.
+/// Adds up one live subscription: each matching publication that was not refused is due once. `due`
+/// says of each whether it came, and whether it is owed.
 fn close_live(
     (shared, fate): Fates<'_>,
     incidents: Option<&Incidents>,
-    subscription: (usize, Subscription),
-    live: u32,
-    seen: &FixedBitSet,
-    owed: &dyn Fn(usize) -> bool,
+    (subscription, live): ((usize, Subscription), u32),
+    due: impl Iterator<Item = (usize, bool, bool)>,
     counts: &mut Counts,
 ) {
-    let Live { filter, matches } = &shared.workload.live[live as usize];
+    let Live { filter, .. } = &shared.workload.live[live as usize];
     let name = |wrong, n: usize| {
         let event = shared.workload.publications[n].event;
         name(shared, incidents, wrong, subscription, event, || Some(Cow::Borrowed(filter)));
     };
-    for n in matches.ones() {
-        match (seen.contains(n), fate(n)) {
+    for (n, came, owed) in due {
+        match (came, fate(n)) {
             // A delivery without an OK proves that the relay accepted the event.
             (true, Fate::Acked | Fate::Planned | Fate::Elsewhere) => {
                 counts.deliveries_expected += 1;
@@ -161,7 +170,7 @@ fn close_live(
                 counts.deliveries_unexpected += 1;
                 name(Wrong::Unexpected, n);
             }
-            (false, Fate::Acked) if owed(n) => {
+            (false, Fate::Acked) if owed => {
                 counts.deliveries_expected += 1;
                 name(Wrong::Lost, n);
             }
@@ -205,10 +214,9 @@ fn set_off_unread((shared, fate): Fates<'_>, role: &Role, client: &Report, count
 }
 
 /// How many accepted publications did not come to a subscription that the relay ended.
-fn missing((shared, fate): Fates<'_>, live: u32, seen: &FixedBitSet, was_due: impl Fn(usize) -> bool) -> u64 {
+fn missing((shared, fate): Fates<'_>, live: u32, seen: &FixedBitSet) -> u64 {
     let matches = shared.workload.live[live as usize].matches.ones();
-    let missing = matches.filter(|n| fate(*n) == Fate::Acked && !seen.contains(*n) && was_due(*n));
-    missing.count() as u64
+    matches.filter(|n| fate(*n) == Fate::Acked && !seen.contains(*n)).count() as u64
 }
 
 fn name<'f>(

@@ -316,6 +316,9 @@ impl Client {
 
     /// Ends the client and returns its report, with what its open sessions saw.
     pub fn finish(mut self) -> Report {
+        if matches!(self.connection, ConnectionState::Connecting { .. }) {
+            self.leave_unconnected();
+        }
         if self.reads_lightly() {
             // Which events came unread is not known, so none can be named as lost.
             self.end_unread();
@@ -325,7 +328,11 @@ impl Client {
         // Sorts, so that the same run gives the same report.
         let mut open: Vec<_> = std::mem::take(&mut self.sessions).into_iter().collect();
         open.sort_unstable_by_key(|(n, _)| *n);
-        open.into_iter().filter_map(|(_, session)| session.visit).for_each(|visit| self.keep_visit(visit));
+        for (n, session) in open {
+            if let Some(visit) = session.visit {
+                self.keep_visit(n, visit);
+            }
+        }
         self.report
     }
 

@@ -16,11 +16,26 @@ pub(super) struct Visit {
     /// Subscriptions that were sent the stored event that they asked for.
     answered: FixedBitSet,
     /// Deliveries that each subscription has seen and is owed.
-    subscriptions: Vec<Stay>,
+    subscriptions: Vec<OpenStay>,
     /// Publications sent before the last of these EOSEs.
     before: FixedBitSet,
     /// At the end of the stay: the publications owed that have not come, by subscription.
     missing: Vec<(usize, usize)>,
+}
+
+/// A live subscription of an open session.
+#[derive(Debug)]
+struct OpenStay {
+    /// Its filter, as a place in `Workload::live`.
+    live: u32,
+    /// The publications that were sent during the stay.
+    during: FixedBitSet,
+    /// The publications that came.
+    seen: FixedBitSet,
+    /// Those of them that came before EOSE, and not again.
+    stored: FixedBitSet,
+    /// Whether the relay ended the subscription (CLOSED).
+    closed: bool,
 }
 
 impl Client {
@@ -116,8 +131,7 @@ impl Client {
                 &shared.workload.live[*live as usize].filter,
             );
         }
-        let stay = |(filter, live): (u32, &u32)| Stay {
-            subscription: Subscription::Stay { session, filter },
+        let stay = |live: &u32| OpenStay {
             live: *live,
             during: FixedBitSet::new(),
             seen: FixedBitSet::with_capacity(publications),
@@ -128,7 +142,7 @@ impl Client {
             open.visit = Some(Visit {
                 opening,
                 answered: FixedBitSet::with_capacity(filters.len()),
-                subscriptions: (0..).zip(filters).map(stay).collect(),
+                subscriptions: filters.iter().map(stay).collect(),
                 before: FixedBitSet::new(),
                 missing: Vec::new(),
             });
@@ -223,7 +237,18 @@ impl Client {
 
     /// Adds what a session's live subscriptions saw to the report. A session whose stay did not
     /// end is owed no delivery.
-    pub(super) fn keep_visit(&mut self, visit: Visit) {
-        self.report.stays.extend(visit.subscriptions);
+    pub(super) fn keep_visit(&mut self, session: u32, visit: Visit) {
+        let workload = &self.shared.workload;
+        let list = |publications: &mut dyn Iterator<Item = usize>| {
+            publications.map(|n| u32::try_from(n).expect("a plan numbers its events by u32")).collect()
+        };
+        let stays = (0..).zip(visit.subscriptions).map(|(filter, stay)| {
+            let OpenStay { live, during, seen, closed, .. } = stay;
+            let matches = &workload.live[live as usize].matches;
+            let missing = list(&mut during.ones().filter(|n| matches.contains(*n) && !seen.contains(*n)));
+            let subscription = Subscription::Stay { session, filter };
+            Stay { subscription, live, seen: list(&mut seen.ones()), missing, closed }
+        });
+        self.report.stays.extend(stays);
     }
 }

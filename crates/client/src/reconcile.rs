@@ -203,7 +203,7 @@ impl Client {
             expected.sort_unstable();
             let seen = FixedBitSet::with_capacity(expected.len());
             self.fetches.insert((n, chunk), expected);
-            self.requests.insert(subscription, OpenRequest { due_ns, sent_ns: now_ns, seen });
+            self.requests.insert(subscription, OpenRequest { due_ns, sent_ns: now_ns, seen, last: None });
         }
     }
 

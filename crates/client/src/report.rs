@@ -19,6 +19,8 @@ pub struct Report {
     pub closed: FixedBitSet,
     /// The sessions that began, each as often as it did.
     pub began: Vec<u32>,
+    /// Sessions that had no connection at the end, and never began.
+    pub not_connected: Vec<u32>,
     /// Live subscriptions of sessions.
     pub stays: Vec<Stay>,
     /// When each session began and ended its steps, in nanoseconds from the start; as one where a
@@ -30,6 +32,8 @@ pub struct Report {
     pub complaint: Option<String>,
     /// The first message that answers nothing, or not in the form of its NIP, in the relay's words.
     pub passed_over: Option<String>,
+    /// The first stored event that came out of order, and the one before it.
+    pub out_of_order: Option<String>,
     /// Why this machine could not make a connection, in the system's words.
     pub no_connection: Option<String>,
     /// Why the relay ended the connection of a slow reader.
@@ -46,20 +50,18 @@ impl Report {
     }
 }
 
-/// A live subscription of a session, from its EOSE to its end.
+/// What remains of a live subscription of a session that has ended: a run has as many as sessions.
 #[derive(Debug)]
 pub struct Stay {
     /// Its id.
     pub subscription: Subscription,
     /// Its filter, as a place in `Workload::live`.
     pub live: u32,
-    /// The publications that were sent during the stay, from its EOSE to its planned end. Those
-    /// that match are owed; earlier and later ones may come or not.
-    pub during: FixedBitSet,
     /// The publications that came.
-    pub seen: FixedBitSet,
-    /// Those of them that came before EOSE, and not again.
-    pub stored: FixedBitSet,
+    pub seen: Box<[u32]>,
+    /// The matching publications that were sent during the stay, from its EOSE to its planned end,
+    /// and did not come. Earlier and later ones may come or not.
+    pub missing: Box<[u32]>,
     /// Whether the relay ended the subscription (CLOSED).
     pub closed: bool,
 }

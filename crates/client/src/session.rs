@@ -1,9 +1,9 @@
 //! Sessions: steps of requests for stored events, one after the other; in a closed loop, session
 //! after session.
 
-use std::{sync::Arc, time::Duration};
+use std::{cmp::Reverse, sync::Arc, time::Duration};
 
-use codecs::Filter;
+use codecs::{Filter, hex};
 use fixedbitset::FixedBitSet;
 
 use super::{Action, Client, RequestId, Subscription, Wake, live::Visit};
@@ -34,6 +34,8 @@ pub(super) struct OpenRequest {
     pub(super) due_ns: u64,
     pub(super) sent_ns: u64,
     pub(super) seen: FixedBitSet,
+    /// The event that came last.
+    pub(super) last: Option<u32>,
 }
 
 /// The filter and events of a request or a fetch.
@@ -116,7 +118,7 @@ impl Client {
             let subscription = Subscription::Request(RequestId { session: n, step, request });
             self.request(subscription, filter);
             let seen = FixedBitSet::with_capacity(expected.len());
-            self.requests.insert(subscription, OpenRequest { due_ns, sent_ns: now_ns, seen });
+            self.requests.insert(subscription, OpenRequest { due_ns, sent_ns: now_ns, seen, last: None });
         }
     }
 
@@ -134,6 +136,7 @@ impl Client {
             self.count_stray(subscription, found, matches, is_live);
             return false;
         };
+        let has_limit = asked.filter.is_some_and(|filter| filter.limit.is_some());
         let Some(request) = self.requests.get_mut(&subscription) else {
             self.count_late(subscription, (position, found));
             return false;
@@ -143,6 +146,10 @@ impl Client {
             return false;
         }
         let (due_ns, sent_ns) = (request.due_ns, request.sent_ns);
+        let last = request.last.replace(found);
+        if let Some(last) = last.filter(|_| has_limit) {
+            self.judge_order(last, found);
+        }
         self.report.counts.deliveries += 1;
         self.shared.delivered(1);
         self.record(Timing::Response, due_ns, now_ns);
@@ -159,6 +166,22 @@ impl Client {
             _ => {}
         }
         true
+    }
+
+    /// Counts a stored event that came behind one that it precedes. NIP-01 asks for the newest first
+    /// where a filter has a limit, and for the lowest id first among equals.
+    fn judge_order(&mut self, last: u32, found: u32) {
+        let events = &self.shared.workload.events;
+        let (last, found) = (&events[last as usize], &events[found as usize]);
+        if (Reverse(last.created_at), last.id) < (Reverse(found.created_at), found.id) {
+            return;
+        }
+        self.report.counts.deliveries_out_of_order += 1;
+        self.report.out_of_order.get_or_insert_with(|| {
+            let name =
+                |event: &codecs::Event<'_>| format!("{} of {}", hex::encode(&event.id), event.created_at);
+            format!("event {} behind {}", name(found), name(last))
+        });
     }
 
     /// The filter and events of a request or a fetch; `None` for one that was not sent.
@@ -272,7 +295,7 @@ impl Client {
     /// that follows.
     pub(super) fn end_session(&mut self, n: u32, now_ns: u64) {
         if let Some(visit) = self.sessions.remove(&n).and_then(|session| session.visit) {
-            self.keep_visit(visit);
+            self.keep_visit(n, visit);
         }
         self.ended.insert(n);
         let ended = &self.shared.workload.sessions[n as usize];

@@ -290,6 +290,38 @@ fn again(messages: &mut Messages, n: usize) {
 }
 
 #[test]
+fn stored_events_oldest_first_are_counted_where_nip_01_asks_for_another_order() {
+    let events = Arc::clone(&plan().events);
+    for (limit, newest_first, out_of_order) in [(None, false, 0), (Some(2), false, 1), (Some(2), true, 0)] {
+        let mut plan = plan();
+        plan.sessions[0].steps[0][0].filter.limit = limit;
+        let mut script = honest(&events);
+        if newest_first {
+            script.stored.swap(0, 2);
+        }
+        let counts = Table::subscribed(Shared::new(plan), Format::JSON).play(script);
+        assert_eq!((counts.deliveries_out_of_order, counts.balanced()), (out_of_order, Ok(())), "{limit:?}");
+    }
+}
+
+#[test]
+fn a_session_without_a_connection_at_the_end_is_no_loss() {
+    let mut plan = plan();
+    plan.roles[2] = Role::new(None, Speaks::default(), Task::Requester { connect: Connect::PerSession });
+    let shared = Arc::new(Shared::new(plan));
+    let codec = Format::JSON.spec().library;
+    let mut requester = Client::new(Arc::clone(&shared), codec, 2, ("ws://127.0.0.1", 0));
+    requester.open(0);
+    requester.start(0);
+    requester.on_due(Due::Session(0), 0);
+    let reports = [&Report::default(), &Report::default(), &requester.finish()];
+    let counts = ledger::close(&shared, &reports, true);
+    assert_eq!((counts.sessions_not_connected, counts.requests, counts.deliveries_expected), (1, 0, 0));
+    assert_eq!(damage(&counts), [("not sent", 3)]);
+    counts.balanced().unwrap();
+}
+
+#[test]
 fn a_lost_delivery_is_lost_wherever_it_was_due() {
     check(|script, _| without(&mut script.live, 0), &[("lost", 1)]);
     check(|script, _| without(&mut script.stored, 0), &[("lost", 1)]);

@@ -37,6 +37,9 @@ pub struct Counts {
     /// Sessions that time ended before they began (`--saturate`). Nothing is expected of them.
     #[serde(default)]
     pub sessions_not_begun: u64,
+    /// Sessions whose connection was not made by the end of the run. Nothing is expected of them.
+    #[serde(default)]
+    pub sessions_not_connected: u64,
     /// Subscriptions opened to read stored events.
     pub requests: u64,
     /// Of those, answered to the end (EOSE).
@@ -75,6 +78,11 @@ pub struct Counts {
     /// closed, or beside the stored events of a request. No damage: NIP-01 has no answer to CLOSE.
     #[serde(default)]
     pub deliveries_after_close: u64,
+    /// Stored events that came behind an older one, or behind one of the same second with a higher
+    /// id, in answer to a filter with a limit. No damage: NIP-01 says that newer events "should" come
+    /// first.
+    #[serde(default)]
+    pub deliveries_out_of_order: u64,
     /// Messages of the relay that answer nothing, or not in the form of their NIP: NOTICE, verbs of
     /// its own, AUTH unasked, answers that nothing was sent for or that came twice. No damage: what
     /// stays unanswered is counted as such.

@@ -381,6 +381,13 @@ impl Signals {
             );
             validity.add(ValidityClass::Invalid, reason);
         }
+        if counts.sessions_not_connected > 0 {
+            let reason = format!(
+                "{} sessions were not connected when the run ended: the relay or its host did not take their connection",
+                counts.sessions_not_connected
+            );
+            validity.add(ValidityClass::Invalid, reason);
+        }
         if counts.not_sent > 0 {
             let (not_sent, planned) = (counts.not_sent, counts.planned);
             let reason = format!(
@@ -622,7 +629,7 @@ mod tests {
     fn every_rule_fires_at_its_two_thresholds() {
         use ValidityClass::{Invalid, Suspect};
         type Change = fn(&mut Signals);
-        let cases: [(Change, ValidityClass, &str); 24] = [
+        let cases: [(Change, ValidityClass, &str); 25] = [
             (|s| s.rate_per_second.as_mut().unwrap().sent = 98.0, Suspect, "sent 98.0 of 100.0"),
             (|s| s.rate_per_second.as_mut().unwrap().sent = 96.9, Invalid, "sent 96.9 of 100.0"),
             (|s| s.send_lag_ns_p99 = Quantile::Bracketed(10_100_000), Suspect, "send lag p99 10.100 ms"),
@@ -654,6 +661,7 @@ mod tests {
                 Invalid,
                 "10 of 1000 planned events were not",
             ),
+            (|s| s.counts.sessions_not_connected = 2, Invalid, "2 sessions were not connected"),
             (|s| s.counts.decode_errors = 1, Invalid, "decode_errors is 1"),
             (|s| s.counts.deliveries_duplicated = 1, Invalid, "deliveries_duplicated is 1"),
             (|s| s.counts.deliveries -= 1, Invalid, "the ledger does not balance"),
