@@ -105,6 +105,8 @@ fn run(args: Args) -> Result<()> {
     if let Err(error) = program::raise_descriptor_limit() {
         warn!(%error, "cannot raise the limit of open descriptors; it also limits connections");
     }
+    // Beside them one reads standard input.
+    program::try_threads(if threads == 1 { 1 } else { threads + 1 })?;
     let runtime = if threads == 1 {
         tokio::runtime::Builder::new_current_thread().enable_all().build()
     } else {

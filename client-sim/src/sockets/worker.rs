@@ -54,13 +54,16 @@ pub(crate) struct Worker {
 }
 
 /// Starts worker `index` of `workers`, with the connections whose turn it is.
+///
+/// # Errors
+/// When the system gives no thread.
 pub(crate) fn spawn(
     index: usize,
     workers: usize,
     (shared, dialer): (&Arc<Shared>, &Arc<Dialer>),
     start: &watch::Receiver<bool>,
     stop: &watch::Receiver<bool>,
-) -> Worker {
+) -> anyhow::Result<Worker> {
     let (ready_sender, ready) = oneshot::channel();
     let (shared, dialer) = (Arc::clone(shared), Arc::clone(dialer));
     let (start, stop) = (start.clone(), stop.clone());
@@ -73,8 +76,8 @@ pub(crate) fn spawn(
             let connections = own.skip(index).step_by(workers).collect();
             local.block_on(&runtime, work(shared, dialer, connections, ready_sender, start, stop))
         })
-        .expect("the system starts a thread for each worker");
-    Worker { thread, ready }
+        .context("cannot start a thread for a worker: raise the limit of processes (pids.max, ulimit -u)")?;
+    Ok(Worker { thread, ready })
 }
 
 async fn work(

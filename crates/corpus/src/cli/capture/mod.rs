@@ -150,7 +150,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         matches!(compression, "none" | "deflate"),
         "relays elsewhere know no compression {compression:?}; expected none or deflate"
     );
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let code = runtime.block_on(capture(args, relays));
     // A question for a relay's NIP-11 document may still wait for its answer.
     runtime.shutdown_background();
