@@ -6,12 +6,16 @@ use std::{
     io::{self, ErrorKind, Seek, Write},
     os::unix::{
         ffi::OsStrExt,
-        fs::{MetadataExt, PermissionsExt, fchown},
+        fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown},
     },
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use nix::{
+    errno::Errno,
+    fcntl::{FcntlArg, OFlag, fcntl},
+};
 use tempfile::{NamedTempFile, PersistError};
 
 /// Bytes that a folder on a full disk does not take.
@@ -130,7 +134,22 @@ impl WholeFile {
                 Ok(part) => return Ok(WholeFile { target, place: Place::Beside(part, true) }),
             }
         }
-        let file = OpenOptions::new().write(true).create(true).truncate(true).open(&target)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        let is_pipe = there.is_some_and(|found| found.file_type().is_fifo());
+        if is_pipe {
+            // An open that waits for a reader would wait for ever, and heed no signal.
+            options.custom_flags(OFlag::O_NONBLOCK.bits());
+        }
+        let file = options.open(&target).map_err(|error| match error.raw_os_error() {
+            Some(code) if is_pipe && code == Errno::ENXIO as i32 => {
+                io::Error::new(error.kind(), "nobody reads this pipe; start its reader first, or name a file")
+            }
+            _ => error,
+        })?;
+        if is_pipe {
+            fcntl(&file, FcntlArg::F_SETFL(OFlag::empty()))?;
+        }
         Ok(WholeFile { target, place: Place::There(file) })
     }
 
@@ -279,6 +298,22 @@ mod tests {
             .collect();
         names.sort();
         names
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_reads_is_an_error_and_a_reader_gets_everything() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let said = write_whole(&pipe, b"x").unwrap_err().to_string();
+        assert!(said.contains("nobody reads this pipe"), "{said}");
+        let (bytes, from) = (vec![b'x'; 1 << 20], pipe.clone());
+        let reader = std::thread::spawn(move || fs::read(from));
+        // The reader's open takes a moment.
+        while write_whole(&pipe, &bytes).is_err() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert_eq!(reader.join().unwrap().unwrap(), bytes);
     }
 
     #[test]
