@@ -349,7 +349,11 @@ fn a_relay_that_dies_leaves_a_record_that_says_so() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(5), "{}", stderr(&output));
     let record = setup.record();
-    assert!(matches!(record.status, Status::Incomplete { .. }));
+    let Status::Incomplete { reason } = &record.status else { panic!("{:?}", record.status) };
+    assert!(
+        reason.contains(&format!("the relay's process {relay} ended with signal: 9 (SIGKILL)")),
+        "{reason}"
+    );
     assert!(record.counts.deliveries > 0, "what was measured is kept");
     let counts = &record.counts;
     assert!(counts.unknown + counts.not_sent > 0, "what was planned and not answered is accounted for");

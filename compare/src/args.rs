@@ -431,6 +431,12 @@ pub(crate) struct Run {
         conflicts_with_all = ["url", "link", "nats", "utilisation", "instructions"]
     )]
     pub(crate) relay: Vec<RelayCommand>,
+    /// Seconds that such a relay may take until it answers a handshake [default: 30]
+    #[arg(
+        long, help_heading = "Relay", value_name = "SECONDS", requires = "relay",
+        value_parser = program::units::whole_seconds, hide_short_help = true
+    )]
+    pub(crate) listen_within: Option<u32>,
     /// How much is measured
     ///
     /// Quick compresses JSON and DannyPack alone and, of a scenario with bursts, measures these two
@@ -672,7 +678,11 @@ impl Run {
             primary: Vec::new(),
             corpus: self.corpus.clone(),
             url: self.url.clone(),
-            relays: self.relay.clone(),
+            relays: self
+                .relay
+                .iter()
+                .map(|relay| RelayCommand { listen_within_s: self.listen_within, ..relay.clone() })
+                .collect(),
             headers: self.behind_url.header.clone(),
             foreign: None,
             client_args: self.behind_url.client_args(self.skip_invalid, &self.client_args),

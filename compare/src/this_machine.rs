@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use futures::{FutureExt, future::LocalBoxFuture};
-use measure::{Exit, PinnedCores, cores};
+use measure::{Exit, MemoryKills, PinnedCores, cores};
 use nix::{
     errno::Errno,
     sys::signal::{Signal, kill},
@@ -244,6 +244,8 @@ impl Generator for ThisMachine {
 /// How a client process ended.
 struct Ending {
     exit_code: Option<i32>,
+    /// Which process was ended by which signal, where one did.
+    signal: Option<String>,
     tail: String,
     timed_out: bool,
     interrupted: bool,
@@ -252,10 +254,12 @@ struct Ending {
 impl Ending {
     /// The failure with the client's last lines; `None` when the exit code reports none.
     fn failure(&self, limit: Duration) -> Option<String> {
-        let what = if self.timed_out && !self.interrupted {
-            format!("the client did not end within {} s and was stopped", limit.as_secs())
-        } else {
-            generator::failure(self.exit_code, self.interrupted)?
+        let what = match &self.signal {
+            _ if self.timed_out && !self.interrupted => {
+                format!("the client did not end within {} s and was stopped", limit.as_secs())
+            }
+            Some(signal) if !self.interrupted => signal.clone(),
+            _ => generator::failure(self.exit_code, self.interrupted)?,
         };
         Some(if self.tail.is_empty() { what } else { format!("{what}; it wrote:\n{}", self.tail) })
     }
@@ -268,6 +272,7 @@ async fn attend(
     progress: &mut Progress,
     mut interrupt: Interrupt<'_>,
 ) -> Result<Ending> {
+    let (kills, pid) = (MemoryKills::so_far(), child.id());
     let mut stderr = child.stderr.take().context("stderr was piped")?;
     let mut tail = Tail::default();
     let mut seconds = child.stdout.take().map(|stdout| BufReader::new(stdout).lines());
@@ -307,7 +312,9 @@ async fn attend(
         }
     })
     .await;
-    Ok(Ending { exit_code: status.code(), tail: tail.text(), timed_out, interrupted })
+    let by_signal = || format!("the client, process {}, ended with {}", pid.unwrap_or(0), kills.how(status));
+    let signal = status.code().is_none().then(by_signal);
+    Ok(Ending { exit_code: status.code(), signal, tail: tail.text(), timed_out, interrupted })
 }
 
 /// The next line; pending forever after the last.

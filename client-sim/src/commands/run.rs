@@ -124,8 +124,12 @@ pub(crate) fn run(args: &mut Args) -> anyhow::Result<RunRecord> {
     let target = target(args, own_relay.as_ref(), compression, connections)?;
     let options = swarm::Options { expected, player, ..options(args, own_relay.as_ref()) };
     endpoint.map(|endpoint| endpoint.serve(watch(&options))).transpose()?;
-    let Played { shared, prepared, started_utc, outcome } =
+    let Played { shared, prepared, started_utc, mut outcome } =
         play(args, target, workload, &shares, &options, own_relay.as_mut(), &mut interrupt)?;
+    let ended = own_relay.as_mut().and_then(|relay| relay.ended().ok().flatten());
+    if let Some((reason, how)) = outcome.incomplete.as_mut().zip(ended) {
+        *reason = format!("{reason}; {how}");
+    }
     let said = Said::from_outcome(&outcome);
     let mut facts = Facts {
         args,

@@ -119,7 +119,7 @@ impl Host {
         self.wait_until(start - ASKED_AHEAD).await?;
         let totals = self.relay.totals();
         let allocations = self.relay.allocations();
-        let memory = memory::resident(self.relay.pid).map(|resident| resident.now_bytes);
+        let memory = memory::resident(self.relay.pid).map(|resident| resident.own_bytes);
         self.wait_until(start).await?;
         let quota = QuotaMeter::of_this_process();
         let begun = self.clock.read()?;
@@ -137,7 +137,7 @@ impl Host {
         }
         let quota = quota.read();
         time::sleep(OUTLIVES).await;
-        let peak = memory::resident(self.relay.pid).map(|resident| resident.peak_bytes);
+        let peak = memory::resident(self.relay.pid).map(|resident| resident.own_bytes).max(memory);
         let allocated = self.relay.allocations();
         let cpu_pressure_percent = measure::cpu_pressure_percent();
         let ended = self.relay.stop().context("the relay of our own did not end well")?;
@@ -202,7 +202,7 @@ impl Host {
     fn lives(&mut self) -> anyhow::Result<()> {
         match self.relay.ended()? {
             None => Ok(()),
-            Some(status) => bail!("the relay was lost: its process ended with {status}"),
+            Some(how) => bail!("the relay was lost: {how}"),
         }
     }
 }

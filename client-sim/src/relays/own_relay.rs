@@ -6,13 +6,13 @@ use std::{
     io::{self, BufRead, BufReader, Read, Write},
     net::{Ipv4Addr, SocketAddr},
     os::unix::process::CommandExt,
-    process::{Child, ChildStdout, Command, ExitStatus, Stdio},
+    process::{Child, ChildStdout, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, bail};
-use measure::{Allocations, PinnedCores, cores};
+use measure::{Allocations, MemoryKills, PinnedCores, cores};
 use relay_sim::{Announcement, Refusal, Totals};
 use serde::de::DeserializeOwned;
 
@@ -41,6 +41,7 @@ pub struct OwnRelay {
     pub log_level: Option<String>,
     /// The links that clients reach it over.
     pub(crate) links: Option<Links>,
+    kills: MemoryKills,
 }
 
 impl OwnRelay {
@@ -79,6 +80,7 @@ impl OwnRelay {
     /// When the relay does not start, with its own reason.
     pub fn spawn(flags: &[OsString], address: SocketAddr) -> anyhow::Result<OwnRelay> {
         let program = measure::own_program().context("cannot find the file of this program")?;
+        let kills = MemoryKills::so_far();
         let mut child = Command::new(program)
             .arg(RELAY_ROLE)
             .args(["--listen", &address.to_string(), "--announce"])
@@ -94,7 +96,7 @@ impl OwnRelay {
         let mut line = String::new();
         output.read_line(&mut line).context("cannot read the relay's first line")?;
         if line.is_empty() {
-            bail!("the relay process ended before it listened: {}", child.wait()?);
+            bail!("the relay process ended before it listened: {}", kills.how(child.wait()?));
         }
         if let Ok(Refusal { failed }) = serde_json::from_str(&line) {
             child.wait()?;
@@ -103,7 +105,7 @@ impl OwnRelay {
         let announcement: Announcement =
             serde_json::from_str(&line).with_context(|| format!("not an announcement: {line}"))?;
         let Announcement { listening: url, pid, faults, at_rest, log_level } = announcement;
-        Ok(OwnRelay { child, output, url, pid, faults, at_rest, log_level, links: None })
+        Ok(OwnRelay { child, output, url, pid, faults, at_rest, log_level, links: None, kills })
     }
 
     /// Allocations of the relay since it started; `None` in builds without `count-allocations`, and
@@ -118,12 +120,14 @@ impl OwnRelay {
         self.ask("totals")
     }
 
-    /// How the relay ended, if it did.
+    /// How the relay's process ended, if it did.
     ///
     /// # Errors
     /// When the system does not tell.
-    pub(crate) fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
-        self.child.try_wait()
+    pub(crate) fn ended(&mut self) -> io::Result<Option<String>> {
+        let status = self.child.try_wait()?;
+        Ok(status
+            .map(|status| format!("the relay's process {} ended with {}", self.pid, self.kills.how(status))))
     }
 
     fn ask<T: DeserializeOwned>(&mut self, question: &str) -> Option<T> {
@@ -154,7 +158,7 @@ impl OwnRelay {
         read.context("cannot read the relay's totals")?;
         let status = self.child.wait()?;
         if !status.success() {
-            bail!("the relay process ended with {status}");
+            bail!("the relay process ended with {}", self.kills.how(status));
         }
         Ok(totals)
     }

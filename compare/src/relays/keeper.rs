@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use measure::MemoryKills;
 use nix::{
     errno::Errno,
     sys::{
@@ -80,6 +81,9 @@ pub fn main(mut command: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 fn keep(command: &mut Command) -> io::Result<Ended> {
+    // As relay-sim does for itself: otherwise two limits would be compared, and no relays.
+    let _ = program::raise_descriptor_limit();
+    let kills = MemoryKills::so_far();
     // What a relay leaves behind becomes a child of this process; other systems have no such thing.
     #[cfg(target_os = "linux")]
     nix::sys::prctl::set_child_subreaper(true)?;
@@ -110,7 +114,7 @@ fn keep(command: &mut Command) -> io::Result<Ended> {
         }
         let _ = events.send(Event::Gone);
     });
-    let (how, by_itself, was_killed, alive) = attend(relay, &event);
+    let (how, by_itself, was_killed, alive) = attend(relay, &event, kills);
     // Usually no process is left, so the pipe has an end; what it still holds may be the reason.
     let _ = drained.recv_timeout(DRAINS_WITHIN);
     let tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
@@ -119,7 +123,11 @@ fn keep(command: &mut Command) -> io::Result<Ended> {
 
 /// Waits for the end of all processes: until it is asked, then by SIGTERM, then by SIGKILL. Says
 /// how the relay's own ended, whether by itself, whether anything was killed, and what lives on.
-fn attend(relay: Pid, events: &mpsc::Receiver<Event>) -> (String, bool, bool, Vec<String>) {
+fn attend(
+    relay: Pid,
+    events: &mpsc::Receiver<Event>,
+    kills: MemoryKills,
+) -> (String, bool, bool, Vec<String>) {
     let mut how = "it did not end".to_owned();
     let mut asked = None;
     let (mut is_killing, mut was_killed) = (false, false);
@@ -131,7 +139,7 @@ fn attend(relay: Pid, events: &mpsc::Receiver<Event>) -> (String, bool, bool, Ve
             Some(deadline) => events.recv_timeout(deadline.saturating_duration_since(Instant::now())),
         };
         match event {
-            Ok(Event::Ended(pid, status)) if pid == relay => how = status.to_string(),
+            Ok(Event::Ended(pid, status)) if pid == relay => how = kills.how(status),
             Ok(Event::Ended(..)) => {}
             Ok(Event::Gone) | Err(mpsc::RecvTimeoutError::Disconnected) => {
                 return (how, asked.is_none(), was_killed, Vec::new());

@@ -26,8 +26,8 @@ use super::{
     keeper::{Ended, KEEPER_ROLE},
 };
 
-/// Time for a relay to answer a WebSocket handshake.
-const READY_WITHIN: Duration = Duration::from_secs(30);
+/// Seconds for a relay to answer a WebSocket handshake, where none are set.
+const LISTENS_WITHIN_S: u32 = 30;
 
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -83,7 +83,7 @@ impl Started {
             )
         });
         let why = tokio::select! {
-            answered = answers(address) => match answered {
+            answered = answers(address, relay.listen_within_s.unwrap_or(LISTENS_WITHIN_S)) => match answered {
                 Ok(()) => {
                     let pids = measure::children(keeper.pid()?);
                     let programs = programs(&words, keeper.pid()?);
@@ -165,8 +165,8 @@ fn free_address() -> std::io::Result<SocketAddr> {
 }
 
 /// Waits for a WebSocket handshake.
-async fn answers(address: SocketAddr) -> Result<(), String> {
-    let deadline = Instant::now() + READY_WITHIN;
+async fn answers(address: SocketAddr, within_s: u32) -> Result<(), String> {
+    let deadline = Instant::now() + Duration::from_secs(within_s.into());
     let url = format!("ws://{address}/");
     let mut last = "no connection".to_owned();
     while Instant::now() < deadline {
@@ -182,8 +182,7 @@ async fn answers(address: SocketAddr) -> Result<(), String> {
         sleep(PAUSE).await;
     }
     Err(format!(
-        "did not answer a WebSocket handshake at {address} within {} s: {last}",
-        READY_WITHIN.as_secs()
+        "did not answer a WebSocket handshake at {address} within {within_s} s (--listen-within gives it longer): {last}"
     ))
 }
 

@@ -149,6 +149,7 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
         populations: Vec::new(),
         validity: Validity::default(),
         link: None,
+        host: None,
         memory: None,
         compression_memory: None,
         pinned: None,

@@ -23,6 +23,7 @@ fn with_floor(floor: impl Fn(u32) -> u64) -> ResultFile {
             relay_before_bytes: None,
             relay_after_bytes: None,
             relay_peak_bytes: Some(64 << 20),
+            relay_file_bytes: None,
         });
         record
     })

@@ -162,6 +162,9 @@ pub struct RelayCommand {
     /// in which a file holds another one ends the run.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub programs: BTreeMap<String, String>,
+    /// Seconds that it may take until it answers a handshake, where that was set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listen_within_s: Option<u32>,
 }
 
 impl RelayCommand {
