@@ -78,6 +78,15 @@ pub struct Args {
     )]
     pub drain_seconds: u64,
 
+    /// How often each client pings the relay (RFC 6455), as in 20s [default: never].
+    ///
+    /// A proxy between them may cut what is silent for long.
+    #[arg(
+        long, help_heading = "Load", value_name = "SECONDS", value_parser = program::units::seconds,
+        hide_short_help = true
+    )]
+    pub ping_every: Option<f64>,
+
     /// Threads that carry the connections.
     #[arg(
         long, help_heading = "Load", default_value_t = 1,

@@ -1,6 +1,6 @@
 //! The preparation of the relay and the load that follows it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::anyhow;
 use measure::{FirstDeliveryRecord, Status};
@@ -64,7 +64,8 @@ pub(crate) fn play(
         let dialer = Dialer::new(target, usize::try_from(made(own))?);
         let dialer = dialer.with_users(&workload, args.cell.link.is_some()).map_err(UsageError)?;
         let dialer = args.share.iter().fold(dialer, |dialer, share| dialer.with_agent(share.index, most));
-        let dialer = Arc::new(dialer);
+        let ping_every = args.ping_every.map(Duration::from_secs_f64);
+        let dialer = Arc::new(dialer.with_pings(ping_every));
         let carried = args.share.map(|share| workload.carried_by(share.index, share.of));
         let mut shared = Shared::of_share(workload, carried);
         shared.verify = args.cell.client_verify;
@@ -122,7 +123,8 @@ async fn prepare(
             ));
         }
     }
-    Ok(Prepared { agreement: Some(agreement), first_delivery, totals: None })
+    let address = target.relay.reached();
+    Ok(Prepared { agreement: Some(agreement), address, first_delivery, totals: None })
 }
 
 /// Has every stored event sent that the plan asks for, in all that populations speak. Returns what

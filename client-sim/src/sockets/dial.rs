@@ -105,6 +105,8 @@ pub struct Dialer {
     answered: AtomicUsize,
     /// The address of each client's user, where there are links.
     users: Vec<Ipv4Addr>,
+    /// How often clients ping the relay.
+    ping_every: Option<Duration>,
 }
 
 impl Dialer {
@@ -119,6 +121,7 @@ impl Dialer {
             made: AtomicUsize::new(0),
             answered: AtomicUsize::new(0),
             users: Vec::new(),
+            ping_every: None,
         }
     }
 
@@ -144,6 +147,17 @@ impl Dialer {
             self.first_source = 1 + usize::from(index) * sources(most);
         }
         self
+    }
+
+    /// Lets each client ping the relay so often.
+    #[must_use]
+    pub fn with_pings(self, every: Option<Duration>) -> Dialer {
+        Dialer { ping_every: every, ..self }
+    }
+
+    /// How often each client pings the relay.
+    pub(crate) fn ping_every(&self) -> Option<Duration> {
+        self.ping_every
     }
 
     /// The number of source addresses.
@@ -179,6 +193,9 @@ impl Dialer {
                 }
                 Err(_) if self.answered.load(Ordering::Relaxed) > answered => {}
                 Err(_) => {
+                    if let Some(unreached) = self.target.relay.unreached(patience) {
+                        return Err(unreached);
+                    }
                     let proxy = self.target.relay.ignored_proxy();
                     let reason = format!("for {patience:?} the relay answered no handshake{proxy}");
                     return Err(WireError::Handshake { reason, status: None });

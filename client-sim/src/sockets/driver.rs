@@ -66,6 +66,8 @@ pub(crate) struct Driver {
     /// The instant zero of the client's clock.
     epoch: Instant,
     unflushed: bool,
+    /// When the client pings next, where it does.
+    ping_at: Option<Instant>,
     /// Whether the client counts most deliveries unread.
     reads_lightly: bool,
     outcome: ClientOutcome,
@@ -108,6 +110,7 @@ impl Driver {
             heard_bytes: None,
             epoch: Instant::now(),
             unflushed: false,
+            ping_at: None,
             outcome: ClientOutcome::default(),
         };
         driver.client.open(driver.now_ns());
@@ -241,6 +244,7 @@ impl Driver {
     /// Waits for a timer or a message; cancel-safe.
     async fn ready(&mut self) -> Ready {
         let wake = self.client.next_wake_ns().map(|at| self.epoch + Duration::from_nanos(at));
+        let wake = wake.into_iter().chain(self.ping_at.filter(|_| self.link.is_some())).min();
         let reads = self.client.may_read();
         self.choose_what_to_read();
         let link = self.link.as_mut().filter(|_| reads);
@@ -256,6 +260,9 @@ impl Driver {
     async fn handle(&mut self, ready: Ready) -> anyhow::Result<()> {
         match ready {
             Ready::Timer => {
+                if self.ping_at.is_some_and(|at| at <= Instant::now()) {
+                    self.ping().await?;
+                }
                 self.client.on_timer(self.now_ns());
                 self.perform().await
             }
@@ -339,9 +346,27 @@ impl Driver {
         }
     }
 
+    /// Pings the relay, and sets the next time.
+    async fn ping(&mut self) -> anyhow::Result<()> {
+        self.ping_at = self.dialer.ping_every().map(|every| Instant::now() + every);
+        match &mut self.link {
+            Some(link) => Ok(link.ping().await?),
+            None => Ok(()),
+        }
+    }
+
     fn lose(&mut self, why: &str) {
+        /// A relay that says nothing for so long may have been cut off by a proxy.
+        const SILENCE: Duration = Duration::from_secs(1);
+        let heard = self.link.as_ref().map(|link| link.last_heard().elapsed());
+        let silence = heard.filter(|silence| *silence >= SILENCE).map(|silence| {
+            format!(
+                ", after {:.1} s of silence: a proxy may cut what is idle, and --ping-every keeps connections busy",
+                silence.as_secs_f64()
+            )
+        });
         self.abort();
-        self.client.on_disconnected(why);
+        self.client.on_disconnected(&format!("{why}{}", silence.unwrap_or_default()));
     }
 
     /// Carries out the actions of the state machine.
@@ -390,6 +415,7 @@ impl Driver {
         let connection = connection.with_context(|| format!("cannot connect to {}", target.relay.url()))?;
         target.check(&self.offer, connection.agreement())?;
         self.link = Some(connection);
+        self.ping_at = self.dialer.ping_every().map(|every| Instant::now() + every);
         self.before = Traffic::default();
         self.heard_bytes = self.heard_bytes.map(|_| 0);
         self.client.on_connected(self.now_ns());
@@ -458,13 +484,75 @@ pub(crate) fn unix_s() -> u64 {
 #[cfg(test)]
 mod tests {
     use codecs::{Format, Implementation};
-    use tokio::{net::TcpListener, time::timeout};
+    use std::net::SocketAddr;
+
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::{TcpListener, TcpStream},
+        time::timeout,
+    };
     use wire::{Compression, WireLimits};
 
     use super::*;
     use crate::sockets::dial::{Target, endpoint};
     use client::shared::Fate;
     use workload::{inputs::plan_over, scenario::Scenario};
+
+    /// Passes connections on to a relay, and ends one on which the relay is silent for so long.
+    async fn impatient_proxy(listener: TcpListener, relay: SocketAddr, patience: Duration) {
+        loop {
+            let (mut client, _) = listener.accept().await.unwrap();
+            let mut relay = TcpStream::connect(relay).await.unwrap();
+            tokio::spawn(async move {
+                let ((mut from_client, mut to_client), (mut from_relay, mut to_relay)) =
+                    (client.split(), relay.split());
+                let down = async {
+                    let mut bytes = [0; 4096];
+                    while let Ok(Ok(count @ 1..)) = timeout(patience, from_relay.read(&mut bytes)).await {
+                        to_client.write_all(&bytes[..count]).await.unwrap();
+                    }
+                };
+                tokio::select! {
+                    _ = tokio::io::copy(&mut from_client, &mut to_relay) => {}
+                    () = down => {}
+                }
+            });
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_a_proxy_cuts_names_the_silence_and_pings_keep_it() {
+        let [relay, proxy] = [TcpListener::bind("127.0.0.1:0").await, TcpListener::bind("127.0.0.1:0").await];
+        let (relay, proxy) = (relay.unwrap(), proxy.unwrap());
+        let target = Target {
+            relay: endpoint(&format!("ws://{}", proxy.local_addr().unwrap()), None, &[]).unwrap(),
+            offer: Offer { formats: vec![Format::JSON], batched: false, compression: Compression::None },
+            limits: WireLimits::default(),
+            implementation: Implementation::Library,
+            over_links: false,
+        };
+        let scenario = Scenario::load("note-stream").unwrap();
+        let workload = plan_over(&scenario, &corpus::Corpus::bundled(), 1, &[Format::JSON]).unwrap();
+        let reads = workload.roles.iter().position(|role| !role.filters().is_empty()).unwrap();
+        let shared = Arc::new(Shared::new(workload));
+        let idle = async |ping_every: Option<Duration>| {
+            let dialer = Dialer::new(target.clone(), 1).with_pings(ping_every);
+            let opened = Driver::open(Arc::clone(&shared), Rc::default(), Arc::new(dialer), reads).await;
+            let mut client = opened.unwrap();
+            timeout(Duration::from_secs(3), client.idle()).await.map(Result::unwrap_err)
+        };
+        let relay_at = relay.local_addr().unwrap();
+        let passing = impatient_proxy(proxy, relay_at, Duration::from_millis(1_200));
+        let serving = relay_sim::serve(relay, relay_sim::Config::default(), std::future::pending());
+        let (cut, kept) = tokio::select! {
+            both = async { tokio::join!(idle(None), idle(Some(Duration::from_millis(300)))) } => both,
+            () = passing => unreachable!("it passes on for ever"),
+            _ = serving => unreachable!("it serves for ever"),
+        };
+        let why = format!("{:#}", cut.expect("the proxy cuts it"));
+        assert!(why.contains("after 1.2 s of silence: a proxy may cut what is idle"), "{why}");
+        assert!(kept.is_err(), "a Pong is no silence");
+    }
 
     #[tokio::test]
     async fn what_comes_after_the_start_counts_before_a_client_is_told_of_it() {
