@@ -56,7 +56,7 @@ fn a_relay_behind_the_shell_that_started_it_has_its_cpu_time_and_memory() {
     assert_eq!((process.processes, &process.unproven), (Some(2), &None), "{said}");
     assert!(cost(&record) > 1.0, "{:?}", record.relay_cpu);
     assert!(
-        record.memory.unwrap().relay_after_bytes.unwrap() > 8 << 20,
+        record.memory.unwrap().relay_after_bytes.unwrap() > 1 << 20,
         "that of a shell: {:?}",
         record.memory
     );

@@ -31,6 +31,8 @@ pub(crate) struct Said {
     complaint: Option<String>,
     /// The first message that answers nothing.
     passed_over: Option<String>,
+    /// The first stored event that came out of order.
+    out_of_order: Option<String>,
     /// Why the first connection was not made that this machine had no room for, in the system's
     /// words.
     no_connection: Option<String>,
@@ -45,6 +47,7 @@ impl Said {
             no_load: outcome.incomplete.clone().filter(|_| outcome.is_of_nothing()),
             complaint: complaint.or_else(|| cut_off().map(|why| format!("to a slow reader, {why}"))),
             passed_over: reports().find_map(|report| report.passed_over.clone()),
+            out_of_order: reports().find_map(|report| report.out_of_order.clone()),
             no_connection: reports().find_map(|report| report.no_connection.clone()),
         }
     }
@@ -88,6 +91,13 @@ pub(crate) fn finish(
     if let Some(first) = &said.passed_over {
         let count = record.counts.answers_unexpected;
         say(&format!("passed over {count} messages of the relay, the first: {first}"));
+    }
+    if let Some(first) = &said.out_of_order {
+        let count = record.counts.deliveries_out_of_order;
+        say(&format!(
+            "{count} stored events came out of order, the first: {first}; NIP-01 asks for the newest first where a filter \
+             has a limit, and for the lowest id first among equals"
+        ));
     }
     if let Some(why) = &said.no_connection {
         say(&format!("this machine had no room for a connection: {why}"));

@@ -1,6 +1,6 @@
 //! Turns the outcome of a run into its [`RunRecord`].
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use cell::{Cell, Saturate};
 use corpus::Corpus;
@@ -55,6 +55,8 @@ pub(crate) struct Facts<'a> {
 pub(crate) struct Prepared {
     /// `None` where the user ended the run before the relay was prepared.
     pub(crate) agreement: Option<Agreement>,
+    /// The relay's address, as the preparing client reached it.
+    pub(crate) address: Option<SocketAddr>,
     pub(crate) first_delivery: Option<FirstDeliveryRecord>,
     /// The relay's totals until then, of a relay of our own.
     pub(crate) totals: Option<Totals>,
@@ -93,6 +95,9 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
     if outcome.relay.is_some_and(|relay| relay.is_incomplete) {
         let reason = "the relay's CPU time lacks that of processes which ended, and which nobody waited for";
         validity.add_timing(ValidityClass::Suspect, reason.to_owned());
+    }
+    if let Some(host) = &outcome.host {
+        host.judge(&mut validity);
     }
     if let Some(reason) = UNKNOWN_HERE {
         validity.add_timing(ValidityClass::Suspect, reason.to_owned());
@@ -143,6 +148,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         validity,
         log_level: Some(log_level),
         link,
+        host: outcome.host.clone(),
         memory: outcome.memory,
         compression_memory: compression_memory(&outcome, facts),
         pinned: facts.pinned.clone(),
@@ -211,6 +217,7 @@ fn agreement_record(facts: &Facts<'_>) -> AgreementRecord {
     let record = |agreement: &Agreement| AgreementRecord {
         token: agreement.token.clone(),
         extensions: agreement.extensions.clone(),
+        address: facts.prepared.address.map(|address| address.to_string()),
     };
     facts.prepared.agreement.as_ref().map(record).unwrap_or_default()
 }
@@ -340,7 +347,7 @@ fn judge(
 /// What was full while work was outstanding; `None` of a run that ended before its load began.
 fn saturated(outcome: &Outcome, active_ns: u64, facts: &Facts<'_>) -> Option<Saturated> {
     let asked = facts.args.cell.saturate.map_or(NOT_SATURATED, Saturate::name);
-    let times = (outcome.relay.map(|relay| relay.cpu), outcome.client_cpu);
+    let times = (outcome.relay.map(|relay| relay.cpu), outcome.relay_thread_ns, outcome.client_cpu);
     (active_ns > 0).then(|| Saturated::from_times(asked, times, usable_cores(outcome, facts), active_ns))
 }
 

@@ -1,6 +1,6 @@
 //! The summary that is printed to standard output after a run.
 
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write};
 
 use measure::{CpuTime, Full, Latency, Quantile, RunRecord, Saturated, Status, Validity};
 
@@ -60,10 +60,9 @@ fn write_brief(out: &mut String, record: &RunRecord, whom: &str) -> std::fmt::Re
             grouped(envelopes)
         ),
     )?;
-    let shown: Vec<(&str, &Latency)> =
-        LATENCIES.iter().filter_map(|name| Some((*name, record.latency.get(*name)?))).take(3).collect();
+    let shown = latencies(&record.latency);
     if !shown.is_empty() {
-        line("latency", format!("{:>26}{:>14}{:>14}", "p50", "p90", "p99"))?;
+        line("latency", format!("{:>34}{:>14}{:>14}", "p50", "p90", "p99"))?;
     }
     let mut is_thin = false;
     for (name, latency) in shown {
@@ -75,7 +74,7 @@ fn write_brief(out: &mut String, record: &RunRecord, whom: &str) -> std::fmt::Re
                 format!("{:>14}", milliseconds(quantile))
             })
             .collect();
-        line("", format!("{name:<12}{quantiles}"))?;
+        line("", format!("{name:<20}{quantiles}"))?;
     }
     if is_thin {
         line("", "[few values lie above it]".to_owned())?;
@@ -99,6 +98,21 @@ fn write_brief(out: &mut String, record: &RunRecord, whom: &str) -> std::fmt::Re
         write_saturated(&mut full, record, saturated)?;
     }
     full.lines().try_for_each(|line| writeln!(out, "{}", shortened(line)))
+}
+
+/// The first three latencies. Deliveries stand by population where several have some: stored events of
+/// one and live events of another hide each other in one quantile.
+fn latencies(of_all: &BTreeMap<String, Latency>) -> Vec<(&str, &Latency)> {
+    let named = |name: &&str| {
+        let all = || of_all.iter().map(|(metric, latency)| (&**metric, latency));
+        let of = |prefix: &str| all().filter(|(metric, _)| metric.starts_with(prefix)).collect::<Vec<_>>();
+        let populations = if *name == "response" { of("response.") } else { Vec::new() };
+        match populations.len() {
+            0 | 1 => all().filter(|(metric, _)| metric == name).collect(),
+            _ => populations,
+        }
+    };
+    LATENCIES.iter().flat_map(named).take(3).collect()
 }
 
 /// Class and reasons, those about a busy host as one.
@@ -129,7 +143,9 @@ fn grouped(number: u64) -> String {
 
 /// What was full, and what a core-second of each process carries.
 fn write_saturated(out: &mut String, record: &RunRecord, saturated: &Saturated) -> std::fmt::Result {
-    let Saturated { full, relay_utilisation, client_utilisation, .. } = saturated;
+    /// A thread that is so much fuller than the relay's cores are together is named.
+    const FULLER: f64 = 0.05;
+    let Saturated { full, relay_utilisation, relay_fullest_thread, client_utilisation, .. } = saturated;
     let full = match full {
         Full::Relay => "the relay",
         Full::Clients => "the clients",
@@ -137,7 +153,11 @@ fn write_saturated(out: &mut String, record: &RunRecord, saturated: &Saturated) 
         Full::Unknown => "unknown",
     };
     let share = |share: f64| format!("{:.0} %", share * 100.0);
-    let relay = relay_utilisation.map_or_else(|| "unknown".to_owned(), share);
+    let mut relay = relay_utilisation.map_or_else(|| "unknown".to_owned(), share);
+    let fullest = relay_utilisation.zip(*relay_fullest_thread).filter(|(all, one)| *one > all + FULLER);
+    if let Some((_, one)) = fullest {
+        write!(relay, " (a thread {})", share(one))?;
+    }
     let clients = share(*client_utilisation);
     writeln!(
         out,
@@ -172,6 +192,18 @@ mod tests {
         let long = shortened(&"µ".repeat(COLUMNS + 1));
         assert!(long.chars().count() == COLUMNS && long.ends_with('…'), "{long}");
         assert_eq!(shortened(&"x".repeat(COLUMNS)).len(), COLUMNS);
+    }
+
+    #[test]
+    fn deliveries_stand_by_population() {
+        let shown = |metrics: &[&str]| {
+            let all = metrics.iter().map(|metric| ((*metric).to_owned(), Latency::new())).collect();
+            latencies(&all).into_iter().map(|(name, _)| name.to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(shown(&["response", "publish_ok"]), ["response", "publish_ok"]);
+        assert_eq!(shown(&["response", "response.reader", "eose"]), ["response", "eose"]);
+        let day = ["response", "response.opener", "response.reader", "session", "eose"];
+        assert_eq!(shown(&day), ["response.opener", "response.reader", "session"]);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Resident memory of both processes (`/proc/PID/status`, proc(5)).
+//! Memory of both processes (`/proc/PID/status`, proc_pid_status(5)): what is their own, and the files
+//! that they have mapped, which the kernel can take back.
 
 use std::fs;
 
@@ -7,8 +8,10 @@ use measure::{MemoryRecord, Processes};
 /// A process's resident memory, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Resident {
-    pub(crate) now_bytes: u64,
-    pub(crate) peak_bytes: u64,
+    /// Of its own (`RssAnon`).
+    pub(crate) own_bytes: u64,
+    /// Of mapped files (`RssFile`).
+    pub(crate) file_bytes: u64,
 }
 
 /// Reads `/proc/PID/status`; `None` when the process is gone.
@@ -21,16 +24,16 @@ fn parse(status: &str) -> Option<Resident> {
         let rest = status.lines().find_map(|line| line.strip_prefix(name))?;
         rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
     };
-    Some(Resident { now_bytes: kib("VmRSS:")? * 1024, peak_bytes: kib("VmHWM:")? * 1024 })
+    Some(Resident { own_bytes: kib("RssAnon:")? * 1024, file_bytes: kib("RssFile:")? * 1024 })
 }
 
 /// The same of several processes with all that they started, of which shared pages count in each;
-/// `None` when one that was named is gone, or for none. Their peaks may not have come together.
+/// `None` when one that was named is gone, or for none.
 pub(crate) fn resident_of(pids: &[u32]) -> Option<Resident> {
     let all = (!pids.is_empty()).then(|| Processes::from_pids(pids).ok())??.pids();
     let sum = |sum: Resident, one: Resident| Resident {
-        now_bytes: sum.now_bytes + one.now_bytes,
-        peak_bytes: sum.peak_bytes + one.peak_bytes,
+        own_bytes: sum.own_bytes + one.own_bytes,
+        file_bytes: sum.file_bytes + one.file_bytes,
     };
     all.into_iter().filter_map(resident).reduce(sum)
 }
@@ -44,21 +47,29 @@ pub(crate) struct Before {
 
 /// Reads both processes before any of the run's connections exists.
 pub(crate) fn before(relay_pids: &[u32]) -> Option<Before> {
-    let relay_bytes = resident_of(relay_pids).map(|resident| resident.now_bytes);
-    Some(Before { client_bytes: resident(std::process::id())?.now_bytes, relay_bytes })
+    let relay_bytes = resident_of(relay_pids).map(|resident| resident.own_bytes);
+    Some(Before { client_bytes: resident(std::process::id())?.own_bytes, relay_bytes })
 }
 
 /// Reads both processes again when `connections` are open.
 pub(crate) fn after(before: Before, relay_pids: &[u32], connections: usize) -> Option<MemoryRecord> {
-    let relay = resident_of(relay_pids);
+    let relay_bytes = resident_of(relay_pids).map(|resident| resident.own_bytes);
     Some(MemoryRecord {
         connections: connections as u64,
         client_before_bytes: before.client_bytes,
-        client_after_bytes: resident(std::process::id())?.now_bytes,
+        client_after_bytes: resident(std::process::id())?.own_bytes,
         relay_before_bytes: before.relay_bytes,
-        relay_after_bytes: relay.map(|resident| resident.now_bytes),
-        relay_peak_bytes: relay.map(|resident| resident.peak_bytes),
+        relay_after_bytes: relay_bytes,
+        relay_peak_bytes: relay_bytes.max(before.relay_bytes),
+        relay_file_bytes: None,
     })
+}
+
+/// Reads the relay's process once more, at the end of the run. What is unknown then stays unknown.
+pub(crate) fn at_end(memory: MemoryRecord, relay_pids: &[u32]) -> MemoryRecord {
+    let relay = resident_of(relay_pids);
+    let most = relay.zip(memory.relay_peak_bytes).map(|(relay, most)| relay.own_bytes.max(most));
+    MemoryRecord { relay_peak_bytes: most, relay_file_bytes: relay.map(|relay| relay.file_bytes), ..memory }
 }
 
 #[cfg(test)]
@@ -66,9 +77,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_has_memory_and_its_peak_is_no_less() {
+    fn memory_is_what_is_a_process_own_without_the_files_that_it_has_mapped() {
         let own = resident(std::process::id()).unwrap();
-        assert!(own.now_bytes > 100_000 && own.peak_bytes >= own.now_bytes, "{own:?}");
-        assert!(parse("Name:\tx\nVmRSS:\t 12 kB\n").is_none(), "no peak");
+        assert!(own.own_bytes > 100_000 && own.file_bytes > 100_000, "{own:?}");
+        let strfry = "VmHWM:\t 96256 kB\nVmRSS:\t 96256 kB\nRssAnon:\t 21504 kB\nRssFile:\t 74752 kB\n";
+        let read = parse(strfry).unwrap();
+        assert_eq!((read.own_bytes, read.file_bytes), (21 << 20, 73 << 20));
+        assert!(parse("Name:\tx\nVmRSS:\t 12 kB\n").is_none(), "a kernel that does not tell them apart");
     }
 }

@@ -1,11 +1,11 @@
 //! Cost of a run to both processes: clocks and counters, read at its start and at its end.
 
-use std::io;
+use std::{collections::BTreeMap, io};
 
 use anyhow::Context;
 use measure::{
-    Allocations, AllocationsRecord, CpuClock, CpuQuota, CpuTime, Processes, ProcessesCpu, ProcessesSpent,
-    QuotaMeter, UNKNOWN_HERE,
+    Allocations, AllocationsRecord, CpuClock, CpuQuota, CpuTime, HostMeter, HostRecord, Processes,
+    ProcessesCpu, ProcessesSpent, QuotaMeter, UNKNOWN_HERE, thread_times_ns,
 };
 
 use crate::relays::own_relay::OwnRelay;
@@ -15,6 +15,8 @@ use crate::relays::own_relay::OwnRelay;
 pub(crate) struct Cost {
     pub(crate) client_cpu: CpuTime,
     pub(crate) relay: Option<ProcessesSpent>,
+    pub(crate) relay_thread_ns: Option<u64>,
+    pub(crate) host: HostRecord,
     pub(crate) client_wait_ns: Option<u64>,
     pub(crate) quota: Option<CpuQuota>,
     pub(crate) relay_quota: Option<CpuQuota>,
@@ -35,6 +37,9 @@ pub(crate) struct Meters {
     clocks: Clocks,
     client: io::Result<CpuTime>,
     relay: Option<io::Result<ProcessesCpu>>,
+    relay_pids: Vec<u32>,
+    relay_threads: BTreeMap<u32, u64>,
+    host: HostMeter,
     wait_ns: Option<u64>,
     allocated: Option<AllocationsRecord>,
     quota: QuotaMeter,
@@ -59,10 +64,14 @@ impl Clocks {
         if let Some(links) = own_relay.as_mut().and_then(|relay| relay.links.as_mut()) {
             links.emulation.begin()?;
         }
+        let pids = self.relay.as_ref().map(Processes::pids).unwrap_or_default();
         // A relay of our own is in the groups of this process.
         let foreign = self.relay.as_ref().filter(|_| own_relay.is_none());
         Ok(Meters {
-            relay_quota: foreign.map(|relay| QuotaMeter::of_processes(&relay.pids())),
+            relay_quota: foreign.map(|_| QuotaMeter::of_processes(&pids)),
+            host: HostMeter::start(&pids),
+            relay_threads: thread_times_ns(&pids),
+            relay_pids: pids,
             quota: QuotaMeter::of_this_process(),
             // Before the clients, because it looks at all processes.
             relay: self.relay.as_mut().map(Processes::read),
@@ -86,12 +95,17 @@ impl Meters {
         let wait_ns = measure::runnable_wait_ns().ok().zip(self.wait_ns);
         let relay = self.clocks.relay.zip(self.relay);
         let relay = relay.and_then(|(mut clock, before)| Some(clock.read().ok()?.since(&before.ok()?)));
+        let threads = thread_times_ns(&self.relay_pids).into_iter();
+        let spent =
+            threads.map(|(id, ns)| ns.saturating_sub(self.relay_threads.get(&id).copied().unwrap_or(0)));
         let allocations = self.allocated.zip(allocations(own_relay));
         let links = own_relay.as_mut().and_then(|relay| relay.links.as_mut());
         Ok(Cost {
             links: links.map(|links| links.emulation.report()).transpose()?,
             client_cpu,
             relay,
+            relay_thread_ns: spent.max(),
+            host: self.host.read(),
             quota: self.quota.read(),
             relay_quota: self.relay_quota.and_then(|meter| meter.read()),
             client_wait_ns: wait_ns.map(|(after, before)| after.saturating_sub(before)),

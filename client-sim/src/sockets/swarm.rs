@@ -7,7 +7,9 @@ use std::{
 };
 
 use anyhow::bail;
-use measure::{AllocationsRecord, CpuQuota, CpuTime, MemoryRecord, ProcessesSpent, Status, Threads};
+use measure::{
+    AllocationsRecord, CpuQuota, CpuTime, HostRecord, MemoryRecord, ProcessesSpent, Status, Threads,
+};
 use program::Interrupt;
 use tokio::sync::watch;
 
@@ -66,6 +68,10 @@ pub struct Outcome {
     pub client_cpu: CpuTime,
     /// CPU time of the relay from start to end.
     pub relay: Option<ProcessesSpent>,
+    /// The same of its fullest thread.
+    pub relay_thread_ns: Option<u64>,
+    /// What the host did from start to end.
+    pub host: Option<HostRecord>,
     /// Allocations of both processes from start to end, in builds with `count-allocations`.
     pub allocations: Option<AllocationsRecord>,
     /// How long threads of this process were runnable without running, from start to end, where the
@@ -102,7 +108,7 @@ pub async fn run(
     let (start, stop) = (watch::channel(false), watch::channel(false));
     let mut workers: Vec<Worker> = (0..options.workers)
         .map(|index| worker::spawn(index, options.workers, (&shared, dialer), &start.1, &stop.1))
-        .collect();
+        .collect::<anyhow::Result<_>>()?;
     let ready = all_ready(&mut workers, &shared);
     let connects = |(id, role): (usize, &Role)| shared.carries(id) && role.connects_before();
     let connected = shared.workload.roles.iter().enumerate().filter(|one| connects(*one)).count();
@@ -139,10 +145,7 @@ pub async fn run(
         tokio::time::sleep(LINGER).await;
     }
     stop.0.send_replace(true);
-    let memory = memory.map(|memory| MemoryRecord {
-        relay_peak_bytes: memory::resident_of(&options.relay_pids).map(|relay| relay.peak_bytes),
-        ..memory
-    });
+    let memory = memory.map(|memory| memory::at_end(memory, &options.relay_pids));
     let (recorder, clients) = collect(workers).await?;
     progress::tell_all(&shared, &recorder);
     Ok(Outcome {
@@ -150,6 +153,8 @@ pub async fn run(
         clients,
         client_cpu: cost.client_cpu,
         relay: cost.relay,
+        relay_thread_ns: cost.relay_thread_ns,
+        host: Some(cost.host),
         allocations: cost.allocations,
         client_wait_ns: cost.client_wait_ns,
         quota: cost.quota,

@@ -1,7 +1,7 @@
 //! Pins relay and clients to separate cores: two processes that share cores measure the scheduler
 //! too.
 
-use std::io;
+use std::{fs, io};
 
 use crate::{PinnedCores, system};
 use nix::unistd::Pid;
@@ -11,14 +11,54 @@ use nix::unistd::Pid;
 const SELF: Pid = Pid::from_raw(0);
 
 /// Halves the cores that this process may use: the first half for the relay, the rest and an odd
-/// one for the clients. `None` when there is a single core, and on a system that pins nothing.
+/// one for the clients. Sibling threads of a core stay together, unless there is one core alone.
+/// `None` when there is a single CPU, and on a system that pins nothing.
 ///
 /// # Errors
 /// When the kernel does not report the allowed cores.
 pub fn halves() -> io::Result<Option<PinnedCores>> {
-    let cores = allowed()?;
+    let (mut left, mut cores) = (allowed()?, Vec::new());
+    while let Some(first) = left.first().copied() {
+        let siblings = siblings(first);
+        let (core, rest) = left.into_iter().partition(|cpu| *cpu == first || siblings.contains(cpu));
+        cores.push(core);
+        left = rest;
+    }
+    if let [only] = &cores[..] {
+        cores = only.chunks(1).map(<[u32]>::to_vec).collect();
+    }
     let (relay, clients) = cores.split_at(cores.len() / 2);
-    Ok((!relay.is_empty()).then(|| PinnedCores { relay: relay.to_vec(), clients: clients.to_vec() }))
+    Ok((!relay.is_empty()).then(|| PinnedCores { relay: relay.concat(), clients: clients.concat() }))
+}
+
+/// The CPUs that are threads of the core of this one; none where the system does not report them.
+fn siblings(cpu: u32) -> Vec<u32> {
+    let file = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+    fs::read_to_string(file).map(|list| cpu_list(&list)).unwrap_or_default()
+}
+
+/// CPUs as the kernel lists them: `0-1,4`.
+fn cpu_list(list: &str) -> Vec<u32> {
+    let span = |span: &str| {
+        let (first, last) = span.split_once('-').unwrap_or((span, span));
+        Some(first.parse::<u32>().ok()?..=last.parse().ok()?)
+    };
+    // A core has few threads, whatever the file claims.
+    list.trim().split(',').filter_map(span).flatten().take(1 << 10).collect()
+}
+
+/// CPUs of the relay, each with a CPU of the clients that is a thread of the same core; none where
+/// both may use the same CPUs.
+pub(crate) fn siblings_of_both(cores: &PinnedCores) -> Vec<[u32; 2]> {
+    let PinnedCores { relay, clients } = cores;
+    if relay.iter().any(|cpu| clients.contains(cpu)) {
+        return Vec::new();
+    }
+    let pairs = |cpu: &u32| {
+        let (cpu, siblings) = (*cpu, siblings(*cpu));
+        clients.iter().filter(move |other| siblings.contains(other)).map(move |other| [cpu, *other])
+    };
+    relay.iter().flat_map(pairs).collect()
 }
 
 /// The cores that the calling thread may use.
@@ -31,13 +71,17 @@ pub fn allowed() -> io::Result<Vec<u32>> {
 
 /// The separate cores of a relay's processes and of this one, where somebody pinned both.
 pub fn apart(relay: &[u32]) -> Option<PinnedCores> {
+    of_both(relay).filter(|cores| cores.relay.iter().all(|core| !cores.clients.contains(core)))
+}
+
+/// The cores that a relay's processes and this one may use, where the processes are known.
+pub(crate) fn of_both(relay: &[u32]) -> Option<PinnedCores> {
     let of = |pid: &u32| system::allowed_cores(Pid::from_raw(i32::try_from(*pid).ok()?)).ok();
     let clients = allowed().ok()?;
     let mut relay: Vec<u32> = relay.iter().map(of).collect::<Option<Vec<_>>>()?.concat();
     relay.sort_unstable();
     relay.dedup();
-    let is_apart = !relay.is_empty() && relay.iter().all(|core| !clients.contains(core));
-    is_apart.then_some(PinnedCores { relay, clients })
+    (!relay.is_empty()).then_some(PinnedCores { relay, clients })
 }
 
 /// Pins as [`keep_to`] does, to the core on which the calling thread runs.
@@ -59,6 +103,16 @@ pub fn keep_to(cores: &[u32]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_of_cpus_are_read_as_the_kernel_writes_them() {
+        assert_eq!(cpu_list("0-1\n"), [0, 1]);
+        assert_eq!(cpu_list("0,4-6"), [0, 4, 5, 6]);
+        assert_eq!(cpu_list("0-4294967295").len(), 1 << 10);
+        for none in ["", "\n", "a", "1-", "-1"] {
+            assert_eq!(cpu_list(none), [0; 0], "{none}");
+        }
+    }
 
     #[test]
     fn threads_that_start_later_keep_to_the_same_cores() {

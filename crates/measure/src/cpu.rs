@@ -1,6 +1,6 @@
 //! CPU time of a process, and its waits for a core.
 
-use std::{fs, io, ops::Add, time::Duration};
+use std::{collections::BTreeMap, fs, io, ops::Add, time::Duration};
 
 use nix::{
     errno::Errno,
@@ -170,6 +170,17 @@ impl Threads {
             ran: all.ran.saturating_add(one.ran),
         })
     }
+}
+
+/// How long each living thread of some processes had a core since it started, by its id. None where
+/// the kernel keeps no `schedstat`.
+pub fn thread_times_ns(pids: &[u32]) -> BTreeMap<u32, u64> {
+    let tasks = pids.iter().filter_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).ok()).flatten();
+    let time = |task: fs::DirEntry| {
+        let ran = schedstat_ns(&fs::read_to_string(task.path().join("schedstat")).ok()?, 0).ok()?;
+        Some((task.file_name().to_str()?.parse().ok()?, ran))
+    };
+    tasks.flatten().filter_map(time).collect()
 }
 
 /// Whether a `stat` line has state R. The name before it may hold any character.

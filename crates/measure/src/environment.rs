@@ -22,7 +22,7 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 /// empty, never guessed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Environment {
-    /// The processor's name.
+    /// The processor's name; of one without, as on ARM, the numbers of its maker and part.
     pub cpu: Option<String>,
     /// Cores this process may use.
     pub cores: u64,
@@ -74,7 +74,11 @@ impl Environment {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").ok();
         let field = |name: &str| Some(after(cpuinfo.as_deref()?, name, ':')?.to_owned());
         Environment {
-            cpu: field("model name").or_else(|| sysctl("machdep.cpu.brand_string")),
+            cpu: field("model name")
+                .or_else(|| {
+                    Some(format!("implementer {}, part {}", field("CPU implementer")?, field("CPU part")?))
+                })
+                .or_else(|| sysctl("machdep.cpu.brand_string")),
             cores: thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
             cpu_quota: QuotaMeter::of_this_process().read(),
             virtual_machine: field("flags")

@@ -20,6 +20,7 @@ mod cpu;
 mod encodings;
 mod environment;
 mod exit;
+mod host;
 mod latency;
 mod link;
 mod live;
@@ -46,10 +47,13 @@ mod whole;
 pub use allocations::Allocations;
 pub use bounds::{Expectation, LatencyBound};
 pub use counts::Counts;
-pub use cpu::{CpuClock, CpuTime, Threads, cpu_pressure_percent, main_thread_ns, runnable_wait_ns};
+pub use cpu::{
+    CpuClock, CpuTime, Threads, cpu_pressure_percent, main_thread_ns, runnable_wait_ns, thread_times_ns,
+};
 pub use encodings::{EncodingsRecord, FirstDelivery, FirstDeliveryRecord};
 pub use environment::Environment;
 pub use exit::Exit;
+pub use host::{HostMeter, HostRecord, MemoryKills};
 pub use latency::{Latency, LatencyError, Quantile};
 pub use link::{LinkFlow, LinkPart, LinkRecord, PartFlow, may_be_late_ns};
 pub use live::{LIVE_EDGES_NS, LiveCounts, LiveLatency};

@@ -191,6 +191,7 @@ impl Sum {
             relay_cpu: None,
             link: None,
             memory: record.memory.map(clients_memory),
+            host: None,
             pinned: None,
             usable_cores: record.usable_cores.map(|cores| UsableCores {
                 relay: None,
@@ -489,5 +490,11 @@ fn compression_bytes(record: &RunRecord) -> Option<u128> {
 }
 
 fn clients_memory(memory: MemoryRecord) -> MemoryRecord {
-    MemoryRecord { relay_before_bytes: None, relay_after_bytes: None, relay_peak_bytes: None, ..memory }
+    MemoryRecord {
+        relay_before_bytes: None,
+        relay_after_bytes: None,
+        relay_peak_bytes: None,
+        relay_file_bytes: None,
+        ..memory
+    }
 }

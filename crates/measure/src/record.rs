@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     AgentRecord, Allocations, ClockRecord, Counts, CpuQuota, CpuTime, EncodingsRecord, Environment,
-    FirstDeliveryRecord, Latency, LatencyBound, LinkRecord, Saturated, ShareRecord, Slices, Throughput,
-    Validity, quota::capacity_ns, unpack, write_whole,
+    FirstDeliveryRecord, HostRecord, Latency, LatencyBound, LinkRecord, Saturated, ShareRecord, Slices,
+    Throughput, Validity, quota::capacity_ns, unpack, write_whole,
 };
 
 /// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second
 /// number; any other change raises the first, and readers refuse a first number they do not know.
-pub const SCHEMA_VERSION: &str = "2.11";
+pub const SCHEMA_VERSION: &str = "2.12";
 
 /// One run: its deliveries, bytes, times and cost, and whether they may be believed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -69,6 +69,9 @@ pub struct RunRecord {
     /// (docs/links.md).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<LinkRecord>,
+    /// What the host did meanwhile; absent in older records and where several agents played.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostRecord>,
     /// Memory of connections, where it was looked at.
     #[serde(default)]
     pub memory: Option<MemoryRecord>,
@@ -452,6 +455,9 @@ pub struct AgreementRecord {
     pub token: Option<String>,
     /// The relay's answer about extensions.
     pub extensions: Option<String>,
+    /// The address that was connected to; absent in older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
 }
 
 /// The relay's process.
@@ -569,7 +575,8 @@ impl UsableCores {
     }
 }
 
-/// Resident memory of both processes, before the connections and with all of them open.
+/// Memory of both processes that is their own (`RssAnon`, proc_pid_status(5)), before the connections
+/// and with all of them open; in records before 2.12 all resident memory, mapped files included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryRecord {
     /// Connections made between the two readings.
@@ -582,8 +589,12 @@ pub struct MemoryRecord {
     pub relay_before_bytes: Option<u64>,
     /// Of the relay process, after.
     pub relay_after_bytes: Option<u64>,
-    /// The most that the relay process ever had, its events included.
+    /// The most that the relay process had at one of the readings, its events included. The last
+    /// reading is at the end of the run. In records before 2.12 the peak of all resident memory.
     pub relay_peak_bytes: Option<u64>,
+    /// Mapped files in the relay's memory at the end (`RssFile`), which the kernel can take back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relay_file_bytes: Option<u64>,
 }
 
 impl MemoryRecord {

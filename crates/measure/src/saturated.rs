@@ -18,6 +18,10 @@ pub struct Saturated {
     /// The relay's CPU time as a share of what its cores could give while work was outstanding; of
     /// one core where its cores are not known. Absent where its CPU time is not known.
     pub relay_utilisation: Option<f64>,
+    /// CPU time of the relay's fullest thread as a share of that time: a relay of several threads is
+    /// at its limit when one of them is. Absent in older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relay_fullest_thread: Option<f64>,
     /// The clients' CPU time as a share of what their cores could give in the same time.
     pub client_utilisation: f64,
 }
@@ -40,7 +44,7 @@ impl Saturated {
     /// Judges a run by its CPU times and the time with work outstanding.
     pub fn from_times(
         asked: &str,
-        (relay, clients): (Option<CpuTime>, CpuTime),
+        (relay, relay_thread_ns, clients): (Option<CpuTime>, Option<u64>, CpuTime),
         cores: UsableCores,
         active_ns: u64,
     ) -> Saturated {
@@ -49,13 +53,16 @@ impl Saturated {
         let relay_utilisation = relay.map(|cpu| share(cpu, relay_capacity_ns));
         let client_utilisation = share(clients, cores.clients_capacity_ns(active_ns));
         let clients_are = client_utilisation >= FULL_FROM;
-        let full = match relay_utilisation.map(|share| share >= FULL_FROM) {
+        let relay_fullest_thread = relay_thread_ns.map(|ns| ns as f64 / active_ns.max(1) as f64);
+        let fullest = relay_utilisation.map(|share| share.max(relay_fullest_thread.unwrap_or(0.0)));
+        let full = match fullest.map(|share| share >= FULL_FROM) {
             Some(true) if !(clients_are && asked == "clients") => Full::Relay,
             _ if clients_are => Full::Clients,
             Some(_) => Full::Neither,
             None => Full::Unknown,
         };
-        Saturated { asked: asked.to_owned(), full, relay_utilisation, client_utilisation }
+        let asked = asked.to_owned();
+        Saturated { asked, full, relay_utilisation, relay_fullest_thread, client_utilisation }
     }
 
     /// Whether the run's envelopes per second are the throughput of the process that was asked for.
@@ -98,7 +105,7 @@ mod tests {
         let cpu = |ms: u64| CpuTime { total_ns: ms * 1_000_000, ..CpuTime::default() };
         let cores = UsableCores { relay: Some(1), clients: 1, ..UsableCores::default() };
         let judged = |asked: &str, relay: Option<u64>, clients: u64| {
-            Saturated::from_times(asked, (relay.map(cpu), cpu(clients)), cores, 1_000_000_000)
+            Saturated::from_times(asked, (relay.map(cpu), None, cpu(clients)), cores, 1_000_000_000)
         };
         for (asked, relay, clients, full, is_throughput) in [
             ("relay", Some(950), 500, Full::Relay, true),
@@ -123,7 +130,13 @@ mod tests {
         assert!(text.contains("the clients were full first (relay 80 %, clients 95 %"), "{text}");
         // Threads of another's relay are not known: the share is of one core.
         let cores = UsableCores { clients: 2, ..UsableCores::default() };
-        let found = Saturated::from_times("relay", (Some(cpu(950)), cpu(950)), cores, 1_000_000_000);
+        let found = Saturated::from_times("relay", (Some(cpu(950)), None, cpu(950)), cores, 1_000_000_000);
         assert_eq!((found.relay_utilisation, found.client_utilisation), (Some(0.95), 0.475));
+        // One of four threads that does all the work is the limit of the relay.
+        let cores = UsableCores { relay: Some(4), clients: 1, ..UsableCores::default() };
+        for (thread_ms, full) in [(950, Full::Relay), (300, Full::Neither)] {
+            let times = (Some(cpu(1_100)), Some(thread_ms * 1_000_000), cpu(500));
+            assert_eq!(Saturated::from_times("relay", times, cores, 1_000_000_000).full, full);
+        }
     }
 }

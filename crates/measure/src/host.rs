@@ -1,0 +1,314 @@
+//! What a host did to a run between its start and its end, as the kernel counts it.
+
+use std::{
+    fs,
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::ExitStatus,
+};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{HOST_BUSY, PinnedCores, UNKNOWN_HERE, Validity, ValidityClass, cores, cpu_pressure_percent};
+
+/// Share of its CPUs' time that the hypervisor gave to other guests: as for waits of the generator.
+const STEAL_SUSPECT_ABOVE: f64 = 0.05;
+const STEAL_INVALID_ABOVE: f64 = 0.20;
+
+/// The host of a run. What the system does not report is absent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostRecord {
+    /// Finished handshakes that the kernel dropped because a listener's accept queue was full
+    /// (`ListenOverflows`), in the relay's network namespace where its process is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listen_overflows: Option<u64>,
+    /// Connections that the kernel dropped at a listener for any reason (`ListenDrops`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listen_drops: Option<u64>,
+    /// Time that the hypervisor gave to other guests (steal, proc_stat(5)) ÷ time, of the CPUs that
+    /// relay and clients may use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steal: Option<f64>,
+    /// CPUs of the relay, each with a CPU of the clients that is a thread of the same core.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub siblings: Vec<[u32; 2]>,
+    /// The cores of relay and clients at the start and at the end, where they differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repinned: Option<[PinnedCores; 2]>,
+    /// The soft limit of open files of the relay's process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relay_open_files: Option<u64>,
+    /// Whether the kernel reports CPU pressure.
+    pub reports_pressure: bool,
+}
+
+/// The kernel's counters at the start of a run.
+#[derive(Debug)]
+pub struct HostMeter {
+    relay: Vec<u32>,
+    cores: Option<PinnedCores>,
+    netstat: PathBuf,
+    listen: Option<Listen>,
+    ticks: Option<Ticks>,
+}
+
+impl HostMeter {
+    /// Reads the counters of this host, and of the network namespace of the relay's processes.
+    pub fn start(relay: &[u32]) -> HostMeter {
+        let of_relay = relay.first().map(|pid| PathBuf::from(format!("/proc/{pid}/net/netstat")));
+        let netstat = of_relay.filter(|file| file.exists());
+        let netstat = netstat.unwrap_or_else(|| PathBuf::from("/proc/self/net/netstat"));
+        let cores = cores::of_both(relay);
+        HostMeter {
+            listen: Listen::read(&netstat),
+            ticks: Ticks::read(cores.as_ref()),
+            relay: relay.to_vec(),
+            cores,
+            netstat,
+        }
+    }
+
+    /// Reads the counters again, while the relay lives.
+    pub fn read(&self) -> HostRecord {
+        let listen = self.listen.zip(Listen::read(&self.netstat));
+        let ticks = self.ticks.zip(Ticks::read(self.cores.as_ref()));
+        let now = cores::of_both(&self.relay);
+        let repinned = self.cores.clone().zip(now).filter(|(before, now)| before != now);
+        HostRecord {
+            listen_overflows: listen.map(|(before, now)| now.overflows.saturating_sub(before.overflows)),
+            listen_drops: listen.map(|(before, now)| now.drops.saturating_sub(before.drops)),
+            steal: ticks.and_then(|(before, now)| now.stolen_since(before)),
+            siblings: self.cores.as_ref().map(cores::siblings_of_both).unwrap_or_default(),
+            repinned: repinned.map(|(before, now)| [before, now]),
+            relay_open_files: self.relay.first().and_then(|pid| open_files(*pid)),
+            reports_pressure: cpu_pressure_percent().is_some(),
+        }
+    }
+}
+
+impl HostRecord {
+    /// Judges what the host did to latencies and CPU times.
+    pub fn judge(&self, validity: &mut Validity) {
+        if let Some(overflows) = self.listen_overflows.filter(|overflows| *overflows > 0) {
+            let reason = format!(
+                "an accept queue overflowed: the kernel dropped {overflows} finished handshakes (ListenOverflows, suspect \
+                 above 0), and their clients wait a second or more for the next try: raise the relay's listen backlog \
+                 and net.core.somaxconn, or let clients arrive more slowly"
+            );
+            validity.add_timing(ValidityClass::Suspect, reason);
+        }
+        if let Some(steal) = self.steal.filter(|steal| *steal > STEAL_SUSPECT_ABOVE) {
+            let class =
+                if steal > STEAL_INVALID_ABOVE { ValidityClass::Invalid } else { ValidityClass::Suspect };
+            let percent = |share: f64| share * 100.0;
+            let reason = format!(
+                "{HOST_BUSY}the hypervisor gave {:.0} % of the CPUs' time to other guests (steal, suspect above {:.0} %, \
+                 invalid above {:.0} %)",
+                percent(steal),
+                percent(STEAL_SUSPECT_ABOVE),
+                percent(STEAL_INVALID_ABOVE)
+            );
+            validity.add_timing(class, reason);
+        }
+        if let Some([relay, clients]) = self.siblings.first() {
+            let reason = format!(
+                "relay and clients share a core: CPU {relay} of the relay and CPU {clients} of the clients are sibling \
+                 threads of one core, so each slows the other"
+            );
+            validity.add_timing(ValidityClass::Suspect, reason);
+        }
+        if let Some([before, now]) = &self.repinned {
+            let reason = format!(
+                "{HOST_BUSY}the cores were changed during the run (cpuset or taskset): relay {:?} and clients {:?}, at the \
+                 end relay {:?} and clients {:?}",
+                before.relay, before.clients, now.relay, now.clients
+            );
+            validity.add_timing(ValidityClass::Invalid, reason);
+        }
+        if !self.reports_pressure && UNKNOWN_HERE.is_none() {
+            let reason = "this kernel reports no CPU pressure (/proc/pressure/cpu), so a busy host may go unnoticed: boot \
+                          with psi=1, or let the program read /proc/pressure";
+            validity.add_timing(ValidityClass::Suspect, reason.to_owned());
+        }
+    }
+}
+
+/// Counters of `TcpExt` in `/proc/net/netstat`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Listen {
+    overflows: u64,
+    drops: u64,
+}
+
+impl Listen {
+    fn read(file: &Path) -> Option<Listen> {
+        Listen::parse(&fs::read_to_string(file).ok()?)
+    }
+
+    /// Names stand in one line, their values in the next.
+    fn parse(netstat: &str) -> Option<Listen> {
+        let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("TcpExt:"));
+        let (names, values) = (lines.next()?.split_whitespace(), lines.next()?.split_whitespace());
+        let pairs: Vec<(&str, &str)> = names.zip(values).collect();
+        let value = |name: &str| pairs.iter().find(|(key, _)| *key == name)?.1.parse().ok();
+        Some(Listen { overflows: value("ListenOverflows")?, drops: value("ListenDrops")? })
+    }
+}
+
+/// Ticks of some CPUs in `/proc/stat` (proc_stat(5)).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Ticks {
+    all: u64,
+    stolen: u64,
+}
+
+impl Ticks {
+    fn read(cores: Option<&PinnedCores>) -> Option<Ticks> {
+        let cpus = cores.map(|cores| [&*cores.relay, &*cores.clients].concat()).unwrap_or_default();
+        Ticks::parse(&fs::read_to_string("/proc/stat").ok()?, &cpus)
+    }
+
+    /// Those of these CPUs; of all where none is named.
+    fn parse(stat: &str, cpus: &[u32]) -> Option<Ticks> {
+        let mut sum = None;
+        for line in stat.lines() {
+            let Some((cpu, ticks)) = line.strip_prefix("cpu").and_then(|line| line.split_once(' ')) else {
+                continue;
+            };
+            if !cpu.parse().is_ok_and(|cpu: u32| cpus.is_empty() || cpus.contains(&cpu)) {
+                continue;
+            }
+            // Guests' time, which follows, is in user time already.
+            let ticks: Vec<u64> =
+                ticks.split_whitespace().take(8).map_while(|ticks| ticks.parse().ok()).collect();
+            let sum: &mut Ticks = sum.get_or_insert_default();
+            sum.stolen = sum.stolen.saturating_add(*ticks.get(7)?);
+            sum.all = ticks.iter().fold(sum.all, |all, ticks| all.saturating_add(*ticks));
+        }
+        sum
+    }
+
+    fn stolen_since(self, earlier: Ticks) -> Option<f64> {
+        let all = self.all.checked_sub(earlier.all).filter(|all| *all > 0)?;
+        Some(self.stolen.saturating_sub(earlier.stolen) as f64 / all as f64)
+    }
+}
+
+/// The soft limit of open files of a process, from `/proc/PID/limits`.
+fn open_files(pid: u32) -> Option<u64> {
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+    limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"))?
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()
+}
+
+/// Processes that the kernel has killed for memory by a moment, in every control group.
+#[derive(Debug, Clone, Copy)]
+pub struct MemoryKills(Option<u64>);
+
+impl MemoryKills {
+    /// Counts until now.
+    pub fn so_far() -> MemoryKills {
+        let count = |vmstat: String| {
+            vmstat.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
+        };
+        MemoryKills(fs::read_to_string("/proc/vmstat").ok().and_then(count))
+    }
+
+    /// How a process ended, in words, which name a kill for memory since.
+    pub fn how(self, status: ExitStatus) -> String {
+        // A shell passes a signal of its child on as an exit code.
+        let is_kill = status.signal() == Some(SIGKILL) || status.code() == Some(128 + SIGKILL);
+        let counts = self.0.zip(MemoryKills::so_far().0);
+        if is_kill && counts.is_some_and(|(before, now)| now > before) {
+            return format!(
+                "{status}, out of memory: the kernel has killed a process for memory meanwhile (oom_kill), so raise the \
+                 memory limit of its control group, or give the host more"
+            );
+        }
+        status.to_string()
+    }
+}
+
+const SIGKILL: i32 = 9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_read_as_the_kernel_writes_them() {
+        let netstat = "TcpExt: SyncookiesSent ListenOverflows ListenDrops\nTcpExt: 1 7 9\nIpExt: InNoRoutes\nIpExt: 0\n";
+        assert_eq!(Listen::parse(netstat), Some(Listen { overflows: 7, drops: 9 }));
+        for other in
+            ["", "TcpExt: ListenOverflows", "TcpExt: ListenOverflows\nTcpExt: 1\n", "TcpExt: \nTcpExt: \n"]
+        {
+            assert_eq!(Listen::parse(other), None, "{other}");
+        }
+        let stat = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 2 3 4 5 6 7 8 1 1\ncpu1 10 0 0 0 0 0 0 20 0 0\nintr 5\n";
+        assert_eq!(Ticks::parse(stat, &[0]), Some(Ticks { all: 36, stolen: 8 }));
+        let all = Ticks::parse(stat, &[]).unwrap();
+        assert_eq!(all, Ticks { all: 66, stolen: 28 });
+        assert_eq!(Ticks { all: 166, stolen: 88 }.stolen_since(all), Some(0.6));
+        assert_eq!((all.stolen_since(all), Ticks::parse(stat, &[7])), (None, None));
+        assert_eq!(Ticks::parse("cpu0 1 2 3\n", &[]), None, "a kernel without steal");
+        let killed = ExitStatus::from_raw(SIGKILL);
+        assert_eq!(MemoryKills::so_far().how(killed), "signal: 9 (SIGKILL)");
+        assert!(open_files(std::process::id()).is_some_and(|files| files > 2));
+    }
+
+    #[test]
+    fn each_thing_that_a_host_does_is_a_reason() {
+        let pinned = |relay: u32, clients: u32| PinnedCores { relay: vec![relay], clients: vec![clients] };
+        let calm = HostRecord {
+            listen_overflows: Some(0),
+            steal: Some(0.05),
+            reports_pressure: true,
+            ..HostRecord::default()
+        };
+        let judged = |host: &HostRecord| {
+            let mut validity = Validity::default();
+            host.judge(&mut validity);
+            validity
+        };
+        assert_eq!(judged(&calm), Validity::default());
+        for (host, class, is_hosts, says) in [
+            (
+                HostRecord { listen_overflows: Some(3), ..calm.clone() },
+                ValidityClass::Suspect,
+                false,
+                "dropped 3 finished handshakes",
+            ),
+            (HostRecord { steal: Some(0.06), ..calm.clone() }, ValidityClass::Suspect, true, "gave 6 %"),
+            (HostRecord { steal: Some(0.6), ..calm.clone() }, ValidityClass::Invalid, true, "gave 60 %"),
+            (
+                HostRecord { siblings: vec![[0, 1]], ..calm.clone() },
+                ValidityClass::Suspect,
+                false,
+                "CPU 0 of the relay and CPU 1 of the clients are sibling threads",
+            ),
+            (
+                HostRecord { repinned: Some([pinned(0, 1), pinned(1, 1)]), ..calm.clone() },
+                ValidityClass::Invalid,
+                true,
+                "relay [0] and clients [1], at the end relay [1] and clients [1]",
+            ),
+            (
+                HostRecord { reports_pressure: false, ..calm },
+                ValidityClass::Suspect,
+                false,
+                "no CPU pressure",
+            ),
+        ] {
+            let validity = judged(&host);
+            assert_eq!((validity.class, validity.counts), (class, ValidityClass::Valid), "{validity:?}");
+            assert_eq!(validity.blames_host(), is_hosts, "{validity:?}");
+            assert!(validity.reasons.len() == 1 && validity.reasons[0].contains(says), "{validity:?}");
+        }
+    }
+}
