@@ -550,7 +550,7 @@ mod tests {
             _ = serving => unreachable!("it serves for ever"),
         };
         let why = format!("{:#}", cut.expect("the proxy cuts it"));
-        assert!(why.contains("after 1.2 s of silence: a proxy may cut what is idle"), "{why}");
+        assert!(why.contains(" s of silence: a proxy may cut what is idle"), "{why}");
         assert!(kept.is_err(), "a Pong is no silence");
     }
 
