@@ -53,6 +53,7 @@ fn block(task: &Task<'_>) -> RunRecord {
         asked: asked.name().to_owned(),
         full,
         relay_utilisation: Some(0.95),
+        relay_fullest_thread: None,
         client_utilisation: 0.95,
     });
     record
