@@ -134,7 +134,12 @@ fn canonical(format: Format, codec: &dyn Codec, bytes: &[u8]) {
 
 /// A reader with limits takes what one without them takes, as far as the limits reach.
 fn within_limits(format: Format, codec: &dyn Codec, bytes: &[u8], message: Option<&ClientMessage<'static>>) {
-    let limits = Limits { max_filters: 2, max_filter_values: 3, max_subscription_chars: 8 };
+    let limits = Limits {
+        max_filters: 2,
+        max_filter_values: 3,
+        max_subscription_chars: 8,
+        max_unpacked_bytes: 1 << 20,
+    };
     let within = codec.decode_client_within(bytes, &limits).map(ClientMessage::into_owned);
     match (message, &within) {
         (Some(message), Ok(same)) => {
