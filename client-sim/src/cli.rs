@@ -163,7 +163,7 @@ fn plan(args: &Explain) -> anyhow::Result<String> {
 /// ledger.
 fn exit(record: &RunRecord) -> Exit {
     match (&record.status, record.counts.balanced(), record.validity.class) {
-        (status, _, _) if status.is_interrupted() => Exit::Interrupted,
+        (Status::Interrupted, _, _) => Exit::Interrupted,
         (Status::Incomplete { .. }, _, _) => Exit::Incomplete,
         (Status::Complete, Err(_), _) => Exit::Unbalanced,
         (Status::Complete, Ok(()), ValidityClass::Invalid) => Exit::Invalid,

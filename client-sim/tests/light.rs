@@ -205,7 +205,7 @@ fn few_decoded_deliveries_make_a_run_suspect() {
     let setup = Setup::new(&SCENARIO.replace("decode_every = 4", "decode_every = 100000"));
     let record = setup.play(&[]).1.unwrap();
     assert!(record.validity.class >= ValidityClass::Suspect);
-    let reasons = record.validity.reasons.join("; ");
+    let reasons = record.validity.to_string();
     assert!(reasons.contains("lower decode_every"), "{reasons}");
 }
 

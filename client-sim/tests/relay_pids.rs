@@ -109,8 +109,8 @@ fn another_relay_of_this_machine_is_taken_as_a_doubt_and_an_idle_one_as_none() {
     let (_, said, record) = play(&relay, &pid(&other));
     let record = record.unwrap_or_else(|| panic!("{said}"));
     let doubt = record.relay.as_ref().unwrap().unproven.clone().unwrap();
-    assert!(said.contains(&doubt) && record.validity.reasons.contains(&doubt), "{said}");
-    let reasons = record.validity.reasons.join("\n");
+    assert!(said.contains(&doubt) && record.validity.to_string().contains(&doubt), "{said}");
+    let reasons = record.validity.to_string();
     assert!(reasons.contains("is --relay-pid the relay?"), "{reasons}");
     // Both together hold the socket at the relay's address.
     let (_, said, record) = play(&relay, &format!("{},{}", pid(&other), pid(&relay)));
@@ -184,7 +184,7 @@ fn a_run_in_a_cpu_quota_says_so_and_what_it_took() {
     assert!(quota.throttled_periods > 0 && quota.throttled_ns > 0, "{quota:?}");
     let cores = record.usable_cores.unwrap();
     assert_eq!((cores.clients_millicores, cores.relay_millicores), (Some(300), Some(300)));
-    let reasons = record.validity.reasons.join("\n");
+    let reasons = record.validity.to_string();
     assert!(reasons.contains("the run has a CPU quota of 0.30 cores and was throttled"), "{reasons}");
     assert!(record.validity.class >= ValidityClass::Suspect);
     assert_eq!(play_for_a_second(program(), &[]).environment.cpu_quota.map(|quota| quota.cores), outside());
@@ -206,6 +206,6 @@ fn a_relay_in_a_cpu_quota_of_its_own_is_named_as_what_was_throttled() {
     assert_eq!(record.environment.cpu_quota.map(|quota| quota.cores), outside());
     let quota = record.relay.unwrap().cpu_quota.unwrap();
     assert!((quota.cores - 0.1).abs() < 1e-9, "{quota:?}");
-    let reasons = record.validity.reasons.join("\n");
+    let reasons = record.validity.to_string();
     assert!(reasons.contains("the relay has a CPU quota of 0.10 cores"), "{reasons}");
 }

@@ -207,7 +207,7 @@ fn a_stall_is_no_throughput_and_a_loss_is_found_by_count() {
     record.counts.balanced().unwrap();
     let saturated_by = record.saturated.unwrap();
     assert!(saturated_by.full != measure::Full::Relay, "{saturated_by:?}");
-    assert!(record.validity.reasons.iter().any(|reason| reason.starts_with("no throughput of the relay")));
+    assert!(record.validity.to_string().contains("no throughput of the relay"));
     let throughput = record.throughput.unwrap();
     assert_eq!(throughput.envelopes_per_s.low_quantile_ns(0.3).ns(), Some(0), "{throughput:?}");
 
@@ -470,7 +470,7 @@ fn a_run_that_misses_what_its_scenario_expects_is_no_evidence() {
     let validity = record.unwrap().validity;
     assert_eq!(validity.class, ValidityClass::Invalid);
     let reason = "deliveries_per_published is 8.0, expected at least 9";
-    assert!(validity.reasons.iter().any(|r| r == reason), "{:?}", validity.reasons);
+    assert!(validity.to_string().contains(reason), "{validity}");
     let (output, record) = setup.run("note-stream", &["--set", "publish.arrival.rate=100"]);
     assert_eq!((output.status.code(), record), (Some(2), None));
     assert!(text(&output.stderr).contains("unknown field `rate`"), "{}", text(&output.stderr));

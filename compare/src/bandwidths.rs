@@ -119,7 +119,7 @@ fn timed(block: &Block, (down_bits_per_s, rtt_ns): (u64, u64), link: &str, laten
     };
     let Some(record) = &block.record else { return timed };
     if record.validity.class == ValidityClass::Invalid {
-        timed.why.extend(record.validity.reasons.iter().cloned());
+        timed.why.extend(record.validity.reasons.iter().map(ToString::to_string));
     }
     if let Some(link) = &record.link {
         (timed.down_bytes, timed.up_bytes) = (link.down.forwarded_bytes, link.up.forwarded_bytes);

@@ -141,8 +141,7 @@ fn find_limits(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
         return Err(Ended { exit: Exit::Interrupted, reason: NOTHING_MEASURED.to_owned() }.into());
     }
     let finished = found.finished;
-    let status =
-        if finished { Status::Complete } else { Status::Incomplete { reason: "interrupted".to_owned() } };
+    let status = if finished { Status::Complete } else { Status::Interrupted };
     let search = Search { config: config.clone(), cells: found.cells };
     let mut result =
         ResultFile::of_search(Header { status, ..header.clone() }, search, corpus.get().cloned());
@@ -321,6 +320,7 @@ fn write_reports(report: &Report<'_>, result: &ResultFile, folder: &Path) -> Res
             .with_context(|| format!("cannot write {}", file.display()))
     };
     write("summary.md", report.summary())?;
+    write("observations.csv", report::observations(result))?;
     write(PAGE, report.html()?)?;
     report::write_percentiles(result, folder)?;
     // A picture by itself would look whole.

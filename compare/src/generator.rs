@@ -5,7 +5,7 @@ use std::{future::Future, path::Path, pin::Pin};
 
 use anyhow::Result;
 use futures::future::LocalBoxFuture;
-use measure::{Exit, Status};
+use measure::Exit;
 
 use crate::{matrix::CellSpec, progress::Progress};
 
@@ -49,12 +49,12 @@ impl Played {
     }
 }
 
-/// The failure that an exit code reports; `None` when it reports none.
+/// The failure that an exit code reports; `None` when it reports none, and when the user ended the
+/// run.
 pub(crate) fn failure(exit_code: Option<i32>, interrupted: bool) -> Option<String> {
     match exit_code.and_then(Exit::from_code) {
-        // Over, though the user may have ended the run meanwhile.
-        Some(Exit::Success | Exit::Invalid | Exit::BoundMissed) => None,
-        exit if interrupted || exit == Some(Exit::Interrupted) => Some(Status::INTERRUPTED.to_owned()),
+        Some(Exit::Success | Exit::Invalid | Exit::BoundMissed | Exit::Interrupted) => None,
+        _ if interrupted => None,
         Some(Exit::Unbalanced) => Some("events were lost or altered".to_owned()),
         Some(Exit::Incomplete) => Some("the relay was lost".to_owned()),
         Some(Exit::NotPossible) => Some("not possible for this scenario".to_owned()),

@@ -76,7 +76,7 @@ fn failure(message: String) -> TestCaseStatus {
 
 #[cfg(test)]
 mod tests {
-    use report::{Comparison, merged::Metric};
+    use report::{Comparison, metric::Metric};
 
     use super::*;
 

@@ -115,9 +115,9 @@ impl BlockOrder {
     }
 
     /// The order of the next round after these blocks: the planned ones, then further ones while a
-    /// cell lacks usable rounds and has lost more of them than further ones were played. Times are
-    /// invalid for what the host or the generator did, whatever they are, so the number of rounds
-    /// does not depend on them either.
+    /// cell lacks usable rounds and has lost more of them to the host than further ones were played. A
+    /// block that the cell itself made late is a result and is not replaced, so the number of rounds
+    /// does not depend on what was measured.
     pub(crate) fn next_round(&self, round: usize, blocks: &[(usize, Block)]) -> Option<&[usize]> {
         let Some(further) = round.checked_sub(self.rounds.len()) else { return Some(&self.rounds[round]) };
         let cells: BTreeSet<usize> = blocks.iter().map(|(cell, _)| *cell).collect();
@@ -130,7 +130,10 @@ impl BlockOrder {
                     .collect()
             };
             let usable = rounds_of(|block| block.usable().is_some());
-            let untimed = rounds_of(|block| block.usable().is_none() && block.counted().is_some());
+            let untimed = rounds_of(|block| {
+                let counted = block.counted().filter(|_| block.usable().is_none());
+                counted.is_some_and(|record| !record.validity.is_own_lateness())
+            });
             usable.len() < self.rounds.len() && untimed.difference(&usable).count() > further
         };
         self.spare.get(further).map(Vec::as_slice).filter(|_| cells.iter().any(lacks))

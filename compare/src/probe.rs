@@ -101,7 +101,7 @@ fn whose(record: &RunRecord, measured: Measured, latency: &str, slo: &Slo) -> (P
     }
     let validity = &record.validity;
     if validity.class == ValidityClass::Invalid && validity.blames_host() {
-        return (ProbeOutcome::Disturbed, validity.reasons.clone());
+        return (ProbeOutcome::Disturbed, validity.reasons.iter().map(ToString::to_string).collect());
     }
     if !generator_full.is_empty() {
         return (ProbeOutcome::GeneratorLimit, generator_full);

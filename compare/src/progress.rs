@@ -6,13 +6,14 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use measure::{LiveCounts, Status};
+use measure::LiveCounts;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::metrics::Metrics;
 use report::{
-    merged::{Merged, Metric, latency_of},
+    merged::{Merged, latency_of},
+    metric::Metric,
     result::Block,
 };
 
@@ -197,7 +198,7 @@ impl Progress {
 /// The rate, p99 and validity of a block.
 fn outcome(block: &Block) -> String {
     if block.is_interrupted() {
-        return Status::INTERRUPTED.to_owned();
+        return "interrupted".to_owned();
     }
     let Some(record) = &block.record else { return "no record".to_owned() };
     let latency = latency_of([record]).0;

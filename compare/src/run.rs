@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use cell::Factor;
-use measure::{Exit, RunRecord, Status, ValidityClass};
+use measure::{Exit, ReasonKind, RunRecord, Status, ValidityClass};
 use program::Interrupt;
 use workload::schedule::nanos;
 
@@ -100,15 +100,15 @@ pub async fn run(
             let file = request.record_file(&place);
             let (block, played) = run_block(request, &place, &file, progress, interrupt.as_mut()).await?;
             progress.finish_block(&block);
-            if !played.interrupted && !block.is_interrupted() {
+            if !played.interrupted && !block.interrupted {
                 report_trouble(progress, &place, &block);
             }
             in_a_row = if block.record.is_some() { 0 } else { in_a_row + 1 };
             let stopped = why_stopped(&played, &block, in_a_row);
             blocks.push((cell, block));
             keep_last(request, &blocks, &file, progress);
-            if let Some((stopped, reason)) = stopped {
-                return Ok(Outcome { blocks, status: Status::Incomplete { reason }, stopped: Some(stopped) });
+            if let Some((stopped, status)) = stopped {
+                return Ok(Outcome { blocks, status, stopped: Some(stopped) });
             }
         }
         round += 1;
@@ -129,18 +129,19 @@ pub fn run_until_signal(request: &Request<'_>, progress: &mut Progress) -> Resul
 }
 
 /// Why a plan ends with this block, after so many in a row without a record.
-fn why_stopped(played: &Played, block: &Block, in_a_row: usize) -> Option<(Stopped, String)> {
-    if played.interrupted || Exit::Interrupted.is(block.exit_code) {
-        return Some((Stopped::Interrupted, "interrupted".to_owned()));
+fn why_stopped(played: &Played, block: &Block, in_a_row: usize) -> Option<(Stopped, Status)> {
+    if played.interrupted || block.interrupted {
+        return Some((Stopped::Interrupted, Status::Interrupted));
     }
+    let incomplete = |stopped, reason| Some((stopped, Status::Incomplete { reason }));
     if Exit::Usage.is(block.exit_code) {
-        return Some((Stopped::Usage, "the client refused its arguments".to_owned()));
+        return incomplete(Stopped::Usage, "the client refused its arguments".to_owned());
     }
     if let Some(failure) = block.failure.as_ref().filter(|_| played.is_over) {
-        return Some((Stopped::Over, failure.clone()));
+        return incomplete(Stopped::Over, failure.clone());
     }
-    (in_a_row == FAILURES_IN_A_ROW)
-        .then(|| (Stopped::Failing, format!("{FAILURES_IN_A_ROW} runs in a row left no record")))
+    let reason = || format!("{FAILURES_IN_A_ROW} runs in a row left no record");
+    if in_a_row == FAILURES_IN_A_ROW { incomplete(Stopped::Failing, reason()) } else { None }
 }
 
 /// Where in the plan a block stands.
@@ -165,7 +166,7 @@ fn report_trouble(progress: &Progress, place: &Place<'_>, block: &Block) {
     if let Some(record) =
         block.record.as_ref().filter(|record| record.validity.class == ValidityClass::Invalid)
     {
-        progress.note(&format!("{place}: invalid: {}", record.validity.reasons.join("; ")));
+        progress.note(&format!("{place}: invalid: {}", record.validity));
     }
 }
 
@@ -214,6 +215,9 @@ async fn run_block(
         record: file,
     };
     let played = request.generator.play(task, progress, interrupt).await?;
+    // The user may have ended the run after the block's end.
+    let is_over = [Exit::Success, Exit::Invalid, Exit::BoundMissed].map(|exit| exit.is(played.exit_code));
+    let is_over = is_over.contains(&true);
     let mut block = Block {
         round: task.round,
         position: task.position,
@@ -222,6 +226,7 @@ async fn run_block(
         process_ns: nanos(began.elapsed()),
         exit_code: played.exit_code,
         failure: played.failure.clone(),
+        interrupted: Exit::Interrupted.is(played.exit_code) || (played.interrupted && !is_over),
         record: None,
     };
     take_record(place, file, &mut block);
@@ -237,7 +242,8 @@ fn formats(cells: &[CellSpec]) -> Vec<String> {
 /// Reads the client's record into the block and checks its judgement against the ledger and the
 /// exit code.
 fn take_record(place: &Place<'_>, file: &Path, block: &mut Block) {
-    let expected = block.failure.is_none() || KEPT.iter().any(|exit| exit.is(block.exit_code));
+    let expected =
+        !block.interrupted && block.failure.is_none() || KEPT.iter().any(|exit| exit.is(block.exit_code));
     if !file.exists() {
         if expected {
             add_failure(block, format!("the client wrote no record to {}", file.display()));
@@ -251,7 +257,7 @@ fn take_record(place: &Place<'_>, file: &Path, block: &mut Block) {
     if let Some(difference) = difference(place.cell, block.seed, &record) {
         return add_failure(block, difference);
     }
-    let (owed, is_interrupted) = (record.owed(), record.status.is_interrupted());
+    let (owed, is_interrupted) = (record.owed(), record.status == Status::Interrupted);
     let validity = &mut record.validity;
     match KEPT.into_iter().find(|exit| exit.is(block.exit_code)) {
         // The client's own judgement, whose reasons stand in the record.
@@ -260,20 +266,22 @@ fn take_record(place: &Place<'_>, file: &Path, block: &mut Block) {
         // The record's status says so, and nothing is wrong with the relay.
         None if is_interrupted => {}
         Some(exit) => {
-            validity.add(ValidityClass::Invalid, format!("the client ended with exit code {}", exit.code()));
+            let why = format!("the client ended with exit code {}", exit.code());
+            validity.add(ValidityClass::Invalid, ReasonKind::ClientEnded { why });
         }
         None => {
             let failure = block.failure.as_ref().and_then(|failure| failure.lines().next());
-            if let Some(failure) = failure.filter(|_| validity.counts != ValidityClass::Invalid) {
-                validity.add(ValidityClass::Invalid, failure.to_owned());
+            let failure = failure.or(block.interrupted.then_some("interrupted"));
+            if let Some(why) = failure.filter(|_| validity.counts != ValidityClass::Invalid) {
+                validity.add(ValidityClass::Invalid, ReasonKind::ClientEnded { why: why.to_owned() });
             }
         }
     }
     // Guards against a client that passes an unbalanced ledger.
-    if let Err(failure) = owed.balanced()
+    if let Err(why) = owed.balanced()
         && validity.counts != ValidityClass::Invalid
     {
-        validity.add(ValidityClass::Invalid, format!("the ledger does not balance: {failure}"));
+        validity.add(ValidityClass::Invalid, ReasonKind::Unbalanced { why });
     }
     block.record = Some(record);
 }
@@ -292,9 +300,8 @@ fn difference(cell: &CellSpec, seed: u64, record: &RunRecord) -> Option<String> 
     if faults.len() != cell.faults.len() {
         return Some(format!("the relay had the faults {faults:?} where {:?} were asked for", cell.faults));
     }
-    // A relay of others may state any name.
-    let floor = record.relay.as_ref().is_some_and(|relay| relay.own && relay.software.ends_with("--floor"));
-    if floor != (cell.role == Role::Floor) {
+    let is_floor = record.relay.as_ref().is_some_and(|relay| relay.is_floor);
+    if is_floor != (cell.role == Role::Floor) {
         return Some("the client played against a relay that does no Nostr work, or should have".to_owned());
     }
     let asked = cell.cell.recorded();

@@ -84,7 +84,7 @@ pub(crate) fn play(
         let started_utc = measure::utc::format(std::time::SystemTime::now());
         let outcome = match prepared.agreement {
             Some(_) => swarm::run(Arc::clone(&shared), &dialer, options, own_relay, interrupt).await?,
-            None => Outcome::of_nothing(&shared, Status::INTERRUPTED.to_owned()),
+            None => Outcome::of_nothing(&shared, Status::Interrupted),
         };
         Ok(Played { shared, prepared, started_utc, outcome })
     }))

@@ -14,7 +14,8 @@ use codecs::Format;
 use corpus::Corpus;
 use link::Link;
 use measure::{
-    CpuClock, Environment, Expectation, PinnedCores, Processes, ProcessesCpu, RelayProcess, RunRecord, cores,
+    CpuClock, Environment, Expectation, PinnedCores, Processes, ProcessesCpu, RelayProcess, RunRecord,
+    Status, cores,
 };
 use program::Interrupt;
 use wire::{Compression, Offer, RelayUrlError, WireLimits};
@@ -127,7 +128,7 @@ pub(crate) fn run(args: &mut Args) -> anyhow::Result<RunRecord> {
     let Played { shared, prepared, started_utc, mut outcome } =
         play(args, target, workload, &shares, &options, own_relay.as_mut(), &mut interrupt)?;
     let ended = own_relay.as_mut().and_then(|relay| relay.ended().ok().flatten());
-    if let Some((reason, how)) = outcome.incomplete.as_mut().zip(ended) {
+    if let (Status::Incomplete { reason }, Some(how)) = (&mut outcome.status, ended) {
         *reason = format!("{reason}; {how}");
     }
     let said = Said::from_outcome(&outcome);
@@ -148,7 +149,7 @@ pub(crate) fn run(args: &mut Args) -> anyhow::Result<RunRecord> {
     };
     // Stops the relay before the record is made, which holds the relay's totals. A relay that ends
     // badly is an error only after the record is written.
-    let stopped = own_relay.take_if(|_| outcome.incomplete.is_none()).map(OwnRelay::stop);
+    let stopped = own_relay.take_if(|_| outcome.status == Status::Complete).map(OwnRelay::stop);
     facts.relay_totals =
         stopped.as_ref().and_then(|stopped| serde_json::from_str(stopped.as_deref().ok()?).ok());
     let mut record = record::record(&shared, outcome, &facts);
@@ -295,7 +296,7 @@ pub(crate) fn relay_process(
 ) -> Option<RelayProcess> {
     let Info { software, version, .. } = match own_relay {
         Some(_) => Info {
-            software: Some(if args.floor { "relay-sim --floor" } else { "relay-sim" }.to_owned()),
+            software: Some("relay-sim".to_owned()),
             version: Some(env!("CARGO_PKG_VERSION").to_owned()),
             ..Info::default()
         },
@@ -312,6 +313,7 @@ pub(crate) fn relay_process(
         software: stated(software),
         version: stated(version),
         own: own_relay.is_some(),
+        is_floor: own_relay.is_some() && args.floor,
         faults: own_relay.map(|relay| relay.faults.clone()).unwrap_or_default(),
         planted: None,
         at_rest: own_relay.and_then(|relay| relay.at_rest.clone()),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use measure::{RunRecord, Status};
+use measure::RunRecord;
 use program::{print, report as say};
 
 use crate::{args::Args, outcome::summary, sockets::swarm::Outcome};
@@ -44,7 +44,7 @@ impl Said {
         let complaint = reports().find_map(|report| report.complaint.clone());
         let cut_off = || reports().find_map(|report| report.cut_off.as_ref());
         Said {
-            no_load: outcome.incomplete.clone().filter(|_| outcome.is_of_nothing()),
+            no_load: outcome.status.reason().filter(|_| outcome.is_of_nothing()).map(str::to_owned),
             complaint: complaint.or_else(|| cut_off().map(|why| format!("to a slow reader, {why}"))),
             passed_over: reports().find_map(|report| report.passed_over.clone()),
             out_of_order: reports().find_map(|report| report.out_of_order.clone()),
@@ -82,7 +82,7 @@ pub(crate) fn finish(
         () if args.wide => print(&report::run_text(record)),
         () => print(&summary::summary(record, whom, &files(args))),
     };
-    if let (Some(share), Status::Incomplete { reason }) = (&record.share, &record.status) {
+    if let (Some(share), Some(reason)) = (&record.share, record.status.reason()) {
         say(&format!("agent {}: {reason}", share.index));
     }
     if let Some(complaint) = &said.complaint {

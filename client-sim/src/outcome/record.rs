@@ -7,9 +7,9 @@ use corpus::Corpus;
 use link::{Link, TcpSettings};
 use measure::{
     AgreementRecord, CompressionMemoryRecord, EncodingsRecord, Environment, FirstDeliveryRecord, FlowRecord,
-    LinkRecord, NO_LINK, NOT_SATURATED, Pace, PinnedCores, Planted, PopulationRecord, Quantile, RelayProcess,
-    RunRecord, SCHEMA_VERSION, Saturated, ShareRecord, Signals, Spans, Status, Tool, TrafficRecord,
-    UNKNOWN_HERE, UsableCores, Validity, ValidityClass,
+    LinkRecord, NO_LINK, NOT_SATURATED, Pace, PinnedCores, Planted, PopulationRecord, Quantile, ReasonKind,
+    RelayProcess, RunRecord, SCHEMA_VERSION, Saturated, ShareRecord, Signals, Spans, Status, Subject, Tool,
+    TrafficRecord, UNKNOWN_HERE, UsableCores, Validity, ValidityClass,
 };
 use program::command_line;
 use relay_sim::Totals;
@@ -68,7 +68,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
     let nothing = Report::default();
     let mut reports = vec![&nothing; shared.workload.roles.len()];
     outcome.clients.iter().for_each(|(id, client)| reports[*id] = &client.report);
-    let counts = ledger::close(shared, &reports, outcome.incomplete.is_none());
+    let counts = ledger::close(shared, &reports, outcome.status == Status::Complete);
     let populations = populations(shared, &outcome, &reports, facts);
     let elapsed_ns = ledger::elapsed_ns(&shared.workload, &reports);
     let active_spans = ledger::active_spans(&shared.workload, &reports);
@@ -76,47 +76,31 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
     let traffic = outcome.clients.iter().fold(Traffic::default(), |sum, (_, client)| sum + client.traffic);
     let active_ns = active_spans.iter().map(|(from, to)| to - from).sum();
     let mut validity = judge(shared, &outcome, (counts, active_ns), facts);
-    if let Some(faults) = facts.relay.as_ref().map(|relay| &relay.faults).filter(|faults| !faults.is_empty())
-    {
-        let reason = format!("the relay misbehaved because it was told to: {}", faults.join(" "));
-        validity.add(ValidityClass::Suspect, reason);
-    }
-    if outcome.allocations.is_some() {
-        let reason =
-            "allocations were counted, which slows both ends: latencies and CPU times are no evidence";
-        validity.add(ValidityClass::Suspect, reason.to_owned());
-    }
-    if let Some(doubt) = facts.proof.unproven.as_ref().filter(|_| facts.proof.is_doubtful) {
-        validity.add_timing(ValidityClass::Suspect, doubt.clone());
+    let faults = facts.relay.as_ref().map(|relay| relay.faults.join(" ")).filter(|faults| !faults.is_empty());
+    let doubt = facts.proof.unproven.clone().filter(|_| facts.proof.is_doubtful);
+    let lacks_cpu = outcome.relay.is_some_and(|relay| relay.is_incomplete);
+    let saturated = saturated(&outcome, active_ns, facts).filter(|_| !shared.is_share());
+    for reason in [
+        faults.map(|faults| ReasonKind::Faulty { faults }),
+        outcome.allocations.map(|_| ReasonKind::AllocationsCounted {}),
+        doubt.map(|doubt| ReasonKind::RelayUnproven { doubt }),
+        lacks_cpu.then_some(ReasonKind::RelayCpuIncomplete {}),
+        UNKNOWN_HERE.map(|why| ReasonKind::Said { sentence: why.to_owned() }),
+        saturated.as_ref().and_then(Saturated::shortfall),
+        ran_dry(shared),
+    ] {
+        reason.into_iter().for_each(|reason| validity.add(ValidityClass::Suspect, reason));
     }
     let log_level = tracing::level_filters::LevelFilter::current().to_string();
-    validity.judge_log("the clients", Some(&log_level));
-    validity.judge_log("the relay", facts.relay.as_ref().and_then(|relay| relay.log_level.as_deref()));
-    if outcome.relay.is_some_and(|relay| relay.is_incomplete) {
-        let reason = "the relay's CPU time lacks that of processes which ended, and which nobody waited for";
-        validity.add_timing(ValidityClass::Suspect, reason.to_owned());
-    }
+    validity.judge_log(Subject::Clients, Some(&log_level));
+    validity.judge_log(Subject::Relay, facts.relay.as_ref().and_then(|relay| relay.log_level.as_deref()));
     if let Some(host) = &outcome.host {
         host.judge(&mut validity);
-    }
-    if let Some(reason) = UNKNOWN_HERE {
-        validity.add_timing(ValidityClass::Suspect, reason.to_owned());
     }
     let link = link_record(&outcome, facts);
     if let Some(link) = &link {
         link.judge(&mut validity);
     }
-    let saturated = saturated(&outcome, active_ns, facts).filter(|_| !shared.is_share());
-    if let Some(shortfall) = saturated.as_ref().and_then(Saturated::shortfall) {
-        validity.add_timing(ValidityClass::Suspect, shortfall);
-    }
-    if let Some(reason) = ran_dry(shared) {
-        validity.add_timing(ValidityClass::Suspect, reason);
-    }
-    let status = match &outcome.incomplete {
-        None => Status::Complete,
-        Some(reason) => Status::Incomplete { reason: reason.clone() },
-    };
     RunRecord {
         schema_version: SCHEMA_VERSION.to_owned(),
         tool: Tool { name: "client-sim".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
@@ -129,7 +113,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         cell: cell(facts).recorded(),
         seed: facts.seed,
         corpus: workload::corpus_record(facts.corpus),
-        status,
+        status: outcome.status.clone(),
         agreement: agreement_record(facts),
         relay: relay(&outcome, facts),
         connections: shared.connections() as u64,
@@ -276,7 +260,7 @@ fn populations(
             link: several_links.then(|| link(speaks.over).map_or_else(|| NO_LINK.to_owned(), Link::label)),
             decode_every,
             connections: (0..workload.roles.len()).filter(|id| is_one(*id)).count() as u64,
-            counts: ledger::close_of(shared, reports, outcome.incomplete.is_none(), is_one),
+            counts: ledger::close_of(shared, reports, outcome.status == Status::Complete, is_one),
             to_relay: flow(traffic.sent),
             to_client: flow(traffic.received),
         }
@@ -320,7 +304,7 @@ fn judge(
     Signals {
         counts,
         is_share: shared.is_share(),
-        interrupted: outcome.incomplete.as_deref() == Some(Status::INTERRUPTED),
+        interrupted: outcome.status == Status::Interrupted,
         clipped: outcome.recorder.clipped(),
         rate_per_second: pace(shared, outcome).and_then(Pace::rate),
         send_lag_ns_p99: p99(Timing::SendLag),
@@ -352,19 +336,15 @@ fn saturated(outcome: &Outcome, active_ns: u64, facts: &Facts<'_>) -> Option<Sat
 }
 
 /// Why a loop of publications ended long before time did: it had no more.
-fn ran_dry(shared: &Shared) -> Option<String> {
+fn ran_dry(shared: &Shared) -> Option<ReasonKind> {
     const NEARLY: f64 = 0.95;
     let until = shared.workload.until?;
     let ends =
         shared.workload.floods.iter().map(|flood| shared.sent_ns((flood.first + flood.count - 1) as usize));
-    let first = ends.filter(|sent| *sent > 0).min().map(Duration::from_nanos)?;
-    (first < until.mul_f64(NEARLY)).then(|| {
-        format!(
-            "the events to publish lasted {:.2} of {:.2} s: raise --rate, by which as many are prepared",
-            first.as_secs_f64(),
-            until.as_secs_f64()
-        )
-    })
+    let after_ns = ends.filter(|sent| *sent > 0).min()?;
+    let of_ns = u64::try_from(until.as_nanos()).unwrap_or(u64::MAX);
+    (Duration::from_nanos(after_ns) < until.mul_f64(NEARLY))
+        .then_some(ReasonKind::EventsUsedUp { after_ns, of_ns })
 }
 
 /// The cores that each end can keep busy: its threads, and no more than it is pinned to. A relay of
@@ -392,7 +372,7 @@ fn burst_sends(shared: &Shared) -> u64 {
 /// Pace of this process's publications at planned instants. `None` for a closed loop, which has no
 /// rate, and for a run that ended early.
 fn pace(shared: &Shared, outcome: &Outcome) -> Option<Pace> {
-    if outcome.incomplete.is_some() || shared.workload.is_closed() {
+    if outcome.status != Status::Complete || shared.workload.is_closed() {
         return None;
     }
     let publications = &shared.workload.publications;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
-use measure::{CpuTime, Full, Latency, Quantile, RunRecord, Saturated, Status, Validity};
+use measure::{CpuTime, Full, Latency, Quantile, RunRecord, Saturated, Validity};
 
 /// Columns of a line.
 const COLUMNS: usize = 80;
@@ -29,8 +29,8 @@ fn write_brief(out: &mut String, record: &RunRecord, whom: &str) -> std::fmt::Re
     let clients = format!("{} connections, seed {}", record.connections, record.seed);
     line(&cell.scenario, format!(" {clients}, {} ({} code)", record.corpus.name, cell.implementation))?;
     line("with", whom.to_owned())?;
-    if let Status::Incomplete { reason } = &record.status {
-        line("INCOMPLETE", reason.clone())?;
+    if let Some(reason) = record.status.reason() {
+        line("INCOMPLETE", reason.to_owned())?;
     }
     let ledger = match record.owed().balanced() {
         Ok(()) => "balances".to_owned(),
@@ -117,10 +117,10 @@ fn latencies(of_all: &BTreeMap<String, Latency>) -> Vec<(&str, &Latency)> {
 
 /// Class and reasons, those about a busy host as one.
 fn reasons(validity: &Validity) -> Vec<String> {
-    let is_host = |reason: &&String| reason.contains(measure::HOST_BUSY);
-    let busy = validity.reasons.iter().filter(is_host).count();
+    let busy = validity.reasons.iter().filter(|reason| reason.blames_host()).count();
     let host = (busy > 0).then(|| format!("the host was busy, by {busy} signs"));
-    let others = validity.reasons.iter().filter(|reason| !is_host(reason)).take(REASONS).cloned();
+    let others = validity.reasons.iter().filter(|reason| !reason.blames_host()).take(REASONS);
+    let others = others.map(ToString::to_string);
     let mut lines: Vec<String> = host.into_iter().chain(others).collect();
     match lines.first_mut() {
         Some(first) => *first = format!("{}: {first}", validity.class),
@@ -183,7 +183,7 @@ fn milliseconds(quantile: Quantile) -> String {
 
 #[cfg(test)]
 mod tests {
-    use measure::ValidityClass;
+    use measure::{ReasonKind, ValidityClass};
 
     use super::*;
 
@@ -210,9 +210,12 @@ mod tests {
     fn a_busy_host_is_one_line_with_a_count() {
         let mut validity = Validity::default();
         assert_eq!(reasons(&validity), ["valid"]);
-        for reason in ["host busy: a", "send lag", "host busy: b"] {
-            validity.add_timing(ValidityClass::Suspect, reason.to_owned());
+        for percent in [21.0, 30.0] {
+            validity.add(ValidityClass::Suspect, ReasonKind::CpuPressure { percent });
         }
-        assert_eq!(reasons(&validity), ["suspect: the host was busy, by 2 signs", "send lag"]);
+        validity.add(ValidityClass::Suspect, ReasonKind::NothingPlanned {});
+        let (busy, other) =
+            ("suspect: the host was busy, by 2 signs", "nothing was planned, so nothing was measured");
+        assert_eq!(reasons(&validity), [busy, other]);
     }
 }

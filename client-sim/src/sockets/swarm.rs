@@ -88,15 +88,15 @@ pub struct Outcome {
     pub links: Option<link::Report>,
     /// Resident memory before and after the connections are open.
     pub memory: Option<MemoryRecord>,
-    /// Why the run is incomplete.
-    pub incomplete: Option<String>,
+    /// Whether the run reached its end.
+    pub status: Status,
 }
 
 /// Connects all clients, plays the plan, and collects the results.
 ///
 /// # Errors
 /// When a connection cannot be made before the start. A failure after the start is no error: the
-/// measurements are kept, and [`Outcome::incomplete`] has the reason.
+/// measurements are kept, and [`Outcome::status`] has the reason.
 pub async fn run(
     shared: Arc<Shared>,
     dialer: &Arc<Dialer>,
@@ -123,17 +123,17 @@ pub async fn run(
     };
     let (all_ready, memory, begin) = tokio::select! {
         biased;
-        () = interrupt.wait() => return Ok(Outcome::of_nothing(&shared, Status::INTERRUPTED.to_owned())),
-        reason = stopped(options) => return Ok(Outcome::of_nothing(&shared, reason)),
+        () = interrupt.wait() => return Ok(Outcome::of_nothing(&shared, Status::Interrupted)),
+        reason = stopped(options) => return Ok(Outcome::of_nothing(&shared, Status::Incomplete { reason })),
         opened = opening => opened?,
     };
     let clocks = Clocks::for_relay(&options.relay_pids)?;
     shared.set_start(begin.unwrap_or_else(Instant::now));
     let meters = clocks.start(&mut own_relay)?;
-    let mut incomplete = None;
+    let mut status = Status::Complete;
     if all_ready {
         start.0.send_replace(true);
-        incomplete = watch_run(&shared, options, interrupt).await;
+        status = watch_run(&shared, options, interrupt).await;
     }
     // Workers that still wait for the start end.
     drop(start);
@@ -141,7 +141,7 @@ pub async fn run(
     let cost = meters.stop(&mut own_relay)?;
     // Reads on after the measured span: what comes twice or unasked after the last delivery is
     // counted. A share that is stopped sends nothing more.
-    if incomplete.is_none() || options.player.is_none() {
+    if status == Status::Complete || options.player.is_none() {
         tokio::time::sleep(LINGER).await;
     }
     stop.0.send_replace(true);
@@ -162,7 +162,7 @@ pub async fn run(
         links: cost.links,
         wall,
         memory,
-        incomplete,
+        status,
     })
 }
 
@@ -206,14 +206,14 @@ async fn cue(player: &Player, shared: &Shared) -> anyhow::Result<Instant> {
 
 impl Outcome {
     /// Of a run that ended before its load began. Workers end with the process.
-    pub(crate) fn of_nothing(shared: &Shared, reason: String) -> Outcome {
+    pub(crate) fn of_nothing(shared: &Shared, status: Status) -> Outcome {
         shared.set_start(Instant::now());
-        Outcome { incomplete: Some(reason), ..Outcome::default() }
+        Outcome { status, ..Outcome::default() }
     }
 
     /// Whether the run ended before its load began: no client came back.
     pub(crate) fn is_of_nothing(&self) -> bool {
-        self.incomplete.is_some() && self.clients.is_empty()
+        self.status != Status::Complete && self.clients.is_empty()
     }
 }
 
@@ -246,8 +246,8 @@ async fn collect(workers: Vec<Worker>) -> anyhow::Result<WorkerReport> {
 
 /// Waits until everything is answered, a connection fails, the relay is silent for too long, or the
 /// user interrupts. A share keeps its connections until the last instant of the whole plan, because
-/// other agents' loads are planned beside them. Returns why the run is incomplete.
-async fn watch_run(shared: &Shared, options: &Options, interrupt: &mut Interrupt) -> Option<String> {
+/// other agents' loads are planned beside them. Returns whether the run reached its end.
+async fn watch_run(shared: &Shared, options: &Options, interrupt: &mut Interrupt) -> Status {
     let last = shared.workload.last_due();
     let mut patience =
         Patience::new(shared.start() + last, options.drain, Threads::from_pids(&options.relay_pids));
@@ -261,7 +261,7 @@ async fn watch_run(shared: &Shared, options: &Options, interrupt: &mut Interrupt
             () = shared.changed.notified() => {}
             () = tokio::time::sleep_until(patience.deadline().into()) => {
                 if patience.is_over(Instant::now(), Threads::from_pids(&options.relay_pids)) {
-                    return None;
+                    return Status::Complete;
                 }
             }
             () = tokio::time::sleep_until(others_end), if others_play => others_play = false,
@@ -275,15 +275,15 @@ async fn watch_run(shared: &Shared, options: &Options, interrupt: &mut Interrupt
                     patience.heard(Instant::now(), Threads::from_pids(&options.relay_pids));
                 }
             }
-            () = interrupt.wait() => return Some(Status::INTERRUPTED.to_owned()),
-            reason = &mut stopped => return Some(reason),
+            () = interrupt.wait() => return Status::Interrupted,
+            reason = &mut stopped => return Status::Incomplete { reason },
         }
-        if let Some(failure) = shared.first_failure() {
+        if let Some(reason) = shared.first_failure() {
             tokio::time::sleep(GRACE).await;
-            return Some(failure);
+            return Status::Incomplete { reason };
         }
         if shared.is_done() && !others_play {
-            return None;
+            return Status::Complete;
         }
     }
 }

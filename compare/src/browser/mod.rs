@@ -177,8 +177,7 @@ pub(crate) async fn measure(
     let (status, stopped, words) = match ended {
         Ok(None) => (Status::Complete, None, "Done: compare has the result."),
         Ok(Some(stopped)) => {
-            let status = Status::Incomplete { reason: "interrupted".to_owned() };
-            (status, Some(stopped), "Interrupted: compare keeps what was measured.")
+            (Status::Interrupted, Some(stopped), "Interrupted: compare keeps what was measured.")
         }
         Err(error) => {
             let status = Status::Incomplete { reason: error.to_string() };

@@ -4,7 +4,7 @@ use std::{ffi::OsString, time::SystemTime};
 
 use anyhow::Result;
 use codecs::Format;
-use measure::{Environment, Exit, Status, utc};
+use measure::{Environment, Exit, utc};
 use program::{command_line, report as say};
 
 use super::{folder::Folder, stopped_code};
@@ -88,7 +88,7 @@ pub(super) fn measure(flags: &BrowserFlags, args: &[OsString]) -> Result<Exit> {
     let blocks = || found.browser.cells.iter().flat_map(|cell| &cell.blocks);
     if blocks().next().is_none() {
         say("error: nothing was measured, so no result was written");
-        if let Status::Incomplete { reason } = &found.status {
+        if let Some(reason) = found.status.reason() {
             say(reason);
         }
         return Ok(stopped_code(found.stopped).unwrap_or(Exit::Error));
@@ -96,14 +96,14 @@ pub(super) fn measure(flags: &BrowserFlags, args: &[OsString]) -> Result<Exit> {
     let usable = found.browser.cells.iter().all(|cell| cell.blocks.iter().any(|block| block.why.is_empty()));
     let (stopped, status) = (found.stopped, found.status.clone());
     folder.publish(&mut result_of(found), false, |_, _| Ok(()))?;
-    Ok(match (stopped_code(stopped), status) {
+    Ok(match (stopped_code(stopped), status.reason()) {
         (Some(exit), _) => exit,
-        (None, Status::Incomplete { reason }) => {
+        (None, Some(reason)) => {
             say(&format!("error: {reason}"));
             Exit::Error
         }
-        (None, Status::Complete) if !usable => Exit::Invalid,
-        (None, Status::Complete) => Exit::Success,
+        (None, None) if !usable => Exit::Invalid,
+        (None, None) => Exit::Success,
     })
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, Error, Result, ensure};
 use link::{CheckOrder, LINK_ROLE};
-use measure::ValidityClass;
+use measure::{ReasonKind, ValidityClass};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -83,13 +83,17 @@ impl Bench<'_> {
         kill(emulator, Signal::SIGCONT).context("cannot let the emulator go on")?;
         let run = running.finish()?;
         let link = run.record.link.as_ref().context("the record has no link")?;
-        let noticed =
-            run.record.validity.reasons.iter().any(|reason| reason.contains("emulator of links was late"));
+        let noticed = run
+            .record
+            .validity
+            .reasons
+            .iter()
+            .any(|reason| matches!(reason.kind, ReasonKind::LinkLate { .. }));
         let late_ms = link.late_ns_p99() as f64 / 1e6;
         Ok(Finding {
             done: format!("the emulator of links stands still for {} ms of {SECONDS} s", STALL.as_millis()),
             limit: "the block is invalid, and the reason is the emulator".to_owned(),
-            measured: format!("lateness p99 {late_ms:.1} ms; {}", run.record.validity.reasons.join("; ")),
+            measured: format!("lateness p99 {late_ms:.1} ms; {}", run.record.validity),
             values: vec![("late_ms_p99", late_ms)],
             passed: noticed && run.record.validity.class == ValidityClass::Invalid,
             untested: None,

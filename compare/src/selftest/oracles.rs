@@ -139,7 +139,7 @@ impl Bench<'_> {
         }
         let played = played?;
         let invalid = played.iter().filter(|run| run.record.validity.class == ValidityClass::Invalid).count();
-        let reasons = played.first().map(|run| run.record.validity.reasons.join("; ")).unwrap_or_default();
+        let reasons = played.first().map(|run| run.record.validity.to_string()).unwrap_or_default();
         Ok(Finding {
             done: format!("{BUSY_PER_CORE} busy loops for each core beside the generator"),
             limit: format!("{runs} of {runs} blocks invalid, so that none is a slower relay"),
@@ -258,12 +258,9 @@ impl Bench<'_> {
         thread::sleep(Duration::from_secs(1));
         kill(relay, Signal::SIGKILL).context("cannot kill the relay")?;
         let run = running.finish()?;
-        let incomplete = matches!(run.record.status, Status::Incomplete { .. });
+        let incomplete = run.record.status != Status::Complete;
         let told = Exit::Incomplete.is(run.exit_code);
-        let why = match &run.record.status {
-            Status::Incomplete { reason } => reason.clone(),
-            Status::Complete => "nothing".to_owned(),
-        };
+        let why = run.record.status.reason().unwrap_or("nothing");
         Ok(Finding {
             done: "the relay is killed in the middle".to_owned(),
             limit: format!("the record is incomplete and the exit code {}", Exit::Incomplete.code()),

@@ -90,7 +90,7 @@ impl Observed {
     fn from_result(result: &ResultFile, derived: &Derived, id: &str) -> Observed {
         let figures = derived.cells.iter().find(|cell| cell.id == id);
         let of_cell = derived.comparisons.iter().filter(|comparison| comparison.cell == id);
-        let of_latency = of_cell.filter(|comparison| comparison.metric.quantile().is_some());
+        let of_latency = of_cell.filter(|comparison| comparison.metric.is_latency());
         let blocks = result.cells.iter().filter(|cell| cell.id == id).flat_map(|cell| &cell.blocks);
         Observed {
             share: figures.and_then(|figures| figures.utilisation.relay),
@@ -135,7 +135,7 @@ impl Observed {
 /// Why a block says nothing of the instrument.
 fn busy(record: &RunRecord) -> Option<String> {
     if record.validity.blames_host() {
-        return Some(format!("host too busy ({})", record.validity.reasons.join(", ")));
+        return Some(format!("host too busy ({})", record.validity));
     }
     let response = record.latency.get("response");
     let slowest_ms = response.map_or(0.0, |response| response.max_ns() as f64 / 1e6);

@@ -17,7 +17,7 @@ use crate::{
 };
 use report::{
     Comparison, Verdict, comparisons,
-    merged::Metric,
+    metric::Metric,
     result::{CONTROL, Config, ResultFile, Role},
     stats::median,
 };

@@ -39,7 +39,7 @@ fn without_a_relay_the_coordinator_starts_one_for_each_block_over_nats() {
         assert!(record.memory.unwrap().relay_peak_bytes.is_some());
         let relay = record.relay.as_ref().unwrap();
         let is_floor = cell["role"] == "floor";
-        assert_eq!((relay.own, relay.software.ends_with("--floor")), (true, is_floor));
+        assert_eq!((relay.own, relay.is_floor), (true, is_floor));
         assert_eq!((record.encodings.is_none(), record.cell.verify.as_str()), (is_floor, "id"));
         let batching =
             if cell["id"].as_str().unwrap().contains(".batched") { "ms=2 n=9 bytes=65536" } else { "none" };

@@ -11,7 +11,7 @@ use compare::{
     progress::Progress,
     run::{self, Request},
 };
-use measure::{Latency, RunRecord, Status, ValidityClass};
+use measure::{Latency, ReasonKind, RunRecord, Status, ValidityClass};
 use report::{
     Block, Derived, Header, ResultFile, Role,
     crossing::versus,
@@ -81,6 +81,7 @@ fn block(round: u32, record: Option<RunRecord>) -> Block {
         process_ns: 8_000_000_000,
         exit_code: Some(0),
         failure: record.is_none().then(|| "it wrote:\nno namespaces".to_owned()),
+        interrupted: false,
         record,
     }
 }
@@ -216,8 +217,8 @@ fn a_late_emulator_decides_nothing_and_is_named() {
     let late = found(|cell, block| {
         if link_text(cell).starts_with("down=100mbit") {
             let record = block.record.as_mut().unwrap();
-            let reason = "the emulator of links was late: p99 9.0 ms".to_owned();
-            record.validity.add_timing(ValidityClass::Invalid, reason);
+            let late = ReasonKind::LinkLate { ns_p99: 9_000_000, may_be_ns: 1_000_000 };
+            record.validity.add(ValidityClass::Invalid, late);
             let link = record.link.as_mut().unwrap();
             (0..2_000).for_each(|_| link.lateness.record(9_000_000));
         }
@@ -248,7 +249,7 @@ fn the_result_is_read_back_with_its_picture_and_its_page() {
     assert!(page.contains("class=\"picture\"") && page.contains("<h2>Break-even bandwidths</h2>"));
     assert!(report::summary(&result).contains("](time-against-bandwidth.svg)"));
     // An incomplete result has no picture beside it.
-    let status = Status::Incomplete { reason: "interrupted".to_owned() };
+    let status = Status::Interrupted;
     let interrupted = ResultFile { status, ..result };
     assert!(!report::summary(&interrupted).contains(".svg"));
 }

@@ -8,7 +8,7 @@ use std::{
 use measure::{CorpusRecord, Status};
 use report::{
     Derived, Header, ResultFile, Role, Verdict,
-    merged::Metric,
+    metric::Metric,
     result::{
         Browser, BrowserBlock, BrowserCell, BrowserConfig, BrowserSoftware, BrowserStep, DEVICE, EventSet,
         Part,

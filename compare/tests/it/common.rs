@@ -122,6 +122,7 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
             software: "relay-sim".to_owned(),
             version: "0.1.0".to_owned(),
             own: true,
+            is_floor: false,
             faults: Vec::new(),
             planted: None,
             at_rest: None,
@@ -218,6 +219,7 @@ pub(crate) fn result(
                     process_ns: 2_500_000_000,
                     exit_code: Some(0),
                     failure: None,
+                    interrupted: false,
                     record: Some(measure(&cells[*cell].id, round, position)),
                 },
             ));
@@ -282,7 +284,7 @@ impl<F: FnMut(&Task<'_>) -> Left> Scripted<F> {
             let code = record.cell.code;
             (record.seed, record.cell) = (task.seed, Cell { code, ..task.cell.cell.recorded() });
             if let (Role::Floor, Some(relay)) = (task.cell.role, &mut record.relay) {
-                relay.software.push_str(" --floor");
+                relay.is_floor = true;
             }
             // Not `RunRecord::write`, which waits for the disk.
             fs::write(task.record, serde_json::to_vec(&record)?)?;

@@ -9,7 +9,7 @@ use crate::{
     report::{CELLS, measured, troubled},
     search,
 };
-use measure::{Cell, RunRecord, Slice, Slices, Status, ValidityClass};
+use measure::{Cell, ReasonKind, RunRecord, Slice, Slices, Status, ValidityClass};
 
 /// Names of a browser that may be installed here.
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
@@ -135,11 +135,16 @@ fn the_page_of_a_run_without_evidence_says_so_and_keeps_its_numbers() {
     let mut run = one_run();
     run.status = Status::Incomplete { reason: "the relay was lost".to_owned() };
     (run.counts.deliveries, run.counts.deliveries_lost) = (3_993, 7);
-    run.validity.add(ValidityClass::Invalid, run.counts.balanced().unwrap_err());
+    let why = run.counts.balanced().unwrap_err();
+    run.validity.add(ValidityClass::Invalid, ReasonKind::Unbalanced { why });
     let page = report::run_html(&run);
     let warnings: Vec<&str> = page.split("class=\"warning\">").skip(1).collect();
     assert!(warnings[0].starts_with("Incomplete: the relay was lost"), "{page}");
-    assert!(warnings[1].starts_with("Invalid: deliveries_lost is 7") && warnings.len() == 2, "{page}");
+    assert!(
+        warnings[1].starts_with("Invalid: the ledger does not balance: deliveries_lost is 7")
+            && warnings.len() == 2,
+        "{page}"
+    );
     // Nobody waited for them.
     assert!(page.contains("<td class=\"name\">not arrived</td><td>7</td>") && !page.contains("Valid: "));
     assert_eq!(page.matches("<svg ").count(), 3);
@@ -156,7 +161,7 @@ fn words_of_a_hostile_record_stay_text_and_its_numbers_are_drawn_or_left_out() {
         evil.clone_into(word);
     }
     run.command.push(evil.to_owned());
-    run.validity.add(ValidityClass::Suspect, evil.to_owned());
+    run.validity.add(ValidityClass::Suspect, ReasonKind::Said { sentence: evil.to_owned() });
     run.status = Status::Incomplete { reason: evil.to_owned() };
     run.latency.insert(evil.to_owned(), run.latency["response"].clone());
     let relay = run.relay.as_mut().unwrap();

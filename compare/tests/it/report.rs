@@ -6,10 +6,11 @@ use std::{collections::BTreeMap, fs, io::Write, path::Path, process::Command};
 use crate::common::{self, PLAIN, Run, record, result};
 use expect_test::expect_file;
 use flate2::{Compression, write::GzEncoder};
-use measure::{Quantile, RunRecord, Status, ValidityClass};
+use measure::{Quantile, ReasonKind, RunRecord, Status, ValidityClass};
 use report::{
     DERIVED_FILE, Derived, Git, RESULT_FILE, ResultFile, Role, Verdict,
-    merged::{Merged, Metric},
+    merged::Merged,
+    metric::{Metric, ShownIn},
     result::{Oracle, SELFTESTS, SelfTest},
 };
 
@@ -43,18 +44,19 @@ pub(crate) fn troubled() -> ResultFile {
     // The cells are the anchor, its control, json+deflate, cbor-packed, cbor-packed+deflate, proto.
     let invalid = &mut result.cells[3].blocks[1];
     let validity = &mut invalid.record.as_mut().unwrap().validity;
-    validity.add_timing(ValidityClass::Invalid, "host busy: CPU pressure (some, 10 s) 71.0 %".to_owned());
+    validity.add(ValidityClass::Invalid, ReasonKind::CpuPressure { percent: 71.0 });
     let suspect = &mut result.cells[0].blocks[0].record.as_mut().unwrap().validity;
-    suspect.add(ValidityClass::Suspect, "host busy: CPU pressure (some, 10 s) 31.0 %".to_owned());
+    suspect.add(ValidityClass::Suspect, ReasonKind::CpuPressure { percent: 31.0 });
     let lost = &mut result.cells[4].blocks[0];
     (lost.exit_code, lost.failure) = (Some(4), Some("events were lost or altered".to_owned()));
     let record = lost.record.as_mut().unwrap();
     (record.counts.deliveries, record.counts.deliveries_lost) = (3_999, 1);
-    record.validity.add(ValidityClass::Invalid, record.counts.balanced().unwrap_err());
+    let why = record.counts.balanced().unwrap_err();
+    record.validity.add(ValidityClass::Invalid, ReasonKind::Unbalanced { why });
     let dead = &mut result.cells[5].blocks[2];
     (dead.exit_code, dead.failure, dead.record) =
         (Some(1), Some("the client ended with exit code 1; it wrote:\nerror: no relay".to_owned()), None);
-    result.status = Status::Incomplete { reason: "interrupted".to_owned() };
+    result.status = Status::Interrupted;
     result
 }
 
@@ -177,6 +179,12 @@ fn the_report_command_needs_only_the_result_file() {
     let derived = fs::read_to_string(folder.path().join(DERIVED_FILE)).unwrap();
     assert_eq!(serde_json::from_str::<Derived>(&derived).unwrap(), Derived::from_result(&result));
     assert!(folder.path().join("hgrm/json+none.hgrm").exists());
+    let rows = fs::read_to_string(folder.path().join("observations.csv")).unwrap();
+    for row in ["cell,round,place,validity,metric,value", "json+none,0,"] {
+        assert!(rows.lines().any(|line| line.starts_with(row)), "{rows}");
+    }
+    let invalid = rows.lines().filter(|line| line.contains(",invalid,response_ns_p99,")).count();
+    assert_eq!(invalid, 2, "one on a busy host, one with an event lost");
 }
 
 #[test]
@@ -345,14 +353,14 @@ fn invalid_blocks_leave_the_numbers_and_are_counted() {
         record(id, 1 + u64::from(round), Run { wire_bytes_per_event, ..PLAIN })
     });
     let spoiled = &mut result.cells[2].blocks[1].record.as_mut().unwrap().validity;
-    spoiled.add(ValidityClass::Invalid, "lost".to_owned());
+    spoiled.add(ValidityClass::Invalid, ReasonKind::NothingPlanned {});
     let fields = fields(&result);
     assert_eq!(fields["cbor+none"]["valid"], "1/2");
     // Only round 0 pairs, so the ratio does not see JSON's second round either.
     assert_eq!(fields["cbor+none"]["wire B/event"], "900 ×1.00");
     let summary = report::summary(&result);
     assert!(summary.contains("1 of 8 blocks invalid"), "{summary}");
-    assert!(summary.contains("- round 2, cbor+none: lost"), "{summary}");
+    assert!(summary.contains("- round 2, cbor+none: nothing was planned"), "{summary}");
 }
 
 #[test]
@@ -528,7 +536,7 @@ fn a_busy_host_is_named_with_what_it_cost_and_what_to_do() {
     assert!(!report::summary(&result).contains("too busy"));
     let busy = |result: &mut ResultFile, cell: usize, block: usize| {
         let record = result.cells[cell].blocks[block].record.as_mut().unwrap();
-        record.validity.add_timing(ValidityClass::Invalid, "host busy: CPU pressure 71.0 %".to_owned());
+        record.validity.add(ValidityClass::Invalid, ReasonKind::CpuPressure { percent: 71.0 });
     };
     // An anchor has neighbours in its round; another cell loses the round.
     busy(&mut result, 0, 0);
@@ -605,7 +613,7 @@ fn by_the_second(
 
 fn latency_verdicts(result: &ResultFile, cell: &str) -> Vec<Verdict> {
     let of_cell = report::comparisons(result).into_iter().filter(|c| c.cell == cell);
-    of_cell.filter(|c| c.metric.quantile().is_some()).map(|c| c.verdict).collect()
+    of_cell.filter(|c| c.metric.is_latency()).map(|c| c.verdict).collect()
 }
 
 /// Between -3 % and 3 %, other in each round and second.
@@ -798,7 +806,8 @@ fn a_late_generator_takes_away_time_and_leaves_bytes() {
     let spoil = |result: &mut ResultFile, cell: usize| {
         let block = result.cells[cell].blocks.iter_mut().find(|block| block.round == 2).unwrap();
         let record = block.record.as_mut().unwrap();
-        record.validity.add_timing(ValidityClass::Invalid, "send lag p99 is 60 % of response".to_owned());
+        let late = ReasonKind::SendLag { ns_p99: 60_000_000, burst_ns: 0, sends: 1 };
+        record.validity.add(ValidityClass::Invalid, late);
     };
     spoil(&mut result, 2);
     let of = |result: &ResultFile, metric: Metric| {
@@ -809,7 +818,8 @@ fn a_late_generator_takes_away_time_and_leaves_bytes() {
     // Five rounds of time have no interval; six of bytes have.
     assert_eq!(of(&result, Metric::WireBytes), (6, Verdict::Better));
     assert_eq!(of(&result, Metric::RelayCpu), (5, Verdict::Inconclusive));
-    assert_eq!(of(&result, Metric::LatencyP50), (5, Verdict::Inconclusive));
+    // Five rounds in which it was not late are the lucky ones.
+    assert_eq!(of(&result, Metric::LatencyP50), (5, Verdict::Saturated));
     let derived = Derived::from_result(&result);
     assert_eq!((derived.cells[2].usable_blocks, derived.cells[2].counted_blocks), (5, 6));
     // An anchor that was late still divides bytes.
@@ -817,7 +827,7 @@ fn a_late_generator_takes_away_time_and_leaves_bytes() {
     assert_eq!(of(&result, Metric::WireBytes), (6, Verdict::Better));
     // A ledger that is off takes everything.
     let record = result.cells[2].blocks[0].record.as_mut().unwrap();
-    record.validity.add(ValidityClass::Invalid, "the ledger does not balance".to_owned());
+    record.validity.add(ValidityClass::Invalid, ReasonKind::NothingPlanned {});
     assert_eq!(of(&result, Metric::WireBytes), (5, Verdict::Inconclusive));
 }
 
@@ -932,7 +942,7 @@ fn over_links_there_are_waits_and_bytes_of_packets_and_no_cpu_times() {
     let cpu = [Metric::RelayCpu, Metric::ClientCpu, Metric::BothCpu];
     assert!(derived.cells.iter().all(|cell| cpu.iter().all(|metric| !cell.figures.contains_key(metric))));
     assert!(derived.comparisons.iter().all(|one| !cpu.contains(&one.metric)));
-    for metric in Metric::JUDGED_OVER_LINKS {
+    for metric in Metric::shown_in(ShownIn::VerdictsOverLinks) {
         assert!(derived.comparisons.iter().any(|one| one.metric == metric), "{metric:?}");
     }
     report::html(&result).unwrap();

@@ -9,7 +9,7 @@ use compare::{
     rounds::{Measured, NoRounds, Rounds},
     run::{Outcome, Stopped},
 };
-use measure::{RunRecord, Status, ValidityClass};
+use measure::{ReasonKind, RunRecord, Status, ValidityClass};
 use report::{Config, Header, Role};
 
 use crate::common::{Left, PLAIN, Run, Scripted, config, host, interrupted, matrix, measured, record};
@@ -57,8 +57,10 @@ fn noisy(task: &Task<'_>, times: u64) -> RunRecord {
     record("json+none", 1, Run { relay_us_per_event, ..PLAIN })
 }
 
-fn untimed(mut record: RunRecord) -> Left {
-    record.validity.add_timing(ValidityClass::Invalid, "host busy: a test".to_owned());
+const BUSY: ReasonKind = ReasonKind::CpuPressure { percent: 71.0 };
+
+fn untimed(mut record: RunRecord, reason: ReasonKind) -> Left {
+    record.validity.add(ValidityClass::Invalid, reason);
     measured(record)
 }
 
@@ -90,18 +92,23 @@ fn a_pilot_plans_more_rounds_for_more_noise_and_is_not_counted() {
 
 #[test]
 fn rounds_that_a_pilot_planned_are_made_up_for_by_further_ones() {
-    let (folder, mut number) = (tempfile::tempdir().unwrap(), 0);
-    let generator = Scripted::new(|task| {
-        number += 1;
-        // The first two counted rounds.
-        let is_late = (PILOT.1 + 1..=PILOT.1 + 6).contains(&number);
-        let record = noisy(task, 1);
-        if is_late { untimed(record) } else { measured(record) }
-    });
-    let (config, outcome) = played(folder.path(), &generator);
-    assert_eq!((outcome.status, outcome.blocks.len()), (Status::Complete, 3 * (config.rounds as usize + 2)));
-    let usable = outcome.blocks.iter().filter(|(cell, block)| *cell == 1 && block.usable().is_some());
-    assert_eq!(usable.count(), config.rounds as usize);
+    let late = ReasonKind::SendLag { ns_p99: 60_000_000, burst_ns: 0, sends: 1 };
+    // What the cell itself made late is a result.
+    for (reason, further) in [(BUSY, 2), (late, 0)] {
+        let (folder, mut number) = (tempfile::tempdir().unwrap(), 0);
+        let generator = Scripted::new(|task| {
+            number += 1;
+            // The first two counted rounds.
+            let is_late = (PILOT.1 + 1..=PILOT.1 + 6).contains(&number);
+            let record = noisy(task, 1);
+            if is_late { untimed(record, reason.clone()) } else { measured(record) }
+        });
+        let (config, outcome) = played(folder.path(), &generator);
+        let rounds = config.rounds as usize + further;
+        assert_eq!((outcome.status, outcome.blocks.len()), (Status::Complete, 3 * rounds));
+        let usable = outcome.blocks.iter().filter(|(cell, block)| *cell == 1 && block.usable().is_some());
+        assert_eq!(usable.count(), rounds - 2);
+    }
 }
 
 #[test]
@@ -128,7 +135,7 @@ fn a_pilot_that_no_rounds_follow_from_is_refused() {
         let generator = Scripted::new(|task| {
             blocks += 1;
             let record = noisy(task, 1);
-            if is_late { untimed(record) } else { measured(record) }
+            if is_late { untimed(record, BUSY) } else { measured(record) }
         });
         let error = play(folder.path(), &generator, max_time).unwrap_err();
         assert_eq!(blocks, PILOT.1, "nothing is counted");

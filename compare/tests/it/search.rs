@@ -7,7 +7,7 @@ use compare::{
     rate,
     search::{self, Probes, search},
 };
-use measure::{Latency, RunRecord, Slice, Slices, Status, ValidityClass};
+use measure::{Latency, ReasonKind, RunRecord, Slice, Slices, Status, ValidityClass};
 use report::{
     Derived, Header, ResultFile,
     bracket::{End, Limit},
@@ -156,8 +156,7 @@ fn each_cell_gets_its_capacity_and_a_curve_below_the_lowest() {
 #[test]
 fn a_busy_host_says_nothing_about_a_miss_and_takes_nothing_from_what_is_kept() {
     let busy = |mut record: RunRecord| {
-        let reason = "host busy: CPU pressure (some, 10 s) 71.0 %".to_owned();
-        record.validity.add_timing(ValidityClass::Invalid, reason);
+        record.validity.add(ValidityClass::Invalid, ReasonKind::CpuPressure { percent: 71.0 });
         record
     };
     let kept = found(|_, rate, _| Some(if rate <= 900 { busy(up_to(900, rate)) } else { up_to(900, rate) }));
@@ -302,11 +301,7 @@ fn result_of(config: SearchConfig, found: search::Found) -> ResultFile {
         git: None,
         host: host(),
         started_utc: "2026-11-21T08:05:00Z".to_owned(),
-        status: if found.finished {
-            Status::Complete
-        } else {
-            Status::Incomplete { reason: "interrupted".to_owned() }
-        },
+        status: if found.finished { Status::Complete } else { Status::Interrupted },
         config: config.as_run(),
         selftest: None,
     };

@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::common::{PLAIN, Run, record, result};
-use report::{Comparison, Family, ResultFile, Verdict, merged::Metric};
+use report::{Comparison, Family, ResultFile, Verdict, metric::Metric};
 
 const CELLS: [&str; 3] = ["json+none", "cbor-packed+none", "proto+none"];
 

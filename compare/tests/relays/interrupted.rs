@@ -102,7 +102,11 @@ fn a_block_that_ctrl_c_cut_short_is_interrupted_and_lost_nothing() {
     let blocks: Vec<_> = result.cells.iter().flat_map(|cell| &cell.blocks).collect();
     let [block] = blocks[..] else { panic!("{} blocks", blocks.len()) };
     let record = block.record.as_ref().unwrap();
-    assert!(record.status.is_interrupted() && record.counts.deliveries > 0, "{:?}", record.status);
+    assert!(
+        record.status == measure::Status::Interrupted && record.counts.deliveries > 0,
+        "{:?}",
+        record.status
+    );
     assert!(record.counts.balanced().is_err(), "{:?}", record.counts);
 }
 

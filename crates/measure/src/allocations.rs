@@ -3,8 +3,6 @@
 //! Counting makes every allocation slower, so it is a feature of the build, and such a build says
 //! so in every record: its latencies and CPU times are no evidence.
 
-use std::ops::Add;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -31,14 +29,6 @@ impl Allocations {
             count: self.count.saturating_sub(earlier.count),
             bytes: self.bytes.saturating_sub(earlier.bytes),
         }
-    }
-}
-
-impl Add for Allocations {
-    type Output = Allocations;
-
-    fn add(self, other: Allocations) -> Allocations {
-        Allocations { count: self.count + other.count, bytes: self.bytes + other.bytes }
     }
 }
 

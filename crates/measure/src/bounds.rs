@@ -6,7 +6,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Latency, Validity, ValidityClass};
+use crate::{Latency, ReasonKind, Validity, ValidityClass};
 
 /// A bound that a scenario sets to a sum, or to a ratio of two sums: both add up over agents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -34,15 +34,14 @@ impl Expectation {
 
     /// Judges a run by the figure: out of bounds it makes the run invalid, without a value suspect.
     pub fn judge(&self, validity: &mut Validity) {
-        let Expectation { figure, min, max, .. } = self;
+        let figure = self.figure.clone();
         let Some(value) = self.value() else {
-            return validity.add(ValidityClass::Suspect, too_few(figure));
+            return validity.add(ValidityClass::Suspect, ReasonKind::TooFew { figure });
         };
-        if let Some(min) = min.filter(|min| value < *min) {
-            validity.add(ValidityClass::Invalid, format!("{figure} is {value:.1}, expected at least {min}"));
-        }
-        if let Some(max) = max.filter(|max| value > *max) {
-            validity.add(ValidityClass::Invalid, format!("{figure} is {value:.1}, expected at most {max}"));
+        if let Some(min) = self.min.filter(|min| value < *min) {
+            validity.add(ValidityClass::Invalid, ReasonKind::BelowExpected { figure, value, min });
+        } else if let Some(max) = self.max.filter(|max| value > *max) {
+            validity.add(ValidityClass::Invalid, ReasonKind::AboveExpected { figure, value, max });
         }
     }
 }
@@ -73,7 +72,7 @@ impl LatencyBound {
         let known = latency.and_then(|latency| latency.quantile_ns(self.quantile).ns());
         if known.is_none() {
             let figure = format!("{}_ms_p{}", self.metric, self.quantile * 100.0);
-            validity.add(ValidityClass::Suspect, too_few(&figure));
+            validity.add(ValidityClass::Suspect, ReasonKind::TooFew { figure });
         }
     }
 }
@@ -87,10 +86,6 @@ impl fmt::Display for LatencyBound {
         write!(f, "{}_ms_p{}", self.metric, self.quantile * 100.0)?;
         self.max_ms.map_or(Ok(()), |max| write!(f, "<={max}"))
     }
-}
-
-fn too_few(figure: &str) -> String {
-    format!("{figure} is expected, but there are too few values to tell")
 }
 
 #[cfg(test)]
@@ -110,8 +105,8 @@ mod tests {
         assert_eq!(judged(40, Some(2)), Validity::default());
         let few = judged(18, Some(2));
         assert_eq!(few.class, ValidityClass::Invalid);
-        assert_eq!(few.reasons, ["deliveries is 9.0, expected at least 10"]);
-        assert_eq!(judged(21, None).reasons, ["deliveries is 21.0, expected at most 20"]);
+        assert_eq!(few.to_string(), "deliveries is 9.0, expected at least 10");
+        assert_eq!(judged(21, None).to_string(), "deliveries is 21.0, expected at most 20");
         assert_eq!(judged(5, Some(0)).class, ValidityClass::Suspect);
     }
 
@@ -128,7 +123,7 @@ mod tests {
             let mut validity = Validity::default();
             bound.judge(none, &mut validity);
             let says = "response_ms_p99 is expected, but there are too few values to tell";
-            assert_eq!((validity.class, validity.reasons), (ValidityClass::Suspect, vec![says.to_owned()]));
+            assert_eq!((validity.class, validity.to_string()), (ValidityClass::Suspect, says.to_owned()));
         }
     }
 }

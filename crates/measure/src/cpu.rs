@@ -12,7 +12,7 @@ use nix::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::system;
+use crate::{AddUp, system};
 
 /// PID_MAX_LIMIT of the kernel (proc_sys_kernel(5), `pid_max`).
 const MOST_PROCESSES: i32 = 1 << 22;
@@ -47,13 +47,9 @@ impl Add for CpuTime {
     type Output = CpuTime;
 
     /// The split stays known when both sides know it.
-    fn add(self, other: CpuTime) -> CpuTime {
-        let split = |one: Option<u64>, two: Option<u64>| Some(one? + two?);
-        CpuTime {
-            total_ns: self.total_ns + other.total_ns,
-            user_ns: split(self.user_ns, other.user_ns),
-            system_ns: split(self.system_ns, other.system_ns),
-        }
+    fn add(mut self, other: CpuTime) -> CpuTime {
+        self.add_up(&other);
+        self
     }
 }
 

@@ -10,11 +10,11 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{HOST_BUSY, PinnedCores, UNKNOWN_HERE, Validity, ValidityClass, cores, cpu_pressure_percent};
+use crate::{PinnedCores, ReasonKind, UNKNOWN_HERE, Validity, ValidityClass, cores, cpu_pressure_percent};
 
 /// Share of its CPUs' time that the hypervisor gave to other guests: as for waits of the generator.
-const STEAL_SUSPECT_ABOVE: f64 = 0.05;
-const STEAL_INVALID_ABOVE: f64 = 0.20;
+pub(crate) const STEAL_SUSPECT_ABOVE: f64 = 0.05;
+pub(crate) const STEAL_INVALID_ABOVE: f64 = 0.20;
 
 /// The host of a run. What the system does not report is absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -90,46 +90,22 @@ impl HostMeter {
 impl HostRecord {
     /// Judges what the host did to latencies and CPU times.
     pub fn judge(&self, validity: &mut Validity) {
+        let suspect = |validity: &mut Validity, kind| validity.add(ValidityClass::Suspect, kind);
         if let Some(overflows) = self.listen_overflows.filter(|overflows| *overflows > 0) {
-            let reason = format!(
-                "an accept queue overflowed: the kernel dropped {overflows} finished handshakes (ListenOverflows, suspect \
-                 above 0), and their clients wait a second or more for the next try: raise the relay's listen backlog \
-                 and net.core.somaxconn, or let clients arrive more slowly"
-            );
-            validity.add_timing(ValidityClass::Suspect, reason);
+            suspect(validity, ReasonKind::AcceptOverflow { overflows });
         }
-        if let Some(steal) = self.steal.filter(|steal| *steal > STEAL_SUSPECT_ABOVE) {
-            let class =
-                if steal > STEAL_INVALID_ABOVE { ValidityClass::Invalid } else { ValidityClass::Suspect };
-            let percent = |share: f64| share * 100.0;
-            let reason = format!(
-                "{HOST_BUSY}the hypervisor gave {:.0} % of the CPUs' time to other guests (steal, suspect above {:.0} %, \
-                 invalid above {:.0} %)",
-                percent(steal),
-                percent(STEAL_SUSPECT_ABOVE),
-                percent(STEAL_INVALID_ABOVE)
-            );
-            validity.add_timing(class, reason);
+        if let Some(share) = self.steal {
+            let kind = ReasonKind::Stolen { share };
+            validity.judge(share, STEAL_SUSPECT_ABOVE, STEAL_INVALID_ABOVE, kind);
         }
-        if let Some([relay, clients]) = self.siblings.first() {
-            let reason = format!(
-                "relay and clients share a core: CPU {relay} of the relay and CPU {clients} of the clients are sibling \
-                 threads of one core, so each slows the other"
-            );
-            validity.add_timing(ValidityClass::Suspect, reason);
+        if let Some([relay_cpu, clients_cpu]) = self.siblings.first().copied() {
+            suspect(validity, ReasonKind::Siblings { relay_cpu, clients_cpu });
         }
-        if let Some([before, now]) = &self.repinned {
-            let reason = format!(
-                "{HOST_BUSY}the cores were changed during the run (cpuset or taskset): relay {:?} and clients {:?}, at the \
-                 end relay {:?} and clients {:?}",
-                before.relay, before.clients, now.relay, now.clients
-            );
-            validity.add_timing(ValidityClass::Invalid, reason);
+        if let Some([before, now]) = self.repinned.clone() {
+            validity.add(ValidityClass::Invalid, ReasonKind::Repinned { before, now });
         }
         if !self.reports_pressure && UNKNOWN_HERE.is_none() {
-            let reason = "this kernel reports no CPU pressure (/proc/pressure/cpu), so a busy host may go unnoticed: boot \
-                          with psi=1, or let the program read /proc/pressure";
-            validity.add_timing(ValidityClass::Suspect, reason.to_owned());
+            suspect(validity, ReasonKind::PressureUnknown {});
         }
     }
 }
@@ -308,7 +284,7 @@ mod tests {
             let validity = judged(&host);
             assert_eq!((validity.class, validity.counts), (class, ValidityClass::Valid), "{validity:?}");
             assert_eq!(validity.blames_host(), is_hosts, "{validity:?}");
-            assert!(validity.reasons.len() == 1 && validity.reasons[0].contains(says), "{validity:?}");
+            assert!(validity.reasons.len() == 1 && validity.to_string().contains(says), "{validity:?}");
         }
     }
 }

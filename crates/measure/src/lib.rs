@@ -6,7 +6,8 @@
 //! [`RelayRecord`] of their relay. Nothing here knows a runtime, a socket or Nostr: a result names
 //! its [`Cell`] by strings.
 //!
-//! To add a signal, give [`Signals`] a field and [`Signals::judge`] a rule with its two thresholds.
+//! To add a signal, give [`Signals`] a field, [`Signals::judge`] a rule with its two thresholds, and
+//! the table of reasons (`reason.rs`) a row.
 //! To add something to the record, add a field with `#[serde(default)]` and raise the minor number
 //! of [`SCHEMA_VERSION`].
 
@@ -29,12 +30,14 @@ mod merge;
 mod output;
 mod processes;
 mod quota;
+mod reason;
 mod record;
 mod relay;
 mod saturated;
 mod share;
 mod slices;
 mod spans;
+mod sums;
 #[cfg_attr(target_os = "linux", path = "linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "elsewhere.rs")]
 mod system;
@@ -61,6 +64,7 @@ pub use merge::{Merge, MergeError};
 pub use output::{Unwritable, WholeFile, remove_parts, try_file, try_folder, write_whole};
 pub use processes::{Processes, ProcessesCpu, ProcessesSpent, children, started_by};
 pub use quota::{CpuQuota, QuotaMeter};
+pub use reason::{Reason, ReasonKind, Subject};
 pub use record::{
     AgreementRecord, AllocationsRecord, Cell, CompressionMemoryRecord, CorpusRecord, FlowRecord,
     MemoryRecord, NO_BATCHES, NO_LINK, NOT_SATURATED, PinnedCores, Planted, PopulationRecord, RecordError,
@@ -72,7 +76,8 @@ pub use saturated::{FULL_FROM, Full, Saturated};
 pub use share::{AgentRecord, ClockRecord, ShareRecord};
 pub use slices::{LastSecond, Slice, SliceRecorder, Slices};
 pub use spans::{Spans, union_of_spans};
+pub use sums::AddUp;
 pub use system::{UNKNOWN_HERE, own_program};
 pub use throughput::{Throughput, ThroughputRecorder};
-pub use validity::{HOST_BUSY, Pace, Rate, Signals, Validity, ValidityClass};
+pub use validity::{Pace, Rate, Signals, Validity, ValidityClass};
 pub use whole::whole;

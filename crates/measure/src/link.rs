@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Latency, Validity, ValidityClass};
+use crate::{Latency, ReasonKind, Validity, ValidityClass};
 
 /// How late 99 % of the packets may leave the emulator: so long, or this share of the link's round
 /// trip where that is more (docs/decisions/lateness.md).
@@ -118,29 +118,19 @@ impl LinkRecord {
 
     /// Adds what is wrong with the emulation: it measures the host then, and no link.
     pub fn judge(&self, validity: &mut Validity) {
-        let (late_ns, most_ns) = (self.late_ns_p99(), may_be_late_ns(self.round_trip_ns.unwrap_or(0)));
-        if late_ns > most_ns {
-            let reason = format!(
-                "the emulator of links was late: p99 {:.3} ms (invalid above {:.1} ms)",
-                late_ns as f64 / 1e6,
-                most_ns as f64 / 1e6
-            );
-            validity.add_timing(ValidityClass::Invalid, reason);
+        let (ns_p99, may_be_ns) = (self.late_ns_p99(), may_be_late_ns(self.round_trip_ns.unwrap_or(0)));
+        if ns_p99 > may_be_ns {
+            validity.add(ValidityClass::Invalid, ReasonKind::LinkLate { ns_p99, may_be_ns });
         }
-        if self.device_dropped + self.refused > 0 {
-            let reason = format!(
-                "the kernel dropped {} packets that the link would have carried",
-                self.device_dropped + self.refused
-            );
-            validity.add_timing(ValidityClass::Invalid, reason);
+        let packets = self.device_dropped + self.refused;
+        if packets > 0 {
+            validity.add(ValidityClass::Invalid, ReasonKind::PacketsDropped { packets });
         }
-        if let Some(why) = &self.unbalanced {
-            validity.add(ValidityClass::Invalid, format!("the link's packets do not add up: {why}"));
+        if let Some(why) = self.unbalanced.clone() {
+            validity.add(ValidityClass::Invalid, ReasonKind::PacketsMissing { why });
         }
         if !self.tcp.contains("no_metrics_save=1") {
-            let reason =
-                "tcp_no_metrics_save is not set, so a connection begins with what an earlier one learnt";
-            validity.add_timing(ValidityClass::Suspect, reason.to_owned());
+            validity.add(ValidityClass::Suspect, ReasonKind::TcpMetricsKept {});
         }
     }
 }
@@ -209,7 +199,7 @@ mod tests {
             link.judge(&mut validity);
             assert_eq!((validity.class, validity.counts), (class, ValidityClass::Valid), "{says}");
             assert_eq!(validity.reasons.len(), usize::from(!says.is_empty()));
-            assert!(validity.reasons.iter().all(|reason| reason.contains(says)), "{:?}", validity.reasons);
+            assert!(validity.to_string().contains(says), "{validity}");
         }
     }
 
@@ -225,6 +215,6 @@ mod tests {
         let mut validity = Validity::default();
         LinkRecord { unbalanced: Some("3 and 4".to_owned()), ..record(&[]) }.judge(&mut validity);
         assert_eq!(validity.counts, ValidityClass::Invalid);
-        assert!(validity.reasons[0].contains("do not add up: 3 and 4"), "{:?}", validity.reasons);
+        assert!(validity.to_string().contains("do not add up: 3 and 4"), "{validity}");
     }
 }

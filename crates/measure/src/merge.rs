@@ -8,8 +8,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    AgentRecord, AllocationsRecord, CompressionMemoryRecord, Environment, MemoryRecord, PopulationRecord,
-    RunRecord, ShareRecord, Spans, Status, Throughput, UsableCores, Validity, ValidityClass,
+    AddUp, AgentRecord, AllocationsRecord, CompressionMemoryRecord, Environment, MemoryRecord,
+    PopulationRecord, Reason, ReasonKind, RunRecord, ShareRecord, Status, Throughput, UsableCores, Validity,
+    ValidityClass,
     counts::MOST_COUNTED,
     latency::MOST_METRICS,
     validity::{Burst, Pace},
@@ -177,7 +178,7 @@ struct Sum {
 #[derive(Debug)]
 struct Said {
     agent: AgentRecord,
-    reasons: Vec<String>,
+    reasons: Vec<Reason>,
     incomplete: Option<String>,
 }
 
@@ -257,67 +258,17 @@ impl Sum {
         if longer.takes_ns() > self.burst.takes_ns() {
             self.burst = longer;
         }
-        let sum = &mut self.record;
-        sum.connections += record.connections;
-        sum.elapsed_ns = sum.elapsed_ns.max(record.elapsed_ns);
-        sum.counts += record.counts;
-        sum.traffic = sum.traffic + record.traffic;
-        sum.client_cpu = sum.client_cpu + record.client_cpu;
-        sum.validity.class = sum.validity.class.max(record.validity.class);
-        sum.validity.counts = sum.validity.counts.max(record.validity.counts);
-        for (sum, one) in sum.populations.iter_mut().zip(&record.populations) {
-            sum.connections += one.connections;
-            sum.counts += one.counts;
-            sum.to_relay = sum.to_relay + one.to_relay;
-            sum.to_client = sum.to_client + one.to_client;
-        }
-        self.compression_bytes = both(self.compression_bytes, compression_bytes(&record), |a, b| a + b);
-        sum.compression_memory = both(sum.compression_memory, record.compression_memory, |a, b| {
-            let client_shared_bytes = a.client_shared_bytes.max(b.client_shared_bytes);
-            CompressionMemoryRecord { client_shared_bytes, ..a }
-        });
-        sum.memory = both(sum.memory, record.memory, |a, b| MemoryRecord {
-            connections: a.connections + b.connections,
-            client_before_bytes: a.client_before_bytes + b.client_before_bytes,
-            client_after_bytes: a.client_after_bytes + b.client_after_bytes,
-            ..a
-        });
-        sum.usable_cores = both(sum.usable_cores, record.usable_cores, |a, b| UsableCores {
-            clients: a.clients + b.clients,
-            clients_millicores: match (a.clients_millicores, b.clients_millicores) {
-                (None, None) => None,
-                (one, other) => Some(one.unwrap_or(a.clients * 1_000) + other.unwrap_or(b.clients * 1_000)),
-            },
-            ..a
-        });
-        sum.allocations = both(sum.allocations, record.allocations, |a, b| AllocationsRecord {
-            client: a.client + b.client,
-            ..a
-        });
-        for (metric, latency) in &record.latency {
-            sum.latency.entry(metric.clone()).or_default().merge(latency);
-        }
+        self.compression_bytes =
+            self.compression_bytes.zip(compression_bytes(&record)).map(|(sum, own)| sum + own);
+        self.record.add_up(&record);
+        self.share.add_up(share);
         if share.index == 0 {
+            let sum = &mut self.record;
             sum.environment = record.environment;
             sum.command = record.command;
             sum.started_utc = record.started_utc;
             sum.corpus = record.corpus;
             sum.first_delivery = record.first_delivery;
-        }
-        self.add_share(share);
-    }
-
-    fn add_share(&mut self, share: &ShareRecord) {
-        let sum = &mut self.share;
-        let union = |a: &Spans, b: &Spans| Spans::to_store(a.iter().chain(b.iter()));
-        sum.active_spans_ns = union(&sum.active_spans_ns, &share.active_spans_ns);
-        sum.throughput_spans_ns = union(&sum.throughput_spans_ns, &share.throughput_spans_ns);
-        sum.intervals.merge(&share.intervals);
-        sum.ended_after_ns = sum.ended_after_ns.max(share.ended_after_ns);
-        sum.pace = both(sum.pace, share.pace, |a, b| a + b);
-        for (sum, one) in sum.expected.iter_mut().zip(&share.expected) {
-            sum.sum += one.sum;
-            sum.per = both(sum.per, one.per, |a, b| a + b);
         }
     }
 
@@ -326,15 +277,15 @@ impl Sum {
         let throughput = self.throughput();
         let Sum { record, share, compression_bytes, agents, .. } = self;
         let mean = compression_bytes.map(|bytes| bytes / u128::from(record.connections.max(1)));
-        let compression_memory =
-            both(record.compression_memory, mean, |memory, mean| CompressionMemoryRecord {
-                client_bytes_per_connection: u64::try_from(mean).unwrap_or(u64::MAX),
-                relay_bytes_per_connection: None,
-                relay_shared_bytes: None,
-                ..memory
-            });
+        let known = record.compression_memory.zip(mean);
+        let compression_memory = known.map(|(memory, mean)| CompressionMemoryRecord {
+            client_bytes_per_connection: u64::try_from(mean).unwrap_or(u64::MAX),
+            relay_bytes_per_connection: None,
+            relay_shared_bytes: None,
+            ..memory
+        });
         let reason =
-            |(index, said): (&u16, &Said)| Some(Validity::of_agent(*index, said.incomplete.as_ref()?));
+            |(index, said): (&u16, &Said)| Some(format!("agent {index}: {}", said.incomplete.as_ref()?));
         let reasons: Vec<String> = agents.iter().filter_map(reason).collect();
         let status = if reasons.is_empty() {
             Status::Complete
@@ -359,10 +310,11 @@ impl Sum {
         // Holds the worst classes of the agents.
         let mut validity = Validity { reasons: Vec::new(), ..self.record.validity };
         for (index, said) in &self.agents {
-            validity.reasons.extend(said.reasons.iter().map(|reason| Validity::of_agent(*index, reason)));
+            let of_agent = |reason: &Reason| Reason { agent: Some(*index), ..reason.clone() };
+            validity.reasons.extend(said.reasons.iter().map(of_agent));
         }
         if counts.planned + counts.requests + counts.deliveries_expected == 0 {
-            validity.add(ValidityClass::Invalid, "nothing was planned, so nothing was measured".to_owned());
+            validity.add(ValidityClass::Invalid, ReasonKind::NothingPlanned {});
         }
         validity.judge_light(&counts);
         validity.judge_unanswered(&counts);
@@ -385,16 +337,13 @@ impl Sum {
     /// The ledger of several agents.
     fn judge_ledger(&self, validity: &mut Validity) {
         let counts = self.record.counts;
-        if let Err(failure) = counts.balanced() {
-            validity.add(ValidityClass::Invalid, format!("the ledger does not balance: {failure}"));
+        if let Err(why) = counts.balanced() {
+            validity.add(ValidityClass::Invalid, ReasonKind::Unbalanced { why });
         }
         // An agent's subscribers are owed what others publish, and do not learn what was refused.
-        if counts.rejected > 0 && counts.deliveries_expected > 0 {
-            let reason = format!(
-                "the relay refused {} events; whether other agents got them cannot be judged",
-                counts.rejected
-            );
-            validity.add(ValidityClass::Invalid, reason);
+        let rejected = counts.rejected;
+        if rejected > 0 && counts.deliveries_expected > 0 {
+            validity.add(ValidityClass::Invalid, ReasonKind::RefusedAmongAgents { rejected });
         }
     }
 
@@ -423,10 +372,7 @@ impl Said {
             clock: None,
             environment: Some(record.environment.clone()),
         };
-        let incomplete = match &mut record.status {
-            Status::Complete => None,
-            Status::Incomplete { reason } => Some(std::mem::take(reason)),
-        };
+        let incomplete = record.status.reason().map(str::to_owned);
         Said { agent, reasons: std::mem::take(&mut record.validity.reasons), incomplete }
     }
 
@@ -472,11 +418,6 @@ fn within(value: &Value) -> bool {
         Value::Object(fields) => fields.values().all(within),
         Value::Null | Value::Bool(_) | Value::String(_) => true,
     }
-}
-
-/// The sum of what both know.
-fn both<A, B>(one: Option<A>, other: Option<B>, add: impl FnOnce(A, B) -> A) -> Option<A> {
-    one.zip(other).map(|(one, other)| add(one, other))
 }
 
 fn burst(share: &ShareRecord, record: &RunRecord) -> Burst {

@@ -147,7 +147,7 @@ impl RunRecord {
 
     /// The ledger by which the relay is judged: what the user did not wait for, it did not lose.
     pub fn owed(&self) -> Counts {
-        if self.status.is_interrupted() { self.counts.as_awaited() } else { self.counts }
+        if self.status == Status::Interrupted { self.counts.as_awaited() } else { self.counts }
     }
 
     /// Envelopes per core-second of a process that spent so much: times its core-seconds that is
@@ -399,11 +399,14 @@ pub struct CorpusRecord {
 }
 
 /// Whether a run reached its end.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Status {
     /// Everything planned was attempted.
+    #[default]
     Complete,
+    /// The user ended the run.
+    Interrupted,
     /// The run ended early; what was measured until then is kept.
     Incomplete {
         /// Why, as a sentence for the report.
@@ -412,12 +415,13 @@ pub enum Status {
 }
 
 impl Status {
-    /// Why a run that its user ended is incomplete.
-    pub const INTERRUPTED: &str = "interrupted";
-
-    /// Whether the user ended the run.
-    pub fn is_interrupted(&self) -> bool {
-        matches!(self, Status::Incomplete { reason } if reason == Status::INTERRUPTED)
+    /// Why the run did not reach its end.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Status::Complete => None,
+            Status::Interrupted => Some("interrupted"),
+            Status::Incomplete { reason } => Some(reason),
+        }
     }
 }
 
@@ -485,6 +489,9 @@ pub struct RelayProcess {
     pub version: String,
     /// True when the run started it.
     pub own: bool,
+    /// True when it does no Nostr work, as `relay-sim --floor`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_floor: bool,
     /// How it misbehaved, because it was told to: then the record tests the instrument, and says
     /// nothing else.
     #[serde(default)]

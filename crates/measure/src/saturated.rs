@@ -1,9 +1,11 @@
 //! Which process was at its limit.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CpuTime, NOT_SATURATED, UsableCores};
+use crate::{CpuTime, NOT_SATURATED, ReasonKind, UsableCores};
 
 /// Share of its cores' time, while work is outstanding, from which a process counts as full.
 pub const FULL_FROM: f64 = 0.90;
@@ -38,6 +40,17 @@ pub enum Full {
     Neither,
     /// Not the clients; the relay's CPU time is not known.
     Unknown,
+}
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Full::Relay => "the relay was full first",
+            Full::Clients => "the clients were full first",
+            Full::Neither => "neither relay nor clients were full",
+            Full::Unknown => "the relay's CPU time is not known",
+        })
+    }
 }
 
 impl Saturated {
@@ -75,30 +88,17 @@ impl Saturated {
     }
 
     /// Why the envelopes per second of a run that asked for a limit are no throughput.
-    pub fn shortfall(&self) -> Option<String> {
-        if self.asked == NOT_SATURATED || self.is_throughput() {
-            return None;
-        }
-        let share = |share: f64| format!("{:.0} %", share * 100.0);
-        let full = match self.full {
-            Full::Relay => "the relay was full first",
-            Full::Clients => "the clients were full first",
-            Full::Neither => "neither relay nor clients were full",
-            Full::Unknown => "the relay's CPU time is not known",
-        };
-        Some(format!(
-            "no throughput of the {}: {full} (relay {}, clients {} of their cores while work was outstanding; full from {})",
-            self.asked,
-            self.relay_utilisation.map_or_else(|| "unknown".to_owned(), share),
-            share(self.client_utilisation),
-            share(FULL_FROM),
-        ))
+    pub fn shortfall(&self) -> Option<ReasonKind> {
+        let Saturated { full, relay_utilisation: relay, client_utilisation: clients, .. } = *self;
+        let is_short = self.asked != NOT_SATURATED && !self.is_throughput();
+        is_short.then(|| ReasonKind::NotFull { asked: self.asked.clone(), full, relay, clients })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Reason;
 
     #[test]
     fn what_was_full_decides_whether_a_rate_is_a_throughput() {
@@ -126,7 +126,7 @@ mod tests {
             );
             assert_eq!(found.shortfall().is_some(), asked != "none" && !is_throughput, "{asked}");
         }
-        let text = judged("relay", Some(800), 950).shortfall().unwrap();
+        let text = Reason::from(judged("relay", Some(800), 950).shortfall().unwrap()).to_string();
         assert!(text.contains("the clients were full first (relay 80 %, clients 95 %"), "{text}");
         // Threads of another's relay are not known: the share is of one core.
         let cores = UsableCores { clients: 2, ..UsableCores::default() };

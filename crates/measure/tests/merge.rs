@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-use measure::{Latency, Merge, MergeError, RunRecord, SCHEMA_VERSION, Status, ValidityClass};
+use measure::{Latency, Merge, MergeError, ReasonKind, RunRecord, SCHEMA_VERSION, Status, ValidityClass};
 use serde_json::json;
 
 const METRICS: [&str; 6] = ["response", "service", "send_lag", "publish_ok", "eose", "handshake"];
@@ -100,14 +100,15 @@ fn reasons_and_classes_are_the_worst_of_all_in_the_order_of_agents() {
     for index in [2, 0, 1] {
         let mut one = record(index, 3);
         if index > 0 {
-            one.validity.add_timing(ValidityClass::Suspect, format!("slow {index}"));
+            one.validity.add(ValidityClass::Suspect, ReasonKind::Clipped { samples: index.into() });
             one.status = Status::Incomplete { reason: format!("left {index}") };
         }
         merge.add(one).unwrap();
     }
     let sum = merge.finish().unwrap();
     assert_eq!((sum.validity.class, sum.validity.counts), (ValidityClass::Suspect, ValidityClass::Valid));
-    assert_eq!(sum.validity.reasons, ["agent 1: slow 1", "agent 2: slow 2"]);
+    let of = |agent| format!("agent {agent}: {agent} samples exceeded the histogram's 60 s");
+    assert_eq!(sum.validity.to_string(), [of(1), of(2)].join("; "));
     let reason = "agent 1: left 1; agent 2: left 2".to_owned();
     assert_eq!(sum.status, Status::Incomplete { reason });
 }
@@ -120,7 +121,10 @@ fn a_record_that_is_refused_leaves_the_sum_as_it_was() {
         (|record| record.seed = 8, MergeError::Differs { index: 1, what: "seed" }),
         (|record| record.counts.acked = u64::MAX, MergeError::TooLarge { index: 1 }),
         (
-            |record| record.validity.reasons.push("x".repeat(16 << 10)),
+            |record| {
+                let said = ReasonKind::Said { sentence: "x".repeat(16 << 10) };
+                record.validity.add(ValidityClass::Valid, said);
+            },
             MergeError::Large { index: 1, what: "more than 16 KiB of reasons and machine" },
         ),
         (

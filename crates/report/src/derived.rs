@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    merged::Metric,
+    metric::Metric,
     result::ResultFile,
     slo::SloResult,
     statistics::{
@@ -142,30 +142,22 @@ pub fn comparisons(result: &ResultFile) -> Vec<Comparison> {
 }
 
 fn cells(load: &LoadView<'_>) -> Vec<CellFigures> {
-    let apart = [
-        Metric::EnvelopesPerSecond,
-        Metric::ThroughputP10,
-        Metric::BothCpu,
-        Metric::RelayMemory,
-        Metric::RelayAllocations,
-        Metric::ClientAllocations,
-    ];
-    let over_links = Metric::OVER_LINKS.into_iter().filter(|metric| !Metric::ALL.contains(metric));
-    let metrics = || Metric::ALL.into_iter().chain(apart).chain(over_links.clone());
     let of = |view: &crate::view::CellView<'_>| CellFigures {
         id: view.cell.id.clone(),
         blocks: view.cell.blocks.len() as u64,
         usable_blocks: view.merged.blocks,
         counted_blocks: view.blocks_for(Metric::WireBytes).blocks,
         latency: load.latency.0.to_owned(),
-        figures: metrics().filter_map(|metric| Some((metric, view.value(metric, load.latency.0)?))).collect(),
+        figures: (Metric::ALL.iter())
+            .filter_map(|metric| Some((*metric, view.value(*metric, load.latency.0)?)))
+            .collect(),
         relay_cpu_above_floor: load.above_floor(view, load.reference(view)),
         first_delivery_cpu_ns: view.merged.first_delivery.and_then(|first| first.cpu_ns),
         first_delivery_resolution_ns: view.merged.first_delivery.map(|first| first.resolution_ns),
         first_deliveries_share: view.merged.encodings.and_then(measure::EncodingsRecord::cold_share),
         steady: view.steady.clone(),
         utilisation: view.utilisation(),
-        saturated: view.utilisation().reasons(),
+        saturated: view.saturated(),
     };
     load.cells.iter().map(of).collect()
 }

@@ -2,12 +2,13 @@
 //! file, which is defined here ([`result`]). Nothing in this crate starts a process or opens a
 //! socket.
 //!
-//! To add a column, add a variant to [`merged::Metric`].
+//! To add a column, add a row to the table of metrics ([`metric`]).
 
 mod derived;
 mod diff;
 mod figures;
 pub mod merged;
+pub mod metric;
 mod number;
 mod pages;
 pub mod reference;
@@ -23,7 +24,7 @@ pub use derived::{CellFigures, DERIVED_FILE, DERIVED_SCHEMA_VERSION, Derived, co
 pub use diff::{Change, Diff, diff, of_other_kinds, unlike};
 pub use figures::{Bar, Bars, bars};
 pub use number::grouped;
-pub use pages::export::github_action_benchmark;
+pub use pages::export::{github_action_benchmark, observations};
 pub use pages::html::html;
 pub use pages::logs::{write_intervals, write_percentiles, write_pictures};
 pub use pages::model::Report;

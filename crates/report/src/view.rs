@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use measure::{NO_LINK, NOT_SATURATED};
 
 use crate::{
-    merged::{Merged, Metric, SESSION, latency_of},
+    merged::{Merged, SESSION, latency_of},
+    metric::{Metric, ShownIn},
     reference::{self, Compared},
     result::{Block, CellResult, ResultFile, Role, percent},
     statistics::{stats, steady::Steadiness},
@@ -132,27 +133,30 @@ impl<'a> LoadView<'a> {
     }
 
     /// The metrics with verdicts.
-    pub(crate) fn judged(&self) -> &'static [Metric] {
-        match () {
-            () if self.counts_allocations() => &Metric::JUDGED_COUNTING,
-            () if self.is_over_links() => &Metric::JUDGED_OVER_LINKS,
-            () if self.first_relay().is_some() => &Metric::JUDGED_OF_RELAYS,
-            () => &Metric::JUDGED,
-        }
+    pub(crate) fn judged(&self) -> Vec<Metric> {
+        Metric::shown_in(match () {
+            () if self.counts_allocations() => ShownIn::VerdictsCounting,
+            () if self.is_over_links() => ShownIn::VerdictsOverLinks,
+            () if self.first_relay().is_some() => ShownIn::VerdictsOfRelays,
+            () => ShownIn::Verdicts,
+        })
     }
 
     /// The columns of the table of costs. The slow tail of throughput is p1 where every cell has
     /// intervals enough, p10 elsewhere, so that cells compare.
-    pub(crate) fn columns(&self) -> &'static [Metric] {
+    pub(crate) fn columns(&self) -> Vec<Metric> {
         let has_p1 = |view: &CellView<'a>| {
             view.merged.throughput.is_none() || view.value(Metric::ThroughputP1, self.latency.0).is_some()
         };
-        match () {
-            () if self.is_over_links() => &Metric::OVER_LINKS,
-            () if self.first_relay().is_some() => &Metric::OF_RELAYS,
-            () if self.cells.iter().all(has_p1) => &Metric::ALL,
-            () => &Metric::ALL_WITH_P10,
-        }
+        let all_have = self.cells.iter().all(has_p1);
+        let other_tail = if all_have { Metric::ThroughputP10 } else { Metric::ThroughputP1 };
+        let mut columns = Metric::shown_in(match () {
+            () if self.is_over_links() => ShownIn::CostsOverLinks,
+            () if self.first_relay().is_some() => ShownIn::CostsOfRelays,
+            () => ShownIn::Costs,
+        });
+        columns.retain(|metric| *metric != other_tail);
+        columns
     }
 
     /// JSON without compression, to which the ratios of the table refer.
@@ -222,6 +226,16 @@ impl CellView<'_> {
         stats::median(&peaks.map(|bytes| bytes as f64 / f64::from(1 << 20)).collect::<Vec<_>>())
     }
 
+    /// Why its latency is the length of a queue: processes that were full, and blocks in which the
+    /// cell made the generator late.
+    pub(crate) fn saturated(&self) -> Vec<String> {
+        let blocks = &self.cell.blocks;
+        let is_late = |block: &&Block| block.counted().is_some_and(|one| one.validity.is_own_lateness());
+        let late = blocks.iter().filter(is_late).count();
+        let late = (late > 0).then(|| format!("the generator was late in {late} of {} blocks", blocks.len()));
+        self.utilisation().reasons().into_iter().chain(late).collect()
+    }
+
     /// CPU time as shares of the cores.
     pub(crate) fn utilisation(&self) -> Utilisation {
         Utilisation::from_merged(&self.merged)
@@ -236,13 +250,12 @@ fn values(block: &Block, latency: &str) -> Values {
     let (usable, counted) = (block.usable(), block.counted());
     let (usable, counted) =
         (usable.map(|one| Merged::from_records([one])), counted.map(|one| Merged::of_counts([one])));
-    let known = |metric: Metric| {
+    let known = |metric: &Metric| {
+        let metric = *metric;
         let measured = if metric.needs_quiet() { usable.as_ref() } else { counted.as_ref() };
         Some((metric, metric.value(measured?, latency).filter(|value| *value > 0.0)?))
     };
-    let also = Metric::JUDGED_COUNTING.into_iter().chain(Metric::JUDGED_OVER_LINKS);
-    let also = also.chain([Metric::BothCpu, Metric::RelayMemory, Metric::ThroughputP10]);
-    Metric::ALL.into_iter().chain(also).filter_map(known).collect()
+    Metric::ALL.iter().filter_map(known).collect()
 }
 
 /// The anchor blocks of a load, by round and position.

@@ -1,7 +1,7 @@
 //! The relay's part of one record.
 
 use super::{Merge, MergeError, TOO_MUCH_SAID, is_short, within};
-use crate::{RelayProcess, RelayRecord, RunRecord};
+use crate::{RelayProcess, RelayRecord, RunRecord, Subject};
 
 impl Merge {
     /// The record of all agents and of the relay that was started for them. The relay's CPU time is
@@ -56,11 +56,11 @@ fn with(mut merged: RunRecord, relay: &RelayRecord) -> RunRecord {
     if let Some(allocations) = &mut merged.allocations {
         allocations.relay = relay.allocations;
     }
-    merged.validity.judge_log("the relay", relay.process.log_level.as_deref());
-    merged.validity.judge_relay(relay.cpu_pressure_percent);
+    merged.validity.judge_log(Subject::Relay, relay.process.log_level.as_deref());
+    merged.validity.judge_pressure(relay.cpu_pressure_percent, Subject::RelayHost);
     if let Some(quota) = relay.environment.cpu_quota {
         let used_ns = merged.relay_cpu.map_or(0, |cpu| cpu.total_ns);
-        merged.validity.judge_quota(quota, "the relay", used_ns, merged.elapsed_ns);
+        merged.validity.judge_quota(quota, Subject::Relay, used_ns, merged.elapsed_ns);
     }
     merged
 }

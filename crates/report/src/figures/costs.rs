@@ -5,7 +5,7 @@ use super::{
     svg::{Axis, Figure, INK, Sheet},
 };
 use crate::{
-    merged::Metric,
+    metric::Metric,
     statistics::stats::BAND,
     verdicts::comparison::{Comparison, Verdict},
     view::LoadView,

@@ -7,7 +7,7 @@ use super::{
     svg::{Axis, Curve, DASHES, Figure, INK, Sheet, padded},
 };
 use crate::{
-    merged::Metric,
+    metric::Metric,
     number,
     result::{FLOOR, Role},
     view::{CellView, LoadView},

@@ -6,7 +6,7 @@ use super::{
     svg::{At, Axis, Figure, Sheet, padded},
 };
 use crate::{
-    merged::Metric,
+    metric::Metric,
     number,
     result::Role,
     view::{CellView, LoadView},

@@ -4,11 +4,7 @@ use super::{
     cells::colour,
     svg::{Axis, Figure, Sheet},
 };
-use crate::{
-    merged::{Merged, Metric},
-    result::Block,
-    view::LoadView,
-};
+use crate::{merged::Merged, metric::Metric, result::Block, view::LoadView};
 
 /// Relay CPU of every block over the run ÷ its cell's total, which shows drift of the machine.
 /// Spans of invalid blocks are shaded and crossed.

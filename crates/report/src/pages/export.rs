@@ -2,8 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::result::{ResultFile, Role};
-use crate::view::views;
+use crate::{
+    merged::Merged,
+    metric::Metric,
+    pages::throughput::quoted,
+    result::{ResultFile, Role},
+    view::views,
+};
 
 /// For github-action-benchmark, tool `customSmallerIsBetter`: a list of costs, each with its
 /// interval as the range. Only ratios to JSON in the same run: absolute figures of shared machines
@@ -14,7 +19,7 @@ pub fn github_action_benchmark(result: &ResultFile) -> Value {
     for load in views(result) {
         let comparisons = load.comparisons();
         for view in load.cells.iter().filter(|view| view.cell.role == Role::Cell) {
-            for metric in load.judged().iter().copied() {
+            for metric in load.judged() {
                 let Some(found) =
                     comparisons.iter().find(|one| one.cell == view.cell.id && one.metric == metric)
                 else {
@@ -34,4 +39,34 @@ pub fn github_action_benchmark(result: &ResultFile) -> Value {
         }
     }
     Value::Array(entries)
+}
+
+/// Every observation as a line of CSV: the metrics of each block, and p50 and p99 of each of its
+/// latencies. Values are in nanoseconds, bytes, allocations and envelopes per second.
+pub fn observations(result: &ResultFile) -> String {
+    let mut text = "cell,round,place,validity,metric,value\n".to_owned();
+    for load in views(result) {
+        for (cell, block) in
+            load.cells.iter().flat_map(|view| view.cell.blocks.iter().map(|one| (view.cell, one)))
+        {
+            let Some(record) = &block.record else { continue };
+            let merged = Merged::from_records([record]);
+            let metrics = Metric::ALL.iter().filter(|metric| !metric.is_latency());
+            let values = metrics.filter_map(|metric| {
+                let name = serde_json::to_value(metric).ok()?.as_str()?.to_owned();
+                Some((name, metric.value(&merged, load.latency.0)?.to_string()))
+            });
+            let latencies = record.latency.iter().flat_map(|(name, latency)| {
+                [(0.5, "p50"), (0.99, "p99")].into_iter().filter_map(move |(q, mark)| {
+                    Some((format!("{name}_ns_{mark}"), latency.quantile_ns(q).ns()?.to_string()))
+                })
+            });
+            let (id, class) = (quoted(&cell.id), record.validity.class);
+            for (name, value) in values.chain(latencies) {
+                let name = quoted(&name);
+                text += &format!("{id},{},{},{class},{name},{value}\n", block.round, block.position);
+            }
+        }
+    }
+    text
 }

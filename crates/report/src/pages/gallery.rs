@@ -20,7 +20,7 @@ pub(crate) fn gallery(legend: &str, figures: impl IntoIterator<Item = (String, S
 pub(crate) fn of_load(load: &LoadView<'_>, comparisons: &[Comparison]) -> String {
     let blocks = figures::time_series(load)
         .map(|svg| ("Every block over time, spans left out shaded".to_owned(), svg));
-    let judged = load.judged().iter().copied();
+    let judged = load.judged().into_iter();
     let judged = judged.filter(|metric| comparisons.iter().any(|c| c.metric == *metric)).map(|metric| {
         let caption = format!("{} against the reference (grey: ±2 %, thick: a verdict)", metric.short());
         (caption, figures::forest(load, comparisons, metric))

@@ -95,6 +95,7 @@ fn of_one(record: &RunRecord) -> ResultFile {
         process_ns: record.elapsed_ns,
         exit_code: None,
         failure: None,
+        interrupted: false,
         record: Some(shown),
     };
     let id = format!("{}+{}", record.cell.format, record.cell.compression);
@@ -113,10 +114,10 @@ fn of_one(record: &RunRecord) -> ResultFile {
 /// The lines before any number.
 fn warnings(record: &RunRecord) -> Vec<String> {
     let mut warnings = Vec::new();
-    if let Status::Incomplete { reason } = &record.status {
+    if let Some(reason) = record.status.reason() {
         warnings.push(format!("Incomplete: {reason}. What was measured until then is below."));
     }
-    let reasons = record.validity.reasons.join("; ");
+    let reasons = &record.validity;
     match record.validity.class {
         ValidityClass::Valid => {}
         ValidityClass::Suspect => warnings.push(format!("Suspect: {reasons}.")),
@@ -271,7 +272,8 @@ fn measured(record: &RunRecord, result: &ResultFile) -> String {
     ];
     if let Some(relay) = &record.relay {
         let own = if relay.own { ", started by the run" } else { "" };
-        items.push(format!("Relay: {} {}{own}", relay.software, relay.version));
+        let floor = if relay.is_floor { " --floor" } else { "" };
+        items.push(format!("Relay: {}{floor} {}{own}", relay.software, relay.version));
     }
     items.join("\n")
         + "\n"

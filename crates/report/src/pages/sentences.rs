@@ -84,7 +84,7 @@ pub(crate) fn steady_line(load: &LoadView<'_>) -> String {
 pub(crate) fn saturated_line(load: &LoadView<'_>) -> String {
     let measured = || load.cells.iter().filter(|view| view.cell.role != Role::Floor);
     let saturated: Vec<String> = measured()
-        .map(|view| (view.cell.id.as_str(), view.utilisation().reasons()))
+        .map(|view| (view.cell.id.as_str(), view.saturated()))
         .filter(|(_, reasons)| !reasons.is_empty())
         .map(|(id, reasons)| format!("{id} ({})", reasons.join(", ")))
         .collect();
@@ -253,7 +253,7 @@ pub(crate) fn headline(result: &ResultFile) -> String {
     let records = || blocks.iter().filter_map(|block| block.record.as_ref());
     let off = records().filter(|record| record.owed().balanced().is_err()).count();
     // What was on its way when the user ended a run is no evidence of the relay.
-    let ended = || records().filter(|record| !record.status.is_interrupted());
+    let ended = || records().filter(|record| record.status != Status::Interrupted);
     let counts = ended().fold(Counts::default(), |sum, record| sum + record.counts);
     let whole = |count: u64| number::grouped(&count.to_string());
     let every = match (failed, interrupted) {
@@ -290,21 +290,18 @@ pub(crate) fn left_out(result: &ResultFile) -> Vec<String> {
 
 fn why(block: &Block) -> String {
     let mut reasons = Vec::new();
-    let mut failure = block.failure.as_deref();
     if block.is_interrupted() {
-        reasons.push(Status::INTERRUPTED.to_owned());
+        reasons.extend(Status::Interrupted.reason().map(str::to_owned));
         // What it lacks beyond that, such as events that were not sent, nobody waited for.
         let damage = block.record.as_ref().and_then(|record| record.owed().balanced().err());
         reasons.extend(damage.map(|damage| format!("the ledger does not balance: {damage}")));
-        // That its client ended, and what that wrote, is no reason beside it; how a relay ended is.
-        failure = failure.filter(|failure| !failure.starts_with(Status::INTERRUPTED));
     } else if let Some(record) = &block.record {
-        if let Status::Incomplete { reason } = &record.status {
+        if let Some(reason) = record.status.reason() {
             reasons.push(format!("incomplete: {reason}"));
         }
-        reasons.extend(record.validity.reasons.iter().cloned());
+        reasons.extend(record.validity.reasons.iter().map(ToString::to_string));
     }
-    reasons.extend(failure.map(in_a_line));
+    reasons.extend(block.failure.as_deref().map(in_a_line));
     reasons.join("; ")
 }
 

@@ -14,7 +14,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::{
-    merged::Metric,
+    metric::Metric,
     number,
     pages::{
         model::Report,

@@ -508,7 +508,7 @@ pub(crate) fn csv(tables: &[Throughput]) -> Option<String> {
         .then(|| HEADINGS.to_owned() + &tables.iter().map(Throughput::csv).collect::<String>())
 }
 
-fn quoted(field: &str) -> String {
+pub(crate) fn quoted(field: &str) -> String {
     if field.contains([',', '"', '\n']) {
         format!("\"{}\"", field.replace('"', "\"\""))
     } else {

@@ -241,6 +241,9 @@ pub struct Block {
     pub exit_code: Option<i32>,
     /// Why the run failed: the client's last lines, or what it did instead.
     pub failure: Option<String>,
+    /// Whether the user ended the run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interrupted: bool,
     /// The run's record, unless the run ended before writing one.
     pub record: Option<RunRecord>,
 }
@@ -252,11 +255,11 @@ impl Block {
         self.counted().filter(|record| record.validity.class != ValidityClass::Invalid)
     }
 
-    /// Whether the user ended it, by its record or by why there is none.
+    /// Whether the user ended it, by its record or, without one, by what its player says.
     pub fn is_interrupted(&self) -> bool {
         match &self.record {
-            Some(record) => record.status.is_interrupted(),
-            None => self.failure.as_ref().is_some_and(|why| why.starts_with(Status::INTERRUPTED)),
+            Some(record) => record.status == Status::Interrupted,
+            None => self.interrupted,
         }
     }
 
@@ -333,10 +336,7 @@ impl ResultFile {
 
     /// Why the schedule was not played to its end; `None` when it was.
     pub fn incomplete(&self) -> Option<&str> {
-        match &self.status {
-            Status::Complete => None,
-            Status::Incomplete { reason } => Some(reason),
-        }
+        self.status.reason()
     }
 
     /// Writes the result into its folder, where it is on the disk when this returns.

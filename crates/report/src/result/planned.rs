@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Probe;
-use crate::merged::Metric;
+use crate::metric::Metric;
 
 /// How a number of rounds was planned.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

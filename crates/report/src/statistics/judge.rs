@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    merged::Metric,
+    metric::Metric,
     number,
     result::Role,
     statistics::stats::{self, BAND},
@@ -68,9 +68,10 @@ impl Family {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Costs less: the interval lies wholly below the band, and the test agrees.
+    /// Costs less: the interval lies wholly below the band, the test agrees, and JSON does not differ
+    /// as much from itself.
     Better,
-    /// Costs more: the interval lies wholly above the band, and the test agrees.
+    /// Costs more: the same above the band.
     Worse,
     /// The interval lies within the band.
     Same,
@@ -246,13 +247,18 @@ pub(crate) fn judge(samples: &[Sample]) -> Vec<Option<Judged>> {
     for (sample, one) in samples.iter().zip(&mut judged) {
         let Some(one) = one else { continue };
         one.aa_interval = aa_interval;
-        one.verdict = if broken && sample.role == Role::Cell {
-            Verdict::Inconclusive
-        } else {
-            verdict(one.interval, one.p)
+        one.verdict = match verdict(one.interval, one.p) {
+            _ if broken && sample.role == Role::Cell => Verdict::Inconclusive,
+            Verdict::Better | Verdict::Worse if is_noise(one.ratio, aa_interval) => Verdict::Inconclusive,
+            verdict => verdict,
         };
     }
     judged
+}
+
+/// Whether JSON differs as much from itself.
+fn is_noise(ratio: f64, aa_interval: Option<(f64, f64)>) -> bool {
+    aa_interval.is_some_and(|(low, high)| (low..=high).contains(&ratio))
 }
 
 /// Corrects the cells of one family for their number.

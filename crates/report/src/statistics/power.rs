@@ -13,7 +13,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::{
-    merged::Metric,
+    metric::{Metric, ShownIn},
     statistics::{
         judge::is_corrected,
         stats::{self, BAND, SIGNIFICANT, TAIL},
@@ -72,9 +72,9 @@ impl Design<'_> {
             Some(deviations) => (deviations.clone(), "as noisy as the pilot's"),
             None => (typical.iter().copied().collect(), "as noisy as the published ones"),
         };
-        let judged: &[Metric] = if is_over_links { &Metric::JUDGED_OVER_LINKS } else { &Metric::JUDGED };
-        let found = judged.iter().filter_map(|metric| {
-            let percent = simulated.effect(*known.get(metric)?).exp_m1() * 100.0;
+        let table = if is_over_links { ShownIn::VerdictsOverLinks } else { ShownIn::Verdicts };
+        let found = Metric::shown_in(table).into_iter().filter_map(|metric| {
+            let percent = simulated.effect(*known.get(&metric)?).exp_m1() * 100.0;
             Some(format!("{percent:.0} % in {}", metric.short()))
         });
         let found = found.collect::<Vec<_>>().join(", ");
@@ -191,8 +191,8 @@ mod tests {
                     continue;
                 }
                 for metric in load.judged() {
-                    let logs: Vec<f64> = load.log_ratios(control, anchor, *metric).into_values().collect();
-                    known.entry(*metric).or_default().extend(pooled_deviation([&*logs].into_iter()));
+                    let logs: Vec<f64> = load.log_ratios(control, anchor, metric).into_values().collect();
+                    known.entry(metric).or_default().extend(pooled_deviation([&*logs].into_iter()));
                 }
             }
         }

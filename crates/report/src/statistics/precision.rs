@@ -11,7 +11,7 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use crate::{
-    merged::Metric,
+    metric::{Metric, ShownIn},
     result::{MAX_ROUNDS, PlannedRounds},
     statistics::stats::t_quantile,
 };
@@ -23,10 +23,6 @@ pub const PILOT_ROUNDS: u32 = 5;
 /// The fewest rounds with an interval.
 const FEWEST_ROUNDS: u32 = 6;
 
-/// Metrics that rounds are planned for: CPU time decides between formats and varies from round to
-/// round; bytes hardly vary, and what latencies would get is told.
-const PLANNED: [Metric; 2] = [Metric::RelayCpu, Metric::ClientCpu];
-
 impl PlannedRounds {
     /// Plans from a pilot; `None` when it does not know the CPU time of relay or clients in two
     /// rounds.
@@ -36,7 +32,8 @@ impl PlannedRounds {
         precision: f64,
         max_time: Option<Duration>,
     ) -> Option<PlannedRounds> {
-        let needed = PLANNED.iter().filter_map(|metric| deviations.get(metric));
+        let planned = Metric::shown_in(ShownIn::Planned);
+        let needed = planned.iter().filter_map(|metric| deviations.get(metric));
         let rounds_needed = needed.map(|deviation| rounds_for(*deviation, precision)).max()?;
         let left = max_time.map(|time| time.saturating_sub(round * PILOT_ROUNDS));
         let fit = left.map_or(MAX_ROUNDS, |left| {

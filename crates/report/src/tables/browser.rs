@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    merged::Metric,
+    metric::{Metric, ShownIn, Value},
     number,
     result::{Browser, BrowserBlock, BrowserCell, Part, Role},
     statistics::{
@@ -19,15 +19,13 @@ use crate::{
 };
 
 /// The metrics of a part, all of them judged; the first is the one that findings are of.
-fn metrics(found: &Browser, part: Part) -> &'static [Metric] {
-    match (found.has_cpu(), part) {
-        (true, Part::Decode | Part::InProportion) => {
-            &[Metric::PageMain, Metric::PageRenderer, Metric::PageCold]
-        }
-        (true, Part::EndToEnd | Part::Live) => &[Metric::PageMain, Metric::PageAndNetwork, Metric::PageWall],
-        (false, Part::Decode | Part::InProportion) => &[Metric::PageWall, Metric::PageColdWall],
-        (false, Part::EndToEnd | Part::Live) => &[Metric::PageWall],
-    }
+fn metrics(found: &Browser, part: Part) -> Vec<Metric> {
+    Metric::shown_in(match (found.has_cpu(), part) {
+        (true, Part::Decode | Part::InProportion) => ShownIn::Decoding,
+        (true, Part::EndToEnd | Part::Live) => ShownIn::Socket,
+        (false, Part::Decode | Part::InProportion) => ShownIn::DecodingByClock,
+        (false, Part::EndToEnd | Part::Live) => ShownIn::SocketByClock,
+    })
 }
 
 /// One cell over the blocks that count.
@@ -49,17 +47,12 @@ pub struct PageFigures {
 
 /// A metric of a block that counts, in nanoseconds an event; never zero.
 fn value(block: &BrowserBlock, metric: Metric) -> Option<f64> {
-    let step = match metric {
-        Metric::PageCold | Metric::PageColdWall => block.cold.as_ref()?,
-        _ => block.warm.as_ref()?,
+    let (step, ns) = match &metric.row().value {
+        Value::Warm(ns) => (block.warm.as_ref()?, ns),
+        Value::Cold(ns) => (block.cold.as_ref()?, ns),
+        _ => return None,
     };
-    let ns = match metric {
-        Metric::PageMain | Metric::PageCold => step.main_ns,
-        Metric::PageRenderer => step.renderer_ns,
-        Metric::PageAndNetwork => step.renderer_ns + step.network_ns,
-        Metric::PageWall | Metric::PageColdWall => step.wall_ns,
-        _ => 0,
-    };
+    let ns = ns(step);
     (block.why.is_empty() && step.events > 0 && ns > 0).then(|| ns as f64 / step.events as f64)
 }
 
@@ -102,7 +95,7 @@ fn compare(found: &Browser, load: &[BrowserCell]) -> Vec<Comparison> {
     let cells = others.iter().filter(|cell| cell.role == Role::Cell).count();
     let is_corrected = is_corrected(found.config.rounds, cells);
     let mut comparisons = Vec::new();
-    for metric in metrics(found, anchor.part) {
+    for metric in &metrics(found, anchor.part) {
         let of_block = |block: &BrowserBlock| Some(((block.round, block.position), value(block, *metric)?));
         let anchors: BTreeMap<(u32, u32), f64> = anchor.blocks.iter().filter_map(of_block).collect();
         let logs = |cell: &BrowserCell| -> Vec<f64> {
@@ -152,7 +145,7 @@ fn table(found: &Browser, load: &[BrowserCell], comparisons: &[Comparison]) -> T
     let mut headings = vec!["row"];
     headings.extend(over_sockets.then_some(["compression", "batches"]).into_iter().flatten());
     let names = headings.len();
-    for metric in metrics {
+    for metric in &metrics {
         headings.extend([metric.heading(), "× json"]);
     }
     let bytes = bytes_heading(found, load[0].part);
@@ -166,7 +159,7 @@ fn table(found: &Browser, load: &[BrowserCell], comparisons: &[Comparison]) -> T
         if over_sockets {
             row.extend([cell.compression.clone(), if cell.batched { "on" } else { "off" }.to_owned()]);
         }
-        for metric in metrics {
+        for metric in &metrics {
             row.push(shown(figures.figures.get(metric).copied(), metric.unit()));
             let found = comparisons.iter().find(|c| c.cell == cell.id && c.metric == *metric);
             row.push(found.map_or_else(|| NOTHING.to_owned(), Comparison::short));

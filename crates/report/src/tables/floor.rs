@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    merged::Metric,
+    metric::Metric,
     number,
     result::Role,
     statistics::stats,

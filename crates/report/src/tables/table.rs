@@ -1,10 +1,11 @@
 //! Tables of cells, aligned for a terminal or as Markdown.
 
 use cell::{Factor, Side};
-use measure::{Allocations, Counts, CpuTime, Quantile, RunRecord};
+use measure::{Allocations, Counts, CpuTime, Quantile, RunRecord, Status};
 
 use crate::{
-    merged::{Merged, Metric},
+    merged::Merged,
+    metric::{Metric, ShownIn, Value},
     number,
     result::{Block, CONTROL, CellResult, FLOOR, Role},
     statistics::stats,
@@ -130,23 +131,17 @@ impl LoadView<'_> {
 
     /// The columns of [`LoadView::costs`] that decide between formats.
     pub(crate) fn main_costs(&self) -> Table {
-        let rates = [Metric::ThroughputP50, Metric::ThroughputP1, Metric::ThroughputP10];
-        let mut left_out = rates.map(Metric::heading).to_vec();
-        left_out.extend(["p99.9 ms", "ledger", ABOVE_FLOOR]);
-        if self.is_over_links() {
-            left_out.push(Metric::WireBytes.heading());
-        }
+        let wide = if self.is_over_links() { ShownIn::WideOverLinks } else { ShownIn::Wide };
+        let mut left_out: Vec<&str> = Metric::shown_in(wide).into_iter().map(Metric::heading).collect();
+        left_out.extend(["ledger", ABOVE_FLOOR]);
         let mut columns = self.cost_columns();
         columns.retain(|column| !left_out.contains(&column.heading.as_str()));
         self.table(&columns)
     }
 
     fn cost_columns(&self) -> Vec<Column<'_>> {
-        let metric = |metric: &Metric| {
-            let metric = *metric;
-            column(metric.heading(), move |view| self.with_ratio(view, metric))
-        };
-        let mut columns: Vec<Column<'_>> = self.columns().iter().map(metric).collect();
+        let metric = |metric: Metric| column(metric.heading(), move |view| self.with_ratio(view, metric));
+        let mut columns: Vec<Column<'_>> = self.columns().into_iter().map(metric).collect();
         if self.floor().is_some() {
             columns.push(column(ABOVE_FLOOR, move |view| {
                 let reference = self.anchor().filter(|_| view.cell.role != Role::Anchor);
@@ -368,9 +363,11 @@ impl LoadView<'_> {
         let full = form == Form::Full;
         let first = |metric: Metric| comparisons.iter().find(move |c| c.metric == metric);
         let narrow = form == Form::Marks && self.is_over_links();
-        let judged = (self.judged().iter().copied())
-            .filter(|metric| first(*metric).is_some())
-            .take(if narrow { Form::NARROW } else { usize::MAX });
+        let judged = (self.judged().into_iter()).filter(|metric| first(*metric).is_some()).take(if narrow {
+            Form::NARROW
+        } else {
+            usize::MAX
+        });
         let judged = judged.map(|metric| {
             let heading = match first(metric).and_then(|c| c.aa_interval).filter(|_| form != Form::Marks) {
                 Some((low, high)) => format!("{} (A/A {low:.2} to {high:.2})", metric.short()),
@@ -397,13 +394,11 @@ impl LoadView<'_> {
 /// A metric of merged blocks in the unit of its column; brackets mark 10 to 99 samples above, fewer
 /// have none.
 pub(crate) fn shown(metric: Metric, merged: &Merged, latency: &str) -> Option<String> {
-    if let Some(q) = metric.quantile() {
-        return quantile(merged.quantile(metric.latency(latency), q), metric.unit());
+    match metric.row().value {
+        Value::Latency(name, q) => quantile(merged.quantile(name.unwrap_or(latency), q), metric.unit()),
+        Value::Throughput(q) => quantile(merged.low_throughput(q), metric.unit()),
+        _ => Some(number::three(metric.value(merged, latency)? / metric.unit())),
     }
-    if let Some(q) = metric.low_quantile() {
-        return quantile(merged.low_throughput(q), metric.unit());
-    }
-    Some(number::three(metric.value(merged, latency)? / metric.unit()))
 }
 
 /// A quantile in a unit of so many of its base units, with the same marks.
@@ -423,7 +418,7 @@ fn ledger(cell: &CellResult) -> Option<String> {
     for record in records {
         let is_off = record.owed().balanced().is_err();
         // Of an interrupted block what is missing is not known.
-        seen += usize::from(is_off || !record.status.is_interrupted());
+        seen += usize::from(is_off || record.status != Status::Interrupted);
         off += usize::from(is_off);
     }
     (seen > 0).then(|| if off == 0 { "balanced".to_owned() } else { format!("{off} off") })

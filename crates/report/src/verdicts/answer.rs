@@ -1,7 +1,7 @@
 //! The answer in five lines: what each format buys and costs, what is not decided, and how long
 //! deciding it would take.
 use crate::{
-    merged::Metric,
+    metric::Metric,
     number,
     reference::{BASE_COMPRESSION, BASE_FORMAT},
     result::{Block, MAX_ROUNDS, ResultFile, Role},
@@ -20,7 +20,7 @@ const FEWEST_ROUNDS: u32 = 6;
 pub(crate) fn answer(load: &LoadView<'_>, comparisons: &[Comparison]) -> Vec<String> {
     // One quantile stands for both; over links a block has too few sessions for their p99.
     let other = if load.is_over_links() { Metric::LatencyP99 } else { Metric::LatencyP50 };
-    let judged = load.judged().iter().copied().filter(|metric| *metric != other);
+    let judged = load.judged().into_iter().filter(|metric| *metric != other);
     let mut lines: Vec<String> = judged.filter_map(|metric| of_metric(load, comparisons, metric)).collect();
     let of_cells: Vec<&Comparison> = comparisons.iter().filter(|c| is_cell(load, &c.cell)).collect();
     if !of_cells.is_empty() {

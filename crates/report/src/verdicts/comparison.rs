@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 pub use crate::statistics::judge::{Comparison, Family, Verdict};
 pub(crate) use crate::statistics::judge::{Control, control_of};
 use crate::{
-    merged::Metric,
+    metric::Metric,
     result::ResultFile,
     statistics::{
         judge::{Sample, judge},
@@ -16,7 +16,7 @@ use crate::{
 
 /// Why latencies of a cell and its reference have no other verdict.
 fn withheld(views: [&CellView<'_>; 2]) -> Option<Verdict> {
-    if views.iter().any(|view| view.utilisation().is_saturated()) {
+    if views.iter().any(|view| !view.saturated().is_empty()) {
         return Some(Verdict::Saturated);
     }
     views.iter().any(|view| view.is_unsteady()).then_some(Verdict::Unsteady)
@@ -25,7 +25,7 @@ fn withheld(views: [&CellView<'_>; 2]) -> Option<Verdict> {
 impl LoadView<'_> {
     /// Every cell against its reference in every judged metric.
     pub(crate) fn comparisons(&self) -> Vec<Comparison> {
-        self.judged().iter().flat_map(|metric| self.compare(*metric)).collect()
+        self.judged().into_iter().flat_map(|metric| self.compare(metric)).collect()
     }
 
     fn compare(&self, metric: Metric) -> Vec<Comparison> {
@@ -38,7 +38,7 @@ impl LoadView<'_> {
         };
         let judged = judge(&pairs.iter().map(sample).collect::<Vec<_>>());
         let named = pairs.into_iter().zip(judged).filter_map(|((view, reference), judged)| {
-            let withheld = metric.quantile().and_then(|_| withheld([view, reference]));
+            let withheld = withheld([view, reference]).filter(|_| metric.is_latency());
             Some(judged?.named(&view.cell.id, &reference.cell.id, metric, withheld))
         });
         named.collect()
@@ -53,10 +53,10 @@ pub fn deviations(result: &ResultFile) -> BTreeMap<Metric, f64> {
         for metric in load.judged() {
             let compared = load.cells.iter().filter_map(|view| Some((view, load.reference(view)?)));
             let samples: Vec<Vec<f64>> = compared
-                .map(|(view, reference)| load.log_ratios(view, reference, *metric).into_values().collect())
+                .map(|(view, reference)| load.log_ratios(view, reference, metric).into_values().collect())
                 .collect();
             if let Some(deviation) = precision::pooled_deviation(samples.iter().map(Vec::as_slice)) {
-                let largest: &mut f64 = deviations.entry(*metric).or_insert(deviation);
+                let largest: &mut f64 = deviations.entry(metric).or_insert(deviation);
                 *largest = largest.max(deviation);
             }
         }

@@ -1,7 +1,10 @@
 //! Dispersion of the anchor: how well JSON is known against itself, and when that is too little.
 
 use crate::view::LoadView;
-use crate::{merged::Metric, result::MAX_ROUNDS};
+use crate::{
+    metric::{Metric, ShownIn},
+    result::MAX_ROUNDS,
+};
 
 /// The widest half of the interval of JSON against itself: beyond it a difference of 10 % is missed
 /// more often than found. By simulation (docs/methodology.md, "When the anchor is too noisy").
@@ -10,15 +13,13 @@ const WIDEST: f64 = 0.07;
 /// The half of the interval at which that difference is found four times of five.
 const ENOUGH: f64 = 0.05;
 
-/// Times that the warning is about: what decides between formats and does not depend on a tail.
-const JUDGED: [Metric; 2] = [Metric::RelayCpu, Metric::ClientCpu];
-
 impl LoadView<'_> {
     /// That JSON deviates from itself too much to find 10 %, with what to do; `None` where it does
     /// not.
     pub(crate) fn dispersed(&self) -> Option<String> {
         let control = self.control()?;
-        let judged = JUDGED.into_iter().filter(|metric| self.judged().contains(metric));
+        let judged = self.judged();
+        let judged = Metric::shown_in(ShownIn::Planned).into_iter().filter(|metric| judged.contains(metric));
         let known = judged.filter_map(|metric| Some((metric, self.to_anchor(control, metric)?.1?)));
         let half = |(low, high): (f64, f64)| (high / low).sqrt() - 1.0;
         let wide: Vec<(Metric, f64)> = known

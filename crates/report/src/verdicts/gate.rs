@@ -4,15 +4,12 @@
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use crate::{
-    merged::Metric,
+    metric::{Metric, ShownIn},
     number,
     result::{CellResult, MAX_ROUNDS, ResultFile},
     statistics::stats::{self, BAND},
     verdicts::comparison::{Comparison, Control, Verdict, control_of},
 };
-
-/// Metrics that bounds are for.
-const METRICS: [Metric; 6] = Metric::JUDGED_OF_RELAYS;
 
 /// The chance of a run of equal relays to fail, at most. A check that stops changes for nothing is
 /// soon turned off, so it is less than that of a verdict in a table.
@@ -44,8 +41,9 @@ impl FailOn {
 
 /// The fewest rounds in which one of so many cells of other relays can fail a run.
 pub fn rounds_to_fail(cells: usize, fail_on: Option<&FailOn>) -> u32 {
-    let metrics = METRICS.into_iter().filter(|metric| is_bounded(fail_on, *metric)).collect();
-    let parts = METRICS.into_iter().filter(|metric| is_bounded(fail_on, *metric));
+    let bounded = || Metric::shown_in(ShownIn::VerdictsOfRelays).into_iter();
+    let metrics = bounded().filter(|metric| is_bounded(fail_on, *metric)).collect();
+    let parts = bounded().filter(|metric| is_bounded(fail_on, *metric));
     let fewest = parts.map(|metric| parts_of_level(&metrics, metric)).min().unwrap_or(1);
     let parts = fewest as f64 * cells as f64;
     let suffice = |rounds: &u32| stats::wilcoxon_smallest(*rounds as usize) / 2.0 * parts <= FALSE_ALARM;
@@ -77,12 +75,13 @@ impl fmt::Display for FailOn {
 }
 
 fn bound(text: &str) -> Result<(Metric, f64), String> {
-    let known = || METRICS.map(Metric::short).join(", ");
+    let bounded = Metric::shown_in(ShownIn::VerdictsOfRelays);
+    let known = || bounded.iter().map(|metric| metric.short()).collect::<Vec<_>>().join(", ");
     let (name, share) = text
         .split_once('>')
         .ok_or_else(|| format!("{:?} is no bound: expected one as in relay CPU>3%", text.trim()))?;
-    let named = |metric: &Metric| metric.short().eq_ignore_ascii_case(name.trim());
-    let metric = METRICS.into_iter().find(named);
+    let named = |metric: &&Metric| metric.short().eq_ignore_ascii_case(name.trim());
+    let metric = bounded.iter().find(named).copied();
     let metric = metric.ok_or_else(|| format!("{:?} is no metric; known: {}", name.trim(), known()))?;
     let percent = share.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
     let percent = percent.filter(|percent| (0.0..=1_000.0).contains(percent));
