@@ -97,7 +97,7 @@ fn told(needs: &Needs, answers: &mut Answers) {
 }
 
 /// Opens the other connections of the plan, each of which makes a small request.
-async fn connections(talk: &Talk, peer: &Peer, needs: &Needs, answers: &mut Answers) -> Vec<Talk> {
+async fn connections(talk: &mut Talk, peer: &Peer, needs: &Needs, answers: &mut Answers) -> Vec<Talk> {
     let wanted = needs.most(Demand::Connections).clamp(1, MOST_CONNECTIONS) - 1;
     let wanted = usize::try_from(wanted).unwrap_or(0);
     resources::raise_descriptor_limit(wanted).ok();
@@ -116,7 +116,8 @@ async fn connections(talk: &Talk, peer: &Peer, needs: &Needs, answers: &mut Answ
         let before = others.len();
         let together = OPENED_TOGETHER.min(wanted - before);
         let mut failed = None;
-        for other in beside(&mut others, join_all((0..together).map(open))).await {
+        let opening = beside(&mut others, join_all((0..together).map(open)));
+        for other in beside(std::slice::from_mut(talk), opening).await {
             match other {
                 Ok(other) => others.push(other),
                 Err(error) => failed = Some(format!("{error:#}")),
