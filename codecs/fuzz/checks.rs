@@ -138,7 +138,7 @@ fn within_limits(format: Format, codec: &dyn Codec, bytes: &[u8], message: Optio
         max_filters: 2,
         max_filter_values: 3,
         max_subscription_chars: 8,
-        max_unpacked_bytes: 1 << 20,
+        max_unpacked_bytes: usize::MAX,
     };
     let within = codec.decode_client_within(bytes, &limits).map(ClientMessage::into_owned);
     match (message, &within) {
