@@ -63,16 +63,15 @@ pub use live::{LIVE_EDGES_NS, LiveCounts, LiveLatency};
 pub use merge::{Merge, MergeError};
 pub use output::{Unwritable, WholeFile, remove_parts, try_file, try_folder, write_whole};
 pub use processes::{Processes, ProcessesCpu, ProcessesSpent, children, started_by};
-pub use quota::{CpuQuota, QuotaMeter};
+pub use quota::{CpuQuota, QuotaMeter, UsableCores};
 pub use reason::{Reason, ReasonKind, Subject};
 pub use record::{
     AgreementRecord, AllocationsRecord, Cell, CompressionMemoryRecord, CorpusRecord, FlowRecord,
-    MemoryRecord, NO_BATCHES, NO_LINK, NOT_SATURATED, PinnedCores, Planted, PopulationRecord, RecordError,
-    RelayProcess, RunRecord, SCHEMA_VERSION, Status, Tool, TrafficRecord, UsableCores, parse_versioned,
-    read_versioned,
+    MemoryRecord, NO_BATCHES, NO_LINK, PinnedCores, Planted, PopulationRecord, RecordError, RelayProcess,
+    RunRecord, SCHEMA_VERSION, Status, Tool, TrafficRecord, parse_versioned, read_versioned,
 };
 pub use relay::{CpuReadings, RelayRecord};
-pub use saturated::{FULL_FROM, Full, Saturated};
+pub use saturated::{FULL_FROM, Full, NOT_SATURATED, Saturated};
 pub use share::{AgentRecord, ClockRecord, ShareRecord};
 pub use slices::{LastSecond, Slice, SliceRecorder, Slices};
 pub use spans::{Spans, union_of_spans};

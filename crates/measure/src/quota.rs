@@ -31,6 +31,48 @@ impl CpuQuota {
     }
 }
 
+/// Cores that each process can keep busy: those it is pinned to, or its threads, whichever is
+/// fewer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UsableCores {
+    /// Of the relay, where the run started it.
+    pub relay: Option<u64>,
+    /// Of the clients.
+    pub clients: u64,
+    /// The part of them that a CPU quota leaves the relay, in thousandths of a core, where that is
+    /// less.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relay_millicores: Option<u64>,
+    /// The same of the clients. Both may have one quota together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clients_millicores: Option<u64>,
+}
+
+impl UsableCores {
+    /// These cores, of which a quota may leave less.
+    pub fn within(self, relay: Option<CpuQuota>, clients: Option<CpuQuota>) -> UsableCores {
+        let left = |cores: u64, quota: CpuQuota| {
+            let left = quota.millicores_of(cores);
+            (left < cores.saturating_mul(1_000)).then_some(left)
+        };
+        UsableCores {
+            relay_millicores: self.relay.zip(relay).and_then(|(cores, quota)| left(cores, quota)),
+            clients_millicores: clients.and_then(|quota| left(self.clients, quota)),
+            ..self
+        }
+    }
+
+    /// CPU time that the relay can use in so much time, where that is known.
+    pub fn relay_capacity_ns(self, elapsed_ns: u64) -> Option<u64> {
+        Some(capacity_ns(self.relay?, self.relay_millicores, elapsed_ns))
+    }
+
+    /// CPU time that the clients can use in so much time.
+    pub fn clients_capacity_ns(self, elapsed_ns: u64) -> u64 {
+        capacity_ns(self.clients, self.clients_millicores, elapsed_ns)
+    }
+}
+
 /// CPU time of these cores in so much time, of which a quota may leave less. Bounded, as agents
 /// say what they like of themselves.
 pub(crate) fn capacity_ns(cores: u64, millicores: Option<u64>, elapsed_ns: u64) -> u64 {

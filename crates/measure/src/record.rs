@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     AgentRecord, Allocations, ClockRecord, Counts, CpuQuota, CpuTime, EncodingsRecord, Environment,
-    FirstDeliveryRecord, HostRecord, Latency, LatencyBound, LinkRecord, Saturated, ShareRecord, Slices,
-    Throughput, Validity, quota::capacity_ns, unpack, write_whole,
+    FirstDeliveryRecord, HostRecord, Latency, LatencyBound, LinkRecord, NOT_SATURATED, Saturated,
+    ShareRecord, Slices, Throughput, UsableCores, Validity, unpack, write_whole,
 };
 
 /// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second
@@ -290,9 +290,6 @@ pub struct Tool {
 /// The name of no emulated link in a [`Cell`].
 pub const NO_LINK: &str = "none";
 
-/// The name of a scenario's own arrivals in a [`Cell`].
-pub const NOT_SATURATED: &str = "none";
-
 /// The name of no batches in a [`Cell`].
 pub const NO_BATCHES: &str = "none";
 
@@ -538,48 +535,6 @@ pub struct PinnedCores {
     pub relay: Vec<u32>,
     /// Those of the clients.
     pub clients: Vec<u32>,
-}
-
-/// Cores that each process can keep busy: those it is pinned to, or its threads, whichever is
-/// fewer.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct UsableCores {
-    /// Of the relay, where the run started it.
-    pub relay: Option<u64>,
-    /// Of the clients.
-    pub clients: u64,
-    /// The part of them that a CPU quota leaves the relay, in thousandths of a core, where that is
-    /// less.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub relay_millicores: Option<u64>,
-    /// The same of the clients. Both may have one quota together.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub clients_millicores: Option<u64>,
-}
-
-impl UsableCores {
-    /// These cores, of which a quota may leave less.
-    pub fn within(self, relay: Option<CpuQuota>, clients: Option<CpuQuota>) -> UsableCores {
-        let left = |cores: u64, quota: CpuQuota| {
-            let left = quota.millicores_of(cores);
-            (left < cores.saturating_mul(1_000)).then_some(left)
-        };
-        UsableCores {
-            relay_millicores: self.relay.zip(relay).and_then(|(cores, quota)| left(cores, quota)),
-            clients_millicores: clients.and_then(|quota| left(self.clients, quota)),
-            ..self
-        }
-    }
-
-    /// CPU time that the relay can use in so much time, where that is known.
-    pub fn relay_capacity_ns(self, elapsed_ns: u64) -> Option<u64> {
-        Some(capacity_ns(self.relay?, self.relay_millicores, elapsed_ns))
-    }
-
-    /// CPU time that the clients can use in so much time.
-    pub fn clients_capacity_ns(self, elapsed_ns: u64) -> u64 {
-        capacity_ns(self.clients, self.clients_millicores, elapsed_ns)
-    }
 }
 
 /// Memory of both processes that is their own (`RssAnon`, proc_pid_status(5)), before the connections

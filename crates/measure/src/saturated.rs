@@ -5,7 +5,10 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CpuTime, NOT_SATURATED, ReasonKind, UsableCores};
+use crate::{CpuTime, ReasonKind, UsableCores};
+
+/// The name of a scenario's own arrivals in a [`Cell`](crate::Cell).
+pub const NOT_SATURATED: &str = "none";
 
 /// Share of its cores' time, while work is outstanding, from which a process counts as full.
 pub const FULL_FROM: f64 = 0.90;
