@@ -16,7 +16,7 @@ use wire::{Compression, Header, RelayUrl};
 pub(crate) use self::{
     agents::{AgentFlags, OverAgents},
     browser::BrowserFlags,
-    search::{By, CapacityFlags, SearchFlags, SearchMetric},
+    search::{By, SearchFlags},
 };
 use crate::{
     matrix::{CellSpec, FACTORS, Matrix, ONCE_FOR_ALL, Values},
@@ -146,8 +146,8 @@ pub(crate) enum Command {
     Selftest(SelftestFlags),
     /// Find the highest rate at which each cell keeps an SLO, or a break-even bandwidth
     ///
-    /// A cell is a format with a compression. The break-even bandwidth is that of an access link at
-    /// which two cells take equally long.
+    /// A cell is a format with a compression. The break-even bandwidth (--by bandwidth) is that of
+    /// an access link at which two cells take equally long.
     Search(Box<SearchFlags>),
     /// Measure the cost of events in each format to a page in Chromium
     ///
@@ -688,8 +688,7 @@ impl Run {
             client_args: self.behind_url.client_args(self.skip_invalid, &self.client_args),
             slo: self.slo.as_ref().map(Slo::to_string),
             planned_rounds: None,
-            chosen_rates: Vec::new(),
-            chosen_loads: Vec::new(),
+            chosen: Vec::new(),
         }
     }
 }

@@ -2,7 +2,6 @@
 
 mod agent;
 mod asking;
-mod break_even;
 mod browser;
 mod folder;
 mod instructions;
@@ -10,6 +9,7 @@ mod links;
 mod open;
 mod rates;
 mod run;
+mod search;
 
 use std::{
     env,
@@ -18,32 +18,23 @@ use std::{
     io::{self, Write},
     path::Path,
     process::ExitCode,
-    time::SystemTime,
 };
 
 use anyhow::{Context, Result, anyhow};
 use cell::Factor;
-use measure::{Exit, Status, utc};
+use measure::Exit;
 
-use self::{
-    asking::{asked, asked_each},
-    folder::Folder,
-};
 use crate::{
-    args::{By, CapacityFlags, Cli, Command, SearchFlags, SearchMetric, SelftestFlags},
-    assemble, git,
-    grants::{ByRelay, Question},
-    matrix::{CellSpec, UnknownName, cells},
+    args::{Cli, Command, SelftestFlags},
+    matrix::UnknownName,
     run::Stopped,
-    search::{Probes, search},
     selftest,
-    this_machine::ThisMachine,
-    usage::{Ended, NOTHING_MEASURED, SKIP_INVALID, read_corpus, refuse},
+    usage::Ended,
 };
 use program::UsageError;
 use report::{
     Report,
-    result::{AtLoad1, Config, Header, Oracle, Probe, RelayCommand, ResultFile, Role, Search, SelfTest},
+    result::{Oracle, ResultFile, SelfTest},
 };
 
 /// Does what the command line says. `args` begins with the program's name.
@@ -57,7 +48,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Run(flags) => run::measure(&flags, &args),
         Command::Agent(flags) => agent::attend_run(&flags),
         Command::Selftest(flags) => test_instrument(&flags),
-        Command::Search(flags) => look_for(&flags, &args),
+        Command::Search(flags) => search::find(&flags, &args),
         Command::Browser(flags) => browser::measure(&flags, &args),
         Command::Instructions(flags) => instructions::count(&flags),
         Command::Export { dir, github_action_benchmark } => export(&dir, &github_action_benchmark),
@@ -79,83 +70,6 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
             if usage { Exit::Usage } else { Exit::Error }.into()
         }
     }
-}
-
-/// Searches what the metric asks for.
-fn look_for(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
-    refuse(flags.refusal().or_else(|| refused(&flags.client_args, false)))?;
-    refuse(crate::relays::refusal(&flags.capacity.relay))?;
-    flags.corpus.as_deref().map(|file| read_corpus(file, flags.skip_invalid)).transpose()?;
-    Folder::try_out(&flags.out)?;
-    match flags.metric {
-        SearchMetric::Capacity => find_limits(flags, args),
-        SearchMetric::BreakEvenBandwidth => break_even::find(flags, args),
-    }
-}
-
-/// Searches capacities, reports each probe, and writes a result folder.
-fn find_limits(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
-    let mut cells = cells(&flags.matrix().map_err(UsageError)?)?;
-    let CapacityFlags { url, behind_url, relay, .. } = &flags.capacity;
-    // Beside relays of others there is a floor only if it is named.
-    let is_own = url.is_none() && relay.is_empty();
-    let has_floor = is_own || relay.iter().any(RelayCommand::is_floor);
-    cells.retain(|cell| cell.role != Role::Control && (has_floor || cell.role != Role::Floor));
-    let mut config = flags.config(at_load_1(flags, &cells)?);
-    refuse(links::needs_own_relay(&config.as_run()).map_err(UsageError)?)?;
-    let started = SystemTime::now();
-    let program = measure::own_program().context("cannot find this program's own file")?;
-    let running = tempfile::tempdir().context("cannot make a folder for records")?;
-    let question = Question {
-        client: &program,
-        headers: &config.headers,
-        ca: behind_url.ca.as_deref(),
-        corpus: flags.corpus.as_deref(),
-        skip_invalid: flags.skip_invalid,
-    };
-    let mut by_relay = ByRelay::new();
-    let (foreign, answers) = match url {
-        Some(url) => asked(&question, url, &mut cells, running.path())?,
-        None if relay.is_empty() => (None, None),
-        None => {
-            let (foreign, answers) = asked_each(&question, &mut config.relays, &mut cells)?;
-            by_relay = answers;
-            (Some(foreign), None)
-        }
-    };
-    let header = assemble::header(args, git::current(), started, Config { foreign, ..config.as_run() });
-    let machine = ThisMachine::new(&program, &config.as_run(), answers.as_deref())
-        .with_relays(&config.relays, &by_relay)?;
-    let mut probes = Probes::new(&machine, &cells, &config, running.path())?;
-    let corpus = probes.corpus();
-    let folder = Folder::new(&flags.out, format!("{}-search-{}", utc::compact(started), config.seed));
-    let mut so_far = Search::begun(config.clone(), cells.iter().map(|cell| cell.id.as_str()));
-    let mut tell = |cell: &str, probe: &Probe| {
-        program::report(&format!("{cell}: {}", probe.line()));
-        so_far.add(cell, probe);
-        folder.keep(&ResultFile::of_search(header.clone(), so_far.clone(), corpus.get().cloned()));
-    };
-    let searched = search(&cells, &config, &flags.slo(), &mut probes, &mut tell);
-    let found = searched.inspect_err(|_| folder.tell_left())?;
-    if found.cells.iter().all(|cell| cell.probes.is_empty()) {
-        return Err(Ended { exit: Exit::Interrupted, reason: NOTHING_MEASURED.to_owned() }.into());
-    }
-    let finished = found.finished;
-    let status = if finished { Status::Complete } else { Status::Interrupted };
-    let search = Search { config: config.clone(), cells: found.cells };
-    let mut result =
-        ResultFile::of_search(Header { status, ..header.clone() }, search, corpus.get().cloned());
-    folder.publish(&mut result, false, |_, _| Ok(()))?;
-    Ok(if finished { Exit::Success } else { Exit::Interrupted })
-}
-
-/// Demand of the scenario at load 1; `None` where rates of publishing are searched.
-fn at_load_1(flags: &SearchFlags, cells: &[CellSpec]) -> Result<Option<AtLoad1>> {
-    let Some(first) = cells.first().filter(|_| flags.capacity.by != Some(By::Rate)) else { return Ok(None) };
-    let skip = flags.skip_invalid.then(|| SKIP_INVALID.to_owned());
-    let client_args: Vec<String> = flags.client_args.iter().cloned().chain(skip).collect();
-    let flags_of_clients = (flags.corpus.as_deref(), &client_args[..]);
-    rates::at_load_1(&first.cell, flags_of_clients, flags.probe_seconds()).map(Some)
 }
 
 fn export(dir: &Path, file: &Path) -> Result<Exit> {

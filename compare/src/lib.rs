@@ -9,7 +9,6 @@
 
 mod args;
 mod assemble;
-pub mod bandwidths;
 pub mod browser;
 pub mod cli;
 pub mod count;
@@ -21,12 +20,11 @@ mod matrix;
 pub mod metrics;
 mod outline;
 pub mod over_agents;
-pub mod own_core;
+pub mod pilot;
 mod plan;
 mod primary;
 mod probe;
 pub mod progress;
-pub mod rate;
 mod relay_agent;
 mod relays;
 pub mod rounds;

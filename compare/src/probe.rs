@@ -1,66 +1,120 @@
-//! Outcome of one probe of a search: whether the SLO held, and if not, whose miss it is.
+//! Outcome of one probe of a search: whether its target was met, and if not, whose miss it is.
 
 use measure::{Quantile, RunRecord, ValidityClass};
 
 use report::{
     Utilisation,
-    merged::latency_of,
-    result::{Block, Played, Probe, ProbeOutcome, Purpose},
+    merged::{Merged, latency_of},
+    result::{Axis, Block, Played, Probe, ProbeOutcome, Purpose, SearchConfig},
     slo::{Measured, Slo},
     stats,
 };
 
-/// Seconds beyond which no probe is made longer.
-pub(crate) const LONGEST_SECONDS: u32 = 60;
-
 /// Share of the planned rate below which another rate was probed.
 const ACHIEVED: f64 = 0.97;
 
-/// A probe as asked for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PlannedProbe {
-    pub(crate) rate_per_s: u32,
-    pub(crate) seconds: u32,
-    pub(crate) purpose: Purpose,
-}
-
-/// The seconds that a probe takes at this rate, when so many answers come for each published event.
-pub(crate) fn seconds(slo: &Slo, rate_per_s: u32, answers_per_event: Option<f64>, at_least: u32) -> u32 {
-    let per_second = f64::from(rate_per_s) * answers_per_event.unwrap_or(f64::INFINITY);
-    let needed = (slo.samples() / per_second).ceil();
-    measure::whole(needed.clamp(f64::from(at_least), f64::from(LONGEST_SECONDS.max(at_least))))
-}
-
-/// Answers for each published event, where any were planned.
-pub(crate) fn answers_per_event(record: &RunRecord, asked: PlannedProbe) -> Option<f64> {
-    let events = f64::from(asked.rate_per_s) * f64::from(asked.seconds);
-    let samples = record.latency.get(latency_of([record]).0)?.len();
-    (samples > 0).then(|| samples as f64 / events)
-}
-
-/// Judges a probe.
-pub(crate) fn judge(block: &Block, asked: PlannedProbe, slo: &Slo) -> Probe {
+/// Judges a probe of one cell, or of two over the same link.
+pub(crate) fn judge(
+    blocks: &[Block],
+    rate_per_s: u32,
+    purpose: Purpose,
+    (config, slo): (&SearchConfig, &Slo),
+) -> Probe {
+    let seconds = config.probe_seconds;
+    let record = blocks.first().and_then(|block| block.record.as_ref());
     let mut probe = Probe {
-        rate_per_s: asked.rate_per_s,
-        played: block.record.as_ref().map(Played::from_record),
-        seconds: asked.seconds,
-        purpose: asked.purpose,
+        rate_per_s,
+        played: record.filter(|_| blocks.len() == 1).map(Played::from_record),
+        seconds,
+        purpose,
         outcome: ProbeOutcome::Disturbed,
         why: Vec::new(),
         p99_ns: None,
         achieved: None,
+        quotient: None,
+        counts: None,
+        said: None,
     };
-    let Some(record) = &block.record else {
+    match (blocks, record) {
+        ([one, other], _) => judge_times([one, other], &mut probe),
+        ([_], Some(record)) => {
+            if config.slo.is_empty() {
+                probe.outcome = ProbeOutcome::Pass;
+            } else {
+                judge_slo(record, slo, &mut probe);
+            }
+            if let Some(share) = config.utilisation {
+                judge_share(record, share, config.axis(), &mut probe);
+            }
+        }
         // A client that was ended from outside was still preparing or sending: clients give up on a
         // silent relay by themselves.
-        if block.exit_code.is_none() {
+        _ if blocks.iter().any(|block| block.exit_code.is_none()) => {
             probe.outcome = ProbeOutcome::GeneratorLimit;
         }
-        probe.why.extend(block.failure.clone());
-        return probe;
+        _ => {}
+    }
+    if probe.why.is_empty() && record.is_none() {
+        probe.why.extend(blocks.iter().filter_map(|block| block.failure.clone()));
+    }
+    if probe.outcome != ProbeOutcome::Pass {
+        probe.counts = record.map(|record| record.counts);
+        let said: Vec<&str> = blocks.iter().filter_map(|block| block.failure.as_deref()).collect();
+        probe.said = (!said.is_empty()).then(|| said.join("\n"));
+    }
+    probe
+}
+
+/// Which of two cells took less time: p50 of sessions, or without them of the latency of the tables.
+fn judge_times(blocks: [&Block; 2], probe: &mut Probe) {
+    let records = || blocks.iter().filter_map(|block| block.record.as_ref());
+    let latency = latency_of(records()).0;
+    let ns = blocks.map(|block| block.usable()?.latency.get(latency)?.quantile_ns(0.5).ns());
+    for (block, _) in blocks.iter().zip(ns).filter(|(_, ns)| ns.is_none()) {
+        probe
+            .why
+            .extend(block.failure.iter().filter_map(|failure| failure.lines().last()).map(str::to_owned));
+        probe.why.extend(
+            block.record.iter().flat_map(|record| record.validity.reasons.iter().map(ToString::to_string)),
+        );
+    }
+    let [Some(one), Some(other)] = ns else {
+        if probe.why.is_empty() {
+            probe.why.push(format!("too few samples of {latency} for a median"));
+        }
+        return;
     };
+    let quotient = one as f64 / (other as f64).max(1.0);
+    probe.quotient = Some(quotient);
+    probe.outcome = if quotient < 1.0 { ProbeOutcome::Pass } else { ProbeOutcome::Fail };
+}
+
+/// How far the busiest process is from a share of its cores; where loads are searched, the relay.
+fn judge_share(record: &RunRecord, share: f64, axis: Axis, probe: &mut Probe) {
+    let used = Utilisation::from_merged(&Merged::of_counts([record]));
+    let generator = used.generator.filter(|_| axis == Axis::Rate);
+    let is_generator_full = Utilisation { relay: None, ..used }.is_saturated();
+    let Some(most) = used.relay.into_iter().chain(generator).reduce(f64::max).filter(|most| *most > 0.0)
+    else {
+        probe.outcome = ProbeOutcome::Disturbed;
+        probe.why = vec!["the relay does not tell its CPU time and cores".to_owned()];
+        return;
+    };
+    probe.quotient = Some(most / share);
+    // Whichever side it is: the latencies of the cell would be those of its queue.
+    if most > share {
+        probe.outcome = ProbeOutcome::Fail;
+        probe.why = Utilisation { generator, ..used }.above(share);
+    } else if is_generator_full {
+        probe.outcome = ProbeOutcome::GeneratorLimit;
+        probe.why = Utilisation { relay: None, ..used }.reasons();
+    }
+}
+
+/// Whether the SLO held, and whose miss it is.
+fn judge_slo(record: &RunRecord, slo: &Slo, probe: &mut Probe) {
     let latency = latency_of([record]).0;
-    let measured = Measured::from_records(&[record], asked.seconds);
+    let measured = Measured::from_records(&[record], probe.seconds);
     let p99 = record.latency.get(latency).map_or(Quantile::Missing, |latency| latency.quantile_ns(0.99));
     (probe.p99_ns, probe.achieved) = (p99.ns(), measured.achieved());
     let missed = slo.judge("", &measured, latency).into_iter().filter(|result| !result.met);
@@ -69,15 +123,22 @@ pub(crate) fn judge(block: &Block, asked: PlannedProbe, slo: &Slo) -> Probe {
     let whole = record.counts.dropped_by_generator == 0
         && measured.achieved().is_some_and(|achieved| achieved >= ACHIEVED);
     if probe.why.is_empty() && whole && record.counts.balanced().is_ok() {
-        // A busy host makes a bound harder to keep, so what is kept is kept.
-        probe.outcome = if unknown.is_empty() { ProbeOutcome::Pass } else { ProbeOutcome::Disturbed };
-        probe.why = unknown.into_iter().map(|result| format!("no value for {}", result.bound)).collect();
-        return probe;
+        if unknown.is_empty() {
+            // A busy host makes a bound harder to keep, so what is kept is kept.
+            probe.outcome = ProbeOutcome::Pass;
+            let is_invalid = record.validity.class == ValidityClass::Invalid;
+            probe.why.extend(record.validity.reasons.iter().filter(|_| is_invalid).map(ToString::to_string));
+        } else {
+            let answers = record.latency.get(latency).map_or(0, measure::Latency::len);
+            let few = |bound| format!("{answers} answers in {} s are too few for {bound}", probe.seconds);
+            probe.why = unknown.into_iter().map(|result| few(result.bound)).collect();
+            probe.outcome = ProbeOutcome::TooFewAnswers;
+        }
+        return;
     }
     let (outcome, why) = whose(record, measured, latency, slo);
     probe.outcome = outcome;
     probe.why.extend(why);
-    probe
 }
 
 /// Whose miss it is, with what tells it.

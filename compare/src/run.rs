@@ -116,6 +116,30 @@ pub async fn run(
     Ok(Outcome { blocks, status: Status::Complete, stopped: None })
 }
 
+/// Plays the first block of a plan by itself and says nothing of it: what came of it, and why no
+/// other may follow.
+///
+/// # Errors
+/// When the generator cannot play.
+pub(crate) async fn play_one(
+    request: &Request<'_>,
+    progress: &mut Progress,
+    interrupt: impl Future<Output = ()>,
+) -> Result<(Block, Option<Stopped>)> {
+    let cell = &request.cells[request.plan.rounds[0][0]];
+    let place = Place { round: 0, rounds: 1, position: 0, cell, started: Instant::now() };
+    progress.block(0, 1, &cell.id);
+    let file = request.record_file(&place);
+    let (block, played) = run_block(request, &place, &file, progress, Box::pin(interrupt).as_mut()).await?;
+    progress.finish_block(&block);
+    if block.record.is_some() {
+        // A file that stays does no harm.
+        let _ = fs::remove_file(&file);
+    }
+    let stopped = why_stopped(&played, &block, 0).map(|(stopped, _)| stopped);
+    Ok((block, stopped))
+}
+
 /// Runs the blocks of a plan until Ctrl-C or SIGTERM.
 ///
 /// # Errors
@@ -155,7 +179,7 @@ struct Place<'a> {
 
 fn report_trouble(progress: &Progress, place: &Place<'_>, block: &Block) {
     let id = &place.cell.id;
-    // Of a single round, such as a probe, which is not counted, the number says nothing.
+    // Of a single round the number says nothing.
     let place = match place.rounds {
         1 => id.clone(),
         _ => format!("round {}, {id}", place.round + 1),

@@ -1,13 +1,15 @@
-//! Searches the highest rate of deliveries, or of publishing, that each cell sustains under an SLO
-//! ([`Limit`](report::bracket::Limit)).
+//! Bisects: searches the root of each subject, a cell or two of them, along an axis
+//! ([`Limit`](report::bracket::Limit)): the highest rate or load under an SLO, the one at which a
+//! relay uses a share of its cores, the bandwidth at which two cells take equally long.
 //!
-//! Cells take turns in random order, so that drift of the machine meets all of them.
+//! Subjects take turns in random order, so that drift of the machine meets all of them.
 
 use std::{cell::OnceCell, io, path::Path, rc::Rc};
 
 use anyhow::{Context, Result, anyhow};
-use measure::{CorpusRecord, Exit};
-use program::Interrupt;
+use link::Link;
+use measure::CorpusRecord;
+use program::{Interrupt, UsageError};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use tokio::runtime::Runtime;
@@ -16,119 +18,150 @@ use crate::{
     generator::Generator,
     matrix::CellSpec,
     plan::{self, BlockOrder},
-    probe::{self, PlannedProbe},
+    probe,
     progress::Progress,
     run::{self, Request, Stopped},
 };
-use program::UsageError;
 use report::{
     bracket::Bracket,
-    result::{Block, CellProbes, Config, Probe, ProbeOutcome, Purpose, Role, SearchConfig},
+    result::{Block, CellProbes, Config, Probe, Purpose, Role, Search, SearchConfig, SearchedLinks},
     slo::Slo,
 };
 
 /// Shares of the lowest capacity at which p99 is measured.
 const CURVE: [f64; 6] = [0.10, 0.25, 0.50, 0.70, 0.85, 0.95];
 
+/// What a probe plays: a cell, or two over links of the same round trip.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Subject {
+    name: String,
+    /// Their indexes.
+    cells: Vec<usize>,
+    rtt_ns: u64,
+}
+
+/// Every cell; or for each round trip every cell beside every earlier one.
+fn subjects(cells: &[CellSpec], links: Option<&SearchedLinks>) -> Vec<Subject> {
+    let Some(links) = links else {
+        let one =
+            |(at, cell): (usize, &CellSpec)| Subject { name: cell.id.clone(), cells: vec![at], rtt_ns: 0 };
+        return cells.iter().enumerate().map(one).collect();
+    };
+    let mut all = Vec::new();
+    for rtt_ns in &links.rtts_ns {
+        for (other, earlier) in cells.iter().enumerate() {
+            for (one, cell) in cells.iter().enumerate().skip(other + 1) {
+                let rtt_ms = *rtt_ns as f64 / 1e6;
+                let name = format!("{} ÷ {}, {rtt_ms} ms", cell.id, earlier.id);
+                all.push(Subject { name, cells: vec![one, other], rtt_ns: *rtt_ns });
+            }
+        }
+    }
+    all
+}
+
+/// A search before its first probe, as a result has it.
+pub(crate) fn begun(cells: &[CellSpec], config: &SearchConfig) -> Search {
+    let subjects = subjects(cells, config.links.as_ref());
+    Search::begun(config.clone(), subjects.iter().map(|subject| subject.name.as_str()))
+}
+
 /// Outcome of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
-    /// One for each cell.
+    /// One for each subject.
     pub cells: Vec<CellProbes>,
     /// False when it was interrupted.
     pub finished: bool,
 }
 
-/// Finds every cell's capacity. An interruption keeps the probes so far.
+/// Finds the root of every subject. An interruption keeps the probes so far.
 ///
 /// # Errors
 /// Those of the generator, and arguments that it refuses.
 pub fn search(
     cells: &[CellSpec],
     config: &SearchConfig,
-    slo: &Slo,
     probes: &mut Probes<'_>,
     tell: &mut impl FnMut(&str, &Probe),
 ) -> Result<Found> {
+    let subjects = subjects(cells, config.links.as_ref());
+    let slo = if config.slo.is_empty() { Slo::default() } else { config.slo.parse()? };
     let mut under_way = UnderWay {
-        cells,
         config,
         slo,
         order: ChaCha8Rng::seed_from_u64(config.seed),
-        brackets: cells.iter().map(|_| Bracket::new(config)).collect(),
-        answers_per_event: vec![None; cells.len()],
-        found: cells.iter().map(|cell| CellProbes { cell: cell.id.clone(), probes: Vec::new() }).collect(),
+        brackets: subjects.iter().map(|_| Bracket::new(config)).collect(),
+        found: begun(cells, config).cells,
+        subjects,
         probes,
         tell,
     };
-    let finished = under_way.narrow()? && under_way.curve()?;
+    let finished = under_way.narrow()? && under_way.curve(cells)?;
     Ok(Found { cells: under_way.found, finished })
 }
 
 /// A search between two probes.
 struct UnderWay<'a, 'g, T> {
-    cells: &'a [CellSpec],
     config: &'a SearchConfig,
-    slo: &'a Slo,
+    slo: Slo,
     order: ChaCha8Rng,
+    subjects: Vec<Subject>,
     brackets: Vec<Bracket>,
-    /// Answers for each event in a cell's last probe; they decide how long the next one is.
-    answers_per_event: Vec<Option<f64>>,
     found: Vec<CellProbes>,
     probes: &'a mut Probes<'g>,
     tell: &'a mut T,
 }
 
 impl<T: FnMut(&str, &Probe)> UnderWay<'_, '_, T> {
-    /// Until every capacity is known well enough; whether it was not interrupted.
+    /// Until every root is known well enough; whether it was not interrupted.
     fn narrow(&mut self) -> Result<bool> {
         loop {
             let mut due: Vec<(usize, u32)> = (self.brackets.iter().enumerate())
-                .filter_map(|(cell, bracket)| Some((cell, bracket.next_rate()?)))
+                .filter_map(|(at, bracket)| Some((at, bracket.next_rate()?)))
                 .collect();
             if due.is_empty() {
                 return Ok(true);
             }
             due.shuffle(&mut self.order);
-            for (cell, rate) in due {
-                let Some(outcome) = self.probe(cell, rate, Purpose::Search)? else { return Ok(false) };
-                self.brackets[cell].observe(rate, outcome);
+            for (at, rate) in due {
+                if !self.probe(at, rate, Purpose::Search)? {
+                    return Ok(false);
+                }
             }
         }
     }
 
     /// p99 at shares of what the weakest relay sustains.
-    fn curve(&mut self) -> Result<bool> {
+    fn curve(&mut self, cells: &[CellSpec]) -> Result<bool> {
         // The floor speaks no Nostr, so it sets no limit.
-        let relays = self.brackets.iter().zip(self.cells).filter(|(_, cell)| cell.role != Role::Floor);
+        let relays = self.brackets.iter().zip(cells).filter(|(_, cell)| cell.role != Role::Floor);
         let lowest =
             relays.filter_map(|(bracket, _)| bracket.sustained()).min().filter(|_| self.config.curve);
         let mut points: Vec<(usize, u32)> = Vec::new();
         for rate in lowest.into_iter().flat_map(|lowest| CURVE.map(|share| share_of(lowest, share))) {
-            points.extend((0..self.cells.len()).map(|cell| (cell, rate)));
+            points.extend((0..self.subjects.len()).map(|at| (at, rate)));
         }
         points.dedup();
         points.shuffle(&mut self.order);
-        for (cell, rate) in points {
-            if self.probe(cell, rate, Purpose::Curve)?.is_none() {
+        for (at, rate) in points {
+            if !self.probe(at, rate, Purpose::Curve)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    fn probe(&mut self, cell: usize, rate_per_s: u32, purpose: Purpose) -> Result<Option<ProbeOutcome>> {
-        let at_least = self.config.probe_seconds;
-        let seconds = probe::seconds(self.slo, rate_per_s, self.answers_per_event[cell], at_least);
-        let asked = PlannedProbe { rate_per_s, seconds, purpose };
-        let Some(block) = self.probes.play(cell, rate_per_s, seconds)? else { return Ok(None) };
-        let answers = block.record.as_ref().and_then(|record| probe::answers_per_event(record, asked));
-        self.answers_per_event[cell] = answers.or(self.answers_per_event[cell]);
-        let probe = probe::judge(&block, asked, self.slo);
-        (self.tell)(&self.cells[cell].id, &probe);
-        let outcome = probe.outcome;
-        self.found[cell].probes.push(probe);
-        Ok(Some(outcome))
+    /// Makes a probe; whether it was not interrupted.
+    fn probe(&mut self, at: usize, rate_per_s: u32, purpose: Purpose) -> Result<bool> {
+        let Some(blocks) = self.probes.play(&self.subjects[at], rate_per_s)? else { return Ok(false) };
+        let probe = probe::judge(&blocks, rate_per_s, purpose, (self.config, &self.slo));
+        (self.tell)(&self.subjects[at].name, &probe);
+        if purpose == Purpose::Search {
+            self.brackets[at].observe(&probe);
+        }
+        self.found[at].probes.push(probe);
+        Ok(true)
     }
 }
 
@@ -136,7 +169,18 @@ fn share_of(rate: u32, share: f64) -> u32 {
     measure::whole((f64::from(rate) * share).round().max(1.0))
 }
 
-/// Plays probes: plans of one block.
+/// The link of a user with this downlink.
+///
+/// # Errors
+/// Says why there is no such link.
+pub(crate) fn link(links: &SearchedLinks, down_kbit_per_s: u32, rtt_ns: u64) -> Result<Link> {
+    let up: u64 = measure::whole((f64::from(down_kbit_per_s) * 1e3 * links.uplink_share).round());
+    let text = format!("down={down_kbit_per_s}kbit:up={up}bit:rtt={}us", rtt_ns / 1_000);
+    let link = text.parse::<Link>().map_err(|error| UsageError(anyhow!("{text}: {}", error.why())))?;
+    Ok(link)
+}
+
+/// Plays probes.
 pub struct Probes<'a> {
     generator: &'a dyn Generator,
     cells: &'a [CellSpec],
@@ -170,17 +214,39 @@ impl<'a> Probes<'a> {
         Rc::clone(&self.corpus)
     }
 
-    /// Plays the cell of this index once, with so many seconds of work; `None` after an
-    /// interruption.
-    pub(crate) fn play(&mut self, cell: usize, rate_per_s: u32, seconds: u32) -> Result<Option<Block>> {
-        let mut cells = self.cells.to_vec();
-        match self.config.at_load_1 {
-            Some(one) => cells[cell].cell.load = one.load(rate_per_s),
-            None => cells[cell].cell.rate_per_s = Some(f64::from(rate_per_s)),
-        }
-        let config =
-            Config { seed: self.config.seed.wrapping_add(self.played), seconds, ..self.config.as_run() };
+    /// Plays each cell of a subject once, with the same load, two of them in random order; `None`
+    /// after an interruption.
+    fn play(&mut self, subject: &Subject, rate_per_s: u32) -> Result<Option<Vec<Block>>> {
+        let seed = self.config.seed.wrapping_add(self.played);
         self.played += 1;
+        let mut order: Vec<usize> = (0..subject.cells.len()).collect();
+        order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+        let mut blocks = Vec::new();
+        for place in order {
+            let Some(block) = self.play_cell(subject.cells[place], (rate_per_s, subject.rtt_ns), seed)?
+            else {
+                return Ok(None);
+            };
+            blocks.push((place, block));
+        }
+        blocks.sort_by_key(|(place, _)| *place);
+        Ok(Some(blocks.into_iter().map(|(_, block)| block).collect()))
+    }
+
+    fn play_cell(
+        &mut self,
+        cell: usize,
+        (rate_per_s, rtt_ns): (u32, u64),
+        seed: u64,
+    ) -> Result<Option<Block>> {
+        let mut cells = self.cells.to_vec();
+        let one = &mut cells[cell].cell;
+        match (&self.config.links, self.config.at_load_1) {
+            (Some(links), _) => one.link = Some(link(links, rate_per_s, rtt_ns)?),
+            (None, Some(at_load_1)) => one.load = at_load_1.load(rate_per_s),
+            (None, None) => one.rate_per_s = Some(f64::from(rate_per_s)),
+        }
+        let config = Config { seed, ..self.config.as_run() };
         let request = Request {
             generator: self.generator,
             config: &config,
@@ -190,18 +256,17 @@ impl<'a> Probes<'a> {
             keep: None,
         };
         // The caller prints the outcome; a terminal shows that the probe runs.
-        let guess = plan::block_estimate(config.seconds);
+        let guess = plan::cell_estimate(&cells[cell], config.seconds);
         let mut progress = Progress::new(1, guess, !program::rewrites_lines(&io::stderr()));
-        let outcome = self.runtime.block_on(run::run(&request, &mut progress, self.interrupt.wait()));
+        let played = self.runtime.block_on(run::play_one(&request, &mut progress, self.interrupt.wait()));
         progress.end();
-        let outcome = outcome?;
-        if outcome.stopped == Some(Stopped::Interrupted) {
-            return Ok(None);
-        }
-        let (_, block) = outcome.blocks.into_iter().next().context("a plan of one block runs one")?;
-        if Exit::Usage.is(block.exit_code) {
-            let said = block.failure.unwrap_or_else(|| "the client refused its arguments".to_owned());
-            return Err(UsageError(anyhow!(said)).into());
+        let (block, stopped) = played?;
+        let failure = || anyhow!(block.failure.clone().unwrap_or_else(|| "no probe can follow".to_owned()));
+        match stopped {
+            Some(Stopped::Interrupted) => return Ok(None),
+            Some(Stopped::Usage) => return Err(UsageError(failure()).into()),
+            Some(Stopped::Over | Stopped::Failing) => return Err(failure()),
+            None => {}
         }
         if let Some(record) = &block.record {
             self.corpus.get_or_init(|| record.corpus.clone());

@@ -138,11 +138,13 @@ impl ThisMachine {
             }
         }
         let played = played?;
-        Ok(match noticed.failure {
-            // Also where the user ended the block: a terminal signals no relay.
-            Some(failure) => Played { failure: Some(failure), ..played },
-            None => played,
-        })
+        let with_output = |failure: String| match &*noticed.output {
+            "" => failure,
+            output => format!("{failure}\nthe relay wrote:\n{output}"),
+        };
+        // Also where the user ended the block: a terminal signals no relay.
+        let failure = noticed.failure.or_else(|| played.failure.clone().map(with_output));
+        Ok(Played { failure, ..played })
     }
 
     /// Plays a block against the floor, by the plan of the relays beside it if there are any. Its

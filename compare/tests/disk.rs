@@ -129,21 +129,8 @@ fn what_a_killed_pilot_measured_is_read_and_called_a_pilot() {
     let out = TempDir::new().unwrap();
     let folder = killed(out.path(), &format!("run {small} --rates auto"), 1);
     let (result, text) = reported(&folder);
-    assert!(text.contains("unfinished (the pilot of --rates auto)"), "{text}");
+    assert!(text.contains("unfinished (a pilot)"), "{text}");
     assert!(result.search.unwrap().cells.iter().any(|cell| !cell.probes.is_empty()), "{text}");
-}
-
-#[test]
-#[ignore = "needs network namespaces and /dev/net/tun"]
-fn what_a_killed_search_for_a_break_even_measured_is_read_over_a_link() {
-    let out = TempDir::new().unwrap();
-    let search = "search --out OUT --scenario home-feed-cold-start --metric break-even-bandwidth --formats json,dannypack \
-                  --bandwidths 5mbit,10mbit --rtts 30ms --rounds 6 --probe-seconds 1 -- --link-capacity 100000 --set request.connections=3";
-    let folder = killed(out.path(), search, 1);
-    let (result, text) = reported(&folder);
-    let found = result.break_even.unwrap();
-    assert!(found.cells.iter().any(|cell| !cell.blocks.is_empty()), "{text}");
-    assert!(text.contains("unfinished: no result was written"), "{text}");
 }
 
 #[test]

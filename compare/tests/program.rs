@@ -246,7 +246,7 @@ fn a_line_that_is_no_event_is_found_before_a_block_is_played_or_left_out_and_cou
 #[test]
 fn a_wrong_name_or_file_is_named_before_anything_is_measured_and_ends_with_exit_code_2() {
     let folder = TempDir::new().unwrap();
-    let break_even = "search --metric break-even-bandwidth --formats json,dannypack --scenario nope";
+    let break_even = "search --by bandwidth --formats json,dannypack --scenario nope";
     let scenarios = ["unknown scenario \"nope\"", "follow-list-burst"];
     for (args, says) in [
         ("run --scenario nope", &scenarios[..]),
@@ -444,7 +444,7 @@ fn any_relay_can_be_compared_with_itself_compressed_and_its_limit_searched() {
     let searches = out.path().join("searches");
     let search = Command::new(env!("CARGO_BIN_EXE_compare"))
         .args(["search", "--url", &url, "--ca", cert.to_str().unwrap(), "--compressions", "none,deflate"])
-        .args(["--slo", "p50<30s, lost=0", "--start", "20", "--limit", "20", "--probe-seconds", "1"])
+        .args(["--slo", "p50<30s, lost=0", "--start", "20", "--limit", "20", "--probe-seconds", "3"])
         .args(["--no-curve", "--out", searches.to_str().unwrap(), "--corpus"])
         .arg(few_events())
         .output()
@@ -530,7 +530,7 @@ fn a_header_field_reaches_the_relay_in_every_request_and_no_result_has_its_value
             "--limit",
             "20",
             "--probe-seconds",
-            "1",
+            "3",
         ])
         .args(["--no-curve", "--compressions", "none", "--out", searches.to_str().unwrap(), "--corpus"])
         .arg(few_events())
@@ -589,14 +589,15 @@ fn what_is_a_factor_is_not_taken_behind_the_matrix() {
 fn a_search_finds_what_real_processes_sustain() {
     let out = TempDir::new().unwrap();
     let run = Command::new(env!("CARGO_BIN_EXE_compare"))
-        .args(["search", "--formats", "json", "--slo", "p50<30s, lost=0", "--by", "load"])
+        .args(["search", "--formats", "json", "--slo", "lost=0", "--by", "load"])
         .args(["--scenario", "mixed-day", "--start", "40", "--limit", "40"])
         .args(["--probe-seconds", "1", "--no-curve", "--out"])
         .arg(out.path())
         .output()
         .unwrap();
     let (table, said) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
-    assert_eq!(run.status.code(), Some(0), "{said}");
+    // A busy machine may make every probe invalid.
+    assert!(matches!(run.status.code(), Some(0 | 3)), "{said}");
     assert!(table.contains("json+none") && table.contains("floor"), "{table}");
     let folder = fs::read_dir(out.path()).unwrap().next().unwrap().unwrap().path();
     let json: serde_json::Value =
@@ -615,9 +616,7 @@ fn a_search_finds_what_real_processes_sustain() {
         end => panic!("{end:?}: {table}\n{said}"),
     }
     assert!(
-        fs::read_to_string(folder.join("summary.md"))
-            .unwrap()
-            .contains("the most deliveries/s under p50<30s")
+        fs::read_to_string(folder.join("summary.md")).unwrap().contains("the most deliveries/s under lost=0")
     );
     assert!(folder.join("report.html").exists());
 }
@@ -631,14 +630,14 @@ fn a_share_of_each_relays_own_core_is_asked_for_and_what_was_reached_is_said() {
     let said = String::from_utf8_lossy(&run.stderr);
     let folder = fs::read_dir(out.path()).unwrap().next().unwrap_or_else(|| panic!("{said}")).unwrap().path();
     let result = ResultFile::read(&folder).unwrap();
-    let chosen = &result.config.chosen_loads;
+    let chosen = &result.config.chosen;
     let ids: Vec<&str> = chosen.iter().map(|found| found.cell.as_str()).collect();
     assert_eq!(ids, ["json+none", "floor"], "{said}");
-    assert!(chosen.iter().all(|found| found.probes.len() == 2 && found.load > 0.0), "{chosen:?}");
+    assert!(chosen.iter().all(|found| !found.probes.is_empty() && found.load > Some(0.0)), "{chosen:?}");
     for cell in &result.cells {
         assert_eq!(cell.utilisation, Some(0.08));
         let load = if cell.id == "floor" { chosen[1].load } else { chosen[0].load };
-        assert_eq!(cell.cell.load, load.to_string(), "{}", cell.id);
+        assert_eq!(cell.cell.load, load.unwrap().to_string(), "{}", cell.id);
     }
     let summary = fs::read_to_string(folder.join("summary.md")).unwrap();
     assert!(summary.contains("for 8.0 % of its relay's cores"), "{summary}");
@@ -678,66 +677,48 @@ fn a_break_even_is_searched_over_a_link() {
     fs::write(&scenario, SCREENS).unwrap();
     let results = out.path().join("results");
     let run = Command::new(env!("CARGO_BIN_EXE_compare"))
-        .args(["search", "--metric", "break-even-bandwidth", "--formats", "json,dannypack", "--scenario"])
+        .args(["search", "--by", "bandwidth", "--formats", "json,dannypack", "--scenario"])
         .arg(&scenario)
         .arg("--corpus")
         .arg(few_events())
         .args([
-            "--bandwidths",
-            "1mbit,250kbit",
+            "--start",
+            "250",
+            "--limit",
+            "1000",
             "--rtts",
             "20ms",
             "--uplink",
             "1",
-            "--rounds",
-            "1",
             "--probe-seconds",
             "1",
         ])
-        .arg("--out")
+        .args(["--precision", "1", "--out"])
         .arg(&results)
         .output()
         .unwrap();
     let (table, said) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
-    // A busy machine may make every block invalid, which is said.
+    // A busy machine may make every probe invalid, which is said.
     assert!(matches!(run.status.code(), Some(0 | 3)), "{said}");
-    assert!(said.contains("4 blocks, about "), "{said}");
+    assert!(said.contains("dannypack+none ÷ json+none, 20 ms: 250 kbit/s for 1 s"), "{said}");
     assert!(table.contains("dannypack+none ÷ json+none"), "{table}");
     let folder = fs::read_dir(&results).unwrap().next().unwrap().unwrap().path();
-    let found = ResultFile::read(&folder).unwrap().break_even.unwrap();
-    assert_eq!(
-        (found.latency.as_str(), found.config.down_bits_per_s.as_slice()),
-        ("session", &[250_000, 1_000_000][..])
-    );
+    let found = ResultFile::read(&folder).unwrap().search.unwrap();
     assert_eq!(found.config.client_args, ["--drain-seconds", "90"]);
-    let ids: Vec<&str> = found.cells.iter().map(|cell| cell.cell.as_str()).collect();
-    assert_eq!(ids, ["json+none", "dannypack+none"]);
-    for cell in &found.cells {
-        let at = |down: u64| cell.blocks.iter().find(|block| block.down_bits_per_s == down).unwrap();
-        let (slow, quick) = (at(250_000), at(1_000_000));
-        assert_eq!((cell.blocks.len(), slow.link.as_str()), (2, "down=250kbit:up=250kbit:rtt=20ms"));
-        assert!(slow.down_bytes > 24 * 10_000, "{slow:?}");
-        let Some((slow, quick)) = slow.time_ns_p50.zip(quick.time_ns_p50) else { continue };
-        // A handshake of TCP, one of WebSocket and a request.
-        assert!(quick >= 59_000_000 && slow > quick, "{slow} {quick}");
-    }
-    // The same requests: the smaller format carries fewer bytes.
-    let bytes = |cell: usize| found.cells[cell].blocks.iter().map(|block| block.down_bytes).sum::<u64>();
-    assert!(bytes(1) < bytes(0), "{} {}", bytes(0), bytes(1));
+    let [pair] = &found.cells[..] else { panic!("{:?}", found.cells) };
+    // The smaller format is faster where bytes take the time.
+    let slow = pair.probes.iter().filter(|probe| probe.rate_per_s == 250);
+    assert!(slow.filter_map(|probe| probe.quotient).all(|quotient| quotient < 1.0), "{pair:?}");
 }
 
 #[test]
-fn a_search_takes_only_the_flags_of_its_metric() {
-    let even = ["--metric", "break-even-bandwidth"];
+fn a_search_takes_only_the_flags_of_what_it_varies() {
+    let even = ["--by", "bandwidth"];
     for (args, says) in [
-        (vec!["--rounds", "3"], "--rounds is only for --metric break-even-bandwidth"),
-        (vec!["--bandwidths", "1mbit"], "--bandwidths is only for --metric break-even-bandwidth"),
-        ([&even[..], &["--slo", "lost=0"]].concat(), "--slo is only for --metric capacity"),
-        ([&even[..], &["--by", "rate"]].concat(), "--by is only for --metric capacity"),
-        ([&even[..], &["--url", "ws://127.0.0.1:9"]].concat(), "--url is only for --metric capacity"),
+        (vec!["--rtts", "30ms"], "--rtts is only for --by bandwidth"),
+        ([&even[..], &["--slo", "lost=0"]].concat(), "--slo is only for --by load or rate"),
+        ([&even[..], &["--url", "ws://127.0.0.1:9"]].concat(), "--url is only for --by load or rate"),
         ([&even[..], &["--formats", "json"]].concat(), "a break-even is of two cells"),
-        ([&even[..], &["--bandwidths", "1mbit"]].concat(), "takes two bandwidths or more"),
-        ([&even[..], &["--bandwidths", "fast"]].concat(), "is no rate"),
         ([&even[..], &["--rtts", "30ms:loss=1%"]].concat(), "expected a single value"),
         ([&even[..], &["--uplink", "2"]].concat(), "a share from 0.01 to 1"),
     ] {

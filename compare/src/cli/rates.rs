@@ -6,80 +6,93 @@ use measure::Status;
 
 use super::{folder::Folder, links};
 use crate::{
-    matrix::CellSpec, own_core, rate, search::Probes, this_machine::ThisMachine, usage::skips_invalid,
+    matrix::CellSpec,
+    pilot,
+    search::{Probes, begun},
+    this_machine::ThisMachine,
+    usage::skips_invalid,
 };
 use program::UsageError;
-use report::result::{AtLoad1, ChosenLoad, Config, Header, MAX_ROUNDS, Probe, ResultFile, Search};
+use report::result::{AtLoad1, Config, Header, Probe, ResultFile, Role, SearchConfig};
 
-/// Runs the pilot of `--rates auto` for each scenario and sets the rate of its cells; false after
-/// an interruption. Its probes are kept in the folder until the run begins.
-pub(super) fn choose_rates(
+/// Searches the rate of each scenario, or with shares of cores the load of each cell, and sets it;
+/// false after an interruption. Probes are kept in the folder until the run begins.
+pub(super) fn choose(
     quiet: bool,
     config: &mut Config,
     cells: &mut [CellSpec],
     header: &Header,
     folder: &Folder<'_>,
 ) -> Result<bool> {
-    let program = measure::own_program().context("cannot find this program's own file")?;
-    let running = tempfile::tempdir().context("cannot make a folder for records")?;
-    let tell = |line: &str| {
-        if !quiet {
-            // A closed stderr loses nothing: the result has the same.
-            program::report(line);
-        }
-    };
     for scenario in config.scenarios.clone() {
-        let seed = config.seed.wrapping_add(2 * u64::from(MAX_ROUNDS));
-        let question = rate::question(&scenario, seed, config.corpus.clone(), config.client_args.clone());
-        let own: Vec<CellSpec> =
-            cells.iter().filter(|cell| cell.cell.scenario == scenario).cloned().collect();
-        tell(&format!("Pilot for the rate of {scenario}, which is not counted:"));
-        let machine = ThisMachine::new(&program, &question.as_run(), None);
-        let mut probes = Probes::new(&machine, &own, &question, running.path())?;
-        let corpus = probes.corpus();
-        let mut search = Search::begun(question.clone(), own.iter().map(|cell| cell.id.as_str()));
-        let mut say = |cell: &str, probe: &Probe| {
-            tell(&format!("{cell}: {}", probe.line()));
-            search.add(cell, probe);
-            let of = Status::Incomplete { reason: "the pilot of --rates auto".to_owned() };
-            let header = Header { status: of, config: config.clone(), ..header.clone() };
-            folder.keep(&ResultFile::of_search(header, search.clone(), corpus.get().cloned()));
-        };
-        let Some(chosen) = rate::choose(&own, &question, &mut probes, &mut say)? else { return Ok(false) };
-        tell(&chosen.line());
-        for cell in cells.iter_mut().filter(|cell| cell.cell.scenario == scenario) {
-            cell.cell.rate_per_s = Some(f64::from(chosen.rate_per_s));
+        let of_scenario: Vec<CellSpec> = (cells.iter())
+            .filter(|cell| cell.cell.scenario == scenario && cell.role != Role::Control)
+            .cloned()
+            .collect();
+        let mut shares: Vec<f64> = of_scenario.iter().filter_map(|cell| cell.utilisation).collect();
+        shares.dedup();
+        if shares.is_empty() {
+            let own: Vec<CellSpec> =
+                of_scenario.iter().filter(|cell| cell.role != Role::Floor).cloned().collect();
+            let question = pilot::of_rate(&scenario, config);
+            let Some(chosen) = found(quiet, &question, &own, config, header, folder)? else {
+                return Ok(false);
+            };
+            let weakest = pilot::weakest(chosen).context("there is no cell to compare")?;
+            tell(quiet, &weakest.line(None));
+            for cell in cells.iter_mut().filter(|cell| cell.cell.scenario == scenario) {
+                cell.cell.rate_per_s = weakest.rate_per_s.map(f64::from);
+            }
+            config.chosen.push(weakest);
         }
-        config.chosen_rates.push(chosen);
+        for share in shares {
+            let own: Vec<CellSpec> =
+                of_scenario.iter().filter(|cell| cell.utilisation == Some(share)).cloned().collect();
+            let flags = (config.corpus.as_deref(), &config.client_args[..]);
+            let at_load_1 = at_load_1(&own[0].cell, flags, config.seconds)?;
+            let question = pilot::of_share(&scenario, config, share, at_load_1);
+            let Some(chosen) = found(quiet, &question, &own, config, header, folder)? else {
+                return Ok(false);
+            };
+            chosen.iter().for_each(|one| tell(quiet, &one.line(None)));
+            config.chosen.extend(chosen);
+        }
     }
+    pilot::give(cells, &config.chosen);
     Ok(true)
 }
 
-/// Plays the probes of `--utilisation` and sets the load of each cell; false after an interruption.
-pub(super) fn choose_loads(quiet: bool, config: &mut Config, cells: &mut [CellSpec]) -> Result<bool> {
+/// What a pilot finds of these cells; `None` after an interruption.
+fn found(
+    quiet: bool,
+    question: &SearchConfig,
+    cells: &[CellSpec],
+    config: &Config,
+    header: &Header,
+    folder: &Folder<'_>,
+) -> Result<Option<Vec<report::result::Chosen>>> {
     let program = measure::own_program().context("cannot find this program's own file")?;
     let running = tempfile::tempdir().context("cannot make a folder for records")?;
-    let mut tell = |chosen: &ChosenLoad| {
-        if !quiet {
-            // A closed stderr loses nothing: the result has the same.
-            program::report(&chosen.line(None));
-        }
+    tell(quiet, &format!("Pilot for {}, which is not counted:", question.scenario));
+    let machine = ThisMachine::new(&program, &question.as_run(), None);
+    let mut probes = Probes::new(&machine, cells, question, running.path())?;
+    let corpus = probes.corpus();
+    let mut so_far = begun(cells, question);
+    let mut say = |cell: &str, probe: &Probe| {
+        tell(quiet, &format!("{cell}: {}", probe.line(question.axis())));
+        so_far.add(cell, probe);
+        let of = Status::Incomplete { reason: "a pilot".to_owned() };
+        let header = Header { status: of, config: config.clone(), ..header.clone() };
+        folder.keep(&ResultFile::of_search(header, so_far.clone(), corpus.get().cloned()));
     };
-    for scenario in config.scenarios.clone() {
-        let own: Vec<CellSpec> =
-            cells.iter().filter(|cell| cell.cell.scenario == scenario).cloned().collect();
-        let Some(first) = own.first() else { continue };
-        let flags = (config.corpus.as_deref(), &config.client_args[..]);
-        let question = own_core::question(&scenario, config, at_load_1(&first.cell, flags, config.seconds)?);
-        let machine = ThisMachine::new(&program, &question.as_run(), None);
-        let mut probes = Probes::new(&machine, &own, &question, running.path())?;
-        let Some(chosen) = own_core::choose(&own, &question, &mut probes, &mut tell)? else {
-            return Ok(false);
-        };
-        config.chosen_loads.extend(chosen);
+    pilot::choose(cells, question, &mut probes, &mut say)
+}
+
+fn tell(quiet: bool, line: &str) {
+    if !quiet {
+        // A closed stderr loses nothing: the result has the same.
+        program::report(line);
     }
-    own_core::give(cells, &config.chosen_loads);
-    Ok(true)
 }
 
 /// Demand of a cell's plan at load 1, with this corpus and these arguments of clients.

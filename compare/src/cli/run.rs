@@ -18,9 +18,7 @@ use super::{
     NO_THROUGHPUT, PAGE, agent,
     asking::{asked, asked_each},
     folder::Folder,
-    instructions, links, open,
-    rates::{choose_loads, choose_rates},
-    refused, stopped_code, try_file, write_csv,
+    instructions, links, open, rates, refused, stopped_code, try_file, write_csv,
 };
 use crate::{
     args::Run,
@@ -34,7 +32,7 @@ use crate::{
     metrics::Metrics,
     outline::outline,
     over_agents::Agents,
-    own_core,
+    pilot,
     plan::Profile,
     primary,
     rounds::{Measured, NoRounds, Rounds},
@@ -68,8 +66,7 @@ pub(super) fn measure(flags: &Run, args: &[OsString]) -> Result<Exit> {
     let header = assemble::header(args, setup.git.clone(), began, setup.config.clone());
     let header = Header { selftest, ..header };
     let out = Folder::new(&flags.out, setup.name(began));
-    setup.choose_rates(&header, &out)?;
-    setup.choose_loads()?;
+    setup.play_pilots(&header, &out)?;
     let foreign = setup.config.url.as_ref().zip(setup.answers.as_deref());
     let agents = agent::gather(flags, foreign, &setup.cells, setup.config.seconds)?;
     let started = SystemTime::now();
@@ -151,7 +148,7 @@ impl<'a> Setup<'a> {
         cells.retain(|cell| flags.measures(cell, seconds) && flags.over.can_play(cell));
         if !flags.utilisation.is_empty() {
             refuse(chosen_twice(&matrix))?;
-            cells = own_core::at_shares(&cells, &flags.utilisation);
+            cells = pilot::at_shares(&cells, &flags.utilisation);
         }
         let git = git::current();
         let config = flags.config(scenarios.to_vec(), seconds);
@@ -258,30 +255,19 @@ impl<'a> Setup<'a> {
         format!("{}-{}-{}", utc::compact(began), commit.unwrap_or("nogit"), self.config.seed)
     }
 
-    /// Has a pilot choose the rate, where it is asked to.
-    fn choose_rates(&mut self, header: &Header, out: &Folder<'_>) -> Result<()> {
-        if !self.chooses_rate {
+    /// Has pilots choose the rate or the load of each cell, where they are asked to.
+    fn play_pilots(&mut self, header: &Header, out: &Folder<'_>) -> Result<()> {
+        if !self.chooses_rate && self.flags.utilisation.is_empty() {
             return Ok(());
         }
-        let chosen = choose_rates(self.flags.quiet, &mut self.config, &mut self.cells, header, out);
+        let chosen = rates::choose(self.flags.quiet, &mut self.config, &mut self.cells, header, out);
         if !matches!(chosen, Ok(true)) {
             out.tell_left();
         }
         if chosen? {
             return Ok(());
         }
-        let reason = "interrupted in the pilot of --rates auto, so no block was measured".to_owned();
-        Err(Ended { exit: Exit::Interrupted, reason }.into())
-    }
-
-    /// Has probes choose the load of each cell, where a share of its relay's cores was asked for.
-    fn choose_loads(&mut self) -> Result<()> {
-        if self.flags.utilisation.is_empty()
-            || choose_loads(self.flags.quiet, &mut self.config, &mut self.cells)?
-        {
-            return Ok(());
-        }
-        let reason = "interrupted in the probes of --utilisation, so no block was measured".to_owned();
+        let reason = "interrupted in a pilot, so no block was measured".to_owned();
         Err(Ended { exit: Exit::Interrupted, reason }.into())
     }
 

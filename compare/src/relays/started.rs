@@ -60,6 +60,8 @@ pub(crate) struct Noticed {
     pub(crate) failure: Option<String>,
     /// What its author may want to know.
     pub(crate) warnings: Vec<String>,
+    /// What it wrote last.
+    pub(crate) output: String,
 }
 
 impl Started {
@@ -133,7 +135,7 @@ fn noticed(name: &str, ended: &Ended) -> Noticed {
             "relay {name} wrote {megabytes} MB of output, which takes time from what is measured: let it log less"
         ));
     }
-    Noticed { failure, warnings }
+    Noticed { failure, warnings, output: ended.output.clone() }
 }
 
 /// What a relay wrote last, behind a sentence.
@@ -278,7 +280,8 @@ mod tests {
 
     #[test]
     fn a_relay_that_ends_or_stays_or_writes_much_is_told_of() {
-        assert_eq!(noticed("old", &ended()), Noticed::default());
+        let output = "no space".to_owned();
+        assert_eq!(noticed("old", &ended()), Noticed { output, ..Noticed::default() });
         let alone = noticed("old", &Ended { by_itself: true, ..ended() });
         let says = "relay old ended before it was asked to: exit status: 3; it wrote:\nno space";
         assert_eq!(alone.failure.as_deref(), Some(says));

@@ -3,7 +3,6 @@
 use std::{path::Path, process::Command};
 
 use crate::{
-    break_even,
     common::{Run, record, result},
     report::{CELLS, measured},
     search,
@@ -115,7 +114,10 @@ fn searches_are_compared_by_their_capacities() {
     assert_eq!(diff(&before, &before, &["--strict"]).0, Some(101));
     // The rate's limit that ended it is above what it kept.
     let (code, text) = diff(&search::sustaining([900, 200_000]), &before, &[]);
-    assert!(code == Some(100) && text.contains("over "), "{text}");
+    assert!(code == Some(100) && text.contains("at least "), "{text}");
+    // A break-even is neither better nor worse elsewhere.
+    let (code, text) = diff(&search::break_even(1.0), &search::break_even(2.0), &[]);
+    assert!(code == Some(0) && text.contains("break-even") && text.contains("×0.5"), "{text}");
     let mut other = before.clone();
     other.search.as_mut().unwrap().config.slo = "p99<20ms, lost=0".to_owned();
     let (code, text) = diff(&before, &other, &[]);
@@ -123,23 +125,9 @@ fn searches_are_compared_by_their_capacities() {
 }
 
 #[test]
-fn searches_for_a_break_even_are_compared_at_each_bandwidth() {
-    let before = break_even::result();
-    let (code, text) = diff(&before, &break_even::slower(1.5), &["--strict"]);
-    assert_eq!(code, Some(100), "{text}");
-    let line = text.lines().find(|line| line.contains("1 Mbit/s, 30 ms")).unwrap();
-    assert!(line.starts_with("cbor+none ÷ json+none") && line.ends_with("worse"), "{text}");
-    assert!(text.contains("before: 150 ms, cbor+none against json+none: break-even at"), "{text}");
-    let (code, text) = diff(&before, &before, &["--strict"]);
-    assert!(code == Some(0) && text.contains("same") && text.contains("as before, 150 ms"), "{text}");
-    let (code, text) = diff(&before, &break_even::slower(0.5), &[]);
-    assert!(code == Some(0) && text.contains("better"), "{text}");
-}
-
-#[test]
 fn results_of_other_kinds_or_without_a_shared_cell_are_never_compared() {
     for flags in [&[][..], &["--force"], &["--strict"]] {
-        for other in [search::sustaining([900, 3_000]), break_even::result()] {
+        for other in [search::sustaining([900, 3_000]), search::break_even(1.0)] {
             let (code, text) = diff(&run(100), &other, flags);
             assert!(code == Some(2) && text.contains("these do not compare: the first is a run"), "{text}");
         }

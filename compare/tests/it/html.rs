@@ -3,7 +3,6 @@
 use std::{fs, process::Command};
 
 use crate::{
-    break_even,
     common::{PLAIN, record, result},
     loads::at_two_loads,
     report::{CELLS, measured, troubled},
@@ -66,7 +65,7 @@ fn a_terminal_says_nothing_that_files_say_otherwise() {
         troubled(),
         at_two_loads(),
         search::sustaining([900, 3_000]),
-        break_even::result(),
+        search::break_even(1.0),
     ];
     for result in &all {
         let summary = report::summary(result).replace('`', "");

@@ -6,7 +6,6 @@ mod action;
 #[cfg(test)]
 mod agents;
 #[cfg(test)]
-mod break_even;
 #[cfg(test)]
 mod browser;
 #[cfg(test)]
@@ -24,7 +23,6 @@ mod html;
 #[cfg(test)]
 mod loads;
 #[cfg(test)]
-mod own_core;
 #[cfg(test)]
 mod report;
 #[cfg(test)]

@@ -4,9 +4,10 @@
 use std::{path::Path, process::Command};
 
 use crate::{
-    break_even, browser,
+    browser,
     common::result,
     report::{CELLS, measured, troubled},
+    search,
 };
 use expect_test::expect_file;
 use report::{DERIVED_FILE, Derived, ResultFile};
@@ -39,7 +40,7 @@ jsonschema.validate(file, schema)";
     for result in [
         result("standard", 6, &CELLS, measured),
         troubled(),
-        break_even::result(),
+        search::break_even(1.0),
         browser::result(),
         browser::of_device(),
     ] {

@@ -3,7 +3,6 @@
 use std::process::{Command, Stdio};
 
 use crate::{
-    break_even,
     common::result,
     report::{CELLS, measured, troubled},
     search,
@@ -15,7 +14,7 @@ fn the_output_fits_a_terminal_of_any_width_and_says_where_the_rest_stands() {
         result("standard", 12, &CELLS, measured),
         troubled(),
         search::sustaining([900, 3_000]),
-        break_even::result(),
+        search::break_even(1.0),
     ];
     for (n, result) in all.iter().enumerate() {
         for (room, wide) in [(60, false), (80, false), (100, true)] {

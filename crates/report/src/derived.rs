@@ -12,11 +12,7 @@ use crate::{
     metric::Metric,
     result::ResultFile,
     slo::SloResult,
-    statistics::{
-        bracket::Limit,
-        crossing::{self, Versus},
-        steady::Steadiness,
-    },
+    statistics::{bracket::Limit, steady::Steadiness},
     tables::{
         browser::{self, PageFigures},
         floor::AboveFloor,
@@ -32,7 +28,7 @@ use crate::{
 pub const DERIVED_FILE: &str = "derived.json";
 
 /// The layout of [`Derived`]. An added field raises the second number, any other change the first.
-pub const DERIVED_SCHEMA_VERSION: &str = "1.7";
+pub const DERIVED_SCHEMA_VERSION: &str = "1.8";
 
 /// Figures, comparisons and verdicts that follow from a result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -54,11 +50,8 @@ pub struct Derived {
     pub comparisons: Vec<Comparison>,
     /// Whether each cell keeps each demand.
     pub slos: Vec<SloResult>,
-    /// The highest rate of each cell, of a search.
+    /// The root of each cell, or pair of cells, of a search.
     pub limits: Vec<Limit>,
-    /// Where two cells take equally long, of a search for break-even bandwidths.
-    #[serde(default)]
-    pub break_even: Vec<Versus>,
     /// Each cell of `compare browser` in numbers.
     #[serde(default)]
     pub pages: Vec<PageFigures>,
@@ -111,7 +104,6 @@ impl Derived {
             cells: loads.iter().flat_map(cells).collect(),
             comparisons: comparisons(result),
             slos: slos(result, &loads),
-            break_even: result.break_even.as_ref().map_or_else(Vec::new, crossing::versus),
             pages: result.browser.as_ref().map_or_else(Vec::new, browser::figures),
             limits: result.search.as_ref().map_or_else(Vec::new, limits::limits),
         }

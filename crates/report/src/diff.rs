@@ -1,5 +1,5 @@
 //! Compares two results of one kind: did a cell's cost change, relative to JSON in its own run, or
-//! the highest rate of its relay, or its time at a bandwidth?
+//! what a search found of it?
 
 use std::fmt::Write as _;
 
@@ -8,17 +8,13 @@ use cell::{Factor, Row};
 use crate::{
     derived::comparisons,
     number,
-    pages::text::{LEFT_OUT, fold_within},
-    result::{BreakEven, CONTROL, CellResult, FLOOR, ResultFile, Search},
+    pages::text::LEFT_OUT,
+    result::{Axis, CONTROL, CellResult, FLOOR, ResultFile, Search},
     statistics::{
         bracket::{End, Limit},
-        crossing::{self, TimeRatio, Versus},
         stats::BAND,
     },
-    tables::{
-        break_even, browser, limits,
-        table::{NOTHING, Table},
-    },
+    tables::{browser, limits, table::Table},
     verdicts::comparison::{Comparison, Control, Verdict, control_of},
 };
 
@@ -27,16 +23,14 @@ use crate::{
 pub struct Diff {
     /// One for each shared cell and metric; better and worse are of the second against the first.
     pub changes: Vec<Change>,
-    /// Cells without a verdict, in sentences.
-    pub remarks: Vec<String>,
 }
 
 /// One cell in one metric, capacity or time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
-    /// The cell's name; of times that of the cell that it is divided by, too.
+    /// The cell's name; of two cells that take equally long both, and the round trip.
     pub cell: String,
-    /// The metric, or `capacity`, or the link.
+    /// The metric, or `capacity`, or `break-even`.
     pub metric: String,
     /// In the first result, for people.
     pub before: String,
@@ -57,16 +51,14 @@ pub struct Change {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Run,
-    Capacities,
-    BreakEven,
+    Search,
     Browser,
 }
 
 impl Kind {
     fn from_result(result: &ResultFile) -> Kind {
         match () {
-            () if result.search.is_some() => Kind::Capacities,
-            () if result.break_even.is_some() => Kind::BreakEven,
+            () if result.search.is_some() => Kind::Search,
             () if result.browser.is_some() => Kind::Browser,
             () => Kind::Run,
         }
@@ -75,8 +67,7 @@ impl Kind {
     fn name(self) -> &'static str {
         match self {
             Kind::Run => "a run of a matrix (compare run)",
-            Kind::Capacities => "a search for capacities (compare search)",
-            Kind::BreakEven => "a search for a break-even (compare search --metric break-even-bandwidth)",
+            Kind::Search => "a search (compare search)",
             Kind::Browser => "pages in a browser (compare browser)",
         }
     }
@@ -114,7 +105,7 @@ pub fn unlike(before: &ResultFile, after: &ResultFile) -> Vec<String> {
     };
     check("SLO", slo(before), slo(after));
     let counted = |result: &ResultFile| {
-        result.search.as_ref().map_or("none", |search| limits::counted(&search.config)).to_owned()
+        result.search.as_ref().map_or("none", |search| limits::axis_name(search.config.axis())).to_owned()
     };
     check("rates", counted(before), counted(after));
     check("scenarios", before.config.scenarios.join(","), after.config.scenarios.join(","));
@@ -147,9 +138,8 @@ fn setting(cell: &CellResult) -> String {
 
 /// Compares what two results of one kind give to the same cells.
 pub fn diff(before: &ResultFile, after: &ResultFile) -> Diff {
-    match (&before.search, &after.search, &before.break_even, &after.break_even) {
-        (Some(before), Some(after), ..) => of_capacities(before, after),
-        (.., Some(before), Some(after)) => of_times(before, after),
+    match (&before.search, &after.search) {
+        (Some(before), Some(after)) => of_roots(before, after),
         _ => of_ratios(before, after),
     }
 }
@@ -179,72 +169,40 @@ fn of_ratios(before: &ResultFile, after: &ResultFile) -> Diff {
             cell: after.cell,
         })
     });
-    Diff { changes: changes.collect(), remarks: Vec::new() }
+    Diff { changes: changes.collect() }
 }
 
-/// The highest rates that two searches found.
-fn of_capacities(before: &Search, after: &Search) -> Diff {
+/// What two searches found. A break-even is neither better nor worse elsewhere.
+fn of_roots(before: &Search, after: &Search) -> Diff {
+    let axis = after.config.axis();
     let earlier = limits::limits(before);
     let changes = limits::limits(after).into_iter().filter_map(|after| {
         let before = earlier.iter().find(|before| before.cell == after.cell)?;
         let rates = before.capacity_per_s.zip(after.capacity_per_s);
         let interval = apart(range(before), range(&after));
+        let metric = if axis == Axis::Bandwidth { "break-even" } else { "capacity" };
         Some(Change {
-            metric: "capacity".to_owned(),
-            before: limits::capacity(before),
-            after: limits::capacity(&after),
+            metric: metric.to_owned(),
+            before: limits::root_of(axis, before),
+            after: limits::root_of(axis, &after),
             change: rates.map(|(before, after)| f64::from(after) / f64::from(before)),
             interval,
-            verdict: verdict(interval, Verdict::Worse),
-            counts: after.cell != FLOOR,
+            verdict: verdict(interval.filter(|_| axis != Axis::Bandwidth), Verdict::Worse),
+            counts: after.cell != FLOOR && axis != Axis::Bandwidth,
             cell: after.cell,
         })
     });
-    Diff { changes: changes.collect(), remarks: Vec::new() }
+    Diff { changes: changes.collect() }
 }
 
 /// Where a capacity lies: where the relay did not end the search, above what it kept.
 fn range(limit: &Limit) -> Option<(f64, f64)> {
     match limit.end {
         End::Slo => limit.interval_per_s.map(|(low, high)| (low.into(), high.into())),
-        End::GeneratorLimit | End::RateLimit => {
-            limit.last_pass_per_s.map(|passed| (passed.into(), f64::INFINITY))
-        }
+        End::GeneratorLimit | End::RateLimit => limit.kept_per_s().map(|kept| (kept.into(), f64::INFINITY)),
         End::NothingPassed => Some((0.0, 1.0)),
-        End::RelayChanged | End::Disturbed | End::Unfinished => None,
+        End::Delayed | End::RelayChanged | End::TooFewAnswers | End::Disturbed | End::Unfinished => None,
     }
-}
-
-/// The times of each pair of cells at each bandwidth and round trip.
-fn of_times(before: &BreakEven, after: &BreakEven) -> Diff {
-    let earlier = crossing::versus(before);
-    let mut found = Diff { changes: Vec::new(), remarks: Vec::new() };
-    for after in crossing::versus(after) {
-        let same = |v: &&Versus| (&v.cell, &v.other, v.rtt_ns) == (&after.cell, &after.other, after.rtt_ns);
-        let Some(before) = earlier.iter().find(same) else { continue };
-        let (was, is) = (break_even::sentence(before), break_even::sentence(&after));
-        found.remarks.push(if was == is { format!("as before, {is}") } else { format!("before: {was}") });
-        if was != is {
-            found.remarks.push(format!("after:  {is}"));
-        }
-        for point in &after.points {
-            let same = |p: &&TimeRatio| p.down_bits_per_s == point.down_bits_per_s;
-            let Some(was) = before.points.iter().find(same) else { continue };
-            let interval = apart(was.interval, point.interval);
-            let ratio = |point: &TimeRatio| point.ratio.map_or(NOTHING.to_owned(), number::ratio);
-            found.changes.push(Change {
-                cell: format!("{} ÷ {}", after.cell, after.other),
-                metric: break_even::link(point.down_bits_per_s, after.rtt_ns),
-                before: ratio(was),
-                after: ratio(point),
-                change: was.ratio.zip(point.ratio).map(|(was, is)| is / was),
-                interval,
-                verdict: verdict(interval, Verdict::Better),
-                counts: true,
-            });
-        }
-    }
-    found
 }
 
 /// The quotient of two intervals: from the ends that lie furthest apart.
@@ -272,7 +230,7 @@ impl Diff {
         self.changes.iter().any(|change| change.counts && change.verdict == verdict)
     }
 
-    /// The table and its remarks for a terminal of `room` columns. Where it is narrow the change
+    /// The table for a terminal of `room` columns. Where it is narrow the change
     /// gets room first, then before and after.
     pub fn terminal(&self, room: Option<usize>) -> String {
         let headings = ["cell", "metric", "before", "after", "change"].map(str::to_owned).to_vec();
@@ -289,7 +247,6 @@ impl Diff {
         if text.contains(LEFT_OUT) {
             text.push_str("All columns: in a pipe.\n");
         }
-        self.remarks.iter().for_each(|remark| fold_within(&mut text, remark, room.unwrap_or(usize::MAX)));
         text
     }
 }

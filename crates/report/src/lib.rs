@@ -34,7 +34,7 @@ pub use pages::summary::{summary, terminal, terminal_of};
 pub use result::{
     Block, CellResult, Config, Foreign, Git, Header, PlannedRounds, RESULT_FILE, ResultFile, Role,
 };
-pub use statistics::{bracket, crossing, power, precision, stats, steady::Steadiness};
+pub use statistics::{bracket, power, precision, stats, steady::Steadiness};
 pub use tables::browser::PageFigures;
 pub use tables::check::{Check, FAILS, Outcome, check, unsteady};
 pub use tables::floor::AboveFloor;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::merged::Merged;
 
 /// Bounds, all of which must hold.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Slo(Vec<Bound>);
 
 /// One bound.
@@ -178,15 +178,6 @@ impl Slo {
                 late = late.text,
             )
         })
-    }
-
-    /// Samples that its highest quantile takes to be exact: a hundred above it.
-    pub fn samples(&self) -> f64 {
-        let of = |bound: &Bound| match bound.figure {
-            Figure::Quantile(q) => 100.0 / (1.0 - q),
-            _ => 0.0,
-        };
-        self.0.iter().map(of).fold(0.0, f64::max)
     }
 }
 

@@ -5,7 +5,6 @@
 //! each other and no text shrinks; pictures stand by themselves, too. Ink and paper are classes,
 //! which follow light and dark.
 
-mod bandwidths;
 mod bars;
 mod cells;
 mod costs;
@@ -17,7 +16,6 @@ mod svg;
 mod throughput;
 mod time;
 
-pub(super) use bandwidths::time_against_bandwidth;
 pub use bars::{Bar, Bars, bars};
 pub(super) use cells::{legend, packings};
 pub(super) use costs::forest;

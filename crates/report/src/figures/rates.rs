@@ -1,4 +1,4 @@
-//! p99 against rate, of a search.
+//! The probes of a search against its axis.
 
 use super::{
     cells::swatch,
@@ -6,29 +6,30 @@ use super::{
 };
 use crate::{number, result::Search, statistics::bracket::Limit, tables::limits};
 
-/// p99 against rate of a search, a line for each cell, with both ends of its bracket; and what the
-/// colours mean, as HTML.
+/// p99 against rate, or time ÷ time against bandwidth, a line for each cell, with both ends of its
+/// bracket; and what the colours mean, as HTML.
 pub(crate) fn search_curve(search: &Search) -> Option<(String, String)> {
+    let axis = search.config.axis();
     let lines: Vec<(Limit, Curve)> = (search.cells.iter())
-        .map(|cell| (Limit::from_probes(&search.config, cell), limits::points(cell)))
+        .map(|cell| (Limit::from_probes(&search.config, cell), limits::points(cell, axis)))
         .filter(|(_, points)| !points.is_empty())
         .collect();
     if lines.is_empty() {
         return None;
     }
     let mut legend = "<p class=\"legend\">".to_owned();
-    let (counted, unit) = (limits::counted(&search.config), limits::unit(&search.config));
+    let (name, value) = (limits::axis_name(axis), limits::value_name(axis));
     let all = lines.iter().flat_map(|(_, points)| points.iter().copied());
     let x = padded(all.clone().map(|p| p.0), 1.35);
-    let x = Axis::logarithmic(&format!("{counted} per second"), x, 5);
-    let y = Axis::logarithmic("p99 ms", padded(all.map(|p| p.1), 1.35), 6);
-    let mut svg = Figure::begin(Sheet::phone(340.0), "p99 against rate", x, y);
+    let x = Axis::logarithmic(name, x, 5);
+    let y = Axis::logarithmic(value, padded(all.map(|p| p.1), 1.35), 6);
+    let mut svg = Figure::begin(Sheet::phone(340.0), &format!("{value} against {name}"), x, y);
     for (index, (cell, points)) in lines.iter().enumerate() {
         let colour = PALETTE[index % PALETTE.len()];
         legend += &swatch(colour, &cell.cell);
         svg.curve(points.iter().copied(), colour, DASHES[index / PALETTE.len() % DASHES.len()]);
-        for (rate, p99) in points {
-            let at = svg.at(*rate, *p99);
+        for (rate, y) in points {
+            let at = svg.at(*rate, *y);
             let is = |end: Option<u32>| end.is_some_and(|end| f64::from(end).total_cmp(rate).is_eq());
             let what = if is(cell.last_pass_per_s) {
                 svg.shape(0, at, colour);
@@ -39,7 +40,7 @@ pub(crate) fn search_curve(search: &Search) -> Option<(String, String)> {
             } else {
                 ""
             };
-            let says = format!("{}: p99 {} ms at {rate} {unit}{what}", cell.cell, number::three(*p99));
+            let says = format!("{}: {value} {} at {rate} {name}{what}", cell.cell, number::three(*y));
             svg.mark(at, &cell.cell, &says);
         }
     }

@@ -13,7 +13,7 @@ use measure::{
     log::{self, IntervalLog, Unit},
 };
 
-use crate::{figures, result::ResultFile, tables::break_even::PICTURE, view::views};
+use crate::{figures, result::ResultFile, view::views};
 
 /// Envelopes a second.
 const THROUGHPUT: &str = "throughput";
@@ -71,17 +71,11 @@ pub fn write_percentiles(result: &ResultFile, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes `bytes-and-cpu.svg`, or one for each load where there are several; of a search for
-/// break-even bandwidths `time-against-bandwidth.svg`.
+/// Writes `bytes-and-cpu.svg`, or one for each load where there are several.
 ///
 /// # Errors
 /// When a file cannot be written.
 pub fn write_pictures(result: &ResultFile, folder: &Path) -> Result<()> {
-    let drawn = result.break_even.as_ref().and_then(figures::time_against_bandwidth);
-    if let Some(svg) = drawn {
-        let path = folder.join(PICTURE);
-        fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
-    }
     let loads = views(result);
     for load in &loads {
         let Some(svg) = figures::picture(load) else { continue };

@@ -63,8 +63,6 @@ impl Report<'_> {
         let loads = views(result);
         let throughput = throughputs(&loads);
         let mut found: Vec<Part> = result.search.iter().flat_map(found::of_search).collect();
-        let is_whole = result.incomplete().is_none();
-        found.extend(result.break_even.iter().flat_map(|one| found::of_break_even(one, is_whole)));
         found.extend(result.browser.iter().flat_map(found::of_browser));
         Report {
             result,

@@ -8,7 +8,7 @@ use measure::Environment;
 use crate::{
     merged::Merged,
     number,
-    result::{Block, CellResult, ResultFile},
+    result::{Axis, Block, CellResult, ResultFile},
     tables::{browser, table::Table},
     verdicts::likeness,
 };
@@ -116,24 +116,29 @@ pub(crate) fn provenance(result: &ResultFile) -> String {
     if let Some(search) = &result.search {
         let (seed, precision) = (search.config.seed, search.config.precision * 100.0);
         let seconds = search.config.probe_seconds;
-        line(&mut text, format_args!("- Seed: {seed}. Probes of {seconds} s, precision {precision:.0} %"));
-    } else if result.break_even.is_some() {
-        let (seed, arguments) = (result.config.seed, result.config.client_args.join(" "));
-        line(&mut text, format_args!("- Seed: {seed}. Arguments of every client: {arguments}"));
+        match search.config.axis() {
+            Axis::Bandwidth => {
+                let arguments = search.config.client_args.join(" ");
+                line(&mut text, format_args!("- Seed: {seed}. Arguments of every client: {arguments}"));
+            }
+            Axis::Load | Axis::Rate => {
+                line(
+                    &mut text,
+                    format_args!("- Seed: {seed}. Probes of {seconds} s, precision {precision:.0} %"),
+                );
+            }
+        }
     } else if let Some(found) = &result.browser {
         line(&mut text, format_args!("- Seed: {}", found.config.seed));
         text.push_str(&browser::provenance(found));
     } else {
         line(&mut text, format_args!("{}", measured(result)));
     }
-    for chosen in &result.config.chosen_rates {
-        line(&mut text, format_args!("- Rate chosen with `--rates auto`: {}", chosen.line()));
-    }
-    for chosen in &result.config.chosen_loads {
+    for chosen in &result.config.chosen {
         let cell = result.cells.iter().find(|cell| cell.id == chosen.cell);
         let blocks = cell.into_iter().flat_map(|cell| cell.blocks.iter().filter_map(Block::usable));
         let reached = Merged::from_records(blocks.collect::<Vec<_>>()).relay_utilisation();
-        line(&mut text, format_args!("- Load chosen with `--utilisation`: {}", chosen.line(reached)));
+        line(&mut text, format_args!("- Chosen by a pilot: {}", chosen.line(reached)));
     }
     if let Some(planned) = &result.config.planned_rounds {
         line(&mut text, format_args!("- Rounds planned with `--precision`: {planned}"));

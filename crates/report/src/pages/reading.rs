@@ -5,7 +5,7 @@ use cell::Factor;
 use crate::{
     result::{RESULT_FILE, ResultFile},
     statistics::stats::{self, BAND},
-    tables::{break_even, browser, limits},
+    tables::{browser, limits},
     verdicts::family::correction,
     view::LoadView,
 };
@@ -14,9 +14,6 @@ use crate::{
 pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
     if let Some(search) = &result.search {
         return limits::reading(&search.config);
-    }
-    if let Some(found) = &result.break_even {
-        return break_even::reading(found);
     }
     if let Some(found) = &result.browser {
         return browser::reading(found);

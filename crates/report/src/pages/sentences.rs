@@ -9,7 +9,7 @@ use crate::{
     number,
     result::{Block, CellResult, QUICK, ResultFile, Role, SelfTest},
     statistics::steady::Steadiness,
-    tables::{break_even, browser, limits},
+    tables::{browser, limits},
     utilisation::Utilisation,
     verdicts::{
         comparison::{Comparison, Control, control_of},
@@ -25,12 +25,9 @@ pub(crate) fn title(result: &ResultFile) -> String {
     if result.browser.is_some() {
         return "Wire formats in a browser".to_owned();
     }
-    match (&result.search, &result.break_even) {
-        (Some(search), _) => {
-            format!("{scenarios}: the {} under {}", limits::sought(&search.config), search.config.slo)
-        }
-        (None, Some(_)) => format!("{scenarios}: break-even bandwidths"),
-        (None, None) => format!("{scenarios}: wire formats compared"),
+    match &result.search {
+        Some(search) => limits::title(&search.config, search.config.axis()),
+        None => format!("{scenarios}: wire formats compared"),
     }
 }
 
@@ -216,9 +213,6 @@ fn busy_host(result: &ResultFile) -> Option<String> {
 pub(crate) fn headline(result: &ResultFile) -> String {
     if let Some(search) = &result.search {
         return limits::headline(search);
-    }
-    if let Some(found) = &result.break_even {
-        return break_even::headline(found);
     }
     if let Some(found) = &result.browser {
         return browser::headline(found);

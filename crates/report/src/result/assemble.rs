@@ -2,7 +2,7 @@
 
 use measure::{CorpusRecord, Environment, SCHEMA_VERSION, Status, Tool};
 
-use super::{BreakEven, Browser, CellResult, Config, Git, ResultFile, Search, SelfTest};
+use super::{Browser, CellResult, Config, Git, ResultFile, Search, SelfTest};
 
 /// A result without its blocks.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,7 +43,6 @@ impl ResultFile {
             schedule,
             cells,
             search: None,
-            break_even: None,
             browser: None,
             instructions: None,
         }
@@ -53,12 +52,6 @@ impl ResultFile {
     pub fn of_search(header: Header, search: Search, corpus: Option<CorpusRecord>) -> ResultFile {
         let empty = ResultFile::assemble(header, Vec::new(), Vec::new());
         ResultFile { corpus, search: Some(search), ..empty }
-    }
-
-    /// The result of a search for break-even bandwidths, which has medians instead of records.
-    pub fn of_break_even(header: Header, found: BreakEven, corpus: Option<CorpusRecord>) -> ResultFile {
-        let empty = ResultFile::assemble(header, Vec::new(), Vec::new());
-        ResultFile { corpus, break_even: Some(found), ..empty }
     }
 
     /// The result of pages in a browser; `schedule` has their cells by round.

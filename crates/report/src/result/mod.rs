@@ -2,7 +2,6 @@
 //! `derived.json`.
 
 mod assemble;
-mod break_even;
 mod browser;
 mod git;
 mod instructions;
@@ -24,15 +23,16 @@ use serde::{Deserialize, Serialize};
 use terms::RelayUrl;
 
 pub use assemble::Header;
-pub use break_even::{BreakEven, BreakEvenConfig, CellTimes, TimedBlock};
 pub use browser::{
     Browser, BrowserBlock, BrowserCell, BrowserConfig, BrowserSoftware, BrowserStep, DEVICE, EventSet, Part,
 };
 pub use git::Git;
 pub use instructions::{Conditions, INSTRUCTIONS_FILE, Instructions, RESOLUTION, Row};
 pub use planned::percent;
-pub use planned::{Calibration, ChosenLoad, ChosenRate, PlannedRounds};
-pub use search::{AtLoad1, CellProbes, Played, Probe, ProbeOutcome, Purpose, Search, SearchConfig};
+pub use planned::{Chosen, PlannedRounds};
+pub use search::{
+    AtLoad1, Axis, CellProbes, Played, Probe, ProbeOutcome, Purpose, Search, SearchConfig, SearchedLinks,
+};
 pub use selftest::TRIALS;
 pub use selftest::{Oracle, SELFTESTS, SelfTest};
 
@@ -88,10 +88,6 @@ pub struct ResultFile {
     /// Settings and probes of `compare search`; absent in other results.
     #[serde(default)]
     pub search: Option<Search>,
-    /// Settings and times of `compare search --metric break-even-bandwidth`; absent in other
-    /// results.
-    #[serde(default)]
-    pub break_even: Option<BreakEven>,
     /// Settings and blocks of `compare browser`; absent in other results.
     #[serde(default)]
     pub browser: Option<Browser>,
@@ -141,13 +137,9 @@ pub struct Config {
     /// How the rounds were planned from a pilot, where `--precision` asked for it.
     #[serde(default)]
     pub planned_rounds: Option<PlannedRounds>,
-    /// How the rate of each scenario was chosen by a pilot, where `--rates auto` asked for it.
-    #[serde(default)]
-    pub chosen_rates: Vec<ChosenRate>,
-    /// How the load of each cell was chosen, where `--utilisation` asked for a share of its own
-    /// relay's cores.
+    /// The rate of each scenario, or the load of each cell, that pilots chose.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub chosen_loads: Vec<ChosenLoad>,
+    pub chosen: Vec<Chosen>,
 }
 
 /// A relay that a run starts for each block.

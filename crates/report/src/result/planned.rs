@@ -1,4 +1,4 @@
-//! Decisions of a pilot before the counted rounds: how many there are, and at which rate.
+//! Decisions of a pilot before the counted rounds: how many there are, and at which rate or load.
 
 use std::collections::BTreeMap;
 
@@ -29,47 +29,22 @@ pub struct PlannedRounds {
     pub rounds: u32,
 }
 
-/// How a rate was chosen.
+/// How the rate of all cells of a scenario was chosen, or the load of one cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ChosenRate {
-    /// The scenario.
-    pub scenario: String,
-    /// The rate of all its cells, in events published per second.
-    pub rate_per_s: u32,
-    /// The cell that keeps the least.
-    pub weakest: String,
-    /// The rate that it keeps.
-    pub capacity_per_s: u32,
-    /// The share of their cores that its relay and the generator used at most while it kept that;
-    /// absent where it was 0.9, and 60 % of the rate were chosen.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub utilisation_max: Option<f64>,
-    /// The probes of the pilot, which are not counted, each with its cell.
-    pub probes: Vec<(String, Probe)>,
-}
-
-/// How the load of a cell was chosen.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ChosenLoad {
-    /// The cell's name.
+pub struct Chosen {
+    /// The cell's name; of a rate that of the weakest.
     pub cell: String,
-    /// The share of its own relay's cores that was asked for.
+    /// The share of their cores that its relay and the generator may use, or that its relay is to
+    /// use.
     pub utilisation: f64,
-    /// The load that the last probe makes likely.
-    pub load: f64,
-    /// The probes, which are not counted.
-    pub probes: Vec<Calibration>,
-}
-
-/// How busy a relay was in a probe.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Calibration {
-    /// The load of the scenario.
-    pub load: f64,
-    /// The share of its cores that the relay used.
-    pub utilisation: f64,
-    /// Deliveries, or publications where nothing is delivered, over the time until the last answer.
-    pub deliveries_per_s: f64,
+    /// The rate, in events published per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_per_s: Option<u32>,
+    /// The load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<f64>,
+    /// Its probes in the pilot, which are not counted.
+    pub probes: Vec<Probe>,
 }
 
 /// A share in per cent, as it was written: 0.07 is 7, although a hundred times that is not.
@@ -77,33 +52,31 @@ pub fn percent(share: f64) -> f64 {
     (share * 1e4).round() / 100.0
 }
 
-impl ChosenLoad {
-    /// The utilisation as asked for, and with `reached` that of the rounds.
+impl Chosen {
+    /// What was chosen, and with `reached` the share that the rounds came to.
     pub fn line(&self, reached: Option<f64>) -> String {
-        let ChosenLoad { cell, utilisation, load, probes } = self;
-        let probe = |one: &Calibration| format!("{:.1} % at load {}", one.utilisation * 100.0, one.load);
-        let reached = reached.map_or_else(String::new, |share| format!(", reached {:.1} %", share * 100.0));
-        format!(
-            "{cell}: load {load} for {:.1} % of its relay's cores{reached} (probes: {})",
-            utilisation * 100.0,
-            probes.iter().map(probe).collect::<Vec<_>>().join(", ")
-        )
-    }
-}
-
-impl ChosenRate {
-    /// A sentence.
-    pub fn line(&self) -> String {
-        let ChosenRate { scenario, rate_per_s, weakest, capacity_per_s, .. } = self;
-        let why = match self.utilisation_max.map(|share| share * 100.0) {
-            Some(most) => format!(
-                "which each cell keeps with at most {most:.0} % of its cores, {weakest} up to {capacity_per_s}/s"
-            ),
-            None => format!("60 % of what {weakest} sustains ({capacity_per_s}/s) with 90 % of its cores"),
+        let Chosen { cell, utilisation, rate_per_s, load, probes } = self;
+        let probe = |one: &Probe| {
+            let share = one.quotient? * utilisation * 100.0;
+            Some(match load.and(one.played) {
+                Some(played) => format!("{share:.1} % at load {}", played.load),
+                None => format!("{share:.1} % at {}/s", one.rate_per_s),
+            })
         };
-        let probes = self.probes.len();
-        format!(
-            "{scenario}: {rate_per_s} events/s, {why}, by a pilot of {probes} probes that are not counted"
-        )
+        let reached = reached.map_or_else(String::new, |share| format!(", reached {:.1} %", share * 100.0));
+        let probes = probes.iter().filter_map(probe).collect::<Vec<_>>().join(", ");
+        let share = utilisation * 100.0;
+        match (load, rate_per_s) {
+            (Some(load), _) => {
+                format!(
+                    "{cell}: load {load} for {share:.1} % of its relay's cores{reached} (probes: {probes})"
+                )
+            }
+            (None, rate) => format!(
+                "{} events/s, at which each cell uses at most {share:.0} % of its cores; the weakest is {cell} (probes: \
+                 {probes})",
+                rate.unwrap_or(0)
+            ),
+        }
     }
 }

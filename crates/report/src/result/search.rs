@@ -1,7 +1,7 @@
-//! The question and the probes of `compare search`.
+//! The question and the probes of a search: of `compare search`, and of the pilots of `compare run`.
 
 use cell::MOST_LOAD;
-use measure::RunRecord;
+use measure::{Counts, RunRecord};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use terms::{Header, RelayUrl};
@@ -18,23 +18,52 @@ pub struct Search {
     pub cells: Vec<CellProbes>,
 }
 
+/// The setting that a search varies. What it seeks there follows: the highest rate or load that
+/// keeps an SLO, or the bandwidth at which two cells take equally long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Axis {
+    /// Events published per second.
+    Rate,
+    /// The load, in deliveries per second.
+    Load,
+    /// The downlink of users, in kbit per second.
+    Bandwidth,
+}
+
+/// The links of a search for bandwidths.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SearchedLinks {
+    /// Uplink ÷ downlink.
+    pub uplink_share: f64,
+    /// Round trips without queues, ascending.
+    pub rtts_ns: Vec<u64>,
+}
+
 /// The question of a search.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SearchConfig {
     /// Scenario name or file.
     pub scenario: String,
-    /// The condition that must hold.
+    /// The condition that must hold; empty where two cells are to take equally long.
     pub slo: String,
+    /// The links of users, where bandwidths are searched: a rate is then a downlink's in kbit per
+    /// second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub links: Option<SearchedLinks>,
+    /// The share of its cores that a cell is to use, where that is sought.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub utilisation: Option<f64>,
     /// Demand of the scenario at load 1, where loads are searched: a rate is then one of
     /// deliveries, and a probe is played at the load that asks for so many. Absent where rates of
     /// publishing are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_load_1: Option<AtLoad1>,
-    /// The first rate: deliveries per second where loads are searched, otherwise events published.
+    /// The first rate: deliveries per second where loads are searched, otherwise events published;
+    /// the lowest downlink where bandwidths are.
     pub start_per_s: u32,
     /// No probe goes beyond this.
     pub limit_per_s: u32,
-    /// Seconds of a probe at least.
+    /// Seconds of a probe; in older results at least.
     pub probe_seconds: u32,
     /// Two searches shall differ by at most this share.
     pub precision: f64,
@@ -104,12 +133,17 @@ impl Played {
             deliveries_per_s: record.counts.deliveries as f64 / elapsed_s,
         }
     }
+
+    /// Deliveries, or publications where nothing is delivered.
+    pub fn envelopes_per_s(self) -> f64 {
+        if self.deliveries_per_s > 0.0 { self.deliveries_per_s } else { self.publishes_per_s }
+    }
 }
 
 /// The probes of one cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CellProbes {
-    /// The cell's name.
+    /// The cell's name; of two cells `one ÷ other, round trip`.
     pub cell: String,
     /// In the order they ran, repetitions and points of the curve included.
     pub probes: Vec<Probe>,
@@ -129,17 +163,16 @@ impl Search {
     }
 }
 
-/// One run at one rate.
+/// One run at one rate, or two over the same link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Probe {
-    /// The rate that was asked for: deliveries per second where loads are searched, otherwise
-    /// events published.
+    /// The rate that was asked for: deliveries per second where loads are searched, kbit per second
+    /// where bandwidths are, otherwise events published.
     pub rate_per_s: u32,
     /// Its settings; absent in older results, and without a record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub played: Option<Played>,
-    /// Seconds in which work started: more than asked for where the SLO's quantile takes them; 0 in
-    /// older results.
+    /// Seconds in which work started; 0 in older results.
     #[serde(default)]
     pub seconds: u32,
     /// Its purpose in the search.
@@ -152,6 +185,16 @@ pub struct Probe {
     pub p99_ns: Option<u64>,
     /// The block's seconds ÷ the time until the last answer.
     pub achieved: Option<f64>,
+    /// Time of the first cell ÷ that of the second, or the share of its cores that a cell used ÷
+    /// the share that is sought.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quotient: Option<f64>,
+    /// The ledger of a probe that did not pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<Counts>,
+    /// The last words of its client and relay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
 }
 
 /// The purpose of a probe.
@@ -169,34 +212,53 @@ pub enum Purpose {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProbeOutcome {
-    /// The SLO held.
+    /// The SLO held, or the first cell was faster, or less than the sought share was used.
     Pass,
     /// The SLO did not hold, and it was the relay: its cores were full, its queue grew, events were
-    /// lost, or the bounds were missed by more than the generator was late.
+    /// lost, or the bounds were missed by more than the generator was late. Or the second cell was
+    /// faster, or more than the sought share was used.
     Fail,
     /// The SLO did not hold, and it was the generator; or the client had not ended in its time,
     /// with its events to sign and to send, and was stopped.
     GeneratorLimit,
-    /// The host was busy, the run failed in another way or there were too few answers: nothing is
-    /// said about the rate, which is probed again.
+    /// The host was busy or the run failed in another way: nothing is said about the rate, which is
+    /// probed again.
     Disturbed,
+    /// So few answers came that a quantile of the SLO is not known.
+    TooFewAnswers,
 }
 
 impl Probe {
     /// One line for the terminal.
-    pub fn line(&self) -> String {
+    pub fn line(&self, axis: Axis) -> String {
+        let why = self.why.join("; ");
         let outcome = match self.outcome {
-            ProbeOutcome::Pass => "passes".to_owned(),
-            ProbeOutcome::Fail => format!("fails: {}", self.why.join("; ")),
-            ProbeOutcome::GeneratorLimit => format!("generator limit: {}", self.why.join("; ")),
-            ProbeOutcome::Disturbed => format!("says nothing: {}", self.why.join("; ")),
+            ProbeOutcome::Pass if axis == Axis::Bandwidth => "the first is faster".to_owned(),
+            ProbeOutcome::Fail if axis == Axis::Bandwidth => "the second is faster".to_owned(),
+            ProbeOutcome::Pass if why.is_empty() => "passes".to_owned(),
+            ProbeOutcome::Pass => format!("passes, although {why}"),
+            ProbeOutcome::Fail => format!("fails: {why}"),
+            ProbeOutcome::GeneratorLimit => format!("generator limit: {why}"),
+            ProbeOutcome::Disturbed => format!("says nothing: {why}"),
+            ProbeOutcome::TooFewAnswers => format!("has too few answers: {why}"),
         };
         let p99 = self.p99_ns.map_or_else(String::new, |ns| format!(", p99 {:.3} ms", ns as f64 / 1e6));
-        format!("{}/s for {} s{p99}, {outcome}", self.rate_per_s, self.seconds)
+        let quotient = self.quotient.map_or_else(String::new, |quotient| format!(", ×{quotient:.2}"));
+        let unit = if axis == Axis::Bandwidth { " kbit/s" } else { "/s" };
+        format!("{}{unit} for {} s{p99}{quotient}, {outcome}", self.rate_per_s, self.seconds)
     }
 }
 
 impl SearchConfig {
+    /// The setting that is varied.
+    pub fn axis(&self) -> Axis {
+        match (&self.links, self.at_load_1) {
+            (Some(_), _) => Axis::Bandwidth,
+            (None, Some(_)) => Axis::Load,
+            (None, None) => Axis::Rate,
+        }
+    }
+
     /// The configuration of every probe.
     pub fn as_run(&self) -> Config {
         Config {

@@ -112,7 +112,7 @@ pub(super) fn read(folder: &Path) -> Result<Option<ResultFile>> {
         place.blocks.push(block);
     }
     let of = result.incomplete().map_or_else(String::new, |what| format!(" ({what})"));
-    let holds = if result.search.is_some() || result.break_even.is_some() || result.browser.is_some() {
+    let holds = if result.search.is_some() || result.browser.is_some() {
         String::new()
     } else {
         format!(", {BLOCKS} holds {count} blocks")

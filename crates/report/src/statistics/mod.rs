@@ -1,7 +1,6 @@
 //! What numbers alone say: intervals, tests, searches for a rate, and how steady they are.
 
 pub mod bracket;
-pub mod crossing;
 pub(crate) mod judge;
 pub mod power;
 pub mod precision;

@@ -1,10 +1,10 @@
-//! Output of `compare search`: brackets, p99 against rate, and how to read them.
+//! Output of a search: its roots, the probes against the axis, and how to read them.
 
 use std::collections::BTreeMap;
 
 use crate::{
     number,
-    result::{CellProbes, FLOOR, Played, Probe, ProbeOutcome, Purpose, Search, SearchConfig},
+    result::{Axis, CellProbes, FLOOR, Played, Probe, ProbeOutcome, Purpose, Search, SearchConfig},
     statistics::{
         bracket::{End, Limit},
         stats,
@@ -17,35 +17,57 @@ pub(crate) fn limits(search: &Search) -> Vec<Limit> {
     search.cells.iter().map(|cell| Limit::from_probes(&search.config, cell)).collect()
 }
 
-/// The aim of the search, in words.
-pub(crate) fn sought(config: &SearchConfig) -> &'static str {
-    if config.at_load_1.is_some() { "most deliveries/s" } else { "highest rate" }
+/// The question of the search.
+pub(crate) fn title(SearchConfig { scenario, slo, .. }: &SearchConfig, axis: Axis) -> String {
+    match axis {
+        Axis::Load => format!("{scenario}: the most deliveries/s under {slo}"),
+        Axis::Rate => format!("{scenario}: the highest rate under {slo}"),
+        Axis::Bandwidth => format!("{scenario}: break-even bandwidths"),
+    }
 }
 
-/// The unit of a rate.
-pub(crate) fn counted(config: &SearchConfig) -> &'static str {
-    if config.at_load_1.is_some() { "deliveries" } else { "published events" }
+/// The axis, with its unit.
+pub(crate) fn axis_name(axis: Axis) -> &'static str {
+    match axis {
+        Axis::Load => "deliveries per second",
+        Axis::Rate => "published events per second",
+        Axis::Bandwidth => "downlink, kbit/s",
+    }
 }
 
-/// Its unit.
-pub(crate) fn unit(config: &SearchConfig) -> &'static str {
-    if config.at_load_1.is_some() { "deliveries/s" } else { "events/s" }
+/// The value that is shown against the axis.
+pub(crate) fn value_name(axis: Axis) -> &'static str {
+    if axis == Axis::Bandwidth { "time ÷ time" } else { "p99 ms" }
 }
 
-/// The capacities, for people; of a search of loads with what the highest probe that passed was
-/// played with.
-pub(crate) fn capacities(search: &Search) -> Table {
-    let by_load = search.config.at_load_1.is_some();
-    let capacity_in = if by_load { "capacity in deliveries/s" } else { "capacity" };
-    let played = if by_load { &["delivered/s", "publishes/s", "connections", "load"][..] } else { &[] };
-    let headings =
-        [&["cell", capacity_in, "95 % interval"][..], played, &["probes", "what ended it"]].concat();
+/// A value on the axis: `900/s`, `12.3 Mbit/s`.
+pub(crate) fn at(axis: Axis, rate: u32) -> String {
+    match axis {
+        Axis::Load | Axis::Rate => format!("{rate}/s"),
+        Axis::Bandwidth if rate < 1_000 => format!("{rate} kbit/s"),
+        Axis::Bandwidth => format!("{} Mbit/s", number::three(f64::from(rate) / 1e3)),
+    }
+}
+
+/// The roots, for people; of a search of loads with what the highest probe that passed was played
+/// with.
+pub(crate) fn roots(search: &Search) -> Table {
+    let axis = search.config.axis();
+    let (root, played) = match axis {
+        Axis::Load => ("capacity in deliveries/s", &["publishes/s", "connections", "load"][..]),
+        Axis::Rate => ("capacity", &[][..]),
+        Axis::Bandwidth => ("break-even", &[][..]),
+    };
+    let headings = [&["cell", root, "95 % interval"][..], played, &["probes", "what ended it"]].concat();
     let row = |cell: &CellProbes| {
         let limit = Limit::from_probes(&search.config, cell);
-        let interval =
-            limit.interval_per_s.map_or_else(|| NOTHING.to_owned(), |(low, high)| format!("{low}–{high}/s"));
-        let mut row = vec![cell.cell.clone(), capacity(&limit), interval];
-        if by_load {
+        let interval = match limit.interval_per_s {
+            Some((low, high)) if axis == Axis::Bandwidth => format!("{}–{}", at(axis, low), at(axis, high)),
+            Some((low, high)) => format!("{low}–{high}/s"),
+            None => NOTHING.to_owned(),
+        };
+        let mut row = vec![cell.cell.clone(), root_of(axis, &limit), interval];
+        if axis == Axis::Load {
             row.extend(at_the_highest_pass(cell));
         }
         row.extend([limit.probes.to_string(), ended(search, cell, &limit)]);
@@ -55,27 +77,25 @@ pub(crate) fn capacities(search: &Search) -> Table {
     Table { names: 1, headings, rows: search.cells.iter().map(row).collect() }
 }
 
-/// Deliveries and publishes per second, connections and load of the highest probe that passed.
-fn at_the_highest_pass(cell: &CellProbes) -> [String; 4] {
+/// Publishes per second, connections and load of the highest probe that passed.
+fn at_the_highest_pass(cell: &CellProbes) -> [String; 3] {
     let passed = cell.probes.iter().filter(|probe| probe.outcome == ProbeOutcome::Pass);
     match passed.max_by_key(|probe| probe.rate_per_s).and_then(|probe| probe.played) {
-        Some(Played { load, connections, publishes_per_s, deliveries_per_s }) => [
-            format!("{deliveries_per_s:.0}/s"),
-            format!("{publishes_per_s:.0}/s"),
-            connections.to_string(),
-            number::three(load),
-        ],
-        None => [NOTHING; 4].map(str::to_owned),
+        Some(Played { load, connections, publishes_per_s, .. }) => {
+            [format!("{publishes_per_s:.0}/s"), connections.to_string(), number::three(load)]
+        }
+        None => [NOTHING; 3].map(str::to_owned),
     }
 }
 
-/// The capacity, or what is known of it.
-pub(crate) fn capacity(limit: &Limit) -> String {
-    match (limit.capacity_per_s, limit.last_pass_per_s) {
-        (Some(rate), _) => format!("{rate}/s"),
-        _ if limit.end == End::RelayChanged => NOTHING.to_owned(),
-        (None, Some(rate)) => format!("over {rate}/s"),
-        (None, None) => NOTHING.to_owned(),
+/// The root, or the bound that is known of it.
+pub(crate) fn root_of(axis: Axis, limit: &Limit) -> String {
+    match (limit.capacity_per_s, limit.kept_per_s()) {
+        (Some(rate), _) => at(axis, rate),
+        (None, Some(kept)) if axis != Axis::Bandwidth && limit.end != End::RelayChanged => {
+            format!("at least {}", at(axis, kept))
+        }
+        _ => NOTHING.to_owned(),
     }
 }
 
@@ -86,9 +106,13 @@ fn ended(search: &Search, cell: &CellProbes, limit: &Limit) -> String {
             cell.probes.iter().filter(|probe| probe.outcome == who && probe.purpose == Purpose::Search);
         misses.min_by_key(|probe| probe.rate_per_s).map_or_else(String::new, |probe| probe.why.join("; "))
     };
+    if search.config.axis() == Axis::Bandwidth && !matches!(limit.end, End::Disturbed | End::Unfinished) {
+        return faster(&search.config, cell, limit);
+    }
     match limit.end {
         End::Slo => format!("the relay: {}", example(ProbeOutcome::Fail)),
         End::NothingPassed => format!("the relay, at 1/s: {}", example(ProbeOutcome::Fail)),
+        End::Delayed => format!("the relay, at any rate: {}", example(ProbeOutcome::Fail)),
         End::GeneratorLimit => format!("the generator: {}", example(ProbeOutcome::GeneratorLimit)),
         End::RelayChanged => format!(
             "the relay, which had kept {}/s before: {}",
@@ -96,8 +120,28 @@ fn ended(search: &Search, cell: &CellProbes, limit: &Limit) -> String {
             example(ProbeOutcome::Fail)
         ),
         End::RateLimit => format!("nothing up to {}/s", search.config.limit_per_s),
+        End::TooFewAnswers => example(ProbeOutcome::TooFewAnswers),
         End::Disturbed => format!("the host: {}", example(ProbeOutcome::Disturbed)),
         End::Unfinished => "not finished".to_owned(),
+    }
+}
+
+/// Which of two cells is faster, and by how much of the slower one's time.
+fn faster(config: &SearchConfig, cell: &CellProbes, limit: &Limit) -> String {
+    let first = cell.probes.iter().find(|probe| probe.quotient.is_some());
+    let names = match first.map(|probe| probe.outcome) {
+        Some(ProbeOutcome::Fail) => ["the second", "the first"],
+        _ => ["the first", "the second"],
+    };
+    let saved = points(cell, Axis::Bandwidth).into_iter().map(|(_, ratio)| 1.0 - ratio.min(1.0 / ratio));
+    let (least, most) = saved.fold((1.0_f64, 0.0_f64), |(low, high), one| (low.min(one), high.max(one)));
+    let by = format!("by {:.0} to {:.0} %", least * 100.0, most * 100.0);
+    let at = |rate| at(Axis::Bandwidth, rate);
+    match limit.end {
+        End::Slo => format!("{} is faster below, {} above, {by}", names[0], names[1]),
+        End::RateLimit => format!("{} is faster up to {}, {by}", names[0], at(config.limit_per_s)),
+        End::NothingPassed => format!("{} is faster from {} up, {by}", names[1], at(config.start_per_s)),
+        _ => format!("chance decides which is faster, {by}"),
     }
 }
 
@@ -126,11 +170,19 @@ pub(crate) fn remarks(search: &Search) -> Vec<String> {
             "The host was too busy for {cells}: end other programs, or take an idle machine, and search again.{own_cores}"
         )
     });
-    let changed = names(End::RelayChanged).map(|cells| {
+    let axis = search.config.axis();
+    let changed = names(End::RelayChanged).filter(|_| axis != Axis::Bandwidth).map(|cells| {
         format!(
             "The relay of {cells} missed far below rates that it had kept before: what the probes store makes it slower. \
              Give it an empty store and search again with a shorter --probe-seconds, or state its capacity with the \
              number of its events."
+        )
+    });
+    let delayed = found.iter().zip(&search.cells).filter(|(limit, _)| limit.end == End::Delayed);
+    let delayed = delayed.filter_map(|(_, cell)| delay(cell));
+    let few = names(End::TooFewAnswers).map(|cells| {
+        format!(
+            "Too few answers came for {cells}: take a longer --probe-seconds, a lower quantile in --slo, or a higher --start."
         )
     });
     let floor = found.iter().find(|limit| limit.cell == FLOOR).and_then(|limit| limit.interval_per_s);
@@ -146,7 +198,27 @@ pub(crate) fn remarks(search: &Search) -> Vec<String> {
             near_floor.join(", ")
         )
     });
-    [generator, host, changed, floor].into_iter().flatten().collect()
+    [generator, host, changed, few, floor].into_iter().flatten().chain(delayed).collect()
+}
+
+/// That a relay delays answers whatever the rate, and the SLO under which its capacity is found.
+fn delay(cell: &CellProbes) -> Option<String> {
+    let missed = cell.probes.iter().filter(|probe| probe.outcome == ProbeOutcome::Fail);
+    let lowest = missed.clone().min_by_key(|probe| probe.rate_per_s)?;
+    let highest = missed.max_by_key(|probe| probe.rate_per_s)?;
+    let (low_ms, high_ms) = (lowest.p99_ns? as f64 / 1e6, highest.p99_ns? as f64 / 1e6);
+    // Two digits, rounded up.
+    let step = 10.0_f64.powf((2.0 * low_ms).log10().floor() - 1.0);
+    Some(format!(
+        "{} answers as late at any rate: p99 is {} ms at {}/s and {} ms at {}/s, so a lower rate does not help. Search \
+         with a bound that it can keep: --slo 'p99<{}ms, lost=0'.",
+        cell.cell,
+        number::three(low_ms),
+        lowest.rate_per_s,
+        number::three(high_ms),
+        highest.rate_per_s,
+        number::short((2.0 * low_ms / step).ceil() * step),
+    ))
 }
 
 /// p99 at shares of the lowest capacity; `None` where it was not measured.
@@ -177,16 +249,17 @@ pub(crate) fn curve(cells: &[CellProbes]) -> Option<Table> {
     (!rates.is_empty()).then(|| Table { names: 1, headings: headings.collect(), rows })
 }
 
-/// p99 in milliseconds by rate, of every probe that was valid; the median where a rate was probed
-/// several times.
-pub(crate) fn points(cell: &CellProbes) -> Vec<(f64, f64)> {
+/// p99 in milliseconds by rate, or time ÷ time by bandwidth, of every probe that was valid; the
+/// median where a rate was probed several times.
+pub(crate) fn points(cell: &CellProbes, axis: Axis) -> Vec<(f64, f64)> {
     let mut by_rate: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     let valid = |probe: &&Probe| matches!(probe.outcome, ProbeOutcome::Pass | ProbeOutcome::Fail);
     for probe in cell.probes.iter().filter(valid) {
         let p99 = probe.p99_ns.map(|ns| ns as f64 / 1e6);
-        by_rate.entry(probe.rate_per_s).or_default().extend(p99);
+        let value = if axis == Axis::Bandwidth { probe.quotient } else { p99 };
+        by_rate.entry(probe.rate_per_s).or_default().extend(value.filter(|value| *value > 0.0));
     }
-    by_rate.into_iter().filter_map(|(rate, p99)| Some((f64::from(rate), stats::median(&p99)?))).collect()
+    by_rate.into_iter().filter_map(|(rate, all)| Some((f64::from(rate), stats::median(&all)?))).collect()
 }
 
 /// How many probes there are, and of what kind.
@@ -194,28 +267,47 @@ pub(crate) fn headline(search: &Search) -> String {
     let config = &search.config;
     let probes = || search.cells.iter().flat_map(|cell| &cell.probes);
     let of = |outcome| probes().filter(|probe| probe.outcome == outcome).count();
+    let (all, seconds, disturbed) = (probes().count(), config.probe_seconds, of(ProbeOutcome::Disturbed));
+    if let Some(links) = &config.links {
+        let rtts: Vec<String> = links.rtts_ns.iter().map(|ns| number::short(*ns as f64 / 1e6)).collect();
+        return format!(
+            "The downlink of users' access links at which two cells of {} take equally long, at round trips of {} ms, \
+             each uplink {:.0} % of its downlink: {all} probes of {seconds} s, each of both cells; {disturbed} disturbed.",
+            config.scenario,
+            rtts.join(" and "),
+            links.uplink_share * 100.0,
+        );
+    }
+    let or_more = if probes().any(|probe| probe.seconds > seconds) { " or more" } else { "" };
     format!(
-        "The highest rate, in {} per second, at which {} keeps {}: {} probes of {} s or more; {} missed by the \
-         relay, {} by the generator, {} disturbed.",
-        counted(config),
+        "The highest rate, in {}, at which {} keeps {}: {all} probes of {seconds} s{or_more}; {} missed by the \
+         relay, {} by the generator, {disturbed} disturbed.",
+        axis_name(config.axis()),
         config.scenario,
         config.slo,
-        probes().count(),
-        config.probe_seconds,
         of(ProbeOutcome::Fail),
         of(ProbeOutcome::GeneratorLimit),
-        of(ProbeOutcome::Disturbed),
     )
 }
 
 /// List items.
 pub(crate) fn reading(config: &SearchConfig) -> String {
+    if config.axis() == Axis::Bandwidth {
+        return "- A probe plays both cells over the same link with the same load, one after another. The first is the \
+                one before ÷. Each user has an access link of its own. × is time ÷ time: p50 of sessions, or in a scenario \
+                without them of the latency of the tables.\n\
+                - The break-even is the bandwidth at which either is as likely to be faster, from all probes together, \
+                with its 95 % credible interval. Percentages are medians by bandwidth of the time that the faster one saves.\n\
+                - A disturbed probe (a late emulator or generator, an unbalanced ledger, a busy host) says nothing and is \
+                repeated. CPU times over links are no evidence and are left out.\n"
+            .to_owned();
+    }
     let loads = match config.at_load_1 {
         Some(one) => format!(
-            "- A rate is that of deliveries, of which the plan of {} s has {:.0} a second at load 1; a probe is played at \
-             the load that asks for so many, with clients, sessions and publications in proportion. delivered/s, \
-             publishes/s, connections and load are those of the highest probe that passed: a longer probe of the same \
-             load delivers fewer a second where a scenario begins with requests.\n",
+            "- A probe is played at the load that asks for so many deliveries; the plan of {} s asks for {:.0} a second at \
+             load 1. Clients, sessions and publications grow in proportion. The capacity and its interval are in deliveries \
+             that came: what was asked for, times the share that came in the highest probe that passed. publishes/s, \
+             connections and load are those of that probe.\n",
             config.probe_seconds, one.deliveries_per_s
         ),
         None => String::new(),
@@ -223,13 +315,12 @@ pub(crate) fn reading(config: &SearchConfig) -> String {
     loads
         + &format!(
             "- capacity is the rate at which a probe is as likely to keep the SLO as to miss it, from all probes of the cell \
-         together, with its 95 % credible interval; it is searched until two searches would differ by at most {:.0} %. It is \
-         printed where the relay misses.\n\
+         together, with its 95 % credible interval; it is searched until two searches would differ by at most {:.0} %. \
+         \"at least\" marks a lower bound: something else than the relay ended the search.\n\
          - A miss is the relay's when its cores were full (more than 90 %), its queue grew, events were lost, or a bound \
          would have been missed by a punctual generator, too. Otherwise it is the generator's, and the relay sustains more.\n\
-         - A disturbed probe says nothing (the host was busy, or there were too few answers) and is repeated.\n\
-         - A probe is open loop and has {}. It is long enough for a hundred answers above the SLO's \
-         highest quantile, up to 60 s.\n\
+         - A disturbed probe says nothing (the host was busy) and is repeated.\n\
+         - A probe is open loop and has {}.\n\
          - p99 against rate: at 10 to 95 % of what the weakest cell sustains. Values that the generator or the host missed are \
          in brackets. The figure shows every probe that passed or that the relay missed, of a rate probed several times the median; ● is the highest \
          rate that passed, ✕ the lowest that did not.\n\

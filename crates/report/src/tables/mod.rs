@@ -1,7 +1,6 @@
 //! Tables, and the sentences that stand above them.
 
 pub(crate) mod agents;
-pub(crate) mod break_even;
 pub(crate) mod browser;
 pub(crate) mod check;
 pub(crate) mod floor;

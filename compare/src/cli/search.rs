@@ -1,0 +1,132 @@
+//! `compare search`: finds roots, reports each probe, and writes a result folder.
+
+use std::{ffi::OsString, time::SystemTime};
+
+use anyhow::{Context, Result};
+use measure::{Exit, Status, utc};
+
+use super::{
+    asking::{asked, asked_each},
+    folder::Folder,
+    links, rates, refused,
+};
+use crate::{
+    args::{By, SearchFlags},
+    assemble, git,
+    grants::{ByRelay, Question},
+    matrix::{CellSpec, cells},
+    search::{Probes, begun, link, search},
+    this_machine::ThisMachine,
+    usage::{Ended, NOTHING_MEASURED, SKIP_INVALID, read_corpus, refuse},
+};
+use program::UsageError;
+use report::{
+    bracket::Limit,
+    result::{
+        AtLoad1, Axis, Config, FLOOR, Header, Probe, RelayCommand, ResultFile, Role, Search, SearchConfig,
+    },
+};
+
+/// Searches what the flags ask for.
+pub(super) fn find(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
+    refuse(flags.refusal().or_else(|| refused(&flags.client_args, false)))?;
+    let (url, relay) = (&flags.capacity.url, &flags.capacity.relay);
+    refuse(crate::relays::refusal(relay))?;
+    flags.corpus.as_deref().map(|file| read_corpus(file, flags.skip_invalid)).transpose()?;
+    Folder::try_out(&flags.out)?;
+    let mut cells = cells(&flags.matrix().map_err(UsageError)?)?;
+    // Beside relays of others there is a floor only if it is named, and it takes no user's time.
+    let is_own = url.is_none() && relay.is_empty() && flags.by != By::Bandwidth;
+    let has_floor = is_own || relay.iter().any(RelayCommand::is_floor);
+    cells.retain(|cell| cell.role != Role::Control && (has_floor || cell.role != Role::Floor));
+    let mut config = flags.config(at_load_1(flags, &cells)?);
+    refuse(links::needs_own_relay(&config.as_run()).map_err(UsageError)?)?;
+    if config.axis() == Axis::Bandwidth {
+        size_links(&config, &mut cells)?;
+    }
+    let started = SystemTime::now();
+    let program = measure::own_program().context("cannot find this program's own file")?;
+    let running = tempfile::tempdir().context("cannot make a folder for records")?;
+    let question = Question {
+        client: &program,
+        headers: &config.headers,
+        ca: flags.capacity.behind_url.ca.as_deref(),
+        corpus: flags.corpus.as_deref(),
+        skip_invalid: flags.skip_invalid,
+    };
+    let mut by_relay = ByRelay::new();
+    let (foreign, answers) = match url {
+        Some(url) => asked(&question, url, &mut cells, running.path())?,
+        None if relay.is_empty() => (None, None),
+        None => {
+            let (foreign, answers) = asked_each(&question, &mut config.relays, &mut cells)?;
+            by_relay = answers;
+            (Some(foreign), None)
+        }
+    };
+    let header = assemble::header(args, git::current(), started, Config { foreign, ..config.as_run() });
+    let machine = ThisMachine::new(&program, &config.as_run(), answers.as_deref())
+        .with_relays(&config.relays, &by_relay)?;
+    let mut probes = Probes::new(&machine, &cells, &config, running.path())?;
+    let corpus = probes.corpus();
+    let folder = Folder::new(&flags.out, format!("{}-search-{}", utc::compact(started), config.seed));
+    let mut so_far = begun(&cells, &config);
+    let mut tell = |cell: &str, probe: &Probe| {
+        program::report(&format!("{cell}: {}", probe.line(config.axis())));
+        so_far.add(cell, probe);
+        folder.keep(&ResultFile::of_search(header.clone(), so_far.clone(), corpus.get().cloned()));
+    };
+    let searched = search(&cells, &config, &mut probes, &mut tell);
+    let found = searched.inspect_err(|_| folder.tell_left())?;
+    if found.cells.iter().all(|cell| cell.probes.is_empty()) {
+        return Err(Ended { exit: Exit::Interrupted, reason: NOTHING_MEASURED.to_owned() }.into());
+    }
+    let finished = found.finished;
+    let status = if finished { Status::Complete } else { Status::Interrupted };
+    let search = Search { config: config.clone(), cells: found.cells };
+    let header = Header { status, ..header.clone() };
+    let mut result = ResultFile::of_search(header, search, corpus.get().cloned());
+    let derived = folder.publish(&mut result, false, |_, _| Ok(()))?;
+    // The floor is no format.
+    let is_answer = |limit: &Limit| limit.cell == FLOOR || limit.is_answer(config.axis());
+    Ok(match () {
+        () if !finished => Exit::Interrupted,
+        () if !derived.limits.iter().all(is_answer) => Exit::Invalid,
+        () => Exit::Success,
+    })
+}
+
+/// Refuses a break-even of fewer than two cells, and links that this host cannot emulate. Notes in
+/// each cell how long a block lasts over the slowest link.
+fn size_links(config: &SearchConfig, cells: &mut [CellSpec]) -> Result<()> {
+    refuse((cells.len() < 2).then_some(
+        "a break-even is of two cells; give --format or --compression more, as in --format json,dannypack",
+    ))?;
+    let Some(links) = &config.links else { return Ok(()) };
+    let mut blocks = Vec::new();
+    for rtt_ns in links.rtts_ns.iter().rev() {
+        for kbit_per_s in [config.start_per_s, config.limit_per_s] {
+            let link = link(links, kbit_per_s, *rtt_ns)?;
+            blocks.extend(cells.iter().cloned().map(|mut cell| {
+                cell.cell.link = Some(link.clone());
+                cell
+            }));
+        }
+    }
+    // Advice is for the flag that a search has.
+    let note = |line: &str| program::report(&line.replace("--seconds", "--probe-seconds"));
+    if let Some(reason) = links::size(Some(config.probe_seconds), &mut config.as_run(), &mut blocks, note)? {
+        return Err(Ended { exit: Exit::NotPossible, reason }.into());
+    }
+    cells.iter_mut().zip(&blocks).for_each(|(cell, slowest)| cell.over_links = slowest.over_links);
+    Ok(())
+}
+
+/// Demand of the scenario at load 1; `None` where no loads are searched.
+fn at_load_1(flags: &SearchFlags, cells: &[CellSpec]) -> Result<Option<AtLoad1>> {
+    let Some(first) = cells.first().filter(|_| flags.by == By::Load) else { return Ok(None) };
+    let skip = flags.skip_invalid.then(|| SKIP_INVALID.to_owned());
+    let client_args: Vec<String> = flags.client_args.iter().cloned().chain(skip).collect();
+    let flags_of_clients = (flags.corpus.as_deref(), &client_args[..]);
+    rates::at_load_1(&first.cell, flags_of_clients, flags.probe_seconds()).map(Some)
+}

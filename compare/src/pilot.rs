@@ -1,0 +1,134 @@
+//! Pilots of `compare run`, which are not counted: the rate that each cell keeps with a share of its
+//! cores (`--rates auto`), so that its latency is not the length of a queue, and the load at which
+//! each uses a share of its own relay's (`--utilisation`), so that a format is measured as busy as
+//! it would be, and not as busy as the others make it.
+
+use anyhow::{Context, Result};
+
+use crate::{
+    matrix::CellSpec,
+    search::{Probes, search},
+};
+use report::{
+    bracket::Bracket,
+    result::{AtLoad1, CellProbes, Chosen, Config, MAX_ROUNDS, Probe, Role, SearchConfig, percent},
+};
+
+/// Share of its cores' time that relay and generator may use at the rate of a comparison. The mean
+/// wait of a queue at 0.6 is one and a half service times (M/M/1: ρ/(1−ρ); Kleinrock, Queueing
+/// Systems, volume 1, 1975). A share of a cell's capacity would not do: sessions do not grow with
+/// the rate, and the fewer deliveries share a flush the more each costs.
+pub(crate) const UTILISATION_MAX: f64 = 0.6;
+
+/// The SLO of a cell at that rate: the rate itself. Latencies are what the run is to find.
+const KEPT: &str = "lost=0, achieved>=0.97";
+
+/// Share of the weakest cell's rate that is chosen, which a probe knows to a tenth.
+const CHOSEN: f64 = 0.9;
+
+/// The question of a rate that each cell keeps.
+pub fn of_rate(scenario: &str, run: &Config) -> SearchConfig {
+    SearchConfig {
+        slo: KEPT.to_owned(),
+        utilisation: Some(UTILISATION_MAX),
+        start_per_s: 250,
+        limit_per_s: 1_000_000,
+        precision: 0.1,
+        ..common(scenario, run, 2)
+    }
+}
+
+/// The question of the load at which each cell uses a share of its own relay's cores.
+pub fn of_share(scenario: &str, run: &Config, share: f64, at_load_1: AtLoad1) -> SearchConfig {
+    SearchConfig {
+        at_load_1: Some(at_load_1),
+        utilisation: Some(share),
+        start_per_s: at_load_1.deliveries_per_s_at(0.5),
+        limit_per_s: at_load_1.deliveries_per_s_at(cell::MOST_LOAD),
+        precision: 0.05,
+        ..common(scenario, run, 3)
+    }
+}
+
+/// Seeds are other ones than those of counted rounds and other pilots.
+fn common(scenario: &str, run: &Config, seeds: u64) -> SearchConfig {
+    SearchConfig {
+        scenario: scenario.to_owned(),
+        probe_seconds: 3,
+        seed: run.seed.wrapping_add(seeds * u64::from(MAX_ROUNDS)),
+        corpus: run.corpus.clone(),
+        client_args: run.client_args.clone(),
+        ..SearchConfig::default()
+    }
+}
+
+/// Finds the rate or load of each cell; `None` after an interruption.
+///
+/// # Errors
+/// Those of the generator, and when a cell has none.
+pub fn choose(
+    cells: &[CellSpec],
+    config: &SearchConfig,
+    probes: &mut Probes<'_>,
+    tell: &mut impl FnMut(&str, &Probe),
+) -> Result<Option<Vec<Chosen>>> {
+    let found = search(cells, config, probes, tell)?;
+    let share = config.utilisation.context("a pilot seeks a share of cores")?;
+    let chosen = |cell: CellProbes| {
+        let root = Bracket::of(config, &cell).sustained().with_context(|| {
+            let why = cell.probes.last().map_or_else(String::new, |probe| probe.why.join("; "));
+            format!(
+                "{} of {} has no probe with at most {} % of its cores ({why}): leave it out, or give --rates or --load a \
+                 number",
+                cell.cell,
+                config.scenario,
+                percent(share),
+            )
+        })?;
+        Ok(Chosen {
+            cell: cell.cell,
+            utilisation: share,
+            rate_per_s: config.at_load_1.is_none().then_some(root),
+            load: config.at_load_1.map(|one| one.load(root)),
+            probes: cell.probes,
+        })
+    };
+    found.finished.then(|| found.cells.into_iter().map(chosen).collect()).transpose()
+}
+
+/// The rate of all cells: what the weakest keeps, with something to spare.
+pub fn weakest(chosen: Vec<Chosen>) -> Option<Chosen> {
+    let weakest = chosen.into_iter().min_by_key(|one| one.rate_per_s)?;
+    let rate_per_s = weakest.rate_per_s.map(|rate| measure::whole((f64::from(rate) * CHOSEN).max(1.0)));
+    Some(Chosen { rate_per_s, ..weakest })
+}
+
+/// Each cell once at each share of its own relay's cores.
+pub fn at_shares(cells: &[CellSpec], shares: &[f64]) -> Vec<CellSpec> {
+    let mut shares = shares.to_vec();
+    shares.sort_by(f64::total_cmp);
+    shares.dedup();
+    let several = shares.len() > 1;
+    let at = |share: f64| {
+        cells.iter().cloned().map(move |mut cell| {
+            if several {
+                cell.id = format!("{}+{}-percent", cell.id, percent(share));
+            }
+            CellSpec { utilisation: Some(share), ..cell }
+        })
+    };
+    shares.into_iter().flat_map(at).collect()
+}
+
+/// Gives each cell its load, and each control that of its anchor.
+pub fn give(cells: &mut [CellSpec], chosen: &[Chosen]) {
+    for cell in cells.iter_mut() {
+        let found = chosen.iter().find(|found| found.cell == cell.id);
+        cell.cell.load = found.and_then(|found| found.load).unwrap_or(cell.cell.load);
+    }
+    let anchors: Vec<CellSpec> = cells.iter().filter(|cell| cell.role == Role::Anchor).cloned().collect();
+    for control in cells.iter_mut().filter(|cell| cell.role == Role::Control) {
+        let anchor = anchors.iter().find(|anchor| anchor.load() == control.load());
+        control.cell.load = anchor.map_or(control.cell.load, |anchor| anchor.cell.load);
+    }
+}
