@@ -95,7 +95,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
     validity.judge_log(Subject::Clients, Some(&log_level));
     validity.judge_log(Subject::Relay, facts.relay.as_ref().and_then(|relay| relay.log_level.as_deref()));
     if let Some(host) = &outcome.host {
-        host.judge(&mut validity);
+        host.judge(facts.links.is_some(), &mut validity);
     }
     let link = link_record(&outcome, facts);
     if let Some(link) = &link {

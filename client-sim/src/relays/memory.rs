@@ -8,7 +8,7 @@ use measure::{MemoryRecord, Processes};
 /// A process's resident memory, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Resident {
-    /// Of its own (`RssAnon`).
+    /// Of its own (`RssAnon`), and shared with its kin (`RssShmem`).
     pub(crate) own_bytes: u64,
     /// Of mapped files (`RssFile`).
     pub(crate) file_bytes: u64,
@@ -24,7 +24,9 @@ fn parse(status: &str) -> Option<Resident> {
         let rest = status.lines().find_map(|line| line.strip_prefix(name))?;
         rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
     };
-    Some(Resident { own_bytes: kib("RssAnon:")? * 1024, file_bytes: kib("RssFile:")? * 1024 })
+    // A kernel that does not tell them apart counts all as its own.
+    let own = kib("RssAnon:").map(|own| own + kib("RssShmem:").unwrap_or(0)).or_else(|| kib("VmRSS:"))?;
+    Some(Resident { own_bytes: own * 1024, file_bytes: kib("RssFile:").unwrap_or(0) * 1024 })
 }
 
 /// The same of several processes with all that they started, of which shared pages count in each;
@@ -83,6 +85,7 @@ mod tests {
         let strfry = "VmHWM:\t 96256 kB\nVmRSS:\t 96256 kB\nRssAnon:\t 21504 kB\nRssFile:\t 74752 kB\n";
         let read = parse(strfry).unwrap();
         assert_eq!((read.own_bytes, read.file_bytes), (21 << 20, 73 << 20));
-        assert!(parse("Name:\tx\nVmRSS:\t 12 kB\n").is_none(), "a kernel that does not tell them apart");
+        let all = parse("Name:\tx\nVmRSS:\t 12 kB\n").unwrap();
+        assert_eq!((all.own_bytes, all.file_bytes), (12 << 10, 0), "a kernel that does not tell them apart");
     }
 }

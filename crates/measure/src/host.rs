@@ -20,7 +20,7 @@ pub(crate) const STEAL_INVALID_ABOVE: f64 = 0.20;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostRecord {
     /// Finished handshakes that the kernel dropped because a listener's accept queue was full
-    /// (`ListenOverflows`), in the relay's network namespace where its process is known.
+    /// (`ListenOverflows`), in the network namespace of a relay whose process is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listen_overflows: Option<u64>,
     /// Connections that the kernel dropped at a listener for any reason (`ListenDrops`).
@@ -48,7 +48,7 @@ pub struct HostRecord {
 pub struct HostMeter {
     relay: Vec<u32>,
     cores: Option<PinnedCores>,
-    netstat: PathBuf,
+    netstat: Option<PathBuf>,
     listen: Option<Listen>,
     ticks: Option<Ticks>,
 }
@@ -56,12 +56,11 @@ pub struct HostMeter {
 impl HostMeter {
     /// Reads the counters of this host, and of the network namespace of the relay's processes.
     pub fn start(relay: &[u32]) -> HostMeter {
-        let of_relay = relay.first().map(|pid| PathBuf::from(format!("/proc/{pid}/net/netstat")));
-        let netstat = of_relay.filter(|file| file.exists());
-        let netstat = netstat.unwrap_or_else(|| PathBuf::from("/proc/self/net/netstat"));
+        // Another relay's queues are on a machine that nobody reads.
+        let netstat = relay.first().map(|pid| PathBuf::from(format!("/proc/{pid}/net/netstat")));
         let cores = cores::of_both(relay);
         HostMeter {
-            listen: Listen::read(&netstat),
+            listen: netstat.as_deref().and_then(Listen::read),
             ticks: Ticks::read(cores.as_ref()),
             relay: relay.to_vec(),
             cores,
@@ -71,7 +70,7 @@ impl HostMeter {
 
     /// Reads the counters again, while the relay lives.
     pub fn read(&self) -> HostRecord {
-        let listen = self.listen.zip(Listen::read(&self.netstat));
+        let listen = self.listen.zip(self.netstat.as_deref().and_then(Listen::read));
         let ticks = self.ticks.zip(Ticks::read(self.cores.as_ref()));
         let now = cores::of_both(&self.relay);
         let repinned = self.cores.clone().zip(now).filter(|(before, now)| before != now);
@@ -88,8 +87,9 @@ impl HostMeter {
 }
 
 impl HostRecord {
-    /// Judges what the host did to latencies and CPU times.
-    pub fn judge(&self, validity: &mut Validity) {
+    /// Judges what the host did to latencies and CPU times. Over emulated links CPU pressure says
+    /// nothing, known or not.
+    pub fn judge(&self, over_links: bool, validity: &mut Validity) {
         let suspect = |validity: &mut Validity, kind| validity.add(ValidityClass::Suspect, kind);
         if let Some(overflows) = self.listen_overflows.filter(|overflows| *overflows > 0) {
             suspect(validity, ReasonKind::AcceptOverflow { overflows });
@@ -104,7 +104,7 @@ impl HostRecord {
         if let Some([before, now]) = self.repinned.clone() {
             validity.add(ValidityClass::Invalid, ReasonKind::Repinned { before, now });
         }
-        if !self.reports_pressure && UNKNOWN_HERE.is_none() {
+        if !self.reports_pressure && !over_links && UNKNOWN_HERE.is_none() {
             suspect(validity, ReasonKind::PressureUnknown {});
         }
     }
@@ -141,7 +141,8 @@ struct Ticks {
 
 impl Ticks {
     fn read(cores: Option<&PinnedCores>) -> Option<Ticks> {
-        let cpus = cores.map(|cores| [&*cores.relay, &*cores.clients].concat()).unwrap_or_default();
+        let of_both = cores.map(|cores| [&*cores.relay, &*cores.clients].concat());
+        let cpus = of_both.or_else(|| cores::allowed().ok()).unwrap_or_default();
         Ticks::parse(&fs::read_to_string("/proc/stat").ok()?, &cpus)
     }
 
@@ -249,7 +250,7 @@ mod tests {
         };
         let judged = |host: &HostRecord| {
             let mut validity = Validity::default();
-            host.judge(&mut validity);
+            host.judge(false, &mut validity);
             validity
         };
         assert_eq!(judged(&calm), Validity::default());
@@ -271,7 +272,7 @@ mod tests {
             (
                 HostRecord { repinned: Some([pinned(0, 1), pinned(1, 1)]), ..calm.clone() },
                 ValidityClass::Invalid,
-                true,
+                false,
                 "relay [0] and clients [1], at the end relay [1] and clients [1]",
             ),
             (

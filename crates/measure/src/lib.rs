@@ -68,7 +68,7 @@ pub use reason::{Reason, ReasonKind, Subject};
 pub use record::{
     AgreementRecord, AllocationsRecord, Cell, CompressionMemoryRecord, CorpusRecord, FlowRecord,
     MemoryRecord, NO_BATCHES, NO_LINK, PinnedCores, Planted, PopulationRecord, RecordError, RelayProcess,
-    RunRecord, SCHEMA_VERSION, Status, Tool, TrafficRecord, parse_versioned, read_versioned,
+    RunRecord, SCHEMA_VERSION, Status, Tool, TrafficRecord, parse_versioned, read_status, read_versioned,
 };
 pub use relay::{CpuReadings, RelayRecord};
 pub use saturated::{FULL_FROM, Full, NOT_SATURATED, Saturated};

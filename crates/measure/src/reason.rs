@@ -104,7 +104,8 @@ impl From<ReasonKind> for Reason {
     }
 }
 
-/// Reads reasons. Files before layout 2.12 have sentences only, which name a busy host first.
+/// Reads reasons. Files before layout 2.12 have sentences only, which name the agent and a busy host
+/// first.
 pub(crate) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Reason>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -115,10 +116,17 @@ pub(crate) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Rea
     let typed = |stored| match stored {
         Stored::Typed(reason) => reason,
         Stored::Sentence(text) => {
-            let of_host = text.strip_prefix(HOST_BUSY).map(str::to_owned);
-            let subject = if of_host.is_some() { Subject::Host } else { Subject::Run };
-            let kind = ReasonKind::Said { sentence: of_host.unwrap_or(text) };
-            Reason::about(subject, kind)
+            let of_agent = text.strip_prefix("agent ").and_then(|text| text.split_once(": "));
+            let of_agent = of_agent.and_then(|(index, text)| Some((index.parse().ok()?, text)));
+            let (agent, text) = of_agent.map_or((None, text.as_str()), |(agent, text)| (Some(agent), text));
+            let of_relay =
+                text.strip_prefix("the relay's host: ").and_then(|text| text.strip_prefix(HOST_BUSY));
+            let (subject, text) = match (of_relay, text.strip_prefix(HOST_BUSY)) {
+                (Some(text), _) => (Subject::RelayHost, text),
+                (None, Some(text)) => (Subject::Host, text),
+                (None, None) => (Subject::Run, text),
+            };
+            Reason { agent, ..Reason::about(subject, ReasonKind::Said { sentence: text.to_owned() }) }
         }
     };
     Ok(Vec::<Stored>::deserialize(deserializer)?.into_iter().map(typed).collect())
@@ -204,8 +212,9 @@ reasons! { |whose|
     SessionsNotBegun { sessions: u64 } of Clients spoils All:
         "the generator did not begin {sessions} sessions: its queue was full, or this machine had no port or \
          descriptor for their connection";
-    NotConnected { sessions: u64 } of Relay spoils All:
-        "{sessions} sessions were not connected when the run ended: the relay or its host did not take their connection";
+    NotConnected { sessions: u64 } of Run spoils All:
+        "{sessions} sessions were not connected when the run ended: the relay, its host, the network or busy clients \
+         took too long";
     NotSent { not_sent: u64, planned: u64 } of Run spoils All:
         "{not_sent} of {planned} planned events were not sent: the run, their connection or their reconciliation \
          ended before";
@@ -296,8 +305,8 @@ reasons! { |whose|
     CpuPressure { percent: f64 } of Host spoils Times:
         "CPU pressure (some, 10 s) {percent:.1} % (suspect above {PRESSURE_SUSPECT_ABOVE:.0} %, invalid above \
          {PRESSURE_INVALID_ABOVE:.0} %)";
-    AcceptOverflow { overflows: u64 } of Relay spoils Times:
-        "an accept queue overflowed: the kernel dropped {overflows} finished handshakes (ListenOverflows, suspect above \
+    AcceptOverflow { overflows: u64 } of Run spoils Times:
+        "an accept queue in the relay's network namespace overflowed: the kernel dropped {overflows} finished handshakes (ListenOverflows, suspect above \
          0), and their clients wait a second or more for the next try: raise the relay's listen backlog and \
          net.core.somaxconn, or let clients arrive more slowly";
     Stolen { share: f64 } of Host spoils Times:
@@ -309,7 +318,7 @@ reasons! { |whose|
     Siblings { relay_cpu: u32, clients_cpu: u32 } of Run spoils Times:
         "relay and clients share a core: CPU {relay_cpu} of the relay and CPU {clients_cpu} of the clients are sibling \
          threads of one core, so each slows the other";
-    Repinned { before: crate::PinnedCores, now: crate::PinnedCores } of Host spoils Times:
+    Repinned { before: crate::PinnedCores, now: crate::PinnedCores } of Run spoils Times:
         "the cores were changed during the run (cpuset or taskset): relay {relay:?} and clients {clients:?}, at the end \
          relay {relay_now:?} and clients {clients_now:?}",
         relay = before.relay,
@@ -348,9 +357,12 @@ mod tests {
         let json = serde_json::to_value(&validity).unwrap();
         assert_eq!(json["reasons"][0]["numbers"]["ns_p99"], 60_000_000);
         assert_eq!(serde_json::from_value::<Validity>(json).unwrap(), validity);
-        let old = r#"{"class":"invalid","counts":"valid","reasons":["host busy: a","agent 1: b"]}"#;
+        let old = r#"{"class":"invalid","counts":"valid","reasons":["host busy: a","agent 1: b",
+            "agent 2: host busy: c","the relay's host: host busy: d"]}"#;
         let old: Validity = serde_json::from_str(old).unwrap();
-        assert_eq!(old.to_string(), "host busy: a; agent 1: b");
-        assert_eq!(old.reasons.iter().map(Reason::blames_host).collect::<Vec<_>>(), [true, false]);
+        let text = "host busy: a; agent 1: b; agent 2: host busy: c; the relay's host: host busy: d";
+        assert_eq!(old.to_string(), text);
+        let blame: Vec<bool> = old.reasons.iter().map(Reason::blames_host).collect();
+        assert_eq!(blame, [true, false, true, true]);
     }
 }

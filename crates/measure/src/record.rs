@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, io, path::Path};
 
 use derive_more::{Add, Sum};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
 use crate::{
     AgentRecord, Allocations, ClockRecord, Counts, CpuQuota, CpuTime, EncodingsRecord, Environment,
@@ -36,6 +36,7 @@ pub struct RunRecord {
     /// The events that were sent.
     pub corpus: CorpusRecord,
     /// Whether the run reached its end.
+    #[serde(deserialize_with = "read_status")]
     pub status: Status,
     /// Terms that client and relay agreed on.
     pub agreement: AgreementRecord,
@@ -409,6 +410,16 @@ pub enum Status {
         /// Why, as a sentence for the report.
         reason: String,
     },
+}
+
+/// Reads a status. Files before layout 2.12 have an interruption as a reason.
+///
+/// # Errors
+/// Those of the format.
+pub fn read_status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Status, D::Error> {
+    let status = Status::deserialize(deserializer)?;
+    let was_interrupted = matches!(&status, Status::Incomplete { reason } if reason == "interrupted");
+    Ok(if was_interrupted { Status::Interrupted } else { status })
 }
 
 impl Status {

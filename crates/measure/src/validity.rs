@@ -312,7 +312,7 @@ impl Signals {
         }
         let (planned, dropped, not_sent) = (counts.planned, counts.dropped_by_generator, counts.not_sent);
         let (sessions, subscriptions) = (counts.sessions_dropped_by_generator, counts.subscriptions_closed);
-        let unconnected = counts.sessions_not_connected;
+        let unconnected = if self.interrupted { 0 } else { counts.sessions_not_connected };
         for (count, class, kind) in [
             (dropped, ValidityClass::Invalid, ReasonKind::QueueFull { dropped, planned }),
             (sessions, ValidityClass::Invalid, ReasonKind::SessionsNotBegun { sessions }),
