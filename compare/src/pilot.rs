@@ -10,7 +10,7 @@ use crate::{
     search::{Probes, search},
 };
 use report::{
-    bracket::Bracket,
+    bracket::{Bracket, End, Limit},
     result::{AtLoad1, CellProbes, Chosen, Config, MAX_ROUNDS, Probe, Role, SearchConfig, percent},
 };
 
@@ -75,11 +75,15 @@ pub fn choose(
     let found = search(cells, config, probes, tell)?;
     let share = config.utilisation.context("a pilot seeks a share of cores")?;
     let chosen = |cell: CellProbes| {
-        let root = Bracket::of(config, &cell).sustained().with_context(|| {
+        let end = Limit::from_probes(config, &cell).end;
+        let says_nothing =
+            matches!(end, End::Disturbed | End::TooFewAnswers | End::RelayChanged | End::Unfinished);
+        let root = Bracket::of(config, &cell).sustained().filter(|_| !says_nothing).with_context(|| {
             let why = cell.probes.last().map_or_else(String::new, |probe| probe.why.join("; "));
+            let found = if end == End::Disturbed { "the host is too busy to find" } else { "no probe has" };
             format!(
-                "{} of {} has no probe with at most {} % of its cores ({why}): leave it out, or give --rates or --load a \
-                 number",
+                "{} of {}: {found} a load with at most {} % of its cores ({why}): leave the cell out, or give --rates or \
+                 --load a number",
                 cell.cell,
                 config.scenario,
                 percent(share),
