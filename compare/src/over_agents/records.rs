@@ -294,7 +294,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("000-001-json.json");
         let mut records = Records::new(&file, 3, true);
-        // It had arrived when another agent was lost; what the stream has comes again.
+        // It had arrived when another agent was lost; what the agent has comes again.
         records.take(&arrival("half", false));
         records.take(&arrival("half", true));
         records.take(&Arrival { index: 3, ..arrival("relay", true) });

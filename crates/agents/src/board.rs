@@ -35,6 +35,8 @@ pub(crate) struct Member {
     nonce: Option<u64>,
     /// It has answered.
     pub(crate) is_there: bool,
+    /// Its record is on the way, and its pongs behind it.
+    pub(crate) sends_record: bool,
     /// In the block under way.
     pub(crate) phase: Option<Phase>,
     pub(crate) facts: Option<Facts>,
