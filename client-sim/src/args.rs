@@ -82,7 +82,7 @@ pub struct Args {
     ///
     /// A proxy between them may cut what is silent for long.
     #[arg(
-        long, help_heading = "Load", value_name = "SECONDS", value_parser = program::units::seconds,
+        long, help_heading = "Load", value_name = "SECONDS", value_parser = program::units::pause_seconds,
         hide_short_help = true
     )]
     pub ping_every: Option<f64>,

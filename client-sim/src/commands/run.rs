@@ -99,6 +99,8 @@ pub(crate) fn run(args: &mut Args) -> anyhow::Result<RunRecord> {
     let delivers = workload.reads_elsewhere() || shares.iter().any(|facts| facts.deliveries() > 0);
     let connections = usize::try_from(plan_facts.connections)?;
     resources::raise_descriptor_limit(connections).map_err(UsageError)?;
+    // Beside the workers one looks names up.
+    program::try_threads(usize::from(args.workers) + 1)?;
     if let Some(url) = args.url.as_ref().or(args.relay_at.as_ref()) {
         dial::check_ports(
             &url.parse().map_err(|error: RelayUrlError| UsageError(error.into()))?,

@@ -89,7 +89,7 @@ fn leave_no_part() -> anyhow::Result<()> {
 /// Runs a command. Bad events are an exit code, everything else that goes wrong is an error.
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     // One waits for a signal, one looks names up.
-    program::try_threads(1)?;
+    program::try_threads(2)?;
     if !matches!(cli.command, Command::Capture(_)) {
         leave_no_part()?;
     }

@@ -10,6 +10,15 @@ pub fn seconds(text: &str) -> Result<f64, String> {
     amount.ok_or_else(|| "expected seconds above 0, as in 10, 10s, 500ms or 2min".to_owned())
 }
 
+/// The same, from 1 to 3600.
+///
+/// # Errors
+/// Says what would be an amount.
+pub fn pause_seconds(text: &str) -> Result<f64, String> {
+    let pause = seconds(text).ok().filter(|seconds| (1.0..=3600.0).contains(seconds));
+    pause.ok_or_else(|| "expected seconds from 1 to 3600, as in 20, 20s or 2min".to_owned())
+}
+
 /// The same, of which only whole ones are taken.
 ///
 /// # Errors
@@ -71,6 +80,10 @@ mod tests {
         assert_eq!(whole_seconds("2min"), Ok(120));
         for text in ["0.5", "500ms", "3601", "-1"] {
             assert!(whole_seconds(text).unwrap_err().contains("whole seconds"), "{text}");
+        }
+        assert_eq!(pause_seconds("1500ms"), Ok(1.5));
+        for text in ["1e20", "1e-10", "0.5", "3601", "NaN"] {
+            assert!(pause_seconds(text).unwrap_err().contains("from 1 to 3600"), "{text}");
         }
         for (text, expected) in [("7", 7), ("64KiB", 65_536), ("2GB", 2_000_000_000), ("1 mib", 1 << 20)] {
             assert_eq!(bytes(text), Ok(expected), "{text}");

@@ -62,7 +62,7 @@ pub(super) fn changed(
     later_s: i64,
 ) -> Event<'static> {
     let mut event = carrier.clone();
-    event.created_at = now_s() + later_s;
+    event.created_at = now_s().saturating_add(later_s);
     event.tags.extend(tags);
     event.content = format!("{}{content}", event.content).into();
     talk.sign(&mut event, "one");

@@ -6,12 +6,12 @@ use std::{
     time::Duration,
 };
 
-use anyhow::bail;
 use codecs::{ClientMessage, Event, Filter, KindClass, RelayMessage, TagFilter};
 use corpus::rules::longest_tag_value;
 use futures::future::join_all;
 use negentropy::{Negentropy, NegentropyStorageVector};
 use tokio::time::{Instant, sleep};
+use wire::WireError;
 
 use super::{
     answers::{Answer, Answers, Bound, Demand},
@@ -74,10 +74,7 @@ pub(super) async fn rehearse(talk: &mut Talk, peer: &Peer, needs: &Needs, answer
         beside(readers, work).await;
     }
     delete(talk, readers, needs, answers, &stored).await;
-    for spent in join_all(others.into_iter().map(Talk::close)).await {
-        talk.spent.connections += spent.connections;
-        talk.spent.requests += spent.requests;
-    }
+    close(talk, others).await;
     answers.said.extend(talk.rate.clone().map(|said| (Demand::Rate, said)));
 }
 
@@ -100,28 +97,41 @@ fn told(needs: &Needs, answers: &mut Answers) {
 async fn connections(talk: &mut Talk, peer: &Peer, needs: &Needs, answers: &mut Answers) -> Vec<Talk> {
     let wanted = needs.most(Demand::Connections).clamp(1, MOST_CONNECTIONS) - 1;
     let wanted = usize::try_from(wanted).unwrap_or(0);
-    resources::raise_descriptor_limit(wanted).ok();
+    let mut lacks = resources::raise_descriptor_limit(wanted).err();
     let asks = answers.read == Answer::Taken && talk.rate.is_none();
     let open = |_: usize| async move {
         let mut other = Talk::open(peer).await?;
         let refused = if asks { other.request(nothing()).await.answer.refusal() } else { None };
-        match refused {
-            Some(said) => bail!("{said}"),
-            None => anyhow::Ok(other),
-        }
+        anyhow::Ok((other, refused))
     };
     let (mut others, mut tried) = (Vec::new(), false);
     let deadline = Instant::now() + TIME_TO_OPEN;
     while others.len() < wanted && Instant::now() < deadline {
         let before = others.len();
         let together = OPENED_TOGETHER.min(wanted - before);
-        let mut failed = None;
+        let (mut failed, mut refused, mut ran_out) = (None, Vec::new(), false);
         let opening = beside(&mut others, join_all((0..together).map(open)));
         for other in beside(std::slice::from_mut(talk), opening).await {
             match other {
-                Ok(other) => others.push(other),
-                Err(error) => failed = Some(format!("{error:#}")),
+                Ok((other, None)) => others.push(other),
+                Ok((other, Some(said))) => {
+                    refused.push(other);
+                    failed = Some(said);
+                }
+                // The relay met nothing of it.
+                Err(error) if is_local(&error) => {
+                    ran_out = true;
+                    lacks.get_or_insert(error);
+                }
+                Err(error) => {
+                    talk.spent.connections += 1;
+                    failed = Some(format!("{error:#}"));
+                }
             }
+        }
+        close(talk, refused).await;
+        if ran_out {
+            break;
         }
         let Some(said) = failed else { continue };
         let none = others.len() == before;
@@ -133,9 +143,27 @@ async fn connections(talk: &mut Talk, peer: &Peer, needs: &Needs, answers: &mut 
         // The relay may bound how many come within a second.
         sleep(5 * PAUSE).await;
     }
+    let most_open = others.len();
     let more = others.split_off(others.len().min(READERS));
-    join_all(more.into_iter().map(Talk::close)).await;
+    close(talk, more).await;
+    if let Some(why) = lacks.filter(|_| most_open < wanted) {
+        let (opened, wanted) = (1 + most_open, 1 + wanted);
+        program::report(&format!("the doctor opened {opened} of {wanted} connections: {why:#}"));
+    }
     others
+}
+
+/// Whether this machine had nothing left for a connection.
+fn is_local(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref::<WireError>(), Some(WireError::Io(error)) if resources::ran_out(error))
+}
+
+/// Closes other connections, whose cost counts with this one's.
+async fn close(talk: &mut Talk, others: Vec<Talk>) {
+    for spent in join_all(others.into_iter().map(Talk::close)).await {
+        talk.spent.connections += spent.connections;
+        talk.spent.requests += spent.requests;
+    }
 }
 
 /// Works while other connections answer pings.
@@ -188,8 +216,14 @@ async fn take_back(
         readers.iter_mut().map(|reader| reader.listen(Filter { limit: Some(1), ..theirs.clone() }));
     let listening = join_all(listening).await.into_iter().zip(&*readers);
     let may_ask = |link: &Talk| author != AFTER_AUTH || link.proven;
-    let listening: Vec<bool> =
-        listening.map(|(answer, reader)| live && answer == Answer::Taken && may_ask(reader)).collect();
+    // A connection that was made anew has no subscription.
+    let listening: Vec<Option<u64>> = listening
+        .map(|(answer, reader)| {
+            (live && answer == Answer::Taken && may_ask(reader)).then_some(reader.spent.connections)
+        })
+        .collect();
+    let listens =
+        |reader: &Talk, since: Option<u64>| reader.is_open() && since == Some(reader.spent.connections);
     let answers = beside(readers, publish(talk, &events)).await;
     let mut set_aside = BTreeMap::new();
     for (kind, answer) in &answers {
@@ -216,18 +250,19 @@ async fn take_back(
             found.ask(link, &ids, may_ask)
         });
         join_all(asking).await;
-        let all_came = |(reader, listens): (&Talk, &bool)| {
-            !listens || taken.iter().all(|event| reader.heard.contains(&event.id))
+        let all_came = |(reader, since): (&Talk, Option<u64>)| {
+            !listens(reader, since) || taken.iter().all(|event| reader.heard.contains(&event.id))
         };
         let is_done = found.iter().all(|found| found.ids.len() >= ids.len())
-            && readers.iter().zip(&listening).all(all_came);
+            && readers.iter().zip(listening.iter().copied()).all(all_came);
         if is_done || Instant::now() >= deadline {
             break;
         }
         sleep(PAUSE).await;
     }
     let heard = |event: &Event<'_>| -> Vec<bool> {
-        let listeners = readers.iter().zip(&listening).filter(|(_, listens)| **listens);
+        let listeners =
+            readers.iter().zip(listening.iter().copied()).filter(|(reader, since)| listens(reader, *since));
         listeners.map(|(reader, _)| reader.heard.contains(&event.id)).collect()
     };
     let mut given = Given::default();
@@ -242,7 +277,7 @@ async fn take_back(
         let live = heard(event);
         match has.iter().filter(|has| **has).count() {
             0 if !has.is_empty() || is_stored(event) => withheld.push(*event),
-            holders if holders < has.len() => {
+            holders if holders < has.len() && is_stored(event) => {
                 given.apart = Some(format!(
                     "more than one relay answers behind this address: {} of {} connections did not get an event of \
                      kind {} that another one published; name one relay, or have them pass events to each other",
@@ -428,16 +463,19 @@ async fn dates(
         talk.publish(&event).await.refusal()
     };
     let seconds = |seconds: u64| i64::try_from(seconds).unwrap_or(0);
-    // Before the plan's first, so that no request with `since` finds it.
-    let age = u64::try_from(now_s - oldest_s).unwrap_or(0) + 1;
+    // Before the plan's first, so that no request with `since` finds it, but not before 1970.
+    let age = now_s.saturating_sub(oldest_s).saturating_add(1).min(now_s);
+    let age = u64::try_from(age).unwrap_or(0);
     let age = largest(60, age, async |age_s| probe(-seconds(age_s)).await).await;
-    let ahead = u64::try_from(newest_s - now_s).unwrap_or(0);
+    let ahead = u64::try_from(newest_s.saturating_sub(now_s)).unwrap_or(0);
     let ahead = largest(0, ahead, async |ahead_s| probe(seconds(ahead_s)).await).await;
     let said = &mut answers.said;
     // An event ages until it is sent.
     let younger = |age_s: u64| age_s - age_s / PRECISION;
-    answers.rules.oldest_s = note(said, Demand::Age, age).map(|age_s| now_s - seconds(younger(age_s)));
-    answers.rules.newest_s = note(said, Demand::Future, ahead).map(|ahead_s| now_s + seconds(ahead_s));
+    answers.rules.oldest_s =
+        note(said, Demand::Age, age).map(|age_s| now_s.saturating_sub(seconds(younger(age_s))));
+    answers.rules.newest_s =
+        note(said, Demand::Future, ahead).map(|ahead_s| now_s.saturating_add(seconds(ahead_s)));
 }
 
 /// Ephemeral events as quickly as they can be sent, as many as the plan has in a second.

@@ -94,7 +94,7 @@ fn needs() -> Needs {
         (Demand::EventTags, 500),
         (Demand::TagValueBytes, 400),
         (Demand::HexReferences, 1),
-        (Demand::Connections, 6),
+        (Demand::Connections, 12),
         (Demand::Subscriptions, 9),
         (Demand::StoredEvents, 100),
         (Demand::UnlimitedEvents, 31),
@@ -144,10 +144,9 @@ fn a_relay_without_bounds_takes_and_gives_back_everything() {
     assert_eq!(table::refusal(&answers, &needs()), None);
     assert_eq!(answers.info.as_ref().unwrap().name.as_deref(), Some("relay-sim"));
     let spent = answers.spent;
-    assert!(
-        spent.ephemeral_events <= 50 && spent.stored_events <= 20 && spent.connections <= 20,
-        "{spent:?}"
-    );
+    assert!(spent.ephemeral_events <= 50 && spent.stored_events <= 20, "{spent:?}");
+    // Those of the plan, of which some are closed before events are asked back, and the handshakes.
+    assert!((12 + 6..=26).contains(&spent.connections), "{spent:?}");
     let json = serde_json::to_string(&answers).unwrap();
     assert_eq!(serde_json::from_str::<Answers>(&json).unwrap(), answers);
     // Of what it stored, deletions are left, one for each author.
