@@ -100,14 +100,20 @@ impl Relay {
     pub fn new(mut config: Config) -> Result<Relay, UnknownName> {
         /// Of an EVENT beside the event, and of each byte of its subscription id in JSON.
         const AROUND_BYTES: (usize, usize) = (128, 6);
+        /// Clients read no larger message in capnp-packed, whatever the frames may have.
+        const UNPACKED_BYTES: usize = 8 << 20;
         config.limits.max_unpacked_bytes = config.wire.max_message_bytes;
         let around_bytes = config.limits.max_subscription_chars.saturating_mul(AROUND_BYTES.1);
         let around_bytes = around_bytes.saturating_add(AROUND_BYTES.0);
+        let codecs = config.codecs()?;
+        let is_packed = |format: Format| format.name() == "capnp-packed" && codecs[format.index()].is_some();
+        let unpacked_bytes = if Format::all().any(is_packed) { UNPACKED_BYTES } else { usize::MAX };
+        let message_bytes = config.wire.outgoing_bytes().min(unpacked_bytes);
         let shared =
             Shared { store: Store::new(config.store_bytes), subscriptions: Subscriptions::default() };
         Ok(Relay {
-            codecs: config.codecs()?,
-            max_event_bytes: config.wire.outgoing_bytes().saturating_sub(around_bytes),
+            codecs,
+            max_event_bytes: message_bytes.saturating_sub(around_bytes),
             counters: Counters::default(),
             keys: PublicKeys::at_most(PUBLIC_KEYS),
             burner: Burner::from_faults(&config.faults),

@@ -13,7 +13,7 @@
 //!
 //! This code unpacks, because the crate's unpacker allocates whatever the segment table claims and
 //! does not report left-over bytes. One byte of the frame can stand for a kilobyte of zeros, so the
-//! size is bounded: by the reader's limit, and by 8 MiB.
+//! size is bounded: by the reader's limit, or by 8 MiB where it states none.
 
 use capnp::serialize_packed;
 
@@ -56,7 +56,10 @@ impl Codec for CapnpPacked {
         bytes: &'a [u8],
         limits: &Limits,
     ) -> Result<ClientMessage<'a>, DecodeError> {
-        let max_bytes = limits.max_unpacked_bytes.min(MAX_UNPACKED_BYTES);
+        let max_bytes = match limits.max_unpacked_bytes {
+            usize::MAX => MAX_UNPACKED_BYTES,
+            stated => stated,
+        };
         Ok(Capnp.decode_client_within(&unpack(bytes, max_bytes)?, limits)?.into_owned())
     }
 
