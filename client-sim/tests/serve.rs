@@ -219,7 +219,7 @@ fn a_relay_that_is_lost_or_stopped_before_the_start_leaves_no_part() {
         (
             |server| kill(relay_of(server), Signal::SIGKILL).unwrap(),
             1_300,
-            "the relay was lost: its process ended",
+            "the relay was lost: the relay's process",
             5,
         ),
         (|server| server.say("stop\n"), 100, "stopped before the start: the coordinator said stop", 1),

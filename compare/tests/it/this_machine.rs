@@ -210,7 +210,7 @@ fn one_failure_is_passed_over_and_three_in_a_row_end_the_run() {
 
     let outcome = Fake::new("kill -9 $$").run(3, pending());
     assert_eq!((outcome.stopped, outcome.blocks.len()), (Some(Stopped::Failing), 3));
-    assert!(outcome.blocks[0].1.failure.as_ref().unwrap().contains("a signal ended the client"));
+    assert!(outcome.blocks[0].1.failure.as_ref().unwrap().contains("signal: 9 (SIGKILL)"));
 }
 
 #[test]
