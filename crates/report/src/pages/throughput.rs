@@ -153,7 +153,8 @@ impl Measured {
 }
 
 /// How far blocks of one cell lie from each other, as a standard deviation of logarithms with its
-/// degrees of freedom. What all cells of a round share is no scatter: it leaves ratios as they are.
+/// degrees of freedom. What all cells of a round share is no scatter: it leaves ratios of cells that
+/// were played in the same rounds as they are.
 #[derive(Debug, Clone, Copy)]
 struct Scatter {
     deviation: f64,
@@ -163,12 +164,12 @@ struct Scatter {
 impl Scatter {
     /// Of the residuals of all cells; `None` with one round, which shows none.
     fn new(cells: &[Measured]) -> Option<Scatter> {
+        let cells: Vec<_> = cells.iter().map(Measured::deviations).filter(|cell| !cell.is_empty()).collect();
         let mut rounds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-        for (round, deviation) in cells.iter().flat_map(Measured::deviations) {
-            rounds.entry(round).or_default().push(deviation);
+        for (round, deviation) in cells.iter().flatten() {
+            rounds.entry(*round).or_default().push(*deviation);
         }
-        let blocks = rounds.values().map(Vec::len).sum::<usize>();
-        let cells = cells.iter().filter(|cell| !cell.blocks.is_empty()).count();
+        let (blocks, cells) = (rounds.values().map(Vec::len).sum::<usize>(), cells.len());
         let freedom = (blocks + 1).checked_sub(cells + rounds.len()).filter(|freedom| *freedom > 0)? as f64;
         let squares = |round: &Vec<f64>| {
             let mean = round.iter().sum::<f64>() / round.len() as f64;
