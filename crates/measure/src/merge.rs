@@ -113,7 +113,7 @@ impl RunRecord {
 ///
 /// Counts, bytes, memory, CPU time of clients and buckets of histograms add up. Envelope throughput
 /// is of the sums by interval. Time with work outstanding is the union of the agents' spans (as
-/// [`Spans::to_store`] keeps it), elapsed time the longest. Validity is the worst, each reason
+/// `Spans::to_store` keeps it), elapsed time the longest. Validity is the worst, each reason
 /// behind its agent; ledger, send lag, rate and the scenario's figures are judged over all agents,
 /// too. The record is incomplete when one is. Machine, command line, start, events and cost of
 /// first deliveries are agent 0's; another machine stands with its agent in [`RunRecord::agents`].
