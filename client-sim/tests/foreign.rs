@@ -53,9 +53,14 @@ fn play(fault: &str) -> Played {
     let relay = Relay::start(fault);
     let folder = tempfile::tempdir().unwrap();
     let record = folder.path().join("record.json");
+    // Of a rehearsal it would spoil some, too.
+    let unasked = folder.path().join("unasked.json");
+    std::fs::write(&unasked, "{}").unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_client-sim"))
         .args(["--scenario", "note-stream", "--seconds", "1", "--rate", "100", "--drain-seconds", "2"])
-        .args(["--url", &relay.1, "--ledger"])
+        .args(["--url", &relay.1, "--doctor"])
+        .arg(&unasked)
+        .arg("--ledger")
         .arg(folder.path().join("ledger.jsonl"))
         .arg("--record")
         .arg(&record)

@@ -80,10 +80,10 @@ pub fn choose(
             matches!(end, End::Disturbed | End::TooFewAnswers | End::RelayChanged | End::Unfinished);
         let root = Bracket::of(config, &cell).sustained().filter(|_| !says_nothing).with_context(|| {
             let why = cell.probes.last().map_or_else(String::new, |probe| probe.why.join("; "));
-            let found = if end == End::Disturbed { "the host is too busy to find" } else { "no probe has" };
+            let found = if end == End::Disturbed { "found the host too busy for a probe" } else { "has no probe" };
             format!(
-                "{} of {}: {found} a load with at most {} % of its cores ({why}): leave the cell out, or give --rates or \
-                 --load a number",
+                "{} of {} {found} with at most {} % of its cores ({why}): leave it out, or give --rates or --load a \
+                 number",
                 cell.cell,
                 config.scenario,
                 percent(share),

@@ -23,6 +23,7 @@ deflate = {
     "none": {"compression": None},
 }[sys.argv[3] if len(sys.argv) > 3 else "own"]
 subscriptions = {}
+stored = []
 delivered = 0
 
 
@@ -61,6 +62,10 @@ async def client(socket):
                 if fault == "mute" and rest[1].get("limit") == 0:
                     continue
                 own[rest[0]] = rest[1:]
+                limit = max(condition.get("limit", 100) for condition in rest[1:])
+                found = [event for event in stored if any(matches(event, condition) for condition in rest[1:])]
+                for event in found[::-1][:limit]:
+                    await socket.send(json.dumps(["EVENT", rest[0], event]))
                 await socket.send(json.dumps(["EOSE", rest[0]]))
             elif kind == "CLOSE":
                 own.pop(rest[0], None)
@@ -68,6 +73,7 @@ async def client(socket):
                 event = rest[0]
                 if fault == "slow":
                     await asyncio.sleep(0.02)
+                stored.append(event)
                 await socket.send(json.dumps(["OK", event["id"], True, ""]))
                 for peer, names in list(subscriptions.items()):
                     for name, conditions in list(names.items()):
