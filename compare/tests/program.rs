@@ -923,7 +923,7 @@ fn a_folder_for_results_that_cannot_be_written_is_refused_before_anything_runs()
     for command in [
         &["run", "--scenario", "note-stream"][..],
         &["search", "--formats", "json", "--scenario", "note-stream"],
-        &["browser", "--page", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/page")],
+        &["browser", "--formats", "json", "--page", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/page")],
     ] {
         let out = file.join("results");
         let run =
