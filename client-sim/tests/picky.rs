@@ -1,6 +1,6 @@
-//! Relays that take some events and not others, withhold some, and bound rates, sizes, dates,
-//! subscriptions and connections: the doctor says so beforehand, what it lets through loses nothing,
-//! and a run that is refused something accounts for it.
+//! Relays that refuse or withhold some events, or bound rates, sizes, dates, subscriptions and
+//! connections. The doctor names it beforehand. A scenario that passes the doctor loses nothing. A run
+//! accounts for each refusal.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
