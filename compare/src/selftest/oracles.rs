@@ -279,7 +279,12 @@ impl Running {
         let began = Instant::now();
         loop {
             let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-            if let Some(relay) = children.split_whitespace().next() {
+            // A client also asks programs, such as chronyc, which end at once.
+            let is_relay = |child: &&str| {
+                let command = fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
+                command.split('\0').any(|flag| flag == "--announce")
+            };
+            if let Some(relay) = children.split_whitespace().find(is_relay) {
                 return Ok(Pid::from_raw(relay.parse().context("a process id is a number")?));
             }
             ensure!(began.elapsed() < PATIENCE, "the client started no relay");
