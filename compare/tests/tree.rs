@@ -11,7 +11,7 @@ use std::{
 };
 
 /// Upper bound on what is published, in bytes: everybody who clones the tree downloads it.
-const MOST_PUBLISHED: u64 = 10_000_000;
+const MOST_PUBLISHED: u64 = 6_000_000;
 
 /// Packages whose library has another name, or is named by a file of another crate that a test takes
 /// in.
