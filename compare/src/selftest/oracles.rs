@@ -39,7 +39,7 @@ const BURN_NS: f64 = 1_000_000.0;
 const BURN_TOLERANCE: f64 = 0.03;
 
 /// Busy threads for each core; the generator gets a fraction of one.
-const BUSY_PER_CORE: usize = 4;
+const BUSY_PER_CORE: usize = 8;
 
 /// Upper bound on the start of a client's relay.
 const PATIENCE: Duration = Duration::from_secs(60);
