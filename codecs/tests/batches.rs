@@ -89,15 +89,6 @@ fn layouts_are_events_and_what_stands_between() {
 }
 
 #[test]
-fn formats_without_a_layout_have_no_batch() {
-    for format in Format::all() {
-        let has_layout = format.spec().batch.is_some();
-        assert_eq!(format.batch(Implementation::Library).is_some(), has_layout, "{format}");
-    }
-    assert!("leaner".parse::<Format>().unwrap().batch(Implementation::Library).is_none());
-}
-
-#[test]
 fn a_batch_with_an_event_beyond_the_format_is_refused_whole() {
     let wide = Event { tags: vec![vec!["v".into(); 256]], ..sample_event() };
     for name in ["dannypack", "capnp", "capnp-packed"] {

@@ -18,35 +18,23 @@ fn json_errors_name_field_and_expectation() {
     let id = "ab".repeat(32);
     let cases = [
         (json_client("{}"), "an object, expected an array that starts with a verb"),
-        (json_client("[]"), "expected a verb, found an empty array"),
-        (json_client("[\"EVENT\",[]]"), "an array, expected an event object"),
         (json_client("[\"EVENT\",{\"id\":\"AB\"}]"), "id: expected 64 lowercase hex digits"),
         (json_client("[\"EVENT\",{\"kind\":65536}]"), "kind: 65536, expected a whole number from 0 to 65535"),
-        (json_client("[\"EVENT\",{\"kind\":-1}]"), "kind: -1, expected a whole number from 0 to 65535"),
-        (json_client("[\"EVENT\",{\"kind\":1.0}]"), "kind: 1.0, expected a whole number from 0 to 65535"),
         (json_client("[\"EVENT\",{\"kind\":\"1\"}]"), "kind: \"1\", expected a whole number from 0 to 65535"),
-        (json_client("[\"EVENT\",{\"kind\":true}]"), "kind: true, expected a whole number from 0 to 65535"),
         (
             json_client("[\"EVENT\",{\"created_at\":18446744073709551615}]"),
             "created_at: 18446744073709551615, expected a whole number of at most 63 bits",
         ),
-        (json_client("[\"EVENT\",{\"tags\":{}}]"), "tags: an object, expected an array of tags"),
-        (json_client("[\"EVENT\",{\"tags\":[null]}]"), "tags: null, expected an array of text"),
         (json_client("[\"EVENT\",{\"tags\":[[\"e\",5]]}]"), "tags: 5, expected text"),
-        (json_client("[\"EVENT\",{\"content\":[]}]"), "content: an array, expected text"),
         (json_client("[\"EVENT\",{\"content\":\"a"), "content: the JSON ends inside a string"),
-        (json_client("[\"EVENT\",{"), "the JSON ends inside an object"),
         (json_client("[\"EVENT\",}"), "not JSON: expected value"),
         (json_client("[\"EVENT\",{}]"), "id is missing"),
         (json_client(&format!("[\"EVENT\",{{\"id\":\"{id}\",\"id\":\"{id}\"}}]")), "id occurs twice"),
-        (json_client("[\"REQ\",\"s\",{\"ids\":[\"ab\"]}]"), "ids: expected 64 lowercase hex digits"),
         (
             json_client("[\"REQ\",\"s\",{\"since\":1.5}]"),
             "since: 1.5, expected a whole number of at most 63 bits",
         ),
-        (json_client("[\"CLOSE\"]"), "expected [\"CLOSE\",subscription]"),
         (json_relay("[\"COUNT\",\"s\",[5]]"), "an array, expected an object with a count"),
-        (json_relay("[\"COUNT\",\"s\",{}]"), "count is missing"),
         (json_relay("[\"EOSE\"]"), "expected [\"EOSE\",subscription] or [\"EOSE\",subscription,[hint…]]"),
     ];
     for (message, expected) in cases {

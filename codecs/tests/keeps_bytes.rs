@@ -1,6 +1,6 @@
 //! Events for clients that keep ids and keys as bytes: the same event, however it was written.
 //!
-//! `fuzz_seeds` asks every format and implementation the same of all seeds.
+//! `properties.rs` and `fuzz_seeds.rs` ask every format and implementation the same of any bytes.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
 
@@ -9,8 +9,7 @@ mod common;
 use std::borrow::Cow;
 
 use codecs::{
-    ByteEvent, ByteMessage, Codec, Event, Format, Implementation, RelayMessage, TagValue, VerifyError,
-    VerifyLevel,
+    ByteEvent, ByteMessage, Codec, Event, Format, Implementation, TagValue, VerifyError, VerifyLevel,
 };
 use common::{relay_messages, sample_event};
 
@@ -74,55 +73,6 @@ fn a_key_that_json_wrote_with_escapes_is_a_key() {
         assert_eq!(kept.tags[0][1], TagValue::Key([0xaa; 32]));
         assert_eq!(kept, ByteEvent::from(event.clone()));
     }
-}
-
-#[test]
-fn what_is_no_event_is_refused_for_the_same_reason() {
-    for (format, codec) in codecs() {
-        let mut bytes = Vec::new();
-        codec.encode_event(&sample_event(), &mut bytes).unwrap();
-        for len in 0..bytes.len() {
-            let (kept, decoded) =
-                (codec.decode_keeping_bytes(&bytes[..len]), codec.decode_event(&bytes[..len]));
-            assert_eq!(kept.unwrap_err(), decoded.unwrap_err(), "{format}: the first {len} bytes");
-        }
-    }
-}
-
-/// An event and a batch of events with each value, and every message that has no event.
-#[test]
-fn every_message_brings_its_events_with_keys_as_bytes() {
-    let with = |(value, _): (String, bool)| {
-        let tags = vec![vec!["p".into(), value.clone().into()], vec![value.into()]];
-        Event { tags, ..sample_event() }
-    };
-    let events: Vec<Event<'static>> = values().into_iter().map(with).collect();
-    let one = events
-        .iter()
-        .map(|event| RelayMessage::Event { subscription: "sub".into(), event: Cow::Owned(event.clone()) });
-    let batch = RelayMessage::Events { subscription: "sub".into(), events: events.clone() };
-    let messages: Vec<RelayMessage<'_>> = one.chain([batch]).chain(relay_messages()).collect();
-    for (format, codec) in codecs() {
-        let mut keys = 0;
-        for message in &messages {
-            let mut bytes = Vec::new();
-            if codec.encode_relay(message, &mut bytes).is_err() {
-                continue; // its capacity is asked in tests/capacity.rs
-            }
-            let kept = codec.decode_relay_keeping_bytes(&bytes).unwrap();
-            assert_eq!(kept, ByteMessage::from(message.clone().into_owned()), "{format}");
-            keys += match &kept {
-                ByteMessage::Event { event, .. } => keys_of(event),
-                ByteMessage::Events { events, .. } => events.iter().map(keys_of).sum(),
-                ByteMessage::Other(_) => 0,
-            };
-        }
-        assert!(keys > 0, "{format}: no message brought a key");
-    }
-}
-
-fn keys_of(event: &ByteEvent<'_>) -> usize {
-    event.tags.iter().flatten().filter(|value| matches!(value, TagValue::Key(_))).count()
 }
 
 #[test]

@@ -448,33 +448,3 @@ fn read_text_value<'a>(reader: &mut Reader<'a>) -> Result<Found<'a>, DecodeError
 fn library(error: capnp::Error) -> DecodeError {
     DecodeError::Library(error.to_string())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_splice_is_what_the_builder_makes_in_one_segment() {
-        for (subscription_len, content_len) in [(0, 0), (1, 1), (6, 7), (7, 8), (8, 9), (64, 20_000)] {
-            let event = Event {
-                id: [1; 32],
-                pubkey: [2; 32],
-                created_at: 3,
-                kind: 4,
-                tags: vec![vec!["e".into(), "ab".repeat(32).into()]],
-                content: "c".repeat(content_len).into(),
-                sig: [5; 64],
-            };
-            let message = RelayMessage::Event {
-                subscription: "s".repeat(subscription_len).into(),
-                event: Cow::Owned(event),
-            };
-            let mut built = message::Builder::new(HeapAllocator::new().first_segment_words(1 << 16));
-            messages::build_relay(&message, built.init_root()).expect("everything fits");
-            let (mut expected, mut spliced) = (Vec::new(), Vec::new());
-            write(&built, &mut expected).expect("memory takes everything");
-            Capnp.encode_relay(&message, &mut spliced).expect("everything fits");
-            assert_eq!(spliced, expected);
-        }
-    }
-}
