@@ -290,7 +290,7 @@ fn flow(flow: Flow) -> FlowRecord {
     FlowRecord { messages: flow.messages, payload_bytes: flow.payload_bytes, wire_bytes: flow.wire_bytes }
 }
 
-/// Judges whether one run is valid, by the rules of `crates/measure/src/validity.rs`
+/// Judges whether one run is valid, by the rules of `crates/measure/src/validity/mod.rs`
 /// (docs/methodology.md, "When a block counts").
 fn judge(
     shared: &Shared,

@@ -11,8 +11,8 @@ use crate::{
     AddUp, AgentRecord, AllocationsRecord, CompressionMemoryRecord, Environment, MemoryRecord,
     PopulationRecord, Reason, ReasonKind, RunRecord, ShareRecord, Status, Throughput, UsableCores, Validity,
     ValidityClass,
-    counts::MOST_COUNTED,
-    latency::MOST_METRICS,
+    recorders::counts::MOST_COUNTED,
+    recorders::latency::MOST_METRICS,
     validity::{Burst, Pace},
 };
 

@@ -3,7 +3,7 @@
 
 use std::{fs, io};
 
-use crate::{PinnedCores, system};
+use crate::{PinnedCores, system::platform};
 use nix::unistd::Pid;
 
 /// The calling thread. Threads and processes that it starts later inherit its cores
@@ -66,7 +66,7 @@ pub(crate) fn siblings_of_both(cores: &PinnedCores) -> Vec<[u32; 2]> {
 /// # Errors
 /// When the kernel does not report them.
 pub fn allowed() -> io::Result<Vec<u32>> {
-    system::allowed_cores(SELF)
+    platform::allowed_cores(SELF)
 }
 
 /// The separate cores of a relay's processes and of this one, where somebody pinned both.
@@ -76,7 +76,7 @@ pub fn apart(relay: &[u32]) -> Option<PinnedCores> {
 
 /// The cores that a relay's processes and this one may use, where the processes are known.
 pub(crate) fn of_both(relay: &[u32]) -> Option<PinnedCores> {
-    let of = |pid: &u32| system::allowed_cores(Pid::from_raw(i32::try_from(*pid).ok()?)).ok();
+    let of = |pid: &u32| platform::allowed_cores(Pid::from_raw(i32::try_from(*pid).ok()?)).ok();
     let clients = allowed().ok()?;
     let mut relay: Vec<u32> = relay.iter().map(of).collect::<Option<Vec<_>>>()?.concat();
     relay.sort_unstable();
@@ -89,7 +89,7 @@ pub(crate) fn of_both(relay: &[u32]) -> Option<PinnedCores> {
 /// # Errors
 /// When the kernel refuses.
 pub fn keep_to_this() -> io::Result<()> {
-    keep_to(&[system::this_core()?])
+    keep_to(&[platform::this_core()?])
 }
 
 /// Pins the calling thread, and the threads and processes that it starts later, to these cores.
@@ -97,7 +97,7 @@ pub fn keep_to_this() -> io::Result<()> {
 /// # Errors
 /// When the kernel refuses.
 pub fn keep_to(cores: &[u32]) -> io::Result<()> {
-    system::keep_to(SELF, cores)
+    platform::keep_to(SELF, cores)
 }
 
 #[cfg(test)]

@@ -313,8 +313,8 @@ reasons! { |whose|
         "the hypervisor gave {percent:.0} % of the CPUs' time to other guests (steal, suspect above {suspect:.0} %, \
          invalid above {invalid:.0} %)",
         percent = share * 100.0,
-        suspect = crate::host::STEAL_SUSPECT_ABOVE * 100.0,
-        invalid = crate::host::STEAL_INVALID_ABOVE * 100.0;
+        suspect = crate::system::host::STEAL_SUSPECT_ABOVE * 100.0,
+        invalid = crate::system::host::STEAL_INVALID_ABOVE * 100.0;
     Siblings { relay_cpu: u32, clients_cpu: u32 } of Run spoils Times:
         "relay and clients share a core: CPU {relay_cpu} of the relay and CPU {clients_cpu} of the clients are sibling \
          threads of one core, so each slows the other";

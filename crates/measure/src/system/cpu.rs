@@ -12,7 +12,7 @@ use nix::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{AddUp, system};
+use crate::{AddUp, system::platform};
 
 /// PID_MAX_LIMIT of the kernel (proc_sys_kernel(5), `pid_max`).
 const MOST_PROCESSES: i32 = 1 << 22;
@@ -79,7 +79,7 @@ impl CpuClock {
             i32::try_from(pid).ok().filter(|pid| (1..=MOST_PROCESSES).contains(pid)).ok_or_else(|| {
                 io::Error::new(io::ErrorKind::InvalidInput, format!("{pid} is not a process id"))
             })?;
-        let clock = system::clock_of(Pid::from_raw(raw)).map_err(|errno| {
+        let clock = platform::clock_of(Pid::from_raw(raw)).map_err(|errno| {
             io::Error::other(format!("cannot read the CPU clock of process {pid}: {errno}"))
         })?;
         Ok(CpuClock { clock, pid: Some(pid) })

@@ -5,7 +5,7 @@ use std::num::NonZeroU16;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CpuTime, Environment, Expectation, Pace, Spans, ThroughputRecorder, quota::capacity_ns};
+use crate::{CpuTime, Environment, Expectation, Pace, Spans, ThroughputRecorder, system::quota::capacity_ns};
 
 /// The part of a plan that one agent played, and what only all agents together can tell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

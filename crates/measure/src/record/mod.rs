@@ -1,5 +1,10 @@
 //! The file one run writes and the report reads.
 
+pub(crate) mod link;
+pub(crate) mod merge;
+pub(crate) mod relay;
+pub(crate) mod share;
+
 use std::{collections::BTreeMap, fmt, io, path::Path};
 
 use derive_more::{Add, Sum};
@@ -9,7 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use crate::{
     AgentRecord, Allocations, ClockRecord, Counts, CpuQuota, CpuTime, EncodingsRecord, Environment,
     FirstDeliveryRecord, HostRecord, Latency, LatencyBound, LinkRecord, NOT_SATURATED, Saturated,
-    ShareRecord, Slices, Throughput, UsableCores, Validity, unpack, write_whole,
+    ShareRecord, Slices, Throughput, UsableCores, Validity, files::unpack, write_whole,
 };
 
 /// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second
@@ -123,7 +128,7 @@ pub struct RunRecord {
     /// − intended), `publish_ok`, `eose`, `first_event` and `fiftieth_event` (of a step),
     /// `session`, `handshake`, `auth`; with a dot and a name for one population of clients. Metrics
     /// a scenario does not have are absent.
-    #[serde(deserialize_with = "crate::latency::by_metric")]
+    #[serde(deserialize_with = "crate::recorders::latency::by_metric")]
     pub latency: BTreeMap<String, Latency>,
 }
 

@@ -2,20 +2,22 @@
 //! its numbers. No rule about the generator or the host refers to the cell's own latencies or costs
 //! (docs/decisions/validity.md).
 
+pub(crate) mod bounds;
+pub(crate) mod reason;
+pub(crate) mod saturated;
+
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    Counts, CpuQuota, Quantile, Reason, ReasonKind, Subject,
-    reason::{
-        CPU_SUSPECT_ABOVE, DECODED_SUSPECT_BELOW, LAG_INVALID_ABOVE_NS, LAG_SUSPECT_ABOVE_NS,
-        PRESSURE_INVALID_ABOVE, PRESSURE_SUSPECT_ABOVE, RATE_INVALID_BELOW, RATE_SUSPECT_BELOW,
-        RELAY_INVALID_BELOW_NS, RELAY_SUSPECT_BELOW_NS, Spoils, UNANSWERED_INVALID_ABOVE, WAIT_INVALID_ABOVE,
-        WAIT_SUSPECT_ABOVE,
-    },
+use self::reason::{
+    CPU_SUSPECT_ABOVE, DECODED_SUSPECT_BELOW, LAG_INVALID_ABOVE_NS, LAG_SUSPECT_ABOVE_NS,
+    PRESSURE_INVALID_ABOVE, PRESSURE_SUSPECT_ABOVE, RATE_INVALID_BELOW, RATE_SUSPECT_BELOW,
+    RELAY_INVALID_BELOW_NS, RELAY_SUSPECT_BELOW_NS, Spoils, UNANSWERED_INVALID_ABOVE, WAIT_INVALID_ABOVE,
+    WAIT_SUSPECT_ABOVE,
 };
+use crate::{Counts, CpuQuota, Quantile, Reason, ReasonKind, Subject};
 
 /// Fewest publications with a rate: with fewer, the instants of the first and the last decide it.
 const FEWEST_PUBLICATIONS: u64 = 100;
@@ -32,7 +34,7 @@ pub struct Validity {
     /// The worst of those about the ledger: what counts of events, bytes and allocations need.
     pub counts: ValidityClass,
     /// One for each rule that fired; empty when valid.
-    #[serde(deserialize_with = "crate::reason::read")]
+    #[serde(deserialize_with = "crate::validity::reason::read")]
     pub reasons: Vec<Reason>,
 }
 

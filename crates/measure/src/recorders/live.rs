@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::{counts::MOST_COUNTED, whole};
+use crate::{recorders::counts::MOST_COUNTED, whole};
 
 const MS: u64 = 1_000_000;
 
