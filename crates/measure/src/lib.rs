@@ -31,8 +31,8 @@ pub use record::relay::{CpuReadings, RelayRecord};
 pub use record::share::{AgentRecord, ClockRecord, ShareRecord};
 pub use record::{
     AgreementRecord, AllocationsRecord, Cell, CompressionMemoryRecord, CorpusRecord, FlowRecord,
-    MemoryRecord, NO_BATCHES, NO_LINK, PinnedCores, Planted, PopulationRecord, RecordError, RelayProcess,
-    RunRecord, SCHEMA_VERSION, Status, Tool, TrafficRecord, parse_versioned, read_status, read_versioned,
+    MemoryRecord, NO_BATCHES, NO_LINK, Planted, PopulationRecord, RecordError, RelayProcess, RunRecord,
+    SCHEMA_VERSION, Status, Tool, TrafficRecord, parse_versioned, read_status, read_versioned,
 };
 pub use recorders::counts::Counts;
 pub use recorders::encodings::{EncodingsRecord, FirstDelivery, FirstDeliveryRecord};
@@ -44,7 +44,7 @@ pub use recorders::spans::{Spans, union_of_spans};
 pub use recorders::throughput::{Throughput, ThroughputRecorder};
 pub use sums::AddUp;
 pub use system::allocations::Allocations;
-pub use system::cores;
+pub use system::cores::{self, PinnedCores};
 pub use system::cpu::{
     CpuClock, CpuTime, Threads, cpu_pressure_percent, main_thread_ns, runnable_wait_ns, thread_times_ns,
 };
@@ -54,7 +54,7 @@ pub use system::platform::{UNKNOWN_HERE, own_program};
 pub use system::processes::{Processes, ProcessesCpu, ProcessesSpent, children, started_by};
 pub use system::quota::{CpuQuota, QuotaMeter, UsableCores};
 pub use validity::bounds::{Expectation, LatencyBound};
-pub use validity::reason::{Reason, ReasonKind, Subject};
-pub use validity::saturated::{FULL_FROM, Full, NOT_SATURATED, Saturated};
-pub use validity::{Pace, Rate, Signals, Validity, ValidityClass};
+pub use validity::reason::{FULL_FROM, Full, Reason, ReasonKind, Subject, ValidityClass};
+pub use validity::saturated::{NOT_SATURATED, Saturated};
+pub use validity::{Pace, Rate, Signals, Validity};
 pub use whole::whole;

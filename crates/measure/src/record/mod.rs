@@ -13,8 +13,8 @@ use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
 use crate::{
     AgentRecord, Allocations, ClockRecord, Counts, CpuQuota, CpuTime, EncodingsRecord, Environment,
-    FirstDeliveryRecord, HostRecord, Latency, LatencyBound, LinkRecord, NOT_SATURATED, Saturated,
-    ShareRecord, Slices, Throughput, UsableCores, Validity, files::unpack, write_whole,
+    FirstDeliveryRecord, HostRecord, Latency, LatencyBound, LinkRecord, NOT_SATURATED, PinnedCores,
+    Saturated, ShareRecord, Slices, Throughput, UsableCores, Validity, files::unpack, write_whole,
 };
 
 /// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second
@@ -130,6 +130,19 @@ pub struct RunRecord {
     /// a scenario does not have are absent.
     #[serde(deserialize_with = "crate::recorders::latency::by_metric")]
     pub latency: BTreeMap<String, Latency>,
+}
+
+crate::sums! {
+    RunRecord {
+        connections, counts, traffic, client_cpu, validity, populations, compression_memory, memory, usable_cores,
+        allocations, latency; most elapsed_ns
+    }
+    PopulationRecord { connections, counts, to_relay, to_client }
+    MemoryRecord { connections, client_before_bytes, client_after_bytes }
+    CompressionMemoryRecord { ; most client_shared_bytes }
+    AllocationsRecord { client, relay }
+    TrafficRecord { to_relay, to_client, handshake_to_relay_bytes, handshake_to_client_bytes }
+    FlowRecord { messages, payload_bytes, wire_bytes }
 }
 
 impl RunRecord {
@@ -544,15 +557,6 @@ pub struct Planted {
     pub misrouted: u64,
 }
 
-/// Which cores the two processes of a run kept to, by the kernel's numbers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct PinnedCores {
-    /// Those of the relay.
-    pub relay: Vec<u32>,
-    /// Those of the clients.
-    pub clients: Vec<u32>,
-}
-
 /// Memory of both processes that is their own (`RssAnon`, proc_pid_status(5)), before the connections
 /// and with all of them open; in records before 2.12 all resident memory, mapped files included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -627,7 +631,7 @@ impl fmt::Display for CompressionMemoryRecord {
 }
 
 /// Messages and bytes in one direction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Add, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FlowRecord {
     /// Protocol messages.
     pub messages: u64,
@@ -638,7 +642,7 @@ pub struct FlowRecord {
 }
 
 /// Bytes and messages that crossed the sockets of all connections of a run, counted by the client.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Add, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TrafficRecord {
     /// From client to relay.
     pub to_relay: FlowRecord,

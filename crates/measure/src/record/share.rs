@@ -47,6 +47,10 @@ pub struct ShareRecord {
     pub expected: Vec<Expectation>,
 }
 
+crate::sums! {
+    ShareRecord { active_spans_ns, throughput_spans_ns, intervals, pace, expected; most ended_after_ns }
+}
+
 /// An agent's clock in a block. Nothing is corrected by it: it says how common the start was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockRecord {

@@ -4,6 +4,8 @@ use derive_more::{Add, AddAssign, Sum};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::AddUp;
+
 /// The most that one process may count of anything: sums of 65,535 such counts fit into 64 bits.
 pub(crate) const MOST_COUNTED: u64 = 1 << 48;
 
@@ -118,6 +120,12 @@ pub struct Counts {
     /// Of those, recognised by their id, without decoding the event: an alteration goes unseen.
     #[serde(default)]
     pub repeats_peeked: u64,
+}
+
+impl AddUp for Counts {
+    fn add_up(&mut self, other: &Self) {
+        *self += *other;
+    }
 }
 
 impl Counts {

@@ -1,11 +1,10 @@
 //! Cost of an event's first delivery to the relay, and how many deliveries were first ones.
 
-use derive_more::{Add, Sum};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Deliveries of a run by where the relay had the event's bytes from.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Add, Sum, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EncodingsRecord {
     /// Events that the relay encoded: the first delivery in a format.
     pub cold: u64,
@@ -15,6 +14,8 @@ pub struct EncodingsRecord {
     #[serde(default)]
     pub spliced: u64,
 }
+
+crate::sums! { EncodingsRecord { cold, cached, spliced } }
 
 impl EncodingsRecord {
     /// The share of deliveries whose event was encoded for them; `None` without deliveries.

@@ -15,7 +15,7 @@ use serde::{
     Deserialize, Deserializer as SerdeDeserializer, Serialize, Serializer as SerdeSerializer, de, ser,
 };
 
-use crate::whole;
+use crate::{AddUp, whole};
 
 /// One minute: every timeout of a run is shorter, so a longer duration is a fault and counts as
 /// clipped.
@@ -205,6 +205,12 @@ fn check_payload_header(payload: &[u8]) -> Result<(), LatencyError> {
 /// 0.9999) is 100.
 fn samples_above(samples: u64, q: f64) -> u64 {
     whole(samples as f64 * (1.0 - q.clamp(0.0, 1.0)) + 1e-6)
+}
+
+impl AddUp for Latency {
+    fn add_up(&mut self, other: &Self) {
+        self.merge(other);
+    }
 }
 
 impl Default for Latency {

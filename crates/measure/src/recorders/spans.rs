@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::AddUp;
+
 /// Spans of a record at most: some 50 KB in a file.
 const MOST_SPANS: usize = 1 << 11;
 
@@ -40,6 +42,12 @@ impl Spans {
     /// The end of the last span; 0 without spans.
     pub(crate) fn end_ns(&self) -> u64 {
         self.0.last().map_or(0, |(_, to)| *to)
+    }
+}
+
+impl AddUp for Spans {
+    fn add_up(&mut self, other: &Self) {
+        *self = Spans::to_store(self.iter().chain(other.iter()));
     }
 }
 

@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Latency;
+use crate::{AddUp, Latency};
 
 /// A worker's first interval; a multiple of it is reported.
 const GRID_NS: u64 = 10_000_000;
@@ -36,6 +36,18 @@ pub struct Throughput {
     pub envelopes_per_s: Latency,
     /// Wire bytes a second from relay to clients, one value an interval.
     pub wire_bytes_per_s: Latency,
+}
+
+impl AddUp for Throughput {
+    fn add_up(&mut self, other: &Self) {
+        self.merge(other);
+    }
+}
+
+impl AddUp for ThroughputRecorder {
+    fn add_up(&mut self, other: &Self) {
+        self.merge(other);
+    }
 }
 
 impl Throughput {

@@ -15,6 +15,8 @@ pub struct Allocations {
     pub bytes: u64,
 }
 
+crate::sums! { Allocations { count, bytes } }
+
 impl Allocations {
     /// Allocations of this process since it started; `None` unless it was built with the feature
     /// `count-allocations`.

@@ -3,12 +3,24 @@
 
 use std::{fs, io};
 
-use crate::{PinnedCores, system::platform};
 use nix::unistd::Pid;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::platform;
 
 /// The calling thread. Threads and processes that it starts later inherit its cores
 /// (sched_setaffinity(2)).
 const SELF: Pid = Pid::from_raw(0);
+
+/// Which cores the two processes of a run kept to, by the kernel's numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PinnedCores {
+    /// Those of the relay.
+    pub relay: Vec<u32>,
+    /// Those of the clients.
+    pub clients: Vec<u32>,
+}
 
 /// Halves the cores that this process may use: the first half for the relay, the rest and an odd
 /// one for the clients. Sibling threads of a core stay together, unless there is one core alone.

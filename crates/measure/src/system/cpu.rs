@@ -12,7 +12,8 @@ use nix::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{AddUp, system::platform};
+use super::platform;
+use crate::AddUp;
 
 /// PID_MAX_LIMIT of the kernel (proc_sys_kernel(5), `pid_max`).
 const MOST_PROCESSES: i32 = 1 << 22;
@@ -42,6 +43,8 @@ impl CpuTime {
         }
     }
 }
+
+crate::sums! { CpuTime { total_ns, user_ns, system_ns } }
 
 impl Add for CpuTime {
     type Output = CpuTime;

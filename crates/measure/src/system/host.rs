@@ -10,11 +10,10 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{PinnedCores, ReasonKind, UNKNOWN_HERE, Validity, ValidityClass, cores, cpu_pressure_percent};
-
-/// Share of its CPUs' time that the hypervisor gave to other guests: as for waits of the generator.
-pub(crate) const STEAL_SUSPECT_ABOVE: f64 = 0.05;
-pub(crate) const STEAL_INVALID_ABOVE: f64 = 0.20;
+use super::{
+    cores::{self, PinnedCores},
+    cpu::cpu_pressure_percent,
+};
 
 /// The host of a run. What the system does not report is absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -82,30 +81,6 @@ impl HostMeter {
             repinned: repinned.map(|(before, now)| [before, now]),
             relay_open_files: self.relay.first().and_then(|pid| open_files(*pid)),
             reports_pressure: cpu_pressure_percent().is_some(),
-        }
-    }
-}
-
-impl HostRecord {
-    /// Judges what the host did to latencies and CPU times. Over emulated links CPU pressure says
-    /// nothing, known or not.
-    pub fn judge(&self, over_links: bool, validity: &mut Validity) {
-        let suspect = |validity: &mut Validity, kind| validity.add(ValidityClass::Suspect, kind);
-        if let Some(overflows) = self.listen_overflows.filter(|overflows| *overflows > 0) {
-            suspect(validity, ReasonKind::AcceptOverflow { overflows });
-        }
-        if let Some(share) = self.steal {
-            let kind = ReasonKind::Stolen { share };
-            validity.judge(share, STEAL_SUSPECT_ABOVE, STEAL_INVALID_ABOVE, kind);
-        }
-        if let Some([relay_cpu, clients_cpu]) = self.siblings.first().copied() {
-            suspect(validity, ReasonKind::Siblings { relay_cpu, clients_cpu });
-        }
-        if let Some([before, now]) = self.repinned.clone() {
-            validity.add(ValidityClass::Invalid, ReasonKind::Repinned { before, now });
-        }
-        if !self.reports_pressure && !over_links && UNKNOWN_HERE.is_none() {
-            suspect(validity, ReasonKind::PressureUnknown {});
         }
     }
 }
@@ -237,55 +212,5 @@ mod tests {
         let killed = ExitStatus::from_raw(SIGKILL);
         assert_eq!(MemoryKills::so_far().how(killed), "signal: 9 (SIGKILL)");
         assert!(open_files(std::process::id()).is_some_and(|files| files > 2));
-    }
-
-    #[test]
-    fn each_thing_that_a_host_does_is_a_reason() {
-        let pinned = |relay: u32, clients: u32| PinnedCores { relay: vec![relay], clients: vec![clients] };
-        let calm = HostRecord {
-            listen_overflows: Some(0),
-            steal: Some(0.05),
-            reports_pressure: true,
-            ..HostRecord::default()
-        };
-        let judged = |host: &HostRecord| {
-            let mut validity = Validity::default();
-            host.judge(false, &mut validity);
-            validity
-        };
-        assert_eq!(judged(&calm), Validity::default());
-        for (host, class, is_hosts, says) in [
-            (
-                HostRecord { listen_overflows: Some(3), ..calm.clone() },
-                ValidityClass::Suspect,
-                false,
-                "dropped 3 finished handshakes",
-            ),
-            (HostRecord { steal: Some(0.06), ..calm.clone() }, ValidityClass::Suspect, true, "gave 6 %"),
-            (HostRecord { steal: Some(0.6), ..calm.clone() }, ValidityClass::Invalid, true, "gave 60 %"),
-            (
-                HostRecord { siblings: vec![[0, 1]], ..calm.clone() },
-                ValidityClass::Suspect,
-                false,
-                "CPU 0 of the relay and CPU 1 of the clients are sibling threads",
-            ),
-            (
-                HostRecord { repinned: Some([pinned(0, 1), pinned(1, 1)]), ..calm.clone() },
-                ValidityClass::Invalid,
-                false,
-                "relay [0] and clients [1], at the end relay [1] and clients [1]",
-            ),
-            (
-                HostRecord { reports_pressure: false, ..calm },
-                ValidityClass::Suspect,
-                false,
-                "no CPU pressure",
-            ),
-        ] {
-            let validity = judged(&host);
-            assert_eq!((validity.class, validity.counts), (class, ValidityClass::Valid), "{validity:?}");
-            assert_eq!(validity.blames_host(), is_hosts, "{validity:?}");
-            assert!(validity.reasons.len() == 1 && validity.to_string().contains(says), "{validity:?}");
-        }
     }
 }

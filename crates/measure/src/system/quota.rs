@@ -11,7 +11,7 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::whole;
+use crate::{AddUp, whole};
 
 /// The smallest CPU quota over some processes, and what quotas took from them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -70,6 +70,16 @@ impl UsableCores {
     /// CPU time that the clients can use in so much time.
     pub fn clients_capacity_ns(self, elapsed_ns: u64) -> u64 {
         capacity_ns(self.clients, self.clients_millicores, elapsed_ns)
+    }
+}
+
+impl AddUp for UsableCores {
+    fn add_up(&mut self, other: &Self) {
+        // An agent without a quota has all of its cores.
+        let millicores = |one: &UsableCores| one.clients_millicores.unwrap_or(one.clients * 1_000);
+        let limited = self.clients_millicores.or(other.clients_millicores);
+        self.clients_millicores = limited.map(|_| millicores(self) + millicores(other));
+        self.clients += other.clients;
     }
 }
 

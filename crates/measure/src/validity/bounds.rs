@@ -23,6 +23,8 @@ pub struct Expectation {
     pub max: Option<f64>,
 }
 
+crate::sums! { Expectation { sum, per } }
+
 impl Expectation {
     /// The figure; `None` when there is nothing to divide by.
     pub fn value(&self) -> Option<f64> {

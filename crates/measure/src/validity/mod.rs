@@ -3,6 +3,7 @@
 //! (docs/decisions/validity.md).
 
 pub(crate) mod bounds;
+mod host;
 pub(crate) mod reason;
 pub(crate) mod saturated;
 
@@ -17,7 +18,7 @@ use self::reason::{
     RELAY_INVALID_BELOW_NS, RELAY_SUSPECT_BELOW_NS, Spoils, UNANSWERED_INVALID_ABOVE, WAIT_INVALID_ABOVE,
     WAIT_SUSPECT_ABOVE,
 };
-use crate::{Counts, CpuQuota, Quantile, Reason, ReasonKind, Subject};
+use crate::{Counts, CpuQuota, Quantile, Reason, ReasonKind, Subject, ValidityClass};
 
 /// Fewest publications with a rate: with fewer, the instants of the first and the last decide it.
 const FEWEST_PUBLICATIONS: u64 = 100;
@@ -48,27 +49,9 @@ impl fmt::Display for Validity {
     }
 }
 
-/// The classes of [`Validity`], best first.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ValidityClass {
-    /// No rule fired.
-    #[default]
-    Valid,
-    /// Usable with the reasons beside it.
-    Suspect,
-    /// Stays in the file, leaves the tables.
-    Invalid,
-}
-
-impl fmt::Display for ValidityClass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            ValidityClass::Valid => "valid",
-            ValidityClass::Suspect => "suspect",
-            ValidityClass::Invalid => "invalid",
-        })
-    }
+crate::sums! {
+    Validity { ; most class, counts }
+    Pace { planned, sent; most span_ns, sent_span_ns }
 }
 
 impl Validity {

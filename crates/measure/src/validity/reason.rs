@@ -6,7 +6,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::ValidityClass;
+use crate::PinnedCores;
 
 /// Achieved ÷ offered rate. A generator that falls behind its own plan measures itself; 1 % covers
 /// the last partly answered second of a ten-second block, 3 % is no longer the load that was asked
@@ -44,6 +44,13 @@ pub(crate) const UNANSWERED_INVALID_ABOVE: f64 = 0.01;
 pub(crate) const PRESSURE_SUSPECT_ABOVE: f64 = 20.0;
 pub(crate) const PRESSURE_INVALID_ABOVE: f64 = 60.0;
 
+/// Share of its cores' time, while work is outstanding, from which a process counts as full.
+pub const FULL_FROM: f64 = 0.90;
+
+/// Share of its CPUs' time that the hypervisor gave to other guests: as for waits of the generator.
+pub(crate) const STEAL_SUSPECT_ABOVE: f64 = 0.05;
+pub(crate) const STEAL_INVALID_ABOVE: f64 = 0.20;
+
 /// One rule that fired.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Reason {
@@ -57,6 +64,29 @@ pub struct Reason {
     /// What is wrong, with its numbers.
     #[serde(flatten)]
     pub kind: ReasonKind,
+}
+
+/// What follows from reasons, best first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ValidityClass {
+    /// No rule fired.
+    #[default]
+    Valid,
+    /// Usable with the reasons beside it.
+    Suspect,
+    /// Stays in the file, leaves the tables.
+    Invalid,
+}
+
+impl fmt::Display for ValidityClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            ValidityClass::Valid => "valid",
+            ValidityClass::Suspect => "suspect",
+            ValidityClass::Invalid => "invalid",
+        })
+    }
 }
 
 /// What a [`Reason`] is about.
@@ -75,6 +105,31 @@ pub enum Subject {
     Host,
     /// The machine of the relay, where that is another one.
     RelayHost,
+}
+
+/// The process that had no time to spare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Full {
+    /// The relay; with full clients, too, where clients were not asked for.
+    Relay,
+    /// The clients.
+    Clients,
+    /// Neither, so that something else is the limit, or nothing is.
+    Neither,
+    /// Not the clients; the relay's CPU time is not known.
+    Unknown,
+}
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Full::Relay => "the relay was full first",
+            Full::Clients => "the clients were full first",
+            Full::Neither => "neither relay nor clients were full",
+            Full::Unknown => "the relay's CPU time is not known",
+        })
+    }
 }
 
 /// Which numbers a reason spoils.
@@ -267,12 +322,12 @@ reasons! { |whose|
         "the events to publish lasted {after:.2} of {of:.2} s: raise --rate, by which as many are prepared",
         after = ms(after_ns) / 1e3,
         of = ms(of_ns) / 1e3;
-    NotFull { asked: String, full: crate::Full, relay: Option<f64>, clients: f64 } of Run spoils Times:
+    NotFull { asked: String, full: Full, relay: Option<f64>, clients: f64 } of Run spoils Times:
         "no throughput of the {asked}: {full} (relay {relay}, clients {clients:.0} % of their cores while work was \
          outstanding; full from {from:.0} %)",
         relay = relay.map_or_else(|| "unknown".to_owned(), |share| format!("{:.0} %", share * 100.0)),
         clients = clients * 100.0,
-        from = crate::FULL_FROM * 100.0;
+        from = FULL_FROM * 100.0;
 
     // What the relay's process takes away.
     CheapRelay { cpu_ns: u64, envelopes: u64 } of Relay spoils Times:
@@ -313,12 +368,12 @@ reasons! { |whose|
         "the hypervisor gave {percent:.0} % of the CPUs' time to other guests (steal, suspect above {suspect:.0} %, \
          invalid above {invalid:.0} %)",
         percent = share * 100.0,
-        suspect = crate::system::host::STEAL_SUSPECT_ABOVE * 100.0,
-        invalid = crate::system::host::STEAL_INVALID_ABOVE * 100.0;
+        suspect = STEAL_SUSPECT_ABOVE * 100.0,
+        invalid = STEAL_INVALID_ABOVE * 100.0;
     Siblings { relay_cpu: u32, clients_cpu: u32 } of Run spoils Times:
         "relay and clients share a core: CPU {relay_cpu} of the relay and CPU {clients_cpu} of the clients are sibling \
          threads of one core, so each slows the other";
-    Repinned { before: crate::PinnedCores, now: crate::PinnedCores } of Run spoils Times:
+    Repinned { before: PinnedCores, now: PinnedCores } of Run spoils Times:
         "the cores were changed during the run (cpuset or taskset): relay {relay:?} and clients {clients:?}, at the end \
          relay {relay_now:?} and clients {clients_now:?}",
         relay = before.relay,

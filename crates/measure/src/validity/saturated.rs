@@ -1,17 +1,12 @@
 //! Which process was at its limit.
 
-use std::fmt;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CpuTime, ReasonKind, UsableCores};
+use crate::{CpuTime, FULL_FROM, Full, ReasonKind, UsableCores};
 
 /// The name of a scenario's own arrivals in a [`Cell`](crate::Cell).
 pub const NOT_SATURATED: &str = "none";
-
-/// Share of its cores' time, while work is outstanding, from which a process counts as full.
-pub const FULL_FROM: f64 = 0.90;
 
 /// What was full while work was outstanding.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -29,31 +24,6 @@ pub struct Saturated {
     pub relay_fullest_thread: Option<f64>,
     /// The clients' CPU time as a share of what their cores could give in the same time.
     pub client_utilisation: f64,
-}
-
-/// The process that had no time to spare.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Full {
-    /// The relay; with full clients, too, where clients were not asked for.
-    Relay,
-    /// The clients.
-    Clients,
-    /// Neither, so that something else is the limit, or nothing is.
-    Neither,
-    /// Not the clients; the relay's CPU time is not known.
-    Unknown,
-}
-
-impl fmt::Display for Full {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Full::Relay => "the relay was full first",
-            Full::Clients => "the clients were full first",
-            Full::Neither => "neither relay nor clients were full",
-            Full::Unknown => "the relay's CPU time is not known",
-        })
-    }
 }
 
 impl Saturated {
