@@ -2,7 +2,7 @@
 //! merging them keeps every quantile, a mean of quantiles does not. [`crate::Throughput`] keeps
 //! rates in the same histograms, with units a second in place of nanoseconds.
 
-use std::{collections::BTreeMap, fmt, io::Read};
+use std::{borrow::Cow, collections::BTreeMap, fmt, io::Read};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use flate2::read::ZlibDecoder;
@@ -15,6 +15,7 @@ use serde::{
     Deserialize, Deserializer as SerdeDeserializer, Serialize, Serializer as SerdeSerializer, de, ser,
 };
 
+use super::packed::Packed;
 use crate::{AddUp, whole};
 
 /// One minute: every timeout of a run is shorter, so a longer duration is a fault and counts as
@@ -40,12 +41,20 @@ pub(crate) const MOST_METRICS: usize = 1_024;
 const MAX_INFLATED_BYTES: u64 = 512 * 1024;
 
 /// A histogram of durations: 1 ns to 60 s, three significant digits, the same bounds everywhere so
-/// that any two merge.
-#[derive(Clone, PartialEq, JsonSchema)]
+/// that any two merge. One that was read from a file takes a few KB, until something is recorded.
+#[derive(Clone, JsonSchema)]
 #[schemars(with = "StoredLatency")]
 pub struct Latency {
-    histogram: Histogram<u64>,
+    samples: Samples,
     clipped: u64,
+}
+
+#[derive(Clone)]
+enum Samples {
+    /// With room for every value.
+    Open(Histogram<u64>),
+    /// Only the values that came.
+    Packed(Packed),
 }
 
 /// A quantile together with how far the sample size supports it.
@@ -73,9 +82,7 @@ impl Quantile {
 impl Latency {
     /// An empty histogram (216 KiB: keep one a thread, metric and cell, never one a connection).
     pub fn new() -> Latency {
-        let histogram = Histogram::new_with_bounds(1, HIGHEST_NS, SIGNIFICANT_DIGITS)
-            .expect("1 < 60 s and 3 digits are bounds the library accepts");
-        Latency { histogram, clipped: 0 }
+        Latency { samples: Samples::Open(empty()), clipped: 0 }
     }
 
     /// Adds a duration in nanoseconds. More than 60 s is recorded as 60 s and counted by
@@ -84,23 +91,30 @@ impl Latency {
         if ns > HIGHEST_NS {
             self.clipped += 1;
         }
-        self.histogram.saturating_record(ns.min(HIGHEST_NS));
+        self.open().saturating_record(ns.min(HIGHEST_NS));
     }
 
     /// Adds every sample of another histogram.
     pub fn merge(&mut self, other: &Latency) {
-        self.histogram.add(&other.histogram).expect("every Latency has the same bounds");
+        match &other.samples {
+            all if self.is_empty() => self.samples = all.clone(),
+            Samples::Open(other) => self.open().add(other).expect("every Latency has the same bounds"),
+            Samples::Packed(other) => other.add_to(self.open()),
+        }
         self.clipped = self.clipped.saturating_add(other.clipped);
     }
 
     /// Samples, clipped ones included.
     pub fn len(&self) -> u64 {
-        self.histogram.len()
+        match &self.samples {
+            Samples::Open(histogram) => histogram.len(),
+            Samples::Packed(packed) => packed.len(),
+        }
     }
 
     /// True when nothing was recorded.
     pub fn is_empty(&self) -> bool {
-        self.histogram.is_empty()
+        self.len() == 0
     }
 
     /// Samples that were longer than 60 s. A run with any of them is invalid.
@@ -110,51 +124,60 @@ impl Latency {
 
     /// The shortest sample in nanoseconds (to three digits, rounded down), 0 when there is none.
     pub fn min_ns(&self) -> u64 {
-        self.histogram.min()
+        self.histogram().min()
     }
 
     /// The longest sample in nanoseconds (to three digits), 0 when there is none.
     pub fn max_ns(&self) -> u64 {
-        self.histogram.max()
+        self.histogram().max()
     }
 
     /// The value that the share `q` (0.5 is the median) of the samples does not exceed, as far as
     /// the sample size supports one.
     pub fn quantile_ns(&self, q: f64) -> Quantile {
-        let above = samples_above(self.len(), q);
-        let value = self.histogram.value_at_quantile(q);
-        if above >= SAMPLES_ABOVE_EXACT {
-            Quantile::Exact(value)
-        } else if above >= SAMPLES_ABOVE_BRACKETED {
-            Quantile::Bracketed(value)
-        } else {
-            Quantile::Missing
-        }
+        self.supported(q, samples_above(self.len(), q))
     }
 
     /// As [`Latency::quantile_ns`], of the lower tail: as far as the samples below it support one.
     pub fn low_quantile_ns(&self, q: f64) -> Quantile {
-        let below = samples_above(self.len(), 1.0 - q);
-        let value = self.histogram.value_at_quantile(q);
-        if below >= SAMPLES_ABOVE_EXACT {
-            Quantile::Exact(value)
-        } else if below >= SAMPLES_ABOVE_BRACKETED {
-            Quantile::Bracketed(value)
-        } else {
-            Quantile::Missing
+        self.supported(q, samples_above(self.len(), 1.0 - q))
+    }
+
+    /// The value at a quantile, with so many samples beyond it.
+    fn supported(&self, q: f64, beyond: u64) -> Quantile {
+        let value = || match &self.samples {
+            Samples::Open(histogram) => histogram.value_at_quantile(q),
+            Samples::Packed(packed) => packed.value_at_quantile(q),
+        };
+        match beyond {
+            SAMPLES_ABOVE_EXACT.. => Quantile::Exact(value()),
+            SAMPLES_ABOVE_BRACKETED.. => Quantile::Bracketed(value()),
+            _ => Quantile::Missing,
         }
     }
 
     /// The histogram itself, for the log writers.
-    pub(crate) fn histogram(&self) -> &Histogram<u64> {
-        &self.histogram
+    pub(crate) fn histogram(&self) -> Cow<'_, Histogram<u64>> {
+        match &self.samples {
+            Samples::Open(histogram) => Cow::Borrowed(histogram),
+            Samples::Packed(packed) => Cow::Owned(opened(packed)),
+        }
+    }
+
+    /// The histogram with room for every value.
+    fn open(&mut self) -> &mut Histogram<u64> {
+        if let Samples::Packed(packed) = &self.samples {
+            self.samples = Samples::Open(opened(packed));
+        }
+        let Samples::Open(histogram) = &mut self.samples else { unreachable!("it was opened above") };
+        histogram
     }
 
     /// Encodes as V2 DEFLATE in base64, which the Java and Python readers of HdrHistogram accept.
     pub(crate) fn to_base64(&self) -> String {
         let mut bytes = Vec::new();
         V2DeflateSerializer::new()
-            .serialize(&self.histogram, &mut bytes)
+            .serialize(&*self.histogram(), &mut bytes)
             .expect("writing to a vector does not fail and our bounds fit the format");
         BASE64.encode(bytes)
     }
@@ -174,10 +197,7 @@ impl Latency {
         let histogram: Histogram<u64> = Deserializer::new()
             .deserialize(&mut payload.as_slice())
             .map_err(|error| LatencyError::Histogram(format!("{error:?}")))?;
-        let mut latency = Latency::new();
-        latency.histogram.add(&histogram).map_err(|error| LatencyError::Histogram(format!("{error:?}")))?;
-        latency.clipped = clipped;
-        Ok(latency)
+        Ok(Latency { samples: Samples::Packed(Packed::from(&histogram)), clipped })
     }
 }
 
@@ -207,6 +227,24 @@ fn samples_above(samples: u64, q: f64) -> u64 {
     whole(samples as f64 * (1.0 - q.clamp(0.0, 1.0)) + 1e-6)
 }
 
+/// A histogram without samples.
+fn empty() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, HIGHEST_NS, SIGNIFICANT_DIGITS)
+        .expect("1 < 60 s and 3 digits are bounds the library accepts")
+}
+
+fn opened(packed: &Packed) -> Histogram<u64> {
+    let mut histogram = empty();
+    packed.add_to(&mut histogram);
+    histogram
+}
+
+impl PartialEq for Latency {
+    fn eq(&self, other: &Latency) -> bool {
+        self.clipped == other.clipped && self.histogram() == other.histogram()
+    }
+}
+
 impl AddUp for Latency {
     fn add_up(&mut self, other: &Self) {
         self.merge(other);
@@ -223,7 +261,10 @@ impl fmt::Debug for Latency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Latency");
         debug.field("samples", &self.len()).field("clipped", &self.clipped);
-        debug.field("p50_ns", &self.histogram.value_at_quantile(0.5)).field("max_ns", &self.max_ns()).finish()
+        debug
+            .field("p50_ns", &self.histogram().value_at_quantile(0.5))
+            .field("max_ns", &self.max_ns())
+            .finish()
     }
 }
 
