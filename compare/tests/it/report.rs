@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fs, io::Write, path::Path, process::Command};
 use crate::common::{self, PLAIN, Run, record, result};
 use expect_test::expect_file;
 use flate2::{Compression, write::GzEncoder};
-use measure::{Quantile, ReasonKind, RunRecord, Status, ValidityClass};
+use measure::{AddUp, Quantile, ReasonKind, RunRecord, Status, ValidityClass};
 use report::{
     DERIVED_FILE, Derived, Git, RESULT_FILE, ResultFile, Role, Verdict,
     merged::Merged,
@@ -268,7 +268,7 @@ fn the_slow_tail_of_throughput_is_p1_where_every_cell_has_intervals_enough_and_e
     for block in result.cells.iter_mut().flat_map(|cell| &mut cell.blocks) {
         let throughput = block.record.as_mut().unwrap().throughput.as_mut().unwrap();
         let once = throughput.clone();
-        (0..5).for_each(|_| throughput.merge(&once));
+        (0..5).for_each(|_| throughput.add_up(&once));
     }
     assert_eq!(tails(&result), [["[2,501]", "[2,501] ×1.00"], ["", ""]]);
 

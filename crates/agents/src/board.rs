@@ -1,6 +1,6 @@
 //! Everything that the coordinator of a run knows: without socket and clock.
 
-use measure::{ClockRecord, LiveCounts};
+use measure::{AddUp, ClockRecord, LiveCounts};
 
 use crate::{
     clock::{Offset, Offsets},
@@ -173,7 +173,7 @@ impl Board {
         let phase = |member: &Member| member.is_there.then(|| member.phase.unwrap_or(Phase::Claimed));
         let (players, relay) = self.members.split_at(usize::from(self.spec.of));
         let mut block = LiveCounts::default();
-        self.members.iter().for_each(|member| block.add(&member.counts));
+        self.members.iter().for_each(|member| block.add_up(&member.counts));
         let agents = players.iter().map(phase).collect();
         Overview { state: self.state, agents, relay: relay.first().map(phase), block }
     }

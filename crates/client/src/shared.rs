@@ -12,7 +12,7 @@ use std::{
 use ahash::HashSet;
 use codecs::{ByteEvent, VerifyLevel};
 use fixedbitset::FixedBitSet;
-use measure::{LastSecond, LiveCounts, LiveLatency};
+use measure::{AddUp, LastSecond, LiveCounts, LiveLatency};
 use tokio::sync::Notify;
 
 use crate::incidents::Incidents;
@@ -276,7 +276,7 @@ impl Shared {
     /// Adds a worker's latencies of a second.
     pub fn add_live(&self, latency: &LiveLatency) {
         if let Some(live) = &self.live {
-            live.lock().unwrap_or_else(PoisonError::into_inner).add(latency);
+            live.lock().unwrap_or_else(PoisonError::into_inner).add_up(latency);
         }
     }
 

@@ -46,6 +46,12 @@ impl<T: AddUp> AddUp for Option<T> {
     }
 }
 
+impl<T: AddUp, const N: usize> AddUp for [T; N] {
+    fn add_up(&mut self, other: &Self) {
+        self.iter_mut().zip(other).for_each(|(sum, other)| sum.add_up(other));
+    }
+}
+
 impl<T: AddUp> AddUp for Vec<T> {
     fn add_up(&mut self, other: &Self) {
         self.iter_mut().zip(other).for_each(|(sum, other)| sum.add_up(other));

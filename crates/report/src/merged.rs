@@ -70,7 +70,7 @@ impl Merged {
         let passes = records.clone().into_iter().filter_map(|record| record.first_delivery.as_ref());
         merged.first_delivery = FirstDelivery::from_blocks(passes);
         for throughput in records.clone().into_iter().filter_map(|record| record.throughput.as_ref()) {
-            merged.throughput.get_or_insert_default().merge(throughput);
+            merged.throughput.get_or_insert_default().add_up(throughput);
         }
         records.into_iter().for_each(|record| merged.latency.add_up(&record.latency));
         merged

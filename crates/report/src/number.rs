@@ -48,6 +48,11 @@ pub(crate) fn ratio(value: f64) -> String {
     format!("×{value:.decimals$}")
 }
 
+/// A ratio with its interval, where it has one: `×0.63 [0.60, 0.66]`.
+pub(crate) fn with_interval(value: f64, interval: Option<(f64, f64)>) -> String {
+    interval.map_or_else(|| ratio(value), |(low, high)| format!("{} [{low:.2}, {high:.2}]", ratio(value)))
+}
+
 /// Groups a whole number's digits by thousands.
 pub fn grouped(digits: &str) -> String {
     let mut text = String::new();

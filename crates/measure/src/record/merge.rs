@@ -78,21 +78,10 @@ pub enum MergeError {
         /// The kind of thing that there is too much of.
         what: &'static str,
     },
-    /// The relay's part is of something else.
-    #[error("the relay's part differs from the agents': {what}")]
-    RelayDiffers {
-        /// In which field.
-        what: &'static str,
-    },
-    /// The relay's part has a count that no run reaches.
-    #[error("the relay's part counts more than 2^48 of something")]
-    RelayTooLarge,
-    /// The relay's part would make the record large.
-    #[error("the relay's part has {what}")]
-    RelayLarge {
-        /// The kind of thing that there is too much of.
-        what: &'static str,
-    },
+    /// The relay's part is of something else, counts what no run reaches, or would make the record
+    /// large.
+    #[error("the relay's part {0}")]
+    Relay(String),
 }
 
 impl RunRecord {

@@ -72,14 +72,11 @@ impl LiveLatency {
         }
         (self.samples() > 0).then_some(from)
     }
+}
 
-    /// Adds the samples of another process, or of another second.
-    pub fn add(&mut self, other: &LiveLatency) {
-        for (own, other) in self.buckets.iter_mut().zip(other.buckets) {
-            *own = own.saturating_add(other);
-        }
-        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
-    }
+crate::sums! {
+    LiveLatency { buckets, sum_ns }
+    LiveCounts { connections, sent, deliveries, latency }
 }
 
 /// Counts of a client process while it plays a block.
@@ -110,19 +107,12 @@ impl LiveCounts {
             || self.latency.sum_ns < earlier.latency.sum_ns;
         !falls && self.connections <= MOST_COUNTED && growing(self).all(|count| count <= MOST_COUNTED)
     }
-
-    /// Adds what another process counts.
-    pub fn add(&mut self, other: &LiveCounts) {
-        self.connections = self.connections.saturating_add(other.connections);
-        self.sent = self.sent.saturating_add(other.sent);
-        self.deliveries = self.deliveries.saturating_add(other.deliveries);
-        self.latency.add(&other.latency);
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::AddUp;
 
     fn latency(samples_ns: &[u64]) -> LiveLatency {
         let mut histogram = Histogram::new_with_bounds(1, 60_000 * MS, 2).unwrap();
@@ -186,7 +176,7 @@ mod tests {
     #[test]
     fn sums_do_not_overflow_and_foreign_fields_are_refused() {
         let mut sum = LiveCounts { deliveries: u64::MAX, ..LiveCounts::default() };
-        sum.add(&LiveCounts { sent: 2, deliveries: 3, latency: latency(&[MS]), ..LiveCounts::default() });
+        sum.add_up(&LiveCounts { sent: 2, deliveries: 3, latency: latency(&[MS]), ..LiveCounts::default() });
         assert_eq!((sum.sent, sum.deliveries, sum.latency.samples()), (2, u64::MAX, 1));
         let mut json = serde_json::to_value(sum).unwrap();
         assert_eq!(serde_json::from_value::<LiveCounts>(json.clone()).unwrap(), sum);

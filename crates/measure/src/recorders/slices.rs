@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::LiveLatency;
+use crate::{AddUp, LiveLatency};
 
 /// The length of a slice.
 const SLICE_NS: u64 = 1_000_000_000;
@@ -105,7 +105,7 @@ impl SliceRecorder {
         let within = self.0.iter().take(seconds.end).skip(seconds.start);
         let mut latency = LiveLatency::default();
         for histogram in within.filter_map(|second| second.latency.as_ref()) {
-            latency.add(&LiveLatency::from_histogram(histogram));
+            latency.add_up(&LiveLatency::from_histogram(histogram));
         }
         latency
     }

@@ -38,24 +38,12 @@ pub struct Throughput {
     pub wire_bytes_per_s: Latency,
 }
 
-impl AddUp for Throughput {
-    fn add_up(&mut self, other: &Self) {
-        self.merge(other);
-    }
-}
+// Rates are per second, so intervals of another length mix.
+crate::sums! { Throughput { envelopes_per_s, wire_bytes_per_s; most interval_ns } }
 
 impl AddUp for ThroughputRecorder {
     fn add_up(&mut self, other: &Self) {
         self.merge(other);
-    }
-}
-
-impl Throughput {
-    /// Adds the intervals of another run. Rates are per second, so intervals of another length mix.
-    pub fn merge(&mut self, other: &Throughput) {
-        self.interval_ns = self.interval_ns.max(other.interval_ns);
-        self.envelopes_per_s.merge(&other.envelopes_per_s);
-        self.wire_bytes_per_s.merge(&other.wire_bytes_per_s);
     }
 }
 
@@ -75,14 +63,7 @@ struct Interval {
     wire_bytes: u64,
 }
 
-impl Interval {
-    fn add(&mut self, other: Interval) {
-        // Counts of another agent are claims.
-        self.deliveries = self.deliveries.saturating_add(other.deliveries);
-        self.acknowledgements = self.acknowledgements.saturating_add(other.acknowledgements);
-        self.wire_bytes = self.wire_bytes.saturating_add(other.wire_bytes);
-    }
-}
+crate::sums! { Interval { deliveries, acknowledgements, wire_bytes } }
 
 impl Default for ThroughputRecorder {
     fn default() -> ThroughputRecorder {
@@ -118,7 +99,7 @@ impl ThroughputRecorder {
         if self.intervals.len() < other.intervals.len() {
             self.intervals.resize_with(other.intervals.len(), Interval::default);
         }
-        self.intervals.iter_mut().zip(&other.intervals).for_each(|(own, other)| own.add(*other));
+        self.intervals.iter_mut().zip(&other.intervals).for_each(|(own, other)| own.add_up(other));
     }
 
     /// The throughput within disjoint spans in ascending order, in nanoseconds from the start, at
@@ -170,7 +151,7 @@ impl ThroughputRecorder {
                 let mut sum = Interval::default();
                 let first = usize::try_from(n * every).unwrap_or(usize::MAX);
                 let counted = self.intervals.iter().skip(first);
-                counted.take(usize::try_from(every).unwrap_or(usize::MAX)).for_each(|one| sum.add(*one));
+                counted.take(usize::try_from(every).unwrap_or(usize::MAX)).for_each(|one| sum.add_up(one));
                 whole.push(sum);
             }
         }
@@ -194,7 +175,7 @@ impl ThroughputRecorder {
     fn halve(&mut self) {
         let pair = |pair: &[Interval]| {
             let mut sum = Interval::default();
-            pair.iter().for_each(|one| sum.add(*one));
+            pair.iter().for_each(|one| sum.add_up(one));
             sum
         };
         self.intervals = self.intervals.chunks(2).map(pair).collect();
@@ -373,7 +354,7 @@ mod tests {
     fn merged_runs_keep_every_interval() {
         let run = |every_ms| steady(every_ms, 1_000).within(&[(0, 1_000 * MS)], 100 * MS).unwrap();
         let mut merged = run(1);
-        merged.merge(&run(2));
+        merged.add_up(&run(2));
         assert_eq!(figures(&merged), (20, 100, 500, 1_000));
     }
 

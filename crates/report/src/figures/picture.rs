@@ -111,10 +111,7 @@ fn legend(svg: &mut Figure, packings: &[String]) {
 
 /// The shape of a cell, with its numbers as a title.
 fn named_shape(svg: &mut Figure, point: &Point, packing: &str, at: At) {
-    let shown = |(ratio, interval): Ratio| match interval {
-        Some((low, high)) => format!("{} [{low:.2}, {high:.2}]", number::ratio(ratio)),
-        None => number::ratio(ratio),
-    };
+    let shown = |(ratio, interval): Ratio| number::with_interval(ratio, interval);
     let says =
         format!("{} {packing}: wire bytes {}, CPU {}", point.name, shown(point.bytes), shown(point.cpu));
     svg.titled(&says, |svg| shape(svg, point.packing, at, if point.is_base { 6.0 } else { 4.5 }));

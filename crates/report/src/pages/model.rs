@@ -233,7 +233,7 @@ fn end(result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<Part> {
     let mut files = vec![Part::heading(2, "The instrument's own tests"), Part::sentence(tested(result))];
     files.extend(selftest_table(result).map(|table| Part::table(table, [])));
     files.extend([Part::heading(2, "How to read this"), Part::items(&reading(result, loads))]);
-    files.extend([Part::heading(2, "What was measured"), Part::items(&provenance::provenance(result))]);
+    files.extend([Part::heading(2, "What was measured"), Part::list(provenance::provenance(result))]);
     parts.extend(files.into_iter().map(|part| part.only(IN_FILES)));
     parts
 }

@@ -1,21 +1,15 @@
 //! Provenance of a result: command, events, machine, build, and the instrument's own tests.
 
-use std::fmt::Write as _;
-
 use cell::Factor;
-use measure::Environment;
+use measure::{Environment, Tool};
 
 use crate::{
     merged::Merged,
     number,
-    result::{Axis, Block, CellResult, ResultFile},
+    result::{Axis, Block, CellResult, Oracle, ResultFile, SearchConfig},
     tables::{browser, table::Table},
     verdicts::likeness,
 };
-
-pub(crate) fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
-    writeln!(text, "{arguments}").expect("writing to a string does not fail");
-}
 
 /// The command as one would type it again.
 pub(crate) fn command(result: &ResultFile) -> String {
@@ -55,7 +49,7 @@ fn measured(result: &ResultFile) -> String {
         forms => format!(" Clients keep ids and keys of tags as: {forms}."),
     };
     format!(
-        "- Codecs: {}. Relay verifies: {}; it encodes anew: {}. Clients verify: {}.{keeps} Seed: {}. Profile: {}, {} rounds \
+        "Codecs: {}. Relay verifies: {}; it encodes anew: {}. Clients verify: {}.{keeps} Seed: {}. Profile: {}, {} rounds \
          of {} s",
         distinct(result, Factor::Implementation),
         distinct(result, Factor::Verify),
@@ -69,127 +63,96 @@ fn measured(result: &ResultFile) -> String {
 }
 
 /// The events.
-pub(crate) fn corpus(result: &ResultFile) -> String {
-    let mut text = String::new();
-    match &result.corpus {
-        Some(corpus) => {
-            let skipped = match corpus.invalid_skipped {
-                0 => String::new(),
-                skipped => format!("{skipped} invalid skipped, "),
-            };
-            line(
-                &mut text,
-                format_args!(
-                    "- Corpus: {}, {} events, {skipped}{}, fingerprint {}",
-                    corpus.name,
-                    number::grouped(&corpus.events.to_string()),
-                    corpus.origin,
-                    corpus.sha256
-                ),
-            );
-        }
-        None => line(&mut text, format_args!("- Corpus: no run got far enough to state it")),
-    }
-    if result.corpus.as_ref().is_some_and(|corpus| corpus.origin == "real") {
-        line(
-            &mut text,
-            format_args!(
-                "- Real events are not published with results. `corpus fetch binostr` downloads a public sample of such \
-                 events, `corpus capture` collects them from relays, `corpus sample` draws from either"
-            ),
+pub(crate) fn corpus(result: &ResultFile) -> Vec<String> {
+    let Some(corpus) = &result.corpus else {
+        return vec!["Corpus: no run got far enough to state it".to_owned()];
+    };
+    let skipped = match corpus.invalid_skipped {
+        0 => String::new(),
+        skipped => format!("{skipped} invalid skipped, "),
+    };
+    let mut items = vec![format!(
+        "Corpus: {}, {} events, {skipped}{}, fingerprint {}",
+        corpus.name,
+        number::grouped(&corpus.events.to_string()),
+        corpus.origin,
+        corpus.sha256
+    )];
+    if corpus.origin == "real" {
+        items.push(
+            "Real events are not published with results. `corpus fetch binostr` downloads a public sample of such \
+             events, `corpus capture` collects them from relays, `corpus sample` draws from either"
+                .to_owned(),
         );
     }
-    text
+    items
 }
 
-pub(crate) fn provenance(result: &ResultFile) -> String {
-    let mut text = corpus(result);
+/// What was measured, as list items.
+pub(crate) fn provenance(result: &ResultFile) -> Vec<String> {
+    let mut items = corpus(result);
     if let Some(foreign) = &result.config.foreign {
         let refused = foreign.refused_events.iter();
-        for (reason, events) in refused {
-            line(&mut text, format_args!("- Set aside for all cells: {events} events: {reason}"));
-        }
-        for declined in &foreign.declined {
-            line(&mut text, format_args!("- {declined}"));
-        }
+        items.extend(
+            refused.map(|(reason, events)| format!("Set aside for all cells: {events} events: {reason}")),
+        );
+        items.extend(foreign.declined.iter().cloned());
     }
     if let Some(search) = &result.search {
-        let (seed, precision) = (search.config.seed, search.config.precision * 100.0);
-        let seconds = search.config.probe_seconds;
-        match search.config.axis() {
-            Axis::Bandwidth => {
-                let arguments = search.config.client_args.join(" ");
-                line(&mut text, format_args!("- Seed: {seed}. Arguments of every client: {arguments}"));
-            }
+        let SearchConfig { seed, precision, probe_seconds, client_args, .. } = &search.config;
+        items.push(match search.config.axis() {
+            Axis::Bandwidth => format!("Seed: {seed}. Arguments of every client: {}", client_args.join(" ")),
             Axis::Load | Axis::Rate => {
-                line(
-                    &mut text,
-                    format_args!("- Seed: {seed}. Probes of {seconds} s, precision {precision:.0} %"),
-                );
+                format!("Seed: {seed}. Probes of {probe_seconds} s, precision {:.0} %", precision * 100.0)
             }
-        }
+        });
     } else if let Some(found) = &result.browser {
-        line(&mut text, format_args!("- Seed: {}", found.config.seed));
-        text.push_str(&browser::provenance(found));
+        items.push(format!("Seed: {}", found.config.seed));
+        items.extend(browser::provenance(found).lines().map(|line| line.trim_start_matches("- ").to_owned()));
     } else {
-        line(&mut text, format_args!("{}", measured(result)));
+        items.push(measured(result));
     }
     for chosen in &result.config.chosen {
         let cell = result.cells.iter().find(|cell| cell.id == chosen.cell);
         let blocks = cell.into_iter().flat_map(|cell| cell.blocks.iter().filter_map(Block::usable));
         let reached = Merged::from_records(blocks.collect::<Vec<_>>()).relay_utilisation();
-        line(&mut text, format_args!("- Chosen by a pilot: {}", chosen.line(reached)));
+        items.push(format!("Chosen by a pilot: {}", chosen.line(reached)));
     }
-    if let Some(planned) = &result.config.planned_rounds {
-        line(&mut text, format_args!("- Rounds planned with `--precision`: {planned}"));
-    }
+    let planned = result.config.planned_rounds.iter();
+    items.extend(planned.map(|planned| format!("Rounds planned with `--precision`: {planned}")));
     for cell in likeness::compressions(result.cells.iter()) {
         let (name, parameters) = (&cell.cell.compression, &cell.cell.compression_parameters);
-        line(&mut text, format_args!("- Compression {name}: {parameters}{}", compressors(cell)));
+        items.push(format!("Compression {name}: {parameters}{}", compressors(cell)));
     }
-    text.push_str(&made_by(result));
-    text
-}
-
-/// The machine.
-pub(crate) fn machine(host: &Environment) -> String {
-    let mut text = String::new();
-    let unknown = || "unknown".to_owned();
-    let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30));
-    line(
-        &mut text,
-        format_args!(
-            "- Machine: {}, {}, governor {}, {}{}, {}, kernel {}",
-            host.cpu.clone().unwrap_or_else(unknown),
-            host.cores_text(),
-            host.governor.clone().unwrap_or_else(unknown),
-            host.memory_bytes.map_or_else(unknown, gib),
-            if host.virtual_machine == Some(true) { ", virtual" } else { "" },
-            host.os.clone().unwrap_or_else(unknown),
-            host.kernel.clone().unwrap_or_else(unknown),
-        ),
-    );
-    text
-}
-
-/// The machine, the build and the commit.
-fn made_by(result: &ResultFile) -> String {
-    let mut text = machine(&result.host);
     let commit = result.git.as_ref().map_or_else(
         || "not in a checkout of it".to_owned(),
         |git| format!("commit {}{}", git.commit, if git.dirty { " with local changes" } else { "" }),
     );
-    line(
-        &mut text,
-        format_args!(
-            "- Made by {} {}, {commit}, {}, started {}",
-            result.tool.name,
-            result.tool.version,
-            result.host.rustc.as_deref().unwrap_or("unknown"),
-            result.started_utc
-        ),
-    );
-    text
+    items.push(machine(&result.host));
+    items.push(made_by(&result.tool, &format!(", {commit}"), &result.host, &result.started_utc));
+    items
+}
+
+/// The machine.
+pub(crate) fn machine(host: &Environment) -> String {
+    let unknown = || "unknown".to_owned();
+    let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30));
+    format!(
+        "Machine: {}, {}, governor {}, {}{}, {}, kernel {}",
+        host.cpu.clone().unwrap_or_else(unknown),
+        host.cores_text(),
+        host.governor.clone().unwrap_or_else(unknown),
+        host.memory_bytes.map_or_else(unknown, gib),
+        if host.virtual_machine == Some(true) { ", virtual" } else { "" },
+        host.os.clone().unwrap_or_else(unknown),
+        host.kernel.clone().unwrap_or_else(unknown),
+    )
+}
+
+/// The build; `source` is the tree that it is of, where that is known.
+pub(crate) fn made_by(tool: &Tool, source: &str, host: &Environment, started_utc: &str) -> String {
+    let rustc = host.rustc.as_deref().unwrap_or("unknown");
+    format!("Made by {} {}{source}, {rustc}, started {started_utc}", tool.name, tool.version)
 }
 
 /// Memory of the compression's states, as the cell's last run counted it.
@@ -230,13 +193,11 @@ pub(crate) fn tested(result: &ResultFile) -> String {
 /// Each test with its disturbance, the expected effect and the measured one.
 pub(crate) fn selftest_table(result: &ResultFile) -> Option<Table> {
     let test = result.selftest.as_ref()?;
-    let headings =
-        ["test", "what was done", "what had to be seen", "what was seen", "verdict"].map(str::to_owned);
-    let rows = test.oracles.iter().map(|oracle| {
+    let headings = ["test", "what was done", "what had to be seen", "what was seen", "verdict"];
+    let row = |oracle: &Oracle| {
         let verdict = if oracle.passed { "passed" } else { "**failed**" };
-        [oracle.name.as_str(), &oracle.done, &oracle.limit, &oracle.measured, verdict]
-            .map(str::to_owned)
-            .to_vec()
-    });
-    Some(Table { names: 5, headings: headings.to_vec(), rows: rows.collect() })
+        let fields = [oracle.name.as_str(), &oracle.done, &oracle.limit, &oracle.measured, verdict];
+        fields.map(str::to_owned).to_vec()
+    };
+    Some(Table { rows: test.oracles.iter().map(row).collect(), ..Table::new(headings.len(), &headings) })
 }

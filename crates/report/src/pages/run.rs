@@ -64,7 +64,7 @@ fn parts(record: &RunRecord, result: &ResultFile) -> Vec<Part> {
     }
     parts.extend(loads.iter().flat_map(|load| of_load(record, load)));
     parts.extend([Part::heading(2, "How to read this"), Part::items(READING)]);
-    parts.extend([Part::heading(2, "What was measured"), Part::items(&measured(record, result))]);
+    parts.extend([Part::heading(2, "What was measured"), Part::list(measured(record, result))]);
     parts
 }
 
@@ -262,7 +262,7 @@ fn fates(record: &RunRecord) -> Table {
 }
 
 /// List items: every factor of the cell, the events, the relay, the machine.
-fn measured(record: &RunRecord, result: &ResultFile) -> String {
+fn measured(record: &RunRecord, result: &ResultFile) -> Vec<String> {
     let factors = Factor::ALL.into_iter().map(Factor::row);
     let factors =
         factors.filter_map(|row| Some(format!("{} {}", row.heading(), (row.recorded)(&record.cell)?)));
@@ -275,15 +275,8 @@ fn measured(record: &RunRecord, result: &ResultFile) -> String {
         let floor = if relay.is_floor { " --floor" } else { "" };
         items.push(format!("Relay: {}{floor} {}{own}", relay.software, relay.version));
     }
-    items.join("\n")
-        + "\n"
-        + &provenance::corpus(result)
-        + &provenance::machine(&record.environment)
-        + &format!(
-            "- Made by {} {}, {}, started {}\n",
-            record.tool.name,
-            record.tool.version,
-            record.environment.rustc.as_deref().unwrap_or("unknown"),
-            record.started_utc
-        )
+    items.extend(provenance::corpus(result));
+    items.push(provenance::machine(&record.environment));
+    items.push(provenance::made_by(&record.tool, "", &record.environment, &record.started_utc));
+    items
 }

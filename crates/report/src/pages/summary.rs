@@ -3,7 +3,6 @@ use crate::{
     pages::{
         model::Report,
         part::{Medium, Part, What},
-        provenance::line,
         text::{LEFT_OUT, fold_within},
     },
     result::ResultFile,
@@ -35,17 +34,15 @@ impl Report<'_> {
     pub fn summary(&self) -> String {
         let mut text = format!("`{}`\n\n# {}\n", self.command, self.title);
         for (i, warning) in self.warnings.iter().enumerate() {
-            line(&mut text, format_args!("{}> **{warning}**", if i == 0 { "\n" } else { ">\n" }));
+            text += &format!("{}> **{warning}**\n", if i == 0 { "\n" } else { ">\n" });
         }
-        line(&mut text, format_args!("\n{}", self.headline));
+        text += &format!("\n{}\n", self.headline);
         for part in self.parts(Medium::Summary) {
             text.push('\n');
             match &part.what {
-                What::Heading(level, heading) => {
-                    line(&mut text, format_args!("{} {heading}", "#".repeat(*level)));
-                }
-                What::Sentence(sentence) => line(&mut text, format_args!("{sentence}")),
-                What::List(items) => items.iter().for_each(|item| line(&mut text, format_args!("- {item}"))),
+                What::Heading(level, heading) => text += &format!("{} {heading}\n", "#".repeat(*level)),
+                What::Sentence(sentence) => text += &format!("{sentence}\n"),
+                What::List(items) => items.iter().for_each(|item| text += &format!("- {item}\n")),
                 What::Table { table, .. } => text.push_str(&table.markdown()),
                 What::Drawn(_) => {}
             }

@@ -215,10 +215,15 @@ impl fmt::Display for Ratio {
 #[derive(Debug, Clone, PartialEq)]
 struct Entry {
     value: f64,
-    /// Without one the side asked for was not full in most blocks: the value is a lower bound.
-    is_full: bool,
     ratio: Option<Ratio>,
     measured: Measured,
+}
+
+impl Entry {
+    /// Otherwise the side asked for was not full in most blocks, and the value is a lower bound.
+    fn is_full(&self) -> bool {
+        self.measured.is_full()
+    }
 }
 
 /// One quantity of all cells.
@@ -234,38 +239,24 @@ struct Grid {
 impl Grid {
     fn new(load: &LoadView<'_>, quantity: Quantity) -> Option<Grid> {
         let measured = |view: &CellView<'_>| Measured::new(view, quantity);
-        let anchor = load.anchor().map(measured);
         // A bound has no ratio, and none is to it.
-        let reference = anchor.filter(|anchor| quantity == Quantity::Bytes || anchor.is_full());
-        let scatter = Scatter::new(
-            &load.cells.iter().filter(|view| view.cell.role != Role::Floor).map(measured).collect::<Vec<_>>(),
-        );
+        let reference = load.anchor().map(measured).filter(Measured::is_full);
+        let cells = || load.cells.iter().filter(|view| view.cell.role != Role::Floor);
+        let scatter = Scatter::new(&cells().map(measured).collect::<Vec<_>>());
         let mut grid = Grid { quantity, compressions: Vec::new(), rows: Vec::new(), control: None };
-        for view in &load.cells {
-            match view.cell.role {
-                Role::Floor => continue,
-                Role::Control => {
-                    let control = measured(view);
-                    let is_full = quantity == Quantity::Bytes || control.is_full();
-                    grid.control =
-                        reference.as_ref().filter(|_| is_full).and_then(|to| control.divided_by(to, scatter));
-                    continue;
-                }
-                Role::Cell | Role::Anchor => {}
+        for view in cells() {
+            let measured = measured(view);
+            let ratio = (reference.as_ref())
+                .filter(|_| measured.is_full() && view.cell.role != Role::Anchor)
+                .and_then(|reference| measured.divided_by(reference, scatter));
+            if view.cell.role == Role::Control {
+                grid.control = ratio;
+                continue;
             }
             let mut labels = load.labels(view.cell);
             let compression = labels.remove(1);
             let entry = grid.place(&labels.join(" "), &compression);
-            let measured = measured(view);
-            let is_full = quantity == Quantity::Bytes || measured.is_full();
-            *entry = measured.sums().quotient().map(|value| Entry {
-                value,
-                is_full,
-                ratio: (reference.as_ref())
-                    .filter(|_| is_full && view.cell.role != Role::Anchor)
-                    .and_then(|reference| measured.divided_by(reference, scatter)),
-                measured,
-            });
+            *entry = measured.sums().quotient().map(|value| Entry { value, ratio, measured });
         }
         let is_empty = grid.entries().next().is_none();
         (!is_empty).then_some(grid)
@@ -307,7 +298,7 @@ impl Grid {
         let value = self.quantity.shown(entry.value);
         match entry.ratio {
             Some(ratio) => format!("{value} {ratio}"),
-            None if entry.is_full => value,
+            None if entry.is_full() => value,
             None => format!("≥{value}"),
         }
     }
@@ -365,7 +356,9 @@ impl Grid {
         let rows = self.entries().zip(&names).filter_map(|((row, compression, entry), name)| {
             let ratio = match entry.ratio {
                 Some(ratio) => ratio,
-                None if is_anchor(row, compression) && entry.is_full => Ratio { value: 1.0, interval: None },
+                None if is_anchor(row, compression) && entry.is_full() => {
+                    Ratio { value: 1.0, interval: None }
+                }
                 None => return None,
             };
             let is_decided = ratio.differs() || is_anchor(row, compression);
@@ -420,7 +413,7 @@ impl Throughput {
 
     /// What the mark of a bound means, where one stands.
     fn bounds(&self) -> Option<String> {
-        let has_bound = |grid: &&Grid| grid.entries().any(|(_, _, entry)| !entry.is_full);
+        let has_bound = |grid: &&Grid| grid.entries().any(|(_, _, entry)| !entry.is_full());
         let sides: Vec<&str> = self.grids.iter().filter(has_bound).map(|grid| grid.quantity.side()).collect();
         (!sides.is_empty()).then(|| {
             format!(
@@ -489,7 +482,7 @@ impl Throughput {
                     number(entry.ratio.map(|ratio| ratio.value)),
                     number(interval.map(|(low, _)| low)),
                     number(interval.map(|(_, high)| high)),
-                    entry.is_full.to_string(),
+                    entry.is_full().to_string(),
                     entry.measured.blocks.len().to_string(),
                     format!("{} {over}", sums.over),
                     format!("{} {under}", sums.under),

@@ -129,11 +129,7 @@ impl Comparison {
 impl fmt::Display for Comparison {
     /// `×0.46 [0.44, 0.48] better`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ratio = number::ratio(self.ratio);
-        match self.interval {
-            Some((low, high)) => write!(f, "{ratio} [{low:.2}, {high:.2}] {}", self.verdict),
-            None => write!(f, "{ratio} {}", self.verdict),
-        }
+        write!(f, "{} {}", number::with_interval(self.ratio, self.interval), self.verdict)
     }
 }
 

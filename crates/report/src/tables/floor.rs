@@ -30,11 +30,7 @@ pub struct AboveFloor {
 impl AboveFloor {
     /// `×0.84 [0.80, 0.88]`.
     pub(crate) fn quotient(&self) -> String {
-        match (self.ratio, self.interval) {
-            (Some(ratio), Some((low, high))) => format!("{} [{low:.2}, {high:.2}]", number::ratio(ratio)),
-            (Some(ratio), None) => number::ratio(ratio),
-            (None, _) => NOTHING.to_owned(),
-        }
+        self.ratio.map_or_else(|| NOTHING.to_owned(), |ratio| number::with_interval(ratio, self.interval))
     }
 
     /// `3.96 ×0.84`: microseconds, and the ratio where there is one.

@@ -102,11 +102,8 @@ impl fmt::Display for Judged {
     /// `relay CPU of json+none+new is ×1.06 [1.04, 1.08] of json+none+old`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Comparison { cell, reference, metric, ratio, interval, .. } = &self.comparison;
-        write!(f, "{} of {cell} is {}", metric.short(), number::ratio(*ratio))?;
-        if let Some((low, high)) = interval {
-            write!(f, " [{low:.2}, {high:.2}]")?;
-        }
-        write!(f, " of {reference}")
+        let ratio = number::with_interval(*ratio, *interval);
+        write!(f, "{} of {cell} is {ratio} of {reference}", metric.short())
     }
 }
 

@@ -20,17 +20,17 @@ impl Merge {
             ("plan_sha256", relay.plan_sha256 == share.plan_sha256),
         ];
         if let Some((what, _)) = same.into_iter().find(|(_, same)| !same) {
-            return Err(MergeError::RelayDiffers { what });
+            return Err(MergeError::Relay(format!("differs from the agents': {what}")));
         }
         let figures = serde_json::to_value((
             (relay.cores, &relay.cpu, relay.memory_bytes, relay.memory_peak_bytes, relay.encodings),
             (relay.compression_bytes_per_connection, relay.compression_shared_bytes, relay.allocations),
         ));
         if !figures.is_ok_and(|figures| within(&figures)) {
-            return Err(MergeError::RelayTooLarge);
+            return Err(MergeError::Relay("counts more than 2^48 of something".to_owned()));
         }
         if !is_short(&(&relay.environment, &relay.process)) {
-            return Err(MergeError::RelayLarge { what: TOO_MUCH_SAID });
+            return Err(MergeError::Relay(format!("has {TOO_MUCH_SAID}")));
         }
         let relay_cpu = relay.cpu.at(share.ended_after_ns);
         Ok(with(RunRecord { relay_cpu, encodings: relay.encodings, ..sum.finish() }, relay))
