@@ -236,7 +236,6 @@ fn write_reports(report: &Report<'_>, result: &ResultFile, folder: &Path) -> Res
     write("summary.md", report.summary())?;
     write("observations.csv", report::observations(result))?;
     write(PAGE, report.html()?)?;
-    report::write_percentiles(result, folder)?;
     // A picture by itself would look whole.
     if result.incomplete().is_none() {
         report::write_pictures(result, folder)?;

@@ -32,7 +32,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
             // `results` holds runs of this machine beside what is published.
             let own_run = folder == root().join("results") && name != "published";
             match path.is_dir() {
-                true if own_run || ["target", ".git", "node_modules", "hgrm"].contains(&&*name) => {}
+                true if own_run || ["target", ".git", "node_modules"].contains(&&*name) => {}
                 true => folders.push(path),
                 false => found.push(path),
             }

@@ -26,7 +26,7 @@ pub use figures::{Bar, Bars, bars};
 pub use number::grouped;
 pub use pages::export::{github_action_benchmark, observations};
 pub use pages::html::html;
-pub use pages::logs::{write_intervals, write_percentiles, write_pictures};
+pub use pages::logs::{write_intervals, write_pictures};
 pub use pages::model::Report;
 pub use pages::run::{run_html, run_text};
 pub use pages::splice::splice;

@@ -1,4 +1,4 @@
-//! Writes logs and percentile tables for the HdrHistogram tools
+//! Writes logs for the HdrHistogram tools
 //! (<https://github.com/HdrHistogram/HdrHistogram>).
 
 use std::{
@@ -25,9 +25,6 @@ impl Unit {
         }
     }
 }
-
-/// Lines of a percentile table for each halving of the distance to 100 %, as in Java's default.
-const TICKS_PER_HALF_DISTANCE: u32 = 5;
 
 /// Writes a histogram log (`.hlog`), format version 1.3, with V2 DEFLATE histograms: plain V2 is
 /// refused by the Java and the Python reader. The interval writer of the `hdrhistogram` crate
@@ -88,39 +85,6 @@ impl<W: Write> IntervalLog<W> {
         self.writer.flush()?;
         Ok(self.writer)
     }
-}
-
-/// Writes a percentile table (`.hgrm`) in the layout of Java's `outputPercentileDistribution`.
-///
-/// # Errors
-/// Those of the writer.
-pub fn percentiles(mut writer: impl Write, latency: &Latency, unit: Unit) -> io::Result<()> {
-    let divisor = unit.divisor();
-    let histogram = latency.histogram();
-    let digits = usize::from(histogram.sigfig());
-    writeln!(
-        writer,
-        "{:>12} {:>14} {:>10} {:>14}\n",
-        "Value", "Percentile", "TotalCount", "1/(1-Percentile)"
-    )?;
-    let mut count = 0;
-    for step in histogram.iter_quantiles(TICKS_PER_HALF_DISTANCE) {
-        let value = step.value_iterated_to() as f64 / divisor;
-        let quantile = step.quantile_iterated_to();
-        count += step.count_since_last_iteration();
-        write!(writer, "{value:12.digits$} {quantile:2.12} {count:10}")?;
-        if quantile < 1.0 {
-            write!(writer, " {:14.2}", 1.0 / (1.0 - quantile))?;
-        }
-        writeln!(writer)?;
-    }
-    let (mean, deviation) = (histogram.mean() / divisor, histogram.stdev() / divisor);
-    let maximum = histogram.max() as f64 / divisor;
-    writeln!(writer, "#[Mean    = {mean:12.digits$}, StdDeviation   = {deviation:12.digits$}]")?;
-    writeln!(writer, "#[Max     = {maximum:12.digits$}, Total count    = {:12}]", histogram.len())?;
-    // 2,048 is what three significant digits need: the power of two that resolves 2 × 10³ unit
-    // steps.
-    writeln!(writer, "#[Buckets = {:12}, SubBuckets     = {:12}]", histogram.buckets(), 2048)
 }
 
 #[cfg(test)]
@@ -200,36 +164,6 @@ mod tests {
         assert!(envelopes.starts_with("Tag=throughput,0.000,10.000,"), "{envelopes}");
         assert!((2_900.0..3_100.0).contains(&maximum(envelopes)), "{envelopes}");
         assert!((3.6e6..3.9e6).contains(&maximum(bytes)), "{bytes}");
-        let mut table = Vec::new();
-        super::percentiles(&mut table, &rates()[0].1, Unit::PerSecond).unwrap();
-        let table = String::from_utf8(table).unwrap();
-        assert!(table.contains("       0.000 0.000000000000          9 "), "{table}");
-    }
-
-    #[test]
-    fn the_percentile_table_is_laid_out_like_javas() {
-        let mut latency = Latency::new();
-        (1..=3).for_each(|ms| latency.record(ms * 1_000_000));
-        let mut table = Vec::new();
-        super::percentiles(&mut table, &latency, Unit::Milliseconds).unwrap();
-        let expected = "       Value     Percentile TotalCount 1/(1-Percentile)
-
-       1.000 0.000000000000          1           1.00
-       1.000 0.100000000000          1           1.11
-       1.000 0.200000000000          1           1.25
-       1.000 0.300000000000          1           1.43
-       2.001 0.400000000000          2           1.67
-       2.001 0.500000000000          2           2.00
-       2.001 0.550000000000          2           2.22
-       2.001 0.600000000000          2           2.50
-       2.001 0.650000000000          2           2.86
-       3.000 0.700000000000          3           3.33
-       3.000 1.000000000000          3
-#[Mean    =        2.000, StdDeviation   =        0.816]
-#[Max     =        3.000, Total count    =            3]
-#[Buckets =           26, SubBuckets     =         2048]
-";
-        assert_eq!(String::from_utf8(table).unwrap(), expected);
     }
 
     /// Reads a log and prints for each interval the integers of every percentile and every bucket.

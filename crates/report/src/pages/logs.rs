@@ -3,20 +3,14 @@
 use std::{
     fs::{self, File},
     io::BufWriter,
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, SystemTime},
 };
 
 use anyhow::{Context, Result};
-use measure::{
-    Latency,
-    log::{self, IntervalLog, Unit},
-};
+use measure::log::{IntervalLog, Unit};
 
 use crate::{figures, result::ResultFile, view::views};
-
-/// Envelopes a second.
-const THROUGHPUT: &str = "throughput";
 
 /// Writes `hlog/<cell>.hlog` into the result's folder: every metric, and envelope throughput in
 /// envelopes and in wire bytes a second; one interval for each usable block.
@@ -24,7 +18,8 @@ const THROUGHPUT: &str = "throughput";
 /// # Errors
 /// When a file cannot be written.
 pub fn write_intervals(result: &ResultFile, started: SystemTime, folder: &Path) -> Result<()> {
-    let hlogs = make(folder, "hlog")?;
+    let hlogs = folder.join("hlog");
+    fs::create_dir_all(&hlogs).with_context(|| format!("cannot make {}", hlogs.display()))?;
     for cell in result.cells.iter().filter(|cell| cell.blocks.iter().any(|block| block.usable().is_some())) {
         let path = hlogs.join(format!("{}.hlog", cell.id));
         let write = || -> std::io::Result<()> {
@@ -38,7 +33,7 @@ pub fn write_intervals(result: &ResultFile, started: SystemTime, folder: &Path) 
                 }
                 if let Some(throughput) = &record.throughput {
                     let (envelopes, bytes) = (&throughput.envelopes_per_s, &throughput.wire_bytes_per_s);
-                    log.interval((THROUGHPUT, Unit::PerSecond), from, length, envelopes)?;
+                    log.interval(("throughput", Unit::PerSecond), from, length, envelopes)?;
                     log.interval(("throughput_wire_bytes", Unit::PerSecond), from, length, bytes)?;
                 }
             }
@@ -46,27 +41,6 @@ pub fn write_intervals(result: &ResultFile, started: SystemTime, folder: &Path) 
             Ok(())
         };
         write().with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(())
-}
-
-/// Writes `hgrm/<cell>.hgrm` and `hgrm/<cell>.throughput.hgrm` into the result's folder: the
-/// latency of the table in milliseconds and envelopes a second, usable blocks merged.
-///
-/// # Errors
-/// When a file cannot be written.
-pub fn write_percentiles(result: &ResultFile, folder: &Path) -> Result<()> {
-    let hgrms = make(folder, "hgrm")?;
-    for load in views(result) {
-        for view in &load.cells {
-            if let Some(latency) = view.merged.latency.get(load.latency.0) {
-                write_table(&hgrms.join(format!("{}.hgrm", view.cell.id)), latency, Unit::Milliseconds)?;
-            }
-            if let Some(throughput) = &view.merged.throughput {
-                let path = hgrms.join(format!("{}.{THROUGHPUT}.hgrm", view.cell.id));
-                write_table(&path, &throughput.envelopes_per_s, Unit::PerSecond)?;
-            }
-        }
     }
     Ok(())
 }
@@ -88,16 +62,4 @@ pub fn write_pictures(result: &ResultFile, folder: &Path) -> Result<()> {
         fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
-}
-
-fn write_table(path: &Path, latency: &Latency, unit: Unit) -> Result<()> {
-    let mut table = Vec::new();
-    log::percentiles(&mut table, latency, unit).context("a vector takes everything")?;
-    fs::write(path, table).with_context(|| format!("cannot write {}", path.display()))
-}
-
-fn make(folder: &Path, name: &str) -> Result<PathBuf> {
-    let made = folder.join(name);
-    fs::create_dir_all(&made).with_context(|| format!("cannot make {}", made.display()))?;
-    Ok(made)
 }
