@@ -4,7 +4,6 @@ use std::{
     ffi::OsString,
     future::Future,
     io::{self, Write},
-    net::SocketAddr,
     process::ExitCode,
     sync::Arc,
     thread,
@@ -15,10 +14,7 @@ use anyhow::{Context, Result};
 use codecs::Format;
 use program::Interrupt;
 use serde::{Deserialize, Serialize};
-use tokio::{
-    net::{TcpListener, TcpSocket},
-    sync::oneshot,
-};
+use tokio::{net::TcpListener, sync::oneshot};
 use tracing::{info, level_filters::LevelFilter, warn};
 use tracing_subscriber::EnvFilter;
 
@@ -114,7 +110,7 @@ fn run(args: Args) -> Result<()> {
     };
     let scheme = if config.tls.is_some() { "wss" } else { "ws" };
     runtime.context("cannot start the async runtime")?.block_on(async {
-        let listener = bind(listen)?;
+        let listener = program::listen(listen)?;
         let address = listener.local_addr().context("the listening socket has no address")?;
         let listener = delayed(listener, &config.faults).context("cannot delay what is sent")?;
         let faults: Vec<_> = config.faults.iter().map(ToString::to_string).collect();
@@ -152,25 +148,6 @@ fn run(args: Args) -> Result<()> {
             say_totals(&totals, &relay.faults.hits())?;
         }
         Ok(())
-    })
-}
-
-/// Listens with a queue long enough for a thousand clients that connect at once.
-fn bind(address: SocketAddr) -> Result<TcpListener> {
-    const BACKLOG: u32 = 4_096;
-    let listen = || {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        socket.listen(BACKLOG)
-    };
-    listen().map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => anyhow::anyhow!(
-            "another program listens on {address} already; stop it, or choose another port with --listen \
-             {}:PORT (port 0 takes a free one)",
-            address.ip()
-        ),
-        _ => anyhow::Error::new(error).context(format!("cannot listen on {address}")),
     })
 }
 
