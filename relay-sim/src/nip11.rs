@@ -3,8 +3,7 @@
 //! The document is a hint. What a connection speaks is decided in its handshake.
 
 use codecs::{Format, Limits};
-use serde_json::{Map, Value, json};
-use wire::{Dictionary, Token};
+use serde_json::{Value, json};
 
 use crate::config::Config;
 
@@ -26,10 +25,13 @@ pub(crate) fn document(config: &Config, at_rest: Option<Format>, faults: &[Strin
     };
     let nips: Vec<_> = NIPS.into_iter().filter(is_on).collect();
     let support = config.support();
-    let tokens: Vec<_> = support.tokens().iter().map(Token::to_string).collect();
     let batch = config.batch;
-    // By the names that tokens have.
-    let dictionaries: Map<_, _> = support.dictionaries().into_iter().map(about).collect();
+    let mut wire = support.described();
+    wire["batching"] = json!({
+        "hold_ms": batch.hold.as_millis(),
+        "max_events": batch.events,
+        "max_bytes": batch.bytes,
+    });
     let description = match at_rest {
         None => "A Nostr relay for load tests. It keeps events in memory and forgets them when it stops.",
         Some(_) => "A Nostr relay for load tests. It keeps events on disk.",
@@ -51,17 +53,7 @@ pub(crate) fn document(config: &Config, at_rest: Option<Format>, faults: &[Strin
             "payment_required": false,
             "restricted_writes": false,
         },
-        "wire": {
-            "version": 1,
-            "tokens": tokens,
-            "extensions": support.extensions(),
-            "dictionaries": dictionaries,
-            "batching": {
-                "hold_ms": batch.hold.as_millis(),
-                "max_events": batch.events,
-                "max_bytes": batch.bytes,
-            },
-        },
+        "wire": wire,
     });
     if let Some(format) = at_rest {
         document["at_rest"] = json!(format.name());
@@ -85,13 +77,10 @@ fn lie(document: &mut Value, config: &Config) {
     document["supported_nips"] = json!([1, 11, SEARCH]);
 }
 
-fn about(dictionary: Dictionary) -> (String, Value) {
-    let sha256 = codecs::hex::encode(&dictionary.sha256());
-    (dictionary.id().to_string(), json!({ "sha256": sha256, "bytes": dictionary.bytes().len() }))
-}
-
 #[cfg(test)]
 mod tests {
+    use wire::Dictionary;
+
     use super::*;
 
     fn parsed(config: &Config) -> Value {

@@ -3,6 +3,7 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 use codecs::{Format, UnknownName};
+use serde_json::{Map, Value, json};
 use terms::{Compression, Dictionary, DictionaryId, ZstdMode};
 
 /// A WebSocket subprotocol token (RFC 6455 §1.9): a format, `.batched` for batches, and a suffix
@@ -231,6 +232,19 @@ impl Support {
         found
     }
 
+    /// What clients may offer, for the `wire` key of a NIP-11 document.
+    pub fn described(&self) -> Value {
+        let tokens: Vec<_> = self.tokens().iter().map(Token::to_string).collect();
+        // By the names that tokens have.
+        let dictionaries: Map<_, _> = self.dictionaries().into_iter().map(about).collect();
+        json!({
+            "version": 1,
+            "tokens": tokens,
+            "extensions": self.extensions(),
+            "dictionaries": dictionaries,
+        })
+    }
+
     /// The zstd compression of a token; `None` for [`Layer::None`].
     pub(crate) fn zstd(&self, token: Token) -> Option<Compression> {
         let enabled = self.compressions.iter().copied();
@@ -239,6 +253,11 @@ impl Support {
         };
         enabled.filter(behind).find_map(|c| c.of_format(token.format.name()))
     }
+}
+
+fn about(dictionary: Dictionary) -> (String, Value) {
+    let sha256 = codecs::hex::encode(&dictionary.sha256());
+    (dictionary.id().to_string(), json!({ "sha256": sha256, "bytes": dictionary.bytes().len() }))
 }
 
 impl Layer {
