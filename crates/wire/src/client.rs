@@ -31,6 +31,7 @@ use crate::{
     http::{self, Head, HeadError, StatusLine},
     negotiate,
     socket::{Counted, Socket},
+    stream::ByteStream,
     tls::{ClientTls, TlsError},
 };
 
@@ -276,8 +277,49 @@ impl Endpoint {
         self.handshake_over(tcp, offers, tokens, limits).await
     }
 
-    /// The relay's addresses, looked up by the first connection.
-    async fn addresses(&self) -> io::Result<&[SocketAddr]> {
+    /// Opens a byte stream to the relay, TLS included, and sends nothing: for a proxy.
+    ///
+    /// # Errors
+    /// As [`connect`], before the request.
+    pub async fn open(&self, limits: &WireLimits) -> Result<ByteStream, WireError> {
+        let tcp = tcp(self.addresses().await?, limits.receive_buffer_bytes).await?;
+        Ok(ByteStream::new(self.socket(tcp).await?, Vec::new()))
+    }
+
+    /// Connects as a proxy does for a client: with the target and the header fields of its request,
+    /// for plain JSON without subprotocol and extension.
+    ///
+    /// # Errors
+    /// As [`connect`].
+    pub async fn connect_for(
+        &self,
+        target: &str,
+        fields: &HeaderMap,
+        limits: &WireLimits,
+    ) -> Result<Connection, WireError> {
+        let handshake = async {
+            let tcp = tcp(self.addresses().await?, limits.receive_buffer_bytes).await?;
+            let stream = self.socket(tcp).await?;
+            let key = generate_key();
+            let mut request = format!(
+                "GET {target} HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                 Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
+            )
+            .into_bytes();
+            for (name, value) in fields {
+                request.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+            }
+            request.extend(b"\r\n");
+            self.upgrade(stream, &request, &key, (&[], Tokens::LeftOut), limits).await
+        };
+        self.attempt(handshake, limits).await
+    }
+
+    /// The relay's addresses, looked up once for all connections.
+    ///
+    /// # Errors
+    /// The resolver's.
+    pub async fn addresses(&self) -> io::Result<&[SocketAddr]> {
         let host = self.url.host();
         let found = async || Ok(lookup_host((host.as_str(), self.url.port())).await?.collect());
         self.addresses.get_or_try_init(found).await.map(Vec::as_slice)
@@ -290,11 +332,19 @@ impl Endpoint {
         tokens: Tokens,
         limits: &WireLimits,
     ) -> Result<Connection, WireError> {
+        let stream = self.socket(tcp).await?;
+        let key = generate_key();
+        let request = self.request(&key, &negotiate::request(offers), tokens);
+        self.upgrade(stream, request.as_bytes(), &key, (offers, tokens), limits).await
+    }
+
+    /// The stream on which a request may be sent: with TLS for `wss://`.
+    async fn socket(&self, tcp: TcpStream) -> Result<Socket, WireError> {
         tcp.set_nodelay(true)?;
         // The first connection sets it.
         let _ = self.reached.set(tcp.peer_addr()?);
         let tcp = Counted::new(tcp).hearing_out();
-        let mut stream = match &self.tls {
+        Ok(match &self.tls {
             Some(tls) => {
                 let host = self.url.host();
                 let stream = tokio::select! {
@@ -312,10 +362,19 @@ impl Endpoint {
                 Socket::Tls(Box::new(stream))
             }
             None => Socket::Plain(tcp),
-        };
-        let key = generate_key();
-        let request = self.request(&key, &negotiate::request(offers), tokens);
-        stream.write_all(request.as_bytes()).await?;
+        })
+    }
+
+    /// Sends a request with this key and makes the answer a connection.
+    async fn upgrade(
+        &self,
+        mut stream: Socket,
+        request: &[u8],
+        key: &str,
+        (offers, tokens): (&[Offer], Tokens),
+        limits: &WireLimits,
+    ) -> Result<Connection, WireError> {
+        stream.write_all(request).await?;
         stream.flush().await?;
 
         let head =
@@ -333,7 +392,7 @@ impl Endpoint {
                     WireError::handshake(format!("the answer is not HTTP/1.1: {why}{hint}"))
                 }
             })?;
-        check_upgrade(&head, &key)?;
+        check_upgrade(&head, key)?;
         let header = |name| http::list(&head.headers, name);
         let (protocol, extensions) = (header("sec-websocket-protocol"), header("sec-websocket-extensions"));
         if let (Tokens::LeftOut, Some(protocol)) = (tokens, &protocol) {

@@ -49,6 +49,8 @@ pub struct Connection {
     state: State,
     /// Messages of at least this many bytes are counted and need not be readable.
     unread_from: Option<usize>,
+    /// Code and reason of the peer's Close frame.
+    peer_close: Option<(CloseCode, String)>,
 }
 
 /// A data message without its compression.
@@ -132,6 +134,7 @@ impl Connection {
             local_addr,
             state: State::Open,
             unread_from: None,
+            peer_close: None,
         })
     }
 
@@ -221,6 +224,12 @@ impl Connection {
                 }
             }
         }
+    }
+
+    /// Code and reason of the peer's Close frame, once it came; [`CloseCode::NONE`] for a frame
+    /// without a code. [`Connection::next`] still waits for the end of TCP.
+    pub fn peer_close(&self) -> Option<(CloseCode, &str)> {
+        self.peer_close.as_ref().map(|(code, reason)| (*code, &**reason))
     }
 
     /// Skips decompression of messages with at least this many compressed bytes, for a reader that
@@ -368,7 +377,8 @@ impl Connection {
     }
 
     /// Sends a Close frame, waits up to 2 s for the peer's, and ends TCP; after an error, too, so
-    /// that the peer learns the reason. `reason` is cut to the 123 bytes that fit.
+    /// that the peer learns the reason. `reason` is cut to the 123 bytes that fit; with
+    /// [`CloseCode::NONE`] the frame is empty.
     pub async fn close(&mut self, code: CloseCode, reason: &str) {
         self.close_within(code, reason, CLOSE_TIMEOUT).await;
     }
@@ -381,10 +391,10 @@ impl Connection {
             return;
         }
         let reason = &reason[..reason.floor_char_boundary(MAX_REASON_BYTES)];
-        let frame = CloseFrame { code: code.into(), reason: reason.into() };
+        let frame =
+            (code != CloseCode::NONE).then(|| CloseFrame { code: code.into(), reason: reason.into() });
         // After a timeout the caller drops the socket.
-        let _: Result<(), time::error::Elapsed> =
-            time::timeout(patience, self.websocket.close(Some(frame))).await;
+        let _: Result<(), time::error::Elapsed> = time::timeout(patience, self.websocket.close(frame)).await;
     }
 
     /// Resets TCP: the peer gets no Close frame, and loses unread bytes.
@@ -416,6 +426,9 @@ impl Connection {
             tungstenite::Message::Binary(payload) => (Opcode::Binary, payload),
             tungstenite::Message::Close(frame) => {
                 let error = frame.as_ref().and_then(disorderly);
+                self.peer_close = Some(frame.map_or((CloseCode::NONE, String::new()), |frame| {
+                    (CloseCode::Other(frame.code.into()), frame.reason.to_string())
+                }));
                 self.state = State::PeerCloses { deadline: time::Instant::now() + CLOSE_TIMEOUT, error };
                 return Ok(None);
             }

@@ -150,11 +150,14 @@ pub enum CloseCode {
     TooLarge,
     /// 1013: overload, for instance a slow consumer.
     TryAgain,
-    /// Any other, for tests of how peers take it.
+    /// Any other: for tests of how peers take it, and for proxies.
     Other(u16),
 }
 
 impl CloseCode {
+    /// No code: 1005, which no frame holds (RFC 6455 §7.1.5).
+    pub const NONE: CloseCode = CloseCode::Other(1005);
+
     /// The number in the Close frame.
     pub fn code(self) -> u16 {
         match self {

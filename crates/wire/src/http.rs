@@ -145,7 +145,7 @@ pub(crate) async fn answer(
     stream: &mut Socket,
     status: &str,
     headers: &[(&str, &str)],
-    body: &str,
+    body: &[u8],
     leaves_body_out: bool,
 ) {
     let mut text = format!("HTTP/1.1 {status}\r\n");
@@ -153,10 +153,11 @@ pub(crate) async fn answer(
         text.push_str(&format!("{name}: {value}\r\n"));
     }
     text.push_str(&format!("Content-Length: {}\r\nConnection: close\r\n\r\n", body.len()));
+    let mut bytes = text.into_bytes();
     if !leaves_body_out {
-        text.push_str(body);
+        bytes.extend_from_slice(body);
     }
-    if stream.write_all(text.as_bytes()).await.is_ok() && stream.shutdown().await.is_ok() {
+    if stream.write_all(&bytes).await.is_ok() && stream.shutdown().await.is_ok() {
         // A socket that closes with unread bytes sends a reset, which can overtake the answer.
         let discarding = async { io::copy(stream, &mut io::sink()).await.ok() };
         let _: Result<Option<u64>, time::error::Elapsed> = time::timeout(LINGER, discarding).await;

@@ -56,6 +56,7 @@ pub mod negotiate;
 mod server;
 mod shared;
 mod socket;
+mod stream;
 mod tamper;
 mod tls;
 mod traffic;
@@ -70,6 +71,7 @@ pub use error::{CloseCode, WireError};
 pub use memory::in_memory;
 pub use server::{Accepted, Incoming, ServerConfig, accept};
 pub use shared::Shared;
+pub use stream::ByteStream;
 pub use tamper::Tamper;
 pub use terms::{
     Compression, CompressionError, Dictionary, DictionaryId, Header, HeaderError, RelayUrl, RelayUrlError,

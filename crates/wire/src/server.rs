@@ -9,7 +9,7 @@ use tokio::{
 };
 use tokio_tungstenite::tungstenite::{
     handshake::server::{create_response, write_response},
-    http::{HeaderValue, Request, Uri, header},
+    http::{HeaderMap, HeaderValue, Request, Uri, header},
     protocol::Role,
 };
 
@@ -20,6 +20,7 @@ use crate::{
     http::{self, Head, HeadError, RequestLine},
     negotiate,
     socket::{Counted, Socket},
+    stream::ByteStream,
     tamper::{Tamper, Tampered},
     tls::ServerTls,
 };
@@ -111,6 +112,16 @@ impl Incoming {
         &self.head.start.target
     }
 
+    /// The minor version of HTTP/1.
+    pub fn minor_version(&self) -> u8 {
+        self.head.start.minor_version
+    }
+
+    /// The header fields.
+    pub fn headers(&self) -> &HeaderMap {
+        &self.head.headers
+    }
+
     /// The values of a header as one list; `None` if it is absent.
     pub fn header(&self, name: &str) -> Option<String> {
         http::list(&self.head.headers, name)
@@ -139,9 +150,18 @@ impl Incoming {
     }
 
     /// Answers with JSON, and closes.
-    pub async fn answer(mut self, status: &str, json: &str) {
-        let headers = [("Content-Type", "application/json")];
-        http::answer(&mut self.stream, status, &headers, json, self.head.start.method == "HEAD").await;
+    pub async fn answer(self, status: &str, json: &str) {
+        self.answer_with(status, &[("Content-Type", "application/json")], json.as_bytes()).await;
+    }
+
+    /// Answers with these header fields, next to the body's length, and closes.
+    pub async fn answer_with(mut self, status: &str, headers: &[(&str, &str)], body: &[u8]) {
+        http::answer(&mut self.stream, status, headers, body, self.head.start.method == "HEAD").await;
+    }
+
+    /// The byte stream behind the request's head, for a proxy that answers otherwise.
+    pub fn into_stream(self) -> ByteStream {
+        ByteStream::new(self.stream, self.head.early)
     }
 
     /// Never answers, until the client is gone.
@@ -190,12 +210,13 @@ async fn read(stream: TcpStream, config: &ServerConfig) -> Result<Incoming, Wire
         Err(HeadError::Wire(error)) => Err(error),
         Err(HeadError::TooLarge) => {
             let why = format!("HTTP head over {} bytes", limits.max_head_bytes);
-            http::answer(&mut stream, "431 Request Header Fields Too Large", &[TEXT], &why, false).await;
+            http::answer(&mut stream, "431 Request Header Fields Too Large", &[TEXT], why.as_bytes(), false)
+                .await;
             Err(WireError::handshake(why))
         }
         Err(HeadError::Malformed(why)) => {
             let why = format!("malformed HTTP request: {why}");
-            http::answer(&mut stream, "400 Bad Request", &[TEXT], &why, false).await;
+            http::answer(&mut stream, "400 Bad Request", &[TEXT], why.as_bytes(), false).await;
             Err(WireError::handshake(why))
         }
     }
@@ -211,7 +232,7 @@ async fn handshake(
         Err(refusal) => {
             let leaves_body_out = head.start.method == "HEAD";
             let Plain { status, headers, body } = refusal;
-            http::answer(&mut stream, status, &headers, &body, leaves_body_out).await;
+            http::answer(&mut stream, status, &headers, body.as_bytes(), leaves_body_out).await;
             Ok(Accepted::Http)
         }
         Ok(Upgrade { response, agreement }) => {
