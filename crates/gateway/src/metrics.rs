@@ -1,0 +1,134 @@
+//! Counts for the operator, in Prometheus's text format.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use measure::CpuClock;
+
+use crate::cache::Cache;
+
+/// What a gateway counts.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    schemes: Mutex<BTreeMap<String, Arc<Scheme>>>,
+    /// Messages that were sent as JSON because the client's format does not hold them.
+    pub(crate) json_texts: AtomicU64,
+    /// Connections and requests that the relay did not take.
+    pub(crate) relay_failures: AtomicU64,
+    /// Clients that closed over their first compressed messages.
+    pub(crate) shunned: AtomicU64,
+    /// Connections beyond `--max-connections`.
+    pub(crate) refused: AtomicU64,
+}
+
+/// Counts of the clients with one format and compression, or of those that are passed through.
+#[derive(Debug, Default)]
+pub(crate) struct Scheme {
+    clients: AtomicU64,
+    connections: AtomicU64,
+    pub(crate) to_client: Bytes,
+    pub(crate) to_relay: Bytes,
+}
+
+/// Bytes of one direction.
+#[derive(Debug, Default)]
+pub(crate) struct Bytes {
+    /// As JSON, without frames: as they are at the relay.
+    pub(crate) before: AtomicU64,
+    /// At the client's socket.
+    pub(crate) after: AtomicU64,
+}
+
+/// A client of a scheme while it is connected.
+#[derive(Debug)]
+pub(crate) struct Live(Arc<Scheme>);
+
+impl std::ops::Deref for Live {
+    type Target = Scheme;
+
+    fn deref(&self) -> &Scheme {
+        &self.0
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.0.clients.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Metrics {
+    /// Counts a client of the scheme.
+    pub(crate) fn client(&self, scheme: &str) -> Live {
+        let mut all = self.schemes.lock().unwrap_or_else(PoisonError::into_inner);
+        let scheme = all.entry(scheme.to_owned()).or_default();
+        scheme.clients.fetch_add(1, Relaxed);
+        scheme.connections.fetch_add(1, Relaxed);
+        Live(Arc::clone(scheme))
+    }
+
+    /// The counts as text.
+    pub(crate) fn exposed(&self, cache: &Cache) -> String {
+        let mut text = String::new();
+        let mut family = |name: &str, kind: &str, help: &str, samples: Vec<(String, String)>| {
+            writeln!(text, "# HELP gateway_{name} {help}.\n# TYPE gateway_{name} {kind}").expect(INTO_TEXT);
+            for (labels, value) in samples {
+                writeln!(text, "gateway_{name}{labels} {value}").expect(INTO_TEXT);
+            }
+        };
+        let all: Vec<_> = {
+            let all = self.schemes.lock().unwrap_or_else(PoisonError::into_inner);
+            all.iter().map(|(name, scheme)| (name.clone(), Arc::clone(scheme))).collect()
+        };
+        let schemes = |of: fn(&Scheme) -> &AtomicU64| {
+            all.iter().map(move |(name, scheme)| (format!("{{scheme=\"{name}\"}}"), read(of(scheme))))
+        };
+        family("clients", "gauge", "Connected clients", schemes(|scheme| &scheme.clients).collect());
+        let connections = schemes(|scheme| &scheme.connections).collect();
+        family("connections_total", "counter", "Clients that connected", connections);
+        let bytes = |of: fn(&Bytes) -> &AtomicU64| {
+            let directions = all.iter().flat_map(|(name, scheme)| {
+                [("to_client", name, &scheme.to_client), ("to_relay", name, &scheme.to_relay)]
+            });
+            let labelled = directions.map(|(direction, name, bytes)| {
+                (format!("{{scheme=\"{name}\",direction=\"{direction}\"}}"), read(of(bytes)))
+            });
+            labelled.collect::<Vec<_>>()
+        };
+        let before = bytes(|bytes| &bytes.before);
+        family("bytes_before_total", "counter", "Bytes of messages as JSON, at the relay", before);
+        let after = bytes(|bytes| &bytes.after);
+        family("bytes_after_total", "counter", "Bytes at the client's socket", after);
+        let alone = |value: String| vec![(String::new(), value)];
+        let (events, bytes) = cache.size();
+        for (name, kind, help, value) in [
+            ("cache_hits_total", "counter", "Events that were encoded already", read(&cache.hits)),
+            ("cache_misses_total", "counter", "Events that were not", read(&cache.misses)),
+            ("cache_events", "gauge", "Events that are kept", events.to_string()),
+            ("cache_bytes", "gauge", "Their bytes, encoded and compressed", bytes.to_string()),
+            ("json_texts_total", "counter", "Messages that a format did not hold", read(&self.json_texts)),
+            ("relay_failures_total", "counter", "Requests that found no relay", read(&self.relay_failures)),
+            ("shunned_total", "counter", "Clients that refused compression", read(&self.shunned)),
+            ("refused_total", "counter", "Connections beyond the limit", read(&self.refused)),
+        ] {
+            family(name, kind, help, alone(value));
+        }
+        if let Ok(cpu) = CpuClock::this_process().read() {
+            let seconds = cpu.total_ns as f64 / 1e9;
+            family("cpu_seconds_total", "counter", "CPU time of this process", alone(seconds.to_string()));
+        }
+        text
+    }
+}
+
+const INTO_TEXT: &str = "text takes everything";
+
+fn read(count: &AtomicU64) -> String {
+    count.load(Relaxed).to_string()
+}

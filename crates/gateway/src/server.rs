@@ -1,0 +1,392 @@
+//! Accepts clients and gives each its way to the relay, until told to stop.
+
+use std::{
+    future::Future,
+    io::Write,
+    pin::pin,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::socket::{setsockopt, sockopt};
+use serde_json::Value;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tracing::{debug, error, info, warn};
+use wire::{
+    Accepted, ByteStream, Dictionary, Endpoint, Incoming, ServerConfig, Support, WireError, WireLimits,
+    negotiate,
+};
+
+use crate::{
+    cache::Cache,
+    config::Config,
+    document,
+    metrics::Metrics,
+    network::is_private,
+    request::{DICTIONARIES, Request},
+    session::Session,
+    shunned::Shunned,
+    tunnel,
+};
+
+/// The pause after a failed accept: descriptors become free when a connection ends.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// Time for the relay to take the connection of a health check.
+const HEALTH: Duration = Duration::from_secs(2);
+
+const TEXT: (&str, &str) = ("Content-Type", "text/plain; charset=utf-8");
+const RETRY: (&str, &str) = ("Retry-After", "5");
+
+/// What all connections of a gateway share.
+#[derive(Debug)]
+pub struct Gateway {
+    pub(crate) config: Config,
+    relay: Endpoint,
+    /// The handshake of clients, and of those that get no compression.
+    front: ServerConfig,
+    uncompressed: ServerConfig,
+    /// The key `wire` of the relay's NIP-11 document.
+    described: Value,
+    dictionaries: Vec<Dictionary>,
+    pub(crate) cache: Cache,
+    pub(crate) metrics: Metrics,
+    pub(crate) shunned: Shunned,
+}
+
+impl Gateway {
+    /// Checks the relay's address, which is looked up once for the gateway's life.
+    ///
+    /// # Errors
+    /// For an address that has a path or a password, that is not found, or that is public without
+    /// [`Config::relay_is_public`].
+    pub async fn open(config: Config) -> Result<Arc<Gateway>> {
+        let url = &config.relay;
+        ensure!(
+            url.resource() == "/",
+            "--relay {url} has a path: leave it out, because the path of each client is passed"
+        );
+        ensure!(
+            url.authorization().is_none(),
+            "--relay {url} has a user: leave it out, because the Authorization of each client is passed"
+        );
+        let relay = Endpoint::new(url.clone(), config.ca.as_deref()).context("cannot use --relay")?;
+        let addresses = relay.addresses().await.with_context(|| format!("cannot find --relay {url}"))?;
+        ensure!(!addresses.is_empty(), "--relay {url}: the name has no address");
+        if let Some(public) = addresses.iter().find(|address| !is_private(address.ip()))
+            && !config.relay_is_public
+        {
+            bail!(
+                "--relay {url} is at {}, which is neither of this host nor private: what clients sign and say would go \
+                 there through this gateway; with the consent of that relay's operator add --relay-is-public",
+                public.ip()
+            );
+        }
+        let server = |support: Support| ServerConfig {
+            support,
+            limits: config.limits,
+            relay_info: String::new(),
+            tls: config.tls.clone(),
+        };
+        let support = config.support();
+        let uncompressed = Support { compressions: Vec::new(), ..support.clone() };
+        Ok(Arc::new(Gateway {
+            relay,
+            described: support.described(),
+            dictionaries: support.dictionaries(),
+            front: server(support),
+            uncompressed: server(uncompressed),
+            cache: Cache::new(config.cache_bytes),
+            metrics: Metrics::default(),
+            shunned: Shunned::default(),
+            config,
+        }))
+    }
+
+    /// Answers `/metrics` and `/healthz` on a listener of its own, without end.
+    pub async fn serve_metrics(self: Arc<Self>, listener: TcpListener) {
+        let config = ServerConfig {
+            support: Support { formats: vec![], compressions: vec![], batched: false, strict: false },
+            limits: WireLimits::default(),
+            relay_info: String::new(),
+            tls: None,
+        };
+        let config = Arc::new(config);
+        let mut tasks = JoinSet::new();
+        loop {
+            let stream = accept(&listener).await;
+            while tasks.try_join_next().is_some() {}
+            let (gateway, config) = (Arc::clone(&self), Arc::clone(&config));
+            tasks.spawn(async move {
+                let Ok(incoming) = Incoming::read(stream, &config).await else { return };
+                match incoming.target() {
+                    "/metrics" => {
+                        let text = gateway.metrics.exposed(&gateway.cache);
+                        let kind = ("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
+                        incoming.answer_with("200 OK", &[kind], text.as_bytes()).await;
+                    }
+                    "/healthz" => match timeout(HEALTH, gateway.relay.open(&config.limits)).await {
+                        Ok(Ok(_)) => incoming.answer_with("200 OK", &[TEXT], b"ok\n").await,
+                        _ => {
+                            let why = b"the relay takes no connection\n";
+                            incoming.answer_with("503 Service Unavailable", &[TEXT], why).await;
+                        }
+                    },
+                    _ => {
+                        let why = b"here are /metrics and /healthz\n";
+                        incoming.answer_with("404 Not Found", &[TEXT], why).await;
+                    }
+                }
+            });
+        }
+    }
+
+    /// Whether the client gets no compression.
+    fn declines_compression(&self, request: &Request) -> bool {
+        let agent = request.field("user-agent").unwrap_or_default();
+        self.config.no_compression_for.iter().any(|text| agent.contains(text))
+            || self.shunned.has(request.client, Instant::now())
+    }
+}
+
+/// Serves until `shutdown` completes, then tells every client that the gateway stops and waits for
+/// [`Config::drain`].
+pub async fn serve(listener: TcpListener, gateway: Arc<Gateway>, shutdown: impl Future<Output = ()>) {
+    let (stop, stopped) = watch::channel(false);
+    let mut tasks = JoinSet::new();
+    let mut shutdown = pin!(shutdown);
+    loop {
+        tokio::select! {
+            () = &mut shutdown => break,
+            stream = accept(&listener) => {
+                if tasks.len() >= gateway.config.max_connections {
+                    refuse(stream, &gateway);
+                } else {
+                    tasks.spawn(connection(stream, Arc::clone(&gateway), stopped.clone()));
+                }
+            }
+            Some(ended) = tasks.join_next() => log_panic(ended),
+        }
+    }
+    drop(listener);
+    info!(connections = tasks.len(), "stopping");
+    stop.send_replace(true);
+    let ending = async {
+        while let Some(ended) = tasks.join_next().await {
+            log_panic(ended);
+        }
+    };
+    if timeout(gateway.config.drain, ending).await.is_err() {
+        warn!(connections = tasks.len(), "connections did not end in time and are cut off");
+        tasks.shutdown().await;
+    }
+}
+
+/// Completes once the gateway stops.
+pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // An error means that nobody is left who could say so.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+fn log_panic(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(failure) = ended
+        && failure.is_panic()
+    {
+        error!(%failure, "a connection panicked: this is a bug; the gateway goes on");
+    }
+}
+
+/// The next connection. Never fails: what keeps a gateway from accepting passes.
+async fn accept(listener: &TcpListener) -> TcpStream {
+    let mut told = false;
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(error) => {
+                if !std::mem::replace(&mut told, true) {
+                    warn!(%error, "cannot accept connections; trying again every {ACCEPT_RETRY:?}");
+                }
+                sleep(ACCEPT_RETRY).await;
+            }
+        }
+    }
+}
+
+/// Answers one connection too many at once, if its socket takes the bytes.
+fn refuse(stream: TcpStream, gateway: &Gateway) {
+    const ANSWER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\n\
+        Connection: close\r\n\r\n";
+    gateway.metrics.refused.fetch_add(1, Relaxed);
+    if gateway.config.tls.is_none() {
+        // tokio does not know yet that the socket takes bytes.
+        let _ = stream.into_std().and_then(|mut stream| stream.write(ANSWER));
+    }
+}
+
+async fn connection(stream: TcpStream, gateway: Arc<Gateway>, mut stop: watch::Receiver<bool>) {
+    // A client that vanished is noticed where bytes are passed as they are, too.
+    if let Err(error) = setsockopt(&stream, sockopt::KeepAlive, &true) {
+        debug!(%error, "no keep-alive");
+    }
+    let incoming = tokio::select! {
+        incoming = Incoming::read(stream, &gateway.front) => incoming,
+        () = stopped(&mut stop) => return,
+    };
+    let outcome = match incoming {
+        Ok(incoming) => route(incoming, gateway, stop).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = outcome {
+        debug!(%error, "no connection");
+    }
+}
+
+/// Answers a request, or passes it to the relay.
+async fn route(
+    incoming: Incoming,
+    gateway: Arc<Gateway>,
+    mut stop: watch::Receiver<bool>,
+) -> Result<(), WireError> {
+    let config = &gateway.config;
+    let mut request = match Request::of(&incoming, &config.trust, config.tls.is_some()) {
+        Ok(request) => request,
+        Err(why) => {
+            incoming.answer_with("400 Bad Request", &[TEXT], format!("{why}\n").as_bytes()).await;
+            return Ok(());
+        }
+    };
+    if let Some(id) = request.target.strip_prefix(DICTIONARIES)
+        && matches!(&*request.method, "GET" | "HEAD")
+    {
+        dictionary(incoming, &gateway, id).await;
+        return Ok(());
+    }
+    if !request.for_websocket {
+        let accepts = request.field("accept").unwrap_or_default();
+        let is_document = request.method == "GET" && accepts.contains("application/nostr+json");
+        if is_document && request.is_for_relay() {
+            return relay_document(incoming, &gateway, request).await;
+        }
+        return pass(incoming, &gateway, &request, "http", &mut stop).await;
+    }
+    let declines = gateway.declines_compression(&request);
+    let server = if declines { &gateway.uncompressed } else { &gateway.front };
+    let offered = |name| request.field(name);
+    let (protocols, extensions) = (offered("sec-websocket-protocol"), offered("sec-websocket-extensions"));
+    // A header outside its grammar is the relay's to refuse.
+    let agreement = negotiate::accept(protocols.as_deref(), extensions.as_deref(), &server.support).ok();
+    let is_ours = agreement.is_some_and(|agreed| agreed.token.is_some() || agreed.extensions.is_some());
+    if !is_ours || !request.is_for_relay() {
+        request.strip_offers(declines);
+        return pass(incoming, &gateway, &request, "tunnel", &mut stop).await;
+    }
+    request.strip_handshake();
+    let relay = match gateway.relay.connect_for(&request.target, &request.fields, &config.limits).await {
+        Ok(relay) => relay,
+        Err(error) => {
+            no_relay(incoming, &gateway, &error).await;
+            return Ok(());
+        }
+    };
+    let Accepted::WebSocket(client) = incoming.accept(server, None).await? else { return Ok(()) };
+    let agreement = client.agreement();
+    let live = gateway.metrics.client(&format!("{} {}", agreement.format, agreement.compression.name()));
+    debug!(client = %request.client, ?agreement, "connected");
+    let session = Session::new(Arc::clone(&gateway), live, request.client, *client, relay);
+    // Boxed: the task of a connection is as large as the largest future in it.
+    Box::pin(session.run(&mut stop)).await;
+    Ok(())
+}
+
+/// Passes a request and what follows it as bytes.
+async fn pass(
+    incoming: Incoming,
+    gateway: &Gateway,
+    request: &Request,
+    scheme: &str,
+    stop: &mut watch::Receiver<bool>,
+) -> Result<(), WireError> {
+    let limits = &gateway.config.limits;
+    let answered = in_time(limits, tunnel::ask(&gateway.relay, request, limits)).await;
+    match answered {
+        Ok(answered) => {
+            let live = gateway.metrics.client(scheme);
+            let client: ByteStream = incoming.into_stream();
+            Box::pin(tunnel::pass(client, answered, request, &live, stop)).await;
+        }
+        Err(error) => no_relay(incoming, gateway, &error).await,
+    }
+    Ok(())
+}
+
+/// Answers with the relay's NIP-11 document, to which tokens are added.
+async fn relay_document(incoming: Incoming, gateway: &Gateway, request: Request) -> Result<(), WireError> {
+    let limits = &gateway.config.limits;
+    let head = request.for_one_body().head();
+    match in_time(limits, document::fetch(&gateway.relay, &head, limits)).await {
+        Ok(answer) => {
+            let mut client = incoming.into_stream();
+            let answer = document::with_wire(answer, &gateway.described);
+            in_time(limits, async { Ok(send_whole(&mut client, &answer).await?) }).await
+        }
+        Err(error) => {
+            no_relay(incoming, gateway, &error).await;
+            Ok(())
+        }
+    }
+}
+
+/// Sends the last bytes of a stream, and waits until the peer has closed it.
+async fn send_whole(client: &mut ByteStream, bytes: &[u8]) -> std::io::Result<()> {
+    use tokio::io::{AsyncWriteExt, copy, sink};
+    client.write_all(bytes).await?;
+    client.shutdown().await?;
+    // A socket that is closed with unread bytes sends a reset, which can overtake the answer.
+    let _ = timeout(Duration::from_secs(1), copy(client, &mut sink())).await;
+    Ok(())
+}
+
+/// Answers with a dictionary, whose bytes never change.
+async fn dictionary(incoming: Incoming, gateway: &Gateway, id: &str) {
+    let found = gateway.dictionaries.iter().find(|dictionary| dictionary.id().to_string() == id);
+    let open = ("Access-Control-Allow-Origin", "*");
+    match found {
+        Some(dictionary) => {
+            let kind = ("Content-Type", "application/octet-stream");
+            let cached = ("Cache-Control", "public, max-age=31536000, immutable");
+            incoming.answer_with("200 OK", &[kind, cached, open], dictionary.bytes()).await;
+        }
+        None => {
+            let why = b"no dictionary has this id; the relay's NIP-11 document lists those that do\n";
+            incoming.answer_with("404 Not Found", &[TEXT, open], why).await;
+        }
+    }
+}
+
+/// Tells a client that the relay does not take it, by the relay's own status if it has one.
+async fn no_relay(incoming: Incoming, gateway: &Gateway, error: &WireError) {
+    gateway.metrics.relay_failures.fetch_add(1, Relaxed);
+    warn!(%error, "the relay did not take a request");
+    let status = match error {
+        WireError::Handshake { status: Some(status @ 400..=599), .. } => {
+            http::StatusCode::from_u16(*status).unwrap_or(http::StatusCode::BAD_GATEWAY)
+        }
+        _ => http::StatusCode::BAD_GATEWAY,
+    };
+    let text = format!("the relay behind this gateway did not take the request ({status})\n");
+    incoming.answer_with(&status.to_string(), &[TEXT, RETRY], text.as_bytes()).await;
+}
+
+async fn in_time<T>(
+    limits: &WireLimits,
+    work: impl Future<Output = Result<T, WireError>>,
+) -> Result<T, WireError> {
+    let late = |_| WireError::Io(std::io::Error::from(std::io::ErrorKind::TimedOut));
+    timeout(limits.handshake_timeout, work).await.map_err(late)?
+}

@@ -1,0 +1,480 @@
+//! A client that asked for a format or a compression: two connections, each negotiated alone.
+//!
+//! One task owns both. It reads a side only while the other has room, so that whoever is slow stops
+//! the reading on the other side, and nothing waits but what is in the two write buffers.
+
+use std::{
+    future::{Future, poll_fn},
+    net::IpAddr,
+    pin::pin,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    task::Poll,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use codecs::{ClientMessage, Codec, DecodeError, Format, Limits, Opcode, RelayMessage};
+use tokio::{
+    sync::watch,
+    time::{MissedTickBehavior, interval, timeout},
+};
+use tracing::{debug, warn};
+use wire::{CloseCode, Compression, Connection, Message, Traffic, WireError};
+
+use crate::{
+    metrics::Live,
+    server::{Gateway, stopped},
+    transcode::{self, EventMessage},
+};
+
+/// Bytes that are fed before a flush has to succeed: less than a write buffer, so that feeding does
+/// not wait.
+const FLUSH_BYTES: usize = 16 << 10;
+
+/// The longest header of a frame (RFC 6455 §5.2).
+const HEADER_BYTES: usize = 14;
+
+/// A client that closes within so many messages did not understand the first ones.
+const FIRST_MESSAGES: u64 = 16;
+
+/// Time for a peer to take what is left for it, and for its Close frame.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// The relay is gone: a client may connect again, after a delay of its own choice (IANA's registry
+/// of close codes). Its subscriptions and its proof of identity went with the connection.
+const RELAY_GONE: CloseCode = CloseCode::Other(1012);
+
+/// The relay sent what the client's connection cannot carry (IANA's registry).
+const RELAY_FAULT: CloseCode = CloseCode::Other(1014);
+
+/// A client and its connection to the relay.
+pub(crate) struct Session {
+    gateway: Arc<Gateway>,
+    live: Live,
+    address: IpAddr,
+    client: Leg,
+    relay: Leg,
+    format: Format,
+    codec: &'static dyn Codec,
+    /// Whether frames of the client have no type: the zstd layer's are binary.
+    is_layered: bool,
+    /// Whether the client has sent a proof of its identity: nothing is shared from then on.
+    is_authenticated: bool,
+    /// The part of a message before its event.
+    prefix: Vec<u8>,
+    /// Counts that are in the metrics.
+    counted: [Traffic; 2],
+}
+
+/// One of the two connections.
+struct Leg {
+    conn: Connection,
+    /// Bytes fed since the last flush that ended.
+    unflushed: usize,
+    /// When the peer last took bytes, and how many it had then.
+    taken: (Instant, u64),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Client,
+    Relay,
+}
+
+/// Code and reason of a Close frame.
+type Close = (CloseCode, String);
+
+/// What happened next.
+enum Step {
+    From(Side, Message),
+    /// The peer's Close frame or its end of TCP.
+    Left(Side),
+    Failed(Side, WireError),
+}
+
+/// Why a session ended.
+#[derive(Debug)]
+enum End {
+    Left(Side),
+    Failed(Side, WireError),
+    /// A side broke a rule, or is silent.
+    Fault(Side, CloseCode, String),
+    /// The gateway stops.
+    Stopped,
+}
+
+impl Leg {
+    fn new(conn: Connection) -> Leg {
+        Leg { conn, unflushed: 0, taken: (Instant::now(), 0) }
+    }
+
+    fn has_room(&self) -> bool {
+        self.unflushed < FLUSH_BYTES
+    }
+
+    fn fed(&mut self, payload_bytes: usize) {
+        self.unflushed += payload_bytes + HEADER_BYTES;
+    }
+
+    /// Whether the peer neither sent nor took anything for this long.
+    fn is_silent_for(&mut self, time: Duration) -> bool {
+        let wire_bytes = self.conn.traffic().sent.wire_bytes;
+        if wire_bytes > self.taken.1 {
+            self.taken = (Instant::now(), wire_bytes);
+        }
+        // Bytes that the kernel took are no sign of life once nothing is left to take.
+        let taken = if self.unflushed > 0 { self.taken.0 } else { self.conn.last_heard() };
+        taken.max(self.conn.last_heard()).elapsed() >= time
+    }
+}
+
+impl Session {
+    pub(crate) fn new(
+        gateway: Arc<Gateway>,
+        live: Live,
+        address: IpAddr,
+        client: Connection,
+        relay: Connection,
+    ) -> Session {
+        let agreement = client.agreement();
+        let format = agreement.format;
+        Session {
+            gateway,
+            live,
+            address,
+            format,
+            codec: transcode::codec(format),
+            is_layered: matches!(agreement.compression, Compression::Zstd(_)),
+            is_authenticated: false,
+            client: Leg::new(client),
+            relay: Leg::new(relay),
+            prefix: Vec::new(),
+            counted: [Traffic::default(); 2],
+        }
+    }
+
+    /// Passes messages until a side leaves, or `stop`.
+    pub(crate) async fn run(mut self, stop: &mut watch::Receiver<bool>) {
+        let end = match self.serve(stop).await {
+            Ok(never) => match never {},
+            Err(end) => end,
+        };
+        debug!(?end, client = %self.address, "connection ends");
+        self.finish(end).await;
+        self.count();
+    }
+
+    async fn serve(&mut self, stop: &mut watch::Receiver<bool>) -> Result<std::convert::Infallible, End> {
+        let mut pings = interval(self.gateway.config.ping_interval);
+        pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        pings.reset(); // the first tick would be at once
+        loop {
+            let step = tokio::select! {
+                biased;
+                () = stopped(stop) => return Err(End::Stopped),
+                _ = pings.tick() => {
+                    self.ping().await?;
+                    continue;
+                }
+                step = self.step() => step,
+            };
+            match step {
+                Step::From(Side::Client, message) => self.from_client(message).await?,
+                Step::From(Side::Relay, message) => self.from_relay(message).await?,
+                Step::Left(side) => return Err(End::Left(side)),
+                Step::Failed(side, error) => return Err(End::Failed(side, error)),
+            }
+        }
+    }
+
+    /// Waits for a message of a side whose other side has room. What was fed is flushed when no
+    /// message is ready. Cancel-safe.
+    async fn step(&mut self) -> Step {
+        let step = poll_fn(|cx| {
+            loop {
+                for side in [Side::Relay, Side::Client] {
+                    let (from, to) = self.legs(side);
+                    if !to.has_room() {
+                        continue;
+                    }
+                    let next = pin!(from.conn.next()).poll(cx);
+                    match next {
+                        Poll::Ready(Some(Ok(message))) => return Poll::Ready(Step::From(side, message)),
+                        // After a Close frame only the end of TCP comes.
+                        _ if from.conn.peer_close().is_some() => return Poll::Ready(Step::Left(side)),
+                        Poll::Ready(Some(Err(WireError::Closed { .. })) | None) => {
+                            return Poll::Ready(Step::Left(side));
+                        }
+                        Poll::Ready(Some(Err(error))) => return Poll::Ready(Step::Failed(side, error)),
+                        Poll::Pending => {}
+                    }
+                }
+                let mut has_new_room = false;
+                for side in [Side::Relay, Side::Client] {
+                    let leg = self.legs(side).0;
+                    if leg.unflushed == 0 {
+                        continue;
+                    }
+                    let flushed = pin!(leg.conn.flush()).poll(cx);
+                    match flushed {
+                        Poll::Ready(Ok(())) => {
+                            has_new_room |= !leg.has_room();
+                            leg.unflushed = 0;
+                        }
+                        Poll::Ready(Err(error)) => return Poll::Ready(Step::Failed(side, error)),
+                        Poll::Pending => {}
+                    }
+                }
+                if !has_new_room {
+                    return Poll::Pending;
+                }
+            }
+        })
+        .await;
+        self.count();
+        step
+    }
+
+    /// A side, and the other one.
+    fn legs(&mut self, side: Side) -> (&mut Leg, &mut Leg) {
+        match side {
+            Side::Client => (&mut self.client, &mut self.relay),
+            Side::Relay => (&mut self.relay, &mut self.client),
+        }
+    }
+
+    // --- to the client ---
+
+    async fn from_relay(&mut self, message: Message) -> Result<(), End> {
+        let json = &message.payload;
+        let text_end = |error| End::Failed(Side::Client, error);
+        if message.opcode == Opcode::Binary {
+            if self.is_layered || self.format != Format::JSON {
+                let reason = "the relay sent a binary message, which this connection cannot mark as one";
+                return Err(End::Fault(Side::Relay, CloseCode::Unsupported, reason.to_owned()));
+            }
+            self.client.fed(json.len());
+            return self.client.conn.feed_message(message).await.map_err(text_end);
+        }
+        let parts = EventMessage::of(json);
+        let entry = parts.as_ref().filter(|_| !self.is_authenticated);
+        let entry = entry.and_then(|parts| self.gateway.cache.entry(parts.event));
+        if let (Some(entry), Some(parts)) = (entry, parts)
+            && let Some(encoded) = entry.encoded(self.format)
+        {
+            let end: &[u8] = if self.format == Format::JSON {
+                self.prefix.clear();
+                self.prefix.extend_from_slice(parts.prefix);
+                b"]"
+            } else if let Some(subscription) = parts.subscription() {
+                self.prefix.clear();
+                self.codec.around_event(&subscription, &encoded.bytes, &mut self.prefix)
+            } else {
+                return self.send_json(message.payload).await;
+            };
+            self.client.fed(self.prefix.len() + encoded.bytes.len());
+            let common = [&encoded.bytes[..], end];
+            self.client.conn.feed_shared(&self.prefix, common, &encoded.shared).await.map_err(text_end)?;
+            self.gateway.cache.weigh(&entry);
+            return Ok(());
+        }
+        if self.format != Format::JSON
+            && let Some(bytes) = transcode::to_client(json, self.codec)
+        {
+            return self.send(&bytes).await;
+        }
+        self.send_json(message.payload).await
+    }
+
+    /// Sends a message in the client's format.
+    async fn send(&mut self, bytes: &[u8]) -> Result<(), End> {
+        self.client.fed(bytes.len());
+        self.client.conn.feed_slice(bytes).await.map_err(|error| End::Failed(Side::Client, error))
+    }
+
+    /// Sends the relay's text: as it is to readers of JSON, to others as a text frame or, in the
+    /// zstd layer, as a message that begins with `[`.
+    async fn send_json(&mut self, mut payload: Bytes) -> Result<(), End> {
+        if self.format != Format::JSON {
+            self.gateway.metrics.json_texts.fetch_add(1, Relaxed);
+            if self.is_layered {
+                payload = payload.slice(payload.len() - payload.trim_ascii_start().len()..);
+                if payload.first() != Some(&b'[') {
+                    let reason = "the relay sent a text that is no message of NIP-01".to_owned();
+                    return Err(End::Fault(Side::Relay, CloseCode::Unsupported, reason));
+                }
+            }
+        }
+        self.client.fed(payload.len());
+        let message = Message { opcode: Opcode::Text, payload };
+        self.client.conn.feed_message(message).await.map_err(|error| End::Failed(Side::Client, error))
+    }
+
+    // --- to the relay ---
+
+    async fn from_client(&mut self, message: Message) -> Result<(), End> {
+        let is_json = self.format == Format::JSON;
+        if !is_json && message.opcode == self.format.spec().opcode {
+            let limits =
+                Limits { max_unpacked_bytes: self.gateway.config.limits.max_message_bytes, ..Limits::MOST };
+            match self.codec.decode_client_within(&message.payload, &limits) {
+                Ok(read) => {
+                    self.is_authenticated |= matches!(read, ClientMessage::Auth(_));
+                    return match transcode::to_relay(&read) {
+                        Ok(json) => self.ask(Message { opcode: Opcode::Text, payload: json.into() }).await,
+                        Err(answer) => self.answer(&answer).await,
+                    };
+                }
+                Err(_) if is_json_text(&message.payload) => {}
+                Err(DecodeError::UnknownMessage(name)) => {
+                    let text = format!("unsupported: unknown message {name:?}").into();
+                    return self.answer(&RelayMessage::Notice { text }).await;
+                }
+                Err(error) => {
+                    let reason = format!("not a {} message: {error}", self.format);
+                    let is_too_large = matches!(error, DecodeError::Unpacked(_));
+                    let code = if is_too_large { CloseCode::TooLarge } else { CloseCode::InvalidData };
+                    return Err(End::Fault(Side::Client, code, reason));
+                }
+            }
+        }
+        self.is_authenticated |= transcode::is_auth(&message.payload);
+        let opcode = if is_json { message.opcode } else { Opcode::Text };
+        self.ask(Message { opcode, ..message }).await
+    }
+
+    async fn ask(&mut self, message: Message) -> Result<(), End> {
+        self.relay.fed(message.payload.len());
+        self.relay.conn.feed_message(message).await.map_err(|error| match error {
+            // In JSON the client's message is longer than any that is passed.
+            WireError::TooLarge { .. } => End::Failed(Side::Client, error),
+            error => End::Failed(Side::Relay, error),
+        })
+    }
+
+    /// Answers in the relay's place.
+    async fn answer(&mut self, message: &RelayMessage<'_>) -> Result<(), End> {
+        let mut bytes = Vec::new();
+        let written = self.codec.encode_relay(message, &mut bytes);
+        written.map_err(|error| End::Fault(Side::Client, CloseCode::Policy, error.to_string()))?;
+        self.send(&bytes).await
+    }
+
+    // --- time ---
+
+    /// Pings both peers, and leaves one that was silent for three Pings.
+    async fn ping(&mut self) -> Result<(), End> {
+        let interval = self.gateway.config.ping_interval;
+        for side in [Side::Client, Side::Relay] {
+            let leg = self.legs(side).0;
+            if leg.is_silent_for(3 * interval) {
+                let reason = format!("no sign of life for {} s", 3 * interval.as_secs());
+                return Err(End::Fault(side, CloseCode::GoingAway, reason));
+            }
+            // A peer that is behind is not asked: its reading is the sign of life.
+            if leg.unflushed == 0
+                && let Ok(Err(error)) = timeout(interval, leg.conn.ping()).await
+            {
+                return Err(End::Failed(side, error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what passed since the last time to the metrics.
+    fn count(&mut self) {
+        let [client, relay] = [self.client.conn.traffic(), self.relay.conn.traffic()];
+        let [client_then, relay_then] = std::mem::replace(&mut self.counted, [client, relay]);
+        let add = |count: &std::sync::atomic::AtomicU64, more| _ = count.fetch_add(more, Relaxed);
+        let (to_client, to_relay) = (&self.live.to_client, &self.live.to_relay);
+        add(&to_client.before, relay.received.payload_bytes - relay_then.received.payload_bytes);
+        add(&to_client.after, client.sent.wire_bytes - client_then.sent.wire_bytes);
+        add(&to_relay.before, relay.sent.payload_bytes - relay_then.sent.payload_bytes);
+        add(&to_relay.after, client.received.wire_bytes - client_then.received.wire_bytes);
+    }
+
+    // --- ending ---
+
+    /// Closes both sides: the one that stays hears why the other left.
+    async fn finish(&mut self, end: End) {
+        let (client, relay) = match end {
+            End::Stopped => {
+                let stops = (CloseCode::GoingAway, "the gateway stops".to_owned());
+                (Some(stops.clone()), Some(stops))
+            }
+            End::Left(side) => {
+                let leg = self.legs(side).0;
+                let close = leg.conn.peer_close().map(|(code, reason)| (code, reason.to_owned()));
+                match side {
+                    Side::Client => {
+                        self.shun(close.as_ref());
+                        let gone = || (CloseCode::GoingAway, "the client is gone".to_owned());
+                        (None, Some(close.unwrap_or_else(gone)))
+                    }
+                    Side::Relay => {
+                        let gone = || (RELAY_GONE, "the relay ended the connection".to_owned());
+                        (Some(close.unwrap_or_else(gone)), None)
+                    }
+                }
+            }
+            End::Failed(side, error) => {
+                let close = error.close_code().map(|code| (code, error.to_string()));
+                self.blamed(side, close, &error.to_string())
+            }
+            End::Fault(side, code, reason) => {
+                let close = Some((code, reason.clone()));
+                self.blamed(side, close, &reason)
+            }
+        };
+        let Session { client: client_leg, relay: relay_leg, .. } = self;
+        tokio::join!(close(client_leg, client), close(relay_leg, relay));
+    }
+
+    /// The Close frames when a side is to blame.
+    fn blamed(&self, side: Side, close: Option<Close>, why: &str) -> (Option<Close>, Option<Close>) {
+        match side {
+            Side::Client => (close, Some((CloseCode::GoingAway, "the client is gone".to_owned()))),
+            Side::Relay => {
+                warn!(client = %self.address, "the relay's connection failed: {why}");
+                let code = if close.is_some() { RELAY_FAULT } else { RELAY_GONE };
+                (Some((code, format!("the relay's connection failed: {why}"))), close)
+            }
+        }
+    }
+
+    /// Notes a client that closed over its first compressed messages.
+    fn shun(&self, close: Option<&Close>) {
+        let conn = &self.client.conn;
+        let is_compressed = conn.agreement().compression != Compression::None;
+        let first = (1..=FIRST_MESSAGES).contains(&conn.traffic().sent.messages);
+        if let Some((code, reason)) = close
+            && matches!(code.code(), 1002 | 1007)
+            && is_compressed
+            && first
+        {
+            self.gateway.shunned.add(self.address, Instant::now());
+            self.gateway.metrics.shunned.fetch_add(1, Relaxed);
+            let compression = conn.agreement().compression.name();
+            let (client, code) = (self.address, code.code());
+            warn!(%client, code, reason, compression, "a client closed over its first messages; no compression for an hour");
+        }
+    }
+}
+
+/// Closes a side, after what was fed before; without a code the peer has left already.
+async fn close(leg: &mut Leg, close: Option<Close>) {
+    match close {
+        Some((code, reason)) => {
+            let _ = timeout(FAREWELL, leg.conn.flush()).await;
+            leg.conn.close_within(code, &reason, FAREWELL).await;
+        }
+        None => {
+            let _ = timeout(FAREWELL, async { while let Some(Ok(_)) = leg.conn.next().await {} }).await;
+        }
+    }
+}
+
+/// Whether a message that is none of the format is one in JSON.
+fn is_json_text(payload: &[u8]) -> bool {
+    payload.trim_ascii_start().starts_with(b"[") && std::str::from_utf8(payload).is_ok()
+}

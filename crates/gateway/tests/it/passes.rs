@@ -1,0 +1,224 @@
+//! What passes unchanged, and what waits for a slow peer.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use codecs::Opcode;
+use futures::{SinkExt, StreamExt};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::{sleep, timeout},
+};
+use tokio_tungstenite::tungstenite::{
+    Message,
+    protocol::{CloseFrame, Role, frame::coding::CloseCode},
+};
+use wire::CloseCode as Code;
+
+use crate::common::{Draw, TestGateway, handshake, head, patiently, relay, switching, upgraded};
+
+/// Messages of every type, of which some are no Nostr.
+fn messages(count: usize, seed: u64) -> Vec<Message> {
+    let mut draw = Draw(seed);
+    let message = |_| {
+        let len = draw.below(600);
+        match draw.below(8) {
+            0 => Message::Binary(draw.bytes(len).into()),
+            1 => Message::Ping(draw.bytes(len.min(125)).into()),
+            2 => Message::text(format!("[\"EVENT\", \"sub\" ,{{\"kind\":{len}}} ]")),
+            3 => Message::text(format!(" [\"LIMITS\",{{\"n\":{len}}}]\n")),
+            4 => Message::text("ü\0\\\"".repeat(len / 8)),
+            5 => Message::text(""),
+            _ => Message::text(format!(r#"["EVENT","s",{}]"#, crate::common::event(1, &len.to_string()))),
+        }
+    };
+    (0..count).map(message).collect()
+}
+
+#[tokio::test]
+async fn bytes_of_a_client_that_asks_for_nothing_pass_unchanged_whatever_they_are() {
+    const BYTES: usize = 3 << 20;
+    let relay = relay(|mut stream| async move {
+        let request = head(&mut stream).await;
+        let answer = switching(&request);
+        let sent = [answer.as_bytes(), &Draw(1).bytes(BYTES)].concat();
+        let (mut input, mut output) = stream.split();
+        let mut received = vec![0; BYTES];
+        let (sent, _) = tokio::join!(output.write_all(&sent), input.read_exact(&mut received));
+        sent.unwrap();
+        let is_equal = received == Draw(2).bytes(BYTES);
+        stream.write_all(if is_equal { b"equal" } else { b"other" }).await.unwrap();
+    })
+    .await;
+    let gateway = TestGateway::before(&relay, |_| {}).await;
+    let mut client = TcpStream::connect(&gateway.address).await.unwrap();
+    let request = handshake("Sec-WebSocket-Extensions: x-unknown\r\n");
+    client.write_all(request.as_bytes()).await.unwrap();
+    assert_eq!(head(&mut client).await, switching(&request), "the relay's answer, too");
+    let sent = Draw(2).bytes(BYTES);
+    let (mut input, mut output) = client.split();
+    let mut received = Vec::new();
+    let (sent, read) =
+        patiently(async { tokio::join!(output.write_all(&sent), input.read_to_end(&mut received)) }).await;
+    sent.unwrap();
+    read.unwrap();
+    assert!(
+        received == [&Draw(1).bytes(BYTES)[..], b"equal"].concat(),
+        "both hear what was sent, and its end"
+    );
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn messages_pings_and_closes_pass_in_order_between_two_ends_that_ask_for_nothing() {
+    const MESSAGES: usize = 5_000;
+    let relay = relay(|stream| async move {
+        let (mut socket, _) = upgraded(stream).await;
+        let mut heard = Vec::new();
+        while let Some(Ok(message)) = socket.next().await {
+            if heard.len() < MESSAGES && !message.is_ping() {
+                socket.feed(message.clone()).await.unwrap();
+            }
+            heard.push(message);
+            if heard.len() == MESSAGES {
+                assert!(heard == messages(MESSAGES, 7));
+                let frame = CloseFrame { code: CloseCode::Library(4321), reason: "é, enough".into() };
+                socket.close(Some(frame)).await.unwrap();
+            }
+        }
+    })
+    .await;
+    let gateway = TestGateway::before(&relay, |_| {}).await;
+    let mut stream = TcpStream::connect(&gateway.address).await.unwrap();
+    stream.write_all(handshake("").as_bytes()).await.unwrap();
+    head(&mut stream).await;
+    let socket = tokio_tungstenite::WebSocketStream::from_raw_socket(stream, Role::Client, None).await;
+    let (mut output, mut input) = socket.split();
+    let sending = async {
+        for message in messages(MESSAGES, 7) {
+            output.send(message).await.unwrap();
+        }
+    };
+    let hearing = async {
+        let mut heard = Vec::new();
+        loop {
+            match input.next().await.unwrap().unwrap() {
+                Message::Pong(payload) => heard.push(Message::Ping(payload)),
+                Message::Close(close) => return (heard, close.unwrap()),
+                other => heard.push(other),
+            }
+        }
+    };
+    let ((), (heard, close)) = patiently(async { tokio::join!(sending, hearing) }).await;
+    // tungstenite answers only the last of several Pings (RFC 6455 §5.5.3).
+    let data = |messages: Vec<Message>| messages.into_iter().filter(|one| !one.is_ping()).collect::<Vec<_>>();
+    assert!(data(heard) == data(messages(MESSAGES, 7)));
+    assert_eq!((u16::from(close.code), &*close.reason), (4321, "é, enough"));
+}
+
+#[tokio::test]
+async fn a_json_client_with_a_compression_gets_and_sends_every_message_as_it_is() {
+    const MESSAGES: usize = 1_000;
+    let data = |seed| messages(MESSAGES, seed).into_iter().filter(|one| !one.is_ping());
+    let relay = relay(move |stream| async move {
+        let (mut socket, request) = upgraded(stream).await;
+        assert!(!request.to_ascii_lowercase().contains("sec-websocket-extensions"), "{request}");
+        assert!(!request.to_ascii_lowercase().contains("sec-websocket-protocol"), "{request}");
+        for message in data(3) {
+            socket.feed(message).await.unwrap();
+        }
+        socket.flush().await.unwrap();
+        for message in data(4) {
+            let heard = loop {
+                match socket.next().await.unwrap().unwrap() {
+                    Message::Ping(_) => {}
+                    heard => break heard,
+                }
+            };
+            assert!(heard == message);
+        }
+        let frame = CloseFrame { code: CloseCode::Library(4321), reason: "é, enough".into() };
+        socket.close(Some(frame)).await.unwrap();
+        while socket.next().await.is_some() {}
+    })
+    .await;
+    let gateway = TestGateway::before(&relay, |config| {
+        config.compressions = vec!["deflate-shared".parse().unwrap(), "deflate".parse().unwrap()];
+    })
+    .await;
+    for compression in ["deflate", "deflate-no-takeover"] {
+        let mut client = gateway.client_that_offers("json", compression).await;
+        assert!(client.agreement().extensions.is_some(), "{compression}");
+        for message in data(3) {
+            let heard = patiently(client.next()).await.unwrap().unwrap();
+            let opcode = if message.is_text() { Opcode::Text } else { Opcode::Binary };
+            assert_eq!((heard.opcode, heard.payload), (opcode, message.into_data()));
+        }
+        for message in data(4) {
+            let opcode = if message.is_text() { Opcode::Text } else { Opcode::Binary };
+            client.feed_message(wire::Message { opcode, payload: message.into_data() }).await.unwrap();
+        }
+        client.flush().await.unwrap();
+        assert!(patiently(client.next()).await.unwrap().is_err());
+        assert_eq!(client.peer_close(), Some((Code::Other(4321), "é, enough")));
+    }
+}
+
+#[tokio::test]
+async fn a_slow_client_stops_the_reading_of_its_relay_and_loses_nothing() {
+    const MESSAGES: usize = 160;
+    // More than the sockets of three connections hold, and far less than all messages.
+    const MOST_WAITING: usize = 48 << 20;
+    let message = |n: usize| format!(r#"["NOTICE","{n} {}"]"#, "x".repeat(512 << 10));
+    let written = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&written);
+    let relay = relay(move |stream| {
+        let counted = Arc::clone(&counted);
+        async move {
+            let (mut socket, _) = upgraded(stream).await;
+            for n in 0..MESSAGES {
+                let message = message(n);
+                let len = message.len();
+                if socket.send(Message::text(message)).await.is_err() {
+                    return;
+                }
+                counted.fetch_add(len, Relaxed);
+            }
+            while socket.next().await.is_some() {}
+        }
+    })
+    .await;
+    let gateway = TestGateway::before(&relay, |_| {}).await;
+    // Both are JSON without compression: the first is passed as bytes, the other message by message.
+    for fields in ["", "Sec-WebSocket-Protocol: nostr.json\r\n"] {
+        written.store(0, Relaxed);
+        let mut stream = TcpStream::connect(&gateway.address).await.unwrap();
+        stream.write_all(handshake(fields).as_bytes()).await.unwrap();
+        let answer = head(&mut stream).await;
+        assert_eq!(answer.contains("nostr.json"), !fields.is_empty(), "{answer}");
+        let stuck = async {
+            let mut before = 0;
+            loop {
+                sleep(Duration::from_millis(500)).await;
+                match written.load(Relaxed) {
+                    now if now == before && now > 0 => return now,
+                    now => before = now,
+                }
+            }
+        };
+        let waiting = patiently(stuck).await;
+        assert!(waiting < MOST_WAITING, "{fields:?}: {waiting} bytes wait");
+        let mut socket =
+            tokio_tungstenite::WebSocketStream::from_raw_socket(stream, Role::Client, None).await;
+        for n in 0..MESSAGES {
+            let heard = timeout(Duration::from_secs(20), socket.next()).await.unwrap().unwrap().unwrap();
+            assert!(heard == Message::text(message(n)), "{n}");
+        }
+    }
+}
