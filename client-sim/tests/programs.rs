@@ -136,6 +136,44 @@ fn a_load_is_played_and_recorded_with_a_balanced_ledger() {
     }
 }
 
+/// A gateway of this process before a relay.
+fn gateway_before(relay: &str, compression: &str) -> String {
+    let mut config = gateway::Config::new(relay.parse().unwrap());
+    config.compressions = vec![compression.parse().unwrap()];
+    let (sender, address) = std::sync::mpsc::channel();
+    let serving = async move {
+        let gateway = gateway::Gateway::open(config).await.unwrap();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        sender.send(listener.local_addr().unwrap()).unwrap();
+        gateway::serve(listener, gateway, std::future::pending()).await;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    thread::spawn(move || runtime.block_on(serving));
+    format!("ws://{}", address.recv().unwrap())
+}
+
+#[test]
+fn the_ledger_balances_through_a_gateway() {
+    let setup = Setup::new();
+    for (format, compression) in [
+        ("json", "deflate-shared"),
+        ("json", "zstd-dict"),
+        ("dannypack", "zstd-dict"),
+        ("cbor-packed", "zstd-shared"),
+        ("proto-binary", "none"),
+    ] {
+        let relay = Relay::start(&[]);
+        let url = gateway_before(&relay.url, compression);
+        let output = setup.run(&["--format", format, "--compression", compression, "--url", &url]);
+        let text = stderr(&output);
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{format} {compression}: {text}");
+        let record = setup.record();
+        record.counts.balanced().unwrap();
+        assert_eq!((&*record.cell.format, &*record.cell.compression), (format, compression));
+        assert!(record.counts.deliveries > record.counts.planned, "{:?}", record.counts);
+    }
+}
+
 /// Deliveries and requests of each run.
 fn plays_with_a_balanced_ledger(cells: &[(Format, &str)]) -> Vec<(u64, u64, u64)> {
     let setup = Setup::new();
