@@ -143,7 +143,7 @@ pub(crate) enum Command {
     ///
     /// Makes the relay, the host or the plan misbehave by a known amount and looks for it in the
     /// result.
-    Selftest(SelftestFlags),
+    Selftest(selftest::Options),
     /// Find the highest rate at which each cell keeps an SLO, or a break-even bandwidth
     ///
     /// A cell is a format with a compression. The break-even bandwidth (--by bandwidth) is that of
@@ -348,28 +348,6 @@ fn time(text: &str) -> Result<Duration, String> {
         Some(Duration::from_secs(count.checked_mul(*seconds)?))
     });
     found.ok_or_else(|| "expected a whole number of s, m or h, as in 30m".to_owned())
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SelftestFlags {
-    /// Only the tests that take seconds, and the shorter form of each
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Only these tests, separated by commas
-    #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = selftest::names())]
-    pub(crate) only: Vec<String>,
-    /// Write the result as JSON, for `compare run --selftest FILE`
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: Option<PathBuf>,
-    /// How often the trials (a-a, plus-10) are repeated
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(crate) repeats: u32,
-    /// Rounds of a trial
-    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(6..=i64::from(MAX_ROUNDS)))]
-    pub(crate) rounds: u32,
-    /// Seconds of a trial's block
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3600))]
-    pub(crate) seconds: u32,
 }
 
 #[derive(Debug, Args)]

@@ -25,7 +25,7 @@ use cell::Factor;
 use measure::Exit;
 
 use crate::{
-    args::{Cli, Command, SelftestFlags},
+    args::{Cli, Command},
     matrix::UnknownName,
     run::Stopped,
     selftest,
@@ -90,18 +90,11 @@ fn export(dir: &Path, file: &Path) -> Result<Exit> {
 }
 
 /// Runs the instrument's own tests and prints each result.
-fn test_instrument(flags: &SelftestFlags) -> Result<Exit> {
-    let options = selftest::Options {
-        quick: flags.quick,
-        only: flags.only.clone(),
-        repeats: flags.repeats,
-        rounds: flags.rounds,
-        seconds: flags.seconds,
-    };
+fn test_instrument(flags: &selftest::Options) -> Result<Exit> {
     try_file("--out", flags.out.as_deref())?;
     let program = measure::own_program().context("cannot find this program's own file")?;
     let write = |found: &SelfTest| flags.out.iter().try_for_each(|file| found.write(file));
-    let found = selftest::run(&program, &options, |found| {
+    let found = selftest::run(&program, flags, |found| {
         // A closed pipe still leaves the exit code, and a full disk what is printed.
         let line = found.oracles.last().map(Oracle::line);
         let _ = writeln!(io::stdout(), "{}", line.unwrap_or_default());

@@ -19,6 +19,7 @@ use crate::{
     plan::BlockOrder,
     progress::Progress,
     run::{Outcome, Request, run_until_signal},
+    usage::note,
 };
 use report::{
     precision,
@@ -96,7 +97,7 @@ impl Rounds<'_> {
             }
         }
         if self.cells.iter().any(|cell| cell.cell.saturate.is_none()) {
-            self.tell(&outline::power(self.cells, &config));
+            note(self.quiet, &outline::power(self.cells, &config));
         }
         let plan = BlockOrder::with_spare(self.cells, config.rounds, config.seed);
         let outcome = self.measure(Header { config: config.clone(), ..header }, &plan)?;
@@ -126,7 +127,7 @@ impl Rounds<'_> {
         // Other draws than those of the counted rounds.
         let seed = pilot_seed(header.config.seed);
         let config = Config { rounds: precision::PILOT_ROUNDS, seed, ..header.config.clone() };
-        self.tell(&format!("Pilot of {} rounds, which are not counted:", config.rounds));
+        note(self.quiet, &format!("Pilot of {} rounds, which are not counted:", config.rounds));
         // Apart from records of the counted rounds, whose files have the same names.
         let running = self.running.join("pilot");
         fs::create_dir(&running).with_context(|| format!("cannot make {}", running.display()))?;
@@ -150,15 +151,8 @@ impl Rounds<'_> {
         if planned.is_too_few() {
             return Err(NoRounds(planned.to_string()).into());
         }
-        self.tell(&planned.to_string());
+        note(self.quiet, &planned.to_string());
         Ok(Pilot::Planned(planned))
-    }
-
-    fn tell(&self, line: &str) {
-        if !self.quiet {
-            // A closed stderr loses nothing: the result has the same.
-            program::report(line);
-        }
     }
 }
 

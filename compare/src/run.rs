@@ -12,7 +12,6 @@ use std::{
 use anyhow::{Context, Result};
 use cell::Factor;
 use measure::{Exit, ReasonKind, RunRecord, Status, ValidityClass};
-use program::Interrupt;
 use workload::schedule::nanos;
 
 use crate::{
@@ -20,6 +19,7 @@ use crate::{
     matrix::CellSpec,
     plan::{self, BlockOrder},
     progress::Progress,
+    usage::until_signal,
 };
 use report::result::{Block, Config, Role};
 
@@ -145,11 +145,7 @@ pub(crate) async fn play_one(
 /// # Errors
 /// Those of [`run`], and when there is no runtime.
 pub fn run_until_signal(request: &Request<'_>, progress: &mut Progress) -> Result<Outcome> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.context("cannot start the runtime")?.block_on(async {
-        let mut interrupt = Interrupt::listen()?;
-        run(request, progress, interrupt.wait()).await
-    })
+    until_signal(async |interrupt| run(request, progress, interrupt.wait()).await)
 }
 
 /// Why a plan ends with this block, after so many in a row without a record.

@@ -2,7 +2,7 @@
 
 use std::{
     cell::RefCell,
-    collections::{BTreeSet, VecDeque},
+    collections::BTreeSet,
     env,
     path::{Path, PathBuf},
     process::Stdio,
@@ -18,8 +18,8 @@ use nix::{
     unistd::Pid,
 };
 use tokio::{
-    io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader, Lines},
-    process::{Child, ChildStdout, Command},
+    io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines},
+    process::{Child, ChildStderr, ChildStdout, Command},
     time,
 };
 use wire::{Header, RelayUrl};
@@ -29,13 +29,10 @@ use crate::{
     grants::{Answers, ByRelay},
     plan,
     progress::Progress,
-    relays::{Started, on_cores},
+    relays::{Started, Tail, on_cores},
     usage::header_args,
 };
 use report::result::{Config, RelayCommand, Role};
-
-/// Bytes kept of a failing client's stderr: an error and its causes.
-const TAIL_BYTES: usize = 4096;
 
 /// Time for a client to stop by itself after Ctrl-C, which the terminal sends to it, too.
 const CLIENT_STOPS_ALONE: Duration = Duration::from_secs(1);
@@ -275,7 +272,7 @@ async fn attend(
     mut interrupt: Interrupt<'_>,
 ) -> Result<Ending> {
     let (kills, pid) = (MemoryKills::so_far(), child.id());
-    let mut stderr = child.stderr.take().context("stderr was piped")?;
+    let mut stderr = child.stderr.take();
     let mut tail = Tail::default();
     let mut seconds = child.stdout.take().map(|stdout| BufReader::new(stdout).lines());
     let (mut timed_out, mut interrupted) = (false, false);
@@ -285,7 +282,7 @@ async fn attend(
     let status = loop {
         tokio::select! {
             status = child.wait() => break status.context("cannot wait for the client")?,
-            () = tail.read_some(&mut stderr) => {}
+            () = read_some(&mut stderr, &mut tail) => {}
             second = next_line(&mut seconds) => progress.second(&second),
             () = interrupt.as_mut(), if !interrupted => {
                 interrupted = true;
@@ -309,8 +306,8 @@ async fn attend(
     };
     // Drains the pipe. A relay that outlives its client holds the pipe open, hence the limit.
     let _ = time::timeout(Duration::from_secs(1), async {
-        while tail.open() {
-            tail.read_some(&mut stderr).await;
+        while stderr.is_some() {
+            read_some(&mut stderr, &mut tail).await;
         }
     })
     .await;
@@ -330,32 +327,13 @@ async fn next_line(lines: &mut Option<Lines<BufReader<ChildStdout>>>) -> String 
     std::future::pending().await
 }
 
-/// The last bytes of a stream.
-#[derive(Default)]
-struct Tail {
-    bytes: VecDeque<u8>,
-    ended: bool,
-}
-
-impl Tail {
-    fn open(&self) -> bool {
-        !self.ended
-    }
-
-    /// Reads available bytes; pending forever after the end.
-    async fn read_some(&mut self, stream: &mut (impl AsyncRead + Unpin)) {
-        if self.ended {
-            return std::future::pending().await;
-        }
-        let mut buffer = [0; 1024];
-        let count = stream.read(&mut buffer).await.unwrap_or(0);
-        self.ended = count == 0;
-        self.bytes.extend(&buffer[..count]);
-        let excess = self.bytes.len().saturating_sub(TAIL_BYTES);
-        self.bytes.drain(..excess);
-    }
-
-    fn text(mut self) -> String {
-        String::from_utf8_lossy(self.bytes.make_contiguous()).trim().to_owned()
+/// Reads available bytes; pending forever after the end.
+async fn read_some(stderr: &mut Option<ChildStderr>, tail: &mut Tail) {
+    let Some(open) = stderr else { return std::future::pending().await };
+    let mut buffer = [0; 1024];
+    let count = open.read(&mut buffer).await.unwrap_or(0);
+    tail.add(&buffer[..count]);
+    if count == 0 {
+        *stderr = None;
     }
 }

@@ -5,7 +5,7 @@ use std::{fmt::Display, fs};
 use anyhow::{Context, Result, anyhow};
 use corpus::Corpus;
 use measure::Exit;
-use program::UsageError;
+use program::{Interrupt, UsageError};
 use wire::Header;
 
 /// An end of the program with an exit code of its own; the text says why.
@@ -19,6 +19,22 @@ pub(crate) struct Ended {
 /// Refuses a command line for a reason, if there is one.
 pub(crate) fn refuse(reason: Option<impl Display>) -> Result<(), UsageError> {
     reason.map_or(Ok(()), |reason| Err(UsageError(anyhow!("{reason}"))))
+}
+
+/// Awaits what a signal may end.
+///
+/// # Errors
+/// Those of the work, and when there is no runtime.
+pub(crate) fn until_signal<T>(work: impl AsyncFnOnce(&mut Interrupt) -> Result<T>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("cannot start the runtime")?.block_on(async { work(&mut Interrupt::listen()?).await })
+}
+
+/// Says a line on stderr. A closed stderr loses nothing that the result needs.
+pub(crate) fn note(quiet: bool, line: &str) {
+    if !quiet {
+        program::report(line);
+    }
 }
 
 /// Why a command that measures ends without a result.

@@ -364,9 +364,5 @@ impl Bench {
 /// # Errors
 /// See [`measure`].
 pub(crate) fn run_until_signal(question: Question<'_>, keep: &dyn Fn(Found)) -> Result<Found> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.context("cannot start the runtime")?.block_on(async {
-        let mut interrupt = program::Interrupt::listen()?;
-        measure(question, keep, interrupt.wait()).await
-    })
+    crate::usage::until_signal(async |interrupt| measure(question, keep, interrupt.wait()).await)
 }

@@ -11,7 +11,7 @@ use crate::{
     grants::{self, ByRelay, Question},
     matrix::CellSpec,
     relays::Started,
-    usage::{Ended, NOTHING_MEASURED},
+    usage::{Ended, NOTHING_MEASURED, until_signal},
 };
 
 /// Asks the relay behind `--url`. Returns the file of its answers, too.
@@ -71,12 +71,6 @@ async fn ask_one(
         Some(failure) => Err(anyhow!(failure)),
         None => asked.with_context(|| format!("relay {}", relay.name)),
     }
-}
-
-/// Awaits what a signal may end.
-fn until_signal<T>(work: impl AsyncFnOnce(&mut Interrupt) -> Result<T>) -> Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.context("cannot start the runtime")?.block_on(async { work(&mut Interrupt::listen()?).await })
 }
 
 /// Leaves out what relays do not grant, and reports it.

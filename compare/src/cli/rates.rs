@@ -10,7 +10,7 @@ use crate::{
     pilot,
     search::{Probes, begun},
     this_machine::ThisMachine,
-    usage::skips_invalid,
+    usage::{note, skips_invalid},
 };
 use program::UsageError;
 use report::result::{AtLoad1, Config, Header, Probe, ResultFile, Role, SearchConfig};
@@ -31,30 +31,31 @@ pub(super) fn choose(
             .collect();
         let mut shares: Vec<f64> = of_scenario.iter().filter_map(|cell| cell.utilisation).collect();
         shares.dedup();
-        if shares.is_empty() {
-            let own: Vec<CellSpec> =
-                of_scenario.iter().filter(|cell| cell.role != Role::Floor).cloned().collect();
-            let question = pilot::of_rate(&scenario, config);
-            let Some(chosen) = found(quiet, &question, &own, config, header, folder)? else {
-                return Ok(false);
-            };
-            let weakest = pilot::weakest(chosen).context("there is no cell to compare")?;
-            tell(quiet, &weakest.line(None));
-            for cell in cells.iter_mut().filter(|cell| cell.cell.scenario == scenario) {
-                cell.cell.rate_per_s = weakest.rate_per_s.map(f64::from);
-            }
-            config.chosen.push(weakest);
-        }
+        let shares = if shares.is_empty() { vec![None] } else { shares.into_iter().map(Some).collect() };
         for share in shares {
-            let own: Vec<CellSpec> =
-                of_scenario.iter().filter(|cell| cell.utilisation == Some(share)).cloned().collect();
-            let flags = (config.corpus.as_deref(), &config.client_args[..]);
-            let at_load_1 = at_load_1(&own[0].cell, flags, config.seconds)?;
-            let question = pilot::of_share(&scenario, config, share, at_load_1);
-            let Some(chosen) = found(quiet, &question, &own, config, header, folder)? else {
+            let is_asked = |cell: &&CellSpec| match share {
+                Some(_) => cell.utilisation == share,
+                None => cell.role != Role::Floor,
+            };
+            let own: Vec<CellSpec> = of_scenario.iter().filter(is_asked).cloned().collect();
+            let question = match share {
+                Some(share) => {
+                    let flags = (config.corpus.as_deref(), &config.client_args[..]);
+                    pilot::of_share(&scenario, config, share, at_load_1(&own[0].cell, flags, config.seconds)?)
+                }
+                None => pilot::of_rate(&scenario, config),
+            };
+            let Some(mut chosen) = found(quiet, &question, &own, config, header, folder)? else {
                 return Ok(false);
             };
-            chosen.iter().for_each(|one| tell(quiet, &one.line(None)));
+            if share.is_none() {
+                let weakest = pilot::weakest(chosen).context("there is no cell to compare")?;
+                for cell in cells.iter_mut().filter(|cell| cell.cell.scenario == scenario) {
+                    cell.cell.rate_per_s = weakest.rate_per_s.map(f64::from);
+                }
+                chosen = vec![weakest];
+            }
+            chosen.iter().for_each(|one| note(quiet, &one.line(None)));
             config.chosen.extend(chosen);
         }
     }
@@ -73,26 +74,19 @@ fn found(
 ) -> Result<Option<Vec<report::result::Chosen>>> {
     let program = measure::own_program().context("cannot find this program's own file")?;
     let running = tempfile::tempdir().context("cannot make a folder for records")?;
-    tell(quiet, &format!("Pilot for {}, which is not counted:", question.scenario));
+    note(quiet, &format!("Pilot for {}, which is not counted:", question.scenario));
     let machine = ThisMachine::new(&program, &question.as_run(), None);
     let mut probes = Probes::new(&machine, cells, question, running.path())?;
     let corpus = probes.corpus();
     let mut so_far = begun(cells, question);
     let mut say = |cell: &str, probe: &Probe| {
-        tell(quiet, &format!("{cell}: {}", probe.line(question.axis())));
+        note(quiet, &format!("{cell}: {}", probe.line(question.axis())));
         so_far.add(cell, probe);
         let of = Status::Incomplete { reason: "a pilot".to_owned() };
         let header = Header { status: of, config: config.clone(), ..header.clone() };
         folder.keep(&ResultFile::of_search(header, so_far.clone(), corpus.get().cloned()));
     };
     pilot::choose(cells, question, &mut probes, &mut say)
-}
-
-fn tell(quiet: bool, line: &str) {
-    if !quiet {
-        // A closed stderr loses nothing: the result has the same.
-        program::report(line);
-    }
 }
 
 /// Demand of a cell's plan at load 1, with this corpus and these arguments of clients.

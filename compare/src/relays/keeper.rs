@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 /// The first argument that makes a program a keeper; the relay's command follows.
 pub const KEEPER_ROLE: &str = "role:relay-keeper";
 
-/// Bytes kept of what a relay writes: an error and its causes.
+/// Bytes kept of what a process writes: an error and its causes.
 const TAIL_BYTES: usize = 4096;
 
 /// Time for a relay to end after SIGTERM, and for the system to end it after SIGKILL.
@@ -197,22 +197,22 @@ fn next_ended() -> Option<(Pid, ExitStatus)> {
     }
 }
 
-/// The last bytes of what a relay writes.
+/// The last bytes of what a process writes.
 #[derive(Debug, Default)]
-struct Tail {
+pub(crate) struct Tail {
     bytes: VecDeque<u8>,
     all_bytes: u64,
 }
 
 impl Tail {
-    fn add(&mut self, bytes: &[u8]) {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
         self.all_bytes += bytes.len() as u64;
         self.bytes.extend(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]);
         let excess = self.bytes.len().saturating_sub(TAIL_BYTES);
         self.bytes.drain(..excess);
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let (head, rest) = self.bytes.as_slices();
         String::from_utf8_lossy(&[head, rest].concat()).trim().to_owned()
     }

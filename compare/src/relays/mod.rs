@@ -6,5 +6,6 @@ mod keeper;
 mod started;
 
 pub(crate) use command::{read, refusal};
+pub(crate) use keeper::Tail;
 pub use keeper::{KEEPER_ROLE, main as keep};
 pub(crate) use started::{Started, on_cores};

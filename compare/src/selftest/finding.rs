@@ -1,21 +1,29 @@
 //! Finding of one test, and how much is tested.
 
-use std::time::Instant;
+use std::{path::PathBuf, time::Instant};
 
-use report::result::Oracle;
+use clap::Args;
+use report::result::{MAX_ROUNDS, Oracle};
 
-/// How much is tested.
-#[derive(Debug, Clone)]
+#[derive(Debug, Default, Args)]
 pub struct Options {
-    /// Only the tests that take seconds, each in its short form.
+    /// Only the tests that take seconds, and the shorter form of each
+    #[arg(long)]
     pub quick: bool,
-    /// Only these, by name; all when empty.
+    /// Only these tests, separated by commas
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = super::names())]
     pub only: Vec<String>,
-    /// How often the trials (A/A and +10 % CPU) are repeated.
+    /// Write the result as JSON, for `compare run --selftest FILE`
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// How often the trials (a-a, plus-10) are repeated
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: u32,
-    /// Rounds of a trial.
+    /// Rounds of a trial
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(6..=i64::from(MAX_ROUNDS)))]
     pub rounds: u32,
-    /// Seconds of a trial's block.
+    /// Seconds of a trial's block
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub seconds: u32,
 }
 
