@@ -6,21 +6,17 @@ mod told;
 
 use std::{
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
-use agents::{
-    Attendance, Block, CorpusFile, Identity, NatsError, Run, RunId, Server, Spec, SpecError, coordinate,
-    file_sha256,
-};
-use anyhow::{Context, Result, bail, ensure};
+use agents::{Attendance, Identity, NatsError, Run, RunId, Server, Spec, coordinate, file_sha256};
+use anyhow::{Context, Result, ensure};
 use cell::Batching;
 use codecs::{Format, hex};
 use corpus::{Corpus, FileFormat};
 use futures::{FutureExt, future::LocalBoxFuture};
 use sha2::{Digest, Sha256};
-use tokio::time::{Instant, interval};
+use tokio::time::interval;
 use wire::{Dictionary, RelayUrl};
 
 use self::records::Records;
@@ -29,7 +25,7 @@ use crate::{
     generator::{Generator, Interrupt, Played, Task},
     matrix::CellSpec,
     progress::Progress,
-    relay_agent::{self, LocalAgent, RelayPlace},
+    relay_agent::{self, RelayPlace},
     watched,
 };
 use program::UsageError;
@@ -45,10 +41,6 @@ pub struct Agents {
     told: Told,
     corpus_name: String,
     keeps_records: bool,
-    /// Rounds that began, over all plans: no two blocks of a run have one key.
-    rounds: AtomicU32,
-    /// Behind the run, which lets it go.
-    relay: Option<LocalAgent>,
 }
 
 /// Who starts the relay of each block.
@@ -67,8 +59,8 @@ pub(crate) enum Relay<'a> {
 pub(crate) struct Events {
     name: String,
     identity: Identity,
-    /// Their file, for agents that have not these events; `None` where every program has them.
-    file: Option<(PathBuf, CorpusFile)>,
+    /// Their file, for agents that do not have these events; `None` if every program has them.
+    file: Option<PathBuf>,
 }
 
 impl Events {
@@ -77,17 +69,10 @@ impl Events {
     /// # Errors
     /// When the file or the program's own cannot be read.
     pub(crate) fn from_corpus(corpus: Option<&str>) -> Result<Events> {
-        let file = corpus.map(Path::new);
-        let events = file.map_or_else(|| Ok(Corpus::bundled()), Corpus::read);
+        let file = corpus.map(PathBuf::from);
+        let events = file.as_deref().map_or_else(|| Ok(Corpus::bundled()), Corpus::read);
         let events = events.map_err(|error| UsageError(error.into()))?;
-        let identity = identity(&events)?;
-        let file = file.map(|file| anyhow::Ok((file.to_owned(), corpus_file(file)?))).transpose()?;
-        Ok(Events { name: events.name, identity, file })
-    }
-
-    /// Why agents cannot fetch them.
-    pub(crate) fn stay(&self) -> Option<SpecError> {
-        self.file.as_ref()?.1.check().err()
+        Ok(Events { identity: identity(&events)?, name: events.name, file })
     }
 }
 
@@ -104,19 +89,22 @@ impl Agents {
         relay: Relay<'_>,
         told: Told,
     ) -> Result<Agents> {
-        let stay = events.stay().is_some();
         let Events { name: corpus_name, identity, file } = events;
-        let (file, corpus_file) = file.unzip();
+        let stored = |file: &PathBuf| {
+            let extension = FileFormat::from_path(file)?.extension();
+            anyhow::Ok(format!("{}{extension}", identity.corpus_sha256))
+        };
+        let corpus_file = file.as_ref().map(stored).transpose()?;
         let policy = relay_agent::policy(identity.clone());
         let attendance = Attendance { server: server.clone(), run: run.clone(), index: of, of, policy };
         let has_relay = !matches!(relay, Relay::Foreign { .. });
         let spec = Spec { run, nonce: rand::random(), of, has_relay, identity, corpus_file };
-        let run = coordinate(server, spec, file.clone().filter(|_| !stay)).await?;
-        let relay = match relay {
-            Relay::Here(place) => Some(LocalAgent::start(attendance, place.player(file.as_deref())?)?),
-            Relay::Foreign { .. } | Relay::Elsewhere => None,
+        let run = coordinate(server, spec, file.clone()).await?;
+        let run = match relay {
+            Relay::Here(place) => run.attended(attendance, place.player(file.as_deref())?),
+            Relay::Foreign { .. } | Relay::Elsewhere => run,
         };
-        Ok(Agents { run, of, told, corpus_name, keeps_records: false, rounds: AtomicU32::new(0), relay })
+        Ok(Agents { run, of, told, corpus_name, keeps_records: false })
     }
 
     /// Whether the agents' own records stay beside that of all.
@@ -128,17 +116,8 @@ impl Agents {
     ///
     /// # Errors
     /// When agents are missing in the end, or one is lost.
-    pub(crate) async fn ready(&mut self, tell: impl Fn(&str)) -> Result<()> {
-        let left = async {
-            match &mut self.relay {
-                Some(agent) => agent.left().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            ready = watched::until_ready(&self.run, tell) => Ok(ready?),
-            reason = left => bail!("the agent that starts the relay on this machine left: {reason}"),
-        }
+    pub(crate) async fn ready(&self, tell: impl Fn(&str)) -> Result<()> {
+        Ok(watched::until_ready(&self.run, tell).await?)
     }
 
     /// Why agents cannot fetch the run's events.
@@ -152,12 +131,12 @@ impl Agents {
         progress: &Progress,
         mut interrupt: Interrupt<'_>,
     ) -> Result<Played> {
-        let block = self.block(&task)?;
+        let play = self.told.play(&task)?;
         let mut records = Records::new(task.record, self.of, self.keeps_records);
         let (outcome, interrupted) = {
-            let playing = self.run.play(block, |arrival| records.take(&arrival));
+            let playing = self.run.play(play, |arrival| records.take(&arrival));
             tokio::pin!(playing);
-            let (mut looks, mut line) = (interval(LOOKS_EVERY), watched::Line::default());
+            let mut looks = interval(LOOKS_EVERY);
             loop {
                 tokio::select! {
                     outcome = playing.as_mut() => break (outcome, false),
@@ -168,7 +147,7 @@ impl Agents {
                     _ = looks.tick(), if progress.is_live() => {
                         let run = self.run.overview();
                         progress.counted(&run.block, run.block.latency.quantile_ns(0.99).unwrap_or(0));
-                        progress.agents(&line.text(Instant::now(), &run));
+                        progress.agents(&watched::line(&run));
                     }
                 }
             }
@@ -176,26 +155,17 @@ impl Agents {
         let played = match outcome {
             Ok(clocks) => records.merge(&clocks, &self.corpus_name)?,
             Err(aborted) => {
-                let failure = Some(records.partial(&aborted.reason)?);
+                let failure = Some(format!("the run over agents was aborted: {aborted}"));
                 Played { failure, is_over: true, ..Played::default() }
             }
         };
         Ok(Played { interrupted, ..played }.with_words())
     }
-
-    /// The block as agents are told of it. A round begins with its first one.
-    fn block(&self, task: &Task<'_>) -> Result<Block> {
-        let play = self.told.play(task)?;
-        let begins = u32::from(task.position == 0);
-        let rounds = self.rounds.fetch_add(begins, Ordering::Relaxed) + begins;
-        Ok(Block { round: rounds.saturating_sub(1), position: task.position, play })
-    }
 }
 
 impl Generator for Agents {
-    /// Writes one record of all agents'. Beside it stand those of a block that was aborted, each
-    /// with its agent and `partial` in its name, those that do not fit, and others if they are
-    /// kept.
+    /// Writes one record of all agents'. Next to it stand their own that do not make one, or if they
+    /// are kept.
     fn play<'a>(
         &'a self,
         task: Task<'a>,
@@ -216,17 +186,11 @@ pub(crate) fn identity(corpus: &Corpus) -> Result<Identity> {
         dictionaries.update(dictionary.bytes());
     }
     let program = measure::own_program().and_then(|file| file_sha256(&file));
-    let (program_sha256, _) = program.context("cannot read this program's own file")?;
     Ok(Identity {
-        program_sha256,
+        program_sha256: program.context("cannot read this program's own file")?,
         corpus_sha256: corpus.fingerprint.to_string(),
         dictionary_sha256: hex::encode(&dictionaries.finalize()),
     })
-}
-
-fn corpus_file(file: &Path) -> Result<CorpusFile> {
-    let (sha256, bytes) = file_sha256(file).with_context(|| format!("cannot read {}", file.display()))?;
-    Ok(CorpusFile { sha256, bytes, extension: FileFormat::from_path(file)?.extension() })
 }
 
 /// Refuses what only one process on one machine can do.
@@ -241,23 +205,4 @@ pub(crate) fn check(client_args: &[String], cells: &[CellSpec], is_foreign: bool
         "the limits of batches are those of the relay behind --url: use --batching on"
     );
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    #[test]
-    fn a_corpus_of_every_format_may_travel() {
-        let folder = tempfile::tempdir().unwrap();
-        for format in FileFormat::all() {
-            let file = folder.path().join(format!("mine{}", format.extension()));
-            fs::write(&file, "events").unwrap();
-            let stated = corpus_file(&file).unwrap();
-            assert_eq!((stated.check(), stated.bytes), (Ok(()), 6), "{format:?}");
-            assert_eq!(FileFormat::from_path(Path::new(&stated.name())).unwrap(), format);
-        }
-    }
 }

@@ -3,20 +3,14 @@
 use std::{
     env,
     ffi::OsString,
-    fs, io,
+    io,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
-use agents::{
-    Attendance, BlockKey, CORPUS_FILE_BYTES, Ending, Identity, Left, NatsError, Policy, Process, Target,
-    attend, fetch_corpus,
-};
+use agents::{Attendance, CORPUS_FILE_BYTES, Left, NatsError, Policy, Process, attend, fetch_corpus};
 use anyhow::{Context, Result, bail};
 use corpus::Corpus;
 use measure::Exit;
-use program::Interrupt;
-use tokio::time::timeout;
 use wire::RelayUrl;
 
 use crate::{
@@ -25,7 +19,7 @@ use crate::{
     over_agents::{self, Agents, Events, Relay, Told},
     plan::Profile,
     relay_agent,
-    usage::header_args,
+    usage::{header_args, note, until_signal},
 };
 use program::UsageError;
 
@@ -33,24 +27,13 @@ use program::UsageError;
 /// file that travels, and still in an agent's memory.
 const EVENTS_BYTES: u64 = 4 * CORPUS_FILE_BYTES;
 
-/// A server that takes longer is said to be waited for.
-const SERVER_ANSWERS: Duration = Duration::from_secs(2);
-
 /// Attends a run until it ends.
 pub(super) fn attend_run(flags: &AgentFlags) -> Result<Exit> {
-    let checked = flags.relay_place().and_then(|place| Ok((place, flags.targets()?)));
-    let (place, targets) = match checked {
-        Ok(checked) => checked,
-        Err(error) => {
-            program::report(&format!("error: {error}"));
-            return Ok(Exit::Usage);
-        }
-    };
+    let place = flags.relay_place().map_err(UsageError)?;
+    let targets = flags.targets().map_err(UsageError)?;
     // The slot behind all players' is the relay's.
     let index = flags.index.unwrap_or(flags.of);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let attended = runtime.context("cannot start the runtime")?.block_on(async {
-        let mut interrupt = Interrupt::listen()?;
+    let attended = until_signal(async |interrupt| {
         let (corpus, file) = tokio::select! {
             found = events(flags) => found?,
             () = interrupt.wait() => return Err(NatsError::Interrupted.into()),
@@ -60,7 +43,7 @@ pub(super) fn attend_run(flags: &AgentFlags) -> Result<Exit> {
         drop(corpus);
         let (player, policy) = match &place {
             Some(place) => (place.player(file.as_deref())?, relay_agent::policy(identity)),
-            None => (player(flags, file.as_deref())?, policy(flags, targets, identity)),
+            None => (player(flags, file.as_deref())?, Policy { targets, starts_relays: false, identity }),
         };
         let (server, run, of) = (flags.place.server(), flags.place.run.clone(), flags.of);
         let attendance = Attendance { server, run, index, of, policy };
@@ -68,11 +51,8 @@ pub(super) fn attend_run(flags: &AgentFlags) -> Result<Exit> {
     });
     match attended {
         Ok(Left::Finished) => Ok(Exit::Success),
-        Ok(Left::Stopped { reason, unpublished }) => {
+        Ok(Left::Stopped(reason)) => {
             program::report(&format!("stopped: {reason}"));
-            if let Some((key, ending)) = unpublished {
-                keep(flags, index, key, &ending)?;
-            }
             Ok(Exit::Incomplete)
         }
         Err(error) => match error.downcast_ref() {
@@ -113,13 +93,8 @@ fn player(flags: &AgentFlags, corpus: Option<&Path>) -> Result<Process> {
     Ok(Process { program: measure::own_program().context("cannot find this program's own file")?, arguments })
 }
 
-fn policy(flags: &AgentFlags, targets: Vec<Target>, identity: Identity) -> Policy {
-    Policy { targets, max_rate_per_s: flags.max_rate, starts_relays: false, identity }
-}
-
 /// Opens the run of `compare run --nats` and waits for its agents; `None` without. Of a relay that
-/// runs already there is its URL, and the file that `client-sim doctor` wrote about it. Blocks take
-/// so many `seconds`.
+/// runs already there is its URL, and the file that `client-sim doctor` wrote about it.
 ///
 /// # Errors
 /// When agents cannot play it, or are missing.
@@ -127,7 +102,6 @@ pub(super) fn gather(
     flags: &Run,
     foreign: Option<(&RelayUrl, &Path)>,
     cells: &[CellSpec],
-    seconds: u32,
 ) -> Result<Option<Agents>> {
     let (Some(server), Some(of)) = (flags.over.server(), flags.over.agents) else { return Ok(None) };
     over_agents::check(&flags.client_args, cells, foreign.is_some())?;
@@ -142,37 +116,19 @@ pub(super) fn gather(
     };
     let is_watched =
         flags.metrics_listen.is_some() || (!flags.quiet && program::rewrites_lines(&io::stderr()));
-    let told = Told::read(relay, is_live(flags.profile, is_watched), cells, seconds)?;
+    let told = Told::read(relay, is_live(flags.profile, is_watched), cells)?;
     let events = Events::from_corpus(flags.corpus.as_deref())?;
-    if let Some(reason) = events.stay() {
-        program::report(&format!("warning: {reason}"));
-    }
-    let tell = |line: &str| {
-        if !flags.quiet {
-            program::report(line);
-        }
-    };
-    tell(&format!("waits for {of} agents of run {}", flags.over.run));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let tell = |line: &str| note(flags.quiet, line);
+    tell(&format!("waits for {of} agents of run {}, and for the NATS server", flags.over.run));
     let opening = async {
-        let run = flags.over.run.clone();
-        let opening = Agents::open(server, run, of, events, relay, told);
-        tokio::pin!(opening);
-        let mut agents = match timeout(SERVER_ANSWERS, opening.as_mut()).await {
-            Ok(opened) => opened?,
-            Err(_) => {
-                tell("waits for the NATS server, for a minute at most");
-                opening.await?
-            }
-        };
+        let agents = Agents::open(server, flags.over.run.clone(), of, events, relay, told).await?;
         if let Some(error) = agents.unstored() {
             program::report(&format!("warning: {error}. Start every agent with --corpus"));
         }
         agents.ready(tell).await?;
         anyhow::Ok(Some(agents.keeping_records(flags.over.keep_agent_records)))
     };
-    runtime.context("cannot start the runtime")?.block_on(async {
-        let mut interrupt = Interrupt::listen()?;
+    until_signal(async |interrupt| {
         tokio::select! {
             opened = opening => opened,
             // Ends the run, so that its name is free again.
@@ -184,15 +140,6 @@ pub(super) fn gather(
 /// Whether agents tell what they count: where somebody watches, and never beside what is published.
 fn is_live(profile: Profile, is_watched: bool) -> bool {
     is_watched && profile != Profile::Publish
-}
-
-/// Keeps a partial record that nobody could take.
-fn keep(flags: &AgentFlags, index: u16, key: BlockKey, ending: &Ending) -> Result<()> {
-    let BlockKey { round, position } = key;
-    let name = format!("{}-{round:03}-{position:03}.agent-{index}.partial.json", flags.place.run);
-    fs::write(&name, &ending.record).with_context(|| format!("cannot write {name}"))?;
-    program::report(&format!("partial record: {name}"));
-    Ok(())
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ use crate::{
     run::{Outcome, Stopped},
     selftest,
     this_machine::ThisMachine,
-    usage::{Ended, NOTHING_MEASURED, read_corpus, refuse},
+    usage::{Ended, NOTHING_MEASURED, note, read_corpus, refuse},
 };
 use program::UsageError;
 use report::{
@@ -68,7 +68,7 @@ pub(super) fn measure(flags: &Run, args: &[OsString]) -> Result<Exit> {
     let out = Folder::new(&flags.out, setup.name(began));
     setup.play_pilots(&header, &out)?;
     let foreign = setup.config.url.as_ref().zip(setup.answers.as_deref());
-    let agents = agent::gather(flags, foreign, &setup.cells, setup.config.seconds)?;
+    let agents = agent::gather(flags, foreign, &setup.cells)?;
     let started = SystemTime::now();
     let config = setup.config.clone();
     let header = Header { config, started_utc: utc::format(started), ..header };
@@ -240,7 +240,7 @@ impl<'a> Setup<'a> {
     }
 
     fn test_now(&self) -> Result<SelfTest> {
-        let options = selftest::Options { quick: true, only: Vec::new(), repeats: 0, rounds: 0, seconds: 0 };
+        let options = selftest::Options { quick: true, ..selftest::Options::default() };
         let tell = |found: &SelfTest| {
             if let Some(oracle) = found.oracles.last() {
                 note(self.flags.quiet, &oracle.line());
@@ -354,13 +354,6 @@ impl<'a> Setup<'a> {
             exit => exit,
         };
         junit.map(|()| exit)
-    }
-}
-
-fn note(quiet: bool, line: &str) {
-    if !quiet {
-        // A closed stderr loses nothing that the result needs.
-        program::report(line);
     }
 }
 

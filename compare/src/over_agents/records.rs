@@ -1,20 +1,16 @@
 //! The agents' records of a block, of which one record of all is made.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 use agents::Arrival;
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use measure::{ClockRecord, Exit, Merge, RelayRecord, parse_versioned};
 
 use crate::generator::Played;
 
 /// The agents' records of a block, of which one is held at a time.
 pub(super) struct Records<'a> {
-    /// Where the record of all goes, and beside it each agent's that stays.
+    /// Where the record of all goes, and next to it each agent's that stays.
     file: &'a Path,
     /// How many agents play; who is behind them started the relay.
     of: u16,
@@ -22,41 +18,29 @@ pub(super) struct Records<'a> {
     keeps_all: bool,
     sum: Result<Merge, String>,
     relay: Option<RelayRecord>,
-    codes: Vec<Option<i32>>,
-    written: Vec<(u16, PathBuf)>,
+    /// The gravest: of a player that ended early, then of a ledger, then of times.
+    exit_code: i32,
     unwritten: Option<anyhow::Error>,
 }
 
 impl Records<'_> {
     pub(super) fn new(file: &Path, of: u16, keeps_all: bool) -> Records<'_> {
-        Records {
-            file,
-            of,
-            keeps_all,
-            sum: Ok(Merge::default()),
-            relay: None,
-            codes: Vec::new(),
-            written: Vec::new(),
-            unwritten: None,
-        }
+        Records { file, of, keeps_all, sum: Ok(Merge::default()), relay: None, exit_code: 0, unwritten: None }
     }
 
     pub(super) fn take(&mut self, arrival: &Arrival) {
-        let Arrival { index, ending, is_partial } = arrival;
-        if !is_partial {
-            if let Err(reason) = self.add(*index, &ending.record) {
-                self.sum = Err(reason);
-            }
-            self.codes.push(ending.exit_code);
+        let Arrival { index, ending } = arrival;
+        if let Err(reason) = self.add(*index, &ending.record) {
+            self.sum = Err(reason);
         }
-        // Of a record that is in no sum nothing else stays.
-        if *is_partial || self.keeps_all || self.sum.is_err() {
-            let own = self.beside(*index, if *is_partial { ".partial" } else { "" });
-            match fs::write(&own, &ending.record) {
-                Ok(()) => self.written.push((*index, own)),
-                Err(error) => {
-                    self.unwritten = Some(anyhow!(error).context(format!("cannot write {}", own.display())));
-                }
+        let incomplete = Exit::Incomplete.code().into();
+        self.exit_code = self.exit_code.max(ending.exit_code.unwrap_or(incomplete));
+        // Nothing else stays of a record that is in no sum.
+        if self.keeps_all || self.sum.is_err() {
+            let who = if *index < self.of { format!("agent-{index}") } else { "relay".to_owned() };
+            let own = self.file.with_extension(format!("{who}.json"));
+            if let Err(error) = fs::write(&own, &ending.record) {
+                self.unwritten = Some(anyhow!(error).context(format!("cannot write {}", own.display())));
             }
         }
     }
@@ -71,12 +55,6 @@ impl Records<'_> {
         let relay = parse_versioned(json, "what the relay's agent sent", "relay's part of a record");
         self.relay = Some(relay.map_err(|error| format!("{:#}", anyhow!(error)))?);
         Ok(())
-    }
-
-    /// The file of one agent's record beside that of all.
-    fn beside(&self, index: u16, mark: &str) -> PathBuf {
-        let who = if index < self.of { format!("agent-{index}") } else { "relay".to_owned() };
-        self.file.with_extension(format!("{who}{mark}.json"))
     }
 
     /// Makes one record of all agents', who may have other names for the file of events. The clock
@@ -102,44 +80,13 @@ impl Records<'_> {
             relay.clock = clocks.get(usize::from(self.of)).copied();
         }
         merged.write(self.file)?;
-        Ok(Played { exit_code: Some(worst(&self.codes)), ..Played::default() })
-    }
-
-    /// Why a block was aborted, and where what agents published of it stands: never under the name
-    /// of a record that counts.
-    pub(super) fn partial(mut self, reason: &str) -> Result<String> {
-        if let Some(error) = self.unwritten.take() {
-            return Err(error);
-        }
-        let mut kept = BTreeMap::new();
-        for (index, own) in &self.written {
-            let partial = self.beside(*index, ".partial");
-            fs::rename(own, &partial).with_context(|| format!("cannot write {}", partial.display()))?;
-            kept.insert(index, partial.display().to_string());
-        }
-        let kept: Vec<String> = kept.into_values().collect();
-        Ok(if kept.is_empty() {
-            format!("the run over agents was aborted: {reason}")
-        } else {
-            format!("the run over agents was aborted: {reason}; partial: {}", kept.join(", "))
-        })
+        Ok(Played { exit_code: Some(self.exit_code), ..Played::default() })
     }
 }
 
 fn unmerged(reason: &str) -> Played {
     let failure = Some(format!("the agents' records do not make one: {reason}"));
     Played { failure, ..Played::default() }
-}
-
-/// The exit code that says most: of a player that ended early, then of a ledger, then of times.
-fn worst(codes: &[Option<i32>]) -> i32 {
-    let graver = [Exit::Incomplete, Exit::Unbalanced, Exit::Invalid];
-    if codes.contains(&None) {
-        return Exit::Incomplete.code().into();
-    }
-    let found = graver.into_iter().find(|exit| codes.iter().any(|code| exit.is(*code)));
-    let other = || codes.iter().flatten().copied().find(|code| *code != 0).unwrap_or(0);
-    found.map_or_else(other, |exit| exit.code().into())
 }
 
 #[cfg(test)]
@@ -153,9 +100,8 @@ mod tests {
 
     use super::*;
 
-    fn arrival(record: impl Into<Vec<u8>>, is_partial: bool) -> Arrival {
-        let ending = Ending { exit_code: Some(0), record: record.into() };
-        Arrival { index: 2, ending, is_partial }
+    fn arrival(index: u16, record: impl Into<Vec<u8>>) -> Arrival {
+        Arrival { index, ending: Ending { exit_code: Some(0), record: record.into() } }
     }
 
     fn packed(json: &str) -> Vec<u8> {
@@ -220,14 +166,18 @@ mod tests {
     #[test]
     fn the_gravest_exit_code_is_the_blocks() {
         for (codes, expected) in [
-            (vec![Some(0), Some(0)], 0),
             (vec![Some(0), Some(3)], 3),
-            (vec![Some(3), Some(4), Some(0)], 4),
+            (vec![Some(4), Some(3), Some(0)], 4),
             (vec![Some(4), Some(5)], 5),
             (vec![Some(0), None], 5),
-            (vec![Some(0), Some(99)], 99),
         ] {
-            assert_eq!(worst(&codes), expected);
+            let mut records = Records::new(Path::new("x"), 3, false);
+            for exit_code in codes {
+                records.sum = Ok(Merge::default());
+                let ending = Ending { exit_code, record: share().to_string().into_bytes() };
+                records.take(&Arrival { index: 0, ending });
+            }
+            assert_eq!(records.exit_code, expected);
         }
     }
 
@@ -237,7 +187,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let file = folder.path().join("000-000-json.json");
             let mut records = Records::new(&file, 3, false);
-            records.take(&arrival(record, false));
+            records.take(&arrival(2, record));
             let played = records.merge(&[], "sample.pb.gz").unwrap();
             assert_eq!(played.exit_code, None);
             assert!(played.failure.unwrap().contains("agent 2"), "{record}");
@@ -252,7 +202,7 @@ mod tests {
         // Agent 2 of three, and the relay's agent behind two.
         for (of, what) in [(3, "is not a record"), (2, "is not a relay's part")] {
             let mut records = Records::new(&file, of, false);
-            records.take(&arrival(packed("{}"), false));
+            records.take(&arrival(2, packed("{}")));
             let failure = records.merge(&[], "sample.pb.gz").unwrap().failure.unwrap();
             assert!(failure.contains(what), "{failure}");
         }
@@ -265,8 +215,8 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let file = folder.path().join("000-000.json");
             let mut records = Records::new(&file, 1, keeps_all);
-            records.take(&Arrival { index: 0, ..arrival(share().to_string(), false) });
-            records.take(&Arrival { index: 1, ..arrival(relay().to_string(), false) });
+            records.take(&arrival(0, share().to_string()));
+            records.take(&arrival(1, relay().to_string()));
             let played = records.merge(&[], "sample.pb.gz").unwrap();
             assert_eq!((played.exit_code, played.failure), (Some(0), None));
             assert_eq!(names(folder.path()), expected);
@@ -278,32 +228,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("000-000.json");
         let mut records = Records::new(&file, 1, false);
-        records.take(&Arrival { index: 0, ..arrival(share().to_string(), false) });
+        records.take(&arrival(0, share().to_string()));
         let mut relay = relay();
         relay["process"]["clock"] = json!({"start_bound_ns": 0, "drift_ns": 0, "drift_bound_ns": 0});
-        records.take(&Arrival { index: 1, ..arrival(relay.to_string(), false) });
+        records.take(&arrival(1, relay.to_string()));
         let clock = |drift_ns| ClockRecord { start_bound_ns: 9, drift_ns, drift_bound_ns: 9 };
         records.merge(&[clock(1), clock(2)], "sample.pb.gz").unwrap();
         let record = RunRecord::read(&file).unwrap();
         assert_eq!(record.agents[0].clock, Some(clock(1)));
         assert_eq!(record.relay.unwrap().clock, Some(clock(2)), "as the coordinator compared it");
-    }
-
-    #[test]
-    fn partial_records_keep_their_agents_name() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("000-001-json.json");
-        let mut records = Records::new(&file, 3, true);
-        // It had arrived when another agent was lost; what the agent has comes again.
-        records.take(&arrival("half", false));
-        records.take(&arrival("half", true));
-        records.take(&Arrival { index: 3, ..arrival("relay", true) });
-        let said = records.partial("agent 0 is lost").unwrap();
-        let kept = folder.path().join("000-001-json.agent-2.partial.json");
-        assert_eq!(fs::read_to_string(&kept).unwrap(), "half");
-        let relay = folder.path().join("000-001-json.relay.partial.json");
-        assert_eq!(fs::read_to_string(relay).unwrap(), "relay");
-        assert_eq!(names(folder.path()).len(), 2, "and no other");
-        assert!(said.contains("agent 0 is lost") && said.contains("agent-2.partial.json"), "{said}");
     }
 }

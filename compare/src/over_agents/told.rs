@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use agents::Play;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use cell::{Cell, Factor, Side};
+use wire::RelayUrl;
 
 use super::Relay;
 use crate::{generator::Task, matrix::CellSpec};
@@ -14,7 +15,7 @@ use report::result::Role;
 #[derive(Debug)]
 pub(crate) struct Told {
     /// A relay that runs already: its URL, and what it was found to take.
-    foreign: Option<(String, String)>,
+    foreign: Option<(RelayUrl, String)>,
     /// Whether agents tell what they count.
     live: bool,
     /// Of each scenario of the matrix the name at agents and, when it is a file, its text.
@@ -26,11 +27,11 @@ impl Told {
     ///
     /// # Errors
     /// When a file cannot be read, or agents would refuse a block of these cells.
-    pub(crate) fn read(relay: Relay<'_>, live: bool, cells: &[CellSpec], seconds: u32) -> Result<Told> {
+    pub(crate) fn read(relay: Relay<'_>, live: bool, cells: &[CellSpec]) -> Result<Told> {
         let foreign = match relay {
             Relay::Foreign { url, answers } => {
                 let said = fs::read_to_string(answers).context("cannot read what the relay answered")?;
-                Some((url.to_string(), said))
+                Some((url.clone(), said))
             }
             Relay::Here(_) | Relay::Elsewhere => None,
         };
@@ -43,9 +44,9 @@ impl Told {
                 "--saturate {} over agents: no agent knows what another's loops have sent. Leave one of them out",
                 cell.id
             );
-            let play = told.play(&first(cell, seconds))?;
-            let refused = || format!("agents would refuse {} of scenario {}", cell.id, cell.cell.scenario);
-            play.check().with_context(refused)?;
+            if let Some(why) = told.play(&first(cell))?.refusal() {
+                bail!("{why}, as agents have it from {}", cell.cell.scenario);
+            }
         }
         Ok(told)
     }
@@ -58,7 +59,7 @@ impl Told {
         let spec = task.cell;
         let (scenario, scenario_toml) =
             self.scenarios.get(&spec.cell.scenario).cloned().context("a cell of another matrix")?;
-        let (url, answers) = self.foreign.clone().unwrap_or_default();
+        let (url, answers) = self.foreign.clone().unzip();
         // Agents read scenario and rate themselves, and have no links.
         let is_told = |factor: &Factor| match factor.row().side {
             Side::Load => *factor == Factor::Load,
@@ -72,7 +73,7 @@ impl Told {
             floor: spec.role == Role::Floor,
             scenario,
             scenario_toml,
-            answers,
+            answers: answers.unwrap_or_default(),
             cell: Factor::ALL.into_iter().filter(is_told).map(word).collect(),
             comparable_with: task.comparable_with.to_vec(),
             live: self.live,
@@ -85,8 +86,8 @@ impl Told {
 }
 
 /// A block of a cell, whatever its place in the plan.
-fn first(cell: &CellSpec, seconds: u32) -> Task<'_> {
-    Task { round: 0, position: 0, cell, comparable_with: &[], seed: 0, seconds, record: Path::new("") }
+fn first(cell: &CellSpec) -> Task<'_> {
+    Task { round: 0, position: 0, cell, comparable_with: &[], seed: 0, seconds: 1, record: Path::new("") }
 }
 
 /// The name of a cell's scenario and, when it is a file, its text: agents know the others by name.
@@ -121,16 +122,15 @@ mod tests {
             fs::write(&file, "x".repeat(bytes)).unwrap();
             file.display().to_string()
         };
-        let told = |scenario: &str, seconds| Told::read(Relay::Elsewhere, false, &[cell(scenario)], seconds);
-        assert!(told("note-stream", 5).is_ok());
-        for refused in [file("my load.toml", 9), file("long.toml", (64 << 10) + 1), "none.toml".to_owned()] {
-            assert!(told(&refused, 5).is_err(), "{refused}");
+        let told = |scenario: &str| Told::read(Relay::Elsewhere, false, &[cell(scenario)]);
+        assert!(told("note-stream").is_ok());
+        for refused in [file("my load.toml", 9), "none.toml".to_owned()] {
+            assert!(told(&refused).is_err(), "{refused}");
         }
-        assert!(told("note-stream", 0).is_err(), "a block of no time");
         let mine = file("mine.toml", 9);
-        let told = told(&mine, 5).unwrap();
+        let told = told(&mine).unwrap();
         fs::remove_file(&mine).unwrap();
-        let play = told.play(&first(&cell(&mine), 5)).unwrap();
+        let play = told.play(&first(&cell(&mine))).unwrap();
         assert_eq!((play.scenario, play.scenario_toml), ("mine".to_owned(), Some("x".repeat(9))));
         assert_eq!((play.cell["load"].as_str(), play.cell.contains_key("link")), ("1", false));
     }

@@ -156,7 +156,7 @@ fn programs(words: &Words, keeper: u32) -> BTreeMap<String, String> {
     let named = words.file().map(|file| (file.to_owned(), file.to_owned()));
     let hashed = |(file, image): (PathBuf, PathBuf)| {
         let file = file.to_string_lossy().trim_end_matches(" (deleted)").to_owned();
-        Some((file, file_sha256(&image).ok()?.0))
+        Some((file, file_sha256(&image).ok()?))
     };
     running.chain(named).filter_map(hashed).collect()
 }

@@ -1,5 +1,4 @@
-//! Runs that end early: a killed or stopped agent, a killed coordinator, an interrupted wait for
-//! agents.
+//! Runs that end early: a killed or stopped agent, a killed or interrupted coordinator.
 
 use std::{
     ffi::OsStr,
@@ -11,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use measure::{RunRecord, Status};
+use measure::Status;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -41,7 +40,7 @@ fn loses_an_agent_in_its_second_block(rounds: &[&str]) -> (Site, String) {
     (site, shown)
 }
 
-/// Asserts that a result keeps its first block, and the second one's part apart from it.
+/// Asserts that a result keeps its first block, and nothing of the second.
 fn assert_keeps_the_first_block(folder: &Path, kept: &str) {
     let result = ResultFile::read(folder).unwrap();
     let [anchor, control] = &result.cells[..] else { panic!("{:?}", result.cells) };
@@ -50,12 +49,11 @@ fn assert_keeps_the_first_block(folder: &Path, kept: &str) {
     assert_eq!((record.agents.len(), record.counts.balanced()), (2, Ok(())));
     assert_eq!(record.status, Status::Complete);
     let failure = lost.failure.as_ref().unwrap();
-    assert!(lost.record.is_none() && failure.contains(".agent-0.partial.json"), "{failure}");
+    assert!(lost.record.is_none() && failure.contains("agent 1 is lost"), "{failure}");
     let names = fs::read_dir(folder.join(kept)).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
     names.sort();
-    let whole = ["000-000-json+none.agent-0.json", "000-000-json+none.agent-1.json"];
-    assert_eq!(names, [&whole[..], &["000-001-json-control.agent-0.partial.json"]].concat());
+    assert_eq!(names, ["000-000-json+none.agent-0.json", "000-000-json+none.agent-1.json"]);
 }
 
 /// Asserts that whatever is made of a result says why it is not whole.
@@ -154,32 +152,14 @@ fn a_killed_coordinator_leaves_nothing_that_looks_whole_over_nats() {
     for agent in &mut agents {
         assert_eq!(agent.end(Duration::from_millis(2_500)), Some(5));
     }
-    for index in 0..2 {
-        let own = site.folder.path().join(format!("run-000-000.agent-{index}.partial.json"));
-        let own = RunRecord::read(&own).unwrap();
-        assert!(matches!(own.status, Status::Incomplete { .. }) && own.share.is_some(), "{:?}", own.status);
-    }
     assert!(!site.result_folder().join("result.json").exists());
     assert_eq!(fs::read_dir(site.result_folder().join("running")).unwrap().count(), 0);
-    // Its name is free.
-    let mut again = Process(site.run(2, 1).spawn().unwrap());
-    site.reaches("open");
-    signal(&again, Signal::SIGINT);
-    assert_eq!(again.end(Duration::from_secs(5)), Some(1));
-}
-
-#[test]
-#[ignore = "needs nats-server"]
-fn an_interrupted_wait_for_agents_leaves_the_runs_name_free_over_nats() {
-    let site = site();
+    // Its name is free, also after an interrupted wait for agents.
     for _ in 0..2 {
-        let mut coordinator = Process(site.run(1, 1).spawn().unwrap());
+        let mut again = Process(site.run(2, 1).spawn().unwrap());
         site.reaches("open");
-        assert!(
-            coordinator.0.try_wait().unwrap().is_none(),
-            "it waits, and does not say that the run is taken"
-        );
-        signal(&coordinator, Signal::SIGINT);
-        assert_eq!(coordinator.end(Duration::from_secs(5)), Some(1));
+        assert!(again.0.try_wait().unwrap().is_none(), "it waits, and does not say that the run is taken");
+        signal(&again, Signal::SIGINT);
+        assert_eq!(again.end(Duration::from_secs(5)), Some(1));
     }
 }

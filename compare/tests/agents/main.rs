@@ -21,7 +21,7 @@ use std::{
     time::Duration,
 };
 
-use agents::{Block, Commanded, Play, Player, Said};
+use agents::{Commanded, Play, Player, Said};
 use futures::future::join_all;
 use measure::RunRecord;
 use serde_json::Value;
@@ -33,10 +33,10 @@ use crate::{
 };
 
 /// A coordinator's block for a player of `compare agent`.
-fn batched_block(url: String) -> Block {
+fn batched_block(url: &str) -> Play {
     let word = |word: &str| word.to_owned();
-    let play = Play {
-        url,
+    Play {
+        url: url.parse().ok(),
         scenario: word("note-stream"),
         answers: word("{}"),
         cell: [("format", "cbor-packed"), ("compression", "zstd"), ("batching", "on"), ("verify", "unknown")]
@@ -49,14 +49,13 @@ fn batched_block(url: String) -> Block {
         seconds: 2,
         block_id: word("7e"),
         ..Play::default()
-    };
-    Block { round: 0, position: 0, play }
+    }
 }
 
 #[tokio::test]
 async fn players_take_every_flag_of_a_block_and_their_records_make_one() {
     let (_relay, url) = relay();
-    let block = batched_block(url);
+    let block = batched_block(&url);
     let program = env!("CARGO_BIN_EXE_compare").into();
     let process = agents::Process { program, arguments: vec!["role:client".into()] };
     let (mut tell, mut says, mut plays) = (Vec::new(), Vec::new(), Vec::new());

@@ -25,7 +25,7 @@ fn a_terminal_shows_the_sums_of_all_agents_over_nats() {
         " claimed",
         " armed",
         " running: ",
-        "/s, p50 ",
+        " p50 ",
         " sent, ",
         " delivered, ",
         " connections",

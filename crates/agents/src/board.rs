@@ -1,21 +1,21 @@
 //! Everything that the coordinator of a run knows: without socket and clock.
 
 use measure::{AddUp, ClockRecord, LiveCounts};
+use terms::RelayUrl;
 
 use crate::{
     clock::{Offset, Offsets},
-    coordinate::Arrival,
-    message::{Claim, Facts, Phase, RunState, Status, bounded},
-    spec::{BlockKey, Spec},
+    message::{Facts, Phase, Status, bounded},
+    spec::Spec,
     times::{BOUND, ns},
 };
 
 /// A run at one instant, for who watches: nothing of it enters a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Overview {
-    /// The state of the run.
-    pub state: RunState,
-    /// How far each agent is that plays, in order; `None` where nobody answers for its slot yet.
+    /// How far the run is.
+    pub state: Phase,
+    /// How far each agent is that plays, in order; `None` while its slot is free.
     pub agents: Vec<Option<Phase>>,
     /// The same of the agent that starts the relay, where there is one.
     pub relay: Option<Option<Phase>>,
@@ -32,14 +32,11 @@ impl Overview {
 
 #[derive(Debug, Default)]
 pub(crate) struct Member {
-    nonce: Option<u64>,
-    /// It has answered.
-    pub(crate) is_there: bool,
+    /// How far it is with the block; `None` while nobody holds the slot.
+    pub(crate) phase: Option<Phase>,
     /// Its record is on the way, and its pongs behind it.
     pub(crate) sends_record: bool,
-    /// In the block under way.
-    pub(crate) phase: Option<Phase>,
-    pub(crate) facts: Option<Facts>,
+    facts: Option<Facts>,
     pub(crate) offsets: Offsets,
     /// The offset that its start was computed with.
     start_offset: Option<Offset>,
@@ -49,20 +46,19 @@ pub(crate) struct Member {
 #[derive(Debug)]
 pub(crate) struct Board {
     pub(crate) spec: Spec,
-    pub(crate) state: RunState,
+    pub(crate) state: Phase,
     /// Why the run ended early.
     pub(crate) aborted: Option<String>,
-    /// The records that agents had when it did, once all were asked.
-    pub(crate) partial: Option<Vec<Arrival>>,
     /// The players; the relay's agent is the last.
     pub(crate) members: Vec<Member>,
-    pub(crate) block: Option<BlockKey>,
+    /// The block under way or last played; 0 before the first.
+    pub(crate) block: u32,
 }
 
 impl Board {
     pub(crate) fn new(spec: Spec) -> Board {
         let members = (0..spec.slots()).map(|_| Member::default()).collect();
-        Board { spec, state: RunState::Open, aborted: None, partial: None, members, block: None }
+        Board { spec, state: Phase::Storing, aborted: None, members, block: 0 }
     }
 
     /// An agent as messages for people name it.
@@ -70,35 +66,26 @@ impl Board {
         if index < self.spec.of { format!("agent {index}") } else { "the relay's agent".to_owned() }
     }
 
-    /// Gives a slot to an agent. Returns whether it is a new one.
-    pub(crate) fn claim(&mut self, index: u16, claim: Claim) -> Result<bool, String> {
-        let Spec { run, of, .. } = &self.spec;
-        let who = self.who(index);
+    /// Gives a slot to an agent.
+    pub(crate) fn claim(&mut self, index: u16) -> Result<(), String> {
+        let (run, who) = (&self.spec.run, self.who(index));
         let member = self.members.get_mut(usize::from(index));
-        let member = member.ok_or_else(|| format!("there is no agent {index} of {of}"))?;
-        if member.nonce == Some(claim.nonce) {
-            return Ok(false);
-        }
-        if self.state != RunState::Open {
-            return Err(format!("run {run} is no longer open: {who} is late"));
-        }
-        if member.nonce.is_some() {
+        let member = member.ok_or_else(|| format!("there is no agent {index} of {}", self.spec.of))?;
+        if member.phase.is_some() {
             return Err(format!("{who} of run {run} is there already: another process holds the slot"));
         }
-        member.nonce = Some(claim.nonce);
-        Ok(true)
+        member.phase = Some(Phase::Claimed);
+        Ok(())
     }
 
     /// Takes what an agent says of itself.
     pub(crate) fn heard(&mut self, index: u16, status: Status) {
-        let member = &mut self.members[usize::from(index)];
-        member.is_there = true;
-        if status.phase == Phase::Stopped {
-            let reason = status.failure.unwrap_or_else(|| "it stopped".to_owned());
+        if let Some(reason) = status.failure {
             return self.abort(format!("{}: {reason}", self.who(index)));
         }
+        let member = &mut self.members[usize::from(index)];
         // An answer may be overtaken by a later one.
-        if status.block == self.block && self.block.is_some() && Some(status.phase) >= member.phase {
+        if status.block == self.block && Some(status.phase) >= member.phase {
             (member.phase, member.facts) = (Some(status.phase), status.facts);
             // An agent that counts nonsense plays on: its record is judged, not its counts.
             if let Some(counts) = status.counts.filter(|counts| counts.follows(&member.counts)) {
@@ -109,21 +96,23 @@ impl Board {
 
     pub(crate) fn abort(&mut self, reason: String) {
         if self.aborted.is_none() {
-            (self.state, self.aborted) = (RunState::Aborted, Some(bounded(reason)));
+            (self.state, self.aborted) = (Phase::Aborted, Some(bounded(reason)));
         }
     }
 
-    /// Begins a block. No two blocks of a run have one key.
-    pub(crate) fn begin(&mut self, key: BlockKey) -> Result<(), String> {
-        if !matches!(self.state, RunState::Claimed | RunState::Merged) || Some(key) <= self.block {
-            return Err("the agents are not ready for this block".to_owned());
-        }
-        (self.state, self.block) = (RunState::Claimed, Some(key));
+    /// Begins a block. Returns its number.
+    pub(crate) fn begin(&mut self) -> u32 {
+        (self.state, self.block) = (Phase::Claimed, self.block + 1);
         for member in &mut self.members {
-            (member.phase, member.facts, member.start_offset) = (None, None, None);
+            (member.phase, member.facts, member.start_offset) = (Some(Phase::Claimed), None, None);
             member.counts = LiveCounts::default();
         }
-        Ok(())
+        self.block
+    }
+
+    /// Where the relay is reached that the last agent started.
+    pub(crate) fn relay_url(&self) -> Option<RelayUrl> {
+        self.members.last()?.facts.as_ref()?.url.clone()
     }
 
     /// Whether all players play one plan over the run's events.
@@ -170,19 +159,18 @@ impl Board {
     }
 
     pub(crate) fn overview(&self) -> Overview {
-        let phase = |member: &Member| member.is_there.then(|| member.phase.unwrap_or(Phase::Claimed));
         let (players, relay) = self.members.split_at(usize::from(self.spec.of));
         let mut block = LiveCounts::default();
         self.members.iter().for_each(|member| block.add_up(&member.counts));
-        let agents = players.iter().map(phase).collect();
-        Overview { state: self.state, agents, relay: relay.first().map(phase), block }
+        let agents = players.iter().map(|member| member.phase).collect();
+        Overview { state: self.state, agents, relay: relay.first().map(|member| member.phase), block }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::tests::{block, spec};
+    use crate::spec::tests::spec;
 
     fn status(phase: Phase, sent: u64) -> Status {
         let facts = Facts { plan_sha256: "plan".to_owned(), corpus_sha256: "corpus".to_owned(), url: None };
@@ -190,7 +178,7 @@ mod tests {
         Status {
             arrived_ns: 0,
             left_ns: 0,
-            block: Some(block().key()),
+            block: 1,
             phase,
             facts: Some(facts),
             failure: None,
@@ -201,38 +189,26 @@ mod tests {
     /// A run of two agents in its first block.
     fn board() -> Board {
         let mut board = Board::new(spec(2));
-        assert_eq!(board.claim(0, Claim { nonce: 1 }), Ok(true));
-        assert_eq!(board.claim(0, Claim { nonce: 1 }), Ok(false), "a second attempt");
-        assert!(board.claim(0, Claim { nonce: 2 }).unwrap_err().contains("another process"));
-        assert!(board.claim(2, Claim { nonce: 2 }).unwrap_err().contains("no agent 2 of 2"));
-        board.state = RunState::Claimed;
-        assert!(board.claim(1, Claim { nonce: 2 }).unwrap_err().contains("late"));
-        board.begin(block().key()).unwrap();
+        assert_eq!(board.claim(0), Ok(()));
+        assert!(board.claim(0).unwrap_err().contains("another process"));
+        assert!(board.claim(2).unwrap_err().contains("no agent 2 of 2"));
+        assert_eq!(board.overview().agents, [Some(Phase::Claimed), None]);
+        assert_eq!((board.claim(1), board.begin()), (Ok(()), 1));
         board
-    }
-
-    #[test]
-    fn no_two_blocks_of_a_run_have_one_key() {
-        let mut board = board();
-        board.state = RunState::Merged;
-        board.begin(block().key()).unwrap_err();
-        board.begin(BlockKey { round: 1, position: 0 }).unwrap();
-        board.state = RunState::Running;
-        board.begin(BlockKey { round: 2, position: 0 }).unwrap_err();
     }
 
     #[test]
     fn what_an_agent_says_too_late_or_cannot_count_is_not_taken() {
         let mut board = board();
-        board.heard(1, Status { block: None, ..status(Phase::Claimed, 9) });
-        assert_eq!(board.overview().agents, [None, Some(Phase::Claimed)]);
+        board.heard(1, Status { block: 0, ..status(Phase::Drained, 9) });
+        assert_eq!(board.overview().agents, [Some(Phase::Claimed); 2]);
         board.heard(1, status(Phase::Running, 5));
         board.heard(1, status(Phase::Armed, 6));
         board.heard(1, status(Phase::Running, u64::MAX));
         let seen = board.overview();
         assert_eq!((seen.agents[1], seen.block.sent), (Some(Phase::Running), 5));
         let failure = Some("x".repeat(9_000));
-        board.heard(1, Status { failure, ..status(Phase::Stopped, 0) });
+        board.heard(1, Status { failure, ..status(Phase::Running, 0) });
         assert!(board.aborted.as_ref().is_some_and(|why| why.starts_with("agent 1: x") && why.len() < 2_000));
         board.abort("another".to_owned());
         assert!(!board.aborted.unwrap().contains("another"), "the first reason stays");

@@ -4,7 +4,7 @@
 //! reads every record once. [`attend`] is an agent's part in it. Both talk by requests over NATS
 //! (docs/scale-out.md). A [`Player`] plays an agent's share; what it plays, this crate does not know.
 //!
-//! To tell players something more, add a field to [`Play`] and its check.
+//! To tell players something more, add a field to [`Play`] and to its arguments.
 
 mod attend;
 mod board;
@@ -16,18 +16,14 @@ mod player;
 mod policy;
 mod server;
 mod spec;
-mod target;
 mod times;
 
 pub use attend::{Attendance, Left, attend};
 pub use board::Overview;
 pub use coordinate::{Aborted, Arrival, Run, coordinate};
-pub use events::fetch_corpus;
-pub use message::{Facts, Phase, RunState};
+pub use events::{CORPUS_FILE_BYTES, fetch_corpus};
+pub use message::{Facts, Phase};
 pub use player::{Commanded, Ending, Player, Process, Said, now_ns};
 pub use policy::Policy;
 pub use server::{NatsError, Server};
-pub use spec::{
-    Block, BlockKey, CORPUS_FILE_BYTES, CorpusFile, Identity, Play, RunId, Spec, SpecError, file_sha256,
-};
-pub use target::{Target, TargetError};
+pub use spec::{Identity, Play, RunId, Spec, file_sha256};

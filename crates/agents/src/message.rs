@@ -4,84 +4,79 @@ use std::fmt;
 
 use measure::LiveCounts;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use terms::RelayUrl;
 
-use crate::spec::{Block, BlockKey, Spec};
+use crate::spec::{Play, Spec};
 
-/// Longest message except records: a block with the longest scenario, escaped.
-const MESSAGE_BYTES: usize = 256 << 10;
+/// Longest message except records.
+pub(crate) const MESSAGE_BYTES: usize = 256 << 10;
 
-/// Longest record of a player: below the 1 MiB that a NATS server accepts by default, and twenty
-/// times the usual record.
+/// Longest record of a player: twenty times the usual record.
 pub(crate) const RECORD_BYTES: usize = 900 << 10;
+
+/// Longest payload with its headers. A NATS server accepts 1 MiB by default.
+pub(crate) const PAYLOAD_BYTES: usize = RECORD_BYTES + 1_024;
+
+/// Exit code of the player whose record a message is; absent when a signal ended it.
+pub(crate) const EXIT_HEADER: &str = "Nsim-Exit";
 
 /// Longest reason that is passed on.
 const REASON_BYTES: usize = 1_024;
 
 /// What a coordinator says of its run to anybody.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Opened {
-    pub(crate) state: RunState,
+    pub(crate) state: Phase,
     pub(crate) spec: Spec,
 }
 
-/// Asks for a slot. The answer is `Result<(), String>`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Claim {
-    /// Drawn at random by the agent: tells a second process from a second attempt.
-    pub(crate) nonce: u64,
-}
-
-/// A coordinator's request to one agent. The answer is a [`Status`] or, of the last two, a record.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// A coordinator's request to one agent.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub(crate) enum Ask {
-    /// Heartbeat, and a round trip for the clocks.
+    /// Heartbeat, and a round trip for the clocks. The answer is a [`Status`], as to all but the last two.
     Ping,
     /// Prepare this block.
-    Prepare(Box<Block>),
-    /// Start the prepared block.
-    Start {
-        /// Time zero of the plan, by the agent's monotonic clock.
-        at_ns: u64,
-    },
+    Prepare { block: u32, play: Box<Play> },
+    /// Start the prepared block at this time of the agent's monotonic clock.
+    Start { at_ns: u64 },
     /// All players are done: stop the relay of the block.
     StopRelay,
-    /// Send the record of the block.
+    /// Send the record of the block, which is the answer.
     Record,
-    /// The run is over. The answer is what there is of a record.
-    Leave {
-        /// Why it ended early.
-        aborted: Option<String>,
-    },
+    /// The run is over. Nobody waits for an answer.
+    Leave { aborted: Option<String> },
 }
 
 /// How an agent is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Status {
     /// The request arrived, by the agent's monotonic clock.
     pub(crate) arrived_ns: u64,
     /// The answer left, by the agent's monotonic clock.
     pub(crate) left_ns: u64,
-    /// The block that the rest is about.
-    pub(crate) block: Option<BlockKey>,
+    /// The block that the rest is about; 0 before the first.
+    pub(crate) block: u32,
     pub(crate) phase: Phase,
     /// Facts from the player once prepared.
     pub(crate) facts: Option<Facts>,
-    /// Why the agent stopped.
+    /// Why the agent leaves.
     pub(crate) failure: Option<String>,
-    /// Counts of the player, where they changed since the last answer. For who watches.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Counts of the player, if they changed since the last answer. For who watches.
     pub(crate) counts: Option<Box<LiveCounts>>,
 }
 
-/// How far an agent is with a block.
+/// How far a run is, or an agent with a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// It holds a slot and has no block.
+    /// The run stores its events.
+    Storing,
+    /// The run has free slots.
+    Open,
+    /// Every slot of the run is taken; an agent holds its slot and has no block.
     Claimed,
     /// The player reads its inputs and connects.
     Preparing,
@@ -92,26 +87,6 @@ pub enum Phase {
     /// The start has passed.
     Running,
     /// The player has ended, and the agent has its record.
-    Drained,
-    /// The agent stops, or has stopped.
-    Stopped,
-}
-
-/// How far a run is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RunState {
-    /// Slots are free.
-    Open,
-    /// Every slot is taken, and no block is under way beyond its preparation.
-    Claimed,
-    /// Every player waits for the start.
-    Prepared,
-    /// Every agent has confirmed the start.
-    Armed,
-    /// The start has passed.
-    Running,
-    /// Every player has ended.
     Drained,
     /// The coordinator has every record of the block.
     Merged,
@@ -125,23 +100,17 @@ impl fmt::Display for Phase {
     }
 }
 
-impl fmt::Display for RunState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&format!("{self:?}").to_lowercase())
-    }
-}
-
-/// Facts of a player once it is prepared: of plan and events all agents must say the same.
+/// Facts of a player once it is prepared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Facts {
-    /// Hash of the whole plan.
+    /// Hash of the whole plan, the same for all agents.
     pub plan_sha256: String,
-    /// Fingerprint of the events.
+    /// Fingerprint of the events, that of the run.
     pub corpus_sha256: String,
     /// Where the others reach the relay that it started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub url: Option<String>,
+    pub url: Option<RelayUrl>,
 }
 
 /// Reads a message, unless it is too long or does not follow the type.
@@ -163,17 +132,21 @@ pub(crate) fn bounded(mut reason: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::tests::play;
 
     #[test]
-    fn a_message_that_is_cut_or_beyond_the_limit_is_none() {
-        let ask = encode(&Ask::Prepare(Box::new(crate::spec::tests::block())));
+    fn a_message_that_is_cut_or_too_long_or_has_other_fields_is_none() {
+        let ask = encode(&Ask::Prepare { block: 1, play: Box::new(play()) });
         for len in 0..ask.len() {
             assert_eq!(decode::<Ask>(&ask[..len]), None, "{len} bytes");
         }
-        assert!(matches!(decode(&ask), Some(Ask::Prepare(_))));
+        assert!(matches!(decode(&ask), Some(Ask::Prepare { .. })));
         let mut padded = encode(&Ask::Ping);
         padded.resize(MESSAGE_BYTES + 1, b' ');
         assert_eq!(decode::<Ask>(&padded), None);
         assert_eq!(decode(&padded[..MESSAGE_BYTES]), Some(Ask::Ping));
+        let mut json = serde_json::to_value(play()).unwrap();
+        json["record"] = "/etc/passwd".into();
+        assert!(decode::<Play>(json.to_string().as_bytes()).is_none());
     }
 }

@@ -22,7 +22,7 @@ use tokio::{
 
 use crate::{
     message::{Facts, RECORD_BYTES},
-    spec::{Block, Play},
+    spec::Play,
 };
 
 /// Longest line that a player writes.
@@ -78,7 +78,7 @@ pub trait Player: Send + Sync {
     /// A reason for people, when there is no record.
     fn play(
         &self,
-        block: Box<Block>,
+        play: Box<Play>,
         index: u16,
         of: u16,
         commands: mpsc::Receiver<Commanded>,
@@ -113,7 +113,7 @@ struct Second {
 impl Player for Process {
     async fn play(
         &self,
-        block: Box<Block>,
+        play: Box<Play>,
         index: u16,
         of: u16,
         mut commands: mpsc::Receiver<Commanded>,
@@ -126,12 +126,12 @@ impl Player for Process {
                 .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
             file.into_os_string().into_string().map_err(|_| "a folder whose name is not UTF-8".to_owned())
         };
-        let Play { scenario, scenario_toml, answers, .. } = &block.play;
+        let Play { scenario, scenario_toml, answers, .. } = &*play;
         let scenario = match scenario_toml {
             Some(text) => file(&format!("{scenario}.toml"), text)?,
             None => scenario.clone(),
         };
-        let mut arguments = block.play.arguments(&scenario);
+        let mut arguments = play.arguments(&scenario);
         if !answers.is_empty() {
             arguments.push(format!("--doctor={}", file("answers.json", answers)?));
         }
@@ -239,7 +239,7 @@ async fn read(record: &Path) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::tests::block;
+    use crate::spec::tests::play as a_play;
 
     /// Plays with a shell script as player. `$last` is the file for its record.
     async fn play(script: &str, told: &[Commanded]) -> (Option<Facts>, Result<Ending, String>) {
@@ -251,7 +251,7 @@ mod tests {
             commands.send(*command).await.unwrap();
         }
         let (says, mut said) = mpsc::channel(4);
-        let ending = process.play(Box::new(block()), 1, 3, receiver, says).await;
+        let ending = process.play(Box::new(a_play()), 1, 3, receiver, says).await;
         let facts = said.recv().await.map(|said| match said {
             Said::Prepared(facts) => facts,
             Said::Counts(counts) => panic!("{counts:?}"),
@@ -300,17 +300,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_player_hears_that_its_agent_is_there_until_it_ends() {
-        let script = format!("echo '{FACTS}'; read one; read two; echo $one $two > $last");
-        let (_, ending) = play(&script, &[]).await;
-        assert_eq!(ending.unwrap().record, b"on on\n");
-    }
-
-    #[tokio::test]
-    async fn a_stop_is_passed_on() {
-        let (_, ending) =
-            play(&format!("echo '{FACTS}'; read line; echo $line > $last"), &[Commanded::Stop]).await;
-        assert_eq!(ending.unwrap().record, b"stop\n");
+    async fn a_player_hears_that_its_agent_is_there_and_when_to_stop() {
+        for (reads, told, hears) in [
+            ("read one; read two; echo $one $two", &[][..], "on on\n"),
+            ("read one; echo $one", &[Commanded::Stop], "stop\n"),
+        ] {
+            let (_, ending) = play(&format!("echo '{FACTS}'; ({reads}) > $last"), told).await;
+            assert_eq!(ending.unwrap().record, hears.as_bytes());
+        }
     }
 
     #[tokio::test]

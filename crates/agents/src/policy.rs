@@ -1,19 +1,15 @@
 //! The limits of an agent's own command line, whatever a coordinator says.
 
-use crate::{
-    spec::{Block, Identity, Spec},
-    target::Target,
-};
+use terms::RelayUrl;
 
-/// What an agent agrees to.
+use crate::spec::{Identity, Play, Spec};
+
+/// What an agent agrees to. The player judges what a plan publishes.
 #[derive(Debug, Clone)]
 pub struct Policy {
-    /// Relays that it may play against.
-    pub targets: Vec<Target>,
-    /// Most events per second that a block may ask for by its rate. What its whole plan publishes,
-    /// the player judges.
-    pub max_rate_per_s: Option<u32>,
-    /// It starts the relay of each block, and plays against none.
+    /// Relays that it may play against; none for an agent that starts them.
+    pub targets: Vec<RelayUrl>,
+    /// It starts the relay of each block.
     pub starts_relays: bool,
     /// Program and data of this agent.
     pub identity: Identity,
@@ -26,82 +22,54 @@ impl Policy {
             return Some(format!("the run has {} agents, and this agent was started for {of}", spec.of));
         }
         if self.starts_relays && !spec.has_relay {
-            return Some(
-                "the relay of this run is started by no agent: run with --relay-agents 1".to_owned(),
-            );
+            return Some("no agent starts the relay of this run: run with --relay-agents 1".to_owned());
         }
         self.identity.difference(&spec.identity)
     }
 
     /// Why the agent does not play this block.
-    pub(crate) fn refuses(&self, block: &Block) -> Option<String> {
-        if let Err(error) = block.play.check() {
-            return Some(error.to_string());
-        }
-        if self.starts_relays {
-            let has_one = !block.play.starts_relay || !block.play.url.is_empty();
-            return has_one.then(|| "this agent starts relays, and the block has one already".to_owned());
-        }
-        if let Some(why) = self.refuses_target(&block.play.url) {
-            return Some(format!("this agent's command line does not allow the target {why}"));
-        }
-        let (most, rate) = (self.max_rate_per_s?, block.play.rate_per_s?);
-        (rate > most).then(|| format!("{rate} events/s are above this agent's --max-rate {most}"))
-    }
-
-    fn refuses_target(&self, url: &str) -> Option<String> {
-        let asked: Target = match url.parse() {
-            Ok(asked) => asked,
-            Err(error) => return Some(format!("of the run: {error}")),
+    pub(crate) fn refuses(&self, play: &Play) -> Option<String> {
+        let is_allowed = match &play.url {
+            Some(url) => self.targets.iter().any(|target| target.is_same_relay(url)),
+            None => self.starts_relays,
         };
-        let allowed: Vec<String> = self.targets.iter().map(Target::to_string).collect();
-        let is_allowed = self.targets.contains(&asked);
-        (!is_allowed).then(|| format!("{asked}; it allows {}", allowed.join(", ")))
+        let allows = || {
+            let asked = play.url.as_ref().map_or_else(|| "that is none".to_owned(), RelayUrl::to_string);
+            let allowed: Vec<String> = self.targets.iter().map(RelayUrl::to_string).collect();
+            let allowed = allowed.join(", ");
+            format!("this agent's command line does not allow the target {asked}; it allows {allowed}")
+        };
+        play.refusal().or_else(|| (!is_allowed).then(allows))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{
-        Play,
-        tests::{block, identity, spec},
-    };
+    use crate::spec::tests::{identity, play, spec};
 
     fn policy() -> Policy {
-        Policy {
-            targets: vec!["ws://127.0.0.1:1/".parse().unwrap()],
-            max_rate_per_s: Some(100),
-            starts_relays: false,
-            identity: identity(),
-        }
+        let targets = vec!["ws://127.0.0.1:1/".parse().unwrap()];
+        Policy { targets, starts_relays: false, identity: identity() }
     }
 
     #[test]
     fn what_the_command_line_does_not_allow_is_refused() {
-        let refuses = |change: fn(&mut Play)| {
-            let mut block = block();
-            change(&mut block.play);
-            policy().refuses(&block).unwrap_or_default()
+        let refuses = |policy: Policy, change: fn(&mut Play)| {
+            let mut play = play();
+            change(&mut play);
+            policy.refuses(&play).unwrap_or_default()
         };
-        let elsewhere = refuses(|play| play.url = "wss://me:s3cret@relay.example".to_owned());
-        let named = "does not allow the target wss://relay.example:443; it allows ws://127.0.0.1:1";
+        let elsewhere = refuses(policy(), |play| play.url = "wss://me:s3cret@relay.example".parse().ok());
+        let named = "does not allow the target wss://relay.example; it allows ws://127.0.0.1:1";
         assert!(elsewhere.contains(named), "{elsewhere}");
-        assert!(refuses(|play| play.scenario = "--relay-fault".to_owned()).contains("scenario"));
-        assert!(refuses(|play| play.rate_per_s = Some(101)).contains("--max-rate 100"));
-        assert_eq!(refuses(|play| play.rate_per_s = Some(100)), "");
-        assert_eq!(refuses(|play| play.rate_per_s = None), "", "its player judges the plan");
-    }
-
-    #[test]
-    fn an_agent_that_starts_relays_plays_against_none() {
-        let host = Policy { starts_relays: true, targets: Vec::new(), ..policy() };
-        assert!(host.refuses(&block()).unwrap().contains("has one already"));
-        let mut starts = block();
-        (starts.play.starts_relay, starts.play.url) = (true, String::new());
-        assert_eq!(host.refuses(&starts), None);
-        assert!(policy().refuses(&starts).unwrap().contains("does not allow the target"));
-        assert!(host.refuses_run(&spec(3), 3).unwrap().contains("no agent"));
+        assert!(refuses(policy(), |play| play.scenario = "/etc/passwd".to_owned()).contains("scenario"));
+        assert!(refuses(policy(), |play| play.url = None).contains("target"));
+        assert_eq!(refuses(policy(), |_| {}), "");
+        let host = || Policy { starts_relays: true, targets: Vec::new(), ..policy() };
+        assert!(refuses(host(), |_| {}).contains("does not allow"), "it plays against none");
+        assert_eq!(refuses(host(), |play| play.url = None), "");
+        assert!(host().refuses_run(&spec(3), 3).unwrap().contains("no agent"));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use tokio::{
 };
 
 use crate::{
+    message::PAYLOAD_BYTES,
     spec::RunId,
     times::{ANSWER, LOOK, SERVER_STARTS},
 };
@@ -43,7 +44,7 @@ pub struct Server {
 }
 
 /// Why there is no run, or no part in one.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum NatsError {
     /// No connection to the server; a final one, as where it refuses the user, is not tried again.
@@ -77,29 +78,20 @@ impl NatsError {
 }
 
 /// Why a connection is of no further use.
-#[derive(Debug, Clone)]
-enum End {
-    Lost,
-    /// The server's words.
-    Denied(String),
-}
-
-impl End {
-    fn from_event(event: Event) -> Option<End> {
-        match event {
-            Event::Disconnected | Event::Closed => Some(End::Lost),
-            Event::ServerError(ServerError::Other(what)) if what.starts_with("Permissions Violation") => {
-                Some(End::Denied(what))
-            }
-            _ => None,
+fn end(event: Event) -> Option<NatsError> {
+    match event {
+        Event::Disconnected | Event::Closed => Some(NatsError::Lost),
+        Event::ServerError(ServerError::Other(what)) if what.starts_with("Permissions Violation") => {
+            Some(NatsError::Denied(what))
         }
+        _ => None,
     }
 }
 
 /// A connection that is never made again.
 pub(crate) struct NatsConnection {
     pub(crate) client: Client,
-    end: watch::Receiver<Option<End>>,
+    ended: watch::Receiver<Option<NatsError>>,
 }
 
 impl Server {
@@ -120,32 +112,32 @@ impl Server {
         // Not the URL, which may have a password.
         let place = format!("{}:{}", address.host(), address.port());
         let failed = |reason, is_final| NatsError::Connect { server: place.clone(), reason, is_final };
-        let (tell, end) = watch::channel(None);
+        let (tell, ended) = watch::channel(None);
         let options = self.options(&address).await.map_err(|reason| failed(reason, true))?;
         let options = options.name(name).event_callback(move |event| {
-            if let Some(end) = End::from_event(event) {
+            if let Some(end) = end(event) {
                 tell.send_replace(Some(end));
             }
             std::future::ready(())
         });
         let connected = options.connect(address).await;
         let client = connected.map_err(|error| failed(self.explained(&error), is_final(&error)))?;
-        Ok(NatsConnection { client, end })
+        let most = client.max_payload();
+        if most < PAYLOAD_BYTES {
+            let why = format!(
+                "it takes messages of {most} bytes, and a record may have {PAYLOAD_BYTES}: set max_payload: 1MB in \
+                 its configuration, which is the default"
+            );
+            return Err(failed(why, true));
+        }
+        Ok(NatsConnection { client, ended })
     }
 
-    /// The client's words, with the flag and the file that may decide it.
+    /// The client's words, with the flags and files that may decide it.
     fn explained(&self, error: &ConnectError) -> String {
-        let of = match error.kind() {
-            ConnectErrorKind::Io | ConnectErrorKind::Tls if is_of_certificates(error) => (CA_FLAG, &self.ca),
-            ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
-                (CREDENTIALS_FLAG, &self.credentials)
-            }
-            _ => return error.to_string(),
-        };
-        match of {
-            (flag, Some(file)) => format!("{error}, with {flag} {}", file.display()),
-            (_, None) => error.to_string(),
-        }
+        let files = [(CA_FLAG, &self.ca), (CREDENTIALS_FLAG, &self.credentials)];
+        let given = files.iter().filter_map(|(flag, file)| Some((flag, file.as_ref()?)));
+        given.fold(error.to_string(), |text, (flag, file)| format!("{text}, with {flag} {}", file.display()))
     }
 
     /// How to be let in.
@@ -154,6 +146,8 @@ impl Server {
             .require_tls(self.url.starts_with("tls://"))
             .subscription_capacity(WAITING)
             .request_timeout(Some(ANSWER))
+            // A coordinator looks for others.
+            .no_echo()
             // 0 would mean without end.
             .max_reconnects(1);
         // The client itself does not take them from the address.
@@ -202,13 +196,11 @@ fn is_of_certificates(error: &ConnectError) -> bool {
 impl NatsConnection {
     /// Completes once the connection is of no further use, with the reason.
     pub(crate) fn ends(&self) -> impl Future<Output = NatsError> + Send + use<> {
-        let mut end = self.end.clone();
+        let mut ended = self.ended.clone();
         async move {
-            match end.wait_for(Option::is_some).await.as_deref() {
-                Ok(Some(End::Denied(what))) => NatsError::Denied(what.clone()),
-                // A sender that is gone is a client that is gone.
-                _ => NatsError::Lost,
-            }
+            let end = ended.wait_for(Option::is_some).await.ok().and_then(|end| end.clone());
+            // A sender that is gone is a client that is gone.
+            end.unwrap_or(NatsError::Lost)
         }
     }
 

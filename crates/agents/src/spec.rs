@@ -5,40 +5,18 @@ use std::{collections::BTreeMap, fmt, fs::File, io, path::Path, str::FromStr};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
+use terms::RelayUrl;
 
-/// Longest name of a run: a subject of NATS holds it several times over.
-const RUN_ID_BYTES: usize = 64;
+use crate::message::{MESSAGE_BYTES, encode};
 
-/// Longest name or number in a [`Play`]; a compression with all its parameters is shorter.
-const WORD_BYTES: usize = 256;
+/// Longest name of a run, a scenario or a file of events.
+const NAME_BYTES: usize = 128;
 
-/// Longest URL of a relay.
-const URL_BYTES: usize = 2_048;
+/// Longest block: a scenario of 5 KB and a relay's answers are far shorter.
+const PLAY_BYTES: usize = MESSAGE_BYTES - 1_024;
 
-/// Longest scenario: the longest of this repository has 5 KB.
-const SCENARIO_BYTES: usize = 64 << 10;
-
-/// Longest answers of a relay.
-const ANSWERS_BYTES: usize = 64 << 10;
-
-/// Most formats that a plan is made comparable with.
-const FORMATS: usize = 64;
-
-/// Most factors of a cell.
-const FACTORS: usize = 64;
-
-/// Largest file of events that travels: some 100,000 events, compressed. Over 10 Mbit/s an agent
-/// has it within the minute for claiming a slot.
-pub const CORPUS_FILE_BYTES: u64 = 64 << 20;
-
-/// Longest ending of a file's name: that of a batch in the format with the longest name is shorter.
-const EXTENSION_BYTES: usize = 32;
-
-/// Longest block: a day.
-const SECONDS: u32 = 86_400;
-
-/// Names a run in subjects and keys: 1 to 64 letters, digits, `-` or `_`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// Names a run in subjects and keys: letters, digits, `-` or `_`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RunId(String);
 
@@ -61,21 +39,20 @@ impl fmt::Display for RunId {
 }
 
 impl TryFrom<String> for RunId {
-    type Error = SpecError;
+    type Error = String;
 
-    fn try_from(text: String) -> Result<RunId, SpecError> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        if (1..=RUN_ID_BYTES).contains(&text.len()) && text.chars().all(plain) {
-            return Ok(RunId(text));
+    fn try_from(text: String) -> Result<RunId, String> {
+        match is_name(&text, "-_") {
+            true => Ok(RunId(text)),
+            false => Err(format!("a run is named by 1 to {NAME_BYTES} letters, digits, '-' or '_'")),
         }
-        Err(SpecError::RunId)
     }
 }
 
 impl FromStr for RunId {
-    type Err = SpecError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<RunId, SpecError> {
+    fn from_str(text: &str) -> Result<RunId, String> {
         RunId::try_from(text.to_owned())
     }
 }
@@ -86,8 +63,15 @@ impl From<RunId> for String {
     }
 }
 
+/// Whether a text has letters, digits and `others` alone, and begins with a letter or digit.
+fn is_name(text: &str, others: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.len() <= NAME_BYTES
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || others.contains(c))
+}
+
 /// Which program and data a process has. Agents and coordinator of a run have the same.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
     /// SHA-256 of the program's file: agents and coordinator are copies of one.
@@ -111,48 +95,8 @@ impl Identity {
     }
 }
 
-/// The file of a run's events, which agents fetch that have not these events.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CorpusFile {
-    /// SHA-256 of its bytes, as hex. Another file may hold the same events.
-    pub sha256: String,
-    /// Its length.
-    pub bytes: u64,
-    /// The ending of its name, which says how events are laid out, as in `.jsonl.zst`.
-    pub extension: String,
-}
-
-impl CorpusFile {
-    /// Checks every value, so that none names a file elsewhere or fills a disk.
-    ///
-    /// # Errors
-    /// Names the first value that is not allowed.
-    pub fn check(&self) -> Result<(), SpecError> {
-        let is_hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
-        if self.sha256.len() != 64 || !self.sha256.chars().all(is_hex) {
-            return Err(SpecError::Value("corpus_file.sha256"));
-        }
-        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
-        let is_ending =
-            |ending: &str| (1..EXTENSION_BYTES).contains(&ending.len()) && ending.chars().all(plain);
-        if !self.extension.strip_prefix('.').is_some_and(is_ending) {
-            return Err(SpecError::Value("corpus_file.extension"));
-        }
-        match self.bytes {
-            0..=CORPUS_FILE_BYTES => Ok(()),
-            bytes => Err(SpecError::CorpusTooLarge { bytes }),
-        }
-    }
-
-    /// The name under which an agent keeps it.
-    pub fn name(&self) -> String {
-        format!("{}{}", self.sha256, self.extension)
-    }
-}
-
-/// The run as all agents know it from the beginning. Its hash names this start of the run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The run as all agents know it from the beginning.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
     /// The run.
@@ -165,8 +109,9 @@ pub struct Spec {
     pub has_relay: bool,
     /// Program and data.
     pub identity: Identity,
-    /// The file of the events, unless every program has them.
-    pub corpus_file: Option<CorpusFile>,
+    /// The file of the events, unless every program has them: the name of the object that agents
+    /// fetch, under which they keep it.
+    pub corpus_file: Option<String>,
 }
 
 impl Spec {
@@ -175,7 +120,7 @@ impl Spec {
         self.of.saturating_add(u16::from(self.has_relay))
     }
 
-    /// The subject of who claims a slot. Those of another start of the run have other names.
+    /// The subject of who claims a slot. Another start of the run has other subjects.
     pub(crate) fn claim(&self, index: impl fmt::Display) -> String {
         format!("nsim.v1.{}.{:016x}.claim.{index}", self.run, self.nonce)
     }
@@ -184,72 +129,38 @@ impl Spec {
     pub(crate) fn agent(&self, index: u16) -> String {
         format!("nsim.v1.{}.{:016x}.agent.{index}", self.run, self.nonce)
     }
+
+    /// The file of the events, unless its name could lead elsewhere.
+    pub(crate) fn corpus_file(&self) -> Option<&str> {
+        self.corpus_file.as_deref().filter(|name| is_name(name, "-_."))
+    }
 }
 
-/// SHA-256 of a file, as hex, and its length.
+/// SHA-256 of a file, as hex.
 ///
 /// # Errors
 /// When it cannot be read.
-pub fn file_sha256(file: &Path) -> io::Result<(String, u64)> {
+pub fn file_sha256(file: &Path) -> io::Result<String> {
     let mut hash = Sha256::new();
-    let bytes = io::copy(&mut File::open(file)?, &mut hash)?;
-    Ok((hex(&hash.finalize()), bytes))
+    io::copy(&mut File::open(file)?, &mut hash)?;
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Bytes of a hash as people and messages have them.
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// One play of a scenario: what the agents do together between two barriers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Block {
-    /// Which round of the plan, from 0.
-    pub round: u32,
-    /// Which place in the round, from 0.
-    pub position: u32,
-    /// The player's part.
-    pub play: Play,
-}
-
-impl Block {
-    /// Round and position, which no other block of the run has.
-    pub fn key(&self) -> BlockKey {
-        BlockKey { round: self.round, position: self.position }
-    }
-}
-
-/// Names a block within a run. Each block's is greater than those before it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct BlockKey {
-    /// Which round of the run, from 0; those of a pilot are counted, too.
-    pub round: u32,
-    /// Which place in the round, from 0.
-    pub position: u32,
-}
-
-impl fmt::Display for BlockKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.round, self.position)
-    }
-}
-
-/// All words that a player may be told.
+/// One play of a scenario: what the agents do together between two barriers, in all words that a
+/// player may be told.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Play {
-    /// The relay, `ws://…` or `wss://…`; the agent's own command line must allow it. Empty until the
-    /// relay's agent says where it listens.
-    pub url: String,
+    /// The relay; the agent's own command line must allow it. None until the relay's agent says
+    /// where it listens.
+    pub url: Option<RelayUrl>,
     /// Whether an agent starts the relay.
     pub starts_relay: bool,
     /// Whether that relay does no Nostr work, and sends prepared answers.
     pub floor: bool,
     /// Name of the scenario.
     pub scenario: String,
-    /// Text of the scenario, as TOML, when it is none that every player knows by name.
+    /// Text of the scenario, as TOML, if players do not know it by name.
     pub scenario_toml: Option<String>,
     /// Answers of the relay to probes, for the player to read; empty when nobody asked.
     pub answers: String,
@@ -271,51 +182,25 @@ pub struct Play {
 }
 
 impl Play {
-    /// Checks every value, so that none is longer than it may be or could be read as a flag.
-    ///
-    /// # Errors
-    /// Names the first value that is not allowed.
-    pub fn check(&self) -> Result<(), SpecError> {
-        let formats = self.comparable_with.iter().map(|word| ("comparable-with", word));
-        let factors = self.cell.iter().flat_map(|(name, value)| [("cell", name), ("cell", value)]);
-        let own = [("scenario", &self.scenario), ("block-id", &self.block_id)];
-        for (flag, word) in own.into_iter().chain(formats).chain(factors) {
-            if !is_word(word) {
-                return Err(SpecError::Value(flag));
-            }
+    /// Why agents refuse the block: it is too long, or the scenario's name, which becomes the name
+    /// of a file, could lead elsewhere. A player judges the other values, each in one argument with
+    /// its flag, so that none becomes a flag.
+    pub fn refusal(&self) -> Option<String> {
+        let bytes = encode(self).len();
+        if bytes > PLAY_BYTES {
+            return Some(format!(
+                "the block has {bytes} bytes, and {PLAY_BYTES} travel: shorten its scenario"
+            ));
         }
-        if self.cell.len() > FACTORS {
-            return Err(SpecError::Value("cell"));
-        }
-        // The scenario's name becomes the name of a file.
-        if self.scenario.contains([':', '=', '.']) {
-            return Err(SpecError::Value("scenario"));
-        }
-        let starts = self.starts_relay && self.url.is_empty();
-        let url = starts || self.url.starts_with("ws://") || self.url.starts_with("wss://");
-        if !url || self.url.len() > URL_BYTES || self.url.contains(|c: char| c.is_control() || c == ' ') {
-            return Err(SpecError::Value("url"));
-        }
-        if self.scenario_toml.as_ref().is_some_and(|text| text.len() > SCENARIO_BYTES) {
-            return Err(SpecError::Value("scenario_toml"));
-        }
-        if self.answers.len() > ANSWERS_BYTES {
-            return Err(SpecError::Value("answers"));
-        }
-        if self.comparable_with.len() > FORMATS {
-            return Err(SpecError::Value("comparable-with"));
-        }
-        if !(1..=SECONDS).contains(&self.seconds) {
-            return Err(SpecError::Value("seconds"));
-        }
-        Ok(())
+        let why =
+            || format!("{:?} is no name of a scenario: use letters, digits, '-' and '_'", self.scenario);
+        (!is_name(&self.scenario, "-_")).then(why)
     }
 
-    /// The player's flags, each in one argument with its value, so that no value becomes a flag.
-    /// The scenario is a name, or the file that holds [`Play::scenario_toml`].
+    /// The player's flags. The scenario is a name, or the file that holds [`Play::scenario_toml`].
     pub fn arguments(&self, scenario: &str) -> Vec<String> {
         let target = if self.starts_relay { "relay-at" } else { "url" };
-        let target = (!self.url.is_empty()).then(|| format!("--{target}={}", self.url));
+        let target = self.url.as_ref().map(|url| format!("--{target}={url}"));
         let mut arguments: Vec<String> = target.into_iter().collect();
         arguments.extend([
             format!("--cell={}", json!(self.cell)),
@@ -330,30 +215,6 @@ impl Play {
         arguments.extend(self.rate_per_s.map(|rate| format!("--rate={rate}")));
         arguments
     }
-}
-
-/// A name or number with parameters, as in `deflate:level=6`.
-fn is_word(word: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:=+".contains(c);
-    (1..=WORD_BYTES).contains(&word.len()) && word.chars().all(plain) && !word.starts_with('-')
-}
-
-/// Why a value in a spec is not allowed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SpecError {
-    /// The name of a run.
-    #[error("a run is named by 1 to 64 letters, digits, '-' or '_'")]
-    RunId,
-    /// A flag or a field of [`Play`], or a field of [`CorpusFile`].
-    #[error("the value of {0} is not allowed")]
-    Value(&'static str),
-    /// Agents would have to fetch too much.
-    #[error(
-        "the run's events have {bytes} bytes, and at most {CORPUS_FILE_BYTES} travel: compress the file \
-         (`corpus convert`), or copy it to every agent and start these with --corpus"
-    )]
-    CorpusTooLarge { bytes: u64 },
 }
 
 #[cfg(test)]
@@ -371,123 +232,57 @@ pub(crate) mod tests {
         Spec { run: "run".parse().unwrap(), nonce: 7, of, has_relay, identity: identity(), corpus_file }
     }
 
-    pub(crate) fn block() -> Block {
+    pub(crate) fn play() -> Play {
         let text = |text: &str| text.to_owned();
-        let play = Play {
-            url: text("ws://127.0.0.1:1"),
+        Play {
+            url: Some("ws://127.0.0.1:1".parse().unwrap()),
             scenario: text("note-stream"),
             scenario_toml: Some(text("question = \"?\"")),
             answers: text("{}"),
             cell: [("format".to_owned(), "json".to_owned())].into(),
             comparable_with: vec![text("json"), text("capnp")],
             live: true,
+            rate_per_s: Some(50),
             seed: 1,
             seconds: 2,
             block_id: text("1"),
             ..Play::default()
-        };
-        Block { round: 0, position: 0, play }
+        }
     }
 
     #[test]
-    fn a_run_is_named_by_plain_characters() {
-        for name in ["a", "run-1", &"x".repeat(64)] {
+    fn runs_scenarios_and_files_of_events_have_names_that_lead_nowhere_else() {
+        let long = "x".repeat(NAME_BYTES + 1);
+        for name in ["a", "run-1", &long[1..]] {
             assert_eq!(name.parse::<RunId>().unwrap().to_string(), name);
         }
-        for name in ["", "a.b", "a b", "*", ">", "é", &"x".repeat(65)] {
-            assert_eq!(name.parse::<RunId>(), Err(SpecError::RunId), "{name}");
+        for name in ["", "a.b", "a b", "*", ">", "é", "-a", "../a", "a/b", "a\n", &long] {
+            name.parse::<RunId>().unwrap_err();
             let json = serde_json::to_string(name).unwrap();
             assert!(serde_json::from_str::<RunId>(&json).is_err(), "{name}");
+            assert!(Play { scenario: name.to_owned(), ..play() }.refusal().is_some(), "{name}");
+            let hostile = Spec { corpus_file: Some(format!(".{name}")), ..spec(1) };
+            assert_eq!(hostile.corpus_file(), None, "{hostile:?}");
         }
-    }
-
-    #[test]
-    fn a_value_that_is_no_word_is_refused() {
-        let good = block().play;
-        assert_eq!(good.check(), Ok(()));
-        let hostile = ["", "--record", "a b", "a\n", "a/b", "é", &"x".repeat(257)];
-        for text in hostile.map(str::to_owned) {
-            for (field, play) in [
-                ("cell", Play { cell: [("format".to_owned(), text.clone())].into(), ..good.clone() }),
-                ("cell", Play { cell: [(text.clone(), "json".to_owned())].into(), ..good.clone() }),
-                ("scenario", Play { scenario: text.clone(), ..good.clone() }),
-                ("block-id", Play { block_id: text.clone(), ..good.clone() }),
-                ("comparable-with", Play { comparable_with: vec![text.clone()], ..good.clone() }),
-            ] {
-                assert_eq!(play.check(), Err(SpecError::Value(field)));
-            }
-        }
-        let many = (0..=FACTORS).map(|n| (format!("f{n}"), "x".to_owned())).collect();
-        let started = Play { starts_relay: true, url: String::new(), ..good.clone() };
-        assert_eq!(started.check(), Ok(()), "its agent says where it listens");
-        for (field, play) in [
-            ("scenario", Play { scenario: "..".to_owned(), ..good.clone() }),
-            ("url", Play { url: "http://a".to_owned(), ..good.clone() }),
-            ("url", Play { url: String::new(), ..good.clone() }),
-            ("cell", Play { cell: many, ..good.clone() }),
-            ("url", Play { url: "ws://a --record=x".to_owned(), ..good.clone() }),
-            ("scenario_toml", Play { scenario_toml: Some("x".repeat(SCENARIO_BYTES + 1)), ..good.clone() }),
-            ("answers", Play { answers: "x".repeat(ANSWERS_BYTES + 1), ..good.clone() }),
-            ("seconds", Play { seconds: 0, ..good.clone() }),
-            ("seconds", Play { seconds: u32::MAX, ..good.clone() }),
-        ] {
-            assert_eq!(play.check(), Err(SpecError::Value(field)));
-        }
-    }
-
-    #[test]
-    fn a_file_of_events_elsewhere_or_too_large_is_refused() {
-        let good =
-            CorpusFile { sha256: "0f".repeat(32), bytes: CORPUS_FILE_BYTES, extension: ".pb.gz".to_owned() };
-        assert_eq!((good.check(), good.name()), (Ok(()), format!("{}.pb.gz", "0f".repeat(32))));
-        for sha256 in [String::new(), "../../x".to_owned(), "0F".repeat(32), "0f".repeat(33), "é".repeat(32)]
-        {
-            let hostile = CorpusFile { sha256, ..good.clone() };
-            assert_eq!(hostile.check(), Err(SpecError::Value("corpus_file.sha256")), "{hostile:?}");
-        }
-        for extension in ["", ".", "jsonl", "./x", ".\0", ".JSONL", &format!(".{}", "x".repeat(32))] {
-            let hostile = CorpusFile { extension: extension.to_owned(), ..good.clone() };
-            assert_eq!(hostile.check(), Err(SpecError::Value("corpus_file.extension")), "{hostile:?}");
-        }
-        let reason = CorpusFile { bytes: CORPUS_FILE_BYTES + 1, ..good }.check().unwrap_err().to_string();
-        for expected in ["67108865 bytes", "67108864", "corpus convert", "--corpus"] {
-            assert!(reason.contains(expected), "{expected}: {reason}");
-        }
+        assert_eq!(play().refusal(), None);
+        let long = Play { scenario_toml: Some("x".repeat(PLAY_BYTES)), ..play() };
+        assert!(long.refusal().unwrap().contains("shorten its scenario"));
     }
 
     #[test]
     fn arguments_hold_each_value_behind_its_flag() {
-        let play = Play { rate_per_s: Some(50), live: true, ..block().play };
-        let arguments = play.arguments("folder/note-stream.toml");
-        assert!(arguments.iter().all(|argument| argument.starts_with("--")), "{arguments:?}");
-        for expected in [
-            "--url=ws://127.0.0.1:1",
-            r#"--cell={"format":"json"}"#,
-            "--progress-json",
-            "--rate=50",
-            "--block-id=1",
+        let starts = Play { starts_relay: true, floor: true, ..play() };
+        for (play, target) in [
+            (play(), "--url=ws://127.0.0.1:1"),
+            (starts.clone(), "--relay-at=ws://127.0.0.1:1"),
+            (Play { url: None, ..starts }, "--floor"),
         ] {
-            assert!(arguments.iter().any(|argument| argument == expected), "{expected}: {arguments:?}");
+            let arguments = play.arguments("folder/note-stream.toml");
+            assert!(arguments.iter().all(|argument| argument.starts_with("--")), "{arguments:?}");
+            let cell = r#"--cell={"format":"json"}"#;
+            for expected in [target, cell, "--progress-json", "--rate=50", "--block-id=1"] {
+                assert!(arguments.iter().any(|argument| argument == expected), "{expected}: {arguments:?}");
+            }
         }
-    }
-
-    #[test]
-    fn a_relay_is_started_by_its_settings_and_played_against_by_the_same_and_its_url() {
-        let starts = Play { starts_relay: true, floor: true, url: String::new(), ..block().play };
-        let settings = [r#"--cell={"format":"json"}"#, "--floor"];
-        for play in [starts.clone(), Play { url: "ws://a:1".to_owned(), ..starts }] {
-            let arguments = play.arguments("note-stream");
-            let has = |argument: &str| arguments.iter().any(|one| one == argument);
-            assert!(settings.iter().all(|setting| has(setting)), "{arguments:?}");
-            assert_eq!(has("--relay-at=ws://a:1"), !play.url.is_empty(), "{arguments:?}");
-            assert!(!arguments.iter().any(|one| one.starts_with("--url")), "{arguments:?}");
-        }
-    }
-
-    #[test]
-    fn an_unknown_field_is_refused() {
-        let mut json = serde_json::to_value(block()).unwrap();
-        json["play"]["record"] = "/etc/passwd".into();
-        assert!(serde_json::from_value::<Block>(json).is_err());
     }
 }

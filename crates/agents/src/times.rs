@@ -22,9 +22,6 @@ pub(crate) const SILENCE: Duration = ms(600);
 /// For the answer to a ping, so that an agent is lost after [`SILENCE`] since it was last heard.
 pub(crate) const PONG: Duration = ms(400);
 
-/// From a claim to the first ping.
-pub(crate) const FIRST_PING: Duration = s(10);
-
 /// For all agents to claim their slots: gang scheduling starts pods one by one.
 pub(crate) const CLAIMS: Duration = s(60);
 
@@ -34,27 +31,14 @@ pub(crate) const PREPARE: Duration = s(300);
 /// For clocks to be compared.
 pub(crate) const COMPARE: Duration = s(30);
 
-/// From the command to the start.
+/// From the command to the start. A player refuses less than 500 ms.
 pub(crate) const START_AHEAD: Duration = ms(2_500);
-
-/// Least wait that an agent accepts: its player refuses less than 500 ms, and hears of the start
-/// through a pipe after the agent has confirmed it.
-pub(crate) const LEAST_WAIT: Duration = ms(600);
-
-/// Longest wait that an agent accepts.
-pub(crate) const FURTHEST_START: Duration = s(60);
 
 /// Most that the start may be uncertain by.
 pub(crate) const BOUND: Duration = ms(5);
 
-/// For a player to stop and write its record.
+/// For a player to stop, and for the last message to leave.
 pub(crate) const STOP: Duration = s(1);
-
-/// For the coordinator to fetch that record.
-pub(crate) const FETCH: Duration = s(1);
-
-/// For an agent to stop and answer with its record.
-pub(crate) const LEAVE: Duration = ms(2_200);
 
 /// A block's end beyond three times its duration: connections, timeouts, the record.
 pub(crate) const BLOCK_EXTRA: Duration = s(120);
@@ -68,7 +52,7 @@ pub(crate) const SERVER_STARTS: Duration = s(60);
 /// Between two looks for a server or a run.
 pub(crate) const LOOK: Duration = ms(250);
 
-/// For a file of events to be stored or fetched: an agent has a minute to claim its slot.
+/// For a file of events to be stored or fetched.
 pub(crate) const TRAVEL: Duration = s(60);
 
 /// Events whose coordinator was killed are forgotten after a day.

@@ -96,6 +96,11 @@ impl RelayUrl {
         format!("{scheme}://{}{}", self.authority(), self.resource())
     }
 
+    /// Whether two addresses are of one relay, whoever asks and however its path ends.
+    pub fn is_same_relay(&self, other: &RelayUrl) -> bool {
+        self.to_string().trim_end_matches('/') == other.to_string().trim_end_matches('/')
+    }
+
     /// As the user gave it, with user and password: for a process that connects to it, not for
     /// records.
     pub fn with_password(&self) -> &str {
@@ -219,6 +224,24 @@ mod tests {
         assert_eq!(url("ws://localhost:7777").socket_address(), None);
         assert_eq!((url("ws://[::1]").host(), url("ws://a.example").port()), ("::1".to_owned(), 80));
         assert_eq!(url("wss://me:s3cret@a.example/x?y").http(), "https://a.example/x?y");
+    }
+
+    #[test]
+    fn a_relay_is_the_same_however_its_address_is_spelled() {
+        for (one, other, is_same) in [
+            ("ws://relay.example", "WS://Relay.Example:80/", true),
+            ("wss://relay.example/nostr", "wss://relay.example/nostr/", true),
+            ("ws://[::1]:7777", "ws://[0:0:0:0:0:0:0:1]:7777", true),
+            ("wss://relay.example/?a=b", "wss://me:s3cret@relay.example?a=b", true),
+            ("ws://127.0.0.1:7777", "ws://127.0.0.1", false),
+            ("ws://127.0.0.1:7777", "ws://127.0.0.1:7777@relay.example", false),
+            ("ws://127.0.0.1:7777", "ws://[::ffff:127.0.0.1]:7777", false),
+            ("ws://relay.example:443", "wss://relay.example:443", false),
+            ("wss://relay.example", "wss://relay.example/other", false),
+            ("wss://relay.example", "wss://relay.example.net", false),
+        ] {
+            assert_eq!(url(one).is_same_relay(&url(other)), is_same, "{one} {other}");
+        }
     }
 
     /// The example of RFC 7617 §2 among them.

@@ -1,27 +1,26 @@
-//! Files of events: who fetches them, which are refused, and accounts that bound what a server keeps.
+//! Files of events: who fetches them, and accounts that bound what a server keeps.
 
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use agents::{CORPUS_FILE_BYTES, CorpusFile, NatsError, fetch_corpus, file_sha256};
+use agents::{CORPUS_FILE_BYTES, NatsError, fetch_corpus};
 use async_nats::jetstream;
-use sha2::{Digest, Sha256};
 use tempfile::{TempDir, tempdir};
 
 use crate::{
     EXAMPLE,
-    site::{agents, block, nats, open, open_with_events, records, server},
+    site::{Nats, agents, block, finish, nats, open, open_with_events, records, server},
 };
 
-/// A file of several messages that repeats nothing, and what a run states of it.
-fn events(folder: &TempDir) -> (PathBuf, CorpusFile) {
-    let bytes: Vec<u8> = (0..10_000).flat_map(|number: u32| Sha256::digest(number.to_string())).collect();
-    let file = folder.path().join("mine.jsonl");
-    fs::write(&file, bytes).unwrap();
-    let (sha256, bytes) = file_sha256(&file).unwrap();
-    (file, CorpusFile { sha256, bytes, extension: ".jsonl".to_owned() })
+const NAME: &str = "mine.jsonl";
+
+fn events(folder: &TempDir, bytes: u64) -> PathBuf {
+    let file = folder.path().join("events");
+    fs::File::create(&file).unwrap().set_len(bytes).unwrap();
+    file
 }
 
 async fn fetch(url: &str, own_sha256: &str, folder: &Path) -> Result<Option<PathBuf>, NatsError> {
@@ -35,49 +34,63 @@ async fn events_travel_with_the_rights_of_the_example_and_are_kept_over_nats() {
     let url = |user: &str| nats.url.replace("nats://", &format!("nats://{user}:{user}-secret@"));
     let (coordinator, agent) = (url("coordinator"), url("agent-1"));
     let (mine, kept) = (tempdir().unwrap(), tempdir().unwrap());
-    let (file, stated) = events(&mine);
-    let expected = kept.path().join(stated.name());
+    let file = events(&mine, 300_000);
     for _ in 0..2 {
-        let run = open_with_events(&coordinator, stated.clone(), file.clone()).await;
+        let run = open_with_events(&coordinator, NAME, file.clone()).await.unwrap();
         assert!(run.unstored().is_none(), "{:?}", run.unstored());
         assert_eq!(fetch(&agent, "mine", kept.path()).await.unwrap(), None, "it has them");
-        assert_eq!(fetch(&agent, "idle", kept.path()).await.unwrap().as_ref(), Some(&expected));
-        assert!(fs::read(&expected).unwrap() == fs::read(&file).unwrap());
-        // What was damaged meanwhile is fetched again.
-        fs::write(&expected, "damaged").unwrap();
+        assert_eq!(fetch(&agent, "idle", kept.path()).await.unwrap(), Some(kept.path().join(NAME)));
+        assert!(fs::read(kept.path().join(NAME)).unwrap() == fs::read(&file).unwrap());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs nats-server"]
-async fn events_that_are_not_what_the_run_states_are_refused_over_nats() {
+async fn events_that_do_not_arrive_or_lead_elsewhere_leave_no_file_over_nats() {
     let nats = nats("jetstream: enabled");
     let mine = tempdir().unwrap();
-    let (file, good) = events(&mine);
-    for (stated, says) in [
-        (CorpusFile { sha256: "0".repeat(64), ..good.clone() }, "not what the run states"),
-        (CorpusFile { bytes: good.bytes - 1, ..good.clone() }, "not what the run states"),
-        (CorpusFile { bytes: good.bytes + 1, ..good.clone() }, "not what the run states"),
-        (CorpusFile { bytes: CORPUS_FILE_BYTES + 1, ..good.clone() }, "at most 67108864 travel"),
-        (CorpusFile { sha256: "../../mine".to_owned(), ..good.clone() }, "corpus_file.sha256 is not allowed"),
-        (good, "do not arrive"),
-    ] {
-        let is_good = says == "do not arrive";
-        let run = open_with_events(&nats.url, stated, file.clone()).await;
-        if is_good {
-            let jetstream = jetstream::new(async_nats::connect(&nats.url).await.unwrap());
-            jetstream.get_stream("OBJ_nsim-run").await.unwrap().purge().await.unwrap();
-        }
-        let empty = tempdir().unwrap();
-        let error = fetch(&nats.url, "idle", empty.path()).await.unwrap_err();
-        assert!(matches!(&error, NatsError::Refused(why) if why.contains(says)), "{says}: {error}");
-        assert_eq!(fs::read_dir(&empty).unwrap().count(), 0, "nothing is kept: {error}");
-        drop(run);
-    }
+    let empty = tempdir().unwrap();
+    let run = open_with_events(&nats.url, NAME, events(&mine, 300_000)).await.unwrap();
+    let jetstream = jetstream::new(async_nats::connect(&nats.url).await.unwrap());
+    jetstream.get_stream("OBJ_nsim-run").await.unwrap().purge().await.unwrap();
+    let error = fetch(&nats.url, "idle", empty.path()).await.unwrap_err().to_string();
+    assert!(error.contains("do not arrive. Copy the file to this machine"), "{error}");
+    drop(run);
+    let run = open_with_events(&nats.url, NAME, events(&mine, CORPUS_FILE_BYTES + 1)).await.unwrap();
+    let unstored = run.unstored().unwrap().to_string();
+    assert!(unstored.contains("at most 67108864 travel"), "{unstored}");
+    drop(run);
+    let run = open_with_events(&nats.url, "../mine", events(&mine, 1)).await.unwrap();
+    assert_eq!(fetch(&nats.url, "idle", empty.path()).await.unwrap(), None);
+    drop(run);
+    assert_eq!(fs::read_dir(&empty).unwrap().count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs nats-server"]
+async fn a_name_is_taken_while_its_events_are_stored_over_nats() {
+    let nats = nats("jetstream: enabled");
+    let mine = tempdir().unwrap();
+    let file = events(&mine, CORPUS_FILE_BYTES);
+    let opening = async { open_with_events(&nats.url, NAME, file.clone()).await.unwrap() };
+    let another = async {
+        let client = async_nats::connect(&nats.url).await.unwrap();
+        let state = loop {
+            if let Ok(answer) = client.request("nsim.v1.run.look", "".into()).await {
+                break String::from_utf8_lossy(&answer.payload).into_owned();
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        };
+        assert!(state.contains("storing"), "{state}");
+        open_with_events(&nats.url, NAME, file.clone()).await.unwrap_err()
+    };
+    let (run, error) = tokio::join!(opening, another);
+    assert!(matches!(error, NatsError::Taken(_)), "{error}");
+    assert!(run.unstored().is_none(), "{:?}", run.unstored());
 }
 
 /// A server whose users are of an account with these limits, and its URL for one of them.
-fn limited(limits: &str) -> (crate::site::Nats, String) {
+fn limited(limits: &str) -> (Nats, String) {
     let users = "users: [{ user: a, password: b }]";
     let nats = nats(&format!("jetstream: enabled\naccounts {{ A {{ jetstream: {limits}, {users} }} }}"));
     let url = nats.url.replace("nats://", "nats://a:b@");
@@ -88,31 +101,24 @@ fn limited(limits: &str) -> (crate::site::Nats, String) {
 #[ignore = "needs nats-server"]
 async fn an_account_may_bound_what_a_server_keeps_or_keep_nothing_over_nats() {
     let mine = tempdir().unwrap();
-    let (file, stated) = events(&mine);
+    let file = events(&mine, 300_000);
     for (limits, words) in [
-        ("{ max_mem: 0, max_file: 1M, max_bytes_required: true }", None),
-        (
-            "{ max_mem: 64M, max_file: 100K, max_bytes_required: true }",
-            Some("insufficient storage resources"),
-        ),
-        ("disabled", Some("not enabled for account")),
+        ("{ max_mem: 0, max_file: 1M, max_bytes_required: true }", ""),
+        ("{ max_mem: 64M, max_file: 100K, max_bytes_required: true }", "insufficient storage resources"),
+        ("disabled", "not enabled for account"),
     ] {
         let (_nats, url) = limited(limits);
-        let run = open_with_events(&url, stated.clone(), file.clone()).await;
-        let unstored = run.unstored().map(ToString::to_string);
+        let run = open_with_events(&url, NAME, file.clone()).await.unwrap();
+        let unstored = run.unstored().map(ToString::to_string).unwrap_or_default();
+        assert!(unstored.contains(words) && unstored.is_empty() == words.is_empty(), "{limits}: {unstored}");
         let kept = tempdir().unwrap();
-        let fetched = fetch(&url, "idle", kept.path()).await.unwrap();
-        assert_eq!(fetched.is_some(), words.is_none(), "{limits}");
-        match (words, &unstored) {
-            (None, None) => {}
-            (Some(words), Some(said)) if said.contains(words) => {}
-            _ => panic!("{limits}: {unstored:?}"),
-        }
+        let fetched = fetch(&url, "idle", kept.path()).await;
+        assert_eq!(fetched.is_ok(), words.is_empty(), "{limits}: {fetched:?}");
         drop(run);
         let agents = agents(&url, "run", 1);
         let run = open(&url, "run", 1).await.unwrap();
         run.ready().await.unwrap();
-        records(&run, block(0, 1)).await;
-        crate::site::finish(run, agents).await;
+        records(&run, block(1)).await;
+        finish(run, agents).await;
     }
 }

@@ -9,8 +9,8 @@ use std::{
 };
 
 use agents::{
-    Aborted, Arrival, Attendance, Block, Commanded, CorpusFile, Ending, Facts, Identity, Left, NatsError,
-    Overview, Play, Player, Policy, Run, Said, Server, Spec, attend, coordinate, now_ns,
+    Aborted, Arrival, Attendance, Commanded, Ending, Facts, Identity, Left, NatsError, Overview, Play,
+    Player, Policy, Run, Said, Server, Spec, attend, coordinate, now_ns,
 };
 use measure::{ClockRecord, LiveCounts};
 use nix::{
@@ -144,23 +144,16 @@ pub(crate) async fn open_with_relay(url: &str, name: &str, of: u16) -> Run {
 }
 
 /// Opens a run of one agent, whose events no agent has.
-pub(crate) async fn open_with_events(url: &str, stated: CorpusFile, file: PathBuf) -> Run {
+pub(crate) async fn open_with_events(url: &str, name: &str, file: PathBuf) -> Result<Run, NatsError> {
     let identity = Identity { corpus_sha256: "mine".to_owned(), ..identity() };
-    let spec = Spec { identity, corpus_file: Some(stated), ..spec("run", 1) };
-    coordinate(server(url), spec, Some(file)).await.unwrap()
+    let spec = Spec { identity, corpus_file: Some(name.to_owned()), ..spec("run", 1) };
+    coordinate(server(url), spec, Some(file)).await
 }
 
-pub(crate) fn block(position: u32, seconds: u32) -> Block {
-    let word = |word: &str| word.to_owned();
-    let play = Play {
-        url: word(TARGET),
-        scenario: word("idle"),
-        live: true,
-        seconds,
-        block_id: word("1"),
-        ..Play::default()
-    };
-    Block { round: 0, position, play }
+/// A block against a relay that runs, or one of the relay's agent.
+pub(crate) fn block(seconds: u32) -> Play {
+    let scenario = "idle".to_owned();
+    Play { url: TARGET.parse().ok(), scenario, live: true, seconds, ..Play::default() }
 }
 
 /// Waits for its start and writes down when that was. A second of a block lasts [`SECOND`]. Says at
@@ -173,14 +166,14 @@ const SECOND: Duration = Duration::from_millis(100);
 impl Player for Waits {
     async fn play(
         &self,
-        block: Box<Block>,
+        play: Box<Play>,
         index: u16,
         of: u16,
         mut commands: mpsc::Receiver<Commanded>,
         says: mpsc::Sender<Said>,
     ) -> Result<Ending, String> {
         // The relay's agent is behind all others.
-        let url = (index == of).then(|| TARGET.to_owned());
+        let url = (index == of).then(|| TARGET.parse().unwrap());
         let (plan_sha256, corpus_sha256) = ("plan".to_owned(), "idle".to_owned());
         says.send(Said::Prepared(Facts { plan_sha256, corpus_sha256, url })).await.unwrap();
         let Some(Commanded::Start { at_ns }) = commands.recv().await else {
@@ -191,18 +184,18 @@ impl Player for Waits {
             |connections, sent| Said::Counts(LiveCounts { connections, sent, ..LiveCounts::default() });
         says.send(counts(3, 10)).await.unwrap();
         let exit_code = tokio::select! {
-            () = sleep(SECOND * block.play.seconds), if index < of => 0,
+            () = sleep(SECOND * play.seconds), if index < of => 0,
             _ = commands.recv() => if index < of { 5 } else { 0 },
         };
         says.send(counts(0, 100)).await.unwrap();
-        let record = serde_json::json!({ "index": index, "at_ns": at_ns, "url": block.play.url });
+        let record = serde_json::json!({ "index": index, "at_ns": at_ns, "url": play.url });
         Ok(Ending { exit_code: Some(exit_code), record: record.to_string().into_bytes() })
     }
 }
 
 pub(crate) fn attendance(url: &str, name: &str, index: u16, of: u16) -> Attendance {
     let targets = vec![TARGET.parse().expect("an address")];
-    let policy = Policy { targets, max_rate_per_s: None, starts_relays: index == of, identity: identity() };
+    let policy = Policy { targets, starts_relays: index == of, identity: identity() };
     Attendance { server: server(url), run: name.parse().unwrap(), index, of, policy }
 }
 
@@ -235,17 +228,17 @@ pub(crate) async fn reaches(run: &Run, is_so: impl Fn(&Overview) -> bool) {
 }
 
 /// Outcome of a block: the clocks, or why there are none, and the records that arrived.
-pub(crate) async fn play(run: &Run, block: Block) -> (Result<Vec<ClockRecord>, Aborted>, Vec<Arrival>) {
+pub(crate) async fn play(run: &Run, block: Play) -> (Result<Vec<ClockRecord>, Aborted>, Vec<Arrival>) {
     let mut arrived = Vec::new();
     let clocks = run.play(block, |arrival| arrived.push(arrival)).await;
     (clocks, arrived)
 }
 
 /// The records of a block, which are complete and in order, and the clocks.
-pub(crate) async fn records(run: &Run, block: Block) -> (Vec<serde_json::Value>, Vec<ClockRecord>) {
+pub(crate) async fn records(run: &Run, block: Play) -> (Vec<serde_json::Value>, Vec<ClockRecord>) {
     let (clocks, arrived) = play(run, block).await;
     let clocks = clocks.unwrap();
-    assert!(arrived.iter().all(|arrival| arrival.ending.exit_code == Some(0) && !arrival.is_partial));
+    assert!(arrived.iter().all(|arrival| arrival.ending.exit_code == Some(0)));
     let read = |arrival: &Arrival| serde_json::from_slice(&arrival.ending.record).unwrap();
     let records: Vec<serde_json::Value> = arrived.iter().map(read).collect();
     assert!(records.iter().enumerate().all(|(index, record)| record["index"] == index), "{records:?}");
