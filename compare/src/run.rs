@@ -41,7 +41,8 @@ pub struct Request<'a> {
     pub plan: &'a BlockOrder,
     /// An existing folder for the records of single blocks.
     pub folder: &'a Path,
-    /// Keeps each block when it ends, so that a run that is killed loses none.
+    /// Keeps each block when it ends, so that a run that is killed loses none, and has what is wrong
+    /// with it told. Without, both are the caller's.
     pub keep: Option<&'a Keep<'a>>,
 }
 
@@ -100,7 +101,7 @@ pub async fn run(
             let file = request.record_file(&place);
             let (block, played) = run_block(request, &place, &file, progress, interrupt.as_mut()).await?;
             progress.finish_block(&block);
-            if !played.interrupted && !block.interrupted {
+            if request.keep.is_some() && !played.interrupted && !block.interrupted {
                 report_trouble(progress, &place, &block);
             }
             in_a_row = if block.record.is_some() { 0 } else { in_a_row + 1 };
@@ -114,30 +115,6 @@ pub async fn run(
         round += 1;
     }
     Ok(Outcome { blocks, status: Status::Complete, stopped: None })
-}
-
-/// Plays the first block of a plan by itself and says nothing of it: what came of it, and why no
-/// other may follow.
-///
-/// # Errors
-/// When the generator cannot play.
-pub(crate) async fn play_one(
-    request: &Request<'_>,
-    progress: &mut Progress,
-    interrupt: impl Future<Output = ()>,
-) -> Result<(Block, Option<Stopped>)> {
-    let cell = &request.cells[request.plan.rounds[0][0]];
-    let place = Place { round: 0, rounds: 1, position: 0, cell, started: Instant::now() };
-    progress.block(0, 1, &cell.id);
-    let file = request.record_file(&place);
-    let (block, played) = run_block(request, &place, &file, progress, Box::pin(interrupt).as_mut()).await?;
-    progress.finish_block(&block);
-    if block.record.is_some() {
-        // A file that stays does no harm.
-        let _ = fs::remove_file(&file);
-    }
-    let stopped = why_stopped(&played, &block, 0).map(|(stopped, _)| stopped);
-    Ok((block, stopped))
 }
 
 /// Runs the blocks of a plan until Ctrl-C or SIGTERM.

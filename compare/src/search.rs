@@ -20,7 +20,7 @@ use crate::{
     plan::{self, BlockOrder},
     probe,
     progress::Progress,
-    run::{self, Request, Stopped},
+    run::{self, Outcome, Request, Stopped},
 };
 use report::{
     bracket::Bracket,
@@ -258,9 +258,10 @@ impl<'a> Probes<'a> {
         // The caller prints the outcome; a terminal shows that the probe runs.
         let guess = plan::cell_estimate(&cells[cell], config.seconds);
         let mut progress = Progress::new(1, guess, !program::rewrites_lines(&io::stderr()));
-        let played = self.runtime.block_on(run::play_one(&request, &mut progress, self.interrupt.wait()));
+        let played = self.runtime.block_on(run::run(&request, &mut progress, self.interrupt.wait()));
         progress.end();
-        let (block, stopped) = played?;
+        let Outcome { mut blocks, stopped, .. } = played?;
+        let (_, block) = blocks.pop().context("a probe is one block")?;
         let failure = || anyhow!(block.failure.clone().unwrap_or_else(|| "no probe can follow".to_owned()));
         match stopped {
             Some(Stopped::Interrupted) => return Ok(None),
