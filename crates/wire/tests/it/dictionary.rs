@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write};
 
-use bytes::Bytes;
 use codecs::Format;
 use wire::{CloseCode, Compression, Connection, Dictionary, Offer, Shared, Support, WireLimits, negotiate};
 
@@ -277,15 +276,5 @@ fn the_token_names_the_dictionary_and_an_agreement_holds_it() {
     for wrong in ["", "0", "00000000", "0000000", "000000000", "ABCDEF01"] {
         let token = format!("nostr.json+zstd-dict2-{wrong}");
         assert_eq!(negotiate::accept(Some(&token), None, &support).unwrap().token, None, "{token}");
-    }
-}
-
-#[tokio::test]
-async fn the_largest_message_allowed_arrives() {
-    let payload = Bytes::from(vec![b' '; WireLimits::default().max_message_bytes]);
-    for (name, dictionary) in both() {
-        let (mut client, mut relay) = scripted(name).await;
-        client.frame(FIN | BINARY, &framed(dictionary, &payload)).await;
-        assert!(receive(&mut relay).await == payload);
     }
 }

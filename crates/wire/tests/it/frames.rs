@@ -1,19 +1,18 @@
 //! Messages of `zstd-dict` that were compressed once, read by decoders of zstd with other
-//! histories: the program `zstd`, python-zstandard, zstd in WebAssembly, and klauspost/compress of
+//! histories: python-zstandard, zstd in WebAssembly, and klauspost/compress of
 //! Go, which `.ci/run` installs.
 
 use std::{
     fs,
-    io::Write,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
 };
 
 use tempfile::TempDir;
 use wire::{Connection, Dictionary, Shared};
 
 use crate::{
-    common::{config, connection, listen, receive, sample, support},
+    common::{config, connection, listen, sample, support},
     scripted::{BINARY, FIN, Scripted},
 };
 
@@ -71,40 +70,6 @@ fn check_reader(command: &mut Command, count: usize) {
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(said.trim(), count.to_string());
-}
-
-fn zstd_program(arguments: &[&str], folder: &Path, input: &[u8]) -> Vec<u8> {
-    let mut command = Command::new("zstd");
-    command.args(arguments).args(["-q", "-c", "-D"]).arg(folder.join("dictionary"));
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let input = input.to_vec();
-    let writer = std::thread::spawn(move || stdin.write_all(&input));
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap().unwrap();
-    assert!(output.status.success(), "zstd {arguments:?}");
-    output.stdout
-}
-
-#[tokio::test]
-#[ignore = "needs the program zstd"]
-async fn the_zstd_program_reads_our_frames_and_we_read_its() {
-    let (folder, count) = messages().await;
-    for n in 0..count {
-        let frames = fs::read(folder.path().join(format!("{n}.zst"))).unwrap();
-        let payload = fs::read(folder.path().join(format!("{n}.txt"))).unwrap();
-        assert!(zstd_program(&["-d"], folder.path(), &frames) == payload, "message {n}");
-    }
-    let (mut client, mut relay) = ends().await;
-    for (payload, prefix_bytes) in payloads() {
-        let (prefix, rest) = payload.split_at(prefix_bytes);
-        let mut message = vec![1];
-        for part in [prefix, rest] {
-            message.extend(zstd_program(&["--no-check"], folder.path(), part));
-        }
-        let (received, ()) = tokio::join!(receive(&mut relay), client.frame(FIN | BINARY, &message));
-        assert!(received == payload);
-    }
 }
 
 #[tokio::test]

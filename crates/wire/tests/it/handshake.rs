@@ -1,7 +1,6 @@
 //! Handshakes with conforming and other peers, and plain HTTP.
 
 use std::{
-    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -14,8 +13,8 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use wire::{Accepted, CloseCode, Compression, Connection, WireError, WireLimits};
 
 use crate::{
-    common::{config, connection, listen, offer, receive, send, support},
-    scripted::{FIN, RSV1, Scripted, TEXT, frame, patiently, upgrade_answer, upgrade_request},
+    common::{config, connection, listen, offer, send, support},
+    scripted::{FIN, Scripted, TEXT, patiently, upgrade_answer, upgrade_request},
 };
 
 /// Sends a request to a relay. Returns the whole answer and the relay's outcome.
@@ -164,30 +163,9 @@ async fn headers_on_several_lines_are_one_list() {
     accepted.await.unwrap().unwrap();
 }
 
-#[tokio::test]
-async fn compressed_frames_that_arrive_with_the_head_are_understood_at_both_ends() {
-    let hello = [0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00];
-    let (address, accepted) = listen(config(support(&["deflate"]))).await;
-    let mut client = Scripted::client(address).await;
-    let mut bytes = upgrade_request("/", "Sec-WebSocket-Extensions: permessage-deflate\r\n").into_bytes();
-    bytes.extend(frame(true, FIN | RSV1 | TEXT, &hello));
-    client.write(&bytes).await;
-    let mut relay = connection(patiently(accepted).await.unwrap().unwrap());
-    assert_eq!(receive(&mut relay).await, "Hello");
-    assert_eq!(relay.traffic().received.wire_bytes, 13);
-
-    let mut answer = b"Sec-WebSocket-Extensions: permessage-deflate\r\n".to_vec();
-    answer.extend(b"Sec-WebSocket-Protocol: nostr.json\r\n");
-    let early = frame(false, FIN | RSV1 | TEXT, &hello);
-    let (connected, server) = against(String::from_utf8(answer).unwrap(), early, "deflate").await;
-    assert_eq!(receive(&mut connected.unwrap()).await, "Hello");
-    server.await.unwrap();
-}
-
-/// Connects to a server that answers with these header lines and these bytes behind the head.
+/// Connects to a server that answers with these header lines.
 async fn against(
-    headers: String,
-    early: Vec<u8>,
+    headers: &'static str,
     compression: &str,
 ) -> (Result<Connection, WireError>, JoinHandle<Scripted>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -195,9 +173,7 @@ async fn against(
     let server = tokio::spawn(async move {
         let mut server = Scripted::server(listener.accept().await.unwrap().0);
         let request = server.read_head().await;
-        let mut answer = upgrade_answer(&request, &headers).into_bytes();
-        answer.extend(early);
-        server.write(&answer).await;
+        server.write(upgrade_answer(&request, headers).as_bytes()).await;
         server
     });
     let url = format!("ws://{address}/some/path?and=query");
@@ -207,7 +183,7 @@ async fn against(
 #[tokio::test]
 async fn a_relay_that_ignores_the_header_is_spoken_to_in_json() {
     for compression in Compression::NAMES {
-        let (connected, server) = against(String::new(), vec![], compression).await;
+        let (connected, server) = against("", compression).await;
         let (mut client, mut server) = (connected.unwrap(), server.await.unwrap());
         let agreement = client.agreement();
         assert_eq!((agreement.format, &agreement.token), (Format::JSON, &None), "{compression}");
@@ -225,7 +201,7 @@ async fn an_answer_that_was_not_offered_fails_the_handshake() {
         ("Sec-WebSocket-Extensions: permessage-deflate; unknown\r\n", "unknown parameter"),
         ("Sec-WebSocket-Extensions: permessage-bzip2\r\n", "was not offered"),
     ] {
-        let (connected, _server) = against(headers.into(), vec![], "deflate").await;
+        let (connected, _server) = against(headers, "deflate").await;
         let error = connected.unwrap_err();
         assert!(matches!(error, WireError::Handshake { status: None, .. }), "{headers}: {error}");
         assert!(error.to_string().contains(why), "{headers}: {error}");
@@ -334,35 +310,6 @@ async fn a_failed_handshake_says_what_came_instead() {
     }
 }
 
-/// The head of the request for a URL.
-async fn request_for(url: impl Fn(SocketAddr) -> String) -> (SocketAddr, Vec<String>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let server = async {
-        let mut server = Scripted::server(listener.accept().await.unwrap().0);
-        let head = server.read_head().await;
-        server.write(upgrade_answer(&head, "").as_bytes()).await;
-        (server, head)
-    };
-    let url = url(address);
-    let (limits, offer) = (WireLimits::default(), offer("none"));
-    let (connected, (_server, head)) = tokio::join!(wire::connect(&url, &offer, &limits), server);
-    connected.unwrap();
-    (address, head.lines().map(str::to_owned).collect())
-}
-
-#[tokio::test]
-async fn user_and_password_go_into_authorization_alone() {
-    let (address, head) =
-        request_for(|a| format!("ws://Aladdin:open%20sesame@{a}/some/path?and=query")).await;
-    assert_eq!(head[0], "GET /some/path?and=query HTTP/1.1");
-    assert!(head.contains(&format!("Host: {address}")), "{head:?}");
-    assert!(head.contains(&"Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==".to_owned()), "{head:?}");
-    assert!(!head.concat().contains("sesame"), "{head:?}");
-    let (_, head) = request_for(|a| format!("WS://{a}")).await;
-    assert!(head[0] == "GET / HTTP/1.1" && !head.concat().contains("Authorization"), "{head:?}");
-}
-
 #[tokio::test]
 async fn a_relay_that_does_not_answer_is_given_up() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -370,20 +317,6 @@ async fn a_relay_that_does_not_answer_is_given_up() {
     let url = format!("ws://{}", listener.local_addr().unwrap());
     let error = patiently(wire::connect(&url, &offer("none"), &limits)).await.unwrap_err();
     assert!(error.to_string().contains("within 200ms"), "{error}");
-}
-
-#[tokio::test]
-async fn urls_that_cannot_be_used_are_explained() {
-    for (url, why) in [
-        ("wss://", "empty host"),
-        ("http://relay.example", "ws://"),
-        ("relay.example", "ws://"),
-        ("ws://a b", "is no address of a relay"),
-        ("ws://a/#b", "fragment"),
-    ] {
-        let error = wire::connect(url, &offer("none"), &WireLimits::default()).await.unwrap_err();
-        assert!(error.to_string().contains(why), "{url}: {error}");
-    }
 }
 
 #[tokio::test]

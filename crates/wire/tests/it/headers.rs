@@ -62,30 +62,6 @@ async fn connect(relay: &Endpoint) -> Result<wire::Connection, WireError> {
 }
 
 #[tokio::test]
-async fn a_field_stands_once_in_every_request() {
-    // The first request with a subprotocol is refused, so that there is a second one without.
-    let refuses_tokens = |head: &str| match lines_of(head, "sec-websocket-protocol").as_slice() {
-        [] => upgrade(head),
-        _ => "HTTP/1.1 400 No\r\nConnection: close\r\n\r\n".to_owned(),
-    };
-    let (url, heads) = guard(refuses_tokens).await;
-    let key = format!("X-Api-Key={SECRET}");
-    let relay = with(&url, &[&key, "user-agent=a browser/1.0", "Cookie=a=b; c=d"]);
-    connect(&relay).await.unwrap();
-    let heads = heads.lock().await;
-    assert_eq!(heads.len(), 2);
-    for head in heads.iter() {
-        assert_eq!(lines_of(head, "x-api-key"), [SECRET], "{head}");
-        assert_eq!(lines_of(head, "user-agent"), ["a browser/1.0"], "{head}");
-        assert_eq!(lines_of(head, "cookie"), ["a=b; c=d"], "{head}");
-        assert!(head.contains("\r\nX-Api-Key: "), "names keep their case: {head}");
-        for own in ["host", "connection", "upgrade", "sec-websocket-key", "sec-websocket-version"] {
-            assert_eq!(lines_of(head, own).len(), 1, "{own} in {head}");
-        }
-    }
-}
-
-#[tokio::test]
 async fn who_lacks_the_field_is_refused_and_a_value_that_the_peer_repeats_is_not_shown() {
     let (url, heads) = guard(upgrade).await;
     let error = connect(&with(&url, &[])).await.unwrap_err().to_string();

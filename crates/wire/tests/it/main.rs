@@ -12,7 +12,6 @@ mod frames;
 mod handshake;
 mod headers;
 mod hostile;
-mod interop;
 mod negotiation;
 mod scripted;
 mod tls;

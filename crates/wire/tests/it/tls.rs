@@ -103,31 +103,12 @@ async fn messages_travel_through_tls_as_they_do_without() {
     }
 }
 
-/// A relay's address has a scheme; whoever mistakes it is told the other one.
 #[tokio::test]
-async fn the_wrong_scheme_is_answered_with_the_other_one() {
+async fn a_relay_with_tls_that_is_asked_without_is_named_with_its_scheme() {
     let folder = certificate();
     let (connected, _) = attempt(folder.path(), |a| format!("ws://{a}"), "none", folder.path()).await;
     let error = connected.unwrap_err().to_string();
     assert!(error.contains("; a relay with TLS is wss://127.0.0.1:"), "{error}");
-    // A relay that speaks HTTP at once, one that closes, and one that waits for the end of a head.
-    for answer in [Some("HTTP/1.1 400 Bad Request\r\n\r\n"), Some(""), None] {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("wss://{}", listener.local_addr().unwrap());
-        let server = tokio::spawn(async move {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0, "a ClientHello");
-            match answer {
-                Some(answer) => stream.write_all(answer.as_bytes()).await.unwrap(),
-                None => std::future::pending().await,
-            }
-        });
-        let limits = WireLimits { handshake_timeout: Duration::from_millis(300), ..WireLimits::default() };
-        let relay = trusting(folder.path(), &url).unwrap();
-        let error = patiently(relay.connect(&offer("none"), &limits)).await.unwrap_err().to_string();
-        assert!(error.contains("; a relay without TLS is ws://127.0.0.1:"), "{answer:?}: {error}");
-        server.abort();
-    }
 }
 
 /// With an hour for the handshake.
