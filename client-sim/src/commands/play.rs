@@ -99,7 +99,12 @@ async fn prepare(
     options: &swarm::Options,
 ) -> anyhow::Result<Prepared> {
     let stores = args.share.is_none_or(|share| share.index == 0);
-    let (agreement, live_limit) = prepare::prepare(target, workload, stores).await?;
+    let prepare::Prepared { agreement, live_limit, ungreeted } =
+        prepare::prepare(target, workload, stores).await?;
+    if ungreeted && !args.quiet {
+        report("the relay sends no challenge (NIP-42) on connecting: clients answer one when it comes");
+    }
+    workload.ungreeted = ungreeted;
     if live_limit > 0 && !args.quiet {
         report("the relay sends no EOSE to limit 0: live subscriptions ask with limit 1");
     }

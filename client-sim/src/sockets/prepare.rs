@@ -35,32 +35,37 @@ struct NoEose {
     said: String,
 }
 
+/// What a first connection shows of the relay.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) agreement: Agreement,
+    /// The limit of live subscriptions: 0, or 1 for a relay that sends no EOSE to `limit: 0`.
+    pub(crate) live_limit: u64,
+    /// Whether it sent no challenge (NIP-42) on connecting.
+    pub(crate) ungreeted: bool,
+}
+
 /// Connects once, checks the agreement by a first request, and publishes the events that the relay
-/// must hold, if it `stores`. Returns the agreement and the limit of live subscriptions: 0, or 1
-/// for a relay that sends no EOSE to `limit: 0`.
+/// must hold, if it `stores`.
 ///
 /// # Errors
 /// When the relay cannot be reached, agrees on another format or compression, does not speak the
 /// agreed format, sends no EOSE, or refuses an event.
-pub(crate) async fn prepare(
-    target: &Target,
-    workload: &Workload,
-    stores: bool,
-) -> anyhow::Result<(Agreement, u64)> {
+pub(crate) async fn prepare(target: &Target, workload: &Workload, stores: bool) -> anyhow::Result<Prepared> {
     let with = |limit| workload.preparation(limit, stores);
     let silent = match prepare_with(target, with(0), PATIENCE_LIMIT_0).await {
         Err(error) if error.is::<NoEose>() => error,
-        agreement => return Ok((agreement?, 0)),
+        prepared => return prepared,
     };
-    let agreement = prepare_with(target, with(1), PATIENCE).await;
-    Ok((agreement.with_context(|| silent.to_string())?, 1))
+    let prepared = prepare_with(target, with(1), PATIENCE).await;
+    Ok(Prepared { live_limit: 1, ..prepared.with_context(|| silent.to_string())? })
 }
 
 async fn prepare_with(
     target: &Target,
     preparation: Workload,
     patience: Duration,
-) -> anyhow::Result<Agreement> {
+) -> anyhow::Result<Prepared> {
     let shared = Arc::new(Shared::new(preparation));
     let dialer = Arc::new(Dialer::new(target.clone(), 1));
     let recorder = Rc::new(RefCell::new(Recorder::default()));
@@ -98,7 +103,7 @@ async fn prepare_with(
             quoted(&report.complaint.unwrap_or_default())
         );
     }
-    Ok(agreement)
+    Ok(Prepared { agreement, live_limit: 0, ungreeted: report.ungreeted })
 }
 
 /// The ids of events that the relay has, the plan does not know and its reconciliations name.

@@ -1,7 +1,55 @@
-//! The answer to a relay's challenge (NIP-42).
+//! The answer to a relay's challenge (NIP-42), and what the relay refuses until then.
 
-use codecs::Event;
-use workload::CLIENT_AUTH;
+use std::{borrow::Cow, time::Duration};
+
+use ahash::HashSet;
+use codecs::{ClientMessage, Event};
+
+use super::{
+    Client, Subscription,
+    connect::{ConnectionState, Patience},
+};
+use workload::{CLIENT_AUTH, Timing};
+
+/// How long a client waits for a challenge on a new connection. Some relays send it only when a
+/// message needs it.
+pub(super) const GREETING: Duration = Duration::from_secs(1);
+
+/// The contents of AUTH events: the URL of the relay, and the time.
+#[derive(Debug)]
+pub(super) struct Identity {
+    pub(super) url: String,
+    pub(super) unix_s: u64,
+}
+
+/// How far a client has proven who it is, on its connection.
+#[derive(Debug, Default)]
+pub(super) struct Proof {
+    /// The signed challenge, until it is sent.
+    pub(super) event: Option<Event<'static>>,
+    /// The AUTH event whose OK is missing, and when it was sent.
+    sent: Option<([u8; 32], u64)>,
+    accepted: bool,
+    /// The challenge that was signed last, and one that came before its OK.
+    signed: String,
+    newer: Option<String>,
+    /// What waits for OK, and what was sent again: each message once.
+    held: Vec<Held>,
+    again: HashSet<Held>,
+}
+
+impl Proof {
+    pub(super) fn is_under_way(&self) -> bool {
+        self.event.is_some() || self.sent.is_some()
+    }
+}
+
+/// A message that the relay refused with `auth-required:`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Held {
+    Publication(u32),
+    Subscription(Subscription),
+}
 
 /// The answer to a challenge of the relay at this URL, without author and signature.
 pub fn proof(url: &str, challenge: &str, created_at: i64) -> Event<'static> {
@@ -14,5 +62,98 @@ pub fn proof(url: &str, challenge: &str, created_at: i64) -> Event<'static> {
         tags: vec![tag("relay", url), tag("challenge", challenge)],
         content: "".into(),
         sig: [0; 64],
+    }
+}
+
+impl Client {
+    /// Goes on without a challenge that did not come in time.
+    pub(super) fn end_greeting(&mut self, now_ns: u64) {
+        if self.greeting_ends_ns().is_some_and(|until_ns| until_ns <= now_ns) {
+            self.report.ungreeted = true;
+            self.set_up(now_ns);
+        }
+    }
+
+    /// Until when the client waits for a challenge.
+    pub(super) fn greeting_ends_ns(&self) -> Option<u64> {
+        match self.connection {
+            ConnectionState::Challenge { until_ns } if !self.proof.is_under_way() => Some(until_ns),
+            _ => None,
+        }
+    }
+
+    /// Signs the relay's challenge; false where NIP-42 allows to ignore it.
+    pub(super) fn prove(&mut self, challenge: &str, now_ns: u64) -> bool {
+        let is_signed = self.proof.signed == challenge;
+        if !self.shared.workload.auth || self.proof.accepted || (is_signed && self.proof.event.is_none()) {
+            return false;
+        }
+        if self.proof.is_under_way() {
+            self.proof.newer = Some(challenge.to_owned()).filter(|_| !is_signed);
+            return true;
+        }
+        let now_s = self.identity.unix_s + now_ns / 1_000_000_000;
+        let created_at = i64::try_from(now_s).unwrap_or(i64::MAX);
+        let mut event = proof(&self.identity.url, challenge, created_at);
+        corpus::sign_as(&mut event, &format!("client {}", self.id));
+        self.proof.signed = challenge.to_owned();
+        self.proof.event = Some(event);
+        true
+    }
+
+    /// Sends the signed challenge: AUTH is timed from here, not from the signing.
+    pub(super) fn send_proof(&mut self, proof: &Event<'_>, now_ns: u64) {
+        self.proof.sent = Some((proof.id, now_ns));
+        if !self.started || !self.connection.is_up() {
+            self.patience = Some(Patience::from(now_ns));
+        }
+        self.send(&ClientMessage::Auth(Cow::Borrowed(proof)));
+    }
+
+    /// Takes the OK to AUTH; false when the OK is for another event.
+    pub(super) fn proven(&mut self, id: &[u8; 32], accepted: bool, text: &str, now_ns: u64) -> bool {
+        let Some((_, since_ns)) = self.proof.sent.take_if(|(sent, _)| *sent == *id) else { return false };
+        self.record_always(Timing::Auth, since_ns, now_ns);
+        self.proof.accepted = accepted;
+        match self.proof.newer.take() {
+            Some(newer) if !accepted => return self.prove(&newer, now_ns),
+            None if !accepted => self.fail(format!("the relay refused AUTH: {text}")),
+            _ if !self.connection.is_up() => self.set_up(now_ns),
+            _ => self.set_up_if_open(),
+        }
+        if accepted {
+            std::mem::take(&mut self.proof.held).into_iter().for_each(|held| self.send_again(held));
+        }
+        true
+    }
+
+    /// Keeps a message that the relay refuses for want of AUTH, to send it again after that; false
+    /// when AUTH is not under way, or changed nothing.
+    pub(super) fn holds(&mut self, text: &str, held: Held) -> bool {
+        let proves = self.proof.is_under_way() || self.proof.accepted;
+        if !proves || !text.starts_with("auth-required:") || !self.proof.again.insert(held) {
+            return false;
+        }
+        match self.proof.accepted {
+            // Its refusal came behind the OK.
+            true => self.send_again(held),
+            false => self.proof.held.push(held),
+        }
+        true
+    }
+
+    fn send_again(&mut self, held: Held) {
+        match held {
+            Held::Publication(n) => {
+                let shared = std::sync::Arc::clone(&self.shared);
+                let event = shared.workload.publications[n as usize].event;
+                self.send(&ClientMessage::Event(Cow::Borrowed(&shared.workload.events[event as usize])));
+            }
+            Held::Subscription(Subscription::Reconciliation(session)) => self.start_reconciling(session),
+            Held::Subscription(subscription) => {
+                let filter = self.filter_of(subscription).map(Cow::into_owned);
+                filter.iter().for_each(|filter| self.request(subscription, filter));
+            }
+        }
     }
 }

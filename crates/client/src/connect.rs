@@ -1,12 +1,11 @@
-//! A client's connection: made, authenticated (NIP-42), read slowly, ended.
+//! A client's connection: made, read slowly, ended.
 
-use std::{borrow::Cow, time::Duration};
+use std::time::Duration;
 
-use codecs::{ClientMessage, Event};
 use fixedbitset::FixedBitSet;
 
-use super::{Action, Client, Failure, Owed, Subscription, Wake};
-use crate::{auth, incidents};
+use super::{Action, Client, Failure, Owed, Subscription, Wake, auth};
+use crate::incidents;
 use workload::{Timing, schedule::nanos};
 
 /// How long the relay may be silent while a connection is set up.
@@ -22,13 +21,6 @@ const TIMER_STEP_NS: u64 = 1_000_000;
 /// How often a slow reader that catches up checks whether it has everything.
 const CATCH_UP_POLL: Duration = Duration::from_millis(50);
 
-/// The contents of AUTH events (NIP-42): the URL of the relay, and the time.
-#[derive(Debug)]
-pub(super) struct Identity {
-    pub(super) url: String,
-    pub(super) unix_s: u64,
-}
-
 /// The state of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionState {
@@ -36,12 +28,9 @@ pub(super) enum ConnectionState {
     Connecting {
         since_ns: u64,
     },
-    /// Waits for the relay's AUTH challenge.
-    Challenge,
-    /// Waits for OK to the AUTH event with this id.
-    Proving {
-        id: [u8; 32],
-        since_ns: u64,
+    /// Waits for the relay's AUTH challenge until then, and for OK to its answer.
+    Challenge {
+        until_ns: u64,
     },
     Up,
 }
@@ -60,7 +49,7 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    fn from(now_ns: u64) -> Patience {
+    pub(super) fn from(now_ns: u64) -> Patience {
         Patience { heard_ns: now_ns, since_ns: now_ns }
     }
 
@@ -113,9 +102,8 @@ impl Client {
             self.record_always(Timing::Handshake, since_ns, now_ns);
             self.shared.connected_in(now_ns.saturating_sub(since_ns));
         }
-        if self.shared.workload.auth {
-            self.connection = ConnectionState::Challenge;
-            self.patience = Some(Patience::from(now_ns));
+        if self.shared.workload.auth && !self.shared.workload.ungreeted {
+            self.connection = ConnectionState::Challenge { until_ns: now_ns + nanos(auth::GREETING) };
         } else {
             self.set_up(now_ns);
         }
@@ -168,46 +156,11 @@ impl Client {
     pub(super) fn go_down(&mut self) {
         self.connection = ConnectionState::Down;
         self.patience = None;
-        self.proof = None;
-    }
-
-    /// Signs the relay's challenge (NIP-42); false when none is waited for: NIP-42 allows to ignore
-    /// it.
-    pub(super) fn prove(&mut self, challenge: &str, now_ns: u64) -> bool {
-        if self.connection != ConnectionState::Challenge {
-            return false;
-        }
-        let now_s = self.identity.unix_s + now_ns / 1_000_000_000;
-        let created_at = i64::try_from(now_s).unwrap_or(i64::MAX);
-        let mut event = auth::proof(&self.identity.url, challenge, created_at);
-        corpus::sign_as(&mut event, &format!("client {}", self.id));
-        self.proof = Some(event);
-        true
-    }
-
-    /// Sends the signed challenge: AUTH is timed from here, not from the signing.
-    pub(super) fn send_proof(&mut self, proof: &Event<'_>, now_ns: u64) {
-        self.connection = ConnectionState::Proving { id: proof.id, since_ns: now_ns };
-        self.send(&ClientMessage::Auth(Cow::Borrowed(proof)));
-    }
-
-    /// Takes the OK to AUTH; false when the OK is for another event.
-    pub(super) fn proven(&mut self, id: &[u8; 32], accepted: bool, text: &str, now_ns: u64) -> bool {
-        let ConnectionState::Proving { id: proof, since_ns } = self.connection else { return false };
-        if proof != *id {
-            return false;
-        }
-        self.record_always(Timing::Auth, since_ns, now_ns);
-        if accepted {
-            self.set_up(now_ns);
-        } else {
-            self.fail(format!("the relay refused AUTH: {text}"));
-        }
-        true
+        self.proof = auth::Proof::default();
     }
 
     /// Opens live subscriptions and begins the sessions that waited for the connection.
-    fn set_up(&mut self, now_ns: u64) {
+    pub(super) fn set_up(&mut self, now_ns: u64) {
         self.connection = ConnectionState::Up;
         self.patience = None;
         if !self.started {
@@ -235,9 +188,9 @@ impl Client {
         }
     }
 
-    /// Needs no more patience when the last live subscription is open.
+    /// Needs no more patience when the last live subscription is open and AUTH has its OK.
     pub(super) fn set_up_if_open(&mut self) {
-        if self.connection.is_up() && self.opening.is_clear() {
+        if self.connection.is_up() && self.opening.is_clear() && !self.proof.is_under_way() {
             self.patience = None;
         }
     }
@@ -245,8 +198,8 @@ impl Client {
     /// The answer that the relay owes while the connection is set up.
     pub(super) fn owed(&self) -> Owed {
         match self.connection {
-            ConnectionState::Challenge => Owed::Challenge,
-            ConnectionState::Proving { .. } => Owed::Proof,
+            ConnectionState::Challenge { .. } => Owed::Proof,
+            _ if self.opening.is_clear() => Owed::Proof,
             _ => {
                 let workload = &self.shared.workload;
                 let filters = workload.roles[self.id].filters();

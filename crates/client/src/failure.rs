@@ -19,8 +19,6 @@ pub enum Failure {
 /// An answer that a relay owes while a connection is set up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Owed {
-    /// AUTH with a challenge.
-    Challenge,
     /// OK to AUTH.
     Proof,
     /// EOSE of this REQ, in JSON.
@@ -30,7 +28,6 @@ pub enum Owed {
 impl fmt::Display for Owed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Owed::Challenge => write!(f, "its challenge (NIP-42)"),
             Owed::Proof => write!(f, "OK to AUTH (NIP-42)"),
             Owed::Eose(request) => write!(f, "EOSE of {request}"),
         }

@@ -3,7 +3,7 @@
 use codecs::{ByteMessage, RelayMessage, quoted};
 
 use super::{Client, Subscription, take_out};
-use crate::incidents::About;
+use crate::{auth::Held, incidents::About};
 
 impl Client {
     /// Takes a message. One that answers nothing is passed over: a request that stays unanswered is
@@ -85,6 +85,9 @@ impl Client {
             return false;
         };
         self.said_of(id, &format!("CLOSED {text}"));
+        if self.awaits(subscription) && self.holds(text, Held::Subscription(subscription)) {
+            return true;
+        }
         let refuses = match subscription {
             Subscription::Live(_) if !self.started => {
                 self.fail(format!("the relay refused a live subscription: {}", quoted(text)));
@@ -123,6 +126,10 @@ impl Client {
     fn not_compared(&mut self, id: &str, text: &str, now_ns: u64) -> bool {
         let Ok(Subscription::Reconciliation(session)) = id.parse() else { return false };
         self.said_of(id, &format!("NEG-ERR {text}"));
+        let reconciliation = Subscription::Reconciliation(session);
+        if self.awaits(reconciliation) && self.holds(text, Held::Subscription(reconciliation)) {
+            return true;
+        }
         let answers = self.refuse_reconciling(session, now_ns);
         if answers {
             self.complain(|| format!("NEG-ERR {id}: {text}"));
@@ -143,6 +150,18 @@ impl Client {
             Subscription::Reconciliation(session) => {
                 began(session) && workload.sessions[session as usize].reconciliation.is_some()
             }
+        }
+    }
+
+    /// Whether the first answer to a subscription is missing.
+    fn awaits(&self, subscription: Subscription) -> bool {
+        match subscription {
+            Subscription::Live(filter) => self.opening.contains(filter as usize),
+            Subscription::Stay { session, filter } => self.awaits_stay(session, filter),
+            Subscription::Request(_) | Subscription::Fetch { .. } => {
+                self.requests.contains_key(&subscription)
+            }
+            Subscription::Reconciliation(session) => self.is_round(session),
         }
     }
 

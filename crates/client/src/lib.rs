@@ -39,7 +39,7 @@ use std::{
 
 use ahash::{HashMap, HashSet};
 use bytes::Bytes;
-use codecs::{ClientMessage, Codec, Event, Filter, hex};
+use codecs::{ClientMessage, Codec, Filter, hex};
 use fixedbitset::FixedBitSet;
 
 pub use self::{
@@ -49,7 +49,8 @@ pub use self::{
     subscription::Subscription,
 };
 use self::{
-    connect::{ConnectionState, Identity, Patience, Reader},
+    auth::{Identity, Proof},
+    connect::{ConnectionState, Patience, Reader},
     light::Light,
     publish::Backlog,
     received::Received,
@@ -97,8 +98,7 @@ pub struct Client {
     connection: ConnectionState,
     /// The patience with the relay while the connection is set up.
     patience: Option<Patience>,
-    /// The signed challenge (NIP-42), until it is sent.
-    proof: Option<Event<'static>>,
+    proof: Proof,
     /// Live subscriptions of a subscriber whose EOSE is missing.
     opening: FixedBitSet,
     /// Sessions that wait for the connection.
@@ -149,7 +149,7 @@ impl Client {
             started: false,
             connection: ConnectionState::Down,
             patience: None,
-            proof: None,
+            proof: Proof::default(),
             opening: FixedBitSet::with_capacity(role.filters().len()),
             waiting: Vec::new(),
             actions: VecDeque::new(),
@@ -203,6 +203,7 @@ impl Client {
             let failure = patience.failure(self.owed(), self.report.said());
             self.actions.push_back(Action::Fail(failure));
         }
+        self.end_greeting(now_ns);
         while let Some(Reverse((_, wake))) =
             self.wakes.peek().filter(|Reverse((at, _))| *at <= now_ns).copied()
         {
@@ -257,7 +258,7 @@ impl Client {
     /// instant. Call it while [`Client::has_backlog`], with the clock read anew, because such work
     /// is timed from when it is sent.
     pub fn on_room(&mut self, now_ns: u64) {
-        if let Some(proof) = self.proof.take() {
+        if let Some(proof) = self.proof.event.take() {
             self.send_proof(&proof, now_ns);
         } else {
             self.go_on(now_ns);
@@ -287,19 +288,20 @@ impl Client {
     /// When to call [`Client::on_timer`].
     pub fn next_wake_ns(&self) -> Option<u64> {
         let wake = self.wakes.peek().map(|Reverse((at, _))| *at);
-        wake.into_iter().chain(self.patience.as_ref().map(Patience::ends_ns)).min()
+        let patience_ends = self.patience.as_ref().map(Patience::ends_ns);
+        wake.into_iter().chain(patience_ends).chain(self.greeting_ends_ns()).min()
     }
 
     /// Whether [`Client::on_room`] has something to do.
     pub fn has_backlog(&self) -> bool {
-        self.proof.is_some() || self.backlog.has_next(self.in_flight.len())
+        self.proof.event.is_some() || self.backlog.has_next(self.in_flight.len())
     }
 
     /// Whether the run may start.
     pub fn is_ready(&self) -> bool {
         match self.connection {
             ConnectionState::Down => !self.shared.workload.roles[self.id].connects_before(),
-            ConnectionState::Up => self.opening.is_clear(),
+            ConnectionState::Up => self.opening.is_clear() && !self.proof.is_under_way(),
             _ => false,
         }
     }

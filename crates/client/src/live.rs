@@ -149,6 +149,12 @@ impl Client {
         }
     }
 
+    /// Whether the EOSE of a live subscription of a session is missing.
+    pub(super) fn awaits_stay(&self, session: u32, filter: u32) -> bool {
+        let visit = self.sessions.get(&session).and_then(|open| open.visit.as_ref());
+        visit.is_some_and(|visit| visit.opening.contains(filter as usize))
+    }
+
     /// Takes the EOSE of a live subscription of a session; the last one begins the stay. False when
     /// none was owed.
     pub(super) fn stay_eose(&mut self, session: u32, filter: u32, now_ns: u64) -> bool {

@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::VecDeque, ops::Range, sync::Arc};
 use codecs::ClientMessage;
 
 use super::{Client, Wake};
-use crate::{incidents::About, meaning::Verdict, shared::Fate};
+use crate::{auth::Held, incidents::About, meaning::Verdict, shared::Fate};
 use workload::{Task, Timing, schedule::nanos};
 
 /// Publications that wait for answers rather than for an instant.
@@ -132,7 +132,11 @@ impl Client {
 
     /// Takes the OK of a publication; false when none was in flight.
     pub(super) fn acknowledged(&mut self, id: &[u8; 32], accepted: bool, text: &str, now_ns: u64) -> bool {
-        let Some(n) = self.in_flight.remove(id) else { return false };
+        let Some(n) = self.in_flight.get(id).copied() else { return false };
+        if !accepted && self.holds(text, Held::Publication(n)) {
+            return true;
+        }
+        self.in_flight.remove(id);
         self.record(Timing::PublishOk, self.shared.due_ns(n as usize), now_ns);
         let fate = match Verdict::from_ok(accepted, text) {
             Verdict::Accepted => Fate::Acked,

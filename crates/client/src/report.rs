@@ -38,6 +38,8 @@ pub struct Report {
     pub no_connection: Option<String>,
     /// Why the relay ended the connection of a slow reader.
     pub cut_off: Option<String>,
+    /// Whether no challenge (NIP-42) came on a new connection.
+    pub ungreeted: bool,
     /// Ids that a reconciliation named and the plan does not know, where the plan asks for them.
     pub foreign: Vec<[u8; 32]>,
 }

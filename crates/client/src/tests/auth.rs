@@ -68,9 +68,41 @@ fn ok_for_another_event_is_no_answer_to_auth() {
 }
 
 #[test]
-fn a_relay_without_a_challenge_ends_the_client() {
+fn a_client_goes_on_without_a_challenge_and_answers_one_that_comes_with_a_refusal() {
     let mut table = Table::connected(Shared::new(Workload { auth: true, ..plan() }), Format::JSON);
     let deadline = table.clients[1].next_wake_ns().unwrap();
     table.clients[1].on_timer(deadline);
-    assert!(why(&mut table.clients[1]).contains("its challenge (NIP-42) did not come"));
+    assert_eq!(table.sent(1).len(), 2, "two live subscriptions");
+    assert!(table.clients[1].report().ungreeted);
+    let closed = |id: &'static str| RelayMessage::Closed { subscription: id.into(), text: REFUSAL.into() };
+    table.say(1, vec![challenge(), closed("live-0"), eose("live-1")], deadline);
+    table.clients[1].on_room(deadline);
+    let Some(ClientMessage::Auth(proof)) = table.sent(1).pop() else { panic!("no AUTH") };
+    table.say(1, vec![ok(&proof, true, "")], deadline);
+    let again = table.sent(1);
+    assert!(matches!(&again[..], [ClientMessage::Req { subscription, .. }] if subscription == "live-0"));
+    table.say(1, vec![closed("live-0")], deadline);
+    assert!(
+        why(&mut table.clients[1]).contains("the relay refused a live subscription"),
+        "AUTH changed nothing"
+    );
 }
+
+#[test]
+fn what_is_refused_in_the_middle_is_sent_again_after_auth() {
+    let plan = Workload { auth: true, ungreeted: true, ..plan() };
+    let mut table = Table::subscribed(Shared::new(plan), Format::JSON);
+    table.clients[0].on_due(Due::Publication(0), MS);
+    table.sent(0);
+    let event = table.shared.workload.events[4].clone();
+    table.say(0, vec![challenge(), ok(&event, false, REFUSAL)], 2 * MS);
+    table.clients[0].on_room(2 * MS);
+    let Some(ClientMessage::Auth(proof)) = table.sent(0).pop() else { panic!("no AUTH") };
+    table.say(0, vec![ok(&proof, true, "")], 3 * MS);
+    assert!(matches!(&table.sent(0)[..], [ClientMessage::Event(again)] if again.id == event.id));
+    assert_eq!(table.shared.fate(0), crate::shared::Fate::Planned);
+    table.say(0, vec![ok(&event, true, "")], 4 * MS);
+    assert_eq!(table.shared.fate(0), crate::shared::Fate::Acked);
+}
+
+const REFUSAL: &str = "auth-required: kinds of private messages";

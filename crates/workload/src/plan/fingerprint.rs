@@ -38,7 +38,8 @@ impl Workload {
             readers: _, // in the roles
             frame_bytes,
             auth,
-            tolerates_seam: _, // decided when a relay is known, as the next two are
+            ungreeted: _, // decided when a relay is known, as the next three are
+            tolerates_seam: _,
             foreign: _,
             reports_foreign: _,
             fresh: _, // in the events, as the next one is

@@ -73,8 +73,10 @@ pub struct Workload {
     pub readers: usize,
     /// The most bytes of a negentropy message, where clients reconcile.
     pub frame_bytes: Option<usize>,
-    /// Whether clients answer an AUTH challenge (NIP-42) first.
+    /// Whether clients answer AUTH challenges (NIP-42), the first before anything else.
     pub auth: bool,
+    /// Whether the relay sends no challenge on connecting, so that clients do not wait for it.
+    pub ungreeted: bool,
     /// Whether an event may come twice to a subscription, once before EOSE and once after.
     pub tolerates_seam: bool,
     /// How many events were newly made after corpus events, because those are too few or the relay
@@ -398,6 +400,7 @@ impl Workload {
             roles: vec![Role::new(None, speaks, Task::Requester { connect: Connect::Before })],
             sessions: (0..passes).map(pass).collect(),
             auth: self.auth,
+            ungreeted: self.ungreeted,
             ..Workload::default()
         };
         plan.indexed()
@@ -427,6 +430,7 @@ impl Workload {
             roles: vec![Role::new(None, Speaks::default(), Task::Reconciler)],
             sessions: filters.into_iter().map(session).collect(),
             auth: self.auth,
+            ungreeted: self.ungreeted,
             reports_foreign: true,
             ..Workload::default()
         };
