@@ -80,7 +80,10 @@ pub(crate) fn finish(
         () if args.json => print(&record.to_json()),
         () if args.quiet || args.progress_json || args.share.is_some() || said.no_load.is_some() => Ok(()),
         () if args.wide => print(&report::run_text(record)),
-        () => print(&summary::summary(record, whom, &files(args))),
+        () => {
+            let lost = record.owed().balanced().err().and_then(|_| incidents.lost());
+            print(&summary::summary(record, whom, lost, &files(args)))
+        }
     };
     if let (Some(share), Some(reason)) = (&record.share, record.status.reason()) {
         say(&format!("agent {}: {reason}", share.index));

@@ -15,15 +15,16 @@ const LATENCIES: [&str; 8] =
     ["reconcile", "response", "session", "publish_ok", "first_event", "eose", "auth", "handshake"];
 
 /// At most 20 lines: what was played with whom, ledger and validity, throughput, latencies, bytes
-/// and CPU. `whom` is the first line of the run, `written` names the files that hold more.
-pub(crate) fn summary(record: &RunRecord, whom: &str, written: &str) -> String {
+/// and CPU. `whom` is the first line of the run, `lost` names lost kinds, `written` the files that
+/// hold more.
+pub(crate) fn summary(record: &RunRecord, whom: &str, lost: Option<String>, written: &str) -> String {
     let mut text = String::new();
-    write_brief(&mut text, record, whom).expect("writing into a String cannot fail");
+    write_brief(&mut text, record, whom, lost).expect("writing into a String cannot fail");
     let more = if written.is_empty() { "--wide, --record FILE or --html FILE" } else { "--wide" };
     text + &shortened(&format!("  {:<11}{written}more: {more}", "")) + "\n"
 }
 
-fn write_brief(out: &mut String, record: &RunRecord, whom: &str) -> std::fmt::Result {
+fn write_brief(out: &mut String, record: &RunRecord, whom: &str, lost: Option<String>) -> std::fmt::Result {
     let RunRecord { cell, counts, .. } = record;
     let mut line = |name: &str, text: String| writeln!(out, "{}", shortened(&format!("  {name:<11}{text}")));
     let clients = format!("{} connections, seed {}", record.connections, record.seed);
@@ -47,7 +48,7 @@ fn write_brief(out: &mut String, record: &RunRecord, whom: &str) -> std::fmt::Re
             grouped(counts.planned)
         ),
     )?;
-    for text in reasons(&record.validity) {
+    for text in lost.into_iter().chain(reasons(&record.validity)) {
         line("", text)?;
     }
     let envelopes = counts.envelopes();
