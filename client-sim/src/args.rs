@@ -364,9 +364,8 @@ of the largest size, most tags, longest tag value and earliest and latest date, 
 many connections as they make (256 at most). It asks back what it published, also on other connections, tries AUTH, \
 and offers formats, compressions and batches. What is refused or not given back is named in the relay's words.
 
-Publishes with throw-away keys: at most 100 ephemeral events of kind 29999 in a burst, and some 40 events with an \
-expiration (NIP-40), deleted at the end (NIP-09). Ends after two minutes at most. Every run with --url begins with \
-the rehearsal of its scenario, without the burst.";
+Publishes some 40 events with throw-away keys and an expiration (NIP-40), deleted at the end (NIP-09). Ends after two \
+minutes at most. Every run with --url begins with the rehearsal of its scenario.";
 
 /// Options of `client-sim doctor`.
 #[derive(Debug, clap::Args)]

@@ -19,6 +19,7 @@ mod sockets;
 
 pub use self::{
     cli::main,
+    commands::doctor::answers,
     relays::own_relay,
     sockets::{dial, swarm},
 };

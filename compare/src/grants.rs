@@ -5,11 +5,10 @@ use std::{collections::BTreeMap, fs, path::Path, process::Output};
 
 use anyhow::{Context, Result, anyhow, bail};
 use cell::{Cell, Factor};
+use client_sim::answers::{Answers, Handshake};
 use codecs::Format;
 use corpus::Rules;
 use measure::Exit;
-use serde::Deserialize;
-use serde_json::Value;
 use tokio::process::Command;
 use wire::{Header, RelayUrl};
 
@@ -23,51 +22,14 @@ use report::{
     result::{Foreign, Role},
 };
 
-/// One offer, in the output of `client-sim doctor --json`.
-#[derive(Debug, Clone, Deserialize)]
-struct Handshake {
-    format: String,
-    compression: String,
-    batched: bool,
-    granted: std::result::Result<String, String>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct Verdict {
-    scenario: String,
-    reasons: Vec<String>,
-}
-
-/// What a relay answered.
-#[derive(Debug, Clone)]
-pub(crate) struct Answers {
-    read: Read,
-    /// All of it, for `--doctor` of every client.
-    all: Value,
-}
-
-/// As far as it is read here.
-#[derive(Debug, Clone, Deserialize)]
-struct Read {
-    handshakes: Vec<Handshake>,
-    refused_events: BTreeMap<String, u64>,
-    rules: Rules,
-    scenarios: Vec<Verdict>,
-    settings: Vec<String>,
-}
-
-impl Answers {
-    /// Writes them to a file, as those of the relay at this address, or of any.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
-    pub(crate) fn write(&self, url: Option<&RelayUrl>, file: &Path) -> Result<()> {
-        let mut all = self.all.clone();
-        if let Some(said) = all.get_mut("url") {
-            *said = url.map_or_else(String::new, RelayUrl::to_string).into();
-        }
-        fs::write(file, all.to_string()).with_context(|| format!("cannot write {}", file.display()))
-    }
+/// Writes answers to a file, as those of the relay at this address, or of any.
+///
+/// # Errors
+/// When the file cannot be written.
+pub(crate) fn write(answers: &Answers, url: Option<&RelayUrl>, file: &Path) -> Result<()> {
+    let url = url.map_or_else(String::new, RelayUrl::to_string);
+    let all = serde_json::to_string(&Answers { url, ..answers.clone() }).context("answers serialize")?;
+    fs::write(file, all).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// The question.
@@ -122,15 +84,14 @@ pub(crate) async fn ask(
         return Err(if Exit::Usage.is(output.status.code()) { UsageError(error).into() } else { error });
     }
     let unread = || format!("client-sim doctor did not print what this reads: {said}");
-    let all: Value = serde_json::from_slice(&output.stdout).with_context(unread)?;
-    let read = Read::deserialize(&all).with_context(unread)?;
-    let told = read.scenarios.iter().filter(|verdict| !verdict.reasons.is_empty());
+    let answers: Answers = serde_json::from_slice(&output.stdout).with_context(unread)?;
+    let told = answers.scenarios.iter().filter(|verdict| !verdict.reasons.is_empty());
     let told = told.map(|verdict| format!("{}: {}", verdict.scenario, verdict.reasons.join("; ")));
     let told: Vec<String> = told.collect();
     if !told.is_empty() {
-        bail!("{url} cannot play {}", [told, read.settings].concat().join("; "));
+        bail!("{url} cannot play {}", [told, answers.settings].concat().join("; "));
     }
-    Ok(Answers { read, all })
+    Ok(answers)
 }
 
 /// Runs a program to its end. A signal ends both programs, so that neither is left behind.
@@ -153,18 +114,16 @@ pub(crate) type ByRelay = BTreeMap<String, Answers>;
 /// # Errors
 /// When a relay does not speak JSON.
 pub(crate) fn apply(answers: &mut ByRelay, cells: &mut Vec<CellSpec>) -> Result<Foreign> {
-    let rules = answers.values().map(|answers| answers.read.rules.clone()).reduce(|all, one| all.and(&one));
+    let rules = answers.values().map(|answers| answers.rules.clone()).reduce(Rules::and).unwrap_or_default();
     let mut refused_events = BTreeMap::new();
     for answers in answers.values_mut() {
-        if let (Some(rules), Some(said)) = (&rules, answers.all.get_mut("rules")) {
-            *said = serde_json::to_value(rules).context("rules serialize")?;
-        }
-        for (reason, events) in &answers.read.refused_events {
+        answers.rules.clone_from(&rules);
+        for (reason, events) in &answers.refused_events {
             let most = refused_events.entry(reason.clone()).or_insert(*events);
             *most = (*events).max(*most);
         }
     }
-    let handshakes = |relay: &str| answers.get(relay).map_or(&[][..], |answers| &answers.read.handshakes);
+    let handshakes = |relay: &str| answers.get(relay).map_or(&[][..], |answers| &answers.handshakes);
     let declined = name_by_grants(cells, handshakes)?;
     Ok(Foreign { declined, refused_events })
 }

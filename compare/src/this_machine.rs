@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use client_sim::answers::Answers;
 use futures::{FutureExt, future::LocalBoxFuture};
 use measure::{Exit, MemoryKills, PinnedCores, cores};
 use nix::{
@@ -26,7 +27,7 @@ use wire::{Header, RelayUrl};
 
 use crate::{
     generator::{self, Generator, Interrupt, Played, Task},
-    grants::{Answers, ByRelay},
+    grants::{self, ByRelay},
     plan,
     progress::Progress,
     relays::{Started, Tail, on_cores},
@@ -121,7 +122,7 @@ impl ThisMachine {
             return Ok(Played { is_over: true, ..failed(why) });
         }
         let file = started.file("doctor.json");
-        answers.write(Some(&started.url), &file)?;
+        grants::write(answers, Some(&started.url), &file)?;
         let mut command = self.command(task);
         command.args(["--url", started.url.with_password()]).arg("--doctor").arg(&file);
         let pids: Vec<String> = started.pids.iter().map(u32::to_string).collect();
@@ -156,7 +157,7 @@ impl ThisMachine {
         command.arg("--floor");
         if let Some((_, answers)) = self.relays.first() {
             let file = task.record.with_extension("doctor.json");
-            answers.write(None, &file)?;
+            grants::write(answers, None, &file)?;
             command.arg("--doctor").arg(file);
         }
         self.attend(command, None, task, progress, interrupt).await

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, bail};
 use cell::{Batching, Factor, Side};
 use codecs::Format;
-use corpus::Corpus;
+use corpus::{Corpus, rules::of_kinds};
 use link::Link;
 use measure::{
     CpuClock, Environment, Expectation, PinnedCores, Processes, ProcessesCpu, RelayProcess, RunRecord,
@@ -25,7 +25,7 @@ use crate::{
     commands::{
         doctor::{
             self,
-            answers::{Demand, Info},
+            answers::Info,
             needs::{Needs, json_bytes},
         },
         floor,
@@ -374,7 +374,7 @@ fn within_rules(
 ) -> anyhow::Result<(Workload, Option<Info>)> {
     let mut needs = Needs::from_workload(&workload);
     // A plan without what is set aside may have any other event.
-    needs.join(&Needs { written: BTreeMap::new(), ..Needs::from_events(&corpus.events) });
+    needs.join(Needs { written: BTreeMap::new(), ..Needs::from_events(&corpus.events) });
     let relay = args.url.as_ref().map(|url| endpoint(url, args.ca.as_deref(), &args.header));
     let relay = relay.transpose().map_err(UsageError)?;
     let answers = match (&args.doctor, &relay) {
@@ -394,17 +394,20 @@ fn within_rules(
             None => bail!("the relay cannot play {name}: {why}"),
         }
     }
-    scenario.rules = answers.rules(scenario.auth);
+    scenario.rules = answers.rules(&needs);
     if corpus.events.iter().any(|event| scenario.rules.refuses(event, json_bytes(event)).is_some()) {
         // Two plans may be more than fit into memory.
         drop(std::mem::take(&mut workload));
         workload = planned(args, scenario, corpus, seed).with_context(|| {
-            let set_aside =
-                doctor::table::set_aside(&answers, scenario.auth).map(|reason| reason.to_string());
-            [vec!["the relay cannot play it".to_owned()], set_aside.collect()].concat().join("; ")
+            format!("the relay cannot play it without {}", scenario.rules.kinds_set_aside().join("; "))
         })?;
     }
-    if let Some(said) = answers.said.get(&Demand::Rate).filter(|_| !args.quiet) {
+    let live = answers.rules.kinds.iter().filter(|(_, withheld)| withheld.live && !needs.stored);
+    let live: Vec<u16> = live.map(|(kind, _)| *kind).collect();
+    if !live.is_empty() && !args.quiet {
+        report(&format!("the relay gives back no {}: this scenario reads them live", of_kinds(&live)));
+    }
+    if let Some(said) = answers.rate.as_ref().filter(|_| !args.quiet) {
         report(&format!("the relay bounds the rate of events: {said}"));
     }
     Ok((workload, answers.info))

@@ -7,16 +7,15 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use cell::Cell;
 use clap::{ArgMatches, Command, FromArgMatches};
-use codecs::{ClientMessage, Codec, Filter, Format};
-use tokio::time::timeout;
+use codecs::Format;
 use wire::{Agreement, CloseCode, Compression, Connection, Offer, Token, WireError, WireLimits};
 
 use crate::{
     args::Args,
-    commands::doctor::{answers::Info, info},
+    commands::doctor::{answers::Info, handshakes, info},
     dial::endpoint,
     interruption::{self, Interrupted, unless_interrupted},
     relays::relay_pids,
@@ -31,9 +30,6 @@ pub(crate) const RELAY_SIM: &str = "relay-sim";
 
 /// Time for a connection over loopback.
 const NEARBY: Duration = Duration::from_secs(1);
-
-/// Time for the first answer in the agreed format.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The address at which a run looks for a relay-sim.
 ///
@@ -170,7 +166,7 @@ pub(crate) fn agree(args: &mut Args, met: &mut Met, interrupt: Option<&mut Inter
                     leave(connection).await;
                     return Ok(agreement);
                 }
-                match proves_itself(connection, codec).await {
+                match handshakes::speaks(connection, codec).await {
                     Ok(()) => return Ok(agreement),
                     Err(error) => error,
                 }
@@ -233,21 +229,6 @@ fn why(insists: [bool; 2], offers: &[Offer], agreement: &Agreement) -> &'static 
         }
         Some(_) => "the relay insists",
     }
-}
-
-/// Fails unless the relay answers a request in the format that it agreed on.
-async fn proves_itself(mut relay: Connection, codec: &dyn Codec) -> anyhow::Result<()> {
-    let filters = vec![Filter { limit: Some(1), ..Filter::default() }];
-    let request = ClientMessage::Req { subscription: "agreed".into(), filters };
-    let mut bytes = Vec::new();
-    codec.encode_client(&request, &mut bytes)?;
-    relay.feed(bytes.into()).await?;
-    relay.flush().await?;
-    let answer = timeout(PATIENCE, relay.next()).await.context("no answer in the agreed format")?;
-    let answer = answer.ok_or_else(|| anyhow!("the relay ended the connection"))??;
-    codec.decode_relay(&answer.payload)?;
-    leave(relay).await;
-    Ok(())
 }
 
 async fn leave(mut relay: Connection) {

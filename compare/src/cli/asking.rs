@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
+use client_sim::answers::Answers;
 use measure::Exit;
 use program::Interrupt;
 use report::result::{Foreign, RelayCommand};
@@ -25,7 +26,7 @@ pub(super) fn asked(
     let mut answers = ByRelay::from([(String::new(), answers)]);
     let foreign = left_out(&mut answers, cells)?;
     let file = folder.join("doctor.json");
-    answers.values().try_for_each(|answers| answers.write(Some(url), &file))?;
+    answers.values().try_for_each(|answers| grants::write(answers, Some(url), &file))?;
     Ok((Some(foreign), Some(file)))
 }
 
@@ -51,7 +52,7 @@ async fn ask_one(
     relay: &mut RelayCommand,
     cells: &[CellSpec],
     interrupt: &mut Interrupt,
-) -> Result<grants::Answers> {
+) -> Result<Answers> {
     let own: Vec<CellSpec> =
         cells.iter().filter(|cell| cell.cell.relay_name == relay.name).cloned().collect();
     let started = tokio::select! {

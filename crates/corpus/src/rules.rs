@@ -4,100 +4,147 @@
 //! [`Generator::strict`](crate::generate::Generator::strict) makes only events that common relays
 //! accept.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, btree_map::Entry},
+    sync::LazyLock,
+};
 
 use codecs::Event;
 use serde::{Deserialize, Serialize};
 
-/// The largest value of each that a relay accepts; `None` if no bound was found.
+/// A number of an event that relays bound from above.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Property {
+    EventBytes,
+    EventTags,
+    TagValueBytes,
+    /// 1 with an `e` or `p` tag other than 64 digits of lowercase hex.
+    OddReferences,
+    /// `-created_at`.
+    Oldest,
+    /// `created_at`.
+    Newest,
+}
+
+impl Property {
+    pub const ALL: [Property; 6] = [
+        Property::EventBytes,
+        Property::EventTags,
+        Property::TagValueBytes,
+        Property::OddReferences,
+        Property::Oldest,
+        Property::Newest,
+    ];
+
+    /// The property of an event of so many bytes of JSON.
+    pub fn of(self, event: &Event<'_>, json_bytes: u64) -> i64 {
+        let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        match self {
+            Property::EventBytes => count(json_bytes),
+            Property::EventTags => count(event.tags.len() as u64),
+            Property::TagValueBytes => count(longest_tag_value(event)),
+            Property::OddReferences => has_odd_reference(event).into(),
+            Property::Oldest => event.created_at.saturating_neg(),
+            Property::Newest => event.created_at,
+        }
+    }
+
+    /// Events beyond a bound, in words, and the relay's.
+    pub fn beyond(self, Bound { most, said }: &Bound) -> String {
+        match self {
+            Property::EventBytes => format!("more than {most} bytes as JSON: {said}"),
+            Property::EventTags => format!("more than {most} tags: {said}"),
+            Property::TagValueBytes => format!("a tag value of more than {most} bytes: {said}"),
+            Property::OddReferences => {
+                format!("an e or p tag other than 64 digits of lowercase hex: {said}")
+            }
+            Property::Oldest => format!("created_at before {}: {said}", most.saturating_neg()),
+            Property::Newest => format!("created_at after {most}: {said}"),
+        }
+    }
+}
+
+/// The most that a relay takes, and its words at more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bound {
+    pub most: i64,
+    pub said: String,
+}
+
+/// Why a relay does not give back events of a kind, or refuses them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Withheld {
+    pub why: String,
+    /// Whether it delivers them to live subscriptions.
+    pub live: bool,
+}
+
+/// What a relay refuses or does not give back.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rules {
-    /// Bytes of an event as JSON.
-    pub event_bytes: Option<u64>,
-    /// Tags of an event.
-    pub event_tags: Option<u64>,
-    /// Bytes of the value of a tag.
-    pub tag_value_bytes: Option<u64>,
-    /// Whether the value of an `e` or `p` tag must be 64 digits of lowercase hex.
-    pub hex_references: bool,
-    /// The earliest `created_at`, in seconds since 1970.
-    pub oldest_s: Option<i64>,
-    /// The latest `created_at`, in seconds since 1970.
-    pub newest_s: Option<i64>,
-    /// Kinds that the relay refuses or does not give back, and why.
-    pub kinds: BTreeMap<u16, String>,
+    pub bounds: BTreeMap<Property, Bound>,
+    /// By kind.
+    pub kinds: BTreeMap<u16, Withheld>,
     /// The same for clients that answer its challenge (NIP-42).
-    pub kinds_after_auth: BTreeMap<u16, String>,
+    pub kinds_after_auth: BTreeMap<u16, Withheld>,
 }
 
-impl Rules {
-    /// The rules on events of strfry's defaults, the strictest of the common relays:
-    /// `events.maxEventSize`, `events.maxNumTags` and `events.maxTagValSize` of strfry.conf, and
-    /// `e` and `p` tags of 32 bytes in hex (`src/events.cpp`; <https://github.com/hoytech/strfry>).
-    /// Left out is the age, which depends on the day.
-    pub const COMMON: Rules = Rules {
-        event_bytes: Some(65_536),
-        event_tags: Some(2_000),
-        tag_value_bytes: Some(1_024),
-        hex_references: true,
-        oldest_s: None,
-        newest_s: None,
-        kinds: BTreeMap::new(),
-        kinds_after_auth: BTreeMap::new(),
-    };
+/// The rules on events of strfry's defaults, the strictest of the common relays:
+/// `events.maxEventSize`, `events.maxNumTags` and `events.maxTagValSize` of strfry.conf, and `e` and
+/// `p` tags of 32 bytes in hex (`src/events.cpp`; <https://github.com/hoytech/strfry>). Left out is the
+/// age, which depends on the day.
+pub static COMMON: LazyLock<Rules> = LazyLock::new(|| {
+    let bounds = [
+        (Property::EventBytes, 65_536),
+        (Property::EventTags, 2_000),
+        (Property::TagValueBytes, 1_024),
+        (Property::OddReferences, 0),
+    ];
+    let bound = |most| Bound { most, said: "a default of strfry".to_owned() };
+    let bounds = bounds.map(|(property, most)| (property, bound(most))).into();
+    Rules { bounds, ..Rules::default() }
+});
 
+impl Rules {
     /// The rules that two relays have in common: the stricter of each.
     #[must_use]
-    pub fn and(&self, other: &Rules) -> Rules {
-        let least = |one: Option<u64>, other: Option<u64>| one.into_iter().chain(other).min();
-        let all = |one: &BTreeMap<u16, String>, other: &BTreeMap<u16, String>| {
-            other.iter().chain(one).map(|(kind, why)| (*kind, why.clone())).collect()
-        };
-        Rules {
-            event_bytes: least(self.event_bytes, other.event_bytes),
-            event_tags: least(self.event_tags, other.event_tags),
-            tag_value_bytes: least(self.tag_value_bytes, other.tag_value_bytes),
-            hex_references: self.hex_references || other.hex_references,
-            oldest_s: self.oldest_s.max(other.oldest_s),
-            newest_s: [self.newest_s, other.newest_s].into_iter().flatten().min(),
-            kinds: all(&self.kinds, &other.kinds),
-            kinds_after_auth: all(&self.kinds_after_auth, &other.kinds_after_auth),
+    pub fn and(mut self, other: Rules) -> Rules {
+        for (property, bound) in other.bounds {
+            let own = self.bounds.entry(property).or_insert_with(|| bound.clone());
+            if bound.most < own.most {
+                *own = bound;
+            }
         }
+        let all = |own: &mut BTreeMap<u16, Withheld>, others: BTreeMap<u16, Withheld>| {
+            for (kind, other) in others {
+                match own.entry(kind) {
+                    Entry::Occupied(mut own) => own.get_mut().live &= other.live,
+                    Entry::Vacant(own) => _ = own.insert(other),
+                }
+            }
+        };
+        all(&mut self.kinds, other.kinds);
+        all(&mut self.kinds_after_auth, other.kinds_after_auth);
+        self
     }
 
     /// Why an event of so many bytes of JSON is set aside.
     pub fn refuses(&self, event: &Event<'_>, json_bytes: u64) -> Option<Cow<'static, str>> {
-        let over = |bound: Option<u64>, found: u64| bound.is_some_and(|bound| found > bound);
-        let at = event.created_at;
-        let why = match () {
-            () if self.kinds.contains_key(&event.kind) => {
-                return Some(self.alike(&self.kinds[&event.kind]).into());
-            }
-            () if over(self.event_bytes, json_bytes) => "the relay refuses events of this size",
-            () if over(self.event_tags, event.tags.len() as u64) => {
-                "the relay refuses events with so many tags"
-            }
-            () if over(self.tag_value_bytes, longest_tag_value(event)) => {
-                "the relay refuses tag values of this length"
-            }
-            () if self.hex_references && has_odd_reference(event) => {
-                "the relay refuses e and p tags other than 64 digits of lowercase hex"
-            }
-            () if self.oldest_s.is_some_and(|oldest_s| at < oldest_s) => {
-                "the relay refuses events of this age"
-            }
-            () if self.newest_s.is_some_and(|newest_s| at > newest_s) => {
-                "the relay refuses events dated so far ahead"
-            }
-            () => return None,
-        };
-        Some(why.into())
+        if let Some(withheld) = self.kinds.get(&event.kind) {
+            return Some(self.alike(&withheld.why).into());
+        }
+        let mut bounds = self.bounds.iter();
+        let (property, bound) =
+            bounds.find(|(property, bound)| property.of(event, json_bytes) > bound.most)?;
+        Some(property.beyond(bound).into())
     }
 
     /// The kinds that are set aside, with the reason: those of one reason together.
     pub fn kinds_set_aside(&self) -> Vec<String> {
-        let mut lines: Vec<String> = self.kinds.values().map(|why| self.alike(why)).collect();
+        let mut lines: Vec<String> = self.kinds.values().map(|withheld| self.alike(&withheld.why)).collect();
         lines.sort_unstable();
         lines.dedup();
         lines
@@ -105,9 +152,8 @@ impl Rules {
 
     /// The kinds of one reason, and the reason.
     fn alike(&self, why: &str) -> String {
-        let kinds: Vec<u16> =
-            self.kinds.iter().filter(|(_, other)| *other == why).map(|(kind, _)| *kind).collect();
-        format!("{}: {why}", of_kinds(&kinds))
+        let alike = self.kinds.iter().filter(|(_, withheld)| withheld.why == why);
+        format!("{}: {why}", of_kinds(&alike.map(|(kind, _)| *kind).collect::<Vec<_>>()))
     }
 }
 
@@ -146,37 +192,32 @@ mod tests {
         let mut event = crate::Corpus::bundled().events.swap_remove(0);
         event.tags = vec![vec!["e".into(), "ab".repeat(32).into()], vec!["t".into(), "x".repeat(300).into()]];
         event.created_at = 1_000;
-        let refused = |rules: &Rules| rules.refuses(&event, 500);
-        assert_eq!(refused(&Rules::default()), None);
-        let all = Rules {
-            event_bytes: Some(500),
-            event_tags: Some(2),
-            tag_value_bytes: Some(300),
-            hex_references: true,
-            oldest_s: Some(1_000),
-            newest_s: Some(1_000),
-            ..Rules::default()
+        let with = |property: Property, less: i64| {
+            let most = property.of(&event, 500) - less;
+            Rules { bounds: [(property, Bound { most, said: "no".to_owned() })].into(), ..Rules::default() }
         };
-        assert_eq!(refused(&all), None, "at the bound");
-        for (rules, says) in [
-            (Rules { event_bytes: Some(499), ..all.clone() }, "size"),
-            (Rules { event_tags: Some(1), ..all.clone() }, "so many tags"),
-            (Rules { tag_value_bytes: Some(299), ..all.clone() }, "length"),
-            (Rules { oldest_s: Some(1_001), ..all.clone() }, "age"),
-            (Rules { newest_s: Some(999), ..all.clone() }, "ahead"),
-            (
-                Rules {
-                    kinds: [(4, "withheld".into()), (event.kind, "withheld".into())].into(),
-                    ..all.clone()
-                },
-                "4: withheld",
-            ),
+        assert_eq!(Rules::default().refuses(&event, 500), None);
+        for (property, says) in [
+            (Property::EventBytes, "more than 499 bytes as JSON: no"),
+            (Property::EventTags, "more than 1 tags: no"),
+            (Property::TagValueBytes, "a tag value of more than 299 bytes: no"),
+            (Property::Oldest, "created_at before 1001: no"),
+            (Property::Newest, "created_at after 999: no"),
         ] {
-            assert!(refused(&rules).is_some_and(|why| why.contains(says)), "{says}");
+            assert_eq!(with(property, 0).refuses(&event, 500), None, "at the bound");
+            assert_eq!(with(property, 1).refuses(&event, 500).unwrap(), says);
+            let both = with(property, 0).and(with(property, 1));
+            assert_eq!(both, with(property, 1), "the stricter of two");
         }
+        let withheld = |live| Withheld { why: "withheld".to_owned(), live };
+        let kinds = |live| [(4, withheld(live)), (event.kind, withheld(live))].into();
+        let rules = Rules { kinds: kinds(true), ..Rules::default() };
+        assert!(rules.refuses(&event, 500).is_some_and(|why| why.contains("4: withheld")));
+        let both = rules.and(Rules { kinds: kinds(false), ..Rules::default() });
+        assert!(both.kinds.values().all(|withheld| !withheld.live), "one does not deliver it live");
         for odd in ["", "xyz", &"AB".repeat(32)] {
             event.tags[0][1] = odd.to_owned().into();
-            assert!(all.refuses(&event, 1).is_some_and(|why| why.contains("hex")), "{odd}");
+            assert!(COMMON.refuses(&event, 1).is_some_and(|why| why.contains("hex")), "{odd}");
         }
         event.tags[0] = vec!["p".into()];
         assert!(has_odd_reference(&event), "a p tag without a value");

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use codecs::{Event, Format, VerifyLevel};
 use corpus::{
-    Corpus, Fingerprint, Origin, Rules,
+    Corpus, Fingerprint, Origin,
     generate::{self, GenerateError, Generator, Mix},
 };
 
@@ -133,7 +133,7 @@ fn strict_events_are_taken_by_common_relays_and_otherwise_as_many_and_as_varied(
         events
     };
     let refused = |events: &[Event<'_>]| {
-        let why = |event: &Event<'_>| Rules::COMMON.refuses(event, json_bytes(event));
+        let why = |event: &Event<'_>| corpus::rules::COMMON.refuses(event, json_bytes(event));
         events.iter().filter_map(why).collect::<BTreeSet<_>>()
     };
     let usual = all(&Generator::new(&Mix::audit(), 3_000, 1).unwrap());

@@ -2,119 +2,96 @@
 
 use std::time::Duration;
 
-use codecs::{ClientMessage, Filter, Format, Implementation};
+use anyhow::{Context, bail, ensure};
+use codecs::{ClientMessage, Codec, Filter, Format};
 use tokio::time::{Instant, timeout_at};
-use wire::{CloseCode, Compression, Connection, Layer, Offer, Token, WireLimits};
+use wire::{CloseCode, Compression, Connection, Endpoint, Layer, Offer, Token, WireLimits};
 
-use super::{answers::Handshake, talk::Peer};
-use crate::sockets::dial::{Dialer, Target};
+use super::answers::Handshake;
 use client::meaning::{Interpreter, Meaning};
 
 /// Handshakes until what is offered is what is granted: a relay may narrow each of two directions.
 const TRIES: usize = 3;
 
-/// How long the relay may take for its first answer.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Time for the first answer in the agreed format.
+const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Every format with every compression, to be offered.
-#[derive(Debug, Clone)]
-pub(super) struct Offers {
-    pub(super) formats: Vec<Format>,
-    pub(super) compressions: Vec<Compression>,
-    /// Whether to offer each format with batches, too.
-    pub(super) batched: bool,
-}
-
-/// Makes every offer.
-pub(super) async fn all(peer: &Peer, offers: &Offers, tokens: &[String]) -> Vec<Handshake> {
+/// Offers every format with every compression, and with batches.
+pub(super) async fn all(
+    relay: &Endpoint,
+    (formats, compressions): (&[Format], &[Compression]),
+    tokens: &[String],
+) -> Vec<Handshake> {
     let mut found = Vec::new();
-    for format in &offers.formats {
-        for compression in &offers.compressions {
-            found.push(one(peer, *format, *compression, false).await);
-        }
-        if offers.batched {
-            let token = Token { format: *format, batched: true, layer: Layer::None }.to_string();
-            let mut batched = one(peer, *format, Compression::None, true).await;
-            if batched.granted.is_ok() && !tokens.contains(&token) {
+    for format in formats {
+        let plain = compressions.iter().map(|compression| (*compression, false));
+        for (compression, batched) in plain.chain([(Compression::None, true)]) {
+            let mut granted =
+                one(relay, *format, compression, batched).await.map_err(|error| format!("{error:#}"));
+            let token = Token { format: *format, batched, layer: Layer::None }.to_string();
+            if batched && granted.is_ok() && !tokens.contains(&token) {
                 // Such a relay would send single events under the name of batches.
-                batched.granted = Err(format!("it echoes {token}, which its NIP-11 document does not name"));
+                granted = Err(format!("it echoes {token}, which its NIP-11 document does not name"));
             }
-            found.push(batched);
+            let (format, compression) = (format.name().to_owned(), compression.label());
+            found.push(Handshake { format, compression, batched, granted });
         }
     }
     found
 }
 
-async fn one(peer: &Peer, format: Format, compression: Compression, batched: bool) -> Handshake {
-    let label = compression.label();
-    let mut offered = compression;
-    let mut granted = Err("its answer differs from offer to offer".to_owned());
+/// The label of the compression that the relay grants, where it grants the rest of the offer.
+async fn one(
+    relay: &Endpoint,
+    format: Format,
+    mut compression: Compression,
+    batched: bool,
+) -> anyhow::Result<String> {
+    let is_deflate = |compression: Compression| matches!(compression, Compression::Deflate(_));
     for _ in 0..TRIES {
-        let target = Target {
-            relay: peer.relay.clone(),
-            offer: Offer { formats: vec![format], batched, compression: offered },
-            limits: WireLimits::default(),
-            implementation: Implementation::Library,
-            over_links: false,
-        };
-        match agreed(target).await {
-            Ok(Compression::Deflate(params)) if Compression::Deflate(params).label() != offered.label() => {
-                offered = Compression::Deflate(params);
-            }
-            outcome => {
-                granted = outcome.map(|compression| compression.label());
-                break;
-            }
+        let offer = Offer { formats: vec![format], batched, compression };
+        let connection = relay.connect(&offer, &WireLimits::default()).await?;
+        let agreement = connection.agreement().clone();
+        ensure!(agreement.format == format, "it agreed on {}", agreement.format);
+        ensure!(agreement.batched == batched, "it does not batch events");
+        let agreed = agreement.compression;
+        let deflates = is_deflate(agreed) && is_deflate(compression);
+        ensure!(
+            deflates || agreed.name() == compression.name(),
+            "it agreed on compression {}",
+            agreed.name()
+        );
+        speaks(connection, format.spec().library).await?;
+        if !deflates || agreed.label() == compression.label() {
+            return Ok(agreed.label());
         }
+        compression = agreed;
     }
-    Handshake { format: format.name().to_owned(), compression: label, batched, granted }
+    bail!("its answer differs from offer to offer")
 }
 
-/// The compression that the relay grants, where it grants the rest of the offer.
-async fn agreed(target: Target) -> Result<Compression, String> {
-    let dialer = Dialer::new(target, 1);
-    let mut connection =
-        dialer.dial(0, &dialer.target().offer, None).await.map_err(|error| error.to_string())?;
-    let agreement = connection.agreement().clone();
-    let offer = &dialer.target().offer;
-    let deflate = |compression: Compression| matches!(compression, Compression::Deflate(_));
-    let both_deflate = deflate(offer.compression) && deflate(agreement.compression);
-    if !offer.formats.contains(&agreement.format) {
-        return Err(format!("it agreed on {}", agreement.format));
-    }
-    if offer.batched != agreement.batched {
-        return Err("it does not batch events".to_owned());
-    }
-    if !both_deflate && offer.compression.name() != agreement.compression.name() {
-        return Err(format!("it agreed on compression {}", agreement.compression.name()));
-    }
-    speaks(&mut connection, offer.formats.first().copied().unwrap_or(Format::JSON)).await?;
-    connection.close(CloseCode::Normal, "").await;
-    Ok(agreement.compression)
-}
-
-/// Asks one request: a server that echoes any subprotocol token may know none of them.
-async fn speaks(connection: &mut Connection, format: Format) -> Result<(), String> {
-    let codec = format.spec().library;
+/// Asks one request, and leaves: a server that echoes any subprotocol token may know none of them.
+///
+/// # Errors
+/// When the relay does not answer in the format of the codec.
+pub(crate) async fn speaks(mut relay: Connection, codec: &'static dyn Codec) -> anyhow::Result<()> {
     let filters = vec![Filter { ids: Some(vec![[0x5a; 32]]), limit: Some(1), ..Filter::default() }];
     let mut bytes = Vec::new();
-    let request = ClientMessage::Req { subscription: "doctor".into(), filters };
-    codec.encode_client(&request, &mut bytes).map_err(|error| error.to_string())?;
-    connection.feed(bytes.into()).await.map_err(|error| error.to_string())?;
-    connection.flush().await.map_err(|error| error.to_string())?;
+    codec.encode_client(&ClientMessage::Req { subscription: "speaks".into(), filters }, &mut bytes)?;
+    relay.feed(bytes.into()).await?;
+    relay.flush().await?;
     let interpreter = Interpreter::new(codec);
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let answer = timeout_at(deadline, connection.next()).await;
-        let answer = answer.map_err(|_| "it does not answer a request in this format".to_owned())?;
-        let message = answer.ok_or("it closed the connection")?.map_err(|error| error.to_string())?;
-        match interpreter.read(&message.payload) {
-            Meaning::Message(_) | Meaning::Extended(_) => return Ok(()),
+        let answer = timeout_at(deadline, relay.next()).await;
+        let answer = answer.context("it does not answer a request in this format")?;
+        match interpreter.read(&answer.context("it closed the connection")??.payload) {
+            Meaning::Message(_) | Meaning::Extended(_) => break,
             // A greeting in the relay's own words proves nothing.
             Meaning::Foreign => {}
-            Meaning::Undecodable(_) => {
-                return Err("it echoes the subprotocol, but does not speak the format".to_owned());
-            }
+            Meaning::Undecodable(_) => bail!("it echoes the subprotocol, but does not speak the format"),
         }
     }
+    relay.close(CloseCode::Normal, "").await;
+    Ok(())
 }

@@ -26,8 +26,7 @@ fn read(text: &str) -> anyhow::Result<Info> {
         serde_json::from_str(text).context("the relay's NIP-11 document is not JSON")?;
     let text = |name: &str| Some(quoted(document.get(name)?.as_str()?));
     let limitation = document.get("limitation");
-    let number = |name: &str| Some((name.to_owned(), limitation?.get(name)?.as_u64()?));
-    let nips = document.get("supported_nips").and_then(serde_json::Value::as_array);
+    let number = |name: &str| Some((name.to_owned(), limitation?.get(name)?.as_u64()?.try_into().ok()?));
     let tokens = document.get("wire").and_then(|wire| wire.get("tokens")?.as_array());
     let tokens = tokens.into_iter().flatten().filter_map(|token| Some(token.as_str()?.to_owned()));
     Ok(Info {
@@ -35,7 +34,6 @@ fn read(text: &str) -> anyhow::Result<Info> {
         name: text("name"),
         software: text("software"),
         version: text("version"),
-        supported_nips: nips.into_iter().flatten().filter_map(serde_json::Value::as_u64).collect(),
         limitation: LIMITS.into_iter().filter_map(number).collect(),
     })
 }
@@ -47,12 +45,11 @@ mod tests {
     #[test]
     fn a_document_is_read_as_far_as_its_fields_have_their_types() {
         let info = read(
-            r#"{"name":"x","software":7,"supported_nips":[1,"two",77],"limitation":{"max_limit":500,
+            r#"{"name":"x","software":7,"limitation":{"max_limit":500,
             "max_subscriptions":"many","auth_required":true}}"#,
         )
         .unwrap();
         assert_eq!((info.name.as_deref(), info.software), (Some("x"), None));
-        assert_eq!(info.supported_nips, [1, 77]);
         assert_eq!(info.limitation, [("max_limit".to_owned(), 500)].into());
         assert_eq!(read("[]").unwrap(), Info::default());
         assert!(read("<html>").is_err());

@@ -2,40 +2,37 @@
 //! of it that every run with `--url` begins with.
 //!
 //! [`rehearsal`] talks to the relay through `talk` and fills in [`answers`]; `table` turns answers
-//! into verdicts without a socket; `settings` has the names that external relays give to their
-//! bounds.
+//! into verdicts without a socket.
 
-pub(crate) mod answers;
-mod events;
-mod handshakes;
+pub mod answers;
+pub(crate) mod handshakes;
 pub(crate) mod info;
 pub(crate) mod needs;
 mod rehearsal;
-mod settings;
 pub(crate) mod table;
 mod talk;
 #[cfg(test)]
 mod tests;
 
 use std::{
+    cell::RefCell,
     collections::BTreeMap,
     hash::{BuildHasher, RandomState},
     path::Path,
+    rc::Rc,
     time::Duration,
 };
 
 use anyhow::Context;
 use codecs::Format;
-use corpus::Corpus;
+use corpus::{Corpus, Rules};
 use program::Interrupt;
-use serde::Serialize;
-use wire::{Endpoint, RelayUrl};
+use wire::{Compression, Endpoint, RelayUrl};
 
 use self::{
-    answers::{Answers, Demand},
+    answers::{Answers, Verdict},
     needs::Needs,
-    table::{Reason, Refused, Verdict},
-    talk::{Patience, Peer, Talk},
+    talk::Peer,
 };
 use crate::{
     args,
@@ -48,20 +45,14 @@ use workload::{Workload, scenario::Scenario};
 /// Time for the whole rehearsal.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// How long a relay may be silent while answers are missing.
+const SILENCE: Duration = Duration::from_secs(5);
+
 /// Seconds of a scenario whose plan is looked at: its shapes do not depend on its length.
 const PLAN_SECONDS: f64 = 1.0;
 
-/// The output of `client-sim doctor --json`.
-#[derive(Debug, Serialize)]
-struct Report<'a> {
-    #[serde(flatten)]
-    answers: &'a Answers,
-    corpus: &'a str,
-    refused_events: &'a Refused,
-    scenarios: &'a [Verdict],
-    /// Settings to change on the relay.
-    settings: &'a [String],
-}
+/// Formats and compressions to be offered.
+type Offers<'a> = (&'a [Format], &'a [Compression]);
 
 /// Runs `client-sim doctor`; whether each of the scenarios can be played, and the text to print.
 ///
@@ -71,53 +62,45 @@ pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
     let relay = dial::endpoint(&args.url, args.ca.as_deref(), &args.header).map_err(UsageError)?;
     let corpus = workload::inputs::events(args.corpus.as_deref(), args.skip_invalid);
     let corpus = corpus.map_err(|error| UsageError(error.into()))?;
-    let names = match args.scenario.as_slice() {
-        [] => Scenario::names().into_iter().map(str::to_owned).collect(),
-        named => named.to_vec(),
-    };
     let named = !args.scenario.is_empty();
+    let all = || Scenario::names().into_iter().map(str::to_owned).collect();
+    let names = if named { args.scenario.clone() } else { all() };
     // Kinds that no scenario writes are not tried.
     let mut needs = Needs { written: BTreeMap::new(), ..Needs::from_events(&corpus.events) };
     let mut scenarios = Vec::new();
     for name in names {
-        let scenario = brief(&name).map_err(UsageError)?;
-        match plan(&scenario, &corpus) {
-            Ok(workload) => {
-                let own = Needs::from_workload(&workload);
-                needs.join(&own);
-                scenarios.push((scenario, Some(own)));
-            }
+        let mut scenario = Scenario::load(&name).map_err(UsageError)?;
+        // Scenarios of phases keep their own length.
+        scenario.set_seconds(PLAN_SECONDS).ok();
+        scenario.only_new = true;
+        let own = plan(&scenario, &corpus).map(|workload| Needs::from_workload(&workload));
+        match own {
             Err(error) if named => return Err(UsageError(error).into()),
             // This corpus has not what every scenario asks for.
-            Err(_) => scenarios.push((scenario, None)),
+            own => scenarios.push((scenario, own.ok().inspect(|own| needs.join(own.clone())))),
         }
     }
-    let offers = handshakes::Offers {
-        formats: args.formats.clone(),
-        compressions: args.compressions.clone(),
-        batched: true,
-    };
     program::report(&format!("rehearses with {}, for {} s at most", relay.url(), PATIENCE.as_secs()));
-    let asking = ask(&relay, &needs, Some(&offers), Patience::STANDING);
-    let answers = interruption::block_on(unless_interrupted(&mut interruption::listen()?, asking))?;
-    let refused = table::refused(&answers, &corpus.events);
-    let verdicts: Vec<_> = scenarios
-        .into_iter()
-        .map(|(scenario, needs)| verdict(&answers, scenario, needs.as_ref(), &corpus, &refused))
-        .collect();
-    let fine = verdicts.iter().all(|verdict| verdict.reasons.is_empty());
-    if !args.json {
-        return Ok((fine, table::text(&answers, &refused, corpus.events.len(), &verdicts)));
+    let asking = ask(&relay, &needs, Some((&args.formats[..], &args.compressions[..])), SILENCE);
+    let mut answers = interruption::block_on(unless_interrupted(&mut interruption::listen()?, asking))?;
+    needs.auth = scenarios.iter().all(|(scenario, _)| scenario.auth);
+    let rules = answers.rules(&needs);
+    answers.corpus.clone_from(&corpus.name);
+    answers.refused_events = table::refused(&rules, &corpus.events);
+    let mut findings = table::findings(&answers);
+    for (scenario, needs) in scenarios {
+        let name = scenario.name.clone();
+        let reasons = reasons(&answers, scenario, needs.as_ref(), &corpus);
+        findings.extend(reasons.clone());
+        answers.scenarios.push(Verdict { scenario: name, reasons });
     }
-    let settings = table::settings(&answers, verdicts.iter().flat_map(|verdict| &verdict.reasons));
-    let report = Report {
-        answers: &answers,
-        corpus: &corpus.name,
-        refused_events: &refused,
-        scenarios: &verdicts,
-        settings: &settings,
+    answers.settings = table::settings(answers.info.as_ref(), &findings);
+    let fine = answers.scenarios.iter().all(|verdict| verdict.reasons.is_empty());
+    let text = match args.json {
+        true => serde_json::to_string_pretty(&answers)? + "\n",
+        false => table::text(&answers, corpus.events.len()),
     };
-    Ok((fine, serde_json::to_string_pretty(&report)? + "\n"))
+    Ok((fine, text))
 }
 
 /// The answers that a plan depends on, from a relay that a run is about to use.
@@ -129,11 +112,7 @@ pub(crate) fn before_a_run(
     needs: &Needs,
     interrupt: &mut Interrupt,
 ) -> anyhow::Result<Answers> {
-    // Without the burst.
-    let mut needs = needs.clone();
-    needs.most.remove(&Demand::Rate);
-    let asking = ask(relay, &needs, None, Patience::STANDING);
-    interruption::block_on(unless_interrupted(interrupt, asking))
+    interruption::block_on(unless_interrupted(interrupt, ask(relay, needs, None, SILENCE)))
 }
 
 /// Reads what `client-sim doctor --json` wrote of the relay at `url`, where there is one. Answers
@@ -159,8 +138,8 @@ pub(crate) fn read(file: &Path, url: Option<&RelayUrl>) -> anyhow::Result<Answer
 async fn ask(
     relay: &Endpoint,
     needs: &Needs,
-    offers: Option<&handshakes::Offers>,
-    patience: Patience,
+    offers: Option<Offers<'_>>,
+    patience: Duration,
 ) -> anyhow::Result<Answers> {
     let url = relay.url();
     let mut answers = Answers { url: url.to_string(), ..Answers::default() };
@@ -171,53 +150,36 @@ async fn ask(
         Err(error) => answers.no_info = Some(format!("{error:#}")),
     }
     let words = format!("doctor {:016x}", RandomState::new().hash_one(std::process::id()));
-    let peer = Peer { relay: relay.clone(), words, patience };
-    let mut talk = Talk::open(&peer).await.with_context(|| format!("cannot connect to {url}"))?;
+    let peer = Rc::new(Peer { relay: relay.clone(), words, patience, rate: RefCell::default() });
     let rehearsing = async {
-        rehearsal::rehearse(&mut talk, &peer, needs, &mut answers).await;
+        rehearsal::rehearse(&peer, needs, &mut answers).await?;
         if let Some(offers) = offers {
             let tokens = answers.info.as_ref().map_or(&[][..], |info| &info.tokens);
-            answers.handshakes = handshakes::all(&peer, offers, tokens).await;
-            talk.spent.connections += answers.handshakes.len() as u64;
+            answers.handshakes = handshakes::all(&peer.relay, offers, tokens).await;
         }
+        anyhow::Ok(())
     };
-    let ended = tokio::time::timeout(PATIENCE, rehearsing).await.is_err();
-    if ended {
-        let rate = talk.rate.as_ref().map(|said| format!("; the relay said {said:?}")).unwrap_or_default();
-        answers.stopped = Some(format!("it did not end within {} s{rate}", PATIENCE.as_secs()));
+    match tokio::time::timeout(PATIENCE, rehearsing).await {
+        Ok(rehearsed) => rehearsed.with_context(|| format!("cannot connect to {url}"))?,
+        Err(_) => answers.stopped = Some(format!("it did not end within {} s", PATIENCE.as_secs())),
     }
-    answers.spent = talk.close().await;
+    answers.rate = peer.rate.take();
     Ok(answers)
-}
-
-fn brief(name: &str) -> anyhow::Result<Scenario> {
-    let mut scenario = Scenario::load(name)?;
-    // Scenarios of phases keep their own length.
-    scenario.set_seconds(PLAN_SECONDS).ok();
-    scenario.only_new = true;
-    Ok(scenario)
 }
 
 fn plan(scenario: &Scenario, corpus: &Corpus) -> anyhow::Result<Workload> {
     workload::inputs::plan_over(scenario, corpus, 1, &[Format::JSON])
 }
 
-/// Whether the scenario can be played with what the relay does not refuse.
-fn verdict(
-    answers: &Answers,
-    mut scenario: Scenario,
-    needs: Option<&Needs>,
-    corpus: &Corpus,
-    refused: &Refused,
-) -> Verdict {
-    let name = scenario.name.clone();
+/// Why the scenario cannot be played with what the relay does not refuse.
+fn reasons(answers: &Answers, mut scenario: Scenario, needs: Option<&Needs>, corpus: &Corpus) -> Vec<String> {
     let mut reasons = needs.map_or_else(Vec::new, |needs| table::reasons(answers, needs));
-    if needs.is_none() || (reasons.is_empty() && !refused.is_empty()) {
-        scenario.rules = answers.rules(scenario.auth);
-        if let Err(error) = plan(&scenario, corpus) {
-            reasons.extend(table::set_aside(answers, scenario.auth));
-            reasons.push(Reason::from(format!("{error:#}")));
-        }
+    scenario.rules = needs.map_or_else(|| answers.rules.clone(), |needs| answers.rules(needs));
+    if (needs.is_none() || (reasons.is_empty() && scenario.rules != Rules::default()))
+        && let Err(error) = plan(&scenario, corpus)
+    {
+        reasons.extend(table::set_aside(&scenario.rules));
+        reasons.push(format!("{error:#}"));
     }
-    Verdict { scenario: name, reasons }
+    reasons
 }

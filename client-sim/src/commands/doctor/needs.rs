@@ -3,66 +3,62 @@
 use std::collections::BTreeMap;
 
 use codecs::{Event, Filter, Format};
-use corpus::rules::{has_odd_reference, longest_tag_value};
+use corpus::rules::{Property, has_odd_reference, of_kinds};
 
-use super::answers::Demand;
 use workload::Workload;
+
+/// What a plan may need many of.
+pub(super) const CONNECTIONS: &str = "connections at one time";
+pub(super) const SUBSCRIPTIONS: &str = "subscriptions at one time";
+pub(super) const STORED: &str = "stored events for one filter";
+pub(super) const UNLIMITED: &str = "events for one filter without a limit";
 
 /// The extremes of one plan, or of several.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
-    /// The largest of each number.
-    pub(crate) most: BTreeMap<Demand, u64>,
-    /// The earliest and the latest `created_at`.
-    pub(crate) dates_s: Option<(i64, i64)>,
+    /// The largest of each number, by what it is of.
+    pub(crate) most: BTreeMap<String, i64>,
+    pub(crate) properties: BTreeMap<Property, i64>,
     /// The smallest event of each kind, one with hex in `e` and `p` tags before others.
     pub(crate) written: BTreeMap<u16, Event<'static>>,
-    /// The filter with the longest list, by its kinds.
-    pub(crate) requests: BTreeMap<String, Filter>,
+    /// The widest filter of each plan, by its kinds and the entries of its longest list.
+    pub(crate) requests: BTreeMap<(String, i64), Filter>,
     pub(crate) auth: bool,
     pub(crate) reconciles: bool,
-    /// Whether live events are read.
+    /// Whether live events are read, and stored ones.
     pub(crate) live: bool,
+    pub(crate) stored: bool,
 }
 
 impl Needs {
     /// The needs of events alone.
     pub(crate) fn from_events(events: &[Event<'_>]) -> Needs {
         let mut needs = Needs::default();
-        let mut smallest = BTreeMap::new();
-        for event in events {
-            let (bytes, odd, at) = (json_bytes(event), has_odd_reference(event), event.created_at);
-            let (least, one) = smallest.entry(event.kind).or_insert(((odd, bytes), event));
-            if (odd, bytes) < *least {
-                (*least, *one) = ((odd, bytes), event);
+        let ranked = events.iter().map(|event| ((has_odd_reference(event), json_bytes(event)), event));
+        let mut ranked: Vec<_> = ranked.collect();
+        ranked.sort_by_key(|(rank, _)| *rank);
+        for ((_, bytes), event) in ranked {
+            needs.written.entry(event.kind).or_insert_with(|| event.clone().into_owned());
+            for property in Property::ALL {
+                at_least(&mut needs.properties, property, property.of(event, bytes));
             }
-            needs.at_least(Demand::EventBytes, bytes);
-            needs.at_least(Demand::EventTags, event.tags.len() as u64);
-            needs.at_least(Demand::TagValueBytes, longest_tag_value(event));
-            needs.at_least(Demand::HexReferences, u64::from(odd));
-            let (oldest, newest) = needs.dates_s.unwrap_or((at, at));
-            needs.dates_s = Some((oldest.min(at), newest.max(at)));
         }
-        let written = smallest.into_iter().map(|(kind, (_, event))| (kind, event.clone().into_owned()));
-        needs.written = written.collect();
         needs
     }
 
     /// The needs of a plan.
     pub(crate) fn from_workload(workload: &Workload) -> Needs {
         let mut needs = Needs::from_events(&workload.events);
-        needs.auth = workload.auth;
-        needs.at_least(Demand::Connections, workload.roles.len() as u64);
-        needs.at_least(Demand::Rate, workload.published_per_s_max() as u64);
+        (needs.auth, needs.stored) = (workload.auth, workload.stored > 0);
+        needs.at_least(CONNECTIONS, workload.roles.len());
         for session in &workload.sessions {
             let together = session.steps.iter().map(Vec::len).max().unwrap_or(0).max(session.live.len());
-            needs.at_least(Demand::Subscriptions, together as u64);
+            needs.at_least(SUBSCRIPTIONS, together);
             needs.live |= !session.live.is_empty();
             for request in session.steps.iter().flatten() {
-                let expected = request.expected.len() as u64;
-                needs.at_least(Demand::StoredEvents, expected);
+                needs.at_least(STORED, request.expected.len());
                 if request.filter.limit.is_none() {
-                    needs.at_least(Demand::UnlimitedEvents, expected);
+                    needs.at_least(UNLIMITED, request.expected.len());
                 }
                 needs.filter(&request.filter);
             }
@@ -70,12 +66,12 @@ impl Needs {
                 needs.reconciles = true;
                 let fetched = reconciliation.lacks.iter().take(reconciliation.chunk);
                 let ids: Vec<_> = fetched.map(|event| workload.events[*event as usize].id).collect();
-                needs.at_least(Demand::StoredEvents, ids.len() as u64);
+                needs.at_least(STORED, ids.len());
                 needs.filter(&Filter { ids: Some(ids), ..Filter::default() });
             }
         }
         for role in &workload.roles {
-            needs.at_least(Demand::Subscriptions, role.filters().len() as u64);
+            needs.at_least(SUBSCRIPTIONS, role.filters().len());
             needs.live |= !role.filters().is_empty();
         }
         workload.live.iter().for_each(|live| needs.filter(&live.filter));
@@ -83,59 +79,50 @@ impl Needs {
     }
 
     /// The larger of each.
-    pub(crate) fn join(&mut self, other: &Needs) {
-        other.most.iter().for_each(|(demand, number)| self.at_least(*demand, *number));
-        let dates = [self.dates_s, other.dates_s].into_iter().flatten();
-        self.dates_s = dates.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
-        for (kind, event) in &other.written {
-            self.written.entry(*kind).or_insert_with(|| event.clone());
+    pub(crate) fn join(&mut self, other: Needs) {
+        other.most.iter().for_each(|(what, number)| at_least(&mut self.most, what.clone(), *number));
+        for (property, number) in other.properties {
+            at_least(&mut self.properties, property, number);
         }
-        other.requests.values().for_each(|filter| self.filter(filter));
+        for (kind, event) in other.written {
+            self.written.entry(kind).or_insert(event);
+        }
+        self.requests.extend(other.requests);
         self.auth |= other.auth;
         self.reconciles |= other.reconciles;
         self.live |= other.live;
+        self.stored |= other.stored;
     }
 
-    /// The largest number of a demand; 0 where there is none.
-    pub(crate) fn most(&self, demand: Demand) -> u64 {
-        self.most.get(&demand).copied().unwrap_or(0)
+    /// The largest number of something; 0 where there is none.
+    pub(super) fn most(&self, what: &str) -> i64 {
+        self.most.get(what).copied().unwrap_or(0)
     }
 
-    fn at_least(&mut self, demand: Demand, number: u64) {
-        let most = self.most.entry(demand).or_default();
-        *most = number.max(*most);
+    fn at_least(&mut self, what: &str, number: usize) {
+        at_least(&mut self.most, what.to_owned(), i64::try_from(number).unwrap_or(i64::MAX));
     }
 
     fn filter(&mut self, filter: &Filter) {
-        let known = self.requests.entry(kinds_of(filter)).or_insert_with(|| filter.clone());
-        if width(filter) > width(known) {
-            *known = filter.clone();
+        let mut kinds = filter.kinds.clone().unwrap_or_default();
+        kinds.sort_unstable();
+        let of = if kinds.is_empty() { "events of any kind".to_owned() } else { of_kinds(&kinds) };
+        let what = format!("entries in a list of a request for {of}");
+        let lists = [filter.ids.as_ref().map(Vec::len), filter.authors.as_ref().map(Vec::len)];
+        let tags = filter.tags.iter().map(|tag| tag.values.len());
+        let width = lists.into_iter().flatten().chain(tags).max().unwrap_or(1).max(1);
+        let known = self.most(&what);
+        self.at_least(&what, width);
+        if self.most(&what) > known {
+            self.requests.remove(&(what.clone(), known));
+            self.requests.insert((what.clone(), self.most(&what)), filter.clone());
         }
     }
 }
 
-/// The kinds of a filter in words.
-pub(super) fn kinds_of(filter: &Filter) -> String {
-    let Some(kinds) = &filter.kinds else { return "events of any kind".to_owned() };
-    let mut kinds = kinds.clone();
-    kinds.sort_unstable();
-    corpus::rules::of_kinds(&kinds)
-}
-
-/// Entries of the longest list of a filter, and at least 1.
-pub(super) fn width(filter: &Filter) -> u64 {
-    let lists = [filter.ids.as_ref().map(Vec::len), filter.authors.as_ref().map(Vec::len)];
-    let tags = filter.tags.iter().map(|tag| tag.values.len());
-    lists.into_iter().flatten().chain(tags).max().unwrap_or(1).max(1) as u64
-}
-
-/// The filter with lists of so many entries at most.
-pub(super) fn narrowed(filter: &Filter, entries: u64) -> Filter {
-    let entries = usize::try_from(entries).unwrap_or(usize::MAX);
-    let mut filter = filter.clone();
-    filter.ids.iter_mut().chain(&mut filter.authors).for_each(|list| list.truncate(entries));
-    filter.tags.iter_mut().for_each(|tag| tag.values.truncate(entries));
-    filter
+fn at_least<K: Ord>(of: &mut BTreeMap<K, i64>, what: K, number: i64) {
+    let most = of.entry(what).or_insert(number);
+    *most = number.max(*most);
 }
 
 /// Bytes of an event as JSON.

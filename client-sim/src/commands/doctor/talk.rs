@@ -1,440 +1,336 @@
-//! A conversation with a relay in plain NIP-01 JSON: one message, its answer, and a bound on how
-//! long to wait.
+//! A conversation with a relay in plain NIP-01 JSON: messages, their answers, and a bound on how long
+//! to wait.
 
 use std::{
     borrow::Cow,
+    cell::RefCell,
     collections::{HashMap, HashSet},
+    rc::Rc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use codecs::{ClientMessage, Codec, Event, Filter, Format, KindClass, RelayMessage, quoted};
-use tokio::time::{Instant, sleep, timeout_at};
+use codecs::{ClientMessage, Codec, Event, Filter, Format, RelayMessage, hex, quoted};
+use tokio::{
+    sync::{Notify, mpsc},
+    task::JoinHandle,
+    time::{Instant, sleep, timeout, timeout_at},
+};
 use wire::{CloseCode, Compression, Connection, Endpoint, Offer, WireLimits};
 
-use super::answers::{Answer, Spent};
+use super::answers::Answer;
 use crate::sockets::driver;
 use client::{
     auth,
     meaning::{Interpreter, Meaning, Verdict},
 };
 
-/// How long a relay may take for one answer.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Patience {
-    /// Unless it was slower before.
-    pub(super) usual: Duration,
-    /// For OK to the first event of a kind, and at most for any.
-    pub(super) longest: Duration,
-}
-
-impl Patience {
-    pub(super) const STANDING: Patience =
-        Patience { usual: Duration::from_secs(3), longest: Duration::from_secs(10) };
-}
-
-/// How long an answer may follow a NOTICE, which names nothing that it answers: at least so long,
-/// and so many times the slowest answer so far.
-const AFTER_NOTICE: Duration = Duration::from_millis(300);
-const SLOWEST_ANSWERS: u32 = 4;
+/// How long an answer may follow a NOTICE, which names nothing that it answers.
+const AFTER_NOTICE: Duration = Duration::from_secs(2);
 
 /// Pauses after a refusal of the rate, each before another try.
-const PAUSES_S: [u64; 3] = [1, 2, 4];
+const PAUSES_MS: [u64; 4] = [50, 1_000, 2_000, 4_000];
 
-/// The pause before each event after a first refusal of the rate.
-const PACE: Duration = Duration::from_millis(50);
-
-/// Ids that are noted of a reply, and of live deliveries.
-pub(super) const MAX_HEARD: usize = 1_000;
+/// Answers and events that are remembered of a connection.
+pub(super) const MOST_HEARD: usize = 10_000;
 
 /// The subscription that stays open.
 const LIVE: &str = "doctor-live";
 
-/// The relay to talk to.
-#[derive(Debug, Clone)]
+/// The relay to talk to, and what its conversations share.
+#[derive(Debug)]
 pub(super) struct Peer {
     pub(super) relay: Endpoint,
-    /// Words from which the throw-away keys of this conversation derive.
+    /// Words from which the throw-away keys derive.
     pub(super) words: String,
-    pub(super) patience: Patience,
+    /// How long the relay may be silent while answers are missing.
+    pub(super) patience: Duration,
+    /// The first refusal of the rate, in the relay's words.
+    pub(super) rate: RefCell<Option<String>>,
 }
 
-/// Reply to a request.
+/// What came on a connection.
 #[derive(Debug, Default)]
-pub(super) struct Reply {
-    /// Ids of the first events, at most [`MAX_HEARD`].
-    pub(super) ids: Vec<[u8; 32]>,
-    pub(super) answer: Answer,
+pub(super) struct Heard {
+    /// The first answer to each message, by its event's id in hex or its subscription.
+    answers: HashMap<String, Answer>,
+    /// Stored events.
+    pub(super) stored: HashSet<[u8; 32]>,
+    /// Deliveries to the subscription that stays.
+    pub(super) live: HashSet<[u8; 32]>,
+    /// Whether that subscription is open.
+    pub(super) listens: bool,
+    pub(super) challenge: Option<String>,
+    /// The first message that no NIP knows, in the relay's words.
+    pub(super) foreign: Option<String>,
+    /// The first NOTICE since a message was sent.
+    notice: Option<(String, Instant)>,
+    ended: Option<String>,
 }
 
 /// One connection, made again when the relay ends it.
 #[derive(Debug)]
 pub(super) struct Talk {
-    peer: Peer,
+    peer: Rc<Peer>,
     codec: &'static dyn Codec,
-    interpreter: Interpreter,
-    link: Option<Connection>,
-    /// How long the slowest answer took.
-    slowest: Option<Duration>,
-    challenge: Option<String>,
-    subscriptions: u64,
-    /// Events whose OK is missing, and the OKs that came while another answer was waited for.
-    unanswered: HashSet<[u8; 32]>,
-    answered: HashMap<[u8; 32], Answer>,
-    /// Whether the relay took any event.
-    published: bool,
+    heard: Arc<(Mutex<Heard>, Notify)>,
+    outgoing: mpsc::UnboundedSender<Vec<u8>>,
+    carrier: JoinHandle<()>,
+    subscriptions: usize,
     /// Whether pauses did not help.
     gave_up: bool,
-    /// The first refusal of the rate, in the relay's words.
-    pub(super) rate: Option<String>,
-    pub(super) challenged: bool,
     /// Whether the relay accepted the answer to its challenge.
     pub(super) proven: bool,
-    /// The first message that no NIP knows, in the relay's words.
-    pub(super) foreign: Option<String>,
-    /// Deliveries to the subscription that stays, at most [`MAX_HEARD`].
-    pub(super) heard: HashSet<[u8; 32]>,
-    pub(super) spent: Spent,
 }
 
 impl Talk {
-    pub(super) async fn open(peer: &Peer) -> anyhow::Result<Talk> {
+    pub(super) async fn open(peer: &Rc<Peer>) -> Result<Talk, wire::WireError> {
         let codec = Format::JSON.spec().library;
-        let mut talk = Talk {
-            peer: peer.clone(),
-            codec,
-            interpreter: Interpreter::new(codec),
-            link: None,
-            slowest: None,
-            challenge: None,
-            subscriptions: 0,
-            unanswered: HashSet::new(),
-            answered: HashMap::new(),
-            published: false,
-            gave_up: false,
-            rate: None,
-            challenged: false,
-            proven: false,
-            foreign: None,
-            heard: HashSet::new(),
-            spent: Spent::default(),
-        };
-        talk.connect().await?;
-        Ok(talk)
-    }
-
-    async fn connect(&mut self) -> Result<(), wire::WireError> {
         let offer = Offer { formats: vec![Format::JSON], batched: false, compression: Compression::None };
-        self.spent.connections += 1;
-        (self.challenge, self.proven) = (None, false);
-        let limits = WireLimits::default();
-        self.link = Some(self.peer.relay.connect(&offer, &limits).await?);
-        Ok(())
+        let link = peer.relay.connect(&offer, &WireLimits::default()).await?;
+        let heard = Arc::<(Mutex<Heard>, Notify)>::default();
+        let (outgoing, to_send) = mpsc::unbounded_channel();
+        let carrier = tokio::spawn(carry(link, to_send, Interpreter::new(codec), Arc::clone(&heard)));
+        let peer = Rc::clone(peer);
+        Ok(Talk { peer, codec, heard, outgoing, carrier, subscriptions: 0, gave_up: false, proven: false })
     }
 
-    /// Signs an event by a throw-away key, one for each `author`.
-    pub(super) fn sign(&self, event: &mut Event<'_>, author: &str) {
-        corpus::sign_as(event, &format!("{} {author}", self.peer.words));
+    pub(super) fn heard(&self) -> MutexGuard<'_, Heard> {
+        lock(&self.heard.0)
     }
 
-    /// Publishes an event and waits for its OK. A refusal of the rate is no answer while others are
-    /// accepted: the event is sent again after a pause.
-    pub(super) async fn publish(&mut self, event: &Event<'_>) -> Answer {
-        let publishing = async |talk: &mut Talk| {
-            if talk.rate.is_some() {
-                sleep(PACE).await;
+    /// Sends messages together, because a relay may answer late, and waits for the answer to each.
+    /// A refusal of the rate is no answer: the message is sent again after a pause. One that ended the
+    /// connection shows alone.
+    pub(super) async fn ask(&mut self, messages: &[ClientMessage<'_>]) -> Vec<Answer> {
+        let mut answers = self.ask_once(messages).await;
+        for (message, answer) in messages.iter().zip(&mut answers) {
+            let one = std::slice::from_ref(message);
+            if messages.len() > 1 && matches!(answer, Answer::Ended(_)) {
+                answer.clone_from(&self.ask_once(one).await[0]);
             }
-            let answer = match talk.send_event(event).await {
-                Ok(()) => talk.answer_within(&event.id, talk.patience()).await,
-                Err(answer) => answer,
-            };
-            Reply { answer, ..Reply::default() }
-        };
-        match self.patiently(publishing).await.answer {
-            Answer::Refused(said) if self.published && said.starts_with("rate-limited") => Answer::NotAsked,
-            answer => answer,
-        }
-    }
-
-    /// Tries again after pauses, as long as the relay refuses the rate.
-    async fn patiently(&mut self, mut once: impl AsyncFnMut(&mut Talk) -> Reply) -> Reply {
-        let mut reply = once(self).await;
-        for pause_s in PAUSES_S {
-            let Some(said) = reply.answer.about_rate().filter(|_| !self.gave_up) else { return reply };
-            self.rate.get_or_insert_with(|| said.to_owned());
-            sleep(Duration::from_secs(pause_s)).await;
-            reply = once(self).await;
-        }
-        self.gave_up |= reply.answer.about_rate().is_some();
-        reply
-    }
-
-    /// Sends an event whose answer is read later, by [`Talk::late_answer_to`].
-    pub(super) async fn send_event(&mut self, event: &Event<'_>) -> Result<(), Answer> {
-        match event.class() {
-            KindClass::Ephemeral => self.spent.ephemeral_events += 1,
-            _ => self.spent.stored_events += 1,
-        }
-        self.unanswered.insert(event.id);
-        self.send(&ClientMessage::Event(Cow::Borrowed(event))).await
-    }
-
-    /// Waits for the OK of an event until `deadline`, whatever else the relay says meanwhile.
-    pub(super) async fn late_answer_to(&mut self, id: &[u8; 32], deadline: Instant) -> Answer {
-        self.answer_within(id, Wait { deadline, gives_up_after_notice: false }).await
-    }
-
-    /// Until when a relay may take for what is sent now: usually, and at all.
-    pub(super) fn deadlines(&self) -> (Instant, Instant) {
-        (self.patience().deadline, Instant::now() + self.peer.patience.longest)
-    }
-
-    /// Whether the relay has not ended the connection.
-    pub(super) fn is_open(&self) -> bool {
-        self.link.is_some()
-    }
-
-    async fn answer_within(&mut self, id: &[u8; 32], wait: Wait) -> Answer {
-        let answer = match self.answered.remove(id) {
-            Some(answer) => answer,
-            None => self.wait_within(wait, |message| answer_to(id, message)).await,
-        };
-        if answer != Answer::Silent {
-            self.unanswered.remove(id);
-        }
-        self.published |= answer == Answer::Taken;
-        answer
-    }
-
-    fn patience(&self) -> Wait {
-        let Patience { usual, longest } = self.peer.patience;
-        let patience = self.slowest.map_or(usual, |slowest| usual.max(SLOWEST_ANSWERS * slowest));
-        Wait { deadline: Instant::now() + patience.min(longest), gives_up_after_notice: true }
-    }
-
-    /// Asks for stored events, waits for EOSE or CLOSED, and ends the subscription.
-    pub(super) async fn request(&mut self, filter: Filter) -> Reply {
-        let requesting = async |talk: &mut Talk| {
-            let (name, reply) = talk.subscribe(filter.clone()).await;
-            if reply.answer == Answer::Taken {
-                talk.unsubscribe(&name).await;
+            for pause_ms in PAUSES_MS {
+                let Some(said) = answer.about_rate().filter(|_| !self.gave_up) else { break };
+                self.peer.rate.borrow_mut().get_or_insert_with(|| said.to_owned());
+                sleep(Duration::from_millis(pause_ms)).await;
+                answer.clone_from(&self.ask_once(one).await[0]);
             }
-            reply
-        };
-        let mut reply = self.patiently(requesting).await;
-        if reply.answer.about_rate().is_some() {
-            reply.answer = Answer::NotAsked;
+            self.gave_up |= answer.about_rate().is_some();
+            if answer.about_rate().is_some_and(|said| said.contains("rate-limited")) {
+                *answer = Answer::NotAsked;
+            }
         }
-        reply
+        answers
     }
 
-    /// Opens a subscription, and waits for its EOSE.
-    pub(super) async fn subscribe(&mut self, filter: Filter) -> (String, Reply) {
-        self.subscriptions += 1;
-        let name = format!("doctor-{}", self.subscriptions);
-        let reply = self.subscribe_as(&name, filter).await;
-        (name, reply)
-    }
-
-    /// Opens the subscription that stays, whose deliveries are noted.
-    pub(super) async fn listen(&mut self, filter: Filter) -> Answer {
-        self.subscribe_as(LIVE, filter).await.answer
-    }
-
-    async fn subscribe_as(&mut self, name: &str, filter: Filter) -> Reply {
-        let mut ids = Vec::new();
-        let request = ClientMessage::Req { subscription: Cow::Borrowed(name), filters: vec![filter] };
-        let answer = self.ask(&request, |message| match message {
-            RelayMessage::Event { subscription, event } if *subscription == name => {
-                if ids.len() < MAX_HEARD {
-                    ids.push(event.id);
+    async fn ask_once(&mut self, messages: &[ClientMessage<'_>]) -> Vec<Answer> {
+        if self.heard().ended.is_some() {
+            match Talk::open(&self.peer).await {
+                Ok(anew) => *self = Talk { gave_up: self.gave_up, subscriptions: self.subscriptions, ..anew },
+                Err(error) => return vec![Answer::Ended(quoted(&error.to_string())); messages.len()],
+            }
+        }
+        let about: Vec<Option<String>> = messages.iter().map(about).collect();
+        {
+            let mut heard = self.heard();
+            heard.notice = None;
+            about.iter().flatten().for_each(|about| _ = heard.answers.remove(about));
+        }
+        messages.iter().for_each(|message| self.say(message));
+        let (mut came, mut deadline) = (0, Instant::now() + self.peer.patience);
+        loop {
+            let (answers, otherwise) = {
+                let heard = self.heard();
+                let answer = |about: &Option<String>| heard.answers.get(about.as_ref()?).cloned();
+                let answers: Vec<_> = about.iter().map(answer).collect();
+                // Of several messages it may be about any.
+                let notice = heard.notice.as_ref().filter(|_| messages.len() == 1);
+                if let Some((_, at)) = notice {
+                    deadline = deadline.min(*at + AFTER_NOTICE);
                 }
-                None
+                let otherwise = match (&heard.ended, notice) {
+                    (Some(_), Some((said, _))) | (Some(said), None) => Answer::Ended(said.clone()),
+                    (None, Some((said, _))) => Answer::Refused(said.clone()),
+                    (None, None) => Answer::Silent,
+                };
+                (answers, otherwise)
+            };
+            let now = answers.iter().flatten().count();
+            if now > came {
+                (came, deadline) = (now, Instant::now() + self.peer.patience);
             }
-            RelayMessage::Eose { subscription, .. } if *subscription == name => Some(Answer::Taken),
-            RelayMessage::Closed { subscription, text } if *subscription == name => {
-                Some(Answer::Refused(text.clone().into_owned()))
+            let is_over = came == messages.len() || matches!(otherwise, Answer::Ended(_));
+            if is_over || timeout_at(deadline, self.heard.1.notified()).await.is_err() {
+                return answers
+                    .into_iter()
+                    .map(|answer| answer.unwrap_or_else(|| otherwise.clone()))
+                    .collect();
             }
-            _ => None,
-        });
-        let answer = answer.await;
-        Reply { ids, answer }
-    }
-
-    /// Ends a subscription.
-    pub(super) async fn unsubscribe(&mut self, name: &str) {
-        self.say(&ClientMessage::Close { subscription: Cow::Borrowed(name) }).await;
-    }
-
-    /// Sends a message that has no answer, such as the end of a subscription, which a connection
-    /// that ended has not.
-    pub(super) async fn say(&mut self, message: &ClientMessage<'_>) {
-        self.send(message).await.ok();
-    }
-
-    /// Sends a message and waits for the answer that `is` recognises.
-    pub(super) async fn ask(
-        &mut self,
-        message: &ClientMessage<'_>,
-        is: impl FnMut(&RelayMessage<'_>) -> Option<Answer>,
-    ) -> Answer {
-        self.spent.requests += 1;
-        match self.send(message).await {
-            Ok(()) => self.wait_within(self.patience(), is).await,
-            Err(answer) => answer,
         }
     }
 
-    /// Answers pings until the relay ends the connection.
-    pub(super) async fn idle(&mut self) {
-        const LONG: Duration = Duration::from_secs(3_600);
-        let wait = Wait { deadline: Instant::now() + LONG, gives_up_after_notice: false };
-        self.wait_within(wait, |_| None).await;
+    /// Sends a message.
+    pub(super) fn say(&self, message: &ClientMessage<'_>) {
+        let mut bytes = Vec::new();
+        if self.codec.encode_client(message, &mut bytes).is_ok() {
+            // A connection that ended has no use for it.
+            self.outgoing.send(bytes).ok();
+        }
+    }
+
+    pub(super) async fn publish(&mut self, events: &[Event<'static>]) -> Vec<Answer> {
+        let messages: Vec<_> =
+            events.iter().map(|event| ClientMessage::Event(Cow::Borrowed(event))).collect();
+        self.ask(&messages).await
+    }
+
+    /// Asks for stored events, and ends the subscription.
+    pub(super) async fn request(&mut self, filter: Filter) -> Answer {
+        self.requests(1, &filter).await.remove(0)
+    }
+
+    /// Asks the same several times, and ends the subscriptions after the last answer.
+    pub(super) async fn requests(&mut self, count: usize, filter: &Filter) -> Vec<Answer> {
+        let from = self.subscriptions;
+        self.subscriptions += count;
+        let names: Vec<String> = (from..self.subscriptions).map(|n| format!("doctor-{n}")).collect();
+        let request =
+            |name| ClientMessage::Req { subscription: Cow::Borrowed(name), filters: vec![filter.clone()] };
+        let answers = self.ask(&names.iter().map(|name| request(name)).collect::<Vec<_>>()).await;
+        for name in &names {
+            self.say(&ClientMessage::Close { subscription: name.into() });
+        }
+        answers
+    }
+
+    /// Opens the subscription that stays.
+    pub(super) async fn listen(&mut self, filter: Filter) {
+        let request = ClientMessage::Req { subscription: LIVE.into(), filters: vec![filter] };
+        let answers = self.ask(&[request]).await;
+        self.heard().listens = answers == [Answer::Taken];
+    }
+
+    /// Asks for those of these events that have not come; whether the relay answered.
+    pub(super) async fn ask_back(&mut self, all: &HashSet<[u8; 32]>) -> bool {
+        let missing: Vec<_> = all.difference(&self.heard().stored).copied().collect();
+        missing.is_empty()
+            || self.request(Filter { ids: Some(missing), ..Filter::default() }).await == Answer::Taken
     }
 
     /// Answers the relay's challenge (NIP-42); [`Answer::NotAsked`] without one.
     pub(super) async fn authenticate(&mut self) -> Answer {
-        let Some(challenge) = self.challenge.clone() else { return Answer::NotAsked };
+        let Some(challenge) = self.heard().challenge.clone() else { return Answer::NotAsked };
         let mut event = auth::proof(&self.peer.relay.url().to_string(), &challenge, now_s());
-        self.sign(&mut event, "one");
-        let answer = match self.send(&ClientMessage::Auth(Cow::Borrowed(&event))).await {
-            Ok(()) => self.answer_within(&event.id, self.patience()).await,
-            Err(answer) => answer,
-        };
+        self.peer.sign(&mut event, "one");
+        let answer = self.ask(&[ClientMessage::Auth(Cow::Owned(event))]).await.remove(0);
         self.proven = answer == Answer::Taken;
         answer
     }
 
-    pub(super) async fn close(mut self) -> Spent {
-        if let Some(mut link) = self.link.take() {
-            link.close(CloseCode::Normal, "").await;
-        }
-        self.spent
-    }
-
-    async fn send(&mut self, message: &ClientMessage<'_>) -> Result<(), Answer> {
-        if self.link.is_none() {
-            self.connect().await.map_err(|error| Answer::Ended(error.to_string()))?;
-        }
-        let mut bytes = Vec::new();
-        self.codec.encode_client(message, &mut bytes).map_err(|error| Answer::Refused(error.to_string()))?;
-        let Some(link) = self.link.as_mut() else { return Err(Answer::Silent) };
-        let sending = async {
-            link.feed(bytes.into()).await?;
-            link.flush().await
-        };
-        match timeout_at(Instant::now() + self.peer.patience.usual, sending).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => {
-                let why = self.ending(&error.to_string()).await;
-                Err(Answer::Ended(why))
-            }
-            Err(_) => {
-                self.link = None;
-                Err(Answer::Silent)
-            }
-        }
-    }
-
-    /// The reason that the relay gave in its Close frame, or else the error of the socket.
-    async fn ending(&mut self, error: &str) -> String {
-        let Some(mut link) = self.link.take() else { return error.to_owned() };
-        let deadline = Instant::now() + AFTER_NOTICE;
-        while let Ok(Some(message)) = timeout_at(deadline, link.next()).await {
-            if let Err(reason) = message {
-                return reason.to_string();
-            }
-        }
-        error.to_owned()
-    }
-
-    async fn wait_within(
-        &mut self,
-        Wait { mut deadline, gives_up_after_notice }: Wait,
-        mut is: impl FnMut(&RelayMessage<'_>) -> Option<Answer>,
-    ) -> Answer {
-        let began = Instant::now();
-        let mut notice = None;
-        loop {
-            let Some(link) = self.link.as_mut() else { return Answer::Silent };
-            let message = match timeout_at(deadline, link.next()).await {
-                Err(_) => return notice.map_or(Answer::Silent, Answer::Refused),
-                Ok(None) => {
-                    self.link = None;
-                    return Answer::Ended(notice.unwrap_or_else(|| "without a reason".to_owned()));
-                }
-                Ok(Some(Err(error))) => {
-                    self.link = None;
-                    return Answer::Ended(notice.unwrap_or_else(|| error.to_string()));
-                }
-                Ok(Some(Ok(message))) => message,
-            };
-            let message = match self.interpreter.read(&message.payload) {
-                Meaning::Message(message) | Meaning::Extended(message) => message,
-                Meaning::Foreign | Meaning::Undecodable(_) => {
-                    let text = String::from_utf8_lossy(&message.payload);
-                    self.foreign.get_or_insert_with(|| quoted(&text));
-                    continue;
-                }
-            };
-            match &message {
-                RelayMessage::Auth { challenge } => {
-                    self.challenged = true;
-                    self.challenge = Some(challenge.clone().into_owned());
-                }
-                RelayMessage::Notice { text } => {
-                    notice.get_or_insert(format!("NOTICE {}", quoted(text)));
-                    if let Some(slowest) = self.slowest.filter(|_| gives_up_after_notice) {
-                        let patience = AFTER_NOTICE.max(SLOWEST_ANSWERS * slowest);
-                        deadline = deadline.min(Instant::now() + patience);
-                    }
-                }
-                RelayMessage::Event { subscription, event }
-                    if *subscription == LIVE && self.heard.len() < MAX_HEARD =>
-                {
-                    self.heard.insert(event.id);
-                }
-                _ => {}
-            }
-            if let Some(answer) = is(&message) {
-                self.slowest = self.slowest.max(Some(began.elapsed()));
-                return answer;
-            }
-            if let RelayMessage::Ok { id, .. } = &message
-                && self.unanswered.remove(id)
-            {
-                self.answered.extend(answer_to(id, &message).map(|answer| (*id, answer)));
-            }
-        }
+    pub(super) async fn close(self) {
+        drop(self.outgoing);
+        timeout(AFTER_NOTICE, self.carrier).await.ok();
     }
 }
 
-impl Answer {
-    /// The relay's words where it refuses not the message but the rate, as it does also by asking
-    /// for proof of work while many events come.
-    pub(super) fn about_rate(&self) -> Option<&str> {
-        let Answer::Refused(said) = self else { return None };
-        let words = said.strip_prefix("NOTICE ").unwrap_or(said);
-        ["rate-limited", "pow:"].iter().any(|prefix| words.starts_with(prefix)).then_some(said)
+impl Peer {
+    /// Signs an event by a throw-away key, one for each `author`.
+    pub(super) fn sign(&self, event: &mut Event<'_>, author: &str) {
+        corpus::sign_as(event, &format!("{} {author}", self.words));
     }
 }
 
-/// How to wait for an answer.
-struct Wait {
-    deadline: Instant,
-    /// Whether a NOTICE may stand for it.
-    gives_up_after_notice: bool,
+fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
+    heard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The answer that an OK is to an event.
-fn answer_to(id: &[u8; 32], message: &RelayMessage<'_>) -> Option<Answer> {
+/// What the answer to a message is about; `None` of a message without an answer.
+fn about(message: &ClientMessage<'_>) -> Option<String> {
     match message {
-        RelayMessage::Ok { id: of, accepted, text } if of == id => {
-            Some(match Verdict::from_ok(*accepted, text) {
-                Verdict::Accepted | Verdict::Duplicate | Verdict::Mute => Answer::Taken,
-                Verdict::Refused => Answer::Refused(text.clone().into_owned()),
-            })
+        ClientMessage::Event(event) | ClientMessage::Auth(event) => Some(hex::encode(&event.id)),
+        ClientMessage::Req { subscription, .. } | ClientMessage::NegOpen { subscription, .. } => {
+            Some(subscription.to_string())
         }
         _ => None,
+    }
+}
+
+/// Carries messages both ways, and answers pings, until either end closes the connection.
+async fn carry(
+    mut link: Connection,
+    mut to_send: mpsc::UnboundedReceiver<Vec<u8>>,
+    interpreter: Interpreter,
+    heard: Arc<(Mutex<Heard>, Notify)>,
+) {
+    let mut is_broken = false;
+    let why = loop {
+        tokio::select! {
+            message = link.next() => match message {
+                Some(Ok(message)) => {
+                    lock(&heard.0).take(&interpreter, &message.payload);
+                    heard.1.notify_one();
+                }
+                Some(Err(error)) => break error.to_string(),
+                None => break "without a reason".to_owned(),
+            },
+            // After an error the relay's reason is still to be read.
+            payload = to_send.recv(), if !is_broken => match payload {
+                Some(payload) => is_broken = send(&mut link, payload).await.is_err(),
+                None => return link.close(CloseCode::Normal, "").await,
+            }
+        }
+    };
+    lock(&heard.0).ended = Some(quoted(&why));
+    heard.1.notify_one();
+}
+
+async fn send(link: &mut Connection, payload: Vec<u8>) -> Result<(), wire::WireError> {
+    link.feed(payload.into()).await?;
+    link.flush().await
+}
+
+impl Heard {
+    fn take(&mut self, interpreter: &Interpreter, payload: &[u8]) {
+        let message = match interpreter.read(payload) {
+            Meaning::Message(message) | Meaning::Extended(message) => message,
+            Meaning::Foreign | Meaning::Undecodable(_) => {
+                self.foreign.get_or_insert_with(|| quoted(&String::from_utf8_lossy(payload)));
+                return;
+            }
+        };
+        let refused = |text: &str| Answer::Refused(quoted(text));
+        match message {
+            RelayMessage::Ok { id, accepted, text } => {
+                let answer = match Verdict::from_ok(accepted, &text) {
+                    Verdict::Refused => refused(&text),
+                    _ => Answer::Taken,
+                };
+                self.answer(hex::encode(&id), answer);
+            }
+            RelayMessage::Eose { subscription, .. } | RelayMessage::NegMsg { subscription, .. } => {
+                self.answer(subscription.into_owned(), Answer::Taken);
+            }
+            RelayMessage::Closed { subscription, text } | RelayMessage::NegErr { subscription, text } => {
+                self.answer(subscription.into_owned(), refused(&text));
+            }
+            RelayMessage::Event { subscription, event } => {
+                let heard = if subscription == LIVE { &mut self.live } else { &mut self.stored };
+                if heard.len() < MOST_HEARD {
+                    heard.insert(event.id);
+                }
+            }
+            RelayMessage::Auth { challenge } => self.challenge = Some(challenge.into_owned()),
+            RelayMessage::Notice { text } => {
+                self.notice.get_or_insert_with(|| (format!("NOTICE {}", quoted(&text)), Instant::now()));
+            }
+            RelayMessage::Events { .. } | RelayMessage::Count { .. } => {}
+        }
+    }
+
+    fn answer(&mut self, about: String, answer: Answer) {
+        if self.answers.len() < MOST_HEARD {
+            self.answers.entry(about).or_insert(answer);
+        }
     }
 }
 

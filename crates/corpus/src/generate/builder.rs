@@ -11,10 +11,10 @@ use super::{
     plan::{Author, Planned},
 };
 use crate::{
-    Rules,
     json::json,
     keys::{self, World},
     random::Random,
+    rules::COMMON,
 };
 
 /// Authors, keys and ids of a kind that are remembered: conversations are small and short.
@@ -112,7 +112,7 @@ impl<'g> Builder<'g> {
         let mut kept = WHOLE;
         let (mut event, context) = loop {
             let (event, context) = self.draft(planned, kept);
-            let refused = || Rules::COMMON.refuses(&event, json(&event).len() as u64);
+            let refused = || COMMON.refuses(&event, json(&event).len() as u64);
             if !self.generator.strict || refused().is_none() {
                 break (event, context);
             }

@@ -73,7 +73,7 @@ pub struct Generator {
     vocabulary: Vocabulary,
     relays: Relays,
     by_popularity: Weighted,
-    /// Whether every event keeps to [`Rules::COMMON`](crate::Rules::COMMON).
+    /// Whether every event keeps to [`COMMON`](crate::rules::COMMON).
     strict: bool,
 }
 
@@ -97,7 +97,7 @@ impl Generator {
     }
 
     /// Makes only events that relays take by their defaults
-    /// ([`Rules::COMMON`](crate::Rules::COMMON)): a larger one has fewer tags and less content, and
+    /// ([`COMMON`](crate::rules::COMMON)): a larger one has fewer tags and less content, and
     /// every `e` and `p` tag names an id or a key.
     #[must_use]
     pub fn strict(self) -> Generator {

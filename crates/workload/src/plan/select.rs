@@ -186,10 +186,13 @@ mod tests {
         corpus.events.truncate(300);
         let json = [Format::JSON];
         let (all, none) = select(&corpus, &json, &Rules::default());
-        let rules = Rules { event_bytes: Some(1_000), ..Rules::default() };
+        let bound = corpus::rules::Bound { most: 1_000, said: "too large".to_owned() };
+        let bounds = [(corpus::rules::Property::EventBytes, bound)].into();
+        let rules = Rules { bounds, ..Rules::default() };
+        let reason = "more than 1000 bytes as JSON: too large";
         let (small, aside) = select(&corpus, &json, &rules);
-        let refused = *aside.get("the relay refuses events of this size").unwrap();
-        assert!(!none.contains_key("the relay refuses events of this size"));
+        let refused = *aside.get(reason).unwrap();
+        assert!(!none.contains_key(reason));
         assert!(refused > 0 && small.len() + refused == all.len(), "{aside:?}");
         assert!(small.iter().all(|event| refused_by_size(event) <= 1_000));
     }
