@@ -179,8 +179,8 @@ impl Session {
                 step = self.step() => step,
             };
             match step {
-                Step::From(Side::Client, message) => self.from_client(message).await?,
-                Step::From(Side::Relay, message) => self.from_relay(message).await?,
+                Step::From(Side::Client, message) => self.take_clients(message).await?,
+                Step::From(Side::Relay, message) => self.take_relays(message).await?,
                 Step::Left(side) => return Err(End::Left(side)),
                 Step::Failed(side, error) => return Err(End::Failed(side, error)),
             }
@@ -245,7 +245,7 @@ impl Session {
 
     // --- to the client ---
 
-    async fn from_relay(&mut self, message: Message) -> Result<(), End> {
+    async fn take_relays(&mut self, message: Message) -> Result<(), End> {
         let json = &message.payload;
         let text_end = |error| End::Failed(Side::Client, error);
         if message.opcode == Opcode::Binary {
@@ -312,7 +312,7 @@ impl Session {
 
     // --- to the relay ---
 
-    async fn from_client(&mut self, message: Message) -> Result<(), End> {
+    async fn take_clients(&mut self, message: Message) -> Result<(), End> {
         let is_json = self.format == Format::JSON;
         if !is_json && message.opcode == self.format.spec().opcode {
             let limits =

@@ -87,11 +87,11 @@ pub(crate) fn to_client(json: &[u8], codec: &dyn Codec) -> Option<Vec<u8>> {
 ///
 /// # Errors
 /// The answer to a request that JSON cannot hold: without its unknown field it would match more.
-pub(crate) fn to_relay(message: &ClientMessage<'_>) -> Result<Vec<u8>, RelayMessage<'static>> {
+pub(crate) fn to_relay(message: &ClientMessage<'_>) -> Result<Vec<u8>, Box<RelayMessage<'static>>> {
     let mut json = Vec::new();
     codec(Format::JSON).encode_client(message, &mut json).map(|()| json).map_err(|error| {
         let text = format!("unsupported: {error}").into();
-        match message {
+        Box::new(match message {
             ClientMessage::Req { subscription, .. } | ClientMessage::Count { subscription, .. } => {
                 RelayMessage::Closed { subscription: subscription.to_string().into(), text }
             }
@@ -99,7 +99,7 @@ pub(crate) fn to_relay(message: &ClientMessage<'_>) -> Result<Vec<u8>, RelayMess
                 RelayMessage::NegErr { subscription: subscription.to_string().into(), text }
             }
             _ => RelayMessage::Notice { text },
-        }
+        })
     })
 }
 
