@@ -9,7 +9,6 @@ use anyhow::Context;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    between::{Heard, Programs},
     capacity::Carries,
     check::{Checked, Order},
     protocol::{LINK_ROLE, TcpSettings},
@@ -38,16 +37,6 @@ pub fn check(program: &Path, order: &Order) -> anyhow::Result<Result<Checked, St
 /// As [`probe`].
 pub fn capacity(program: &Path) -> anyhow::Result<Result<Carries, String>> {
     apart(program, &["capacity"])
-}
-
-/// Runs external programs at both ends of a link, in a process of its own: an independent test of
-/// the link.
-///
-/// # Errors
-/// As [`probe`]; the inner one is also the failure of a program.
-pub fn between(program: &Path, programs: &Programs) -> anyhow::Result<Result<Heard, String>> {
-    let programs = serde_json::to_string(programs).context("two programs serialize")?;
-    apart(program, &["between", &programs])
 }
 
 /// Starts a program in the role of an emulator, for one answer.

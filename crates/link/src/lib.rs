@@ -4,7 +4,7 @@
 //! name. [`Emulator`] carries the packets of all users as a state machine without device and clock.
 //! [`enter`] and [`Emulation`] put the kernel's own TCP at both ends: relay and users each have a
 //! network namespace, and the emulator, a process of its own, carries every packet between them
-//! (docs/links.md). [`between`] runs external programs at both ends.
+//! (docs/links.md).
 //!
 //! To add a profile, add an entry to [`PROFILES`], with its source.
 
@@ -15,7 +15,6 @@
 
 mod addresses;
 mod apart;
-mod between;
 mod capacity;
 mod check;
 mod demand;
@@ -32,8 +31,7 @@ mod protocol;
 mod trace;
 
 pub use addresses::{MOST_LINKS, MOST_USERS, RELAY, UNSHAPED, user_address};
-pub use apart::{between, capacity, check, probe};
-pub use between::{Heard, Programs};
+pub use apart::{capacity, check, probe};
 pub use capacity::Carries;
 pub use check::{Checked, Finding, Model, Order as CheckOrder};
 pub use demand::Demand;

@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::{
     addresses::{UNSHAPED, link_of, user_of},
-    between, capacity, check,
+    capacity, check,
     emulator::{Emulator, Way, WayCounts},
     host,
     network::{End, KernelCounts},
@@ -41,8 +41,7 @@ const LOOKS_EVERY_NS: u64 = 500_000;
 
 /// Runs the emulator. Its first argument is an order as JSON, which [`crate::Emulation`] gives;
 /// `probe`, which only sets up both namespaces; `capacity`, which finds how many packets a second
-/// this host emulates; `check`, which times transfers as its second argument orders; or `between`
-/// with two programs, which run at its ends.
+/// this host emulates; or `check`, which times transfers as its second argument orders.
 pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let order = args.next().and_then(|order| order.into_string().ok()).unwrap_or_default();
     let outcome = match order.as_str() {
@@ -52,7 +51,6 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
             let order = args.next().and_then(|order| order.into_string().ok()).unwrap_or_default();
             check::run(&order).map(|checked| say(&checked))
         }
-        "between" => meet(args.next()),
         order => serve(order),
     };
     match outcome {
@@ -70,12 +68,6 @@ fn probe() -> anyhow::Result<()> {
     let (_, _, tcp) = namespaces(DEFAULT_CONGESTION, UNSHAPED)?;
     say(&tcp);
     Ok(())
-}
-
-fn meet(programs: Option<OsString>) -> anyhow::Result<()> {
-    let programs = programs.and_then(|programs| programs.into_string().ok()).unwrap_or_default();
-    let programs = serde_json::from_str(&programs).context("expected two programs as JSON")?;
-    between::run(&programs).map(|heard| say(&heard))
 }
 
 /// Equips this namespace for the relay, and a new one for the users, in which the thread stays.
