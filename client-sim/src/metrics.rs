@@ -280,48 +280,4 @@ mod tests {
         assert!(head.contains("\r\nContent-Type: application/openmetrics-text;"), "{head}");
         assert!(text.contains("# TYPE nsim_events_sent counter\n") && text.ends_with("# EOF\n"), "{text}");
     }
-
-    #[test]
-    fn every_count_is_exported() {
-        let mut seen = Snapshot {
-            connections: 7,
-            sent: 11,
-            deliveries: 13,
-            latency_ns_p99: 2_500_000,
-            relay_cpu_ns: 1_500_000_000,
-            client_cpu_ns: 250_000_000,
-            ..Snapshot::default()
-        };
-        seen.judged(Some(ValidityClass::Suspect));
-        seen.judged(None);
-        let found = exposed(&seen, true);
-        for line in [
-            "# TYPE nsim_connections gauge",
-            "nsim_connections 7",
-            "# TYPE nsim_events_sent counter",
-            "nsim_events_sent_total 11",
-            "nsim_deliveries_total 13",
-            "# UNIT nsim_delivery_latency_p99_seconds seconds",
-            "nsim_delivery_latency_p99_seconds 0.0025",
-            "# TYPE nsim_cpu_seconds counter",
-            "nsim_cpu_seconds_total{process=\"relay\"} 1.5",
-            "nsim_cpu_seconds_total{process=\"clients\"} 0.25",
-            "nsim_blocks_total{validity=\"valid\"} 0",
-            "nsim_blocks_total{validity=\"suspect\"} 1",
-            "nsim_blocks_total{validity=\"failed\"} 1",
-            "# EOF",
-        ] {
-            assert!(found.lines().any(|one| one == line), "{line} in\n{found}");
-        }
-    }
-
-    #[test]
-    fn an_address_without_a_host_is_of_loopback() {
-        let endpoint = Endpoint::listen("0").unwrap();
-        let address = endpoint.0.local_addr().unwrap();
-        assert!(address.ip().is_loopback() && address.ip().is_ipv4(), "{address}");
-        let taken = Endpoint::listen(&address.port().to_string()).unwrap_err();
-        assert!(format!("{taken:#}").starts_with("cannot listen on --metrics-listen"), "{taken:#}");
-        assert!(Endpoint::listen("nowhere").is_err());
-    }
 }

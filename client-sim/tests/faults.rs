@@ -2,120 +2,20 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-mod common;
+#[path = "common/few.rs"]
+mod few;
 
-use std::{
-    fs,
-    io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
-    process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+use std::{fs, process::Command, thread};
 
-use common::{Relay, program};
-use corpus::Corpus;
+use few::few_events;
 use measure::{RunRecord, Status, ValidityClass};
-use serde_json::{Value, json};
 
-/// A fault of the network, as toxiproxy has it.
-struct Toxic {
-    kind: &'static str,
-    /// `downstream` is what the relay sends, `upstream` what clients send.
-    stream: &'static str,
-    attributes: Value,
-}
-
-impl Toxic {
-    fn of_the_relays_words(kind: &'static str, attributes: Value) -> Toxic {
-        Toxic { kind, stream: "downstream", attributes }
-    }
-
-    /// Swallows what one end says, and leaves its connections open for ever.
-    fn half_open(stream: &'static str) -> Toxic {
-        Toxic { kind: "timeout", stream, attributes: json!({ "timeout": 0 }) }
-    }
-}
-
-/// A proxy that spoils the network on request (toxiproxy,
-/// <https://github.com/Shopify/toxiproxy>).
-struct Proxy {
-    child: Child,
-    api: SocketAddr,
-    url: String,
-}
-
-impl Proxy {
-    fn before(relay: &str) -> Proxy {
-        // A port that was bound and released.
-        let api = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let child = Command::new("toxiproxy-server")
-            .args(["-host", "127.0.0.1", "-port", &api.port().to_string()])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("toxiproxy-server is on PATH");
-        let mut proxy = Proxy { child, api, url: String::new() };
-        let upstream = relay.strip_prefix("ws://").unwrap();
-        let wanted =
-            json!({ "name": "relay", "listen": "127.0.0.1:0", "upstream": upstream, "enabled": true });
-        let made = proxy.post("/proxies", &wanted);
-        proxy.url = format!("ws://{}", made["listen"].as_str().unwrap());
-        proxy
-    }
-
-    /// From now on the network has this fault, for open connections, too.
-    fn spoil(&self, toxic: &Toxic) {
-        let Toxic { kind, stream, attributes } = toxic;
-        let toxic = json!({
-            "name": "fault", "type": kind, "stream": stream, "toxicity": 1.0, "attributes": attributes,
-        });
-        self.post("/proxies/relay/toxics", &toxic);
-    }
-
-    /// Asks over HTTP, and returns the answer's JSON.
-    fn post(&self, path: &str, body: &Value) -> Value {
-        let body = body.to_string();
-        let mut stream = self.connect();
-        let length = body.len();
-        write!(
-            stream,
-            "POST {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
-             Connection: close\r\n\r\n{body}",
-            self.api
-        )
-        .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        assert!(head.starts_with("HTTP/1.1 20"), "{answer}");
-        serde_json::from_str(body).unwrap()
-    }
-
-    fn connect(&self) -> TcpStream {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        loop {
-            match TcpStream::connect(self.api) {
-                Ok(stream) => return stream,
-                Err(error) => assert!(Instant::now() < deadline, "toxiproxy-server does not listen: {error}"),
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
-}
-
-/// Notes that a run plans, at 100 a second.
+/// Notes that a run plans, at 100 a second, to eight readers.
 const NOTES: u64 = 200;
 
-/// How a run ended whose network was spoilt after its first second.
+/// A run against a relay with a fault of the network.
 struct Played {
+    fault: &'static str,
     code: Option<i32>,
     record: RunRecord,
     said: String,
@@ -123,193 +23,63 @@ struct Played {
     named: u64,
 }
 
-fn play(relay: &str, toxic: &Toxic, drain_seconds: u32) -> Played {
-    let proxy = Proxy::before(relay);
+fn play(fault: &'static str) -> Played {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
-    // To plan with the whole sample would cost more than the run.
-    let mut notes = Corpus::bundled().events;
-    notes.retain(|event| event.kind == 1);
-    notes.truncate(400);
-    corpus::write(&file("notes.jsonl"), &notes).unwrap();
-    let mut command = program();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_client-sim"));
     command.args(["--scenario", "note-stream", "--seconds", "2", "--rate", "100", "--quiet", "--corpus"]);
-    command.arg(file("notes.jsonl"));
-    command.args(["--progress-json", "--drain-seconds", &drain_seconds.to_string(), "--url", &proxy.url]);
-    command.args(["--format", "json", "--compression", "none"]);
+    command.arg(few_events()).args(["--drain-seconds", "3", "--relay-fault", fault]);
     command.arg("--record").arg(file("record.json")).arg("--ledger").arg(file("ledger.jsonl"));
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut seconds = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert!(seconds.next().unwrap().unwrap().contains("\"samples\""), "the load has begun");
-    proxy.spoil(toxic);
-    let rest = thread::spawn(move || seconds.count());
-    let output = child.wait_with_output().unwrap();
-    rest.join().unwrap();
+    let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let record = RunRecord::read(&file("record.json")).unwrap_or_else(|error| panic!("{error}: {said}"));
-    let named = fs::read_to_string(file("ledger.jsonl")).unwrap().lines().count() as u64;
+    let named = fs::read_to_string(file("ledger.jsonl")).map_or(0, |ledger| ledger.lines().count() as u64);
     assert_eq!(record.counts.planned, NOTES);
-
-    assert_served(relay);
-    Played { code: output.status.code(), record, said, named }
+    Played { fault, code: output.status.code(), record, said, named }
 }
 
-/// Whatever befell some clients is nothing to the relay, which tells the next one of itself
-/// (NIP-11).
-fn assert_served(relay: &str) {
-    let mut stream = TcpStream::connect(relay.strip_prefix("ws://").unwrap()).unwrap();
-    let request =
-        "GET / HTTP/1.1\r\nHost: relay\r\nAccept: application/nostr+json\r\nConnection: close\r\n\r\n";
-    stream.write_all(request.as_bytes()).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("supported_nips"), "{answer}");
-}
-
-/// Plays each at the same time, with a relay and a proxy of its own: most of it is waiting.
-fn play_all(toxics: &[Toxic]) -> Vec<Played> {
-    let one = |toxic| play(&Relay::start(&[]).url, toxic, 3);
+/// Plays each at the same time: most of it is waiting.
+fn play_all<const N: usize>(faults: [&'static str; N]) -> [Played; N] {
     thread::scope(|scope| {
-        let plays: Vec<_> = toxics.iter().map(|toxic| scope.spawn(move || one(toxic))).collect();
-        plays.into_iter().map(|play| play.join().unwrap()).collect()
+        faults.map(|fault| scope.spawn(move || play(fault))).map(|play| play.join().unwrap())
     })
 }
 
 #[test]
-#[ignore = "needs toxiproxy-server"]
-fn toxiproxy_that_slows_the_network_loses_nothing_and_is_latency() {
-    let toxics = [
-        Toxic::of_the_relays_words("latency", json!({ "latency": 100, "jitter": 50 })),
-        Toxic::of_the_relays_words("bandwidth", json!({ "rate": 30 })),
-        Toxic::of_the_relays_words(
-            "slicer",
-            json!({ "average_size": 64, "size_variation": 32, "delay": 100 }),
-        ),
-        Toxic::of_the_relays_words("slow_close", json!({ "delay": 1_000 })),
-    ];
-    let least_p99_ms = [50, 300, 0, 0];
-    for ((toxic, played), p99_ms) in toxics.iter().zip(play_all(&toxics)).zip(least_p99_ms) {
-        let Played { code, record, said, named } = played;
-        let kind = toxic.kind;
+fn a_slow_network_loses_nothing_and_is_latency() {
+    let least_p99_ms = [90, 300, 0];
+    let played = play_all(["delay=100ms", "slow=30000", "fragment=64"]);
+    for (Played { fault, code, record, said, named }, p99_ms) in played.into_iter().zip(least_p99_ms) {
         // Allows 3: late answers on a busy machine make a run invalid.
-        assert!(matches!(code, Some(0 | 3)), "{kind}: {said}");
+        assert!(matches!(code, Some(0 | 3)), "{fault}: {said}");
         let found = (record.counts.balanced(), &record.status, named);
-        assert_eq!(found, (Ok(()), &Status::Complete, 0), "{kind}");
-        assert_eq!(record.counts.deliveries, 8 * NOTES, "{kind}");
+        assert_eq!(found, (Ok(()), &Status::Complete, 0), "{fault}");
+        assert_eq!(record.counts.deliveries, 8 * NOTES, "{fault}");
         let p99_ns = record.latency["response"].quantile_ns(0.99).ns().unwrap();
-        assert!(p99_ns >= p99_ms * 1_000_000, "{kind}: p99 {p99_ns} ns: the fault was there");
+        assert!(p99_ns >= p99_ms * 1_000_000, "{fault}: p99 {p99_ns} ns: the fault was there");
     }
 }
 
 #[test]
-#[ignore = "needs toxiproxy-server"]
-fn toxiproxy_that_ends_connections_ends_the_run_and_what_was_measured_is_kept() {
-    let toxics = [
-        Toxic::of_the_relays_words("reset_peer", json!({ "timeout": 0 })),
-        Toxic::of_the_relays_words("limit_data", json!({ "bytes": 20_000 })),
-        Toxic::of_the_relays_words("timeout", json!({ "timeout": 500 })),
-    ];
-    for (toxic, played) in toxics.iter().zip(play_all(&toxics)) {
-        let Played { code, record, said, named } = played;
-        let kind = toxic.kind;
-        assert_eq!(code, Some(5), "{kind}: {said}");
-        assert!(matches!(record.status, Status::Incomplete { .. }), "{kind}: {:?}", record.status);
+fn a_connection_that_ends_or_falls_silent_leaves_its_notes_unknown() {
+    for Played { fault, code, record, said, named } in play_all(["reset:message=50", "half-open:message=50"])
+    {
         let counts = record.counts;
-        assert!(counts.deliveries > 0, "{kind}: {counts:?}");
-        assert!(counts.unknown + counts.not_sent > 0, "what was not answered is said: {kind}: {counts:?}");
-        assert_eq!(named, counts.deliveries_lost, "{kind}: one line a lost delivery");
+        assert!(counts.deliveries > 0, "{fault}: {counts:?}");
+        assert_eq!(named, counts.deliveries_lost, "{fault}: one line a lost delivery");
+        if fault.starts_with("reset") {
+            assert_eq!(code, Some(5), "{fault}: {said}");
+            assert!(matches!(record.status, Status::Incomplete { .. }), "{fault}: {:?}", record.status);
+            assert!(counts.unknown + counts.not_sent > 0, "{fault}: {counts:?}");
+        } else {
+            // Nothing but silence tells the client: the run is over after its patience.
+            assert!(matches!(code, Some(3 | 4)), "{fault}: {code:?}: {said}");
+            assert_eq!(record.status, Status::Complete, "{fault}: the relay had its time to answer");
+            assert!(counts.timed_out > 0, "{fault}: {counts:?}");
+        }
+        let answered = counts.acked + counts.timed_out + counts.unknown + counts.not_sent;
+        assert_eq!(answered, NOTES, "{fault}: every note has its fate: {counts:?}");
     }
-}
-
-/// Nothing but silence tells clients of such a relay: `--drain-seconds` after the last answer, or
-/// after the last publication was due, the run is over.
-#[test]
-#[ignore = "needs toxiproxy-server"]
-fn toxiproxy_that_swallows_what_the_relay_says_ends_the_run_after_its_patience() {
-    let relay = Relay::start(&[]);
-    let Played { code, record, said, named } = play(&relay.url, &Toxic::half_open("downstream"), 2);
-    // 3: the scenario expects more deliveries; 4: some OK came and their deliveries did not.
-    assert!(matches!(code, Some(3 | 4)), "{code:?}: {said}");
-    assert_eq!(record.status, Status::Complete, "the relay had its time to answer");
-    let counts = record.counts;
-    assert!(counts.deliveries > 0 && counts.timed_out > 0, "{counts:?}");
-    assert_eq!(counts.acked + counts.timed_out, NOTES, "every note has its fate: {counts:?}");
-    assert_eq!(named, counts.deliveries_lost, "one line a lost delivery");
-}
-
-/// The relay hears neither notes nor pongs. Had it not closed the connections, the clients would
-/// have waited for a minute, and the run would be complete.
-#[test]
-#[ignore = "needs toxiproxy-server"]
-fn toxiproxy_that_swallows_what_clients_say_is_noticed_by_the_relay() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let url = format!("ws://{}", listener.local_addr().unwrap());
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let relay = thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-            let mut config = relay_sim::Config::default();
-            config.verify = codecs::VerifyLevel::None;
-            config.ping_interval = Duration::from_secs(1);
-            let stopped = async { drop(stopped.await) };
-            relay_sim::serve(listener, config, stopped).await.unwrap()
-        })
-    });
-    let Played { code, record, said, named } = play(&url, &Toxic::half_open("upstream"), 60);
-    stop.send(()).unwrap();
-    let totals = relay.join().unwrap();
-    assert!(totals.silent_peers > 0, "{totals:?}");
-    assert_eq!(code, Some(5), "{said}");
-    assert!(matches!(record.status, Status::Incomplete { .. }), "{:?}", record.status);
-    let counts = record.counts;
-    assert!(counts.deliveries > 0 && counts.unknown + counts.not_sent > 0, "{counts:?}");
-    assert_eq!(counts.acked + counts.unknown + counts.not_sent, NOTES, "every note has its fate: {counts:?}");
-    assert_eq!(named, counts.deliveries_lost, "one line a lost delivery");
-}
-
-/// Reads half a kilobyte a second each, where every note is nearly a kilobyte: the rest waits in
-/// the relay and the kernel.
-#[test]
-#[ignore = "needs 10,200 descriptors a process, and minutes"]
-fn campaign_of_ten_thousand_slow_readers_who_lose_nothing_and_delay_no_quick_one() {
-    const SLOW: u64 = 10_000;
-    const NOTES: u64 = 20;
-    let folder = tempfile::tempdir().unwrap();
-    let scenario = folder.path().join("slow.toml");
-    let text = format!(
-        r#"
-        question = "Who waits for whom?"
-        learn = "That the quick one waits for nobody."
-        seconds = 1
-        publish = [{{ connections = 1, arrival = {{ shape = "closed", rounds = {NOTES} }}, window = 1, kinds = [1] }}]
-
-        [[subscribe]]
-        name = "slow"
-        connections = {SLOW}
-        read_bytes_per_s = 500
-        filter = [{{ kinds = [1] }}]
-
-        [[subscribe]]
-        name = "quick"
-        connections = 1
-        filter = [{{ kinds = [1] }}]
-        "#
-    );
-    fs::write(&scenario, text).unwrap();
-    let record = folder.path().join("record.json");
-    let mut command = program();
-    command.args(["--drain-seconds", "120", "--verify", "none", "--quiet", "--scenario"]).arg(scenario);
-    let output = command.arg("--record").arg(&record).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{said}");
-    let record = RunRecord::read(&record).unwrap();
-    let counts = record.counts;
-    assert_eq!((counts.balanced(), record.connections), (Ok(()), SLOW + 2), "{said}");
-    assert_eq!((counts.deliveries, counts.readers_cut_off), (NOTES * (SLOW + 1), 0), "{counts:?}");
-    assert_eq!(record.latency["response.quick"].len(), NOTES);
 }
 
 #[test]
@@ -355,7 +125,7 @@ fn a_run_that_logs_every_message_is_suspect_by_client_and_relay() {
     let folder = tempfile::tempdir().unwrap();
     let play = |level: Option<&str>| {
         let file = folder.path().join("record.json");
-        let mut client = program();
+        let mut client = Command::new(env!("CARGO_BIN_EXE_client-sim"));
         client.args(["--scenario", "note-stream", "--rate", "20", "--seconds", "1", "--quiet", "--record"]);
         client.arg(&file).env_remove("RUST_LOG");
         client.envs(level.map(|level| ("RUST_LOG", level))).output().unwrap();

@@ -132,7 +132,7 @@ fn an_honest_relay_balances_under_every_compression_and_the_record_says_how_much
 #[test]
 fn losses_and_copies_are_found_to_the_count() {
     let setup = Setup::new(SCENARIO);
-    for compression in ["none", "deflate", "deflate-shared", "zstd-shared", "zstd-dict"] {
+    for compression in ["none", "deflate", "zstd-dict"] {
         let (counts, planted, code) = setup.misled(compression, &["lose=5%"]);
         assert!(planted.lost > 20, "{planted:?}");
         assert_eq!((counts.deliveries_lost, surplus(&counts)), (planted.lost, 0), "{compression}");
@@ -142,33 +142,6 @@ fn losses_and_copies_are_found_to_the_count() {
         let all = planted.doubled + planted.invented;
         assert_eq!((surplus(&counts), counts.deliveries_lost), (all, 0), "{compression}: {counts:?}");
         assert_eq!(code, Some(4), "{compression}");
-    }
-}
-
-#[test]
-fn of_losses_beside_copies_the_difference_is_found() {
-    let setup = Setup::new(SCENARIO);
-    let (counts, planted, _) = setup.misled("none", &["lose=5%", "double=5%:seed=2"]);
-    let found = (counts.deliveries_lost, surplus(&counts));
-    assert!(found.0 <= planted.lost && found.1 <= planted.doubled, "{counts:?} {planted:?}");
-    assert!(found.0 + found.1 < planted.lost + planted.doubled, "some cancel: {counts:?} {planted:?}");
-    let difference = |lost: u64, doubled: u64| lost as i64 - doubled as i64;
-    assert_eq!(difference(found.0, found.1), difference(planted.lost, planted.doubled), "{counts:?}");
-}
-
-#[test]
-fn a_content_that_is_wrong_is_found_where_it_is_decoded() {
-    let setup = Setup::new(SCENARIO);
-    for compression in ["none", "deflate-no-takeover"] {
-        for fault in ["alter=20%", "misroute=20%", "wrong-id=20%", "wrong-sig=20%"] {
-            let (counts, planted, code) = setup.misled(compression, &[fault]);
-            let found = counts.deliveries_altered + counts.deliveries_misrouted + counts.deliveries_invented;
-            assert!(found > 0 && code == Some(4), "{fault} {compression}: {counts:?}");
-            // Each that was found is one that never came; the others pass as what was owed.
-            assert_eq!((counts.deliveries_lost, counts.deliveries_unexpected), (found, 0), "{fault}");
-            let all = planted.altered + planted.misrouted;
-            assert!(found < all || all == 0, "{fault} {compression}: {found} of {all}");
-        }
     }
 }
 

@@ -151,23 +151,6 @@ fn a_scenario_balances_and_takes_its_time_over_a_link() {
     assert!(record.first_delivery.is_none(), "no CPU times of a run over links");
 }
 
-#[test]
-#[ignore = "needs network namespaces and /dev/net/tun"]
-fn users_do_not_share_their_links_over_a_link() {
-    let setup = Setup::new();
-    let (_, record) =
-        setup.run(&["--link", "down=400kbit,up=400kbit,rtt=20ms", "--set", "publish.arrival.rate_per_s=1"]);
-    record.counts.balanced().unwrap();
-    let link = record.link.as_ref().unwrap();
-    // Over one link in common this would take as long as the bytes of all.
-    let shared_ns = link.down.forwarded_bytes * 8 * 1_000_000 / 400;
-    let longest_ns = record.latency["session"].max_ns();
-    assert!(longest_ns < shared_ns / 3, "{longest_ns} ns, {shared_ns} ns over one link");
-    // And no session is faster than its own bytes: ten sessions of as many.
-    let most_ns = record.latency["session"].max_ns();
-    assert!(most_ns > shared_ns / 20, "{most_ns} of {shared_ns}");
-}
-
 /// Half of the readers on a fast link and half on a slow one; publishers have none.
 const HALVES: &str = r#"
 question = "Who waits?"
@@ -261,21 +244,6 @@ fn more_packets_than_the_host_emulates_are_refused_before_the_run_over_a_link() 
     assert!(!setup.path("record.json").exists(), "nothing ran");
 }
 
-/// A check of the links on this host, as its process answers it; `emulated` may differ from what
-/// the check's model is of.
-fn checked(emulated: Option<&str>) -> link::Checked {
-    let order = link::CheckOrder { emulated: emulated.map(str::to_owned), ..link::CheckOrder::default() };
-    link::check(Path::new(env!("CARGO_BIN_EXE_client-sim")), &order).unwrap().unwrap()
-}
-
-#[test]
-#[ignore = "a campaign of fifteen seconds on a quiet host: compare selftest --only wrong-link"]
-fn campaign_of_a_wrong_link() {
-    let checked = checked(Some("down=8.1mbit,up=1.35mbit,rtt=66ms,queue=1s"));
-    assert_eq!(checked.busy(), None);
-    assert!(checked.findings.iter().all(|finding| !finding.holds()), "{checked:?}");
-}
-
 #[test]
 #[ignore = "needs network namespaces and /dev/net/tun"]
 fn what_is_lost_is_sent_again_over_a_link() {
@@ -367,14 +335,6 @@ fn a_host_that_allows_no_namespaces_is_told_which_setting_over_a_link() {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(Exit::NotPossible.is(output.status.code()), "{text}");
     assert!(text.contains("sudo sysctl user.max_user_namespaces"), "{text}");
-    // Without a link the same program works on that host.
-    let output = inside(
-        "echo 0 > /proc/sys/user/max_user_namespaces
-         exec setpriv --bounding-set=-all --inh-caps=-all PROGRAM --scenario FOLDER/small.toml",
-        &setup,
-    );
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!([Exit::Success, Exit::Invalid].iter().any(|exit| exit.is(output.status.code())), "{text}");
 }
 
 #[test]
@@ -401,101 +361,4 @@ fn a_user_without_privileges_plays_over_a_link() {
     let record = RunRecord::read(Path::new(&setup.path("record.json"))).unwrap();
     record.counts.balanced().unwrap();
     assert_eq!(record.link.unwrap().unbalanced, None);
-}
-
-/// Round trips, goodput, transfers and losses against what the link demands: true on a quiet host
-/// alone. Elsewhere no figure passes.
-#[test]
-#[ignore = "a campaign of half a minute on a quiet host: client-sim links --check --links 500"]
-fn campaign_of_transfers_over_a_link() {
-    let arguments = ["links", "--check", "--links", "500"].map(str::to_owned);
-    let output = client_sim(&arguments).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    if Exit::Invalid.is(output.status.code()) {
-        let said = format!("{text}{}", String::from_utf8_lossy(&output.stderr));
-        assert!(said.contains("host too busy"), "{said}");
-        panic!("not tested: {said}");
-    }
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(text.lines().filter(|line| line.starts_with("pass")).count(), 9, "{text}");
-}
-
-/// Answers `GET /N` with N bytes, head and body at once.
-const SERVER: &str = r#"
-import socket
-server = socket.create_server(("10.64.0.1", 8080))
-print("listening", flush=True)
-while True:
-    connection, _ = server.accept()
-    size = int(connection.recv(4096).split()[1][1:])
-    head = b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n" % size
-    connection.sendall(head + bytes(size))
-    connection.close()
-"#;
-
-/// Bytes of the answers; each has a connection of its own.
-const SIZES: [u64; 2] = [100_000, 1_000_000];
-
-/// Python serves and curl fetches: how long the connections and each transfer took, in seconds.
-fn fetched(link: &str) -> (link::Heard, Vec<f64>, Vec<f64>) {
-    let fetch = |(user, size): (usize, u64)| {
-        let address = link::user_address(0, user).unwrap();
-        format!(
-            "curl --silent --show-error --fail --noproxy '*' --interface 'host!{address}' --output /dev/null --write-out \
-             '%{{time_connect}} %{{time_pretransfer}} %{{time_total}} %{{size_download}}\\n' http://10.64.0.1:8080/{size}"
-        )
-    };
-    let fetches: Vec<String> = (0..).zip(SIZES).map(fetch).collect();
-    let words = |all: &[&str]| all.iter().map(|word| (*word).to_owned()).collect();
-    let programs = link::Programs {
-        link: link.to_owned(),
-        relay: words(&["python3", "-c", SERVER]),
-        user: words(&["sh", "-ec", &fetches.join("\n")]),
-    };
-    let heard = link::between(Path::new(env!("CARGO_BIN_EXE_client-sim")), &programs).unwrap().unwrap();
-    let (mut connects, mut transfers) = (Vec::new(), Vec::new());
-    for (line, size) in heard.output.lines().zip(SIZES) {
-        let [connect, begin, end, bytes]: [f64; 4] =
-            line.split(' ').map(|one| one.parse().unwrap()).collect::<Vec<f64>>().try_into().unwrap();
-        assert!((bytes - size as f64).abs() < 0.5, "{line}");
-        connects.push(connect);
-        transfers.push(end - begin);
-    }
-    assert_eq!(transfers.len(), SIZES.len(), "{}", heard.output);
-    (heard, connects, transfers)
-}
-
-#[test]
-#[ignore = "needs python3 and curl, network namespaces and /dev/net/tun"]
-fn python_and_curl_find_the_configured_round_trip_and_rate_over_a_link() {
-    const LINK: &str = "down=9mbit,up=1.5mbit,rtt=60ms,queue=1s";
-    let model = link::Model::for_link(&LINK.parse().unwrap()).unwrap();
-    let head = |size: u64| format!("HTTP/1.0 200 OK\r\nContent-Length: {size}\r\n\r\n").len() as u64;
-    let expected: Vec<f64> = std::iter::once(model.connect_s())
-        .chain(SIZES.map(|size| model.transfer_s(size + head(size))))
-        .collect();
-    // The tolerances of links --check.
-    let tolerance: Vec<f64> =
-        std::iter::once(0.001).chain(expected[1..].iter().map(|expected_s| expected_s * 0.03)).collect();
-    // A host without a core to spare makes packets late and none early, so the quickest counts.
-    let mut quickest = vec![f64::INFINITY; expected.len()];
-    let mut late = Vec::new();
-    for _ in 0..3 {
-        let (heard, connects, transfers) = fetched(LINK);
-        assert_eq!(heard.report.unbalanced, None);
-        assert!(heard.report.down.forwarded_bytes > SIZES.iter().sum::<u64>(), "{:?}", heard.report);
-        let connect = connects.into_iter().fold(f64::INFINITY, f64::min);
-        let found = std::iter::once(connect).chain(transfers);
-        quickest.iter_mut().zip(found).for_each(|(quickest, found)| *quickest = quickest.min(found));
-        late.push((heard.report.lateness.quantile_ns(0.99).ns(), heard.report.wait_ns));
-        let off = |at: usize| (quickest[at] - expected[at]) / tolerance[at];
-        assert!((0..expected.len()).all(|at| off(at) >= -1.0), "faster than the link: {quickest:?}");
-        if (0..expected.len()).all(|at| off(at) <= 1.0) {
-            return;
-        }
-    }
-    panic!(
-        "connection and transfers took {quickest:?} s, expected {expected:?} ± {tolerance:?} s; the emulator was late by \
-         (p99) and waited for a core (ns): {late:?}"
-    );
 }

@@ -141,31 +141,3 @@ fn a_full_disk_takes_neither_the_summary_nor_the_other_file() {
     assert!(said(&output).contains("cannot write --ledger /dev/full"), "{}", said(&output));
     assert!(RunRecord::read(&record).unwrap().counts.balanced().is_err());
 }
-
-/// `NO_COLOR` (no-color.org) and `TERM=dumb` turn escapes off, of logs and of what clap says.
-#[test]
-#[ignore = "needs script of util-linux"]
-fn a_terminal_shows_colours_unless_the_environment_says_otherwise() {
-    let program = env!("CARGO_BIN_EXE_client-sim");
-    let plays = format!("{program} --scenario note-stream --seconds 0.1 --corpus {}", few_events().display());
-    let errs = format!("{program} --nonsense");
-    for (name, value, is_coloured) in [
-        ("TERM", "xterm", true),
-        ("NO_COLOR", "1", false),
-        ("NO_COLOR", "", true),
-        ("TERM", "dumb", false),
-        ("CLICOLOR", "0", false),
-    ] {
-        for command in [&plays, &errs] {
-            let mut terminal = Command::new("script");
-            for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI"] {
-                terminal.env_remove(name);
-            }
-            terminal.env("TERM", "xterm").env("RUST_LOG", "trace").env(name, value);
-            let output = terminal.args(["-qec", command, "/dev/null"]).stdin(Stdio::null()).output().unwrap();
-            let shown = String::from_utf8_lossy(&output.stdout);
-            assert!(shown.contains("TRACE") || shown.contains("--nonsense"), "{shown}");
-            assert_eq!(shown.contains('\u{1b}'), is_coloured, "{command}: {name}={value}: {shown:.2000}");
-        }
-    }
-}

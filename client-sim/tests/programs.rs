@@ -226,12 +226,7 @@ fn plays_with_a_balanced_ledger(cells: &[(Format, &str)]) -> Vec<(u64, u64, u64)
 #[test]
 fn clients_that_check_ids_and_signatures_balance_and_are_named() {
     let setup = Setup::new();
-    for (format, level, keeps) in [
-        ("json", "id", "text"),
-        ("json", "full", "bytes"),
-        ("dannypack", "full", "text"),
-        ("nson", "id", "bytes"),
-    ] {
+    for (format, level, keeps) in [("json", "full", "bytes"), ("dannypack", "id", "text")] {
         let flags = ["--format", format, "--client-verify", level, "--client-keeps", keeps];
         let output = setup.run(&flags);
         assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
@@ -239,21 +234,6 @@ fn clients_that_check_ids_and_signatures_balance_and_are_named() {
         let cell = &record.cell;
         assert_eq!((&*cell.client_verify, &*cell.client_keeps), (level, keeps), "{format}");
         assert!(record.counts.deliveries > 0 && record.counts.balanced().is_ok(), "{:?}", record.counts);
-    }
-}
-
-#[test]
-fn a_relay_that_passes_events_on_is_asked_for_and_named() {
-    let setup = Setup::new();
-    for (reencode, splices) in [("never-if-canonical", true), ("always", false)] {
-        let output = setup.run(&["--format", "dannypack", "--reencode", reencode]);
-        assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
-        let record = setup.record();
-        assert_eq!((record.cell.reencode.as_str(), record.counts.balanced()), (reencode, Ok(())));
-        let encodings = record.encodings.unwrap();
-        assert_eq!(encodings.spliced > 0, splices, "{encodings:?}");
-        let all = encodings.spliced + encodings.cold + encodings.cached;
-        assert!(all >= record.counts.deliveries, "{encodings:?}");
     }
 }
 
@@ -306,21 +286,6 @@ fn invalid_events_are_left_out_when_asked_and_counted_in_the_record() {
     assert!(said.contains("3 skipped that are no valid events (line 1, event "), "{said}");
     let corpus = setup.record().corpus;
     assert_eq!((corpus.events, corpus.invalid_skipped), (150, 3));
-}
-
-#[test]
-fn an_unreachable_relay_is_named() {
-    let setup = Setup::new();
-    // A port that was bound and released: nothing listens there.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let url = format!("ws://127.0.0.1:{port}");
-    let output = setup.run(&["--url", &url]);
-    assert_eq!(output.status.code(), Some(1));
-    let said = stderr(&output);
-    assert!(
-        said.contains(&format!("cannot connect to {url}: connection refused: nothing listens there")),
-        "{said}"
-    );
 }
 
 #[test]
@@ -398,14 +363,14 @@ fn a_relay_that_dies_leaves_a_record_that_says_so() {
 }
 
 #[test]
-fn ctrl_c_keeps_what_was_measured() {
-    what_a_signal_keeps(nix::sys::signal::Signal::SIGINT);
-}
-
-#[test]
-fn a_closed_terminal_and_sigterm_keep_what_was_measured() {
-    what_a_signal_keeps(nix::sys::signal::Signal::SIGHUP);
-    what_a_signal_keeps(nix::sys::signal::Signal::SIGTERM);
+fn ctrl_c_a_closed_terminal_and_sigterm_keep_what_was_measured() {
+    use nix::sys::signal::Signal::{SIGHUP, SIGINT, SIGTERM};
+    // A run mostly waits.
+    thread::scope(|scope| {
+        for signal in [SIGINT, SIGHUP, SIGTERM] {
+            scope.spawn(move || what_a_signal_keeps(signal));
+        }
+    });
 }
 
 #[test]
@@ -418,7 +383,7 @@ fn a_run_that_was_stopped_beyond_its_patience_waits_for_what_is_owed_all_the_sam
     assert!(seconds.next().unwrap().unwrap().contains("\"samples\""), "the load has begun");
     let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).unwrap();
-    std::thread::sleep(Duration::from_secs(5));
+    std::thread::sleep(Duration::from_secs(3));
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGCONT).unwrap();
     let rest = std::thread::spawn(move || seconds.count());
     let output = child.wait_with_output().unwrap();
@@ -858,17 +823,4 @@ fn what_the_relay_spoils_is_counted_exactly_and_ends_with_exit_code_4() {
         assert!(lost["filter"].is_object() && lost["kind"].is_number(), "{lost}");
         assert_eq!(lost["id"].as_str().unwrap().len(), 64, "{lost}");
     }
-}
-
-#[test]
-fn a_ledger_that_cannot_be_written_ends_the_run_before_it_begins() {
-    let setup = Setup::new();
-    let output = setup.run(&["--ledger", "absent/ledger.jsonl"]);
-    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-    assert!(
-        stderr(&output).contains("--ledger: absent/ledger.jsonl cannot be written"),
-        "{}",
-        stderr(&output)
-    );
-    assert!(!setup.path("record.json").exists());
 }

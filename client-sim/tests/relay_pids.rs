@@ -13,7 +13,7 @@ use std::{
 };
 
 use common::{Relay, program};
-use measure::{QuotaMeter, RunRecord, ValidityClass};
+use measure::{QuotaMeter, RunRecord};
 
 /// Plays a short plan. Returns the exit code and what was written, and the record.
 fn play(relay: &Relay, pids: &str) -> (Option<i32>, String, Option<RunRecord>) {
@@ -172,22 +172,6 @@ fn play_for_a_second(mut client: Command, flags: &[&str]) -> RunRecord {
     client.args(["--scenario", "note-stream", "--rate", "3000", "--seconds", "1", "--record"]);
     let output = client.arg(&file).args(flags).output().unwrap();
     RunRecord::read(&file).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)))
-}
-
-#[test]
-#[ignore = "needs a control group that it may make below /sys/fs/cgroup"]
-fn a_run_in_a_cpu_quota_says_so_and_what_it_took() {
-    let group = Group::make("run", 6_000);
-    let record = play_for_a_second(group.program(), &[]);
-    let quota = record.environment.cpu_quota.unwrap();
-    assert!((quota.cores - 0.3).abs() < 1e-9, "{quota:?}");
-    assert!(quota.throttled_periods > 0 && quota.throttled_ns > 0, "{quota:?}");
-    let cores = record.usable_cores.unwrap();
-    assert_eq!((cores.clients_millicores, cores.relay_millicores), (Some(300), Some(300)));
-    let reasons = record.validity.to_string();
-    assert!(reasons.contains("the run has a CPU quota of 0.30 cores and was throttled"), "{reasons}");
-    assert!(record.validity.class >= ValidityClass::Suspect);
-    assert_eq!(play_for_a_second(program(), &[]).environment.cpu_quota.map(|quota| quota.cores), outside());
 }
 
 /// The quota in which this test itself runs.

@@ -338,47 +338,4 @@ mod tests {
             assert_eq!(found, Ok(Proof::default()), "{listen}");
         }
     }
-
-    #[test]
-    fn a_process_that_listens_at_nothing_is_refused_with_the_one_that_does() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("ws://{}", listener.local_addr().unwrap());
-        let connection = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let pair = std::os::unix::net::UnixDatagram::pair().unwrap();
-        let null = fs::File::open("/dev/null").unwrap();
-        let relay = with_socket(listener);
-        for other in [with_socket(null), with_socket(connection), with_socket(datagrams), with_socket(pair.0)]
-        {
-            let why = check(&other.processes(), &url).unwrap_err();
-            let expected = format!("process {} (sleep) listens at nothing", other.0.id());
-            assert!(why.contains(&expected), "{why}");
-            assert!(why.contains(&format!("process {} (sleep) listens at {url}", relay.0.id())), "{why}");
-        }
-    }
-
-    #[test]
-    fn a_process_that_may_be_the_relay_is_taken_and_the_doubt_is_said() {
-        let listener = || TcpListener::bind("127.0.0.1:0").unwrap();
-        let proxy = listener();
-        let url = format!("ws://{}", proxy.local_addr().unwrap());
-        let (proxy, behind) = (with_socket(proxy), with_socket(listener()));
-        let found = check(&behind.processes(), &url).unwrap();
-        assert!(found.is_doubtful);
-        let doubt = found.unproven.unwrap();
-        assert!(doubt.contains(&format!("{} (sleep) does", proxy.0.id())), "{doubt}");
-        // Both are the relay.
-        let both = Processes::from_pids(&[behind.0.id(), proxy.0.id()]).unwrap();
-        assert_eq!(check(&both, &url), Ok(Proof::default()));
-        let folder = tempfile::tempdir().unwrap();
-        let by_path = with_socket(std::os::unix::net::UnixListener::bind(folder.path().join("a")).unwrap());
-        assert!(check(&by_path.processes(), &url).unwrap().is_doubtful, "a proxy may reach it by its path");
-        for (elsewhere, why) in
-            [("ws://192.0.2.1:7777", "is no address of this machine"), ("ws://127.0.0.1:1", "namespace")]
-        {
-            let found = check(&behind.processes(), elsewhere).unwrap();
-            let doubt = found.unproven.unwrap();
-            assert!(doubt.contains(why) && !found.is_doubtful, "{doubt}");
-        }
-    }
 }
