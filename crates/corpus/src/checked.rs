@@ -1,11 +1,13 @@
 //! Files that contain more than valid events: every record is verified, and invalid ones are
 //! counted and named instead of ending the file.
 
-use std::{collections::VecDeque, num::NonZero, path::Path, thread};
+use std::{collections::VecDeque, path::Path};
 
 use codecs::{Event, VerifyLevel};
 
-use crate::{CorpusError, EventReader, Invalid, RecordError, Skipped, error::place, files::Damage};
+use crate::{
+    CorpusError, EventReader, Invalid, RecordError, Skipped, error::place, files::Damage, keys::in_parallel,
+};
 
 /// Records that are checked together, on all cores: some 5 MB of memory, 100 ms of a core.
 const TOGETHER: usize = 2_048;
@@ -88,19 +90,9 @@ type Record = Result<(Event<'static>, Option<u64>, u64), Damage>;
 
 /// Checks id and signature of each event, in order; `None` for a valid one.
 fn verify(records: &[Record]) -> Vec<Option<String>> {
-    let wrong = |record: &Record| match record {
+    in_parallel(records.len(), |place| match &records[place] {
         Ok((event, ..)) => event.verify(VerifyLevel::Full).err().map(|error| error.to_string()),
         Err(_) => None,
-    };
-    let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    let share = records.len().div_ceil(cores).max(1);
-    thread::scope(|scope| {
-        let workers: Vec<_> = records
-            .chunks(share)
-            .map(|part| scope.spawn(move || part.iter().map(wrong).collect::<Vec<_>>()))
-            .collect();
-        let join = |worker: thread::ScopedJoinHandle<'_, _>| worker.join().expect("checking never panics");
-        workers.into_iter().flat_map(join).collect()
     })
 }
 

@@ -6,7 +6,7 @@ use codecs::Event;
 
 use crate::{
     keys::{self, World},
-    random::Random,
+    sampler::Reservoir,
 };
 
 /// Signers looked at: misses a tenth of foreign events once in 10^11 files (0.9^256).
@@ -49,11 +49,7 @@ impl fmt::Display for Origin {
 
 /// A uniform sample of the signers of up to 256 events of a stream.
 #[derive(Debug)]
-pub(crate) struct SignerSample {
-    signers: Vec<Signer>,
-    seen: usize,
-    random: Random,
-}
+pub(crate) struct SignerSample(Reservoir<Signer>);
 
 #[derive(Debug, Clone, Copy)]
 struct Signer {
@@ -64,23 +60,13 @@ struct Signer {
 
 impl Default for SignerSample {
     fn default() -> SignerSample {
-        SignerSample { signers: Vec::new(), seen: 0, random: Random::new("relay-sim signers", 0) }
+        SignerSample(Reservoir::new(SIGNERS_CHECKED, 0))
     }
 }
 
 impl SignerSample {
     pub(crate) fn add(&mut self, event: &Event<'_>) {
-        self.seen += 1;
-        // Reservoir sampling: the n-th event replaces one of the kept with probability 256 / n.
-        let place = if self.seen <= SIGNERS_CHECKED { self.seen - 1 } else { self.random.below(self.seen) };
-        if place >= SIGNERS_CHECKED {
-            return;
-        }
-        let signer = Signer { pubkey: event.pubkey, once_secret: keys::once_secret(event) };
-        match self.signers.get_mut(place) {
-            Some(kept) => *kept = signer,
-            None => self.signers.push(signer),
-        }
+        self.0.add_with(|| Signer { pubkey: event.pubkey, once_secret: keys::once_secret(event) });
     }
 
     pub(crate) fn origin(&self) -> Origin {
@@ -90,10 +76,11 @@ impl SignerSample {
             AUTHORS.contains(&signer.pubkey)
                 || keys::public(&keys::keypair(signer.once_secret)) == signer.pubkey
         };
-        match self.signers.iter().filter(is_generated).count() {
-            0 => Origin::Real,
-            n if n == self.signers.len() => Origin::Generated,
-            _ => Origin::Mixed,
+        let (generated, others): (Vec<_>, Vec<_>) = self.0.drawn().partition(is_generated);
+        match (generated.is_empty(), others.is_empty()) {
+            (true, _) => Origin::Real,
+            (false, true) => Origin::Generated,
+            (false, false) => Origin::Mixed,
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Amounts on a command line, with their units or without.
 
-/// Seconds above 0, as in 10, 10s, 500ms or 2min.
+/// Seconds above 0, as in 10, 10s, 500ms, 2m or 1h.
 ///
 /// # Errors
 /// Says what would be an amount.
 pub fn seconds(text: &str) -> Result<f64, String> {
-    let units = [("ms", 1e-3), ("min", 60.0), ("s", 1.0), ("", 1.0)];
+    let units = [("ms", 1e-3), ("min", 60.0), ("s", 1.0), ("m", 60.0), ("h", 3_600.0), ("", 1.0)];
     let amount = amount(text, &units).filter(|seconds| seconds.is_finite() && *seconds > 0.0);
-    amount.ok_or_else(|| "expected seconds above 0, as in 10, 10s, 500ms or 2min".to_owned())
+    amount.ok_or_else(|| "expected seconds above 0, as in 10, 10s, 500ms, 2m or 1h".to_owned())
 }
 
 /// The same, from 1 to 3600.
@@ -71,10 +71,18 @@ mod tests {
 
     #[test]
     fn amounts_have_units_or_none() {
-        for (text, expected) in [("10", 10.0), ("0.5", 0.5), ("10s", 10.0), ("500ms", 0.5), ("2min", 120.0)] {
+        for (text, expected) in [
+            ("10", 10.0),
+            ("0.5", 0.5),
+            ("10s", 10.0),
+            ("500ms", 0.5),
+            ("2min", 120.0),
+            ("2m", 120.0),
+            ("1h", 3_600.0),
+        ] {
             assert_eq!(seconds(text), Ok(expected), "{text}");
         }
-        for text in ["-5", "0", "NaN", "inf", "ten", "10h", "", "s", "1e400"] {
+        for text in ["-5", "0", "NaN", "inf", "ten", "10d", "", "s", "1e400"] {
             assert!(seconds(text).unwrap_err().contains("10s"), "{text}");
         }
         assert_eq!(whole_seconds("2min"), Ok(120));

@@ -144,22 +144,3 @@ fn interpolate(quantiles: &[f64], values: &[f64], place: f64, round_up_from: f64
         if low > 0.0 && high > 3.0 * low { low * power(high / low, part) } else { low + (high - low) * part };
     (value + 1.0 - round_up_from) as usize
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quantiles_are_met_where_they_are_given() {
-        let calibration = Calibration::get();
-        for shape in calibration.kinds.values() {
-            for values in [&shape.content_bytes, &shape.tags] {
-                assert_eq!(values.len(), calibration.quantiles.len());
-                for (&place, &value) in calibration.quantiles.iter().zip(values).take(10) {
-                    let drawn = interpolate(&calibration.quantiles, values, place, half()) as f64;
-                    assert!((drawn - value).abs() < 0.51, "{value} at {place}, not {drawn}");
-                }
-            }
-        }
-    }
-}

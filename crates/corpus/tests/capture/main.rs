@@ -46,6 +46,14 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
+/// What a capture that succeeds says.
+fn captured(args: &[&str], folder: &Path) -> String {
+    let output = run(args, folder);
+    let said = text(&output.stderr).to_owned() + text(&output.stdout);
+    assert!(output.status.success(), "{args:?}: {said}");
+    said
+}
+
 fn ids(file: &Path) -> HashSet<[u8; 32]> {
     let events: Vec<_> = EventReader::open(file).unwrap().map(Result::unwrap).collect();
     let ids: HashSet<_> = events.iter().map(|event| event.id).collect();
@@ -78,8 +86,7 @@ fn everything_that_relays_have_is_captured_once_and_what_is_old_not_asked_for_ag
     let events = some_events(700);
     let (a, b) = (relay(events[..500].to_vec(), 60), relay(events[300..].to_vec(), 1_000));
     let args = ["--relay", &a, "--relay", &b, "--out", "all.jsonl.zst"];
-    let output = run(&args, folder.path());
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    captured(&args, folder.path());
     let file = folder.path().join("all.jsonl.zst");
     assert_eq!(ids(&file), ids_of(&events));
     let first = session(&file);
@@ -114,8 +121,7 @@ fn a_relay_behind_tls_is_captured_when_its_certificate_is_trusted() {
     let events = some_events(100);
     let url = relay_behind_tls(events.clone(), folder.path());
     let args = ["--relay", &url, "--out", "a.jsonl", "--ca", "cert.pem", "--patience", "5s"];
-    let output = run(&args, folder.path());
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    captured(&args, folder.path());
     assert_eq!(ids(&folder.path().join("a.jsonl")), ids_of(&events));
     let relay = &session(&folder.path().join("a.jsonl"))["relays"][0];
     assert_eq!(relay["url"], url.as_str());
@@ -194,8 +200,7 @@ fn a_capture_goes_on_where_the_count_ended_it() {
     let url = relay(events.clone(), 50);
     let file = folder.path().join("some.pb.gz");
     for (count, expected) in [("130", 130), ("130", 130), ("131", 131), ("9000", 400)] {
-        let output = run(&["--relay", &url, "--out", "some.pb.gz", "--count", count], folder.path());
-        assert!(output.status.success(), "{}", text(&output.stderr));
+        captured(&["--relay", &url, "--out", "some.pb.gz", "--count", count], folder.path());
         assert_eq!(ids(&file).len(), expected);
     }
     assert_eq!(ids(&file), ids_of(&events));
@@ -216,7 +221,7 @@ fn filters_decide_and_their_limit_holds() {
         "--filter",
         "{\"kinds\":[1],\"limit\":100}",
     ];
-    assert!(run(&args, folder.path()).status.success());
+    captured(&args, folder.path());
     let taken = ids(&folder.path().join("notes.jsonl"));
     let newest: Vec<_> = events.iter().rev().filter(|event| event.kind == 1).take(90).map(|e| e.id).collect();
     assert!(taken.len() <= 100 && newest.iter().all(|id| taken.contains(id)), "{}", taken.len());
@@ -256,26 +261,8 @@ fn a_signal_leaves_a_whole_file() {
             (&session["ended_because"], &session["events_new"]),
             (&"interrupted".into(), &taken.len().into())
         );
-        assert!(run(&["--relay", &url, "--out", "live.jsonl"], folder.path()).status.success());
+        captured(&["--relay", &url, "--out", "live.jsonl"], folder.path());
         assert_eq!(ids(&file), ids_of(&events), "the rest came with the second run");
-    }
-}
-
-#[test]
-fn what_a_crash_cut_short_is_repaired() {
-    let events = some_events(300);
-    let url = relay(events.clone(), 1_000);
-    for name in ["cut.jsonl", "cut.jsonl.gz", "cut.jsonl.zst", "cut.pb.gz"] {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join(name);
-        let args = ["--relay", &url, "--out", name];
-        assert!(run(&args, folder.path()).status.success());
-        let bytes = fs::read(&file).unwrap();
-        fs::write(&file, &bytes[..bytes.len() * 2 / 3]).unwrap();
-        let output = run(&args, folder.path());
-        assert!(output.status.success(), "{name}: {}", text(&output.stderr));
-        assert!(text(&output.stderr).contains("whole events are kept"), "{name}: {}", text(&output.stderr));
-        assert_eq!(ids(&file), ids_of(&events), "{name}");
     }
 }
 
@@ -391,9 +378,9 @@ fn an_import_is_found_where_its_newest_events_lead_to_it() {
     let url = peers::changing(&stored, 100);
     let folder = tempfile::tempdir().unwrap();
     let args = ["--relay", &url, "--out", "a.jsonl"];
-    assert!(run(&args, folder.path()).status.success());
+    captured(&args, folder.path());
     stored.lock().unwrap().extend(imported);
-    assert!(run(&args, folder.path()).status.success());
+    captured(&args, folder.path());
     assert_eq!(ids(&folder.path().join("a.jsonl")).len(), 600);
 }
 
@@ -448,8 +435,7 @@ fn what_is_wrong_is_refused_with_its_reason() {
         acts.extend(honest(request, &[sent[0].clone(), sent[0].clone(), sent[4].clone()]));
         acts
     });
-    let output = run(&["--relay", &url, "--out", "a.jsonl", "--patience", "2s"], folder.path());
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = captured(&["--relay", &url, "--out", "a.jsonl", "--patience", "2s"], folder.path());
     let file = folder.path().join("a.jsonl");
     assert_eq!(ids(&file), ids_of(&[events[0].clone(), events[4].clone()]));
     let relay = &session(&file)["relays"][0];
@@ -461,7 +447,6 @@ fn what_is_wrong_is_refused_with_its_reason() {
     assert!(!relay["rejected_examples"].as_array().unwrap().is_empty());
     assert_eq!(relay["notices"][0], r"NOTICE be nice\u{1b}[2J\r\nws://honest: 9 new");
     assert_eq!(relay["notices"][1], r"CLOSED other: \u{9b}2J\u{202e}");
-    let said = text(&output.stderr);
     assert!(said.contains("be nice") && !said.contains(|c: char| c.is_control() && c != '\n'), "{said:?}");
 }
 
@@ -481,13 +466,22 @@ fn a_relay_that_hangs_up_is_asked_again() {
         1 => vec![Act::Say(format!("[\"NOTICE\",\"{}\"]", "x".repeat(20 << 20)))],
         _ => honest(request, &sent),
     });
-    let output = run(&["--relay", &url, "--out", "a.jsonl", "--patience", "2s"], folder.path());
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    captured(&["--relay", &url, "--out", "a.jsonl", "--patience", "2s"], folder.path());
     let file = folder.path().join("a.jsonl");
     assert_eq!(ids(&file), ids_of(&events));
     assert_eq!(session(&file)["relays"][0]["connections"], 3);
     let peak_kb = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap().max_rss();
     assert!(peak_kb < 300 << 10, "{peak_kb} KB of memory");
+}
+
+/// A server that takes connections and says nothing.
+fn mute() -> String {
+    serve(|listener| async move {
+        let mut streams = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            streams.push(stream);
+        }
+    })
 }
 
 #[test]
@@ -499,12 +493,7 @@ fn a_relay_that_never_ends_or_never_answers_is_given_up_in_bounded_time() {
         acts.pop();
         acts
     });
-    let silent = serve(|listener| async move {
-        let mut streams = Vec::new();
-        while let Ok((stream, _)) = listener.accept().await {
-            streams.push(stream);
-        }
-    });
+    let silent = mute();
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let nobody = format!("ws://{nobody}");
     for (url, taken, why) in
@@ -546,12 +535,7 @@ fn a_flood_of_pings_takes_no_memory() {
 
 #[test]
 fn a_relay_that_is_silent_is_told_of_within_two_seconds() {
-    let mute = serve(|listener| async move {
-        let mut streams = Vec::new();
-        while let Ok((stream, _)) = listener.accept().await {
-            streams.push(stream);
-        }
-    });
+    let mute = mute();
     let silent = scripted(|_, _| Vec::new());
     let folder = tempfile::tempdir().unwrap();
     let args = ["--relay", &mute, "--relay", &silent, "--out", "a.jsonl", "--for", "1.8s"];
@@ -583,8 +567,7 @@ fn a_file_with_invalid_lines_is_continued_when_asked_and_keeps_them() {
         let refused = run(&["--relay", &url, "--out", name], folder.path());
         assert!(!refused.status.success(), "{name}");
         assert!(text(&refused.stderr).contains("--skip-invalid"), "{}", text(&refused.stderr));
-        let output = run(&["--relay", &url, "--out", name, "--skip-invalid"], folder.path());
-        assert!(output.status.success(), "{name}: {}", text(&output.stderr));
+        let said = captured(&["--relay", &url, "--out", name, "--skip-invalid"], folder.path());
         let bytes = fs::read(&file).unwrap();
         assert!(bytes.starts_with(&before), "{name}: what was there stays");
         let corpus = Corpus::read_with(&file, true).unwrap();
@@ -592,8 +575,7 @@ fn a_file_with_invalid_lines_is_continued_when_asked_and_keeps_them() {
         let skipped = session(&file)["invalid_skipped"].as_u64().unwrap();
         // Nothing comes out of a block of zstd that is cut.
         let expected = if name == "a.jsonl.zst" { 2 } else { 3 };
-        assert_eq!(skipped, expected, "{name}: {}", text(&output.stderr));
-        let said = text(&output.stdout);
+        assert_eq!(skipped, expected, "{name}: {said}");
         assert!(said.contains(&format!("{expected} invalid skipped")), "{said}");
     }
 }
@@ -604,7 +586,10 @@ fn mistakes_are_answered_before_the_work() {
     for (args, answer) in [
         (["--relay", "https://example.com", "--out", "a.jsonl"].as_slice(), "expected ws://"),
         (&["--relay", "ws://127.0.0.1:1", "--out", "a.csv"], "known: .jsonl"),
-        (&["--relay", "ws://127.0.0.1:1", "--out", "a.jsonl", "--for", "10d"], "expected s, m or h"),
+        (
+            &["--relay", "ws://127.0.0.1:1", "--out", "a.jsonl", "--for", "10d"],
+            "as in 10, 10s, 500ms, 2m or 1h",
+        ),
         (
             &["--relay", "ws://127.0.0.1:1", "--out", "a.jsonl", "--compression", "zstd"],
             "expected none or deflate",
@@ -655,11 +640,10 @@ fn a_last_line_without_its_end_is_an_event_like_others() {
         text_of_user.pop();
         let before = packed(name, &text_of_user);
         fs::write(&file, &before).unwrap();
-        let output = run(&["--relay", &url, "--out", name], folder.path());
-        assert!(output.status.success(), "{name}: {}", text(&output.stderr));
+        captured(&["--relay", &url, "--out", name], folder.path());
         assert!(fs::read(&file).unwrap().starts_with(&before), "{name}: nothing of the user's is changed");
         assert_eq!(ids(&file), ids_of(&events), "{name}");
-        assert!(run(&["--relay", &url, "--out", name], folder.path()).status.success(), "{name}");
+        captured(&["--relay", &url, "--out", name], folder.path());
         assert_eq!(ids(&file), ids_of(&events), "{name}");
     }
 }
@@ -725,7 +709,7 @@ fn a_cut_is_mended_only_for_new_events_and_its_bytes_are_kept() {
         // Two streams, of which the second is cut.
         for count in ["20", "40"] {
             let args = ["--relay", &url, "--out", name, "--count", count];
-            assert!(run(&args, folder.path()).status.success());
+            captured(&args, folder.path());
         }
         let whole = fs::read(&file).unwrap();
         let cut = &whole[..whole.len() - 9];
@@ -742,9 +726,8 @@ fn a_cut_is_mended_only_for_new_events_and_its_bytes_are_kept() {
         assert!(!run(&args, folder.path()).status.success(), "{name}");
         assert_eq!(fs::read(&file).unwrap(), cut, "{name}: no relay answered, nothing is changed");
 
-        let output = run(&["--relay", &url, "--out", &link], folder.path());
-        assert!(output.status.success(), "{name}: {}", text(&output.stderr));
-        assert!(text(&output.stderr).contains("cut-2"), "{name}: {}", text(&output.stderr));
+        let said = captured(&["--relay", &url, "--out", &link], folder.path());
+        assert!(said.contains("cut-2"), "{name}: {said}");
         assert_eq!(ids(&file), ids_of(&events), "{name}");
         assert_eq!(fs::read(&mine).unwrap(), b"mine");
         let kept = fs::read(folder.path().join(format!("{stem}.cut-2.{extension}"))).unwrap();
@@ -785,7 +768,7 @@ fn interrupted(rounds: usize) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(name);
         let args = ["--relay", &url, "--out", name];
-        assert!(run(&[&args[..], &["--count", "90"]].concat(), folder.path()).status.success());
+        captured(&[&args[..], &["--count", "90"]].concat(), folder.path());
         let before = fs::read(&file).unwrap();
         let mine = ids(&file);
         if round % 2 == 0 {
@@ -859,25 +842,6 @@ fn refused_events_do_not_end_a_history() {
 }
 
 #[test]
-fn a_second_with_more_events_than_a_page_is_named() {
-    let mut events = some_events(20);
-    let crowded = 1_700_000_000;
-    for (n, event) in events.iter_mut().take(8).enumerate() {
-        event.created_at = crowded;
-        sign_as(event, &format!("author {n}"));
-    }
-    let url = relay(events, 5);
-    let folder = tempfile::tempdir().unwrap();
-    let output = run(&["--relay", &url, "--out", "a.jsonl", "--page", "5"], folder.path());
-    let said = text(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("in 1 seconds it has more events than it sends at once"), "{said}");
-    assert!(said.contains(&format!("[{crowded}]")), "{said}");
-    let relay = &session(&folder.path().join("a.jsonl"))["relays"][0];
-    assert_eq!(relay["crowded_examples"], serde_json::json!([crowded]));
-}
-
-#[test]
 fn a_crowded_second_is_asked_for_again_by_a_capture_with_larger_pages() {
     let mut events = some_events(40);
     for (n, event) in events.iter_mut().enumerate() {
@@ -888,8 +852,7 @@ fn a_crowded_second_is_asked_for_again_by_a_capture_with_larger_pages() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.jsonl");
     let capture = |page: &str| {
-        let output = run(&["--relay", &url, "--out", "a.jsonl", "--page", page], folder.path());
-        assert!(output.status.success(), "{}", text(&output.stderr));
+        captured(&["--relay", &url, "--out", "a.jsonl", "--page", page], folder.path());
         session(&file)["relays"][0].clone()
     };
     assert_eq!(capture("5")["crowded_seconds"], 2);
@@ -898,22 +861,4 @@ fn a_crowded_second_is_asked_for_again_by_a_capture_with_larger_pages() {
     assert_eq!(again["crowded_seconds"], 2, "what is missing is named again");
     assert_eq!(capture("20")["crowded_seconds"], 0);
     assert_eq!(ids(&file), ids_of(&events));
-}
-
-#[test]
-fn the_provenance_keeps_mode_and_link_and_overwrites_no_other_file() {
-    let url = relay(some_events(30), 1_000);
-    let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str| folder.path().join(name);
-    assert!(run(&["--relay", &url, "--out", "a.jsonl", "--count", "10"], folder.path()).status.success());
-    fs::rename(file("a.jsonl.provenance.json"), file("real.json")).unwrap();
-    symlink("real.json", file("a.jsonl.provenance.json")).unwrap();
-    fs::set_permissions(file("real.json"), Permissions::from_mode(0o640)).unwrap();
-    fs::write(file("a.jsonl.provenance.json.part"), "mine").unwrap();
-    assert!(run(&["--relay", &url, "--out", "a.jsonl"], folder.path()).status.success());
-    assert!(file("a.jsonl.provenance.json").is_symlink());
-    assert_eq!(fs::metadata(file("real.json")).unwrap().permissions().mode() & 0o777, 0o640);
-    assert_eq!(session(&file("a.jsonl"))["events_new"], 20);
-    assert_eq!(fs::read(file("a.jsonl.provenance.json.part")).unwrap(), b"mine");
-    assert_eq!(folder.path().read_dir().unwrap().count(), 4, "nothing else is left behind");
 }

@@ -128,18 +128,9 @@ fn filter_text(filter: &Filter) -> String {
 
 /// `90s`, `10m`, `2h`, or seconds.
 fn duration(text: &str) -> Result<Duration, String> {
-    let (number, unit) = text.split_at(text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len());
-    let seconds = match unit {
-        "" | "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3_600.0,
-        _ => return Err(format!("unknown unit {unit:?}; expected s, m or h, as in 90s or 10m")),
-    };
-    let number: f64 = number.parse().map_err(|_| "expected a number, as in 90s or 10m".to_owned())?;
-    match Duration::try_from_secs_f64(number * seconds) {
-        Ok(time) if !time.is_zero() => Ok(time),
-        _ => Err("expected a time above zero, as in 90s or 10m".to_owned()),
-    }
+    let seconds = program::units::seconds(text)?;
+    let time = Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero());
+    time.ok_or_else(|| format!("{seconds} s: expected a time that a clock can tell"))
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -302,16 +293,6 @@ async fn until(deadline: Option<Instant>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_have_units() {
-        for (text, seconds) in [("90s", 90.0), ("10m", 600.0), ("2h", 7_200.0), ("7", 7.0), ("0.5s", 0.5)] {
-            assert_eq!(duration(text), Ok(Duration::from_secs_f64(seconds)), "{text}");
-        }
-        for text in ["", "m", "0s", "-1s", "10d", "1e400h", "NaN"] {
-            assert!(duration(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn filters_are_those_of_a_req() {

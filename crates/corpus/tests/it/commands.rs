@@ -1,11 +1,8 @@
 //! The program itself: what it prints and how it exits.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
 use std::{
     io::Write,
-    path::Path,
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
 };
 
 use corpus::Corpus;
@@ -14,13 +11,7 @@ use nix::{
     unistd::Pid,
 };
 
-fn run(args: &[&str], folder: &Path) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_corpus")).args(args).current_dir(folder).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap()
-}
+use crate::{run, text};
 
 #[test]
 fn short_help_fills_one_screen_of_50_lines_at_most() {
@@ -57,25 +48,6 @@ fn generated_converted_and_verified_events_are_the_same() {
 }
 
 #[test]
-fn generate_strict_makes_other_events() {
-    let folder = tempfile::tempdir().unwrap();
-    let made = |name: &str, extra: &[&str]| {
-        let args = [&["generate", "--events", "1000", "--out", name], extra].concat();
-        let output = run(&args, folder.path());
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        Corpus::read(&folder.path().join(name)).unwrap()
-    };
-    let (usual, strict) = (made("a.jsonl", &[]), made("b.jsonl", &["--strict"]));
-    let refused = |corpus: &Corpus| {
-        let odd = |event: &codecs::Event<'_>| corpus::rules::has_odd_reference(event);
-        corpus.events.iter().filter(|event| odd(event)).count()
-    };
-    assert_eq!(strict.events.len(), usual.events.len());
-    assert_ne!(strict.fingerprint, usual.fingerprint);
-    assert_eq!(refused(&strict), 0);
-}
-
-#[test]
 fn convert_writes_and_reads_batches_and_notepack_text() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
@@ -102,21 +74,6 @@ fn convert_writes_and_reads_batches_and_notepack_text() {
     assert!(!at.join("wide.dannypack.batch").exists());
     let unknown = run(&["convert", "a.jsonl", "a.leaner.batch"], at);
     assert!(text(&unknown.stderr).contains(".dannypack.batch"), "{}", text(&unknown.stderr));
-}
-
-#[test]
-fn verify_lists_bad_events_and_fails() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut events: Vec<_> = Corpus::bundled().events.into_iter().take(10).collect();
-    events[2].sig[5] ^= 1;
-    events[7].content = "not what was signed".into();
-    corpus::write(&folder.path().join("bad.jsonl"), &events).unwrap();
-    let output = run(&["verify", "bad.jsonl"], folder.path());
-    assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stdout).contains("8 valid, 2 bad"), "{}", text(&output.stdout));
-    let listed = text(&output.stderr);
-    assert!(listed.contains("line 3, event ") && listed.contains("signature does not verify"), "{listed}");
-    assert!(listed.contains("line 8, event ") && listed.contains("event id does not match"), "{listed}");
 }
 
 #[test]
@@ -171,70 +128,6 @@ fn damage_is_named_by_every_command_that_reads() {
         assert!(said.contains(&place) && said.contains("(13 events read before it)"), "{args:?}: {said}");
     }
     assert!(!at.join("copy.jsonl").exists() && !at.join("some.jsonl").exists(), "no half of a corpus");
-}
-
-#[test]
-fn the_live_mix_is_generated_into_a_stream() {
-    let folder = tempfile::tempdir().unwrap();
-    let args = ["generate", "--mix", "live", "--events", "1500", "--seed", "3", "--out", "live.jsonl.zst"];
-    assert!(run(&args, folder.path()).status.success());
-    let corpus = Corpus::read(&folder.path().join("live.jsonl.zst")).unwrap();
-    let kinds = corpus.kinds();
-    assert_eq!(corpus.events.len(), 1_500);
-    assert!(kinds[&7].abs_diff(336) <= 1 && kinds[&1].abs_diff(486) <= 1, "{kinds:?}");
-}
-
-#[test]
-fn analyze_tells_machines_every_number() {
-    let folder = tempfile::tempdir().unwrap();
-    corpus::write(&folder.path().join("some.jsonl"), &Corpus::bundled().events[..300]).unwrap();
-    let output = run(&["analyze", "--json", "some.jsonl"], folder.path());
-    let said: serde_json::Value = serde_json::from_str(text(&output.stdout)).unwrap();
-    let analysis = &said["analysis"];
-    assert_eq!((&analysis["events"], &analysis["events_sampled"]), (&300.into(), &300.into()));
-    let ratios = &analysis["all"]["ratios"];
-    for name in ["gzip6_per_event", "gzip6_stream", "zstd3_per_event", "zstd3_stream", "deflate6_takeover"] {
-        let ratio = ratios[name].as_f64().unwrap();
-        assert!((0.2..0.9).contains(&ratio), "{name} {ratio}");
-    }
-    let classes = analysis["size_classes"].as_array().unwrap();
-    assert_eq!(classes.iter().map(|class| class["events"].as_u64().unwrap()).sum::<u64>(), 300);
-}
-
-#[test]
-fn analyze_describes_the_bundled_sample() {
-    let output = run(&["analyze"], Path::new("."));
-    let said = text(&output.stdout);
-    assert!(output.status.success());
-    assert!(said.contains("sample.pb.gz: 5000 events (generated)"), "{said}");
-    let row = |start: &str| {
-        said.lines().any(|line| line.split_whitespace().collect::<Vec<_>>().join(" ").starts_with(start))
-    };
-    assert!(row("3 285 5.7%"), "{said}");
-    assert!(row(">100 ") && row("10K-100K ") && said.contains("deflate 6 no|takeover"), "{said}");
-}
-
-#[test]
-fn a_dictionary_is_trained_on_a_file_or_on_generated_events_and_named_by_its_hash() {
-    let folder = tempfile::tempdir().unwrap();
-    corpus::write(&folder.path().join("some.jsonl"), &Corpus::bundled().events[..600]).unwrap();
-    for source in [["--corpus", "some.jsonl"].as_slice(), &["--seed", "7"]] {
-        let args =
-            ["train-dictionary", "a.zdict", "--events", "400", "--bytes", "4096", "--format", "notepack"];
-        let output = run(&[&args, source].concat(), folder.path());
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        let bytes = std::fs::read(folder.path().join("a.zdict")).unwrap();
-        assert!(bytes.starts_with(&[0x37, 0xa4, 0x30, 0xec]) && bytes.len() <= 4096, "{} bytes", bytes.len());
-        let said = text(&output.stdout);
-        assert!(said.contains("named ") && said.contains(" notepack messages of "), "{said}");
-    }
-    let few = run(&["train-dictionary", "b.zdict", "--events", "2"], folder.path());
-    assert!(
-        !few.status.success() && text(&few.stderr).contains("try more --events"),
-        "{}",
-        text(&few.stderr)
-    );
-    assert!(!folder.path().join("b.zdict").exists());
 }
 
 #[test]

@@ -1,19 +1,14 @@
 //! Corpus files: every format holds the same events, and damage is named by its place.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
-use std::{
-    fs,
-    io::Write,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::PathBuf};
 
 use codecs::{Event, VerifyLevel};
 use corpus::{
     Corpus, CorpusError, EventWriter, FileFormat, Fingerprint, MAX_BATCH_BYTES, MAX_RECORD_BYTES, Origin,
     RecordError, write,
 };
-use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+
+use crate::{gunzip, gzip};
 
 /// Bundled events with few tags and short content, so that cutting at every byte stays quick.
 fn some_events() -> Vec<Event<'static>> {
@@ -23,18 +18,6 @@ fn some_events() -> Vec<Event<'static>> {
 
 fn path(folder: &tempfile::TempDir, name: &str) -> PathBuf {
     folder.path().join(name)
-}
-
-fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::new(6));
-    encoder.write_all(bytes).unwrap();
-    encoder.finish().unwrap()
-}
-
-fn gunzip(bytes: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    std::io::Read::read_to_end(&mut GzDecoder::new(bytes), &mut out).unwrap();
-    out
 }
 
 /// Writes `bytes` under `name` and reads it as a corpus.
@@ -81,46 +64,12 @@ fn every_format_gives_the_same_events_back() {
 }
 
 #[test]
-fn writing_twice_gives_the_same_bytes() {
-    let events = some_events();
-    for format in FileFormat::all() {
-        assert_eq!(file_of(format, &events), file_of(format, &events), "{format:?}");
-    }
-}
-
-#[test]
-fn members_and_frames_may_be_concatenated() {
-    let events = some_events();
-    let (head, tail) = events.split_at(50);
-    for format in FileFormat::all().filter(|format| format.can_grow()) {
-        let bytes = [file_of(format, head), file_of(format, tail)].concat();
-        let corpus = read_bytes(&format!("x{}", format.extension()), &bytes).unwrap();
-        assert_eq!(corpus.events, events, "{format:?}");
-    }
-}
-
-#[test]
 fn a_repeated_id_is_dropped() {
     let mut events = some_events();
     events.push(events[3].clone());
     let corpus = read_bytes("x.jsonl", &file_of(FileFormat::Jsonl, &events)).unwrap();
     assert_eq!(corpus.events.len(), 120);
     assert_eq!(corpus.events, events[..120]);
-}
-
-#[test]
-fn a_missing_file_says_what_would_help() {
-    let error = Corpus::read(Path::new("/nowhere/real.jsonl")).unwrap_err().to_string();
-    for part in ["/nowhere/real.jsonl", ".jsonl.zst", ".pb.gz", "without --corpus", "data/README.md"] {
-        assert!(error.contains(part), "{part:?} is not in {error:?}");
-    }
-}
-
-#[test]
-fn an_unknown_extension_lists_the_known_ones() {
-    let error = read_bytes("events.csv", b"id,pubkey").unwrap_err();
-    assert!(matches!(error, CorpusError::UnknownExtension { .. }));
-    assert!(error.to_string().contains(".jsonl .jsonl.gz .jsonl.zst .pb.gz"), "{error}");
 }
 
 #[test]
@@ -216,25 +165,6 @@ fn a_batch_larger_than_is_read_is_not_written() {
 }
 
 #[test]
-fn nothing_is_added_to_a_batch() {
-    let folder = tempfile::tempdir().unwrap();
-    let error = EventWriter::append(&path(&folder, "x.json.batch")).unwrap_err();
-    assert!(matches!(error, CorpusError::CannotGrow { .. }), "{error}");
-    assert!(!path(&folder, "x.json.batch").exists());
-}
-
-#[test]
-fn a_line_of_notepack_text_that_is_none_is_named() {
-    let text = String::from_utf8(file_of(FileFormat::NotepackText, &some_events()[..3])).unwrap();
-    assert!(text.lines().all(|line| line.starts_with("notepack_")));
-    let bad = text.replacen('\n', "\n\nnote1\n", 1);
-    match read_bytes("x.notepack.txt", bad.as_bytes()).unwrap_err() {
-        CorpusError::Line { line: 3, events_read: 1, reason: RecordError::Decode(_), .. } => {}
-        error => panic!("{error}"),
-    }
-}
-
-#[test]
 fn a_record_stream_cut_short_is_named_by_offset_and_count() {
     let events = &some_events()[..3];
     let records = gunzip(&file_of(FileFormat::ProtoGzip, events));
@@ -279,21 +209,6 @@ fn lengths_are_claims_to_check() {
     assert!(matches!(check(&[0x80, 0x80, 0x40]), RecordError::Truncated { missing_bytes: 0x10_0000 }));
     assert!(matches!(check(&[1, 0xff]), RecordError::Proto(_)));
     assert!(matches!(check(&[0]), RecordError::Decode(_)));
-}
-
-#[test]
-fn a_kind_outside_u16_is_refused() {
-    let mut record = gunzip(&file_of(FileFormat::ProtoGzip, &some_events()[..1]));
-    // Field 4 again: the last one counts. The length prefix of two bytes grows by 4.
-    record.extend([0x20, 0x80, 0x80, 0x04]);
-    record[0] += 4;
-    assert!(record[0] >= 0x84 && record[1] < 0x80, "the record's length has two bytes and no carry");
-    match read_bytes("x.pb.gz", &gzip(&record)).unwrap_err() {
-        CorpusError::Offset { reason: RecordError::Decode(reason), .. } => {
-            assert_eq!(reason.to_string(), "kind is out of range: NIP-01 has 0 to 65535");
-        }
-        error => panic!("{error}"),
-    }
 }
 
 #[test]

@@ -1,41 +1,24 @@
 //! Files with what is no valid event: `verify` names all of it, and `--skip-invalid` leaves it out.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
 use std::{
     fs::{self, File},
-    io::Write,
     os::unix::fs::symlink,
-    path::Path,
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
 };
 
-use codecs::{Event, Format};
+use codecs::Event;
 use corpus::{Corpus, FileFormat};
-use flate2::write::GzEncoder;
 use serde_json::Value;
 
-fn run(args: &[&str], folder: &Path) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_corpus")).args(args).current_dir(folder).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap()
-}
+use crate::{gunzip, gzip, json, run, text};
 
 fn some_events(count: usize) -> Vec<Event<'static>> {
     Corpus::bundled().events.into_iter().filter(|event| event.tags.len() < 20).take(count).collect()
 }
 
-fn line(event: &Event<'_>) -> Vec<u8> {
-    let mut line = Vec::new();
-    Format::JSON.spec().library.encode_event(event, &mut line).unwrap();
-    line
-}
-
 /// A good line with one part replaced.
 fn with(part: &str, instead: &str) -> Vec<u8> {
-    let good = String::from_utf8(line(&some_events(1)[0])).unwrap();
+    let good = String::from_utf8(json(&some_events(1)[0])).unwrap();
     let start = good.find(part).unwrap();
     let end = start + good[start..].find(",\"").unwrap();
     [&good[..start], instead, &good[end..]].concat().into_bytes()
@@ -59,15 +42,13 @@ fn bad_lines() -> Vec<(Vec<u8>, &'static str)> {
         (b"\x00\x00\x00".to_vec(), "not JSON"),
         (b"{\"id\":\"\xff\xfe\"}".to_vec(), "is not UTF-8"),
         (vec![b'x'; (1 << 20) + 5], "longer than 1048576 bytes"),
-        (line(&forged), "signature"),
+        (json(&forged), "signature"),
     ]
 }
 
 fn packed(name: &str, bytes: &[u8]) -> Vec<u8> {
     if name.ends_with(".gz") {
-        let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        encoder.write_all(bytes).unwrap();
-        encoder.finish().unwrap()
+        gzip(bytes)
     } else if name.ends_with(".zst") {
         zstd::encode_all(bytes, 1).unwrap()
     } else {
@@ -80,7 +61,7 @@ fn mixed(good: &[Event<'_>]) -> (Vec<u8>, Vec<u64>) {
     let (mut lines, mut numbers) = (Vec::new(), Vec::new());
     let mut bad = bad_lines().into_iter();
     for event in good {
-        lines.push(line(event));
+        lines.push(json(event));
         if let Some((bad, _)) = bad.next() {
             lines.push(bad);
             numbers.push(lines.len() as u64);
@@ -150,9 +131,7 @@ fn bad_records(good: &Event<'_>) -> Vec<(Vec<u8>, &'static str)> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("one.pb.gz");
     corpus::write(&file, std::slice::from_ref(good)).unwrap();
-    let mut record = Vec::new();
-    let packed = fs::read(file).unwrap();
-    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&packed[..]), &mut record).unwrap();
+    let mut record = gunzip(&fs::read(file).unwrap());
     let prefix_bytes = record.iter().position(|byte| *byte < 0x80).unwrap() + 1;
     let mut message = record.split_off(prefix_bytes);
     message.extend([0x20, 0xb4, 0x91, 0x27]);
@@ -180,8 +159,7 @@ fn records_and_lines_of_every_format_are_skipped_by_every_command() {
     for (index, event) in good.iter().enumerate() {
         let file = at.join("one.pb.gz");
         corpus::write(&file, std::slice::from_ref(event)).unwrap();
-        let packed = fs::read(file).unwrap();
-        std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&packed[..]), &mut records).unwrap();
+        records.extend(gunzip(&fs::read(file).unwrap()));
         records
             .extend(bad_records(event).into_iter().nth(index).map(|(record, _)| record).unwrap_or_default());
     }
@@ -270,7 +248,7 @@ fn odd_files_are_read_or_named() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     let good = some_events(3);
-    let lines: Vec<_> = good.iter().map(|event| [&line(event)[..], b"\r\n"].concat()).collect();
+    let lines: Vec<_> = good.iter().map(|event| [&json(event)[..], b"\r\n"].concat()).collect();
     fs::write(at.join("bom.jsonl"), [&b"\xef\xbb\xbf"[..], &lines.concat()].concat()).unwrap();
     assert_eq!(Corpus::read(&at.join("bom.jsonl")).unwrap().events, good);
     fs::create_dir(at.join("folder.jsonl")).unwrap();

@@ -1,14 +1,14 @@
 //! The generator keeps its promises, and so does the bundled sample.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use codecs::{Event, Format, VerifyLevel};
+use codecs::{Event, VerifyLevel};
 use corpus::{
     Corpus, Fingerprint, Origin,
     generate::{self, GenerateError, Generator, Mix},
 };
+
+use crate::json;
 
 #[test]
 fn the_bundled_sample_is_what_the_generator_makes() {
@@ -20,45 +20,6 @@ fn the_bundled_sample_is_what_the_generator_makes() {
         "660b008375e50b9248ec6af26e3c1d10e2b2d6cb9e0353633d8d08e24f02a838"
     );
     assert_eq!(bundled.name, "sample.pb.gz");
-}
-
-#[test]
-fn the_bundled_sample_is_valid_and_large_enough() {
-    let corpus = Corpus::bundled();
-    assert!(corpus.events.len() >= 5_000);
-    assert_eq!(corpus.origin, Origin::Generated);
-    for event in &corpus.events {
-        event.verify(VerifyLevel::Full).unwrap();
-    }
-}
-
-#[test]
-fn the_bundled_sample_has_the_kind_mix_of_the_audit() {
-    let kinds = Corpus::bundled().kinds();
-    // Per 5,000, from an audit of 50,000 real events.
-    for (kind, expected) in
-        [(1, 2112), (7, 595), (4, 430), (3, 285), (0, 257), (10002, 214), (1059, 175), (9735, 78)]
-    {
-        assert!(kinds[&kind].abs_diff(expected) <= 1, "kind {kind}: {} instead of {expected}", kinds[&kind]);
-    }
-}
-
-#[test]
-fn the_bundled_follow_lists_spread_over_three_decades() {
-    let corpus = Corpus::bundled();
-    let mut lengths = Vec::new();
-    for event in corpus.events.iter().filter(|event| event.kind == 3) {
-        let follows: Vec<_> = event.tags.iter().filter(|tag| tag[0] == "p").map(|tag| &tag[1]).collect();
-        assert_eq!(follows.iter().collect::<HashSet<_>>().len(), follows.len(), "nobody is followed twice");
-        lengths.push(follows.len());
-    }
-    lengths.sort_unstable();
-    assert!(lengths.len() >= 100);
-    let median = lengths[lengths.len() / 2];
-    assert!((30..=60).contains(&median), "median {median}");
-    assert!(lengths.iter().filter(|&&n| n >= 1_000).count() >= 5, "{lengths:?}");
-    let longest = lengths[lengths.len() - 1];
-    assert!((1_900..=2_000).contains(&longest), "longest {longest}");
 }
 
 #[test]
@@ -156,9 +117,7 @@ fn strict_events_are_taken_by_common_relays_and_otherwise_as_many_and_as_varied(
 }
 
 fn json_bytes(event: &Event<'_>) -> u64 {
-    let mut bytes = Vec::new();
-    Format::JSON.spec().library.encode_event(event, &mut bytes).unwrap();
-    bytes.len() as u64
+    json(event).len() as u64
 }
 
 /// A dictionary is tried on events of the sample: of them it has learned nothing.

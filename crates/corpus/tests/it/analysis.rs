@@ -34,10 +34,7 @@ fn shares_and_quantiles_are_those_of_the_events() {
     let mut json_bytes = 0;
     for event in &corpus.events {
         analyzer.add(event);
-        let codec = codecs::Format::JSON.codec(codecs::Implementation::Library).expect("JSON is implemented");
-        let mut bytes = Vec::new();
-        codec.encode_event(event, &mut bytes).expect("JSON holds every event");
-        json_bytes += bytes.len() as u64;
+        json_bytes += crate::json(event).len() as u64;
     }
     let analysis = analyzer.finish();
     let lists = analysis.kind(3).expect("the sample has follow lists");
