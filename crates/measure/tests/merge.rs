@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-use measure::{Latency, Merge, MergeError, ReasonKind, RunRecord, SCHEMA_VERSION, Status, ValidityClass};
+use measure::{FlowRecord, Latency, Merge, MergeError, ReasonKind, RunRecord, Status, ValidityClass};
 use serde_json::json;
 
 const METRICS: [&str; 6] = ["response", "service", "send_lag", "publish_ok", "eose", "handshake"];
@@ -10,50 +10,29 @@ const METRICS: [&str; 6] = ["response", "service", "send_lag", "publish_ok", "eo
 /// The record of agent `index` of `of`, each with other figures.
 fn record(index: u16, of: u16) -> RunRecord {
     let n = u64::from(index) + 1;
-    let flow = json!({"messages": n, "payload_bytes": 10 * n, "wire_bytes": 12 * n});
-    let mut record: RunRecord = serde_json::from_value(json!({
-        "schema_version": SCHEMA_VERSION,
-        "tool": {"name": "client-sim", "version": "0"},
-        "environment": {
-            "cores": 2 + u64::from(index == 2), "optimised": true,
-            "clock_sync": (index == 3).then_some("chrony: stratum 3, Normal"),
-        },
-        "command": ["client-sim", format!("--share={index}/{of}")],
-        "started_utc": "2026-11-21T08:05:09Z",
-        "cell": {
-            "scenario": "mixed-day", "format": "json", "implementation": "library", "compression": "none",
-            "compression_parameters": "", "verify": "full",
-        },
-        "seed": 7,
-        "corpus": {
-            "name": format!("{index}.jsonl"), "sha256": "00", "events": 1, "origin": "generated", "kinds": {},
-        },
-        "status": {"state": "complete"},
-        "agreement": {"token": null, "extensions": null},
-        "connections": n,
-        "elapsed_ns": 1_000 * n,
-        "active_ns": 0,
-        "counts": measure::Counts { planned: n, acked: n, ..measure::Counts::default() },
-        "traffic": {
-            "to_relay": flow, "to_client": flow, "handshake_to_relay_bytes": n, "handshake_to_client_bytes": n,
-        },
-        "client_cpu": {"total_ns": n, "user_ns": null, "system_ns": null},
-        "compression_memory": {
-            "client_bytes_per_connection": 100 * n, "client_shared_bytes": n,
-            "relay_bytes_per_connection": 1, "relay_shared_bytes": 1,
-        },
-        "validity": {"class": "valid", "counts": "valid", "reasons": []},
-        "share": {
-            "index": index, "of": of, "plan_sha256": "00", "started_late_ns": n, "handshake_ns_min": 10 * n,
-            "active_spans_ns": format!("{}-{}", 1_000 * n, 1_000 * n + 100),
-            "throughput_spans_ns": "0-100000000", "wanted_interval_ns": 100_000_000,
-            "intervals": {"interval_ns": 10_000_000, "counts": format!("{n} 0 {n}")},
-            "burst_sends": n, "pace": null,
-            "expected": [{"figure": "published", "sum": n, "per": null, "min": null, "max": null}],
-        },
-        "latency": {},
-    }))
-    .unwrap();
+    let flow = FlowRecord { messages: n, payload_bytes: 10 * n, wire_bytes: 12 * n };
+    let share = json!({
+        "index": index, "of": of, "plan_sha256": "00", "started_late_ns": n, "handshake_ns_min": 10 * n,
+        "active_spans_ns": format!("{}-{}", 1_000 * n, 1_000 * n + 100),
+        "throughput_spans_ns": "0-100000000", "wanted_interval_ns": 100_000_000,
+        "intervals": {"interval_ns": 10_000_000, "counts": format!("{n} 0 {n}")},
+        "burst_sends": n, "pace": null,
+        "expected": [{"figure": "published", "sum": n, "per": null, "min": null, "max": null}],
+    });
+    let memory = json!({
+        "client_bytes_per_connection": 100 * n, "client_shared_bytes": n,
+        "relay_bytes_per_connection": 1, "relay_shared_bytes": 1,
+    });
+    let mut record: RunRecord = serde_json::from_str(include_str!("record.json")).unwrap();
+    record.environment.cores = 2 + u64::from(index == 2);
+    record.environment.clock_sync = (index == 3).then(|| "chrony: stratum 3, Normal".to_owned());
+    record.command.push(format!("--share={index}/{of}"));
+    record.corpus.name = format!("{index}.jsonl");
+    (record.connections, record.elapsed_ns, record.client_cpu.total_ns) = (n, 1_000 * n, n);
+    (record.counts.planned, record.counts.acked) = (n, n);
+    (record.traffic.to_relay, record.traffic.to_client) = (flow, flow);
+    record.share = serde_json::from_value(share).unwrap();
+    record.compression_memory = serde_json::from_value(memory).unwrap();
     record.latency = METRICS.map(|metric| (metric.to_owned(), latency_of(samples(n)))).into();
     record
 }

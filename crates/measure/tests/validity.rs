@@ -179,21 +179,3 @@ fn which_block_is_left_out_is_independent_of_its_cell() {
     assert!(chi_square(&before) > 10.0 * limit, "{before:?}: {}", chi_square(&before));
     assert!(before.is_sorted_by(|faster, slower| faster > slower), "{before:?}");
 }
-
-#[test]
-fn the_same_disturbance_leaves_out_the_same_block_of_every_cell() {
-    let apart = |rule: fn(&Block) -> bool| {
-        let differ = |seed: &u64| {
-            let stretches = disturbance(*seed);
-            let mut verdicts = CELLS.iter().map(|cell| rule(&play(*cell, &stretches)));
-            let first = verdicts.next();
-            verdicts.any(|verdict| Some(verdict) != first)
-        };
-        (0..BLOCKS).filter(differ).count()
-    };
-    let (now, before) = (apart(left_out), apart(formerly_left_out));
-    println!("disturbances after which cells differ: {before} before, {now} now");
-    // The backlog after a long stretch takes the dearest cell longer to work off.
-    assert!(now * 20 <= BLOCKS as usize, "{now} of {BLOCKS}");
-    assert!(before * 4 >= BLOCKS as usize, "{before} of {BLOCKS}");
-}

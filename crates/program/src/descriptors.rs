@@ -17,14 +17,3 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
     setrlimit(Resource::RLIMIT_NOFILE, most, hard)?;
     Ok(most)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_limit_is_at_its_maximum_afterwards() {
-        let most = raise_descriptor_limit().unwrap();
-        assert_eq!(getrlimit(Resource::RLIMIT_NOFILE).unwrap().0, most);
-    }
-}

@@ -53,28 +53,3 @@ fn with_paragraphs(command: Command) -> Command {
     let text: String = lines.collect();
     command.after_long_help(text)
 }
-
-#[cfg(test)]
-mod tests {
-    use clap::Arg;
-
-    use super::*;
-
-    #[test]
-    fn files_bear_the_name_that_the_program_was_started_by() {
-        let rare = Arg::new("rare").long("rare").help("Seldom used").hide_short_help(true);
-        let command = Command::new("it").version("7").after_long_help("Codes:\n  7 odd\nElse even.");
-        let command = command.arg(rare.clone()).subcommand(Command::new("run").arg(rare));
-        let folder = std::env::temp_dir().join(format!("pages-{}", std::process::id()));
-        generate(command, Path::new("/bin/other"), &folder).unwrap();
-        for file in ["bash-completion/completions/other.bash", "zsh/site-functions/_other"] {
-            assert!(fs::read_to_string(folder.join(file)).unwrap().contains("--rare"), "{file}");
-        }
-        for file in ["man/man1/other.1", "man/man1/other-run.1"] {
-            assert!(fs::read_to_string(folder.join(file)).unwrap().contains("Seldom used"), "{file}");
-        }
-        assert!(fs::read_to_string(folder.join("man/man1/other.1")).unwrap().contains("  7 odd\n\nElse"));
-        assert_eq!(fs::read_dir(folder.join("man/man1")).unwrap().count(), 2, "no page of `help`");
-        fs::remove_dir_all(folder).unwrap();
-    }
-}

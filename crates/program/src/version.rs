@@ -61,9 +61,4 @@ mod tests {
         assert!(long.starts_with(&short) && long.contains("\nfeatures: "), "{long}");
         assert!(long.contains("\ncompiler: rustc "), "{long}");
     }
-
-    #[test]
-    fn a_role_without_a_version_gets_none() {
-        assert!(said(Command::new("it"), "--version").contains("unexpected argument"));
-    }
 }

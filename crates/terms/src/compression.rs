@@ -474,31 +474,6 @@ mod tests {
     }
 
     #[test]
-    fn parameters_change_what_they_name() {
-        for (text, expected) in [
-            (
-                "deflate:level=1",
-                "level=1 window_bits=15 upload_window_bits=15 upload_takeover=yes min_bytes=0 \
-                 upload_min_bytes=0",
-            ),
-            (
-                "deflate-shared:window_bits=9:upload_window_bits=10:upload_takeover=no:min_bytes=100",
-                "level=6 window_bits=9 upload_window_bits=10 upload_takeover=no min_bytes=100 \
-                 upload_min_bytes=128",
-            ),
-            (
-                "zstd:level=-5:min_bytes=never:upload_min_bytes=0",
-                "level=-5 window_bits=19 min_bytes=never upload_min_bytes=0",
-            ),
-            ("zstd-stream:level=3:window_bits=15", "level=3 window_bits=15 min_bytes=0 upload_min_bytes=0"),
-        ] {
-            let compression: Compression = text.parse().unwrap();
-            assert_eq!(compression.parameters(), expected);
-            assert_eq!(compression.spelled_out().parse(), Ok(compression));
-        }
-    }
-
-    #[test]
     fn a_label_has_what_differs_and_one_meaning_has_one_label() {
         for (text, label) in [
             ("none", "none"),

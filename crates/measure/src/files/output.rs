@@ -333,31 +333,6 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_named_with_the_way_out() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("file");
-        fs::write(&file, "kept").unwrap();
-        symlink("missing/behind", folder.path().join("astray")).unwrap();
-        let within = |name: &str| folder.path().join(name);
-        for (path, why) in [
-            (folder.path().to_owned(), "it is a folder; name a file in it"),
-            (within("missing/record.json"), "missing; make it (mkdir -p)"),
-            (within("astray"), "missing; make it (mkdir -p)"),
-            (within("file/record.json"), "file is no folder"),
-            (within("record/"), "a file needs a name"),
-            (PathBuf::new(), "a file needs a name"),
-            (within(&"x".repeat(300)), "name another file"),
-            (PathBuf::from("/proc/record.json"), "name another place"),
-        ] {
-            let said = try_file(&path).unwrap_err().to_string();
-            assert!(said.starts_with(&path.display().to_string()) && said.contains(why), "{said}");
-        }
-        let said = try_folder(&within("file/results")).unwrap_err().to_string();
-        assert!(said.contains("file is no folder"), "{said}");
-        assert_eq!(names(folder.path()), ["astray", "file"]);
-    }
-
-    #[test]
     fn a_file_is_replaced_with_its_mode_and_behind_its_links() {
         let folder = tempfile::tempdir().unwrap();
         let (file, link) = (folder.path().join("file"), folder.path().join("link"));

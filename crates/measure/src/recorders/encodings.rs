@@ -108,17 +108,4 @@ mod tests {
         }
         assert!(FirstDelivery::from_blocks(&[block(701, &[400, 500, 600])]).unwrap().cpu_ns.is_some());
     }
-
-    #[test]
-    fn one_warm_pass_or_no_event_has_no_resolution() {
-        let empty = FirstDeliveryRecord { events: 0, ..block(1_000, &[1, 2, 3]) };
-        assert_eq!(FirstDelivery::from_blocks(&[block(1_000, &[500]), block(1_000, &[]), empty]), None);
-    }
-
-    #[test]
-    fn the_cold_share_is_of_all_deliveries() {
-        assert_eq!(EncodingsRecord { cold: 1, cached: 2, spliced: 1 }.cold_share(), Some(0.25));
-        assert_eq!(EncodingsRecord { cold: 1, cached: 0, spliced: 3 }.spliced_share(), Some(0.75));
-        assert_eq!(EncodingsRecord::default().cold_share(), None);
-    }
 }

@@ -179,13 +179,6 @@ mod tests {
     }
 
     #[test]
-    fn a_backlog_shows_as_what_is_in_flight() {
-        let slices = played(4, |second| 100 * (second + 1)).seconds(4_000 * MS);
-        let in_flight: Vec<u64> = slices.iter().map(|slice| slice.in_flight).collect();
-        assert_eq!(in_flight, [10, 20, 30, 40]);
-    }
-
-    #[test]
     fn only_whole_planned_seconds_after_the_warm_up_count() {
         let mut recorder = SliceRecorder::default();
         (0..30).for_each(|n| recorder.record(2_000 * MS + n, 2_001 * MS + n));

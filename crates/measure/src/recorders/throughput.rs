@@ -271,13 +271,6 @@ mod tests {
     }
 
     #[test]
-    fn intervals_are_counted_and_stated_as_rates() {
-        let found = steady(1, 1_000).within(&[(0, 1_000 * MS)], 100 * MS).unwrap();
-        assert_eq!(figures(&found), (10, 100, 1_000, 1_000));
-        assert_eq!(found.wire_bytes_per_s.max_ns() / 1_000, 100);
-    }
-
-    #[test]
     fn intervals_that_a_span_covers_in_part_are_left_out() {
         let all = steady(1, 1_000);
         for (span, intervals) in [
@@ -326,15 +319,6 @@ mod tests {
     }
 
     #[test]
-    fn workers_add_up_interval_by_interval() {
-        let mut one = steady(1, 300);
-        one.merge(&steady(1, 500));
-        let found = one.within(&[(0, 500 * MS)], 100 * MS).unwrap();
-        assert_eq!(figures(&found), (5, 100, 1_000, 2_000));
-        assert_eq!(found.envelopes_per_s.histogram().value_at_quantile(0.5), 2_000);
-    }
-
-    #[test]
     fn an_hour_keeps_every_count_in_bounded_memory() {
         let mut hour = steady(1_000, 3_600_000);
         assert!(hour.intervals.len() <= MOST_INTERVALS);
@@ -348,14 +332,6 @@ mod tests {
         assert_eq!(sum(&hour), 4_600);
         hour.delivery(u64::MAX);
         assert!(hour.intervals.len() <= MOST_INTERVALS, "a clock that runs wild is bounded, too");
-    }
-
-    #[test]
-    fn merged_runs_keep_every_interval() {
-        let run = |every_ms| steady(every_ms, 1_000).within(&[(0, 1_000 * MS)], 100 * MS).unwrap();
-        let mut merged = run(1);
-        merged.add_up(&run(2));
-        assert_eq!(figures(&merged), (20, 100, 500, 1_000));
     }
 
     #[test]

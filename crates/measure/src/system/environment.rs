@@ -209,14 +209,6 @@ mod tests {
     }
 
     #[test]
-    fn the_load_of_the_last_minute_is_the_first() {
-        for text in ["0.52 0.58 0.59 1/467 12345", "{ 0.52 0.58 0.59 }"] {
-            assert_eq!(first_load(text), Some(0.52), "{text}");
-        }
-        assert_eq!((first_load(""), first_load("{ }")), (None, None));
-    }
-
-    #[test]
     fn chrony_is_described_by_what_changes_seldom() {
         let values = "7F7F0101,,10,1763931600.102938475,0.000001412,-0.000002006,0.000003011,-4.523,0.001,\
              0.021,0.000390625,0.000020107,64.2,";

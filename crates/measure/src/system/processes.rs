@@ -360,21 +360,6 @@ mod tests {
     }
 
     #[test]
-    fn what_an_ended_child_spent_before_is_not_counted_again() {
-        let mut shell = Shell::start("{ burn; step; } & wait; step");
-        assert_eq!(shell.says(), "done");
-        let mut all = Processes::from_pids(&[shell.child.id()]).unwrap();
-        let before = all.read().unwrap();
-        let already = before.since(&ProcessesCpu::default());
-        assert!(already.processes == 2 && already.cpu.total_ns > 30 * MS, "{already:?}");
-        // It ends, and its parent waits for it.
-        shell.goes_on();
-        let spent = all.read().unwrap().since(&before);
-        assert_eq!((spent.processes, spent.is_incomplete), (1, false));
-        assert!(spent.cpu.total_ns < already.cpu.total_ns / 2 + 20 * MS, "{spent:?} after {already:?}");
-    }
-
-    #[test]
     fn a_child_whose_parent_ends_stays() {
         let mut shell =
             Shell::start("{ sh -c 'echo $PPID'; { step; burn; step; } & wait; } & wait; sleep 600 & wait");

@@ -350,33 +350,6 @@ mod tests {
     }
 
     #[test]
-    fn what_an_outer_quota_took_is_counted_in_both_versions() {
-        let v1 = (
-            "proc/self/mountinfo",
-            "32 31 0:29 / /sys/fs/cgroup rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct\n",
-        );
-        for (mounts, own, limits, taken) in [
-            (V2, "0::/outer/inner\n", &[("cpu.max", "30000 100000\n")][..], "throttled_usec 2500"),
-            (
-                v1,
-                "4:cpu,cpuacct:/outer/inner\n0::/\n",
-                &[("cpu.cfs_quota_us", "30000\n"), ("cpu.cfs_period_us", "100000\n")],
-                "throttled_time 2500000",
-            ),
-        ] {
-            let system = System::with(&[mounts, ("proc/self/cgroup", own)]);
-            let outer = |file: &str, text: &str| system.write(&format!("sys/fs/cgroup/outer/{file}"), text);
-            limits.iter().for_each(|(file, text)| outer(file, text));
-            outer("cpu.stat", "nr_periods 0\nnr_throttled 0\n");
-            outer("inner/cpu.stat", "nr_periods 0\nnr_throttled 0\n");
-            let meter = system.meter();
-            outer("cpu.stat", &format!("nr_periods 10\nnr_throttled 4\n{taken}\n"));
-            let quota = CpuQuota { cores: 0.3, throttled_periods: 4, throttled_ns: 2_500_000 };
-            assert_eq!(meter.read(), Some(quota), "{own}");
-        }
-    }
-
-    #[test]
     fn what_is_not_written_as_the_kernel_writes_it_is_no_quota() {
         for text in ["", "max", "50000", "x 100000", "50000 0", "0 100000", "-1 100000", "1e9 1"] {
             let system = System::with(&[
