@@ -98,38 +98,3 @@ pub(crate) fn fold_within(text: &mut String, paragraph: &str, columns: usize) {
     }
     text.push('\n');
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn table(rows: &[&[&str]]) -> Table {
-        let own = |row: &&[&str]| row.iter().map(|field| (*field).to_owned()).collect::<Vec<_>>();
-        Table { names: 2, headings: own(&rows[0]), rows: rows[1..].iter().map(own).collect() }
-    }
-
-    #[test]
-    fn no_row_is_wider_than_its_terminal_and_what_is_left_out_is_named() {
-        let table = table(&[
-            &["format", "compression", "wire B/event", "relay CPU µs", "p50 ms", "valid"],
-            &["cbor-packed", "deflate-no-takeover", "1,220 ×0.45", "12.3 ×1.10", "0.82", "6/6"],
-        ]);
-        let whole = table.text(None);
-        assert_eq!(table.text(Some(120)), whole);
-        assert_eq!(table.text(Some(whole.lines().next().unwrap().chars().count())), whole);
-        for room in 40..whole.lines().next().unwrap().chars().count() {
-            let text = table.text(Some(room));
-            assert!(text.lines().all(|line| line.chars().count() <= room), "{room}:\n{text}");
-            let lines: Vec<&str> = text.lines().collect();
-            assert!(lines[1].contains("1,220 ×0.45"), "{room}: the first number stays\n{text}");
-            assert!(lines[2].starts_with(&format!("No room in {room}")), "{text}");
-            // Each heading is in the table or below it.
-            let folded = lines[2..].iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
-            for heading in &table.headings[2..] {
-                assert!(lines[0].contains(heading) != folded.contains(heading), "{room} {heading}\n{text}");
-            }
-        }
-        // Where the first is too wide, others are shown, and names are cut.
-        assert!(table.text(Some(30)).contains("deflate…") && table.text(Some(30)).contains("0.82"));
-    }
-}

@@ -593,45 +593,6 @@ mod tests {
         assert!(bracket.lowest_miss().unwrap() > 5 && bracket.seen.len() < 20, "{:?}", bracket.seen);
     }
 
-    #[test]
-    fn what_ends_a_search_is_said() {
-        assert_eq!(found(100, 40_000, exact(0, ProbeOutcome::Fail)).end(), End::NothingPassed);
-        assert_eq!(found(100, 1_000, exact(5_000, ProbeOutcome::Fail)).end(), End::RateLimit);
-        let generator = found(100, 40_000, exact(5_000, ProbeOutcome::GeneratorLimit));
-        assert_eq!(generator.end(), End::GeneratorLimit);
-        // The relay fails just where the generator does; far above both do.
-        let both = |rate: u32| match rate {
-            0..=1_000 => ProbeOutcome::Pass,
-            1_001..=3_000 => ProbeOutcome::Fail,
-            _ => ProbeOutcome::GeneratorLimit,
-        };
-        assert_eq!(found(2_000, 40_000, both).end(), End::Slo);
-        assert_eq!(found(100, 40_000, |_| ProbeOutcome::Disturbed).end(), End::Disturbed);
-        let mut turn = 0;
-        let mut relay = exact(5_000, ProbeOutcome::Fail);
-        let disturbed_at_times = found(100, 40_000, |rate| {
-            turn += 1;
-            if turn % 3 == 0 { ProbeOutcome::Disturbed } else { relay(rate) }
-        });
-        assert_eq!(disturbed_at_times.end(), End::Slo);
-    }
-
-    #[test]
-    fn a_delay_that_no_rate_takes_away_ends_the_search_after_three_probes() {
-        let delayed = |rate: u32, tail_s: f64| Probe {
-            p99_ns: Some(100_000_000 + u64::from(rate)),
-            achieved: Some(10.0 / (10.0 + tail_s)),
-            ..probe(rate, ProbeOutcome::Fail)
-        };
-        let bracket = searched(&config(), |rate| delayed(rate, 0.1));
-        assert_eq!((bracket.end(), bracket.seen.len()), (End::Delayed, 3));
-        // A queue that outlasts the probe is one of the rate.
-        assert_eq!(searched(&config(), |rate| delayed(rate, 0.5)).end(), End::NothingPassed);
-        let few =
-            |rate| probe(rate, if rate < 100 { ProbeOutcome::TooFewAnswers } else { ProbeOutcome::Fail });
-        assert_eq!(searched(&config(), few).end(), End::TooFewAnswers);
-    }
-
     /// A search for a bandwidth from 250 kbit/s to 100 Mbit/s.
     fn bandwidths() -> SearchConfig {
         let links = Some(crate::result::SearchedLinks { uplink_share: 0.25, rtts_ns: vec![30_000_000] });
@@ -683,22 +644,5 @@ mod tests {
             probe(rate, if is_first { ProbeOutcome::Fail } else { ProbeOutcome::Pass })
         });
         assert_eq!(bracket.end(), End::NothingPassed, "{:?}", bracket.seen);
-    }
-
-    #[test]
-    fn a_share_of_cores_is_reached_in_a_few_probes() {
-        // A twentieth of a core for being there, and so much for each event.
-        for (per_event, wanted) in [(1e-4, 0.6), (1e-6, 0.1), (3e-5, 0.3), (2e-3, 0.6)] {
-            let config = SearchConfig { utilisation: Some(wanted), limit_per_s: 1_000_000, ..config() };
-            let used = |rate: u32| 0.05 + per_event * f64::from(rate);
-            let bracket = searched(&config, |rate| {
-                let quotient = used(rate) / wanted;
-                let outcome = if quotient <= 1.0 { ProbeOutcome::Pass } else { ProbeOutcome::Fail };
-                Probe { quotient: Some(quotient), ..probe(rate, outcome) }
-            });
-            let root = bracket.sustained().unwrap();
-            assert!((used(root) / wanted - 1.0).abs() <= 0.05, "{root} for {wanted}");
-            assert!(bracket.seen.len() <= 5, "{:?}", bracket.seen);
-        }
     }
 }

@@ -119,7 +119,7 @@ impl Simulated {
 }
 
 /// A standard normal number (Box and Muller 1958).
-fn normal(random: &mut ChaCha8Rng) -> f64 {
+pub(crate) fn normal(random: &mut ChaCha8Rng) -> f64 {
     let (radius, turn) = (1.0 - random.random::<f64>(), random.random::<f64>());
     (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * turn).cos()
 }
@@ -224,21 +224,5 @@ mod tests {
         // Nothing deviates: the edge of the band decides.
         assert!((Simulated::new(12, 8).unwrap().effect(0.0) - BAND.ln_1p()).abs() < 1e-12);
         assert_eq!(effect(5, 1), None);
-    }
-
-    #[test]
-    fn the_line_names_what_it_is_of() {
-        let pilot = BTreeMap::from([(Metric::RelayCpu, 0.05)]);
-        let plan =
-            Design { rounds: 16, cells: 8, is_primary: true, is_over_links: false, pilot: Some(&pilot) };
-        let line = plan.power();
-        assert!(line.starts_with("16 rounds as noisy as the pilot's find, four times of five, "), "{line}");
-        assert!(line.ends_with(" % in relay CPU (8 primary cells)"), "{line}");
-        let line = Design { pilot: None, ..plan }.power();
-        let named = ["wire bytes", "relay CPU", "client CPU", "p50", "p99"];
-        assert!(named.iter().all(|name| line.contains(&format!(" % in {name}"))), "{line}");
-        let line = Design { pilot: None, is_over_links: true, cells: 1, ..plan }.power();
-        assert!(line.contains("IP bytes") && line.ends_with("(one cell)"), "{line}");
-        assert_eq!(Design { rounds: 5, ..plan }.power(), "Fewer than six rounds find no difference");
     }
 }

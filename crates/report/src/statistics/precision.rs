@@ -137,15 +137,11 @@ fn half_width(deviation: f64, rounds: u32) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use rand::{Rng, SeedableRng};
+    use rand::SeedableRng;
     use rand_chacha::ChaCha8Rng;
 
     use super::*;
-    use crate::statistics::stats;
-
-    fn normal(random: &mut ChaCha8Rng) -> f64 {
-        (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0
-    }
+    use crate::statistics::{power::normal, stats};
 
     fn rounds(random: &mut ChaCha8Rng, deviation: f64, rounds: u32) -> Vec<f64> {
         (0..rounds).map(|_| deviation * normal(random)).collect()

@@ -191,6 +191,7 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
 
     use super::*;
+    use crate::statistics::power::normal;
 
     #[test]
     fn the_estimate_is_the_median_of_all_pairs_means() {
@@ -278,11 +279,6 @@ mod tests {
         }
     }
 
-    /// Twelve uniform numbers make a normal one, and its distribution is symmetric.
-    fn normal(random: &mut ChaCha8Rng) -> f64 {
-        (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0
-    }
-
     #[test]
     fn wilcoxon_gives_the_published_probabilities() {
         // Darwin's maize pairs; SciPy 1.17.1 documents and computes 0.041259765625.
@@ -353,12 +349,5 @@ mod tests {
             assert!((mann_kendall(&backwards) - p).abs() < 1e-12);
         }
         assert_eq!((mann_kendall(&[]), mann_kendall(&[1.0]), theil_sen(&[1.0])), (1.0, 1.0, None));
-    }
-
-    #[test]
-    fn the_median_of_an_even_number_lies_between_the_middle_two() {
-        assert_eq!(median(&[]), None);
-        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
     }
 }

@@ -48,7 +48,7 @@ impl LoadView<'_> {
 
 #[cfg(test)]
 mod tests {
-    use rand::{Rng, SeedableRng};
+    use rand::SeedableRng;
     use rand_chacha::ChaCha8Rng;
 
     use super::*;
@@ -56,6 +56,7 @@ mod tests {
         result::Role,
         statistics::{
             judge::{Sample, is_corrected, judge},
+            power::normal,
             stats,
         },
         verdicts::comparison::Verdict,
@@ -94,11 +95,6 @@ mod tests {
         }
         let share = |count| f64::from(count) / f64::from(TRIALS);
         Shares { found: share(found), warned: share(warned) }
-    }
-
-    /// Twelve uniform numbers make a normal one.
-    fn normal(random: &mut ChaCha8Rng) -> f64 {
-        (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0
     }
 
     #[test]
