@@ -52,7 +52,7 @@ enum Event {
 }
 
 /// The faults of the network and of the relay in a run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Weather {
     /// The longest delay of a message.
     delay_ns: u64,
@@ -65,17 +65,6 @@ struct Weather {
     cut_one_in: usize,
     /// One message in so many is replaced by a lie.
     lie_one_in: usize,
-}
-
-impl Weather {
-    const CALM: Weather = Weather {
-        delay_ns: 1,
-        drop_one_in: 0,
-        double_one_in: 0,
-        swap_one_in: 0,
-        cut_one_in: 0,
-        lie_one_in: 0,
-    };
 }
 
 /// A client with its current connection.
@@ -195,7 +184,7 @@ impl World {
 
     /// Connects and subscribes all clients, before the network has faults.
     fn set_up(&mut self) {
-        let weather = std::mem::replace(&mut self.weather, Weather::CALM);
+        let weather = std::mem::replace(&mut self.weather, Weather { delay_ns: 1, ..Weather::default() });
         for id in 0..self.stations.len() {
             self.stations[id].client.open(0);
             self.perform(id);

@@ -15,65 +15,28 @@ use self::tally::Tally;
 use client::shared::Shared;
 use workload::{Reading, Task};
 
-/// One entry of the log: a message or another event, as its client saw it.
+/// One entry of the log: a message or another event, as its client saw it. Peek is an event with the
+/// planned id, which its client may recognise without decoding the rest; otherwise it is the next
+/// message.
 #[derive(Debug)]
 enum Entry {
     Connected,
-    Req {
-        id: String,
-        filter: Filter,
-    },
-    Close {
-        id: String,
-    },
-    Publish {
-        id: [u8; 32],
-    },
-    Auth {
-        id: [u8; 32],
-    },
-    NegOpen {
-        id: String,
-        bytes: usize,
-    },
-    NegSent {
-        bytes: usize,
-    },
-    Event {
-        id: String,
-        event: EventMatch,
-    },
-    /// An event with the planned id, which its client may recognise without decoding the rest;
-    /// otherwise it is the next message.
-    Peek {
-        id: String,
-        event: usize,
-        decoded: Box<Entry>,
-    },
-    Eose {
-        id: String,
-        now_ns: u64,
-    },
-    Closed {
-        id: String,
-        now_ns: u64,
-    },
-    Ok {
-        id: [u8; 32],
-        accepted: bool,
-    },
-    NegMsg {
-        id: String,
-        message: Vec<u8>,
-    },
-    NegErr {
-        id: String,
-    },
+    Req { id: String, filter: Filter },
+    Close { id: String },
+    Publish { id: [u8; 32] },
+    Auth { id: [u8; 32] },
+    NegOpen { id: String, bytes: usize },
+    NegSent { bytes: usize },
+    Event { id: String, event: EventMatch },
+    Peek { id: String, event: usize, decoded: Box<Entry> },
+    Eose { id: String, now_ns: u64 },
+    Closed { id: String, now_ns: u64 },
+    Ok { id: [u8; 32], accepted: bool },
+    NegMsg { id: String, message: Vec<u8> },
+    NegErr { id: String },
     Challenge,
     Undecodable,
-    Timer {
-        now_ns: u64,
-    },
+    Timer { now_ns: u64 },
 }
 
 /// An event beside the plan.
