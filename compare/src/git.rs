@@ -50,20 +50,3 @@ fn git(args: &[&str]) -> Option<String> {
     let output = Command::new("git").args(args).output().ok().filter(|output| output.status.success())?;
     Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn tree(commit: &str, dirty: bool) -> Git {
-        Git { commit: commit.to_owned(), dirty }
-    }
-
-    #[test]
-    fn only_a_clean_commit_is_published() {
-        assert_eq!(publishable(Some(&tree("0123", false))), Ok(()));
-        let dirty = publishable(Some(&tree("0123", true))).unwrap_err();
-        assert!(dirty.contains("0123") && dirty.contains("commit or stash"), "{dirty}");
-        assert!(publishable(None).unwrap_err().contains("no checkout of this program"));
-    }
-}

@@ -47,32 +47,3 @@ pub(crate) fn power(cells: &[CellSpec], config: &Config) -> String {
     };
     plan.power()
 }
-
-#[cfg(test)]
-mod tests {
-    use cell::Factor;
-
-    use super::*;
-    use crate::matrix::{Matrix, cells};
-
-    #[test]
-    fn an_outline_names_the_families_and_what_the_rounds_find_in_the_first() {
-        let matrix = Matrix::default()
-            .with(Factor::Format, ["json", "capnp"])
-            .with(Factor::Compression, ["none", "deflate"]);
-        let cells = cells(&matrix).unwrap();
-        let of = |primary: Vec<String>| {
-            outline(&cells, &Config { rounds: 16, seconds: 10, primary, ..Config::default() })
-        };
-        let text = of(primary::primary(&cells, &[]).unwrap());
-        let lines: Vec<&str> = text.lines().collect();
-        // Three cells, the floor and the control between three anchors.
-        assert_eq!(lines[0], "128 blocks of 10 s in 16 rounds, 24 min");
-        assert_eq!(lines[1], "Primary: json+deflate capnp+none");
-        assert_eq!(lines[2], "Secondary: capnp+deflate");
-        assert!(lines[3].starts_with("16 rounds ") && lines[3].ends_with("(2 primary cells)"), "{text}");
-        let text = of(Vec::new());
-        assert!(text.contains("\nCells: json+deflate capnp+none capnp+deflate\n"), "{text}");
-        assert!(text.ends_with("(3 cells)\n"), "{text}");
-    }
-}

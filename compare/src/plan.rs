@@ -279,33 +279,6 @@ mod tests {
     }
 
     #[test]
-    fn the_quick_profile_has_intervals_within_five_minutes() {
-        let (cells, seconds, estimate) = chosen("--saturate none");
-        // Anchor, control and floor; eight more formats; two of them under two compressions.
-        assert_eq!((cells.len(), seconds), (15, 1));
-        assert!(estimate < Duration::from_mins(5), "{estimate:?}");
-        assert_eq!(chosen("--saturate none --format core").0.len(), 29);
-    }
-
-    #[test]
-    fn a_quick_block_of_a_scenario_with_bursts_holds_five_within_five_minutes() {
-        let (mut cells, seconds, estimate) = chosen("--scenario follow-list-burst --saturate none");
-        cells.sort();
-        let two = ["dannypack+deflate", "dannypack+none", "json+deflate", "json+none", "json-control"];
-        assert_eq!((cells, seconds), (two.map(str::to_owned).to_vec(), 5));
-        assert!(estimate < Duration::from_mins(5), "{estimate:?}");
-        // The time that README states for the nine formats.
-        let (cells, seconds, estimate) =
-            chosen("--scenario follow-list-burst --saturate none --format core --compression none");
-        assert_eq!((cells.len(), seconds), (11, 5));
-        assert!(estimate < Duration::from_mins(10), "{estimate:?}");
-        // Seconds that were asked for stay, and the cells with them.
-        let (cells, seconds, _) = chosen("--scenario follow-list-burst --seconds 10");
-        assert_eq!((cells.len(), seconds), (15, 10));
-        assert_eq!(chosen("--scenario follow-list-burst --profile standard").1, 10);
-    }
-
-    #[test]
     fn a_block_over_links_takes_as_long_as_the_links_carry_its_bytes() {
         let mut cells = matrix(&["one"]);
         let plan = BlockOrder::new(&cells, 2, 1);

@@ -138,13 +138,6 @@ mod tests {
     }
 
     #[test]
-    fn where_relays_are_compared_the_cells_of_the_others_are_primary() {
-        let values =
-            [(Factor::Format, "json"), (Factor::Compression, "none,deflate"), (Factor::Relay, "old,new")];
-        assert_eq!(primary(&cells_with(&values), &[]).unwrap(), names("json+none+new json+deflate+new"));
-    }
-
-    #[test]
     fn a_family_is_named_by_its_cells_and_an_unknown_one_is_answered_with_the_known() {
         let cells = cells_with(&[
             (Factor::Format, "json,capnp"),

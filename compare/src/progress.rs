@@ -225,16 +225,3 @@ fn minutes(duration: Duration) -> String {
     let seconds = duration.as_secs();
     if seconds < 60 { format!("{seconds} s") } else { format!("{} min {:02} s", seconds / 60, seconds % 60) }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_time_left_follows_the_blocks_that_were_measured() {
-        let guess = Duration::from_secs(4);
-        assert_eq!(minutes(time_left(36, 0, Duration::ZERO, guess)), "2 min 24 s");
-        assert_eq!(minutes(time_left(36, 6, Duration::from_secs(60), guess)), "5 min 00 s");
-        assert_eq!(minutes(time_left(36, 35, Duration::from_secs(350), guess)), "10 s");
-    }
-}

@@ -70,30 +70,3 @@ fn named(agents: impl Iterator<Item = u16>) -> String {
         count => format!("{} and {} more", all[..NAMED].join(", "), count - NAMED),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn overview(state: Phase, agents: &[Phase], sent: u64, deliveries: u64) -> Overview {
-        let block = LiveCounts { connections: 4, sent, deliveries, ..LiveCounts::default() };
-        Overview { state, agents: agents.iter().copied().map(Some).collect(), relay: None, block }
-    }
-
-    #[test]
-    fn a_line_has_the_state_and_sums() {
-        let mut run = overview(Phase::Running, &[Phase::Running; 2], 9, 100);
-        run.block.latency.buckets[4] = 200;
-        let expected = " running: p50 1.50 ms, p99 1.99 ms, 9 sent, 100 delivered, 4 connections";
-        assert_eq!(line(&run), expected);
-    }
-
-    #[test]
-    fn agents_that_are_behind_are_named() {
-        let agents = [Phase::Prepared, Phase::Preparing, Phase::Prepared];
-        let run = overview(Phase::Claimed, &agents, 0, 0);
-        assert_eq!(line(&run), " claimed, waits for 1 (preparing)", "agent 0 and 2 are as far as any");
-        assert_eq!(named(0..10), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9");
-        assert_eq!(named(0..64), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 54 more");
-    }
-}

@@ -42,12 +42,3 @@ fn what_is_done_to_the_relay_is_found() {
     }
     assert_eq!(run.status.success(), test.passed());
 }
-
-#[test]
-fn an_unknown_test_is_answered_with_the_known_ones() {
-    let run =
-        Command::new(env!("CARGO_BIN_EXE_compare")).args(["selftest", "--only", "stal"]).output().unwrap();
-    let said = String::from_utf8_lossy(&run.stderr);
-    assert_eq!(run.status.code(), Some(2), "{said}");
-    assert!(said.contains("stall") && said.contains("plus-10"), "{said}");
-}

@@ -141,15 +141,3 @@ pub(super) fn gather(
 fn is_live(profile: Profile, is_watched: bool) -> bool {
     is_watched && profile != Profile::Publish
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn agents_count_for_who_watches_and_never_beside_what_is_published() {
-        assert!(is_live(Profile::Quick, true) && is_live(Profile::Standard, true));
-        assert!(!is_live(Profile::Publish, true), "a measurement alone");
-        assert!(!is_live(Profile::Quick, false), "nobody watches");
-    }
-}

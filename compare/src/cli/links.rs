@@ -306,19 +306,6 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_the_scenario_behind_the_dashes_count() {
-        let args =
-            ["--set", "request.connections=3", "--verbose", "--set=publish.window=2"].map(str::to_owned);
-        assert_eq!(values(&args, "--set"), ["request.connections=3", "publish.window=2"]);
-        assert_eq!(values(&[], "--set"), Vec::<String>::new());
-        let given =
-            |args: &[&str]| given_capacity(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>());
-        assert_eq!(given(&["--link-capacity", "9000"]), Some(9_000.0));
-        assert_eq!(given(&["--link-capacity=8000", "--quiet"]), Some(8_000.0));
-        assert_eq!(given(&["--set", "x=1"]), None);
-    }
-
-    #[test]
     fn a_plan_beyond_the_host_has_longer_blocks_or_is_refused_with_what_it_asks_for() {
         // 1,500 packets over a block: 188 a second in 8 s, 94 in 16.
         let (seconds, cells, notes, refused) = sized_for("100", None, &["edge"]);

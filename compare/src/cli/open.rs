@@ -44,22 +44,3 @@ fn opens(opener: &mut Command, patience: Duration) -> bool {
     }
     true
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_opener_that_is_missing_or_fails_opens_nothing() {
-        for (words, is_open) in [
-            (&["true"][..], true),
-            (&["false"], false),
-            (&["no-such-opener"], false),
-            (&["sleep", "1"], true),
-        ] {
-            let mut opener = Command::new(words[0]);
-            let found = opens(opener.args(&words[1..]), Duration::from_millis(500));
-            assert_eq!(found, is_open, "{words:?}");
-        }
-    }
-}

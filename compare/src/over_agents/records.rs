@@ -112,38 +112,15 @@ mod tests {
 
     /// The record of the one agent of a block.
     fn share() -> Value {
-        let flow = json!({"messages": 0, "payload_bytes": 0, "wire_bytes": 0});
-        json!({
-            "schema_version": SCHEMA_VERSION,
-            "tool": {"name": "client-sim", "version": "0"},
-            "environment": {"cores": 2, "optimised": true},
-            "command": ["client-sim"],
-            "started_utc": "2026-11-21T08:05:09Z",
-            "cell": {
-                "scenario": "mixed-day", "format": "json", "implementation": "library", "compression": "none",
-                "compression_parameters": "", "verify": "full",
-            },
-            "seed": 7,
-            "corpus": {"name": "mine.jsonl", "sha256": "00", "events": 1, "origin": "generated", "kinds": {}},
-            "status": {"state": "complete"},
-            "agreement": {"token": null, "extensions": null},
-            "connections": 1,
-            "elapsed_ns": 1_000,
-            "active_ns": 0,
-            "counts": measure::Counts::default(),
-            "traffic": {
-                "to_relay": flow, "to_client": flow, "handshake_to_relay_bytes": 0, "handshake_to_client_bytes": 0,
-            },
-            "client_cpu": {"total_ns": 1, "user_ns": null, "system_ns": null},
-            "validity": {"class": "valid", "counts": "valid", "reasons": []},
-            "share": {
-                "index": 0, "of": 1, "plan_sha256": "00", "started_late_ns": 0, "active_spans_ns": "0-100",
-                "throughput_spans_ns": "0-100", "wanted_interval_ns": 100_000_000,
-                "intervals": {"interval_ns": 10_000_000, "counts": "1 0 1"},
-                "burst_sends": 0, "pace": null, "expected": [],
-            },
-            "latency": {},
-        })
+        let mut record: Value =
+            serde_json::from_str(include_str!("../../../crates/measure/tests/record.json")).unwrap();
+        record["share"] = json!({
+            "index": 0, "of": 1, "plan_sha256": "00", "started_late_ns": 0, "active_spans_ns": "0-100",
+            "throughput_spans_ns": "0-100", "wanted_interval_ns": 100_000_000,
+            "intervals": {"interval_ns": 10_000_000, "counts": "1 0 1"},
+            "burst_sends": 0, "pace": null, "expected": [],
+        });
+        record
     }
 
     /// The part of that agent's relay.

@@ -137,19 +137,6 @@ mod tests {
     }
 
     #[test]
-    fn relays_need_names_of_their_own_and_the_floor_is_not_the_first() {
-        let refused =
-            |texts: &[&str]| refusal(&texts.iter().map(|text| read(text).unwrap()).collect::<Vec<_>>());
-        assert_eq!(refused(&["relay-sim", "floor", "new=./relay {port}"]), None);
-        for (texts, says) in [
-            (["a=./relay {port}", "a=./other {port}"], "two relays are named a"),
-            (["floor", "relay-sim"], "name a relay before it"),
-        ] {
-            assert!(refused(&texts).unwrap().contains(says), "{texts:?}");
-        }
-    }
-
-    #[test]
     fn places_are_filled_within_words_and_nothing_is_read_by_a_shell() {
         let relay = read("a=env X={port} ./relay --store {dir}/db {address} '$HOME; rm'").unwrap();
         let words =

@@ -230,23 +230,3 @@ fn drain(output: &mut impl Read, tail: &Mutex<Tail>) {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_of_much_output_is_kept() {
-        let mut tail = Tail::default();
-        for line in 0..100_000 {
-            tail.add(format!("line {line}\n").as_bytes());
-        }
-        assert!(tail.bytes.len() <= TAIL_BYTES && tail.text().ends_with("line 99999"), "{}", tail.text());
-        assert_eq!(
-            tail.all_bytes,
-            (0..100_000).map(|line| format!("line {line}\n").len() as u64).sum::<u64>()
-        );
-        tail.add(&[b'x'; 3 * TAIL_BYTES]);
-        assert_eq!(tail.text(), "x".repeat(TAIL_BYTES));
-    }
-}

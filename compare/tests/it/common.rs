@@ -1,6 +1,6 @@
 //! Records and results made by hand.
 
-use std::{cell::RefCell, collections::BTreeMap, fs};
+use std::{cell::RefCell, collections::BTreeMap, fs, path::Path, time::Duration};
 
 use anyhow::Result;
 use cell::Factor;
@@ -8,12 +8,12 @@ use compare::{
     BlockOrder, CellSpec, Matrix, assemble, cells,
     generator::{Generator, Interrupt, Played, Task},
     progress::Progress,
+    rounds::{Measured, Rounds},
 };
 use futures::{FutureExt, future::LocalBoxFuture};
 use measure::{
-    AgreementRecord, Cell, CorpusRecord, Counts, CpuTime, EncodingsRecord, Environment, FirstDeliveryRecord,
-    FlowRecord, Latency, RelayProcess, RunRecord, SCHEMA_VERSION, Status, Throughput, ThroughputRecorder,
-    Tool, TrafficRecord, UsableCores, Validity,
+    Cell, Counts, CpuTime, EncodingsRecord, Environment, FirstDeliveryRecord, FlowRecord, Latency, RunRecord,
+    SCHEMA_VERSION, Status, Throughput, ThroughputRecorder, TrafficRecord, UsableCores,
 };
 use report::{Block, Config, Git, Header, ResultFile, Role};
 
@@ -86,49 +86,23 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
     // A ramp from half to one and a half times the latency.
     (0..deliveries).for_each(|i| response.record(run.latency_us * (500 + i * 1_000 / deliveries)));
     let flow = |bytes| FlowRecord { messages: deliveries, payload_bytes: bytes, wire_bytes: bytes };
+    let base: RunRecord =
+        serde_json::from_str(include_str!("../../../crates/measure/tests/record.json")).unwrap();
+    let relay = serde_json::json!({"pid": 1, "software": "relay-sim", "version": "0.1.0", "own": true});
     RunRecord {
         schema_version: SCHEMA_VERSION.to_owned(),
-        tool: Tool { name: "client-sim".to_owned(), version: "0.1.0".to_owned() },
         environment: host(),
-        command: vec!["client-sim".to_owned()],
-        started_utc: "2026-11-21T08:05:09Z".to_owned(),
         cell: Cell {
-            scenario: "mixed-day".to_owned(),
             format,
             code: "serde_json".to_owned(),
             compression,
             compression_parameters: parameters.to_owned(),
             batching: batching.to_owned(),
+            scenario: "mixed-day".to_owned(),
             ..cell::Cell::default().recorded()
         },
         seed,
-        corpus: CorpusRecord {
-            name: "sample.pb.gz".to_owned(),
-            sha256: "c0ffee".repeat(10) + "c0ff",
-            events: 2_300,
-            invalid_skipped: 0,
-            origin: "generated".to_owned(),
-            kinds: BTreeMap::from([("1".to_owned(), 2_000), ("7".to_owned(), 300)]),
-        },
-        status: Status::Complete,
-        agreement: AgreementRecord::default(),
-        relay: Some(RelayProcess {
-            more_pids: Vec::new(),
-            processes: None,
-            cpu_quota: None,
-            log_level: None,
-            unproven: None,
-            pid: Some(1),
-            software: "relay-sim".to_owned(),
-            version: "0.1.0".to_owned(),
-            own: true,
-            is_floor: false,
-            faults: Vec::new(),
-            planted: None,
-            at_rest: None,
-            environment: None,
-            clock: None,
-        }),
+        relay: serde_json::from_value(relay).unwrap(),
         connections: 20,
         elapsed_ns: 2_000_000_000,
         active_ns: 1_600_000_000,
@@ -142,22 +116,11 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
         traffic: TrafficRecord {
             to_relay: flow(run.wire_bytes_per_event * deliveries / 4),
             to_client: flow(run.wire_bytes_per_event * deliveries * 3 / 4),
-            handshake_to_relay_bytes: 5_000,
-            handshake_to_client_bytes: 3_000,
+            ..base.traffic
         },
         client_cpu: cpu(run.client_us_per_event),
         relay_cpu: Some(cpu(run.relay_us_per_event)),
-        populations: Vec::new(),
-        validity: Validity::default(),
-        link: None,
-        host: None,
-        memory: None,
-        compression_memory: None,
-        pinned: None,
-        log_level: None,
         usable_cores: Some(UsableCores { relay: Some(1), clients: 1, ..UsableCores::default() }),
-        saturated: None,
-        allocations: None,
         throughput: Some(throughput(deliveries)),
         encodings: Some(EncodingsRecord {
             cold: deliveries / 20,
@@ -169,14 +132,11 @@ pub(crate) fn record(id: &str, seed: u64, run: Run) -> RunRecord {
             cold_ns: 100 * (run.relay_us_per_event + 2) * 1_000,
             warm_ns: [0, 10, 20].map(|more| 100 * (run.relay_us_per_event * 1_000 + more)).to_vec(),
         }),
-        latency_bounds: Vec::new(),
-        share: None,
-        agents: Vec::new(),
-        slices: None,
         latency: BTreeMap::from([
             ("session.home".to_owned(), response.clone()),
             ("response".to_owned(), response),
         ]),
+        ..base
     }
 }
 
@@ -184,17 +144,43 @@ pub(crate) fn host() -> Environment {
     Environment {
         cpu: Some("Example CPU".to_owned()),
         cores: 2,
-        cpu_quota: None,
         virtual_machine: Some(true),
-        governor: None,
         memory_bytes: Some(8 << 30),
         os: Some("Example Linux 1".to_owned()),
         kernel: Some("6.18.0".to_owned()),
         load_1_minute: Some(0.5),
-        clock_sync: None,
         rustc: Some("rustc 1.95.0".to_owned()),
         optimised: true,
+        ..Environment::default()
     }
+}
+
+/// A whole result of the program without arguments.
+pub(crate) fn header(config: Config) -> Header {
+    Header {
+        command: vec!["compare".to_owned()],
+        git: None,
+        host: host(),
+        started_utc: "2026-11-21T08:05:00Z".to_owned(),
+        status: Status::Complete,
+        config,
+        selftest: None,
+    }
+}
+
+/// Plays rounds in this folder.
+pub(crate) fn play(
+    folder: &Path,
+    generator: &dyn Generator,
+    cells: &[CellSpec],
+    config: Config,
+    precision: Option<f64>,
+    max_time: Option<Duration>,
+) -> Result<Measured> {
+    let running = &*folder.join("running");
+    fs::create_dir(running).unwrap();
+    let rounds = Rounds { generator, cells, running, folder, quiet: true, metrics: None };
+    rounds.play(header(config), precision, max_time)
 }
 
 /// A result with the blocks of a plan; `measure` makes the record of (cell id, round, position).
@@ -228,11 +214,7 @@ pub(crate) fn result(
     let header = Header {
         command: ["compare", "run", "--formats", "json,cbor packed"].map(str::to_owned).to_vec(),
         git: Some(Git { commit: "0123456789abcdef0123456789abcdef01234567".to_owned(), dirty: true }),
-        host: host(),
-        started_utc: "2026-11-21T08:05:00Z".to_owned(),
-        status: Status::Complete,
-        config: config(profile, rounds),
-        selftest: None,
+        ..header(config(profile, rounds))
     };
     assemble(header, &cells, &plan, blocks)
 }
@@ -243,26 +225,15 @@ pub(crate) fn link(forwarded_bytes: u64) -> measure::LinkRecord {
         packets: 1_000,
         forwarded: 1_000,
         forwarded_bytes,
-        tail_dropped: 0,
-        lost: 0,
-        retransmitted: 0,
-        queued: Latency::new(),
+        ..measure::LinkFlow::default()
     };
     measure::LinkRecord {
-        parts: Vec::new(),
         parameters: "down 1.6mbit, 75ms one way, queue 30000 bytes".to_owned(),
-        round_trip_ns: None,
         congestion: "cubic".to_owned(),
         tcp: "no_metrics_save=1".to_owned(),
         down: flow(),
         up: flow(),
-        lateness: Latency::new(),
-        device_dropped: 0,
-        refused: 0,
-        foreign: 0,
-        unbalanced: None,
-        emulator_cpu_ns: 0,
-        emulator_wait_ns: None,
+        ..measure::LinkRecord::default()
     }
 }
 

@@ -6,7 +6,6 @@ use crate::{
     common::{PLAIN, record, result},
     loads::at_two_loads,
     report::{CELLS, measured, troubled},
-    search,
 };
 use measure::{Cell, ReasonKind, RunRecord, Slice, Slices, Status, ValidityClass};
 
@@ -56,31 +55,6 @@ fn the_page_is_one_file_without_requests_and_reads_without_javascript() {
     assert_without_requests(&page);
     assert!(page.contains("<td class=\"name\">json+none</td><td>×0.60"), "{page}");
     assert!(page.matches("<svg ").count() >= 6, "{}", page.matches("<svg ").count());
-}
-
-#[test]
-fn a_terminal_says_nothing_that_files_say_otherwise() {
-    let all = [
-        result("standard", 12, &CELLS, measured),
-        troubled(),
-        at_two_loads(),
-        search::sustaining([900, 3_000]),
-        search::break_even(1.0),
-    ];
-    for result in &all {
-        let summary = report::summary(result).replace('`', "");
-        let page = report::html(result).unwrap();
-        let page =
-            page.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&");
-        // A folded line goes on behind two spaces.
-        let terminal = report::terminal(result, false).replace("\n  ", " ");
-        let sentences: Vec<&str> = terminal.lines().filter(|line| line.ends_with('.')).collect();
-        assert!(!sentences.is_empty(), "{terminal}");
-        for sentence in sentences {
-            assert!(summary.contains(sentence), "{sentence} in\n{summary}");
-            assert!(page.contains(sentence), "{sentence} in\n{page}");
-        }
-    }
 }
 
 #[test]

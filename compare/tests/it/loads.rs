@@ -58,15 +58,6 @@ fn relay_cpu_above_the_floor_has_its_quotient_and_interval() {
 }
 
 #[test]
-fn without_a_floor_nothing_is_above_it() {
-    let without = result("standard", 8, &["json+none", "cbor-packed+none"], |id, round, _| {
-        record(id, 1 + u64::from(round), PLAIN)
-    });
-    assert_eq!(above(&without, "cbor-packed+none"), None);
-    assert!(!report::summary(&without).contains("above the floor"), "no heading, no explanation");
-}
-
-#[test]
 fn a_round_below_the_floor_takes_the_interval_and_is_not_left_out() {
     let cbor = above(&with_floor(|round| if round == 3 { 7 } else { 2 }), "cbor-packed+none").unwrap();
     assert!(cbor.interval.is_none() && cbor.ratio.is_some_and(|ratio| ratio < 0.5), "{cbor:?}");
@@ -115,16 +106,6 @@ fn curves_are_drawn_from_two_loads_on_and_the_floor_has_a_line_of_its_own() {
     assert_eq!(curves.matches("stroke-dasharray=\"1 3\"").count(), 4);
     assert_eq!(curves.matches("<title>floor: ").count(), 8);
     assert!(curves.contains("at 10,000 deliveries per second"), "4 × 4,000 in 1.6 s");
-}
-
-#[test]
-fn several_rates_draw_the_same_curves() {
-    let mut result = at_two_loads();
-    for cell in &mut result.cells {
-        let rate = if cell.cell.load == "4" { 400 } else { 100 };
-        (cell.rate_per_s, cell.cell.load) = (Some(rate), "1".to_owned());
-    }
-    assert!(report::html(&result).unwrap().contains("<h2>mixed-day against its load</h2>"));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fs, io::Write, path::Path, process::Command};
 use crate::common::{self, PLAIN, Run, record, result};
 use expect_test::expect_file;
 use flate2::{Compression, write::GzEncoder};
-use measure::{AddUp, Quantile, ReasonKind, RunRecord, Status, ValidityClass};
+use measure::{AddUp, PopulationRecord, Quantile, ReasonKind, RunRecord, Status, ValidityClass};
 use report::{
     DERIVED_FILE, Derived, Git, RESULT_FILE, ResultFile, Role, Verdict,
     merged::Merged,
@@ -61,90 +61,12 @@ pub(crate) fn troubled() -> ResultFile {
 }
 
 #[test]
-fn a_report_says_whose_code_it_is_about_and_warns_of_a_mix() {
-    let mut result = result("standard", 6, &CELLS, measured);
-    let settings = "Settings of the compressions: deflate: level=6 window_bits=15 takeover=true.";
-    let text = report::summary(&result);
-    assert!(text.contains("Code: library, so the verdicts are about adopting a format today."), "{text}");
-    assert!(text.contains(settings) && !text.contains("Compared across implementations"), "{text}");
-    let last = result.cells.len() - 1;
-    result.cells[last].cell.code = "this repository".to_owned();
-    let format = result.cells[last].cell.format.clone();
-    let own = format!("The library code of {format} is this repository's own, and no crate.");
-    assert!(report::summary(&result).contains(&own), "{own}");
-
-    result.cells[last].cell.implementation = "tuned".to_owned();
-    let text = report::summary(&result);
-    assert!(text.contains("Code: library cells are compared with library JSON"), "{text}");
-    let across = format!("Compared across implementations: {} with ", result.cells[last].id);
-    assert!(text.contains(&across), "{text}");
-    for cell in &mut result.cells {
-        cell.cell.implementation = "tuned".to_owned();
-    }
-    let text = report::summary(&result);
-    assert!(text.contains("Code: tuned, so the verdicts are about what a format can do."), "{text}");
-    assert!(!text.contains("Compared across implementations"), "{text}");
-}
-
-#[test]
 fn the_summary_reads_as_committed() {
     expect_file!["snapshots/standard.md"]
         .assert_eq(&report::summary(&result("standard", 12, &CELLS, measured)));
     expect_file!["snapshots/troubled.md"].assert_eq(&report::summary(&troubled()));
     expect_file!["snapshots/standard.txt"]
         .assert_eq(&report::terminal(&result("standard", 12, &CELLS, measured), false));
-}
-
-#[test]
-fn the_first_line_is_the_command() {
-    let summary = report::summary(&result("quick", 1, &CELLS, measured));
-    assert_eq!(summary.lines().next(), Some("`compare run --formats 'json,cbor packed'`"));
-    assert!(summary.contains("Quick profile: not for decisions."));
-    let standard = report::summary(&result("standard", 1, &CELLS, measured));
-    assert!(!standard.contains("not for decisions"));
-}
-
-#[test]
-fn the_output_fits_a_terminal_of_120_columns_and_wide_tables_have_the_rest() {
-    let wide = report::terminal(&result("standard", 12, &CELLS, measured), true);
-    for word in [
-        "envelope throughput p50 /s",
-        "p10 /s",
-        "session.home p99 ms",
-        "p99.9 ms",
-        "ledger",
-        "] better",
-        "(A/A 1.00 to 1.00)",
-    ] {
-        assert!(wide.contains(word), "{word}: {wide}");
-    }
-    for result in [result("standard", 12, &CELLS, measured), troubled()] {
-        for line in report::terminal(&result, false).lines() {
-            assert!(line.chars().count() <= 120, "{} columns: {line}", line.chars().count());
-        }
-    }
-}
-
-#[test]
-fn the_answer_comes_first_in_five_lines() {
-    let text = report::terminal(&result("standard", 12, &CELLS, measured), false);
-    let answer: Vec<&str> = text
-        .lines()
-        .skip_while(|line| !line.starts_with("wire bytes"))
-        .take_while(|line| !line.is_empty())
-        .collect();
-    assert_eq!(
-        answer,
-        [
-            "wire bytes: less: json+deflate ×0.40, cbor-packed ×0.60; same: proto",
-            "relay CPU: less: cbor-packed ×0.60; more: json+deflate ×1.50; not decided: proto (at most 12 % less, at most 5 % more)",
-            "client CPU: less: json+deflate ×0.39, cbor-packed ×0.59; same: proto",
-            "p99: same: json+deflate, cbor-packed, proto",
-            "not decided: 1 of 20 verdicts; half of them need more than 200 rounds",
-        ]
-    );
-    let text = report::terminal(&troubled(), false);
-    assert!(text.contains("; none can be below 6 rounds ("), "{text}");
 }
 
 #[test]
@@ -187,18 +109,6 @@ fn the_report_command_needs_only_the_result_file() {
 }
 
 #[test]
-fn a_file_of_another_major_version_or_no_result_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let error = ResultFile::read(folder.path()).unwrap_err().to_string();
-    assert!(error.contains("expected the folder of a result"), "{error}");
-    let mut result = troubled();
-    result.schema_version = "1.3".to_owned();
-    result.write(folder.path()).unwrap();
-    let error = format!("{:#}", ResultFile::read(folder.path()).unwrap_err());
-    assert!(error.contains("schema version 1.3"), "{error}");
-}
-
-#[test]
 fn quantiles_are_of_merged_samples() {
     // Two blocks of which one is ten times slower: the median of all samples lies between, and is
     // not a mean.
@@ -232,21 +142,6 @@ fn fields(result: &ResultFile) -> BTreeMap<String, BTreeMap<String, String>> {
         (id, headings.iter().cloned().zip(row).collect())
     });
     rows.collect()
-}
-
-#[test]
-fn costs_are_divided_by_deliveries_and_ratios_pair_rounds() {
-    let fields = fields(&result("standard", 12, &CELLS, measured));
-    let (json, cbor) = (&fields["json+none"], &fields["cbor-packed+none"]);
-    assert_eq!(json["wire B/event"], "900");
-    assert_eq!(fields["json-control"]["wire B/event"], "900 ×1.00");
-    assert_eq!(cbor["wire B/event"], "540 ×0.60");
-    // 250 deliveries in each interval of 100 ms, in a bucket from 2,500 to 2,501.
-    assert_eq!(json["envelope throughput p50 /s"], "2,501");
-    assert_eq!(fields["json-control"]["envelope throughput p50 /s"], "[2,501] ×1.00");
-    // JSON drifts from 60 to 66 µs; a pairing by round gives exactly the share in every round.
-    assert!(json["relay µs/event"].starts_with("62."), "{}", json["relay µs/event"]);
-    assert!(cbor["relay µs/event"].ends_with("×0.60"), "{}", cbor["relay µs/event"]);
 }
 
 #[test]
@@ -346,40 +241,6 @@ fn publishes_count_where_nothing_is_delivered() {
 }
 
 #[test]
-fn invalid_blocks_leave_the_numbers_and_are_counted() {
-    let mut result = result("standard", 2, &["json+none", "cbor+none"], |id, round, _| {
-        let wire_bytes_per_event = if round == 0 { 900 } else { 90_000 };
-        record(id, 1 + u64::from(round), Run { wire_bytes_per_event, ..PLAIN })
-    });
-    let spoiled = &mut result.cells[2].blocks[1].record.as_mut().unwrap().validity;
-    spoiled.add(ValidityClass::Invalid, ReasonKind::NothingPlanned {});
-    let fields = fields(&result);
-    assert_eq!(fields["cbor+none"]["valid"], "1/2");
-    // Only round 0 pairs, so the ratio does not see JSON's second round either.
-    assert_eq!(fields["cbor+none"]["wire B/event"], "900 ×1.00");
-    let summary = report::summary(&result);
-    assert!(summary.contains("1 of 8 blocks invalid"), "{summary}");
-    assert!(summary.contains("- round 2, cbor+none: nothing was planned"), "{summary}");
-}
-
-#[test]
-fn a_quantile_with_few_samples_is_bracketed_or_missing() {
-    let deliveries = |count: u64| {
-        let result = result("quick", 1, &["json+none"], move |id, _, _| {
-            record(id, 1, Run { deliveries: count, ..PLAIN })
-        });
-        let row = fields(&result).remove("json-control").unwrap();
-        ["p50 ms", "p99 ms", "p99.9 ms"].map(|heading| row[heading].clone())
-    };
-    let [p50, p99, p999] = deliveries(1_000);
-    assert!(p50 == "0.999 ×1.00" && p99 == "[1.49] ×1.00" && p999 == "–", "{p50} {p99} {p999}");
-    let [p50, p99, p999] = deliveries(40);
-    assert!(p50.starts_with("[0.9") && p99 == "–" && p999 == "–", "{p50} {p99} {p999}");
-    let [_, p99, p999] = deliveries(40_000);
-    assert!(p99.starts_with("1.49") && p999.starts_with("[1.50]"), "{p99} {p999}");
-}
-
-#[test]
 fn without_the_base_there_are_no_ratios() {
     let mut result = result("quick", 1, &["json+none", "cbor+none"], |id, _, _| record(id, 1, PLAIN));
     result.cells[0].blocks.iter_mut().for_each(|block| block.record = None);
@@ -446,17 +307,15 @@ fn nothing_made_of_an_incomplete_result_looks_whole() {
     assert!(refused.contains("the result is incomplete, ") && refused.ends_with(reason), "{refused}");
 }
 
-#[test]
-fn a_failed_test_of_the_instrument_stands_before_every_number() {
-    let mut result = result("standard", 12, &CELLS, measured);
-    assert!(report::summary(&result).contains("Not tested for this result"));
-    let oracle = |name: &str, passed| Oracle {
-        name: name.to_owned(),
+/// A test of the instrument of which these oracles passed, but the failed one.
+fn tested(result: &mut ResultFile, names: &[&str], failed: Option<&str>, quick: bool) {
+    let oracle = |name: &&str| Oracle {
+        name: (*name).to_owned(),
         done: "what was done".to_owned(),
         limit: "what had to be seen".to_owned(),
         measured: "what was seen".to_owned(),
         values: BTreeMap::new(),
-        passed,
+        passed: failed != Some(*name),
         seconds: 1.0,
     };
     result.selftest = Some(SelfTest {
@@ -465,63 +324,37 @@ fn a_failed_test_of_the_instrument_stands_before_every_number() {
         git: result.git.clone(),
         host: result.host.clone(),
         started_utc: result.started_utc.clone(),
-        quick: true,
-        oracles: vec![oracle("stall", true), oracle("cpu", false)],
-        untested: Some("links: this host has no namespaces".to_owned()),
+        quick,
+        oracles: names.iter().map(oracle).collect(),
+        untested: failed.map(|_| "links: this host has no namespaces".to_owned()),
     });
-    for text in [report::summary(&result), report::html(&result).unwrap()] {
-        let (warning, first) =
-            (text.find("The instrument failed its own tests: cpu.").unwrap(), text.find("×0.60").unwrap());
-        assert!(warning < first);
-        assert!(text.contains("2 of 12 run, 1 passed (the short form, commit 01234567"), "{text}");
-        let left_out =
-            "Left out: starved, delay, saturated, bytes, workers, killed, ledger, wrong-link, late-link. Not";
-        assert!(text.contains(left_out), "{text}");
-        assert!(text.contains("what had to be seen"));
-        assert!(text.contains("Not tested: links: this host has no namespaces"), "{text}");
-        assert!(!text.contains("Another commit was tested"), "{text}");
-    }
-    let tested = result.selftest.as_mut().unwrap();
-    tested.git = Some(Git { commit: "abcdef0123456789".to_owned(), dirty: false });
-    let summary = report::summary(&result);
-    let warning = "Another commit was tested: the self-test is of commit abcdef01, the result of commit 01234567 \
-                   with local changes.";
-    assert!(summary.contains(warning), "{summary}");
 }
 
 #[test]
-fn a_report_says_which_tests_of_the_instrument_were_left_out() {
+fn a_failed_test_of_the_instrument_stands_before_every_number() {
     let mut result = result("standard", 12, &CELLS, measured);
-    let mut tested = |names: &[&str], quick| {
-        let oracle = |name: &&str| Oracle {
-            name: (*name).to_owned(),
-            done: String::new(),
-            limit: String::new(),
-            measured: String::new(),
-            values: BTreeMap::new(),
-            passed: true,
-            seconds: 1.0,
-        };
-        result.selftest = Some(SelfTest {
-            schema_version: result.schema_version.clone(),
-            tool: result.tool.clone(),
-            git: result.git.clone(),
-            host: result.host.clone(),
-            started_utc: result.started_utc.clone(),
-            quick,
-            oracles: names.iter().map(oracle).collect(),
-            untested: None,
-        });
-        report::summary(&result)
-    };
-    let some = tested(&SELFTESTS[..9], false);
-    assert!(some.contains("9 of 14 run, all passed (the long form, commit 01234567"), "{some}");
-    assert!(some.contains("Left out: links, wrong-link, late-link, a-a, plus-10."), "{some}");
-    for (count, quick) in [(14, false), (12, true)] {
-        let all = tested(&SELFTESTS[..count], quick);
-        assert!(all.contains(&format!("{count} of {count} run, all passed")), "{all}");
-        assert!(!all.contains("Left out"), "{all}");
+    assert!(report::summary(&result).contains("Not tested for this result"));
+    tested(&mut result, &["stall", "cpu"], Some("cpu"), true);
+    for text in [report::summary(&result), report::html(&result).unwrap()] {
+        let warning = text.find("The instrument failed its own tests: cpu.").unwrap();
+        assert!(warning < text.find("×0.60").unwrap());
+        for says in [
+            "2 of 12 run, 1 passed (the short form, commit 01234567",
+            "Left out: starved, delay, saturated, bytes, workers, killed, ledger, wrong-link, late-link. Not",
+            "what had to be seen",
+            "Not tested: links: this host has no namespaces",
+        ] {
+            assert!(text.contains(says), "{says}: {text}");
+        }
+        assert!(!text.contains("Another commit was tested"), "{text}");
     }
+    result.selftest.as_mut().unwrap().git = Some(Git { commit: "abcdef0123456789".to_owned(), dirty: false });
+    let warning = "Another commit was tested: the self-test is of commit abcdef01, the result of commit 01234567 \
+                   with local changes.";
+    assert!(report::summary(&result).contains(warning));
+    tested(&mut result, &SELFTESTS, None, false);
+    let all = report::summary(&result);
+    assert!(all.contains("14 of 14 run, all passed") && !all.contains("Left out"), "{all}");
 }
 
 #[test]
@@ -552,38 +385,6 @@ fn a_relay_that_misbehaved_is_named_before_every_number() {
     for text in [report::summary(&result), report::terminal(&result, false), report::html(&result).unwrap()] {
         assert!(text.contains("A relay misbehaved on purpose (burn=20000ns)"), "{text}");
     }
-}
-
-#[test]
-fn what_comes_in_batches_is_compared_with_json_in_batches() {
-    let ids = ["json+deflate", "json.batched+deflate", "cbor-packed+deflate", "cbor-packed.batched+deflate"];
-    let result = result("standard", 6, &ids, |id, round, _| {
-        // Batches halve what JSON costs, and cbor-packed costs 0.8 of JSON either way.
-        let us = match id {
-            "json.batched+deflate" => 40,
-            "cbor-packed.batched+deflate" => 32,
-            "cbor-packed+deflate" => 64,
-            _ => 80,
-        };
-        record(id, 1 + u64::from(round), Run { relay_us_per_event: us, ..PLAIN })
-    });
-    let references: Vec<(String, String, String)> = report::comparisons(&result)
-        .into_iter()
-        .filter(|c| c.metric == Metric::RelayCpu && c.cell != "json-control")
-        .map(|c| (c.cell, c.reference, format!("{:.2}", c.ratio)))
-        .collect();
-    let expected = [
-        ("json+deflate", "json+none", "1.00"),
-        ("json.batched+deflate", "json+deflate", "0.50"),
-        ("cbor-packed+deflate", "json+deflate", "0.80"),
-        ("cbor-packed.batched+deflate", "json.batched+deflate", "0.80"),
-    ];
-    assert_eq!(references, expected.map(|(a, b, c)| (a.to_owned(), b.to_owned(), c.to_owned())));
-    let summary = report::summary(&result);
-    assert!(summary.contains("| format | compression | batching |"), "{summary}");
-    assert!(summary.contains("| json | deflate | ms=5 n=64 bytes=65536 |"), "{summary}");
-    let page = report::html(&result).unwrap();
-    assert!(page.contains("Latency by percentile, deflate, batches ms=5 n=64 bytes=65536"));
 }
 
 /// Blocks of twelve seconds in which a cell's latency and backlog are what these functions say of
@@ -717,16 +518,6 @@ fn bounds_of_a_scenario_are_judged_over_all_blocks() {
         summary.contains("| cbor-packed+none | response_ms_p99<=5 | 5.96 ms | **missed** |"),
         "{summary}"
     );
-}
-
-#[test]
-fn a_result_holds_nothing_that_follows_from_its_blocks() {
-    let json = serde_json::to_value(result("standard", 6, &CELLS, measured)).unwrap();
-    let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-    assert_eq!(keys(&json["cells"][0]), ["blocks", "cell", "id", "rate_per_s", "role"]);
-    for derived in ["comparisons", "slos", "slo"] {
-        assert!(json.get(derived).is_none(), "{derived}");
-    }
 }
 
 #[test]
@@ -949,6 +740,21 @@ fn over_links_there_are_waits_and_bytes_of_packets_and_no_cpu_times() {
     assert!(unlike[0].contains(", link wifi") && unlike[0].contains(", link slow-4g"), "{unlike:?}");
 }
 
+/// Ten connections with the counts of all.
+fn population(record: &RunRecord, name: &str, link: Option<&str>) -> PopulationRecord {
+    PopulationRecord {
+        name: Some(name.to_owned()),
+        format: "json".to_owned(),
+        compression: "none".to_owned(),
+        link: link.map(str::to_owned),
+        decode_every: None,
+        connections: 10,
+        counts: record.counts,
+        to_relay: record.traffic.to_relay,
+        to_client: record.traffic.to_client,
+    }
+}
+
 #[test]
 fn links_of_populations_have_rows_of_their_own() {
     let result = over(measure::NO_LINK, |record| {
@@ -958,7 +764,7 @@ fn links_of_populations_have_rows_of_their_own() {
             forwarded_bytes: 50_000,
             tail_dropped: 1,
             lost: 1,
-            queued: measure::Latency::new(),
+            ..measure::PartFlow::default()
         };
         let part = |link: &str| measure::LinkPart {
             link: link.to_owned(),
@@ -970,18 +776,9 @@ fn links_of_populations_have_rows_of_their_own() {
         let link = record.link.as_mut().unwrap();
         link.parts = vec![part("wifi"), part("slow-4g")];
         link.parameters = "wifi (as wifi), slow-4g (as slow-4g)".to_owned();
-        let population = |name: &str, link: &str| measure::PopulationRecord {
-            name: Some(name.to_owned()),
-            format: "json".to_owned(),
-            compression: "none".to_owned(),
-            link: Some(link.to_owned()),
-            decode_every: None,
-            connections: 10,
-            counts: record.counts,
-            to_relay: record.traffic.to_relay,
-            to_client: record.traffic.to_client,
-        };
-        record.populations = vec![population("home", "wifi"), population("road", "slow-4g")];
+        record.populations = [("home", "wifi"), ("road", "slow-4g")]
+            .map(|(name, link)| population(record, name, Some(link)))
+            .to_vec();
     });
     let text = report::summary(&result);
     for says in [
@@ -1004,17 +801,8 @@ fn clients_that_read_lightly_have_no_client_cpu_and_no_verdict_on_it() {
     let lightly = |id: &str, round: u32, position: u32| {
         let mut record = measured(id, round, position);
         record.counts.deliveries_unread = 3_960;
-        record.populations = vec![measure::PopulationRecord {
-            name: Some("mirror".to_owned()),
-            format: "json".to_owned(),
-            compression: "none".to_owned(),
-            link: None,
-            decode_every: Some(100),
-            connections: 10,
-            counts: record.counts,
-            to_relay: record.traffic.to_relay,
-            to_client: record.traffic.to_client,
-        }];
+        let mirror = population(&record, "mirror", None);
+        record.populations = vec![PopulationRecord { decode_every: Some(100), ..mirror }];
         record
     };
     let full = report::summary(&result("standard", 6, &CELLS, measured));

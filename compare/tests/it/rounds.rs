@@ -6,13 +6,13 @@ use anyhow::Result;
 use compare::{
     CellSpec,
     generator::{Generator, Task},
-    rounds::{Measured, NoRounds, Rounds},
+    rounds::{Measured, NoRounds},
     run::{Outcome, Stopped},
 };
 use measure::{ReasonKind, RunRecord, Status, ValidityClass};
-use report::{Config, Header, Role};
+use report::{Config, Role};
 
-use crate::common::{Left, PLAIN, Run, Scripted, config, host, interrupted, matrix, measured, record};
+use crate::common::{self, Left, PLAIN, Run, Scripted, config, interrupted, matrix, measured, record};
 
 /// Rounds and blocks of a pilot of [`cells`].
 const PILOT: (u32, usize) = (5, 5 * 3);
@@ -24,25 +24,9 @@ fn cells() -> Vec<CellSpec> {
     cells
 }
 
-fn header() -> Header {
-    Header {
-        command: vec!["compare".to_owned()],
-        git: None,
-        host: host(),
-        started_utc: "2026-11-25T12:00:00Z".to_owned(),
-        status: Status::Complete,
-        config: config("standard", 12),
-        selftest: None,
-    }
-}
-
 /// Plays rounds for a precision of 10 % in this folder.
 fn play(folder: &Path, generator: &dyn Generator, max_time: Option<Duration>) -> Result<Measured> {
-    let running = folder.join("running");
-    fs::create_dir(&running).unwrap();
-    let (cells, running) = (&*cells(), &*running);
-    let rounds = Rounds { generator, cells, running, folder, quiet: true, metrics: None };
-    rounds.play(header(), Some(0.1), max_time)
+    common::play(folder, generator, &cells(), config("standard", 12), Some(0.1), max_time)
 }
 
 fn played(folder: &Path, generator: &dyn Generator) -> (Config, Outcome) {

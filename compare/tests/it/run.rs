@@ -8,10 +8,10 @@ use compare::{
     progress::Progress,
     run::{self, Outcome, Request, Stopped},
 };
-use measure::{ReasonKind, RunRecord, Status, Validity, ValidityClass};
+use measure::{ReasonKind, RunRecord, Status, ValidityClass};
 use report::{Block, Config, Role};
 
-use crate::common::{Left, PLAIN, Scripted, config, interrupted, matrix, measured, record, result};
+use crate::common::{Left, PLAIN, Scripted, config, interrupted, matrix, measured, record};
 
 /// The anchor, its control and two cells: five blocks a round, the anchor first and last.
 fn cells() -> Vec<CellSpec> {
@@ -174,73 +174,6 @@ fn an_interruption_keeps_what_was_measured() {
         assert_eq!((last.record.is_some(), last.usable().is_some()), (with_record, false));
         assert!(outcome.blocks[..7].iter().all(|(_, block)| block.usable().is_some()));
     }
-}
-
-/// A block that its user ended while deliveries were on their way.
-fn cut_short() -> RunRecord {
-    let mut record = plain();
-    record.status = Status::Interrupted;
-    (record.counts.deliveries, record.counts.deliveries_lost) = (3_900, 100);
-    record
-}
-
-#[test]
-fn what_an_interrupted_block_did_not_await_is_not_lost_and_damage_is_told() {
-    let judged = |record: RunRecord| {
-        let outcome = by_number(1, |number| match number {
-            0..3 => measured(plain()),
-            _ => {
-                let played = Played { exit_code: Some(130), interrupted: true, ..Played::default() };
-                (Some(record.clone()), played.with_words())
-            }
-        });
-        outcome.blocks.last().unwrap().1.record.clone().unwrap().validity
-    };
-    assert_eq!(judged(cut_short()), Validity::default());
-    let mut damaged = cut_short();
-    damaged.counts.deliveries_altered = 1;
-    let says = "the ledger does not balance: deliveries_altered is 1, must be 0";
-    assert_eq!(judged(damaged).to_string(), says);
-}
-
-#[test]
-fn a_report_names_an_interrupted_block_and_counts_those_that_ended() {
-    let summary = |last: Option<RunRecord>, failure: Option<String>| {
-        let mut result = result("quick", 1, &["json+none", "cbor+deflate"], |id, _, _| record(id, 1, PLAIN));
-        let block = result.cells[0].blocks.last_mut().unwrap();
-        (block.interrupted, block.failure, block.record) = (true, failure, last);
-        report::summary(&result)
-    };
-    let kept = summary(Some(cut_short()), None);
-    let counted = "0 of 4 blocks invalid, 0 suspect, 1 interrupted. The ledger balances in every block that was \
-                 played to its end: 12,000 of 12,000 deliveries arrived once";
-    assert!(kept.contains(counted) && kept.contains("json+none: interrupted\n"), "{kept}");
-    let ended = "relay old ended before it was asked to: signal: 11; it wrote:";
-    let crashed = summary(Some(cut_short()), Some(format!("{ended}\nlistening\npanicked")));
-    assert!(crashed.contains(&format!("json+none: interrupted; {ended} panicked\n")), "{crashed}");
-    let without_record = summary(None, None);
-    assert!(
-        without_record.contains(counted) && !without_record.contains("without a record"),
-        "{without_record}"
-    );
-    let mut damaged = cut_short();
-    damaged.counts.deliveries_altered = 1;
-    let damaged = summary(Some(damaged), None);
-    assert!(damaged.contains("1 interrupted. The ledger does not balance in 1 of the blocks."), "{damaged}");
-    assert!(damaged.contains("json+none: interrupted; the ledger does not balance: "), "{damaged}");
-}
-
-#[test]
-fn a_lost_run_over_agents_ends_the_plan_with_its_reason() {
-    let outcome = by_number(3, |number| match number {
-        4 => {
-            let failure = Some("agent 1 left".to_owned());
-            (None, Played { failure, is_over: true, ..Played::default() })
-        }
-        _ => measured(plain()),
-    });
-    assert_eq!((outcome.stopped, outcome.blocks.len()), (Some(Stopped::Over), 5));
-    assert_eq!(outcome.status, Status::Incomplete { reason: "agent 1 left".to_owned() });
 }
 
 #[test]

@@ -82,12 +82,4 @@ fn a_terminal_has_tables_of_its_width_and_a_dumb_one_no_escapes() {
         assert!(text.contains("wire bytes"), "{text}");
         assert_eq!(text.contains('\u{1b}'), rewrites, "{name}={value}: {text:?}");
     }
-    // Of what clap says, colours are all that is not text.
-    for (name, value, is_coloured) in
-        [("TERM", "xterm", true), ("TERM", "dumb", false), ("NO_COLOR", "1", false)]
-    {
-        let text = shown(&format!("{program} run --nonsense"), (name, value));
-        assert!(text.contains("--nonsense"), "{text}");
-        assert_eq!(text.contains('\u{1b}'), is_coloured, "{name}={value}: {text:?}");
-    }
 }

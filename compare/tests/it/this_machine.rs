@@ -15,7 +15,7 @@ use compare::{
     run::{self, Outcome, Request, Stopped},
     this_machine::ThisMachine,
 };
-use measure::{ReasonKind, Status, ValidityClass};
+use measure::Status;
 use report::Role;
 
 /// Copies `canned.json` to the file behind `--record` with this run's names and seed in it, then
@@ -118,53 +118,6 @@ fn every_cell_of_every_round_is_measured_and_kept() {
     assert!(first.ends_with("json+none.json --quiet --workers 2"), "{first}");
 }
 
-/// A client whose times are invalid in its runs with these numbers, from 1 on.
-fn late_in(runs: &[u32]) -> Fake {
-    let pattern: Vec<String> = runs.iter().map(u32::to_string).collect();
-    let fake = Fake::new(&format!(
-        "case $(wc -l < \"$here/arguments\" | tr -d ' ') in {}) cp \"$here/late.json\" \"$here/canned.json\"; write; exit 3 ;; *) cp \
-         \"$here/punctual.json\" \"$here/canned.json\"; write ;; esac",
-        pattern.join("|")
-    ));
-    let mut record = record("FORMAT+COMPRESSION", 424_242, PLAIN);
-    record.write(&fake.path("punctual.json")).unwrap();
-    record.validity.add(ValidityClass::Invalid, ReasonKind::CpuPressure { percent: 71.0 });
-    record.write(&fake.path("late.json")).unwrap();
-    fake
-}
-
-#[test]
-fn a_further_round_makes_up_for_times_that_are_invalid() {
-    // Each round has three runs, the cell's in the middle: those of the first and the third round
-    // do not count.
-    let fake = late_in(&[2, 8]);
-    let outcome = fake.run(4, pending());
-    assert_eq!((outcome.status, outcome.blocks.len()), (Status::Complete, 3 * 6));
-    let usable: Vec<u32> = outcome
-        .blocks
-        .iter()
-        .filter(|(cell, _)| *cell == 1)
-        .filter_map(|(_, block)| block.usable().map(|_| block.round))
-        .collect();
-    assert_eq!(usable, [1, 3, 4, 5]);
-    // An anchor that is invalid has a neighbour in its round.
-    assert_eq!(late_in(&[1]).run(4, pending()).blocks.len(), 3 * 4);
-    // Half as many rounds at most.
-    assert_eq!(late_in(&(1..=100).collect::<Vec<_>>()).run(4, pending()).blocks.len(), 3 * 6);
-    // A ledger that is wrong is wrong again.
-    assert_eq!(Fake::new("write; exit 4").run(4, pending()).blocks.len(), 3 * 4);
-}
-
-#[test]
-fn an_invalid_block_is_kept_and_left_out() {
-    let outcome = Fake::new("write; exit 3").run(2, pending());
-    assert_eq!(outcome.status, Status::Complete);
-    for (_, block) in &outcome.blocks {
-        assert_eq!(block.record.as_ref().unwrap().validity.class, ValidityClass::Invalid);
-        assert!(block.usable().is_none() && block.failure.is_none());
-    }
-}
-
 #[test]
 fn lost_events_and_a_lost_relay_are_kept_with_the_clients_words() {
     for (code, words) in [(4, "events were lost or altered"), (5, "the relay was lost")] {
@@ -178,39 +131,11 @@ fn lost_events_and_a_lost_relay_are_kept_with_the_clients_words() {
 }
 
 #[test]
-fn a_ledger_that_does_not_balance_is_invalid_whatever_the_client_says() {
-    let fake = Fake::new("write");
-    let canned = fs::read_to_string(fake.path("canned.json")).unwrap();
-    let lossy = canned.replace("\"deliveries\": 4000", "\"deliveries\": 3999");
-    assert_ne!(lossy, canned);
-    fs::write(fake.path("canned.json"), lossy).unwrap();
-    for (_, block) in &fake.run(1, pending()).blocks {
-        let validity = &block.record.as_ref().unwrap().validity;
-        assert_eq!(validity.class, ValidityClass::Invalid);
-        assert!(validity.to_string().contains("deliveries_expected 4000 is not"), "{validity}");
-    }
-}
-
-#[test]
 fn a_client_that_refuses_its_arguments_ends_the_run_at_once() {
     let outcome = Fake::new("echo 'error: unknown scenario' >&2; exit 2").run(3, pending());
     assert_eq!((outcome.stopped, outcome.blocks.len()), (Some(Stopped::Usage), 1));
     let failure = outcome.blocks[0].1.failure.as_ref().unwrap();
     assert!(failure.contains("exit code 2") && failure.contains("unknown scenario"), "{failure}");
-}
-
-#[test]
-fn one_failure_is_passed_over_and_three_in_a_row_end_the_run() {
-    // Fails once, on the third run.
-    let once = "[ $(wc -l < \"$here/arguments\") -eq 3 ] && { echo boom >&2; exit 1; }; write";
-    let outcome = Fake::new(once).run(3, pending());
-    assert_eq!((outcome.stopped, outcome.blocks.len()), (None, 9));
-    assert_eq!(outcome.blocks.iter().filter(|(_, block)| block.record.is_none()).count(), 1);
-    assert!(outcome.blocks[2].1.failure.as_ref().unwrap().contains("boom"));
-
-    let outcome = Fake::new("kill -9 $$").run(3, pending());
-    assert_eq!((outcome.stopped, outcome.blocks.len()), (Some(Stopped::Failing), 3));
-    assert!(outcome.blocks[0].1.failure.as_ref().unwrap().contains("signal: 9 (SIGKILL)"));
 }
 
 #[test]

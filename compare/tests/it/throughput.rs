@@ -1,18 +1,12 @@
 //! The first table of a run at the limit, from blocks that a script plays to its text, Markdown,
 //! page and CSV.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
 use cell::{Factor, Saturate};
-use compare::{
-    CellSpec, Matrix, assemble, cells,
-    generator::Task,
-    rounds::{Measured, Rounds},
-};
-use measure::{Full, RunRecord, Saturated, Status};
+use compare::{CellSpec, Matrix, assemble, cells, generator::Task, rounds::Measured};
+use measure::{Full, RunRecord, Saturated};
 use report::{Header, Report, ResultFile, Role};
 
-use crate::common::{Left, PLAIN, Run, Scripted, config, host, interrupted, measured, record};
+use crate::common::{self, Left, PLAIN, Run, Scripted, config, header, interrupted, measured, record};
 
 const ROUNDS: u32 = 3;
 
@@ -62,28 +56,10 @@ fn block(task: &Task<'_>) -> RunRecord {
 /// What a script leaves of the plan, as a result.
 fn played(script: impl FnMut(&Task<'_>) -> Left) -> ResultFile {
     let folder = tempfile::tempdir().unwrap();
-    let running = folder.path().join("running");
-    std::fs::create_dir(&running).unwrap();
-    let header = Header {
-        command: vec!["compare".to_owned()],
-        git: None,
-        host: host(),
-        started_utc: "2026-11-28T12:00:00Z".to_owned(),
-        status: Status::Complete,
-        config: config("quick", ROUNDS),
-        selftest: None,
-    };
-    let (generator, cells) = (Scripted::new(script), at_the_limit());
-    let rounds = Rounds {
-        generator: &generator,
-        cells: &cells,
-        running: &running,
-        folder: folder.path(),
-        quiet: true,
-        metrics: None,
-    };
-    let Measured { plan, outcome, .. } = rounds.play(header.clone(), None, None).unwrap();
-    assemble(Header { status: outcome.status, ..header }, &cells, &plan, outcome.blocks)
+    let (generator, cells, config) = (Scripted::new(script), at_the_limit(), config("quick", ROUNDS));
+    let Measured { plan, outcome, .. } =
+        common::play(folder.path(), &generator, &cells, config.clone(), None, None).unwrap();
+    assemble(Header { status: outcome.status, ..header(config) }, &cells, &plan, outcome.blocks)
 }
 
 /// The lines of a text that begin with a format.
@@ -161,7 +137,7 @@ fn csv_page_and_markdown_have_the_same_table() {
         assert!(page.contains(&format!(">{field}</td>")), "{field}");
     }
     // Its own pace has no such table.
-    let paced = crate::common::result("quick", 1, &["json+none"], |id, _, _| record(id, 1, PLAIN));
+    let paced = common::result("quick", 1, &["json+none"], |id, _, _| record(id, 1, PLAIN));
     assert_eq!(Report::from_result(&paced).csv(), None);
 }
 

@@ -105,34 +105,6 @@ fn a_primary_family_is_corrected_by_itself_and_the_rest_apart() {
 }
 
 #[test]
-fn renderings_say_which_cells_are_primary_and_nothing_of_one_family() {
-    let one_family = noisy(3, 12, 1.1);
-    let mut result = one_family.clone();
-    result.config.primary = vec!["proto+none".to_owned()];
-    let renderings = |result: &ResultFile| {
-        [report::summary(result), report::html(result).unwrap(), report::terminal(result, false)]
-    };
-    for text in renderings(&result).map(|text| text.replace("\n  ", " ")) {
-        assert!(
-            text.contains("Primary cells, named before the run and corrected by themselves: proto+none.")
-        );
-        assert!(
-            text.contains("of 3 primary verdicts, ") && text.contains("of 3 secondary verdicts"),
-            "{text}"
-        );
-        assert!(text.contains("cbor-packed (secondary)"), "{text}");
-    }
-    for text in &renderings(&result)[..2] {
-        let primary = "corrected by Holm over one primary cell; apart from these ";
-        assert!(text.contains(&format!("{primary}corrected by Holm over one secondary cell")), "{text}");
-    }
-    for text in renderings(&one_family) {
-        assert!(!text.to_lowercase().contains("primary") && !text.contains("secondary"), "{text}");
-    }
-    assert!(!serde_json::to_string(&one_family).unwrap().contains("\"primary\""));
-}
-
-#[test]
 fn a_run_in_which_json_deviates_from_itself_is_warned_of_above_the_tables() {
     let noise = "Noisy: JSON against itself is known in relay CPU to ±";
     let calm = noisy(3, 12, 1.1);

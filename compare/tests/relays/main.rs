@@ -150,39 +150,6 @@ fn a_relay_whose_program_is_replaced_ends_the_run() {
 }
 
 #[test]
-fn names_that_come_twice_and_flags_of_our_own_relay_are_refused() {
-    let out = TempDir::new().unwrap();
-    for (args, says) in [
-        (vec!["--relay", "a=x {port}", "--relay", "a=y {port}"], "two relays are named a"),
-        (vec!["--relay", "floor", "--relay", "a=x {port}"], "name a relay before it"),
-        (vec!["--relay", "a=x {port}", "--verify", "none"], "--verify is for relays of our own"),
-        (vec!["--relay", "a=x {port}", "--url", "ws://127.0.0.1:1"], "cannot be used with"),
-        (vec!["--relay", "a=x {port}", "--", "--set", "subscribe.link=slow-4g"], "leave out --relay"),
-        (vec!["--relay", "a=x {port}", "--", "--set", "subscribe.lnk=slow-4g"], "unknown field `lnk`"),
-        (vec!["--fail-on", "p99>3%"], "--relay"),
-        (vec!["--relay", "a=x {port}", "--fail-on", "memory>3%"], "known: relay CPU"),
-    ] {
-        let run = run(out.path(), &args);
-        let said = String::from_utf8_lossy(&run.stderr);
-        assert_eq!(run.status.code(), Some(2), "{said}");
-        assert!(said.contains(says), "{says} in {said}");
-    }
-}
-
-#[test]
-fn a_search_refuses_links_before_it_starts_a_relay() {
-    let out = TempDir::new().unwrap();
-    let search = Command::new(COMPARE)
-        .args(["search", "--relay", "a=x {port}", "--out"])
-        .arg(out.path())
-        .args(["--", "--set", "subscribe.link=slow-4g"])
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&search.stderr);
-    assert!(search.status.code() == Some(2) && said.contains("leave out --relay"), "{said}");
-}
-
-#[test]
 fn what_each_relay_sustains_is_told_in_deliveries_and_publishes_a_second() {
     let out = TempDir::new().unwrap();
     let search = Command::new(COMPARE)

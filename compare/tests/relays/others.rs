@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     fs,
-    os::unix::fs::{PermissionsExt, symlink},
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -79,32 +79,6 @@ fn a_relay_of_others_that_is_not_built_or_cannot_be_is_named_with_the_fix() {
         let (code, said) = script(&relays, &["build", relay], Some(&programs));
         let says = format!("{relay} needs ");
         assert!(code == Some(2) && said.starts_with(&says) && said.contains(": install it"), "{said}");
-    }
-}
-
-#[test]
-fn nostr_rs_relay_is_given_its_address_and_tuned_limits_above_the_events_of_scenarios() {
-    let place = TempDir::new().unwrap();
-    let relays = scripts(place.path());
-    let program = place.path().join("target/relays/nostr-rs-relay/bin/nostr-rs-relay");
-    fs::create_dir_all(program.parent().unwrap()).unwrap();
-    // Stands for the relay, and shows its settings.
-    fs::write(&program, "#!/bin/sh\n[ \"$1\" = --config ] && cat \"$2\" >&2\n").unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    for (tuned, limit) in [(None, None), (Some("tuned"), Some(4 << 20))] {
-        let mut words = vec!["start", "nostr-rs-relay", "127.0.0.1:7777"];
-        words.extend(tuned);
-        let (code, said) = script(&relays, &words, None);
-        let settings: toml::Table = said.parse().unwrap_or_else(|error| panic!("{error}: {said}"));
-        let network = &settings["network"];
-        assert_eq!(
-            (network["address"].as_str(), network["port"].as_integer()),
-            (Some("127.0.0.1"), Some(7777))
-        );
-        for name in ["max_event_bytes", "max_ws_message_bytes", "max_ws_frame_bytes"] {
-            let found = settings.get("limits").map(|limits| limits[name].as_integer().unwrap());
-            assert_eq!((found, code), (limit, Some(0)), "{name}: {said}");
-        }
     }
 }
 
