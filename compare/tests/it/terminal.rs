@@ -68,7 +68,7 @@ fn shown(script: &str, environment: (&str, &str)) -> String {
 
 #[test]
 #[ignore = "needs script of util-linux"]
-fn a_terminal_has_tables_of_its_width_and_a_dumb_one_no_escapes() {
+fn a_terminal_shows_tables_of_its_width_and_a_dumb_one_no_escapes() {
     let folder = tempfile::tempdir().unwrap();
     troubled().write(folder.path()).unwrap();
     let (program, place) = (env!("CARGO_BIN_EXE_compare"), folder.path().display());
