@@ -244,7 +244,7 @@ fn what_cannot_be_measured_is_refused_before_anything_runs_with_exit_code_2() {
         ("diff missing missing", "there is no missing"),
         ("export missing --github-action-benchmark out.json", "there is no missing"),
         ("run --metrics-listen 0 --profile publish", "--metrics-listen has clients count"),
-        (&taken, "cannot listen on --metrics-listen 127.0.0.1"),
+        (taken.as_str(), "cannot listen on --metrics-listen 127.0.0.1"),
         ("run --scenario follow-list-burst --seconds 1 --profile quick", "--seconds 5 would do"),
         ("run --scenario follow-list-burst --seconds 1 --profile standard", "--seconds 5 would do"),
         // A secret or a factor behind the matrix.

@@ -6,7 +6,6 @@ mod dictionary;
 mod fetch;
 mod files;
 mod generate;
-mod in_memory;
 mod trial;
 mod verify;
 

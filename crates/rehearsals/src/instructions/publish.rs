@@ -7,14 +7,13 @@ use anyhow::{Context, bail, ensure};
 use cell::Cell;
 use codecs::{ClientMessage, Codec, Event, Filter, RelayMessage};
 use corpus::Corpus;
-use relay_sim::{
-    Config,
-    machine::{self, Opening, Relay, Time},
-};
+use relay_sim::machine::{self, Opening, Relay, Time};
+use workload::Workload;
 
 use super::{
     probe,
     wires::{feed, flush, next, pair, serve},
+    world::config,
 };
 
 /// Subscriptions of the path with feeds: enough that one that is looked at in vain shows.
@@ -39,11 +38,7 @@ pub(super) fn publish(corpus: &Corpus, cell: &Cell, feeds: usize) -> anyhow::Res
     let notes: Vec<_> = corpus.events.iter().filter(|event| event.kind == 1).take(NOTES).collect();
     ensure!(!notes.is_empty(), "the corpus has no notes");
     let codec = cell.format.codec(cell.implementation)?;
-    let mut config = Config::default();
-    config.implementation = cell.implementation;
-    config.verify = cell.own_relay().verify;
-    config.keep_expired = true;
-    let relay = Arc::new(Relay::new(config)?);
+    let relay = Arc::new(Relay::new(config(&Workload::default(), cell))?);
     let time = Time { instant: Instant::now(), unix_seconds: UNIX_S };
     let _subscribers = subscribe(&relay, codec, cell, (&notes[..], feeds), time)?;
     let (mut client, mut served) = pair(cell, 1)?;

@@ -418,7 +418,7 @@ fn act(
 }
 
 /// The relay's settings: those that `client-sim` gives the relay that it starts.
-fn config(workload: &Workload, cell: &Cell) -> Config {
+pub(super) fn config(workload: &Workload, cell: &Cell) -> Config {
     let mut config = Config::default();
     config.implementation = cell.implementation;
     config.verify = cell.own_relay().verify;
