@@ -1,14 +1,9 @@
 //! `corpus verify`
 
-use std::{
-    io::{self, BufWriter, Write},
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{path::PathBuf, process::ExitCode};
 
-use anyhow::Context;
 use corpus::{Census, Checked, CorpusError, Counted, Invalid};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use super::{Progress, say, tell};
 
@@ -46,7 +41,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let bad = list.bad;
     let is_empty = valid + bad == 0;
     if args.json || !is_empty {
-        list.end(args, &census.finish(), events, valid)?;
+        list.end(&census.finish(), events, valid)?;
     }
     if let Some(error) = failure {
         return Err(error.into());
@@ -59,30 +54,41 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Prints bad records as they are found: a line for people, or an element of an array. A file may
 /// have more of them than fit into memory.
-struct List {
+struct List<'a> {
+    args: &'a Args,
     bad: u64,
-    json: Option<Array>,
 }
 
-impl List {
-    fn new(args: &Args) -> anyhow::Result<List> {
-        Ok(List { bad: 0, json: args.json.then(|| Array::begin(args)).transpose()? })
+impl List<'_> {
+    fn new(args: &Args) -> anyhow::Result<List<'_>> {
+        if args.json {
+            program::print(&format!("{{\"file\":{},\"invalid\":[", json!(args.file.display().to_string())))?;
+        }
+        Ok(List { args, bad: 0 })
     }
 
     fn add(&mut self, invalid: &Invalid) -> anyhow::Result<()> {
         self.bad += 1;
-        match &mut self.json {
-            Some(array) => array.add(invalid)?,
-            None if self.bad <= LISTED => tell(&invalid.to_string()),
-            None => {}
+        if self.args.json {
+            let comma = if self.bad > 1 { "," } else { "" };
+            let element = json!({
+                "line": invalid.line,
+                "offset_bytes": invalid.offset_bytes,
+                "id": invalid.id.as_ref().map(|id| codecs::hex::encode(id)),
+                "reason": invalid.reason,
+            });
+            return program::print(&format!("{comma}\n{element}"));
+        }
+        if self.bad <= LISTED {
+            tell(&invalid.to_string());
         }
         Ok(())
     }
 
-    fn end(self, args: &Args, counted: &Counted, events: u64, valid: u64) -> anyhow::Result<()> {
-        let List { bad, json } = self;
+    fn end(self, counted: &Counted, events: u64, valid: u64) -> anyhow::Result<()> {
+        let List { args, bad } = self;
         let name = args.file.display();
-        if let Some(array) = json {
+        if args.json {
             let sums = json!({
                 "events": events,
                 "origin": counted.origin.name(),
@@ -92,7 +98,8 @@ impl List {
                 "not_checked_for_duplicates": counted.unchecked,
                 "fingerprint": counted.fingerprint.to_string(),
             });
-            return array.end(&sums);
+            // Goes on with the object that was begun.
+            return say(&sums.to_string().replacen('{', "],", 1));
         }
         if bad > LISTED {
             tell(&format!("and {} more; --json lists all", bad - LISTED));
@@ -104,64 +111,5 @@ impl List {
             "{name}: {events} events ({}), {valid} valid, {bad} bad, {} repeat an id, fingerprint {} of the valid ones",
             counted.origin, counted.duplicates, counted.fingerprint
         ))
-    }
-}
-
-/// The object of `--json`, written from its beginning.
-struct Array {
-    out: BufWriter<io::Stdout>,
-    begun: bool,
-    /// Nobody reads any more.
-    closed: bool,
-}
-
-impl Array {
-    fn begin(args: &Args) -> anyhow::Result<Array> {
-        let mut array = Array { out: BufWriter::new(io::stdout()), begun: false, closed: false };
-        array.write(&format!("{{\"file\":{},\"invalid\":[", json!(args.file.display().to_string())))?;
-        Ok(array)
-    }
-
-    fn add(&mut self, invalid: &Invalid) -> anyhow::Result<()> {
-        let comma = if std::mem::replace(&mut self.begun, true) { "," } else { "" };
-        let element = json!({
-            "line": invalid.line,
-            "offset_bytes": invalid.offset_bytes,
-            "id": invalid.id.as_ref().map(|id| codecs::hex::encode(id)),
-            "reason": invalid.reason,
-        });
-        self.write(&format!("{comma}\n{element}"))
-    }
-
-    /// Ends the object with these members.
-    fn end(mut self, members: &Value) -> anyhow::Result<()> {
-        let none = Map::new();
-        let members = members.as_object().unwrap_or(&none);
-        let mut text = "]".to_owned();
-        for (name, value) in members {
-            text.push_str(&format!(",{}:{value}", json!(name)));
-        }
-        self.write(&(text + "}\n"))?;
-        self.closing(|out| out.flush())
-    }
-
-    fn write(&mut self, text: &str) -> anyhow::Result<()> {
-        self.closing(|out| out.write_all(text.as_bytes()))
-    }
-
-    fn closing(
-        &mut self,
-        act: impl FnOnce(&mut BufWriter<io::Stdout>) -> io::Result<()>,
-    ) -> anyhow::Result<()> {
-        if self.closed {
-            return Ok(());
-        }
-        match act(&mut self.out) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                self.closed = true;
-                Ok(())
-            }
-            done => done.context("cannot write to standard output"),
-        }
     }
 }
