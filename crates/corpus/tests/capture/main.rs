@@ -521,7 +521,7 @@ fn a_flood_of_pings_takes_no_memory() {
         }
     });
     let folder = tempfile::tempdir().unwrap();
-    let args = ["--relay", &url, "--out", "a.jsonl", "--patience", "2s", "--for", "6s"];
+    let args = ["--relay", &url, "--out", "a.jsonl", "--patience", "1s", "--for", "3s"];
     let mut child = capture(&args, folder.path()).spawn().unwrap();
     let mut peak_kb = 0;
     while child.try_wait().unwrap().is_none() {

