@@ -6,6 +6,7 @@ mod dictionary;
 mod fetch;
 mod files;
 mod generate;
+mod in_memory;
 mod trial;
 mod verify;
 

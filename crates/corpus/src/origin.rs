@@ -76,7 +76,7 @@ impl SignerSample {
             AUTHORS.contains(&signer.pubkey)
                 || keys::public(&keys::keypair(signer.once_secret)) == signer.pubkey
         };
-        let (generated, others): (Vec<_>, Vec<_>) = self.0.drawn().partition(is_generated);
+        let (generated, others): (Vec<&Signer>, Vec<&Signer>) = self.0.drawn().partition(is_generated);
         match (generated.is_empty(), others.is_empty()) {
             (true, _) => Origin::Real,
             (false, true) => Origin::Generated,

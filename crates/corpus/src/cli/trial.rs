@@ -6,10 +6,12 @@ use std::{collections::HashSet, path::Path};
 use anyhow::{Context, bail};
 use codecs::{Event, Format, Implementation};
 use corpus::Events;
-use futures::FutureExt;
-use wire::{Compression, Connection, Dictionary, Offer, Shared, Support, WireLimits};
+use wire::{Compression, Dictionary, Shared};
 
-use super::tell_skipped;
+use super::{
+    in_memory::{at_once, pair},
+    tell_skipped,
+};
 
 /// The id of the subscription that the events are sent to.
 const SUBSCRIPTION: &str = "sub:1";
@@ -97,18 +99,4 @@ impl Trial {
         #[expect(clippy::cast_precision_loss, reason = "sizes here are far below 2^52")]
         Ok(sent as f64 / self.events.len() as f64)
     }
-}
-
-/// The ends of a client and of a relay.
-fn pair(format: Format, compression: Compression) -> anyhow::Result<(Connection, Connection)> {
-    let offer = Offer { formats: vec![format], batched: false, compression };
-    let support =
-        Support { formats: vec![format], compressions: vec![compression], batched: false, strict: true };
-    let limits = WireLimits::default();
-    Ok(at_once(wire::in_memory(&offer, &support, [&limits, &limits]))??)
-}
-
-/// The result of work that never waits, as over a connection in memory.
-fn at_once<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
-    work.now_or_never().context("a connection in memory waited")
 }
