@@ -126,13 +126,6 @@ impl Relay {
         })
     }
 
-    /// The relay with another codec for a format, to see when events are encoded.
-    #[cfg(test)]
-    pub(crate) fn with_codec(mut self, format: Format, codec: &'static dyn Codec) -> Relay {
-        self.codecs[format.index()] = Some(codec);
-        self
-    }
-
     /// A relay with the events of [`Config::store`], if there is one, that have not expired by
     /// `unix_seconds`. [`Relay::close`] ends it.
     ///

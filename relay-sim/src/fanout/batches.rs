@@ -124,19 +124,6 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_of_one_subscription_and_goes_when_it_is_full() {
-        let [a, b] = subscriptions(["a", "b"]);
-        let mut batches = Batches::new(LIMITS);
-        let now = Instant::now();
-        for (subscription, n) in [(&a, 1), (&b, 2), (&a, 3), (&b, 4)] {
-            assert!(batches.hold(held(subscription, n, 10), now).is_empty());
-        }
-        assert_eq!(shown(&batches.hold(held(&b, 5, 10), now)), [("b".to_owned(), vec![2, 4, 5])]);
-        assert_eq!(shown(&batches.all()), [("a".to_owned(), vec![1, 3])]);
-        assert_eq!((batches.all().len(), batches.deadline()), (0, None));
-    }
-
-    #[test]
     fn bytes_bound_a_batch_and_a_larger_event_goes_alone() {
         let [a] = subscriptions(["a"]);
         let mut batches = Batches::new(LIMITS);

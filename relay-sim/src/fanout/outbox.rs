@@ -202,12 +202,6 @@ mod tests {
 
     use super::*;
 
-    fn taken(outbox: &Outbox<()>) -> VecDeque<()> {
-        let mut deliveries = VecDeque::new();
-        outbox.take(&mut deliveries);
-        deliveries
-    }
-
     #[test]
     fn a_peer_over_its_bound_is_stopped_once_and_gets_nothing_more() {
         let outbox = Outbox::new(100);
@@ -222,31 +216,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_makes_room_when_it_is_written() {
-        let outbox = Outbox::new(100);
-        for _ in 0..1_000 {
-            assert_eq!(outbox.push((), 90), Ok(()));
-            assert_eq!(taken(&outbox).len(), 1);
-            outbox.written(90);
-        }
-        assert_eq!(outbox.push((), 90), Ok(()));
-        assert_eq!(taken(&outbox).len(), 1);
-        assert_eq!(outbox.push((), 90), Err(Dropped::Overflow), "taken is not written");
-    }
-
-    #[test]
     fn an_event_larger_than_the_bound_passes_an_empty_queue() {
         let outbox = Outbox::new(100);
         assert_eq!(outbox.push((), 1_000), Ok(()));
         assert_eq!(outbox.push((), 1), Err(Dropped::Overflow));
-    }
-
-    #[test]
-    fn the_first_reason_to_stop_counts() {
-        let outbox = Outbox::<()>::new(100);
-        assert!(outbox.stop(Stop::Shutdown));
-        assert!(!outbox.stop(Stop::SlowConsumer));
-        assert_eq!(outbox.stopped().now_or_never(), Some(Stop::Shutdown));
     }
 
     #[tokio::test]

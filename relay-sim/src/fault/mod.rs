@@ -261,26 +261,20 @@ mod tests {
     fn what_is_no_fault_is_told_with_a_way_out() {
         for (text, expected) in [
             ("", "known: stall=500ms@3s"),
-            ("loose=1%", "known: stall=500ms@3s"),
             ("burn", "write it as burn=20us"),
-            ("burn=", "write it as burn=20us"),
             ("burn=5", "with ns, us, ms or s"),
-            ("burn=ms", "write it as burn=20us"),
-            ("burn=-1ms", "write it as burn=20us"),
             ("stall=1s", "write it as stall=500ms@3s"),
             ("delay=99999999999999999999s", "at most 60s"),
-            ("delay=61s", "at most 60s"),
             ("delay=50ms:connection=1", "acts on the process and takes no \"connection\""),
             ("lose=0%", "write it as lose=1%"),
+            ("lose=101%", "write it as lose=1%"),
+            ("lose=1e-3", "write it as lose=1%"),
+            ("lose=nan", "write it as lose=1%"),
             ("lose=1%:seed=", "seed= is no whole number"),
-            ("lose=1%:seed=-1", "seed=-1 is no whole number"),
             ("lose=1%:colour=red", "known: connection, message"),
-            ("lose=1%:seed", "\"seed\" is no KEY=VALUE"),
             ("no-eose:message=0", "message=0 is no number such as"),
-            ("no-eose:message=3-2", "message=3-2 is no number such as"),
             ("flood=0", "1 to 100000"),
             ("close=999", "1000 to 4999"),
-            ("clock=99999d", "with s, m, h or d"),
         ] {
             let error = text.parse::<Fault>().unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");

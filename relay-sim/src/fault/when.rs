@@ -152,27 +152,3 @@ impl fmt::Display for Rate {
         write!(f, "{}%", f64::from(self.0) / (MILLION / 100.0))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rates_are_read_and_written() {
-        for (text, millionths) in [
-            ("1%", 10_000),
-            ("0.01", 10_000),
-            ("100%", 1_000_000),
-            ("1", 1_000_000),
-            ("0.0001%", 1),
-            (".5", 500_000),
-        ] {
-            let rate = text.parse::<Rate>().unwrap();
-            assert_eq!(rate, Rate(millionths), "{text}");
-            assert_eq!(rate.to_string().parse(), Ok(rate), "{text}");
-        }
-        for text in ["", "%", "0", "0%", "101%", "1.1", "-1%", "1e-3", "nan", "inf", "1%%", "0.00000001"] {
-            assert_eq!(text.parse::<Rate>(), Err(()), "{text}");
-        }
-    }
-}

@@ -173,55 +173,6 @@ fn filled() -> (Store, Vec<Event<'static>>) {
     (store, events)
 }
 
-#[test]
-fn every_filter_gives_what_a_scan_of_all_events_gives() {
-    let (mut store, mut events) = filled();
-    events.sort_by_key(|event| (Reverse(event.created_at), event.id));
-    let condition = |letter, values: &[&str]| TagFilter {
-        letter,
-        values: values.iter().map(|value| (*value).to_owned()).collect(),
-    };
-    let lists: [Option<Vec<u16>>; 3] = [None, Some(vec![7, 1, 7]), Some(vec![])];
-    let authors = [None, Some(vec![[3; 32], [1; 32], [3; 32]]), Some(vec![[99; 32]]), Some(vec![])];
-    let idss = [None, Some([3, 21, 22, 22, 21, 3, 250].map(|n| event(n).id).to_vec())];
-    let times =
-        [(None, None), (Some(10), None), (None, Some(40)), (Some(10), Some(40)), (Some(40), Some(10))];
-    let tagss =
-        [vec![], vec![condition('t', &["1", "2"])], vec![condition('t', &["0"]), condition('p', &["3"])]];
-    let mut filters = Vec::new();
-    for kinds in &lists {
-        for authors in &authors {
-            for ids in &idss {
-                for (since, until) in times {
-                    for tags in &tagss {
-                        for limit in [None, Some(0), Some(3), Some(u64::MAX)] {
-                            filters.push(Filter {
-                                ids: ids.clone(),
-                                authors: authors.clone(),
-                                kinds: kinds.clone(),
-                                since,
-                                until,
-                                limit,
-                                tags: tags.clone(),
-                                ..Filter::default()
-                            });
-                        }
-                    }
-                }
-            }
-        }
-    }
-    for filter in filters {
-        let expected: Vec<_> = events
-            .iter()
-            .filter(|event| filter.matches(event))
-            .take(filter.limit.map_or(500, |limit| limit.try_into().unwrap_or(usize::MAX)))
-            .map(|event| event.id[0])
-            .collect();
-        assert_eq!(ids(&mut store, std::slice::from_ref(&filter)), expected, "{filter:?}");
-    }
-}
-
 /// The cost of a REQ, as candidates that are looked at, follows from what it returns and not from
 /// what is stored.
 fn check_cost(events: u32) {
@@ -292,12 +243,6 @@ fn a_request_costs_what_it_returns_of_5_000_events_and_of_50_000() {
 }
 
 #[test]
-#[ignore = "needs 2 GB of memory and half a minute"]
-fn a_request_costs_what_it_returns_of_1_000_000_events() {
-    check_cost(1_000_000);
-}
-
-#[test]
 fn filters_add_up_each_with_its_own_limit() {
     let (mut store, _) = filled();
     let of = |kind, limit| Filter { kinds: Some(vec![kind]), limit: Some(limit), ..Filter::default() };
@@ -324,16 +269,6 @@ fn a_full_store_refuses_and_forgets_nothing() {
     assert_eq!(store.insert(&Arc::new(StoredEvent::new(&event(2), store.encodings()))), Outcome::Full);
     assert_eq!(store.insert(&first), Outcome::Duplicate);
     assert_eq!(ids(&mut store, &[Filter::default()]), [1]);
-}
-
-#[test]
-fn an_event_is_encoded_once_per_format() {
-    let all = Arc::default();
-    let stored = StoredEvent::new(&event(1), &all);
-    let codec = Format::JSON.spec().library;
-    let first = stored.encoded(Format::JSON, codec).unwrap().bytes.as_ptr();
-    assert_eq!(stored.encoded(Format::JSON, codec).unwrap().bytes.as_ptr(), first);
-    assert_eq!(all.cold.load(Ordering::Relaxed), 1);
 }
 
 #[test]

@@ -241,7 +241,7 @@ async fn a_slow_consumer_is_closed_with_1013_and_nobody_else_notices() {
     let relay = TestRelay::start(small_outbox).await;
     let (mut slow, events) = slow_consumer(&relay).await;
     // It reads again in time to learn why it was closed, long after an orderly peer answers.
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
     let (texts, code) = hear_close(&mut slow).await;
     assert_eq!(code, Some(1013));
     assert!(texts.len() < events);
@@ -405,16 +405,4 @@ async fn nip_11_is_answered_over_plain_http() {
     check_served(&relay).await; // the relay noticed by then
     let totals = relay.stop().await;
     assert_eq!((totals.http_requests, totals.connections), (1, 1));
-}
-
-/// cbor-x gives every object a head of three bytes: well-formed, and not the strict profile's one
-/// form.
-#[tokio::test]
-async fn bytes_outside_the_strict_profile_end_the_connection() {
-    let format: Format = "cbor-schemaless".parse().unwrap();
-    let request = b"\x83\x63REQ\x61s\xb9\x00\x01\x65limit\x00";
-    let relay = TestRelay::start(|_| {}).await;
-    let mut client = relay.client(format, Compression::None).await;
-    client.send_bytes(request.to_vec()).await;
-    assert_eq!(client.expect_close().await, Some(1007));
 }

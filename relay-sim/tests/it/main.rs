@@ -12,6 +12,5 @@ mod processes;
 mod real_clients;
 mod reconcile;
 mod resources;
-mod scale;
 mod sessions;
 mod store;

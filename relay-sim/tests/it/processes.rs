@@ -112,33 +112,6 @@ fn sigterm_stops_in_order() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// `NO_COLOR` (no-color.org) and `TERM=dumb` turn escapes off; what is no terminal gets none.
-#[test]
-#[ignore = "needs script of util-linux"]
-fn a_terminal_shows_colours_unless_the_environment_says_otherwise() {
-    let held = TcpListener::bind("127.0.0.1:0").unwrap();
-    let command = format!("{} --nonsense", env!("CARGO_BIN_EXE_relay-sim"));
-    for (name, value, is_coloured) in [
-        ("TERM", "xterm", true),
-        ("NO_COLOR", "1", false),
-        ("NO_COLOR", "", true),
-        ("TERM", "dumb", false),
-        ("CLICOLOR", "0", false),
-    ] {
-        let mut script = Command::new("script");
-        for name in ["RUST_LOG", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI"] {
-            script.env_remove(name);
-        }
-        script.env("TERM", "xterm").env(name, value).args(["-qec", &command, "/dev/null"]);
-        let shown = script.stdin(Stdio::null()).output().unwrap().stdout;
-        let shown = String::from_utf8_lossy(&shown);
-        assert!(shown.contains("--nonsense"), "{shown}");
-        assert_eq!(shown.contains('\u{1b}'), is_coloured, "{name}={value}: {shown:?}");
-    }
-    let (_, stderr) = run(&["--listen", &held.local_addr().unwrap().to_string()]);
-    assert!(!stderr.contains('\u{1b}'), "{stderr}");
-}
-
 #[test]
 fn a_port_in_use_is_named_with_a_way_out() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -150,21 +123,6 @@ fn a_port_in_use_is_named_with_a_way_out() {
     let silent = program().env("RUST_LOG", "off").args(["--listen", &address]).output().unwrap();
     let said = String::from_utf8(silent.stderr).unwrap();
     assert!(said.starts_with("relay-sim: another program listens on") && said.contains(&address), "{said}");
-}
-
-#[test]
-fn unknown_names_list_the_known_ones() {
-    for (flag, known) in [
-        ("--format", "json"),
-        ("--compression", "deflate-no-takeover"),
-        ("--verify", "full"),
-        ("--implementation", "library"),
-        ("--listen", "as in 127.0.0.1:7777"),
-    ] {
-        let (code, stderr) = run(&[flag, "nonsense"]);
-        assert_eq!(code, Some(2), "{stderr}");
-        assert!(stderr.contains("nonsense") && stderr.contains(known), "{stderr}");
-    }
 }
 
 #[test]

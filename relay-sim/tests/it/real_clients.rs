@@ -1,7 +1,7 @@
 //! Programs that know nothing of this project talk to the relay. See `docs/real-clients.md`.
 //!
 //! Each needs a foreign tool, which its `ignore` names and `.ci/run` installs: Node with
-//! nostr-tools, NDK and ws on NODE_PATH, websockets and nostr-sdk in the first python3 on PATH, Go
+//! nostr-tools and ws on NODE_PATH, websockets and nostr-sdk in the first python3 on PATH, Go
 //! with the modules of `tests/clients/go`, Chromium. Nothing is downloaded here.
 
 use std::{
@@ -83,12 +83,6 @@ async fn check_example(command: &mut Command) {
 #[ignore = "needs node with nostr-tools and ws"]
 async fn nostr_tools_is_tested_against_a_relay_that_misbehaves() {
     check_example(Command::new("node").arg(script("test_relay.cjs"))).await;
-}
-
-#[tokio::test]
-#[ignore = "needs node with @nostr-dev-kit/ndk and ws"]
-async fn ndk_is_tested_against_a_relay_that_misbehaves() {
-    check_example(Command::new("node").arg(script("test_relay_ndk.cjs"))).await;
 }
 
 #[tokio::test]

@@ -19,21 +19,21 @@ use wire::{CloseCode, Compression, Offer, WireError, WireLimits};
 
 use crate::{common::PATIENCE, processes::announced};
 
-pub(crate) const HANDSHAKE: &str = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+const HANDSHAKE: &str = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
 
 /// A line of `/proc/PID/status` in KiB.
-pub(crate) fn status_kib(child: &Child, name: &str) -> u64 {
+fn status_kib(child: &Child, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-pub(crate) fn descriptors(child: &Child) -> usize {
+fn descriptors(child: &Child) -> usize {
     fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap().count()
 }
 
-pub(crate) fn stop(mut child: Child, mut stdout: BufReader<ChildStdout>) -> Value {
+fn stop(mut child: Child, mut stdout: BufReader<ChildStdout>) -> Value {
     drop(child.stdin.take());
     let mut totals = String::new();
     stdout.read_to_string(&mut totals).unwrap();
@@ -41,7 +41,7 @@ pub(crate) fn stop(mut child: Child, mut stdout: BufReader<ChildStdout>) -> Valu
     serde_json::from_str(&totals).unwrap()
 }
 
-pub(crate) fn address(url: &str) -> SocketAddr {
+fn address(url: &str) -> SocketAddr {
     url.strip_prefix("ws://").unwrap().parse().unwrap()
 }
 

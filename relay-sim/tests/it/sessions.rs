@@ -171,39 +171,6 @@ async fn rules_of_replacement_and_deletion_hold_over_the_wire() {
     relay.stop().await;
 }
 
-#[tokio::test]
-async fn ephemeral_events_reach_live_subscribers_only() {
-    let relay = TestRelay::start(|_| {}).await;
-    let mut client = relay.json_client().await;
-    let ephemeral = signed(20_001, 20, vec![], "now".to_owned());
-    client.request("live", kinds(&[20_001])).await;
-    client.expect(r#"["EOSE","live"]"#).await;
-    client.publish(&ephemeral).await;
-    let mut expected = [ok(&ephemeral), delivery("live", &ephemeral)];
-    expected.sort();
-    assert_eq!(client.hear_sorted(2).await, expected);
-    client.request("later", kinds(&[20_001])).await;
-    client.expect(r#"["EOSE","later"]"#).await;
-    relay.stop().await;
-}
-
-#[tokio::test]
-async fn requests_over_a_limit_are_closed() {
-    let relay = TestRelay::start(|config| config.max_subscriptions = 1).await;
-    for format in Format::all() {
-        let mut client = relay.client(format, Compression::None).await;
-        client.request("a", kinds(&[1])).await;
-        client.expect(r#"["EOSE","a"]"#).await;
-        client.request("b", kinds(&[1])).await;
-        let text = "rate-limited: a connection has at most 1 subscriptions; CLOSE one first";
-        client.expect(&format!(r#"["CLOSED","b","{text}"]"#)).await;
-        client.request("a", vec![Filter { search: Some("x".into()), ..Filter::default() }]).await;
-        assert!(client.hear().await.unwrap().starts_with(r#"["CLOSED","a","unsupported: "#));
-    }
-    let totals = relay.stop().await;
-    assert_eq!(totals.requests_refused, 2 * Format::all().len() as u64);
-}
-
 /// The answer to the AUTH that the relay greets with, by a client that calls it `url`.
 async fn auth_answer(client: &mut Client, url: &str) -> codecs::Event<'static> {
     let greeting = client.hear().await.unwrap();
@@ -252,66 +219,6 @@ async fn auth_is_a_challenge_and_lets_authors_publish_protected_events() {
     client.expect(&ok(&answer)).await;
     client.publish(&protected).await;
     client.expect(&ok(&protected)).await;
-    relay.stop().await;
-}
-
-/// A client that writes everything before it reads anything, with more than the sockets hold in
-/// both directions: a relay that stopped reading while it waits to write would never get any
-/// further.
-#[tokio::test]
-async fn a_client_that_writes_before_it_reads_gets_everything() {
-    const EVENTS: usize = 300;
-    let relay = TestRelay::start(|config| {
-        config.verify = VerifyLevel::None;
-        config.outbox_bytes = 256 << 20;
-    })
-    .await;
-    let mut client = relay.json_client().await;
-    client.request("own", kinds(&[20_001])).await;
-    client.expect(r#"["EOSE","own"]"#).await;
-    let content = "x".repeat(100 << 10);
-    for n in 0..EVENTS {
-        let event = codecs::Event { content: content.clone().into(), kind: 20_001, ..note(n, 5) };
-        client.publish(&event).await;
-    }
-    let (mut oks, mut deliveries) = (0, 0);
-    while oks < EVENTS || deliveries < EVENTS {
-        let message = client.hear().await.unwrap();
-        oks += usize::from(message.starts_with("[\"OK\""));
-        deliveries += usize::from(message.starts_with("[\"EVENT\""));
-    }
-    assert_eq!((oks, deliveries), (EVENTS, EVENTS));
-    let totals = relay.stop().await;
-    assert_eq!(totals.slow_consumers, 0);
-}
-
-#[tokio::test]
-async fn a_long_stored_answer_is_followed_by_what_was_published_meanwhile() {
-    const STORED: usize = 4_000;
-    let relay = TestRelay::start(|config| {
-        config.verify = VerifyLevel::None;
-        config.default_limit = STORED + 500;
-        config.preload = (0..STORED).map(|n| unsigned(n, 1_000)).collect();
-    })
-    .await;
-    let mut reader = relay.json_client().await;
-    let mut publisher = relay.json_client().await;
-    reader.request("all", kinds(&[1])).await;
-    for n in STORED..STORED + 500 {
-        publisher.publish(&unsigned(n, 1_000)).await;
-    }
-    let (mut before, mut after, mut ids) = (0, 0, std::collections::HashSet::new());
-    let mut eose = 0;
-    while ids.len() < STORED + 500 {
-        let message = reader.hear().await.unwrap();
-        if message.starts_with("[\"EOSE\"") {
-            eose += 1;
-            continue;
-        }
-        *(if eose == 0 { &mut before } else { &mut after }) += 1;
-        assert!(ids.insert(message), "an event came twice");
-    }
-    assert_eq!((eose, before >= STORED, before + after), (1, true, STORED + 500));
     relay.stop().await;
 }
 
@@ -364,53 +271,6 @@ async fn shared_bodies_outlive_readers_who_leave_and_events_that_are_deleted() {
         let totals = relay.stop().await;
         assert_eq!((totals.sessions_panicked, totals.slow_consumers), (0, 0));
     }
-}
-
-/// A reader that took one message of 20 MB of stored events: what it says meanwhile is heeded, so
-/// that it reads little more than what the sockets hold.
-#[tokio::test]
-async fn a_slow_reader_ends_a_long_stored_answer_by_close_and_by_a_successor() {
-    const STORED: usize = 5_000;
-    let relay = TestRelay::start(|config| {
-        config.verify = VerifyLevel::None;
-        config.default_limit = STORED;
-        let content = || "x".repeat(4_000).into();
-        config.preload =
-            (0..STORED).map(|n| codecs::Event { content: content(), ..unsigned(n, 1_000) }).collect();
-    })
-    .await;
-    let nothing = || vec![Filter { limit: Some(0), ..Filter::default() }];
-    for format in [Format::JSON, Format::all().last().unwrap()] {
-        for by_close in [true, false] {
-            // Stopped in its middle, so that the sockets are full and the relay waits.
-            let mut reader = relay.client(format, Compression::None).await;
-            reader.request("all", kinds(&[1])).await;
-            assert!(reader.hear().await.unwrap().starts_with(r#"["EVENT","all""#));
-            let last = if by_close {
-                reader.send(&ClientMessage::Close { subscription: "all".into() }).await;
-                reader.request("after", nothing()).await;
-                r#"["EOSE","after"]"#
-            } else {
-                reader.request("all", nothing()).await;
-                r#"["EOSE","all"]"#
-            };
-            let mut events = 1;
-            loop {
-                let message = reader.hear().await.unwrap();
-                if message == last {
-                    break;
-                }
-                assert!(message.starts_with(r#"["EVENT","all""#), "{message:.40}");
-                events += 1;
-            }
-            assert!(events < STORED * 3 / 4, "{format}: {events} of {STORED}, by CLOSE: {by_close}");
-            // Its events and its EOSE, nothing of its predecessor.
-            reader.request("all", vec![Filter { limit: Some(1), ..Filter::default() }]).await;
-            assert!(reader.hear().await.unwrap().starts_with(r#"["EVENT","all""#));
-            reader.expect(r#"["EOSE","all"]"#).await;
-        }
-    }
-    relay.stop().await;
 }
 
 /// An event that only a relay without verification takes; cheap to make in numbers.

@@ -270,29 +270,6 @@ fn store_campaign() {
 }
 
 #[test]
-fn events_of_every_format_at_rest_are_served_in_every_format() {
-    let event = note(1, 1_000);
-    for at_rest in Format::core() {
-        let directory = tempfile::tempdir().unwrap();
-        let store = at(directory.path(), at_rest);
-        let mut first = reopen(&store, Format::JSON, UNIX_SECONDS);
-        first.publish(&event, UNIX_SECONDS);
-        assert_eq!(first.relay.at_rest(), Some(at_rest));
-        first.end(true);
-        for format in Format::core() {
-            let mut side = reopen(&store, format, UNIX_SECONDS);
-            let heard = side.request("a", kinds(&[1]), UNIX_SECONDS);
-            let mut expected = Vec::new();
-            let message =
-                RelayMessage::Event { subscription: "a".into(), event: std::borrow::Cow::Borrowed(&event) };
-            side.codec().encode_relay(&message, &mut expected).unwrap();
-            assert!(heard.contains(&expected), "{at_rest} at rest, {format} on the wire");
-            side.end(true);
-        }
-    }
-}
-
-#[test]
 fn a_full_store_refuses_events_and_starts_again() {
     const STORE_BYTES: usize = 64 << 10;
     let directory = tempfile::tempdir().unwrap();
@@ -322,23 +299,6 @@ fn a_full_store_refuses_events_and_starts_again() {
         assert_eq!(side.request("a", vec![Filter::default()], UNIX_SECONDS).len(), usize::from(accepted) + 1);
         side.end(true);
         fs::remove_file(directory.path().join("events.redb")).unwrap();
-    }
-}
-
-#[test]
-fn only_deliveries_count_as_encodings() {
-    let directory = tempfile::tempdir().unwrap();
-    for (at_rest, cold, cached) in [("json", 0, 3), ("dannypack", 3, 0)] {
-        let store = at(&directory.path().join(at_rest), at_rest.parse().unwrap());
-        let mut side = reopen(&store, Format::JSON, UNIX_SECONDS);
-        for n in 0..3 {
-            side.publish(&note(n, 1_000), UNIX_SECONDS);
-        }
-        assert_eq!(side.relay.totals().encodings_cold, 0, "nobody reads");
-        side.request("a", kinds(&[1]), UNIX_SECONDS);
-        let totals = side.relay.totals();
-        assert_eq!((totals.encodings_cold, totals.encodings_cached), (cold, cached), "{at_rest} at rest");
-        side.end(true);
     }
 }
 

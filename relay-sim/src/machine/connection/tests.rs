@@ -5,7 +5,6 @@ use codecs::{ClientMessage, Event, Filter, Implementation, OneForm, VerifyLevel}
 use super::*;
 use crate::{config::Config, testing::event, totals::Totals};
 
-mod encoding;
 mod faults;
 mod spoiling;
 
@@ -97,15 +96,6 @@ impl Client {
         }
         (deliveries, messages)
     }
-}
-
-#[test]
-fn the_greeting_comes_first_and_has_the_given_challenge() {
-    let relay = relay(|config| config.auth = true);
-    let mut client = relay.connect(&Opening { challenge: [0xab; 16], ..Opening::new(Format::JSON) });
-    let challenge = "ab".repeat(16);
-    let heard = client.poll_transmit(time(Instant::now()));
-    assert_eq!(json_text(&heard), [format!(r#"["AUTH","{challenge}"]"#)]);
 }
 
 #[test]
@@ -270,20 +260,6 @@ fn a_subscriber_in_another_format_gets_an_encoding_of_its_own() {
 }
 
 #[test]
-fn a_long_answer_goes_out_flush_by_flush() {
-    let relay = relay(|_| {});
-    relay.preload(&(0..=255).map(event).collect::<Vec<_>>());
-    let mut reader = Client::open(&relay, Format::JSON, false);
-    reader.request("s", Filter::default());
-    let first = reader.connection.poll_transmit(reader.time);
-    let bytes: usize = first.iter().map(Bytes::len).sum();
-    assert!((24 << 10..40 << 10).contains(&bytes), "{bytes}");
-    let rest = reader.hear();
-    assert_eq!(first.len() + rest.len(), 257);
-    assert_eq!(names(&rest).last().unwrap(), "EOSE s");
-}
-
-#[test]
 fn what_is_held_goes_at_its_time_and_before_an_answer() {
     let relay = relay(|_| {});
     let mut publisher = Client::open(&relay, Format::JSON, false);
@@ -349,27 +325,6 @@ fn a_relay_that_stops_sends_what_it_held() {
         let totals = relay.totals();
         assert_eq!((totals.deliveries_live, totals.deliveries_dropped), (2, 1));
     }
-}
-
-#[test]
-fn what_breaks_the_rules_is_answered_or_ends_the_connection() {
-    let relay = relay(|_| {});
-    let now = time(Instant::now());
-    let mut json = relay.connect(&Opening::new(Format::JSON));
-    assert_eq!(json.receive(b"x", Opcode::Text, now), Ok(()));
-    assert_eq!(json.receive(b"[\"REQ\",\"a\",{}]", Opcode::Binary, now), Ok(()));
-    assert_eq!(json.receive(br#"["HELLO"]"#, Opcode::Text, now), Ok(()));
-    let heard = json.poll_transmit(now);
-    let heard = json_text(&heard);
-    assert!(heard[0].starts_with(r#"["NOTICE","invalid: "#), "{heard:?}");
-    assert!(heard[1].starts_with(r#"["NOTICE","invalid: binary frames"#), "{heard:?}");
-    assert!(heard[2].starts_with(r#"["NOTICE","unsupported: "#), "{heard:?}");
-    let proto = "proto-binary".parse().unwrap();
-    let mut proto = relay.connect(&Opening::new(proto));
-    assert_eq!(proto.receive(b"\xff", Opcode::Binary, now).unwrap_err().code, CloseCode::InvalidData);
-    assert_eq!(proto.receive(b"x", Opcode::Text, now).unwrap_err().code, CloseCode::Unsupported);
-    let totals = relay.totals();
-    assert_eq!((totals.malformed, totals.unsupported), (4, 1));
 }
 
 /// Four threads publish while four more read, each in another format.
@@ -541,40 +496,6 @@ fn an_event_is_taken_kept_and_sent_until_it_expires() {
             assert_eq!(relay.totals().events_stored, 2 * u64::from(keeps), "{format}");
         }
     }
-}
-
-#[test]
-fn equal_calls_give_equal_bytes() {
-    let began = Instant::now();
-    let run = || {
-        let relay = relay(|_| {});
-        let mut clients: Vec<_> =
-            Format::all().flat_map(|format| [false, true].map(|b| Client::open(&relay, format, b))).collect();
-        clients.iter_mut().for_each(|client| client.time = time(began));
-        let mut heard = Vec::new();
-        for round in 0..20_u8 {
-            for (n, client) in (0_u8..).zip(&mut clients) {
-                let names = ["a", "b", "c", "d", "e", "f"];
-                match (n ^ round) % 5 {
-                    0 | 1 => client.publish(&event(round.wrapping_mul(40).wrapping_add(n))),
-                    2 => client.request(names[usize::from(round % 6)], Filter::default()),
-                    3 => {
-                        let kinds = Some(vec![1]);
-                        client.request(names[usize::from(n % 6)], Filter { kinds, ..Filter::default() });
-                    }
-                    _ => client.say(&ClientMessage::Close { subscription: "a".into() }),
-                }
-                if n % 3 == round % 3 {
-                    heard.extend(client.hear());
-                }
-            }
-        }
-        heard.extend(clients.iter_mut().flat_map(Client::hear));
-        (heard, relay.totals())
-    };
-    let (first, totals) = run();
-    assert!(first.len() > 1_000 && totals.deliveries_live > 500, "{totals:?}");
-    assert_eq!((first, totals), run());
 }
 
 #[test]

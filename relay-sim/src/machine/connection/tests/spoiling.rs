@@ -209,22 +209,6 @@ fn a_clock_that_is_off_takes_new_events_as_from_the_future_and_proofs_as_old() {
 }
 
 #[test]
-fn a_connection_is_closed_reset_or_left_half_open_at_a_message() {
-    let mut client = open(&misbehaving(&["close=4000:message=2"]));
-    client.request("s", Filter::default());
-    let second = client.connection.receive(br#"["CLOSE","s"]"#, Opcode::Text, client.time);
-    assert_eq!(second.unwrap_err().code.code(), 4_000);
-    for (fault, broken) in [("reset", Broken::Reset), ("half-open", Broken::HalfOpen)] {
-        let mut client = open(&misbehaving(&[&format!("{fault}:connection=1:message=2")]));
-        client.request("s", Filter::default());
-        assert_eq!(client.connection.broken(), None);
-        client.request("t", Filter::default());
-        assert_eq!(client.connection.broken(), Some(broken));
-        assert_eq!(names(&client.hear()), ["EOSE s"]);
-    }
-}
-
-#[test]
 fn ids_and_signatures_are_wrong_and_counted() {
     for (fault, is_wrong) in [
         ("wrong-id", (|event: &Event<'_>| event.id[0] > 3) as fn(&Event<'_>) -> bool),
