@@ -302,9 +302,8 @@ fn message(filter: &Filter) -> ClientMessage<'static> {
 
 #[cfg(test)]
 mod tests {
-    use corpus::Corpus;
-
     use super::*;
+    use crate::plan::PLANS;
 
     /// Sums over agents, with the whole's in place of figures that do not add up.
     fn sum(shares: &[PlanFacts], whole: &PlanFacts) -> PlanFacts {
@@ -328,19 +327,15 @@ mod tests {
 
     #[test]
     fn facts_of_agents_add_up_to_those_of_the_plan() {
-        let corpus = Corpus::bundled();
         let mut apart = 0;
-        for scenario in Scenario::names() {
-            let mut scenario = Scenario::load(scenario).unwrap();
-            scenario.set_publish_rate(100.0).ok(); // where it has one: a signature is slow without optimisation
-            let plan = Workload::plan(&scenario, &corpus, 1, &[Format::JSON]).unwrap();
-            let whole = PlanFacts::from_workload(&plan);
+        for (scenario, plan) in &*PLANS {
+            let whole = PlanFacts::from_workload(plan);
             assert_eq!(whole.live_deliveries_timed, whole.live_deliveries, "one process has one clock");
             assert_eq!(whole.live_deliveries, plan.fan_out().into_iter().map(u64::from).sum::<u64>());
             for of in [2, 64].map(|of| NonZeroU16::new(of).unwrap()) {
-                let shares = PlanFacts::by_agent(&plan, of);
+                let shares = PlanFacts::by_agent(plan, of);
                 assert_eq!(shares.len(), usize::from(of.get()));
-                assert_eq!(sum(&shares, &whole), whole, "{}, {of} agents", scenario.name);
+                assert_eq!(sum(&shares, &whole), whole, "{scenario}, {of} agents");
                 let timed: u64 = shares.iter().map(|facts| facts.live_deliveries_timed).sum();
                 assert!(timed <= whole.live_deliveries);
                 apart += u64::from(timed < whole.live_deliveries);

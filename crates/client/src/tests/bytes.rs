@@ -1,7 +1,7 @@
 //! Clients that keep ids and keys in tags as bytes: the ledger is the one of clients that keep
 //! text, in every format and by every implementation.
 
-use codecs::{Codec, Implementation, hex};
+use codecs::{Codec, Implementation};
 
 use super::*;
 
@@ -176,19 +176,5 @@ fn clients_that_check_what_they_keep_as_bytes_count_what_fails() {
             let counts = play(shared, (Format::JSON, codec), honest(&events));
             assert_eq!((counts.deliveries_altered, counts.deliveries), (altered, 9 - altered), "{level}");
         }
-    }
-}
-
-#[test]
-fn what_clients_compare_with_is_the_plan_with_keys_as_bytes() {
-    let mut shared = Shared::new(plan_with(&key()));
-    assert_eq!(shared.kept(), None);
-    shared.keep_bytes();
-    let kept = shared.kept().unwrap();
-    assert_eq!(kept.len(), shared.workload.events.len());
-    let bytes = hex::decode_array(key().as_bytes()).unwrap();
-    for (kept, event) in kept.iter().zip(&*shared.workload.events) {
-        assert_eq!(kept.tags[0][1], codecs::TagValue::Key(bytes));
-        assert_eq!(Event::from(kept.clone()), *event);
     }
 }
