@@ -33,6 +33,8 @@ pub(crate) struct Said {
     passed_over: Option<String>,
     /// The first stored event that came out of order.
     out_of_order: Option<String>,
+    /// The first live event that came behind a later one of its publisher.
+    live_out_of_order: Option<String>,
     /// Why the first connection was not made that this machine had no room for, in the system's
     /// words.
     no_connection: Option<String>,
@@ -48,6 +50,7 @@ impl Said {
             complaint: complaint.or_else(|| cut_off().map(|why| format!("to a slow reader, {why}"))),
             passed_over: reports().find_map(|report| report.passed_over.clone()),
             out_of_order: reports().find_map(|report| report.out_of_order.clone()),
+            live_out_of_order: reports().find_map(|report| report.live_out_of_order.clone()),
             no_connection: reports().find_map(|report| report.no_connection.clone()),
         }
     }
@@ -85,8 +88,11 @@ pub(crate) fn finish(
             print(&summary::summary(record, whom, lost, &files(args)))
         }
     };
-    if let (Some(share), Some(reason)) = (&record.share, record.status.reason()) {
-        say(&format!("agent {}: {reason}", share.index));
+    match (&record.share, record.status.reason()) {
+        (Some(share), Some(reason)) => say(&format!("agent {}: {reason}", share.index)),
+        // The summary has its first words alone.
+        (None, Some(reason)) if said.no_load.is_none() => say(&format!("the run ended early: {reason}")),
+        _ => {}
     }
     if let Some(complaint) = &said.complaint {
         say(&format!("the relay's first complaint: {}", quoted(complaint)));
@@ -100,6 +106,12 @@ pub(crate) fn finish(
         say(&format!(
             "{count} stored events came out of order, the first: {first}; NIP-01 asks for the newest first where a filter \
              has a limit, and for the lowest id first among equals"
+        ));
+    }
+    if let Some(first) = &said.live_out_of_order {
+        let count = record.counts.deliveries_live_out_of_order;
+        say(&format!(
+            "{count} live events came behind later ones of their publisher, the first: {first}; no NIP orders live events"
         ));
     }
     if let Some(why) = &said.no_connection {

@@ -52,6 +52,7 @@ use self::{
     auth::{Identity, Proof},
     connect::{ConnectionState, Patience, Reader},
     light::Light,
+    live::LastOfEach,
     publish::Backlog,
     received::Received,
     reconcile::OpenReconciliation,
@@ -123,6 +124,8 @@ pub struct Client {
     reconciliations: HashMap<u32, OpenReconciliation>,
     reader: Option<Reader>,
     light: Option<Light>,
+    /// For each live subscription of a subscriber, the last publication of each publisher.
+    last: Vec<LastOfEach>,
 }
 
 impl Client {
@@ -142,6 +145,7 @@ impl Client {
         Client {
             reader,
             light: role.decode_every.map(|every| Light::new(every, id)),
+            last: vec![LastOfEach::default(); role.filters().len()],
             id,
             codec,
             interpreter: Interpreter::new(codec),

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use codecs::hex;
 use fixedbitset::FixedBitSet;
 
 use super::{Action, Client, Stay, Subscription, Wake, take_out};
 use crate::incidents::Wrong;
-use workload::{Timing, schedule::nanos};
+use workload::{Task, Timing, Workload, schedule::nanos};
 
 /// The live subscriptions of a session.
 #[derive(Debug)]
@@ -36,6 +37,31 @@ struct OpenStay {
     stored: FixedBitSet,
     /// Whether the relay ended the subscription (CLOSED).
     closed: bool,
+    last: LastOfEach,
+}
+
+/// The latest publication that came of each publisher, by its connection, plus one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct LastOfEach(Vec<u32>);
+
+impl LastOfEach {
+    /// Notes a publication that came. Returns a later one of its publisher that came before it.
+    fn note(&mut self, workload: &Workload, publication: usize) -> Option<usize> {
+        let connection = workload.publications[publication].connection;
+        // A reconciliation decides the order of what its client sends.
+        if !matches!(workload.roles[connection].task, Task::Publisher { .. }) {
+            return None;
+        }
+        if self.0.len() <= connection {
+            self.0.resize(connection + 1, 0);
+        }
+        let (last, this) = (&mut self.0[connection], u32::try_from(publication + 1).ok()?);
+        if *last > this {
+            return Some(*last as usize - 1);
+        }
+        *last = this;
+        None
+    }
 }
 
 impl Client {
@@ -59,6 +85,9 @@ impl Client {
         }
         self.time_delivery(publication, now_ns);
         self.shared.delivered(1);
+        if let Some(later) = self.last[filter as usize].note(&self.shared.workload, publication) {
+            self.came_behind(publication, later);
+        }
         if self.reader.is_none() {
             self.shared.no_longer_owed(publication);
         }
@@ -93,13 +122,30 @@ impl Client {
         if stay.closed {
             self.wrong(Wrong::Unexpected, &subscription, found);
         } else if !stay.seen.put(publication) {
+            // Before EOSE events are stored ones, which come the newest first.
+            let is_live = !visit.opening.contains(filter as usize);
+            let later = is_live.then(|| stay.last.note(workload, publication)).flatten();
             self.time_delivery(publication, now_ns);
             self.shared.delivered(1);
+            if let Some(later) = later {
+                self.came_behind(publication, later);
+            }
         } else if take_out(&mut stay.stored, publication) && self.shared.workload.tolerates_seam {
             self.report.counts.deliveries_duplicated_at_seam += 1;
         } else {
             self.wrong(Wrong::Duplicated, &subscription, found);
         }
+    }
+
+    /// Counts a live event that came behind a later one of its publisher.
+    #[cold]
+    fn came_behind(&mut self, publication: usize, later: usize) {
+        self.report.counts.deliveries_live_out_of_order += 1;
+        let workload = &self.shared.workload;
+        let id = |n: usize| hex::encode(&workload.events[workload.publications[n].event as usize].id);
+        self.report
+            .live_out_of_order
+            .get_or_insert_with(|| format!("event {} behind {}", id(publication), id(later)));
     }
 
     /// Records how long a delivery took. One of another agent's event has no latency, because its
@@ -137,6 +183,7 @@ impl Client {
             seen: FixedBitSet::with_capacity(publications),
             stored: FixedBitSet::new(),
             closed: false,
+            last: LastOfEach::default(),
         };
         if let Some(open) = self.sessions.get_mut(&session) {
             open.visit = Some(Visit {

@@ -34,6 +34,8 @@ pub struct Report {
     pub passed_over: Option<String>,
     /// The first stored event that came out of order, and the one before it.
     pub out_of_order: Option<String>,
+    /// The first live event that came behind a later one of its publisher, and that one.
+    pub live_out_of_order: Option<String>,
     /// Why this machine could not make a connection, in the system's words.
     pub no_connection: Option<String>,
     /// Why the relay ended the connection of a slow reader.

@@ -305,6 +305,21 @@ fn stored_events_oldest_first_are_counted_where_nip_01_asks_for_another_order() 
 }
 
 #[test]
+fn live_events_behind_later_ones_of_their_publisher_are_counted_and_no_damage() {
+    let events = Arc::clone(&plan().events);
+    let mut script = honest(&events);
+    script.live.swap(0, 2);
+    script.stay.swap(0, 1);
+    let counts = Table::new(Format::JSON).play(script);
+    assert_eq!((counts.deliveries_live_out_of_order, counts.balanced()), (2, Ok(())));
+    // Of the same client, but of two subscriptions.
+    let mut script = honest(&events);
+    script.live.swap(0, 1);
+    let counts = Table::new(Format::JSON).play(script);
+    assert_eq!((counts.deliveries_live_out_of_order, damage(&counts)), (0, vec![]));
+}
+
+#[test]
 fn a_session_without_a_connection_at_the_end_is_no_loss() {
     let mut plan = plan();
     plan.roles[2] = Role::new(None, Speaks::default(), Task::Requester { connect: Connect::PerSession });

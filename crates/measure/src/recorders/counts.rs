@@ -85,6 +85,10 @@ pub struct Counts {
     /// first.
     #[serde(default)]
     pub deliveries_out_of_order: u64,
+    /// Live events that came to a subscription behind a later one of the same publisher. No damage: no
+    /// NIP says in which order live events come.
+    #[serde(default)]
+    pub deliveries_live_out_of_order: u64,
     /// Messages of the relay that answer nothing, or not in the form of their NIP: NOTICE, verbs of
     /// its own, AUTH unasked, answers that nothing was sent for or that came twice. No damage: what
     /// stays unanswered is counted as such.
@@ -182,6 +186,21 @@ impl Counts {
             deliveries_lost: 0,
             repeats: self.repeats.max(self.repeats_expected),
             ..self
+        }
+    }
+
+    /// What was wrong with deliveries, as a ledger that can be added to another.
+    #[must_use]
+    pub fn wrong_deliveries(&self) -> Counts {
+        Counts {
+            deliveries_expected: self.deliveries_lost,
+            deliveries_lost: self.deliveries_lost,
+            deliveries_duplicated: self.deliveries_duplicated,
+            deliveries_altered: self.deliveries_altered,
+            deliveries_misrouted: self.deliveries_misrouted,
+            deliveries_invented: self.deliveries_invented,
+            deliveries_unexpected: self.deliveries_unexpected,
+            ..Counts::default()
         }
     }
 
