@@ -1,8 +1,15 @@
 //! Signals that end a run, also while it is set up.
 
+use std::{process, thread};
+
 use anyhow::Context;
-use program::Interrupt;
-use tokio::runtime::{self, Runtime};
+use futures::FutureExt;
+use measure::Exit;
+use program::{Interrupt, report};
+use tokio::{
+    runtime::{self, Runtime},
+    sync::oneshot,
+};
 
 /// A signal ended the work.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +50,37 @@ pub(crate) async fn unless_interrupted<T>(
         () = interrupt.wait() => Err(Interrupted.into()),
         done = work => done,
     }
+}
+
+/// Does work that blocks, before anything was begun that must be ended: a signal meanwhile ends the
+/// program at once. After an earlier one the work is done all the same: with a plan there is a record
+/// of all that was owed.
+///
+/// # Errors
+/// When the system gives no runtime.
+pub(crate) fn or_exit<T>(interrupt: Option<&mut Interrupt>, work: impl FnOnce() -> T) -> anyhow::Result<T> {
+    let Some(interrupt) = interrupt else { return Ok(work()) };
+    let runtime = runtime()?;
+    if runtime.block_on(async { interrupt.wait().now_or_never() }).is_some() {
+        return Ok(work());
+    }
+    let (done, mut worked) = oneshot::channel::<()>();
+    let watch = || {
+        runtime.block_on(async {
+            tokio::select! {
+                () = interrupt.wait() => {}
+                _ = &mut worked => return,
+            }
+            report("client-sim: interrupted before the load began: nothing was measured");
+            process::exit(Exit::Interrupted.code().into())
+        })
+    };
+    thread::scope(|scope| {
+        let _watches = thread::Builder::new().spawn_scoped(scope, watch).context("cannot start a thread")?;
+        let result = work();
+        drop(done);
+        Ok(result)
+    })
 }
 
 fn runtime() -> anyhow::Result<Runtime> {

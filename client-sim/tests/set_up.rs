@@ -338,6 +338,28 @@ fn a_signal_while_a_mute_relay_is_asked_ends_the_run_and_the_doctor() {
     assert_eq!(said.lines().last(), Some("client-sim: interrupted"), "{said}");
 }
 
+#[test]
+fn a_signal_while_a_long_plan_is_made_ends_the_run() {
+    let relay = Relay::start(&[]);
+    let mut command = program();
+    command.args(["note-stream", "--saturate", "--seconds", "3000", "--url", &relay.url]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let caught = |status: &str| {
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    };
+    let is_sigterm = |mask: u64| mask >> (Signal::SIGTERM as u32 - 1) & 1 == 1;
+    wait_until("it takes signals over", || {
+        std::fs::read_to_string(&status).is_ok_and(|status| caught(&status).is_some_and(is_sigterm))
+    });
+    // It meets the relay, and plans.
+    thread::sleep(Duration::from_secs(3));
+    let (output, said) = ended_by(Signal::SIGTERM, child);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.ends_with("interrupted before the load began: nothing was measured\n"), "{said}");
+}
+
 /// The program in a network namespace of its own, with these local ports for its connections. None
 /// is left once the file `none` is in the folder.
 fn with_ports(range: &str, folder: &TempDir) -> Command {

@@ -75,7 +75,7 @@ pub(crate) fn run(args: &mut Args) -> anyhow::Result<RunRecord> {
     meet::agree(args, &mut met, early.as_mut())?;
     let args = &*args;
     let proof = relay_pids::proof(args).map_err(UsageError)?;
-    let workload = plan(args, &scenario, &corpus, seed)?;
+    let workload = interruption::or_exit(early.as_mut(), || plan(args, &scenario, &corpus, seed))??;
     let expected = over_links.then(|| sized(args, &workload)).transpose()?;
     // From here on there is a plan, and a record of how much of it was played.
     let mut interrupt = early.map_or_else(interruption::listen, Ok)?;
@@ -112,7 +112,7 @@ pub(crate) fn run(args: &mut Args) -> anyhow::Result<RunRecord> {
     let pinned = pinned(args)?;
     let store = args
         .at_rest
-        .map(|_| tempfile::tempdir())
+        .map(|_| tempfile::TempDir::with_prefix("client-sim-"))
         .transpose()
         .context("cannot make a directory in TMPDIR for --at-rest")?;
     let store = store.as_ref().map(tempfile::TempDir::path);
@@ -398,7 +398,8 @@ fn within_rules(
     if corpus.events.iter().any(|event| scenario.rules.refuses(event, json_bytes(event)).is_some()) {
         // Two plans may be more than fit into memory.
         drop(std::mem::take(&mut workload));
-        workload = planned(args, scenario, corpus, seed).with_context(|| {
+        let again = || planned(args, scenario, corpus, seed);
+        workload = interruption::or_exit(Some(interrupt), again)?.with_context(|| {
             format!("the relay cannot play it without {}", scenario.rules.kinds_set_aside().join("; "))
         })?;
     }
