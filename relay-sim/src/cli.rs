@@ -20,8 +20,9 @@ use tracing_subscriber::EnvFilter;
 
 use crate::{
     args::Args,
-    fault::{self, Fault, Kind},
+    fault::{self, Kind},
     floor::{self, Script},
+    relay::Relay,
     server,
     totals::Totals,
 };
@@ -112,9 +113,9 @@ fn run(args: Args) -> Result<()> {
     runtime.context("cannot start the async runtime")?.block_on(async {
         let listener = program::listen(listen)?;
         let address = listener.local_addr().context("the listening socket has no address")?;
-        let listener = delayed(listener, &config.faults).context("cannot delay what is sent")?;
         let faults: Vec<_> = config.faults.iter().map(ToString::to_string).collect();
         let relay = server::open(config)?;
+        let listener = delayed(listener, &relay).context("cannot delay what is sent")?;
         let config = &relay.config;
         let asked = Arc::clone(&relay);
         let stop = stop_signal(announce, move || asked.totals())?;
@@ -152,14 +153,14 @@ fn run(args: Args) -> Result<()> {
 }
 
 /// The listener that the relay serves: another one behind a delay, when that is among the faults.
-fn delayed(listener: TcpListener, faults: &[Fault]) -> Result<TcpListener> {
-    let by: Duration = faults.iter().map(|fault| fault.time_of(Kind::Delay)).sum();
+fn delayed(listener: TcpListener, relay: &Relay) -> Result<TcpListener> {
+    let by: Duration = relay.config.faults.iter().map(|fault| fault.time_of(Kind::Delay)).sum();
     if by.is_zero() {
         return Ok(listener);
     }
     let outer = listener.into_std()?;
     outer.set_nonblocking(false)?;
-    let inner = fault::behind_a_delay(outer, by)?;
+    let inner = fault::behind_a_delay(outer, by, Arc::clone(&relay.faults))?;
     inner.set_nonblocking(true)?;
     Ok(TcpListener::from_std(inner)?)
 }

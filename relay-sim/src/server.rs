@@ -70,7 +70,7 @@ pub(crate) async fn serve_relay(
     relay.faults.begin(std::time::Instant::now());
     if !config.faults.is_empty() {
         warn!(faults = %relay.faults.names().join(" "), "this relay misbehaves as it was told to");
-        tokio::spawn(fault::stall(config.faults.clone()));
+        tokio::spawn(fault::stall(config.faults.clone(), Arc::clone(&relay.faults)));
     }
     let wire = Arc::new(ServerConfig {
         support: config.support(),

@@ -20,6 +20,13 @@ pub(crate) struct Faults {
     set: RwLock<Arc<Set>>,
     /// How often they were replaced: connections look at it before each message.
     generation: AtomicU64,
+    /// How often those of the process hit, by [`place_of`].
+    of_process: [AtomicU64; 3],
+}
+
+/// The place of a kind that acts on the process: those of one kind act together.
+fn place_of(kind: Kind) -> Option<usize> {
+    [Kind::Stall, Kind::Burn, Kind::Delay].iter().position(|other| *other == kind)
 }
 
 /// Faults that act together, from one instant on.
@@ -43,7 +50,8 @@ impl Set {
 
 impl Faults {
     pub(crate) fn new(faults: &[Fault]) -> Arc<Faults> {
-        Arc::new(Faults { set: RwLock::new(Set::new(faults.iter().copied())), generation: AtomicU64::new(0) })
+        let set = RwLock::new(Set::new(faults.iter().copied()));
+        Arc::new(Faults { set, generation: AtomicU64::new(0), of_process: Default::default() })
     }
 
     /// From `now` on the times of faults count.
@@ -60,10 +68,21 @@ impl Faults {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
+    /// Notes that those of this kind, which acts on the process, hit once.
+    pub(crate) fn acted(&self, kind: Kind) {
+        if let Some(place) = place_of(kind) {
+            self.of_process[place].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Every fault, with how often it hit.
     pub(crate) fn hits(&self) -> Vec<(String, u64)> {
         let set = self.set();
-        set.faults.iter().map(|(fault, hits)| (fault.to_string(), hits.load(Ordering::Relaxed))).collect()
+        let counts = set.faults.iter().map(|(fault, hits)| {
+            let hits = place_of(fault.kind).map_or(hits, |place| &self.of_process[place]);
+            (fault.to_string(), hits.load(Ordering::Relaxed))
+        });
+        counts.collect()
     }
 
     /// One after the other, as they are written.

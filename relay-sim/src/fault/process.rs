@@ -4,6 +4,7 @@ use std::{
     io::{self, Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
     sync::{
+        Arc,
         atomic::{AtomicI64, Ordering},
         mpsc::{Receiver, sync_channel},
     },
@@ -13,7 +14,7 @@ use std::{
 
 use nix::time::{ClockId, clock_gettime};
 
-use super::{Fault, Kind, Value};
+use super::{Fault, Faults, Kind, Value};
 
 /// CPU time is burned in portions: reading the clock costs 0.3 µs, which must not be seen beside
 /// what was asked for.
@@ -62,7 +63,7 @@ fn thread_cpu_ns() -> Option<i64> {
 }
 
 /// Sleeps on the thread that serves, each stall at its time. Meant for a relay with one thread.
-pub(crate) async fn stall(faults: Vec<Fault>) {
+pub(crate) async fn stall(faults: Vec<Fault>, hits: Arc<Faults>) {
     let began = tokio::time::Instant::now();
     let mut stalls: Vec<(Duration, Duration)> = faults
         .into_iter()
@@ -74,36 +75,38 @@ pub(crate) async fn stall(faults: Vec<Fault>) {
     stalls.sort_unstable();
     for (after, length) in stalls {
         tokio::time::sleep_until(began + after).await;
+        hits.acted(Kind::Stall);
         thread::sleep(length);
     }
 }
 
-/// Stands before a relay and hands on late what it sends. Returns the listener that the relay
-/// should serve instead.
+/// Stands before a relay and hands on late what it sends, in pieces that `hits` counts. Returns the
+/// listener that the relay should serve instead.
 ///
 /// Every connection has threads of its own here, because a thread's sleep is late by 0.1 ms and
 /// tokio's by 1 ms.
 ///
 /// # Errors
 /// When no second listener can be had.
-pub(crate) fn behind_a_delay(outer: TcpListener, by: Duration) -> io::Result<TcpListener> {
+pub(crate) fn behind_a_delay(outer: TcpListener, by: Duration, hits: Arc<Faults>) -> io::Result<TcpListener> {
     let inner = TcpListener::bind((outer.local_addr()?.ip(), 0))?;
     let relay = inner.local_addr()?;
     thread::spawn(move || {
         for client in outer.incoming().flatten() {
             let Ok(server) = TcpStream::connect(relay) else { continue };
             // A connection that cannot be delayed is dropped, which the client notices.
-            let _ = delayed(client, server, by);
+            let _ = delayed(client, server, by, &hits);
         }
     });
     Ok(inner)
 }
 
-fn delayed(client: TcpStream, server: TcpStream, by: Duration) -> io::Result<()> {
+fn delayed(client: TcpStream, server: TcpStream, by: Duration, hits: &Arc<Faults>) -> io::Result<()> {
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let (mut from_client, mut to_server) = (client.try_clone()?, server.try_clone()?);
     let (sender, chunks) = sync_channel(CHUNKS);
+    let hits = Arc::clone(hits);
     thread::spawn(move || {
         let _ = io::copy(&mut from_client, &mut to_server);
         let _ = to_server.shutdown(Shutdown::Write);
@@ -111,6 +114,7 @@ fn delayed(client: TcpStream, server: TcpStream, by: Duration) -> io::Result<()>
     thread::spawn(move || {
         let (mut server, mut buffer) = (server, vec![0; CHUNK_BYTES]);
         while let Ok(read @ 1..) = server.read(&mut buffer) {
+            hits.acted(Kind::Delay);
             if sender.send((Instant::now() + by, buffer[..read].to_vec())).is_err() {
                 break;
             }
@@ -139,7 +143,8 @@ mod tests {
         let outer = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = outer.local_addr().unwrap();
         let by = Duration::from_millis(30);
-        let inner = behind_a_delay(outer, by).unwrap();
+        let hits = Faults::new(&["delay=30ms".parse().unwrap()]);
+        let inner = behind_a_delay(outer, by, Arc::clone(&hits)).unwrap();
         thread::spawn(move || {
             let (mut relay, _) = inner.accept().unwrap();
             let mut word = [0; 4];
@@ -156,5 +161,6 @@ mod tests {
         assert!(began.elapsed() >= by, "{:?}", began.elapsed());
         let sent: Vec<u8> = (0..1_000_u32).flat_map(u32::to_le_bytes).collect();
         assert_eq!(back, sent);
+        assert!(hits.hits()[0].1 > 0);
     }
 }

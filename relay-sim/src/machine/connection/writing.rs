@@ -214,7 +214,10 @@ impl Connection {
             Ok::<_, Infallible>(())
         });
         if let Some(burner) = &self.relay.burner {
-            parts.iter().for_each(|_| burner.event());
+            for _ in &parts {
+                burner.event();
+                self.relay.faults.acted(Kind::Burn);
+            }
         }
         events.len() as u64
     }
@@ -239,6 +242,7 @@ impl Connection {
         }
         if let Some(burner) = &self.relay.burner {
             burner.event();
+            self.relay.faults.acted(Kind::Burn);
         }
         true
     }
