@@ -13,7 +13,7 @@ use crate::{
 pub(crate) fn outline(cells: &[CellSpec], config: &Config) -> String {
     let plan = BlockOrder::new(cells, config.rounds, config.seed);
     let minutes = plan.estimate(cells, config.seconds).as_secs_f64() / 60.0;
-    let (blocks, seconds, rounds) = (plan.blocks(), config.seconds, config.rounds);
+    let (blocks, seconds, rounds) = (plan.blocks(), config.seconds, report::rounds(config.rounds));
     let named = |is_primary: bool| {
         let of = judged(cells).filter(|cell| config.primary.contains(&cell.id) == is_primary);
         of.map(|cell| cell.id.as_str()).collect::<Vec<_>>().join(" ")
@@ -26,7 +26,7 @@ pub(crate) fn outline(cells: &[CellSpec], config: &Config) -> String {
     let families = families.into_iter().filter(|(_, cells)| !cells.is_empty());
     let families: String = families.map(|(family, cells)| format!("{family}: {cells}\n")).collect();
     format!(
-        "{blocks} blocks of {seconds} s in {rounds} rounds, {minutes:.0} min\n{families}{}\n",
+        "{blocks} blocks of {seconds} s in {rounds}, {minutes:.0} min\n{families}{}\n",
         power(cells, config)
     )
 }

@@ -23,7 +23,7 @@ mod view;
 pub use derived::{CellFigures, DERIVED_FILE, DERIVED_SCHEMA_VERSION, Derived, comparisons};
 pub use diff::{Change, Diff, diff, of_other_kinds, unlike};
 pub use figures::{Bar, Bars, bars};
-pub use number::grouped;
+pub use number::{grouped, rounds};
 pub use pages::export::{github_action_benchmark, observations};
 pub use pages::html::html;
 pub use pages::logs::{write_intervals, write_pictures};

@@ -65,6 +65,11 @@ pub fn grouped(digits: &str) -> String {
     text
 }
 
+/// A number of rounds in words.
+pub fn rounds(count: u32) -> String {
+    format!("{count} round{}", if count == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

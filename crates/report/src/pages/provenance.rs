@@ -49,7 +49,7 @@ fn measured(result: &ResultFile) -> String {
         forms => format!(" Clients keep ids and keys of tags as: {forms}."),
     };
     format!(
-        "Codecs: {}. Relay verifies: {}; it encodes anew: {}. Clients verify: {}.{keeps} Seed: {}. Profile: {}, {} rounds \
+        "Codecs: {}. Relay verifies: {}; it encodes anew: {}. Clients verify: {}.{keeps} Seed: {}. Profile: {}, {} \
          of {} s",
         distinct(result, Factor::Implementation),
         distinct(result, Factor::Verify),
@@ -57,7 +57,7 @@ fn measured(result: &ResultFile) -> String {
         distinct(result, Factor::ClientVerify),
         config.seed,
         config.profile,
-        config.rounds,
+        number::rounds(config.rounds),
         config.seconds
     )
 }

@@ -38,6 +38,9 @@ pub(crate) fn control_line(load: &LoadView<'_>, comparisons: &[Comparison]) -> S
     if of_control().next().is_none() {
         return "The A/A control has no usable block.".to_owned();
     }
+    if of_control().all(|comparison| comparison.interval.is_none()) {
+        return "The A/A control has too few rounds for an interval.".to_owned();
+    }
     let named = |which| {
         let names: Vec<String> = of_control()
             .filter(|comparison| control_of(comparison.interval) == which)
@@ -230,10 +233,10 @@ pub(crate) fn headline(result: &ResultFile) -> String {
         further => format!(" and {further} further for blocks whose times were invalid"),
     };
     let mut text = format!(
-        "{} of {scheduled} blocks of {} s ran, in {} rounds{further}; {} of {} blocks invalid, {} suspect",
+        "{} of {scheduled} blocks of {} s ran, in {}{further}; {} of {} blocks invalid, {} suspect",
         blocks.len(),
         result.config.seconds,
-        result.config.rounds,
+        number::rounds(result.config.rounds),
         of_class(ValidityClass::Invalid),
         blocks.len(),
         of_class(ValidityClass::Suspect),

@@ -60,9 +60,7 @@ impl Report<'_> {
         let medium = if wide { Medium::WideTerminal } else { Medium::Terminal };
         draw(&mut text, self.parts(medium), room, width);
         if text.contains(LEFT_OUT) {
-            let rest =
-                "summary.md in the folder of the result has all columns; so has this output in a pipe.";
-            fold(&mut text, rest, width);
+            fold(&mut text, "summary.md in the folder of the result has all columns.", width);
         }
         text
     }
