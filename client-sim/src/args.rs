@@ -224,7 +224,7 @@ pub struct Args {
     /// Print the full result as JSON on standard output, instead of the summary.
     ///
     /// The same as --record writes. Progress, messages and logs go to standard error.
-    #[arg(long, help_heading = "Output")]
+    #[arg(long, help_heading = "Output", hide_short_help = true)]
     pub json: bool,
 
     /// Print every figure of the run instead of 20 lines.
@@ -235,16 +235,10 @@ pub struct Args {
     #[arg(long, help_heading = "Output", value_name = "FILE")]
     pub record: Option<PathBuf>,
 
-    /// Write a page of the run: latency, throughput, fates of events, CPU and validity.
+    /// Write a page of the run, as one HTML file.
     ///
-    /// One HTML file that loads nothing.
-    #[arg(
-        long,
-        help_heading = "Output",
-        value_name = "FILE",
-        conflicts_with = "part_of_a_block",
-        hide_short_help = true
-    )]
+    /// Latency, throughput, fates of events, CPU and validity. It loads nothing.
+    #[arg(long, help_heading = "Output", value_name = "FILE", conflicts_with = "part_of_a_block")]
     pub html: Option<PathBuf>,
 
     /// Write every delivery that was lost, doubled, altered or not owed.

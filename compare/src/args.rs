@@ -415,7 +415,7 @@ pub(crate) struct Run {
         value_parser = program::units::whole_seconds, hide_short_help = true
     )]
     pub(crate) listen_within: Option<u32>,
-    /// How much is measured
+    /// Extent
     ///
     /// Quick compresses JSON and DannyPack alone and, of a scenario with bursts, measures these two
     /// by deflate at most, unless --format, --compression or --matrix says otherwise.
@@ -439,7 +439,7 @@ pub(crate) struct Run {
     /// As many rounds as give CPU times an interval of ± this share, as in 3%
     ///
     /// Planned from a pilot of five rounds that are not counted.
-    #[arg(long, help_heading = "Rounds", value_name = "SHARE", value_parser = half_width, conflicts_with = "rounds")]
+    #[arg(long, help_heading = "Rounds", value_name = "SHARE", value_parser = half_width, conflicts_with = "rounds", hide_short_help = true)]
     pub(crate) precision: Option<f64>,
     /// No more rounds than end within this time (90s, 30m, 2h), the pilot included
     #[arg(
@@ -467,7 +467,7 @@ pub(crate) struct Run {
     )]
     pub(crate) primary: Vec<String>,
     /// Print cells, time and what the rounds find, and measure nothing
-    #[arg(long, help_heading = "Rounds", conflicts_with = "precision", hide_short_help = true)]
+    #[arg(long, help_heading = "Rounds", conflicts_with = "precision")]
     pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) over: OverAgents,
@@ -483,14 +483,13 @@ pub(crate) struct Run {
     /// relay_cpu<50us and wire_bytes<900 (of an envelope).
     #[arg(long, help_heading = "Output")]
     pub(crate) slo: Option<Slo>,
-    /// What a relay may cost more than the first before the run ends with exit code 100
+    /// What a relay may cost more than the first, or exit code 100: 'p99>10%'
     ///
     /// As in 'relay CPU>3%, p99>10%', also one a flag. A relay fails where a one-sided test at 1 %
     /// says that it costs more, and the estimate exceeds the bound, or 2 % without any. It takes 8
     /// rounds, or 7 for one bound.
     #[arg(
-        long, help_heading = "Output", value_name = "BOUNDS", requires = "relay", value_parser = FailOn::from_str,
-        hide_short_help = true
+        long, help_heading = "Output", value_name = "BOUNDS", requires = "relay", value_parser = FailOn::from_str
     )]
     pub(crate) fail_on: Vec<FailOn>,
     /// Write the verdicts on relays, and their ledgers, as JUnit's XML

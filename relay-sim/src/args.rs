@@ -36,6 +36,7 @@ Examples:
   Events  relay-sim --corpus data/sample.pb.gz --verify none
   Store   relay-sim --store DIR --at-rest dannypack
   Limits  relay-sim --max-connections 1000
+  Faults  relay-sim --fault no-eose
 
 Without flags: every format and compression on ws://127.0.0.1:7777, events verified, in memory.";
 
@@ -237,7 +238,7 @@ pub(crate) struct Args {
     max_subscriptions: usize,
 
     /// Stored events sent for a filter without a limit
-    #[arg(long, help_heading = LIMITS, value_name = "N", default_value_t = Config::default().default_limit)]
+    #[arg(long, help_heading = LIMITS, value_name = "N", default_value_t = Config::default().default_limit, hide_short_help = true)]
     default_limit: usize,
 
     /// Most stored events sent for one filter
@@ -246,7 +247,7 @@ pub(crate) struct Args {
     #[arg(long, help_heading = LIMITS, value_name = "N", default_value_t = Config::default().max_limit)]
     max_limit: usize,
 
-    /// Live events that a connection may leave unread
+    /// Live events that a client may not read yet
     ///
     /// Beyond that the relay closes it with 1013.
     #[arg(
@@ -277,7 +278,7 @@ pub(crate) struct Args {
     reconcile_frame_bytes: usize,
 
     /// Misbehave, for tests of an instrument or of a client; may be repeated
-    #[arg(long, help_heading = FAULTS, value_name = "FAULT", hide_short_help = true, long_help = fault::help())]
+    #[arg(long, help_heading = FAULTS, value_name = "FAULT", long_help = fault::help())]
     fault: Vec<Fault>,
 
     /// Misbehave by steps: a TOML file of faults and when they act
