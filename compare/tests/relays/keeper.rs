@@ -19,10 +19,11 @@ struct Keeper {
 }
 
 impl Keeper {
-    /// Every process of `script` has `mark` in its command line.
+    /// Every process of `script` has `mark` in its command line. The keeper may open few files.
     fn start(mark: &str, script: &str) -> Keeper {
         let mark = format!("{mark}-{}", std::process::id());
-        let mut child = Command::new(COMPARE)
+        let mut child = Command::new("sh")
+            .args(["-c", "ulimit -Sn 64; exec \"$0\" \"$@\"", COMPARE])
             .args(["role:relay-keeper", "sh", "-c", script, &mark])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -110,6 +111,13 @@ fn what_a_relay_writes_at_its_end_is_told_however_short_it_lives() {
         let said = Keeper::start("brief", "echo first; echo last >&2; exit 3").last_line();
         assert_eq!((&said["output"], &said["output_bytes"]), (&"first\nlast".into(), &11.into()), "{said}");
     }
+}
+
+#[test]
+fn a_relay_starts_with_the_highest_limit_of_open_files() {
+    let said = Keeper::start("limits", "ulimit -Sn; ulimit -Hn").last_line();
+    let (soft, hard) = said["output"].as_str().unwrap().split_once('\n').unwrap();
+    assert!(soft == hard && soft != "64", "{said}");
 }
 
 #[test]

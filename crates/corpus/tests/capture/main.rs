@@ -9,7 +9,10 @@ use std::{
     collections::HashSet,
     fs::{self, Permissions},
     io::Write,
-    os::unix::fs::{PermissionsExt, symlink},
+    os::unix::{
+        fs::{PermissionsExt, symlink},
+        process::CommandExt,
+    },
     path::Path,
     process::{Child, Command, Output, Stdio},
     thread,
@@ -578,6 +581,24 @@ fn a_file_with_invalid_lines_is_continued_when_asked_and_keeps_them() {
         assert_eq!(skipped, expected, "{name}: {said}");
         assert!(said.contains(&format!("{expected} invalid skipped")), "{said}");
     }
+}
+
+#[test]
+fn too_few_processes_end_a_capture_with_the_limit_to_raise() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    // Where nobody may run it: the limit does not hold for root.
+    let program = folder.path().join("corpus");
+    fs::copy(env!("CARGO_BIN_EXE_corpus"), &program).unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -u 1 2>&- || ulimit -p 1; exec \"$@\"", "sh"]);
+    command.arg(&program).args(["capture", "--relay", "ws://127.0.0.1:9", "--out", "a.jsonl"]);
+    if nix::unistd::geteuid().is_root() {
+        command.uid(65_534);
+    }
+    let output = command.current_dir(folder.path()).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("raise the limit of processes"), "{said}");
 }
 
 #[test]

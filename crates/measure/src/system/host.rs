@@ -174,9 +174,13 @@ impl MemoryKills {
 
     /// How a process ended, in words, which name a kill for memory since.
     pub fn how(self, status: ExitStatus) -> String {
+        self.how_until(MemoryKills::so_far(), status)
+    }
+
+    fn how_until(self, now: MemoryKills, status: ExitStatus) -> String {
         // A shell passes a signal of its child on as an exit code.
         let is_kill = status.signal() == Some(SIGKILL) || status.code() == Some(128 + SIGKILL);
-        let counts = self.0.zip(MemoryKills::so_far().0);
+        let counts = self.0.zip(now.0);
         if is_kill && counts.is_some_and(|(before, now)| now > before) {
             return format!(
                 "{status}, out of memory: the kernel has killed a process for memory meanwhile (oom_kill), so raise the \
@@ -210,7 +214,13 @@ mod tests {
         assert_eq!((all.stolen_since(all), Ticks::parse(stat, &[7])), (None, None));
         assert_eq!(Ticks::parse("cpu0 1 2 3\n", &[]), None, "a kernel without steal");
         let killed = ExitStatus::from_raw(SIGKILL);
-        assert_eq!(MemoryKills::so_far().how(killed), "signal: 9 (SIGKILL)");
+        assert_eq!(MemoryKills(Some(7)).how_until(MemoryKills(Some(7)), killed), "signal: 9 (SIGKILL)");
+        for killed in [SIGKILL, (128 + SIGKILL) << 8].map(ExitStatus::from_raw) {
+            let said = MemoryKills(Some(7)).how_until(MemoryKills(Some(8)), killed);
+            assert!(said.contains("out of memory") && said.contains("raise the memory limit"), "{said}");
+        }
+        let exited = MemoryKills(Some(7)).how_until(MemoryKills(Some(8)), ExitStatus::from_raw(1 << 8));
+        assert_eq!(exited, "exit status: 1");
         assert!(open_files(std::process::id()).is_some_and(|files| files > 2));
     }
 }
