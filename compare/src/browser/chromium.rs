@@ -80,7 +80,8 @@ impl Chromium {
     pub(crate) async fn start(program: &Path) -> Result<Chromium, BrowserError> {
         let not_started =
             |why: String| BrowserError::NotStarted { program: program.display().to_string(), why };
-        let profile = tempfile::tempdir().map_err(|error| not_started(error.to_string()))?;
+        let profile =
+            tempfile::TempDir::with_prefix("compare-").map_err(|error| not_started(error.to_string()))?;
         let log = profile.path().join("stderr.txt");
         let stderr = fs::File::create(&log).map_err(|error| not_started(error.to_string()))?;
         let mut flags: Vec<String> = FLAGS.map(str::to_owned).to_vec();

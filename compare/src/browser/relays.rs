@@ -55,7 +55,8 @@ impl Relays {
     /// # Errors
     /// When a relay does not start, or refuses the compression.
     pub(crate) fn start(events: &Events, cells: &[BrowserCell], address: Ipv4Addr) -> Result<Relays> {
-        let folder = tempfile::tempdir().context("cannot make a folder for the relay's events")?;
+        let folder = tempfile::TempDir::with_prefix("compare-")
+            .context("cannot make a folder for the relay's events")?;
         let file = folder.path().join("events.jsonl");
         let stored: Vec<Event<'static>> = events.in_set(MIXED).into_iter().cloned().collect();
         corpus::write(&file, &stored).context("cannot write the relay's events")?;

@@ -73,7 +73,7 @@ fn found(
     folder: &Folder<'_>,
 ) -> Result<Option<Vec<report::result::Chosen>>> {
     let program = measure::own_program().context("cannot find this program's own file")?;
-    let running = tempfile::tempdir().context("cannot make a folder for records")?;
+    let running = tempfile::TempDir::with_prefix("compare-").context("cannot make a folder for records")?;
     note(quiet, &format!("Pilot for {}, which is not counted:", question.scenario));
     let machine = ThisMachine::new(&program, &question.as_run(), None);
     let mut probes = Probes::new(&machine, cells, question, running.path())?;

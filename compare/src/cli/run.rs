@@ -50,7 +50,8 @@ use report::{
 /// Measures a matrix and writes a result folder.
 pub(super) fn measure(flags: &Run, args: &[OsString]) -> Result<Exit> {
     let mut setup = Setup::new(flags)?;
-    let answering = tempfile::tempdir().context("cannot make a folder for a relay's answers")?;
+    let answering =
+        tempfile::TempDir::with_prefix("compare-").context("cannot make a folder for a relay's answers")?;
     setup.ask_relays(answering.path())?;
     setup.config.primary = primary::primary(&setup.cells, &flags.primary).map_err(UsageError)?;
     setup.size_blocks()?;
@@ -119,8 +120,8 @@ impl Setup<'_> {
         let rounds = self.config.rounds;
         (others > 0 && rounds < fewest && self.flags.precision.is_none()).then(|| {
             format!(
-                "No relay can fail this run: what {rounds} rounds show may be chance. It takes --rounds {fewest} \
-                 or more."
+                "No relay can fail this run: what {} may be chance. It takes --rounds {fewest} or more.",
+                if rounds == 1 { "1 round shows".to_owned() } else { format!("{rounds} rounds show") }
             )
         })
     }
@@ -276,7 +277,7 @@ impl<'a> Setup<'a> {
         let folder = out.made()?;
         // Not in the result's folder, whose disk may be full. Records of agents are kept for
         // people.
-        let own = tempfile::tempdir().context("cannot make a folder for records")?;
+        let own = tempfile::TempDir::with_prefix("compare-").context("cannot make a folder for records")?;
         let running = match agents {
             Some(_) => folder.join("running"),
             None => own.path().to_owned(),

@@ -46,7 +46,7 @@ pub(super) fn find(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
     }
     let started = SystemTime::now();
     let program = measure::own_program().context("cannot find this program's own file")?;
-    let running = tempfile::tempdir().context("cannot make a folder for records")?;
+    let running = tempfile::TempDir::with_prefix("compare-").context("cannot make a folder for records")?;
     let question = Question {
         client: &program,
         headers: &config.headers,

@@ -120,7 +120,7 @@ impl Program {
         args: &[String],
         tell: &(dyn Fn(&str) + Sync),
     ) -> Result<(Build, Vec<(Section, Cost)>)> {
-        let folder = tempfile::tempdir().context("cannot make a folder for counts")?;
+        let folder = tempfile::TempDir::with_prefix("compare-").context("cannot make a folder for counts")?;
         let out = folder.path().join("out");
         let mut child = Command::new("valgrind")
             .args(["--tool=callgrind", "--quiet", "--compress-strings=no", "--compress-pos=no"])

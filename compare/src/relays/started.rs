@@ -72,7 +72,8 @@ impl Started {
     /// When it does not, with what it wrote.
     pub(crate) async fn start(relay: &RelayCommand, pinned: Option<&PinnedCores>) -> Result<Started> {
         let name = &relay.name;
-        let folder = tempfile::tempdir().context("cannot make a folder for a relay")?;
+        let folder =
+            tempfile::TempDir::with_prefix("compare-").context("cannot make a folder for a relay")?;
         let dir = folder.path().join("relay");
         fs::create_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         let address = free_address().context("no port of 127.0.0.1 is free")?;

@@ -64,7 +64,8 @@ pub fn names() -> Vec<&'static str> {
 /// When a process cannot be started or leaves no record; when a test was asked for by name that
 /// this host cannot run.
 pub fn run(program: &Path, options: &Options, mut tell: impl FnMut(&SelfTest)) -> Result<SelfTest> {
-    let folder = tempfile::tempdir().context("cannot make a folder for the records")?;
+    let folder =
+        tempfile::TempDir::with_prefix("compare-").context("cannot make a folder for the records")?;
     let mut bench = Bench::new(program, folder.path(), options)?;
     let wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|only| only == name);
     let over_links = |name: &str| OVER_LINKS.contains(&name);

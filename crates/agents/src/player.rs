@@ -119,7 +119,8 @@ impl Player for Process {
         mut commands: mpsc::Receiver<Commanded>,
         says: mpsc::Sender<Said>,
     ) -> Result<Ending, String> {
-        let folder = tempfile::tempdir().map_err(|error| format!("cannot make a folder: {error}"))?;
+        let folder = tempfile::TempDir::with_prefix("compare-")
+            .map_err(|error| format!("cannot make a folder: {error}"))?;
         let file = |name: &str, text: &str| {
             let file = folder.path().join(name);
             std::fs::write(&file, text)

@@ -260,6 +260,9 @@ fn is_of_the_folder(error: &io::Error) -> bool {
 fn no_place(file: &Path, error: &io::Error) -> String {
     let folder = folder_of(file).display();
     match error.kind() {
+        _ if file.is_relative() && std::env::current_dir().is_err() => {
+            "the working folder was deleted; change to another one (cd)".to_owned()
+        }
         ErrorKind::NotFound if folder_of(file).is_dir() => {
             format!("{folder} takes no new files; name another place")
         }
