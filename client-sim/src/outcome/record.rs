@@ -175,9 +175,11 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
 fn relay(outcome: &Outcome, facts: &Facts<'_>) -> Option<RelayProcess> {
     let relay = facts.relay.clone()?;
     let misbehaves = !relay.faults.is_empty();
-    let totals = facts.relay_totals.zip(facts.prepared.totals_stored).filter(|_| misbehaves);
-    let planted = totals.map(|(after, before)| Planted {
-        lost: after.planted_lost - before.planted_lost,
+    let prepared = facts.prepared.totals_stored.zip(facts.prepared.totals);
+    let totals = facts.relay_totals.zip(prepared).filter(|_| misbehaves);
+    let planted = totals.map(|(after, (before, warm))| Planted {
+        // What does not come before the start is asked for again.
+        lost: after.planted_lost - warm.planted_lost,
         doubled: after.planted_doubled - before.planted_doubled,
         altered: after.planted_altered - before.planted_altered,
         invented: after.planted_invented - before.planted_invented,

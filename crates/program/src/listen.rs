@@ -23,6 +23,13 @@ pub fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
              {}:PORT (port 0 takes a free one)",
             address.ip()
         ),
+        // On Linux ports below net.ipv4.ip_unprivileged_port_start are root's (ip(7)).
+        io::ErrorKind::PermissionDenied if address.port() < 1024 => anyhow::anyhow!(
+            "this user may not listen on port {}; choose one from 1024 on with --listen {}:PORT, or allow it \
+             (setcap cap_net_bind_service=+ep FILE)",
+            address.port(),
+            address.ip()
+        ),
         _ => anyhow::Error::new(error).context(format!("cannot listen on {address}")),
     })
 }

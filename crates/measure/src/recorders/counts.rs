@@ -189,12 +189,14 @@ impl Counts {
         }
     }
 
-    /// What was wrong with deliveries, as a ledger that can be added to another.
+    /// What came and was wrong, as a ledger that can be added to another: an altered or misrouted
+    /// delivery never came as it should have.
     #[must_use]
     pub fn wrong_deliveries(&self) -> Counts {
+        let lost = self.deliveries_altered.saturating_add(self.deliveries_misrouted);
         Counts {
-            deliveries_expected: self.deliveries_lost,
-            deliveries_lost: self.deliveries_lost,
+            deliveries_expected: lost,
+            deliveries_lost: lost,
             deliveries_duplicated: self.deliveries_duplicated,
             deliveries_altered: self.deliveries_altered,
             deliveries_misrouted: self.deliveries_misrouted,
