@@ -91,9 +91,10 @@ fn judge_times(blocks: [&Block; 2], probe: &mut Probe) {
 
 /// How far the busiest process is from a share of its cores; where loads are searched, the relay.
 fn judge_share(record: &RunRecord, share: f64, axis: Axis, probe: &mut Probe) {
-    let used = Utilisation::from_merged(&Merged::of_counts([record]));
+    let merged = Merged::of_counts([record]);
+    let used = Utilisation::of_whole_time(&merged);
     let generator = used.generator.filter(|_| axis == Axis::Rate);
-    let is_generator_full = Utilisation { relay: None, ..used }.is_saturated();
+    let full = Utilisation { relay: None, ..Utilisation::from_merged(&merged) };
     let Some(most) = used.relay.into_iter().chain(generator).reduce(f64::max).filter(|most| *most > 0.0)
     else {
         probe.outcome = ProbeOutcome::Disturbed;
@@ -105,9 +106,9 @@ fn judge_share(record: &RunRecord, share: f64, axis: Axis, probe: &mut Probe) {
     if most > share {
         probe.outcome = ProbeOutcome::Fail;
         probe.why = Utilisation { generator, ..used }.above(share);
-    } else if is_generator_full {
+    } else if full.is_saturated() {
         probe.outcome = ProbeOutcome::GeneratorLimit;
-        probe.why = Utilisation { relay: None, ..used }.reasons();
+        probe.why = full.reasons();
     }
 }
 

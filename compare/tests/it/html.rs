@@ -92,7 +92,7 @@ fn the_page_of_one_run_says_what_that_of_a_comparison_says_of_a_cell() {
     for said in [
         "mixed-day: one run of cbor-packed+deflate",
         "<p>Valid: ",
-        "The relay used 12 % of its cores",
+        "While work was outstanding the relay used 15 % of its cores",
         "<td class=\"name\">deliveries</td><td class=\"name\">once and unaltered</td><td>4000</td><td>100.00 %</td>",
         "level=6 window_bits=15 takeover=true",
         "cbor-packed+deflate: p50 1.05 ms in second 4",

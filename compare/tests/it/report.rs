@@ -537,7 +537,7 @@ fn with_busy_proto(percent: u64) -> ResultFile {
     result("standard", 12, &["json+none", "cbor-packed+none", "proto+none"], |id, round, _| {
         let mut record = record(id, 1 + u64::from(round), PLAIN);
         if id == "proto+none" {
-            record.relay_cpu.as_mut().unwrap().total_ns = record.elapsed_ns * percent / 100;
+            record.relay_cpu.as_mut().unwrap().total_ns = record.active_ns * percent / 100;
         }
         record
     })
@@ -574,7 +574,7 @@ fn a_saturated_reference_or_generator_withholds_the_verdict_too() {
     assert_eq!(anchor.id, "json+none");
     for block in &mut anchor.blocks {
         let record = block.record.as_mut().unwrap();
-        record.client_cpu.total_ns = record.elapsed_ns * 95 / 100;
+        record.client_cpu.total_ns = record.active_ns * 95 / 100;
     }
     assert_eq!(latency_verdicts(&result, "cbor-packed+none"), [Verdict::Saturated; 2]);
     // A relay elsewhere, whose cores nobody knows, is not judged.

@@ -30,7 +30,9 @@ pub struct Merged {
     pub over_links: bool,
     /// Bytes of IP packets that crossed the links, both ways.
     pub packet_bytes: u64,
-    /// Time with work outstanding.
+    /// Time from the first planned instant to the last answer.
+    pub elapsed_ns: u64,
+    /// The part of it with work outstanding.
     pub active_ns: u64,
     /// CPU time that the relays could have used, when every block knows their cores.
     pub relay_capacity_ns: Option<u64>,
@@ -58,7 +60,7 @@ pub struct Merged {
 
 measure::sums! {
     Merged {
-        blocks, counts, traffic, over_links, packet_bytes, active_ns, relay_capacity_ns, client_capacity_ns, client_cpu,
+        blocks, counts, traffic, over_links, packet_bytes, elapsed_ns, active_ns, relay_capacity_ns, client_capacity_ns, client_cpu,
         relay_cpu, client_allocations, relay_allocations, encodings
     }
 }
@@ -94,6 +96,7 @@ impl Merged {
             traffic: record.traffic,
             over_links: record.link.is_some(),
             packet_bytes: record.link.as_ref().map_or(0, LinkRecord::packet_bytes),
+            elapsed_ns,
             active_ns: record.active_ns,
             relay_capacity_ns: cores.and_then(|cores| cores.relay_capacity_ns(elapsed_ns)),
             client_capacity_ns: cores.map(|cores| cores.clients_capacity_ns(elapsed_ns)),
@@ -121,6 +124,11 @@ impl Merged {
     /// CPU of the clients as a share of what their cores could give.
     pub fn client_utilisation(&self) -> Option<f64> {
         utilisation(self.client_cpu, self.client_capacity_ns)
+    }
+
+    /// A share of the whole time as a share of the time with work outstanding.
+    pub(crate) fn while_outstanding(&self, share: f64) -> f64 {
+        share * self.elapsed_ns as f64 / self.active_ns.clamp(1, self.elapsed_ns.max(1)) as f64
     }
 
     /// A quantile of envelopes a second over intervals, as far as the slower ones support it.

@@ -11,7 +11,8 @@ use crate::merged::Merged;
 /// differences in cost decide it.
 pub(crate) const SATURATED_ABOVE: f64 = 0.90;
 
-/// CPU time of a cell's processes as shares of what their cores could give.
+/// CPU time of a cell's processes as shares of what their cores could give while work was outstanding:
+/// between bursts both rest, and no latency is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Utilisation {
     /// Of the relay, where its CPU time and its cores are known.
@@ -23,6 +24,13 @@ pub struct Utilisation {
 impl Utilisation {
     /// Of merged blocks.
     pub fn from_merged(merged: &Merged) -> Utilisation {
+        let whole = Utilisation::of_whole_time(merged);
+        let busy = |share: Option<f64>| share.map(|share| merged.while_outstanding(share));
+        Utilisation { relay: busy(whole.relay), generator: busy(whole.generator) }
+    }
+
+    /// Of merged blocks, rests between bursts included: what a load is chosen by.
+    pub fn of_whole_time(merged: &Merged) -> Utilisation {
         Utilisation { relay: merged.relay_utilisation(), generator: merged.client_utilisation() }
     }
 

@@ -177,7 +177,7 @@ fn busy(utilisation: &Utilisation) -> String {
     let queue =
         if utilisation.is_saturated() { ": saturated, so latency is the length of a queue" } else { "" };
     format!(
-        "The relay used {}, the generator {}{queue}.",
+        "While work was outstanding the relay used {}, the generator {}{queue}.",
         share(utilisation.relay),
         share(utilisation.generator)
     )
