@@ -41,7 +41,7 @@ pub(crate) const MOST_METRICS: usize = 1_024;
 const MAX_INFLATED_BYTES: u64 = 512 * 1024;
 
 /// A histogram of durations: 1 ns to 60 s, three significant digits, the same bounds everywhere so
-/// that any two merge.
+/// that any two merge. One that was read from a file takes a few KB, until something is recorded.
 #[derive(Clone, JsonSchema)]
 #[schemars(with = "StoredLatency")]
 pub struct Latency {
@@ -53,7 +53,7 @@ pub struct Latency {
 enum Samples {
     /// With room for every value.
     Open(Histogram<u64>),
-    /// Only the values that came, of what was read from a file: a few KB.
+    /// Only the values that came.
     Packed(Packed),
 }
 
