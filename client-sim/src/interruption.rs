@@ -73,7 +73,7 @@ pub(crate) fn or_exit<T>(interrupt: Option<&mut Interrupt>, work: impl FnOnce() 
             }
             report("client-sim: interrupted before the load began: nothing was measured");
             process::exit(Exit::Interrupted.code().into())
-        })
+        });
     };
     thread::scope(|scope| {
         let _watches = thread::Builder::new().spawn_scoped(scope, watch).context("cannot start a thread")?;
