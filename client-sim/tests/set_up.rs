@@ -342,7 +342,7 @@ fn a_signal_while_a_mute_relay_is_asked_ends_the_run_and_the_doctor() {
 fn a_signal_while_a_long_plan_is_made_ends_the_run() {
     let relay = Relay::start(&[]);
     let mut command = program();
-    command.args(["note-stream", "--saturate", "--seconds", "3000", "--url", &relay.url]);
+    command.args(["note-stream", "--saturate", "--seconds", "20", "--url", &relay.url]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let status = format!("/proc/{}/status", child.id());
     let caught = |status: &str| {
