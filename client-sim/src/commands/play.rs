@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::anyhow;
-use measure::{Counts, FirstDeliveryRecord, Status};
+use measure::{FirstDeliveryRecord, Status};
 use program::Interrupt;
 
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
         swarm::{self, Outcome},
     },
 };
-use client::{incidents::Incidents, shared::Shared};
+use client::shared::Shared;
 use program::UsageError;
 use program::report;
 use workload::{Speaks, Workload, plan_facts::PlanFacts};
@@ -50,15 +50,13 @@ pub(crate) fn play(
     let links = own_relay.as_mut().and_then(|relay| relay.links.as_mut());
     let ended = links.and_then(Links::ended);
     interruption::block_on(links::unless_ended(ended, async {
-        let incidents = Arc::<Incidents>::default();
-        if let Some(file) = &args.ledger {
-            incidents.write_to(file.clone());
-        }
-        let relay = own_relay.as_deref_mut();
-        let preparing = prepare(args, &target, &mut workload, (options, &incidents), relay);
-        let prepared = match unless_interrupted(interrupt, unless_stopped(options, preparing)).await {
+        let preparing = unless_stopped(options, prepare(args, &target, &mut workload, options));
+        let prepared = match unless_interrupted(interrupt, preparing).await {
             Err(error) if error.is::<Interrupted>() => Prepared::default(),
-            prepared => prepared?,
+            prepared => {
+                let totals = own_relay.as_mut().filter(|_| !args.floor).and_then(|relay| relay.totals());
+                Prepared { totals, ..prepared? }
+            }
         };
         let made = |facts: &PlanFacts| facts.connections_made;
         let own = &shares[args.share.map_or(0, |share| usize::from(share.index))];
@@ -70,7 +68,6 @@ pub(crate) fn play(
         let dialer = Arc::new(dialer.with_pings(ping_every));
         let carried = args.share.map(|share| workload.carried_by(share.index, share.of));
         let mut shared = Shared::of_share(workload, carried);
-        shared.incidents = incidents;
         shared.verify = args.cell.client_verify;
         if args.cell.client_keeps_bytes {
             shared.keep_bytes();
@@ -81,6 +78,9 @@ pub(crate) fn play(
         let shared = Arc::new(shared);
         // Set once.
         options.watched.set(Arc::clone(&shared)).ok();
+        if let Some(file) = &args.ledger {
+            shared.incidents.write_to(file.clone());
+        }
         let started_utc = measure::utc::format(std::time::SystemTime::now());
         let outcome = match prepared.agreement {
             Some(_) => swarm::run(Arc::clone(&shared), &dialer, options, own_relay, interrupt).await?,
@@ -96,11 +96,8 @@ async fn prepare(
     args: &Args,
     target: &Target,
     workload: &mut Workload,
-    (options, incidents): (&swarm::Options, &Arc<Incidents>),
-    own_relay: Option<&mut OwnRelay>,
+    options: &swarm::Options,
 ) -> anyhow::Result<Prepared> {
-    let mut own_relay = own_relay.filter(|_| !args.floor);
-    let mut totals = || own_relay.as_mut().and_then(|relay| relay.totals());
     let stores = args.share.is_none_or(|share| share.index == 0);
     let prepare::Prepared { agreement, live_limit, ungreeted } =
         prepare::prepare(target, workload, stores).await?;
@@ -112,14 +109,13 @@ async fn prepare(
         report("the relay sends no EOSE to limit 0: live subscriptions ask with limit 1");
     }
     workload.live.iter_mut().for_each(|live| live.filter.limit = Some(live_limit));
-    let totals_stored = totals();
     // A floor relay encodes nothing, and answers the requests of its script alone.
-    let (wrong, first_delivery) = match () {
-        () if args.floor => Default::default(),
-        () if stores => warm(target, workload, &options.relay_pids, incidents).await?,
+    let first_delivery = match () {
+        () if args.floor => None,
+        () if stores => warm(target, workload, &options.relay_pids).await?,
         () => {
             prepare::wait_for_stored(target, workload).await?;
-            Default::default()
+            None
         }
     };
     // A relay of others may hold what an earlier run, the doctor or anybody else left.
@@ -133,25 +129,22 @@ async fn prepare(
         }
     }
     let address = target.relay.reached();
-    let agreement = Some(agreement);
-    Ok(Prepared { agreement, address, first_delivery, wrong, totals_stored, totals: totals() })
+    Ok(Prepared { agreement: Some(agreement), address, first_delivery, totals: None })
 }
 
-/// Has every stored event sent that the plan asks for, in all that populations speak. Returns what was
-/// wrong with that, and what it cost the relay in what the run speaks.
+/// Has every stored event sent that the plan asks for, in all that populations speak. Returns what
+/// that cost the relay in what the run speaks.
 async fn warm(
     target: &Target,
     workload: &Workload,
     relay_pids: &[u32],
-    incidents: &Arc<Incidents>,
-) -> anyhow::Result<(Counts, Option<FirstDeliveryRecord>)> {
-    let speaks = Speaks::default();
-    let (mut wrong, first) = first_delivery::warm(target, workload, speaks, relay_pids, incidents).await?;
+) -> anyhow::Result<Option<FirstDeliveryRecord>> {
+    let first = first_delivery::warm(target, workload, Speaks::default(), relay_pids).await?;
     let own = |speaks: &Speaks| *speaks != Speaks::default();
     for speaks in workload.spoken().into_iter().filter(own) {
-        wrong += first_delivery::warm(target, workload, speaks, relay_pids, incidents).await?.0;
+        first_delivery::warm(target, workload, speaks, relay_pids).await?;
     }
-    Ok((wrong, first))
+    Ok(first)
 }
 
 /// Waits for the preparation, unless the coordinator of a share stops it.

@@ -6,10 +6,10 @@ use cell::{Cell, Saturate};
 use corpus::Corpus;
 use link::{Link, TcpSettings};
 use measure::{
-    AgreementRecord, CompressionMemoryRecord, Counts, EncodingsRecord, Environment, FirstDeliveryRecord,
-    FlowRecord, LinkRecord, NO_LINK, NOT_SATURATED, Pace, PinnedCores, Planted, PopulationRecord, Quantile,
-    ReasonKind, RelayProcess, RunRecord, SCHEMA_VERSION, Saturated, ShareRecord, Signals, Spans, Status,
-    Subject, Tool, TrafficRecord, UNKNOWN_HERE, UsableCores, Validity, ValidityClass,
+    AgreementRecord, CompressionMemoryRecord, EncodingsRecord, Environment, FirstDeliveryRecord, FlowRecord,
+    LinkRecord, NO_LINK, NOT_SATURATED, Pace, PinnedCores, Planted, PopulationRecord, Quantile, ReasonKind,
+    RelayProcess, RunRecord, SCHEMA_VERSION, Saturated, ShareRecord, Signals, Spans, Status, Subject, Tool,
+    TrafficRecord, UNKNOWN_HERE, UsableCores, Validity, ValidityClass,
 };
 use program::command_line;
 use relay_sim::Totals;
@@ -58,11 +58,7 @@ pub(crate) struct Prepared {
     /// The relay's address, as the preparing client reached it.
     pub(crate) address: Option<SocketAddr>,
     pub(crate) first_delivery: Option<FirstDeliveryRecord>,
-    /// What was wrong with the deliveries of [`crate::sockets::first_delivery`].
-    pub(crate) wrong: Counts,
-    /// The relay's totals before these deliveries, of a relay of our own.
-    pub(crate) totals_stored: Option<Totals>,
-    /// Its totals after them.
+    /// The relay's totals until then, of a relay of our own.
     pub(crate) totals: Option<Totals>,
 }
 
@@ -72,8 +68,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
     let nothing = Report::default();
     let mut reports = vec![&nothing; shared.workload.roles.len()];
     outcome.clients.iter().for_each(|(id, client)| reports[*id] = &client.report);
-    let mut counts = ledger::close(shared, &reports, outcome.status == Status::Complete);
-    counts += facts.prepared.wrong;
+    let counts = ledger::close(shared, &reports, outcome.status == Status::Complete);
     let populations = populations(shared, &outcome, &reports, facts);
     let elapsed_ns = ledger::elapsed_ns(&shared.workload, &reports);
     let active_spans = ledger::active_spans(&shared.workload, &reports);
@@ -175,11 +170,9 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
 fn relay(outcome: &Outcome, facts: &Facts<'_>) -> Option<RelayProcess> {
     let relay = facts.relay.clone()?;
     let misbehaves = !relay.faults.is_empty();
-    let prepared = facts.prepared.totals_stored.zip(facts.prepared.totals);
-    let totals = facts.relay_totals.zip(prepared).filter(|_| misbehaves);
-    let planted = totals.map(|(after, (before, warm))| Planted {
-        // What does not come before the start is asked for again.
-        lost: after.planted_lost - warm.planted_lost,
+    let totals = facts.relay_totals.zip(facts.prepared.totals).filter(|_| misbehaves);
+    let planted = totals.map(|(after, before)| Planted {
+        lost: after.planted_lost - before.planted_lost,
         doubled: after.planted_doubled - before.planted_doubled,
         altered: after.planted_altered - before.planted_altered,
         invented: after.planted_invented - before.planted_invented,

@@ -438,7 +438,7 @@ impl Driver {
     }
 
     /// Closes the connection (RFC 6455 §7.1.1) and keeps its counts.
-    pub(crate) async fn close(&mut self) {
+    async fn close(&mut self) {
         if let Some(mut link) = self.link.take() {
             self.keep_counts(&link);
             link.close(CloseCode::Normal, "").await;

@@ -4,7 +4,7 @@
 
 use std::{cell::RefCell, rc::Rc, sync::Arc, time::Instant};
 
-use measure::{Counts, FirstDeliveryRecord, ProcessesCpu};
+use measure::{FirstDeliveryRecord, ProcessesCpu};
 
 use crate::{
     relays::meters::relay_clock,
@@ -14,15 +14,15 @@ use crate::{
         prepare::Progress,
     },
 };
-use client::{incidents::Incidents, recorder::Recorder, shared::Shared};
+use client::{recorder::Recorder, shared::Shared};
 use workload::{Due, Speaks, Workload};
 
 /// Identical passes over the events after the first: their spread is the resolution.
 const WARM_PASSES: u32 = 3;
 
 /// Requests every stored event that the plan asks for, once a pass, as a client that speaks this.
-/// Returns what was wrong with what came, which `incidents` names, and what the passes cost the relay,
-/// unless its CPU clock is unknown or an event did not come.
+/// Returns what the passes cost the relay, unless its CPU clock is unknown or an event did not
+/// come.
 ///
 /// # Errors
 /// When the relay cannot be reached, or sends nothing of what it owes for too long.
@@ -31,17 +31,14 @@ pub(crate) async fn warm(
     workload: &Workload,
     speaks: Speaks,
     relay_pids: &[u32],
-    incidents: &Arc<Incidents>,
-) -> anyhow::Result<(Counts, Option<FirstDeliveryRecord>)> {
+) -> anyhow::Result<Option<FirstDeliveryRecord>> {
     let asked = workload.asked();
     if asked.is_empty() {
-        return Ok((Counts::default(), None));
+        return Ok(None);
     }
     let mut clock = relay_clock(relay_pids)?;
     let passes = workload.passes(&asked, 1 + WARM_PASSES, speaks)?;
-    let mut shared = Shared::new(passes);
-    shared.incidents = Arc::clone(incidents);
-    let shared = Arc::new(shared);
+    let shared = Arc::new(Shared::new(passes));
     let dialer = Arc::new(Dialer::new(target.clone(), 1));
     let recorder = Rc::new(RefCell::new(Recorder::default()));
     let mut driver = Driver::open(Arc::clone(&shared), recorder, dialer, 0).await?;
@@ -59,15 +56,12 @@ pub(crate) async fn warm(
         }
         passes_ns.extend(before.zip(read()).map(spent));
     }
-    // What did not come is no loss yet: a relay may bound what it sends for one filter.
-    driver.close().await;
-    let counts = driver.report().counts;
+    let counts = driver.finish().await.report.counts;
     let all_came = counts.deliveries == asked.len() as u64 * u64::from(1 + WARM_PASSES);
-    let cost = match passes_ns[..] {
+    Ok(match passes_ns[..] {
         [cold_ns, ref warm_ns @ ..] if all_came && warm_ns.len() == WARM_PASSES as usize => {
             Some(FirstDeliveryRecord { events: asked.len() as u64, cold_ns, warm_ns: warm_ns.to_vec() })
         }
         _ => None,
-    };
-    Ok((counts.wrong_deliveries(), cost))
+    })
 }

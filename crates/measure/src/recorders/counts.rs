@@ -189,23 +189,6 @@ impl Counts {
         }
     }
 
-    /// What came and was wrong, as a ledger that can be added to another: an altered or misrouted
-    /// delivery never came as it should have.
-    #[must_use]
-    pub fn wrong_deliveries(&self) -> Counts {
-        let lost = self.deliveries_altered.saturating_add(self.deliveries_misrouted);
-        Counts {
-            deliveries_expected: lost,
-            deliveries_lost: lost,
-            deliveries_duplicated: self.deliveries_duplicated,
-            deliveries_altered: self.deliveries_altered,
-            deliveries_misrouted: self.deliveries_misrouted,
-            deliveries_invented: self.deliveries_invented,
-            deliveries_unexpected: self.deliveries_unexpected,
-            ..Counts::default()
-        }
-    }
-
     /// The counters that must be 0, with their names.
     fn damage(&self) -> [(&'static str, u64); 7] {
         [
