@@ -95,7 +95,7 @@ struct Rehearsal<'a> {
     needs: &'a Needs,
     answers: &'a mut Answers,
     /// The events that may be stored, by author.
-    published: BTreeMap<&'static str, Vec<[u8; 32]>>,
+    published: BTreeMap<String, Vec<[u8; 32]>>,
     /// An event that was taken, regular where there is one.
     template: Option<Event<'static>>,
 }
@@ -251,9 +251,9 @@ impl Rehearsal<'_> {
     }
 
     /// Notes an event that may be stored.
-    fn note(&mut self, event: &Event<'_>, author: &'static str) {
+    fn note(&mut self, event: &Event<'_>, author: &str) {
         if is_kept(event) {
-            self.published.entry(author).or_default().push(event.id);
+            self.published.entry(author.to_owned()).or_default().push(event.id);
         }
     }
 
@@ -290,11 +290,16 @@ impl Rehearsal<'_> {
             let most = if property == Property::Oldest { most.min(now_s) } else { most };
             let own = property.of(&template, json_bytes(&template)) - base;
             let found = largest(own, most, async |value| {
-                let event = changed(self.peer, &template, property, base + value);
+                // Of one author a relay keeps the newest replaceable event, and may refuse the others.
+                let author = match template.class() {
+                    KindClass::Regular => "one".to_owned(),
+                    _ => format!("{property:?} {value}"),
+                };
+                let event = changed(self.peer, &template, property, base + value, &author);
                 if self.answers.rules.refuses(&event, json_bytes(&event)).is_some() {
                     return None; // Known: many tags may be too many bytes.
                 }
-                self.note(&event, "one");
+                self.note(&event, &author);
                 talk.publish(&[event]).await[0].refusal()
             });
             if let Some((value, said)) = found.await {
@@ -344,7 +349,7 @@ impl Rehearsal<'_> {
     /// The deletions (NIP-09) of what was published, of each author its own.
     fn deletions(&self) -> Vec<Event<'static>> {
         let tag = |id: &[u8; 32]| vec!["e".into(), codecs::hex::encode(id).into()];
-        let deletion = |(author, ids): (&&str, &Vec<[u8; 32]>)| {
+        let deletion = |(author, ids): (&String, &Vec<[u8; 32]>)| {
             let tags = ids.iter().map(tag).chain([expiration()]).collect();
             event(self.peer, DELETION, tags, author)
         };
@@ -430,8 +435,14 @@ fn like(peer: &Peer, template: &Event<'static>, author: &str) -> Event<'static> 
     event
 }
 
-/// The template with another value of a property.
-fn changed(peer: &Peer, template: &Event<'static>, property: Property, value: i64) -> Event<'static> {
+/// The template with another value of a property, by another author.
+fn changed(
+    peer: &Peer,
+    template: &Event<'static>,
+    property: Property,
+    value: i64,
+    author: &str,
+) -> Event<'static> {
     let mut event = template.clone();
     let x = |count: i64| "x".repeat(usize::try_from(count).unwrap_or(0));
     match property {
@@ -450,6 +461,6 @@ fn changed(peer: &Peer, template: &Event<'static>, property: Property, value: i6
         Property::Oldest => event.created_at = -value,
         Property::Newest => event.created_at = value,
     }
-    peer.sign(&mut event, "one");
+    peer.sign(&mut event, author);
     event
 }
