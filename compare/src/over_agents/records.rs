@@ -128,7 +128,7 @@ mod tests {
     fn relay() -> Value {
         let process = json!({"pid": 1, "software": "relay-sim", "version": "0", "own": true});
         json!({
-            "schema_version": SCHEMA_VERSION, "tool": {"name": "client-sim", "version": "0"},
+            "schema_version": SCHEMA_VERSION, "tool": {"name": "client-sim", "version": "0.1.0"},
             "environment": {"cores": 2, "optimised": true}, "plan_sha256": "00", "process": process,
             "cores": 1, "cpu": [],
         })
