@@ -136,7 +136,7 @@ fn drawn_run(equal: &ResultFile, rounds: u32, percent: u64, random: &mut ChaCha8
 
 /// How many of so many drawn runs fail.
 fn failed(runs: u64, rounds: u32, percent: u64) -> usize {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results/published/equal-relays");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/equal-relays");
     let equal = ResultFile::read(&folder).unwrap();
     let fails = |seed: &u64| {
         let mut random = ChaCha8Rng::seed_from_u64(*seed);
