@@ -650,7 +650,10 @@ fn generated_blocks_of_a_document_are_made_anew() {
     let shown = report::terminal(&result, false);
     assert!(lines.lines().all(|line| shown.lines().any(|other| other.starts_with(line))), "{lines}");
     assert!(lines.contains("cbor-packed"), "{lines}");
-    assert!(text.contains("| json | none | 900 | 1 | 1 | 1 |\n| cbor-packed | none | 540 | "), "{text}");
+    assert!(
+        text.contains("| json | none | 900 | 62.9 | 1 | 1 | 1 |\n| cbor-packed | none | 540 | -25.5 | "),
+        "{text}"
+    );
     assert_eq!(report::splice(&text, folder.path()).unwrap(), text);
     for (document, says) in [
         ("nothing", "no generated block"),

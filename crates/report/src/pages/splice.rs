@@ -81,7 +81,7 @@ fn table(report: &Report<'_>, cells: &[&str]) -> Result<String> {
 }
 
 impl LoadView<'_> {
-    /// One row a cell: its bytes, and its ratios to JSON without compression, bold where decided.
+    /// One row a cell: its bytes, what it adds to the relay's CPU, and its ratios to JSON without compression, bold where decided.
     pub(crate) fn beside_json(&self, comparisons: &[Comparison]) -> Table {
         let resolution = |metric: Metric| {
             let interval = self.control().and_then(|control| self.to_anchor(control, metric)?.1);
@@ -90,7 +90,8 @@ impl LoadView<'_> {
                 .map_or_else(|| heading.clone(), |(low, high)| format!("{heading} (A/A {low:.2}–{high:.2})"))
         };
         let ratios = [Metric::WireBytes, Metric::RelayCpu, Metric::ClientCpu];
-        let names = ["format", "compression", "wire bytes per envelope"].map(str::to_owned);
+        let names =
+            ["format", "compression", "wire bytes per envelope", "relay µs per envelope"].map(str::to_owned);
         let headings = names.into_iter().chain(ratios.map(resolution)).collect();
         let row = |view: &CellView<'_>| {
             let mut row = self.labels(view.cell);
@@ -99,10 +100,22 @@ impl LoadView<'_> {
                 row[0] = format!("{} {code}", row[0]);
             }
             row.push(or_nothing(self.shown(view, Metric::WireBytes)));
+            row.push(or_nothing(self.relay_cpu_above_json(view)));
             row.extend(ratios.map(|metric| self.beside_anchor(view, metric, comparisons)));
             row
         };
         Table { names: 2, headings, rows: self.cells.iter().map(row).collect() }
+    }
+
+    /// Microseconds that JSON costs the relay for each envelope, and what a cell adds to them by its ratio.
+    fn relay_cpu_above_json(&self, view: &CellView<'_>) -> Option<String> {
+        let anchor = self.anchor()?;
+        if view.cell.role == Role::Anchor {
+            return self.shown(anchor, Metric::RelayCpu);
+        }
+        let json_us = anchor.value(Metric::RelayCpu, self.latency.0)? / Metric::RelayCpu.unit();
+        let (ratio, _) = self.to_anchor(view, Metric::RelayCpu)?;
+        Some(format!("{:+.1}", json_us * (ratio - 1.0)))
     }
 
     fn beside_anchor(&self, view: &CellView<'_>, metric: Metric, comparisons: &[Comparison]) -> String {
