@@ -2,19 +2,16 @@
 
 use std::{
     ffi::OsString,
-    future::Future,
     io::{self, Write},
     process::ExitCode,
     sync::Arc,
-    thread,
     time::Duration,
 };
 
 use anyhow::{Context, Result};
 use codecs::Format;
-use program::Interrupt;
 use serde::{Deserialize, Serialize};
-use tokio::{net::TcpListener, sync::oneshot};
+use tokio::net::TcpListener;
 use tracing::{info, level_filters::LevelFilter, warn};
 use tracing_subscriber::EnvFilter;
 
@@ -36,6 +33,7 @@ pub struct Announcement {
     /// Its process.
     pub pid: u32,
     /// How it misbehaves, because it was told to.
+    #[serde(default)]
     pub faults: Vec<String>,
     /// The format of its events on disk; `None` for a relay with everything in memory.
     #[serde(default)]
@@ -118,7 +116,13 @@ fn run(args: Args) -> Result<()> {
         let listener = delayed(listener, &relay).context("cannot delay what is sent")?;
         let config = &relay.config;
         let asked = Arc::clone(&relay);
-        let stop = stop_signal(announce, move || asked.totals())?;
+        // Asked before and after a span of time, to tell its cost.
+        let answer = move |line: &str| match line {
+            "allocations" => say(&serde_json::json!(measure::Allocations::so_far())),
+            "totals" => say(&asked.totals()),
+            _ => {}
+        };
+        let stop = program::stopped(announce.then_some(answer))?;
         info!(
             url = %format_args!("{scheme}://{address}"),
             formats = %names(&config.formats),
@@ -163,39 +167,6 @@ fn delayed(listener: TcpListener, relay: &Relay) -> Result<TcpListener> {
     let inner = fault::behind_a_delay(outer, by, Arc::clone(&relay.faults))?;
     inner.set_nonblocking(true)?;
     Ok(TcpListener::from_std(inner)?)
-}
-
-/// Completes on Ctrl-C, on SIGTERM, on SIGHUP unless that is ignored (`nohup`), and, for the child
-/// of another program, when its stdin ends. Such a program alone decides when its
-/// relay ends on SIGHUP, and may ask for totals meanwhile, a question a line.
-fn stop_signal(
-    stop_with_stdin: bool,
-    totals: impl Fn() -> Totals + Send + 'static,
-) -> Result<impl Future<Output = ()>> {
-    let interrupt = Interrupt::listen()?;
-    let mut interrupt = if stop_with_stdin { interrupt.but_hangup() } else { interrupt };
-    let (sender, stdin_ended) = oneshot::channel();
-    if stop_with_stdin {
-        // A thread of its own: tokio's stdin would keep the runtime from ending until input comes.
-        thread::spawn(move || {
-            for line in io::stdin().lines() {
-                match line.as_deref() {
-                    // Asked before and after a span of time, to tell its cost.
-                    Ok("allocations") => say(&serde_json::json!(measure::Allocations::so_far())),
-                    Ok("totals") => say(&totals()),
-                    Ok(_) => {}
-                    Err(_) => break,
-                }
-            }
-            let _ = sender.send(()); // fails when the relay stops already
-        });
-    }
-    Ok(async move {
-        tokio::select! {
-            () = interrupt.wait() => {}
-            Ok(()) = stdin_ended => {}
-        }
-    })
 }
 
 fn names<T: ToString>(items: &[T]) -> String {

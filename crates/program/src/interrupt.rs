@@ -1,8 +1,11 @@
 //! The signals that end a program in order, alike in all programs.
 
-use std::{fs, io};
+use std::{fs, io, thread};
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::oneshot,
+};
 
 /// Ctrl-C, SIGTERM, and SIGHUP unless the program was started with it ignored (`nohup`).
 #[derive(Debug)]
@@ -49,6 +52,31 @@ impl Interrupt {
             self.came = true;
         }
     }
+}
+
+/// Completes with the first of these signals. The child of another program has `hears`, which gets the
+/// lines of its standard input: it also ends with that input, and not on SIGHUP. Needs a runtime
+/// around it.
+///
+/// # Errors
+/// Those of [`Interrupt::listen`].
+pub fn stopped(hears: Option<impl FnMut(&str) + Send + 'static>) -> io::Result<impl Future<Output = ()>> {
+    let interrupt = Interrupt::listen()?;
+    let mut interrupt = if hears.is_some() { interrupt.but_hangup() } else { interrupt };
+    let (sender, input_ended) = oneshot::channel();
+    if let Some(mut hears) = hears {
+        // A thread of its own: tokio's stdin would keep the runtime from ending until input comes.
+        thread::spawn(move || {
+            io::stdin().lines().map_while(Result::ok).for_each(|line| hears(&line));
+            let _ = sender.send(()); // fails when the program stops already
+        });
+    }
+    Ok(async move {
+        tokio::select! {
+            () = interrupt.wait() => {}
+            Ok(()) = input_ended => {}
+        }
+    })
 }
 
 /// Takes over Ctrl-C and SIGHUP without effect: both reach a child of the program that alone

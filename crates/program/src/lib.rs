@@ -17,7 +17,7 @@ mod version;
 pub use arguments::{NotParsed, parse};
 pub use command_line::command_line;
 pub use descriptors::raise_descriptor_limit;
-pub use interrupt::{Interrupt, leave_terminal_to_parent};
+pub use interrupt::{Interrupt, leave_terminal_to_parent, stopped};
 pub use listen::listen;
 pub use output::{UsageError, print, report};
 pub use terminal::rewrites_lines;
