@@ -1,15 +1,21 @@
 //! From the command line to a running gateway.
 
 use std::{
-    ffi::OsString, io, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc,
-    thread::available_parallelism, time::Duration,
+    ffi::OsString,
+    io::{self, Write},
+    net::SocketAddr,
+    path::PathBuf,
+    process::ExitCode,
+    sync::Arc,
+    thread::available_parallelism,
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
 use clap::Parser;
 use codecs::Format;
-use program::Interrupt;
-use tracing::{info, warn};
+use serde_json::{Value, json};
+use tracing::{info, level_filters::LevelFilter, warn};
 use tracing_subscriber::EnvFilter;
 use wire::{Compression, RelayUrl, ServerTls};
 
@@ -62,6 +68,13 @@ struct Args {
     /// Address for /metrics (Prometheus) and /healthz
     #[arg(long, help_heading = LISTEN, value_name = "ADDRESS")]
     metrics_listen: Option<SocketAddr>,
+
+    /// Print where it listens as one line of JSON, and stop when standard input ends
+    ///
+    /// {"listening":"ws://127.0.0.1:40123","pid":4711}, or {"failed":"..."} with the reason. For programs that
+    /// start it.
+    #[arg(long, help_heading = LISTEN, hide_short_help = true)]
+    announce: bool,
 
     /// Threads that serve [default: one for each core]
     #[arg(
@@ -143,7 +156,10 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(args) => args,
         Err(not_parsed) => return not_parsed.code,
     };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let announces = args.announce;
+    // The log of a gateway started by another program is that program's business.
+    let level = if announces { "warn" } else { "info" };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
@@ -155,26 +171,35 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             program::report(&format!("gateway: {error:#}"));
+            if announces {
+                say(&json!({ "failed": format!("{error:#}") }));
+            }
             ExitCode::FAILURE
         }
     }
 }
 
+/// Tells the program that started this one, which may be gone.
+fn say(line: &Value) {
+    let _ = writeln!(io::stdout(), "{line}");
+}
+
 fn run(args: Args) -> Result<()> {
-    let (listen, metrics_listen) = (args.listen, args.metrics_listen);
+    let (listen, metrics_listen, announces) = (args.listen, args.metrics_listen, args.announce);
     let threads = args.threads.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
     let config = args.into_config()?;
     if let Err(error) = program::raise_descriptor_limit() {
         warn!(%error, "cannot raise the limit of open descriptors; it also limits connections");
     }
-    program::try_threads(threads)?;
+    // Beside them one may read standard input.
+    program::try_threads(threads + usize::from(announces))?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(threads).enable_all().build();
     runtime.context("cannot start the async runtime")?.block_on(async {
         let gateway = Gateway::open(config).await?;
         let listener = program::listen(listen)?;
         let address = listener.local_addr().context("the listening socket has no address")?;
-        let mut interrupt = Interrupt::listen()?;
+        let stop = program::stopped(announces.then_some(|_: &str| {}))?;
         if let Some(address) = metrics_listen {
             let listener = program::listen(address).context("cannot serve --metrics-listen")?;
             info!(address = %listener.local_addr()?, "metrics");
@@ -189,7 +214,13 @@ fn run(args: Args) -> Result<()> {
             threads,
             "listening; stop with Ctrl-C. The relay must know its public address for AUTH (NIP-42)"
         );
-        serve(listener, gateway, async move { interrupt.wait().await }).await;
+        if announces {
+            let log_level = LevelFilter::current().to_string();
+            say(&json!({
+                "listening": format!("{scheme}://{address}"), "pid": std::process::id(), "log_level": log_level
+            }));
+        }
+        serve(listener, gateway, stop).await;
         Ok(())
     })
 }

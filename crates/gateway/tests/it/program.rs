@@ -2,6 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader},
+    net::TcpStream,
     process::{Command, Stdio},
 };
 
@@ -34,6 +35,29 @@ fn short_help_fills_one_screen_at_most_and_mistakes_are_named() {
         assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
         assert!(said.contains(why), "{args:?}: {said}");
     }
+}
+
+#[test]
+fn a_program_that_starts_it_hears_where_it_is_and_ends_it_by_its_input() {
+    let start = |relay: &str| {
+        let mut command = program(&["--announce", "--listen", "127.0.0.1:0", "--relay", relay]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut child = start("ws://127.0.0.1:1");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let said: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(said["pid"], child.id());
+    let address = said["listening"].as_str().and_then(|url| url.strip_prefix("ws://")).unwrap();
+    TcpStream::connect(address).unwrap();
+    drop(child.stdin.take());
+    let ended = child.wait_with_output().unwrap();
+    assert!(ended.status.success() && ended.stderr.is_empty(), "{ended:?}");
+
+    let refused = start("ws://192.0.2.1").wait_with_output().unwrap();
+    let said: serde_json::Value = serde_json::from_slice(&refused.stdout).unwrap();
+    assert!(said["failed"].as_str().unwrap().contains("--relay-is-public"), "{said}");
+    assert_eq!(refused.status.code(), Some(1));
 }
 
 #[test]
