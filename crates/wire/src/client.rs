@@ -25,7 +25,7 @@ use tokio_tungstenite::tungstenite::{
 };
 
 use crate::{
-    agreement::{Offer, WireLimits},
+    agreement::{Offer, Token, WireLimits},
     connection::{Connection, HandshakeBytes},
     error::WireError,
     http::{self, Head, HeadError, StatusLine},
@@ -87,6 +87,8 @@ pub struct Endpoint {
     url: RelayUrl,
     headers: Arc<[Header]>,
     tls: Option<ClientTls>,
+    /// Whether a request names plain JSON, where it would name nothing else.
+    names_json: bool,
     /// The name's addresses, looked up once for all connections and clones, because a resolver's
     /// time and failures are not the relay's.
     addresses: Arc<OnceCell<Vec<SocketAddr>>>,
@@ -108,6 +110,7 @@ impl Endpoint {
             url,
             headers: Arc::default(),
             tls,
+            names_json: true,
             addresses: Arc::default(),
             reached: Arc::default(),
             answers_plain: Arc::default(),
@@ -125,6 +128,13 @@ impl Endpoint {
             return Err(HeaderError::OfUrl(header.name().to_owned()));
         }
         Ok(Endpoint { headers: headers.into(), ..self })
+    }
+
+    /// Leaves `Sec-WebSocket-Protocol` out where plain JSON is all that it would name, as clients do
+    /// that know no subprotocol.
+    #[must_use]
+    pub fn without_plain_token(self) -> Endpoint {
+        Endpoint { names_json: false, ..self }
     }
 
     /// The address of the first connection to the relay, once there was one.
@@ -334,6 +344,8 @@ impl Endpoint {
     ) -> Result<Connection, WireError> {
         let stream = self.socket(tcp).await?;
         let key = generate_key();
+        let is_plain = Offer::tokens_of(offers) == [Token::JSON];
+        let tokens = if is_plain && !self.names_json { Tokens::LeftOut } else { tokens };
         let request = self.request(&key, &negotiate::request(offers), tokens);
         self.upgrade(stream, request.as_bytes(), &key, (offers, tokens), limits).await
     }

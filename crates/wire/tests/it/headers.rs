@@ -135,3 +135,17 @@ fn what_would_stand_twice_is_refused() {
         "{both}"
     );
 }
+
+#[tokio::test]
+async fn a_client_that_knows_no_subprotocol_names_none() {
+    let (url, heads) = guard(upgrade).await;
+    let relay = with(&url, &[&format!("X-Api-Key={SECRET}")]).without_plain_token();
+    for (compression, named) in
+        [("none", None), ("deflate", None), ("zstd", Some("nostr.json+zstd, nostr.json"))]
+    {
+        let client = patiently(relay.connect(&offer(compression), &WireLimits::default())).await.unwrap();
+        assert_eq!(client.agreement().format, codecs::Format::JSON, "{compression}");
+        let head = heads.lock().await.pop().unwrap();
+        assert_eq!(lines_of(&head, "sec-websocket-protocol"), Vec::from_iter(named), "{compression}");
+    }
+}
