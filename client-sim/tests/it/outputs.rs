@@ -1,20 +1,16 @@
 //! Files that a run writes when it ends: tried before it begins, and never in the way of what it
 //! prints.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
-#[path = "common/few.rs"]
-mod few;
-
 use std::{
     fs,
     path::Path,
     process::{Command, Output, Stdio},
 };
 
-use few::few_events;
 use measure::RunRecord;
 use tempfile::TempDir;
+
+use crate::few::few_events;
 
 /// An address where nobody listens: what is not refused before anything runs fails on it.
 const NOBODY: &str = "ws://127.0.0.1:1";

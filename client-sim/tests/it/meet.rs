@@ -1,11 +1,5 @@
 //! With whom a run without --url plays, and what both speak.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
-mod common;
-#[path = "common/few.rs"]
-mod few;
-
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
@@ -14,9 +8,12 @@ use std::{
     thread,
 };
 
-use common::{Relay, program};
-use few::few_events;
 use measure::RunRecord;
+
+use crate::{
+    common::{Relay, program},
+    few::few_events,
+};
 
 /// Plays a few notes with these flags; its output, and the record if there is one.
 fn play(folder: &Path, name: &str, flags: &[&str]) -> (Output, Option<RunRecord>) {

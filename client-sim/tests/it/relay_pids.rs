@@ -1,9 +1,5 @@
 //! Whose CPU time and memory a record has (`--relay-pid`), and what quotas took of it.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
-mod common;
-
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -12,8 +8,9 @@ use std::{
     time::Duration,
 };
 
-use common::{Relay, program};
 use measure::{QuotaMeter, RunRecord};
+
+use crate::common::{Relay, program};
 
 /// Plays a short plan. Returns the exit code and what was written, and the record.
 fn play(relay: &Relay, pids: &str) -> (Option<i32>, String, Option<RunRecord>) {

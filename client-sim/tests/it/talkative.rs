@@ -1,21 +1,13 @@
 //! A relay that says more than it is asked: every verb, length and type that live relays send
 //! stands between right answers, and neither `client-sim` nor its doctor takes it for one.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
-#[path = "common/between.rs"]
-mod between;
-mod common;
-#[path = "common/events.rs"]
-mod events;
-
 use std::process::Output;
 
-use between::Between;
-use common::program;
 use measure::{RunRecord, Status};
 use serde_json::{Value, json};
 use wire::Connection;
+
+use crate::{between::Between, common::program, events::write_few};
 
 /// Numbers from a seed (SplitMix64).
 #[derive(Debug, Clone)]
@@ -248,7 +240,7 @@ fn play(seed: u64) {
     let relay = talkative(seed);
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
-    events::write_few(&file("events.jsonl"));
+    write_few(&file("events.jsonl"));
     std::fs::write(file("talk.toml"), SCENARIO).unwrap();
     let mut doctor = program();
     doctor.args(["doctor", "--json", "--url", &relay.url, "--corpus"]).arg(file("events.jsonl"));
@@ -296,7 +288,7 @@ fn what_answers_nothing_is_passed_over_by_runs_and_by_the_doctor() {
     }
 }
 
-/// Run with `cargo test -p client-sim --test talkative campaign -- --ignored`. `TALKATIVE_SEED` is
+/// Run with `cargo test -p client-sim --test it talkative::campaign -- --ignored`. `TALKATIVE_SEED` is
 /// the first seed.
 #[test]
 #[ignore = "a campaign of minutes: CONTRIBUTING.md has the command"]

@@ -1,11 +1,5 @@
 //! Several processes play shares of one plan against one relay, and their records make one.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
-mod common;
-#[path = "common/events.rs"]
-mod events;
-
 use std::{
     collections::BTreeSet,
     fs,
@@ -16,13 +10,17 @@ use std::{
 };
 
 use codecs::{ClientMessage, Filter, Format, Implementation, RelayMessage};
-use common::{Relay, program};
 use measure::{
     Counts, Latency, LiveCounts, MergeError, Pace, ReasonKind, RunRecord, Status, Validity, ValidityClass,
 };
 use nix::time::{ClockId, clock_gettime};
 use tempfile::TempDir;
 use wire::{Compression, Offer, WireLimits};
+
+use crate::{
+    common::{Relay, program},
+    events::write_few,
+};
 
 /// Deliveries here do not depend on time: no stays, no reconciliations.
 const TIMELESS: &str = r#"
@@ -152,7 +150,7 @@ impl Setup {
         fs::write(folder.path().join("plan.toml"), scenario).unwrap();
         // A relay of our own refuses nothing.
         fs::write(folder.path().join("unasked.json"), "{}").unwrap();
-        events::write_few(&folder.path().join("corpus.jsonl"));
+        write_few(&folder.path().join("corpus.jsonl"));
         Setup { folder }
     }
 

@@ -1,7 +1,5 @@
 //! Tests of runs over emulated access links, with real processes and the kernel's own TCP.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
 use std::{
     fs,
     os::unix::fs::PermissionsExt,

@@ -1,11 +1,5 @@
 //! Addresses of relays: how the program reads them, and which parts go where.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
-mod common;
-#[path = "common/events.rs"]
-mod events;
-
 use std::{
     fs,
     io::{self, Read, Write},
@@ -16,7 +10,7 @@ use std::{
     thread,
 };
 
-use common::{Relay, program};
+use crate::{common::{Relay, program}, events::write_few};
 
 /// User and password of these tests, and what RFC 7617 makes of them.
 const USER: &str = "me:s3cret";
@@ -135,7 +129,7 @@ fn unmasked(mut bytes: &[u8]) -> String {
 }
 
 fn client_sim(folder: &Path, args: &[&str]) -> Output {
-    events::write_few(&folder.join("few.jsonl"));
+    write_few(&folder.join("few.jsonl"));
     let mut command = program();
     command
         .current_dir(folder)
@@ -220,7 +214,7 @@ fn a_header_field_goes_into_every_request_and_its_value_nowhere_else() {
     for (first, seen) in [(run.as_slice(), "X-Api-Key=***"), (&["doctor", "--json"], "\"tokens\"")] {
         let args = [first, &["--url", &url, "--header", FIELD, "--header=User-Agent=tester/1"]].concat();
         let mut command = program();
-        events::write_few(&folder.path().join("few.jsonl"));
+        write_few(&folder.path().join("few.jsonl"));
         command
             .args(args)
             .args(["--corpus", "few.jsonl"])

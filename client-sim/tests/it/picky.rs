@@ -2,14 +2,6 @@
 //! connections. The doctor names it beforehand. A scenario that passes the doctor loses nothing. A run
 //! accounts for each refusal.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
-#[path = "common/between.rs"]
-mod between;
-mod common;
-#[path = "common/events.rs"]
-mod events;
-
 use std::{
     collections::{HashSet, VecDeque},
     path::PathBuf,
@@ -21,12 +13,16 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use between::Between;
 use codecs::{Format, Opcode};
-use common::{Relay, program};
 use measure::{Counts, RunRecord};
 use serde_json::{Value, json};
 use wire::{Compression, Connection, Message, Offer, WireLimits};
+
+use crate::{
+    between::Between,
+    common::{Relay, program},
+    events::write_few,
+};
 
 /// Fate of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -303,7 +299,7 @@ struct Setup(tempfile::TempDir);
 impl Setup {
     fn new() -> Setup {
         let setup = Setup(tempfile::tempdir().unwrap());
-        events::write_few(&setup.path("events.jsonl"));
+        write_few(&setup.path("events.jsonl"));
         for (name, text) in [("all", SCENARIO), ("notes", NOTES), ("inbox", INBOX), ("reconcile", RECONCILE)]
         {
             std::fs::write(setup.path(&format!("{name}.toml")), text).unwrap();
@@ -590,7 +586,7 @@ fn manners(seed: u64) -> Manners {
     }
 }
 
-/// Run with `cargo test -p client-sim --test picky campaign -- --ignored`. `PICKY_SEED` is the first
+/// Run with `cargo test -p client-sim --test it picky::campaign -- --ignored`. `PICKY_SEED` is the first
 /// seed.
 #[test]
 #[ignore = "a campaign of minutes: CONTRIBUTING.md has the command"]

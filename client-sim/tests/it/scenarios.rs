@@ -1,16 +1,13 @@
 //! Tests that the program lists and explains every scenario, and plays it with a balanced ledger.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
-mod common;
-
 use std::{collections::HashMap, fs, path::PathBuf, process::Output, thread};
 
 use codecs::KindClass;
-use common::{Relay, program};
 use corpus::Corpus;
 use measure::{Counts, RunRecord, Status, ValidityClass};
 use tempfile::TempDir;
+
+use crate::common::{Relay, program};
 
 /// Events of each kind in the test corpus: enough for every draw, few enough for a debug build.
 const EVENTS_OF_A_KIND: usize = 25;

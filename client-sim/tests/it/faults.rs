@@ -1,14 +1,10 @@
 //! Faults between relay and clients, and the limits of both: what docs/faults.md promises.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
-#[path = "common/few.rs"]
-mod few;
-
 use std::{fs, process::Command, thread};
 
-use few::few_events;
 use measure::{RunRecord, Status, ValidityClass};
+
+use crate::few::few_events;
 
 /// Notes that a run plans, at 100 a second, to eight readers.
 const NOTES: u64 = 200;

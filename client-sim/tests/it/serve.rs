@@ -1,7 +1,5 @@
 //! A process serves the relay of a plan whose shares others play, and reads what it spends.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},

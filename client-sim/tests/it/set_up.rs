@@ -1,11 +1,5 @@
 //! Set-up before the clock starts: client-sim asks the relay, has it store events, and connects.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
-mod common;
-#[path = "common/events.rs"]
-mod events;
-
 use std::{
     fs,
     io::{BufRead, BufReader},
@@ -18,7 +12,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Relay, program};
 use measure::{RunRecord, Status};
 use nix::{
     sys::signal::{Signal, kill},
@@ -31,6 +24,11 @@ use tokio::{
     time,
 };
 use wire::{Accepted, CloseCode, Connection, Offer, ServerConfig, Support, WireLimits};
+
+use crate::{
+    common::{Relay, program},
+    events::write_few,
+};
 
 /// How a relay takes connections.
 #[derive(Debug, Clone, Copy)]
@@ -170,7 +168,7 @@ fn readers(url: &str) -> (Command, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
     fs::write(file("readers.toml"), READERS).unwrap();
-    events::write_few(&file("few.jsonl"));
+    write_few(&file("few.jsonl"));
     let mut command = program();
     command.args(["--quiet", "--url", url, "--scenario"]).arg(file("readers.toml"));
     command.arg("--corpus").arg(file("few.jsonl")).arg("--record").arg(file("record.json"));

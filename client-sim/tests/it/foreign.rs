@@ -1,8 +1,6 @@
 //! A relay in Python spoils a known number of deliveries; the ledger must count each one exactly,
 //! as the fault that it is.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
 use std::{
     io::{BufRead, BufReader},
     path::Path,

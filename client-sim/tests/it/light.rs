@@ -1,8 +1,6 @@
 //! Light readers against relays that misbehave: what docs/methodology.md says that they find, and
 //! what they miss.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
 use std::{
     fs,
     process::{Command, Output},

@@ -1,0 +1,25 @@
+//! Tests of `client-sim` as a program: what it plays, refuses, counts and writes.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+mod addresses;
+mod between;
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/events.rs"]
+mod events;
+mod faults;
+#[path = "../common/few.rs"]
+mod few;
+mod foreign;
+mod light;
+mod links;
+mod meet;
+mod outputs;
+mod picky;
+mod relay_pids;
+mod scenarios;
+mod serve;
+mod set_up;
+mod shares;
+mod talkative;
