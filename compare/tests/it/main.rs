@@ -1,5 +1,5 @@
-//! Tests of `compare` from outside: reports of results made by hand, and runs with a client of a
-//! few lines.
+//! Tests of `compare` from outside: reports of results made by hand, runs with a client of a few
+//! lines, and the real program.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
@@ -8,16 +8,26 @@ mod agents;
 mod browser;
 mod common;
 mod diff;
+mod disk;
+#[path = "../../../client-sim/tests/common/few.rs"]
+mod few;
+mod foreign;
 mod gate;
 mod help;
 mod html;
 mod loads;
+mod over_nats;
+mod program;
+mod relays;
 mod report;
 mod rounds;
 mod run;
 mod schema;
+#[path = "../../../client-sim/tests/common/scrape.rs"]
+mod scrape;
 mod search;
 mod terminal;
 mod this_machine;
 mod throughput;
+mod tree;
 mod verdicts;

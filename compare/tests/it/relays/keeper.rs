@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::COMPARE;
+use super::COMPARE;
 
 /// A keeper with a command of the shell, which says `ready` when it is.
 struct Keeper {

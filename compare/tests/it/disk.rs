@@ -1,10 +1,5 @@
 //! Refusals of a disk: known before anything is measured, and no loss of what was.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
-#[path = "../../client-sim/tests/common/few.rs"]
-mod few;
-
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -13,9 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use few::few_events;
 use report::ResultFile;
 use tempfile::TempDir;
+
+use crate::few::few_events;
 
 fn compare(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));

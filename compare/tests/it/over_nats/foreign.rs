@@ -13,11 +13,11 @@ use std::{
 use measure::{Counts, RunRecord};
 use report::ResultFile;
 
-use crate::{
-    scrape::scrape,
+use super::{
     site::{Process, but, said, site},
     watching::listening,
 };
+use crate::scrape::scrape;
 
 /// The value of a sample, named as it is written.
 fn value(metrics: &str, sample: &str) -> u64 {

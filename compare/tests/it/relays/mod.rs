@@ -1,14 +1,8 @@
 //! Relays that a run starts beside each other, and the process that keeps each.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
-#[path = "../../../client-sim/tests/common/few.rs"]
-mod few;
 mod interrupted;
 mod keeper;
 mod others;
-#[path = "../../../client-sim/tests/common/scrape.rs"]
-mod scrape;
 
 use std::{
     collections::BTreeSet,
@@ -18,9 +12,10 @@ use std::{
     process::{Command, Output},
 };
 
-use few::few_events;
 use report::{DERIVED_FILE, Derived, ResultFile, bracket::End};
 use tempfile::TempDir;
+
+use crate::few::few_events;
 
 const COMPARE: &str = env!("CARGO_BIN_EXE_compare");
 

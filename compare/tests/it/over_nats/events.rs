@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf, time::Duration};
 use corpus::Corpus;
 use serde_json::Value;
 
-use crate::site::{said, site_of_bundled_events, write_notes};
+use super::site::{said, site_of_bundled_events, write_notes};
 
 #[test]
 #[ignore = "needs nats-server"]

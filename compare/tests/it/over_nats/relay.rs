@@ -4,7 +4,7 @@ use std::{fs, io::Read, net::TcpListener, time::Duration};
 
 use serde_json::Value;
 
-use crate::site::{Process, but, compare, free, said, site, site_of, write_mixed};
+use super::site::{Process, but, compare, free, said, site, site_of, write_mixed};
 
 /// The relay that listens there.
 fn relay_at(address: &str) -> nix::unistd::Pid {

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{
+use super::{
     account::{Account, certificate, rights},
     site::{Site, free, said, secure_site},
 };

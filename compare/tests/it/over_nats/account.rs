@@ -38,7 +38,7 @@ pub(crate) fn certificate(folder: &Path, name: &str) -> [PathBuf; 2] {
 
 /// Rights that the example of a configuration grants to whom `of` leads to there, as claims.
 pub(crate) fn rights(of: &str) -> Value {
-    let (_, own) = include_str!("../../../crates/agents/nats-server.conf").split_once(of).unwrap();
+    let (_, own) = include_str!("../../../../crates/agents/nats-server.conf").split_once(of).unwrap();
     let list = |name: &str| -> Vec<&str> {
         let (_, list) = own.split_once(&format!("{name}: [")).unwrap();
         let lines = list.split_once(']').unwrap().0.lines().filter(|line| !line.trim().starts_with('#'));

@@ -1,14 +1,10 @@
 //! `compare run --agents` and `compare agent` as processes, over a real NATS server.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
 mod account;
 mod events;
 mod foreign;
 mod losses;
 mod relay;
-#[path = "../../../client-sim/tests/common/scrape.rs"]
-mod scrape;
 mod secure;
 mod site;
 mod watching;
@@ -27,7 +23,7 @@ use measure::RunRecord;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::{
+use self::{
     site::{Process, but, relay, said, site},
     watching::listening,
 };

@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::site::{Process, site};
+use super::site::{Process, site};
 
 #[test]
 #[ignore = "needs nats-server and script of util-linux"]

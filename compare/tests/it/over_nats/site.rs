@@ -18,7 +18,7 @@ use measure::RunRecord;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::account::Account;
+use super::account::Account;
 
 /// A process that ends with the test.
 pub(crate) struct Process(pub(crate) Child);

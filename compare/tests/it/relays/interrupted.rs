@@ -16,7 +16,8 @@ use nix::{
 use report::ResultFile;
 use tempfile::TempDir;
 
-use crate::{COMPARE, few::few_events, only_folder, own, scrape::scrape};
+use super::{COMPARE, only_folder, own};
+use crate::{few::few_events, scrape::scrape};
 
 /// What a run said, its table, its result and its JUnit file.
 type Left = (String, String, ResultFile, String);

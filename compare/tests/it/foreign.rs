@@ -1,7 +1,5 @@
 //! The real program against relays in Python that grant less than they are offered.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
 use std::{
     fs,
     io::{BufRead, BufReader},

@@ -18,7 +18,7 @@ use nix::{
 use report::ResultFile;
 use serde_json::Value;
 
-use crate::site::{Process, Site, compare, instead, said, site};
+use super::site::{Process, Site, compare, instead, said, site};
 
 /// Kills an agent in the second block of a run. Returns its site, and the table that the run shows.
 fn loses_an_agent_in_its_second_block(rounds: &[&str]) -> (Site, String) {

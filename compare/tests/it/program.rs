@@ -1,12 +1,5 @@
 //! The real program: it starts clients, which start relays.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
-#[path = "../../client-sim/tests/common/few.rs"]
-mod few;
-#[path = "../../client-sim/tests/common/scrape.rs"]
-mod scrape;
-
 use std::{
     fs::{self, Permissions},
     io::{self, BufRead, BufReader, Read, Write},
@@ -19,10 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use few::few_events;
 use report::ResultFile;
-use scrape::scrape;
 use tempfile::TempDir;
+
+use crate::{few::few_events, scrape::scrape};
 
 /// A run of few events, or of those that the arguments name.
 fn compare(out: &Path, args: &[&str]) -> Output {

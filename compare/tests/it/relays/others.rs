@@ -11,7 +11,7 @@ use std::{
 use report::ResultFile;
 use tempfile::TempDir;
 
-use crate::{only_folder, run};
+use super::{only_folder, run};
 
 /// The scripts that build and start relays of others.
 const RELAYS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/relays");
