@@ -1,8 +1,9 @@
-//! Files of events, the generator, and the program's commands.
+//! Files of events, the generator, captures, and the program's commands.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 mod analysis;
+mod capture;
 mod commands;
 mod fidelity;
 mod files;

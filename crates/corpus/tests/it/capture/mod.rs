@@ -1,7 +1,5 @@
 //! `corpus capture` against a relay, and against servers that misbehave.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
 mod peers;
 
 use std::{
