@@ -1,5 +1,5 @@
 //! Properties of any bytes and any values: the fuzz targets ask them of new inputs,
-//! `tests/fuzz_seeds.rs` of the committed ones, on stable Rust. Both compile this file.
+//! `tests/it/fuzz_seeds.rs` of the committed ones, on stable Rust. Both compile this file.
 
 use std::borrow::Cow;
 

@@ -1,15 +1,12 @@
 //! An event that a relay may pass on as it came is one that the encoder would write. `properties.rs`
 //! asks it of any bytes, too.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
-
-mod common;
-
 use std::borrow::Cow;
 
 use codecs::{ClientMessage, Event, Format, OneForm};
-use common::{Subject, any::event, subjects};
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
+
+use crate::common::{self, Subject, any::event, subjects};
 
 /// The part of a message that may be passed on.
 fn found<'a>(subject: &Subject, message: &'a [u8]) -> Option<&'a [u8]> {

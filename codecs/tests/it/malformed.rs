@@ -1,9 +1,8 @@
 //! Hostile inputs: what the strict profile refuses is refused, with an error and without a panic.
 
-mod common;
-
 use codecs::hex;
-use common::{committed, expand, subjects};
+
+use crate::common::{committed, expand, subjects};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Verdict {

@@ -2,7 +2,6 @@
 //! of authors who come again.
 
 #![cfg(feature = "signatures")]
-#![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
 
 use codecs::{Event, PublicKeys, VerifyError, VerifyLevel};
 use secp256k1::{Keypair, SECP256K1, SecretKey};

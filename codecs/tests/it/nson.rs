@@ -3,12 +3,9 @@
 //! go-nostr quotes as Go does (`strconv.Quote`). `codecs/interop/go` reads what is written here
 //! with Go's own `strconv.Unquote`, as go-nostr's reader does.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
-
-mod common;
-
 use codecs::{Event, Format};
-use common::{Subject, committed, sample_event, subjects, vectors};
+
+use crate::common::{Subject, committed, sample_event, subjects, vectors};
 
 fn nson() -> Subject {
     subjects().into_iter().find(|subject| subject.format.name() == "nson").unwrap()

@@ -1,9 +1,8 @@
 //! The bytes of the reference encoders, and that real signatures survive every format.
 
-mod common;
-
 use codecs::{Format, VerifyLevel, hex};
-use common::{Golden, sha256_hex, subjects, vectors};
+
+use crate::common::{Golden, sha256_hex, subjects, vectors};
 
 #[test]
 fn encoders_write_the_references_bytes() {

@@ -1,9 +1,8 @@
 //! Errors tell a peer which field, what was expected, and never a copy of what it sent.
 
-mod common;
-
 use codecs::{DecodeError, Format};
-use common::subjects;
+
+use crate::common::subjects;
 
 fn json_client(text: &str) -> String {
     Format::JSON.spec().library.decode_client(text.as_bytes()).expect_err(text).to_string()

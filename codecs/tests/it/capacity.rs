@@ -5,14 +5,11 @@
 //! FlatBuffers' limits of some 500 MB are not tried: an event of that size would be most of a
 //! machine's memory.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
-
-mod common;
-
 use std::borrow::Cow;
 
 use codecs::{Capacity, ClientMessage, EncodeError, Event, Filter, Format, RelayMessage, Tag, TagFilter};
-use common::{PROTOBUF, Subject, sample_event, subjects};
+
+use crate::common::{self, PROTOBUF, Subject, sample_event, subjects};
 
 /// Bytes that were in the caller's buffer before.
 const BEFORE: &[u8] = b"what was there before";

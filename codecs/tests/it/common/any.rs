@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use codecs::{Event, hex};
 use proptest::{collection::vec, prelude::*, sample::Index};
 
-pub fn text() -> impl Strategy<Value = String> {
+pub(crate) fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => vec(any::<char>(), 0..40).prop_map(String::from_iter),
         4 => "[ -~]{0,140}",
@@ -31,7 +31,7 @@ fn hexlike() -> impl Strategy<Value = String> {
     })
 }
 
-pub fn event() -> impl Strategy<Value = Event<'static>> {
+pub(crate) fn event() -> impl Strategy<Value = Event<'static>> {
     let tag = prop_oneof![
         20 => vec(text().prop_map(Cow::Owned), 0..6),
         1 => vec("[a-z]{0,2}".prop_map(Cow::Owned), 250..260),
@@ -52,12 +52,12 @@ pub fn event() -> impl Strategy<Value = Event<'static>> {
 }
 
 /// Changes of bytes: what, where, to which byte.
-pub fn edits() -> impl Strategy<Value = Vec<(u8, Index, u8)>> {
+pub(crate) fn edits() -> impl Strategy<Value = Vec<(u8, Index, u8)>> {
     vec((any::<u8>(), any::<Index>(), any::<u8>()), 1..5)
 }
 
 /// Changes, puts in, takes out or doubles a few bytes.
-pub fn mutate(bytes: &mut Vec<u8>, edits: &[(u8, Index, u8)]) {
+pub(crate) fn mutate(bytes: &mut Vec<u8>, edits: &[(u8, Index, u8)]) {
     for (edit, at, byte) in edits {
         if bytes.is_empty() {
             return;

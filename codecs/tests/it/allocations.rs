@@ -1,14 +1,11 @@
 //! Tuned code allocates nothing once its caller's buffer is large enough: counted, not timed.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
-
-mod common;
-
 use std::borrow::Cow;
 
 use allocation_counter::measure;
 use codecs::{ByteMessage, Codec, Event, FlatEvent, Format, RelayMessage, TagValue};
-use common::{sample_event, vectors};
+
+use crate::common::{sample_event, vectors};
 
 #[test]
 fn encoding_and_peeking_allocate_nothing() {

@@ -1,13 +1,6 @@
 //! Shared by the tests: every codec of the registry, the vectors, and samples of every message.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each test file compiles this module for itself and uses a part"
-)]
-
-pub mod any;
+pub(crate) mod any;
 
 use std::{borrow::Cow, collections::BTreeMap, fs, path::Path, sync::LazyLock};
 
@@ -20,23 +13,23 @@ use sha2::{Digest, Sha256};
 
 /// The formats whose messages are in the common envelope, which alone has one byte for a
 /// subscription's length.
-pub static ENVELOPE: LazyLock<Vec<&str>> = LazyLock::new(|| {
+pub(crate) static ENVELOPE: LazyLock<Vec<&str>> = LazyLock::new(|| {
     let in_envelope = |format: &Format| format.spec().capacity.subscription_bytes == 255;
     Format::all().filter(in_envelope).map(Format::name).collect()
 });
 
 /// The protobuf formats.
-pub const PROTOBUF: &[&str] = &["proto-string", "proto-binary", "proto-compact"];
+pub(crate) const PROTOBUF: &[&str] = &["proto-string", "proto-binary", "proto-compact"];
 
 /// A codec of the registry and how to call it in a message.
-pub struct Subject {
-    pub format: Format,
-    pub label: String,
-    pub codec: &'static dyn Codec,
+pub(crate) struct Subject {
+    pub(crate) format: Format,
+    pub(crate) label: String,
+    pub(crate) codec: &'static dyn Codec,
 }
 
 /// Every implementation of every format.
-pub fn subjects() -> Vec<Subject> {
+pub(crate) fn subjects() -> Vec<Subject> {
     let mut subjects = Vec::new();
     for format in Format::all() {
         for implementation in Implementation::ALL {
@@ -50,60 +43,60 @@ pub fn subjects() -> Vec<Subject> {
 }
 
 impl Subject {
-    pub fn event(&self, event: &Event<'_>) -> Result<Vec<u8>, EncodeError> {
+    pub(crate) fn event(&self, event: &Event<'_>) -> Result<Vec<u8>, EncodeError> {
         let mut out = Vec::new();
         self.codec.encode_event(event, &mut out).map(|()| out)
     }
 
-    pub fn client(&self, message: &ClientMessage<'_>) -> Result<Vec<u8>, EncodeError> {
+    pub(crate) fn client(&self, message: &ClientMessage<'_>) -> Result<Vec<u8>, EncodeError> {
         let mut out = Vec::new();
         self.codec.encode_client(message, &mut out).map(|()| out)
     }
 
-    pub fn relay(&self, message: &RelayMessage<'_>) -> Result<Vec<u8>, EncodeError> {
+    pub(crate) fn relay(&self, message: &RelayMessage<'_>) -> Result<Vec<u8>, EncodeError> {
         let mut out = Vec::new();
         self.codec.encode_relay(message, &mut out).map(|()| out)
     }
 
-    pub fn read_client(&self, bytes: &[u8]) -> Result<ClientMessage<'static>, DecodeError> {
+    pub(crate) fn read_client(&self, bytes: &[u8]) -> Result<ClientMessage<'static>, DecodeError> {
         self.codec.decode_client(bytes).map(ClientMessage::into_owned)
     }
 
-    pub fn read_relay(&self, bytes: &[u8]) -> Result<RelayMessage<'static>, DecodeError> {
+    pub(crate) fn read_relay(&self, bytes: &[u8]) -> Result<RelayMessage<'static>, DecodeError> {
         self.codec.decode_relay(bytes).map(RelayMessage::into_owned)
     }
 
     /// Whether the layout has no room for the event, so that the encoder must refuse it. Nothing
     /// else may be refused.
-    pub fn must_refuse(&self, event: &Event<'_>) -> bool {
+    pub(crate) fn must_refuse(&self, event: &Event<'_>) -> bool {
         !self.format.spec().capacity.holds(event)
     }
 }
 
 /// A committed vector file.
-pub fn committed(file: &str) -> Value {
+pub(crate) fn committed(file: &str) -> Value {
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/vectors")).join(file);
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
 /// An event and its bytes by the reference encoders.
-pub struct Vector {
-    pub name: String,
-    pub event_json: String,
-    pub event: Event<'static>,
+pub(crate) struct Vector {
+    pub(crate) name: String,
+    pub(crate) event_json: String,
+    pub(crate) event: Event<'static>,
     /// By format name; the dialects are those this project speaks.
-    pub bytes: BTreeMap<String, Golden>,
+    pub(crate) bytes: BTreeMap<String, Golden>,
 }
 
 /// The output of a reference encoder.
-pub enum Golden {
+pub(crate) enum Golden {
     /// Bytes that hold the event.
     Bytes { len: usize, sha256: String, hex: Option<String> },
     /// The reference cannot hold the event and altered it, or failed.
     Unfit,
 }
 
-pub fn vectors() -> Vec<Vector> {
+pub(crate) fn vectors() -> Vec<Vector> {
     let file = committed("synthetic.json");
     file.as_array().unwrap().iter().map(vector).collect()
 }
@@ -128,7 +121,7 @@ fn vector(value: &Value) -> Vector {
 
 /// Text in parts: as it is, a unit repeated, or `p` tags of keys that are the hashes of consecutive
 /// numbers.
-pub fn expand(parts: &Value) -> String {
+pub(crate) fn expand(parts: &Value) -> String {
     let number = |value: &Value| value.as_u64().unwrap();
     let part = |part: &Value| match part {
         Value::String(text) => text.clone(),
@@ -147,12 +140,12 @@ pub fn expand(parts: &Value) -> String {
     }
 }
 
-pub fn sha256_hex(bytes: &[u8]) -> String {
+pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
     hex::encode(&Sha256::digest(bytes))
 }
 
 /// An event of NIP-01's JSON, read without the code under test.
-pub fn event_of(json: &str) -> Event<'static> {
+pub(crate) fn event_of(json: &str) -> Event<'static> {
     fn bytes<const N: usize>(value: &Value) -> [u8; N] {
         hex::decode_array(value.as_str().unwrap().as_bytes()).unwrap()
     }
@@ -173,7 +166,7 @@ pub fn event_of(json: &str) -> Event<'static> {
 }
 
 /// A small event with text, hex and empty values.
-pub fn sample_event() -> Event<'static> {
+pub(crate) fn sample_event() -> Event<'static> {
     Event {
         id: [0xa1; 32],
         pubkey: [0xb2; 32],
@@ -190,7 +183,7 @@ pub fn sample_event() -> Event<'static> {
 }
 
 /// A filter with every field.
-pub fn full_filter() -> Filter {
+pub(crate) fn full_filter() -> Filter {
     Filter {
         ids: Some(vec![[1; 32], [2; 32]]),
         authors: Some(vec![[3; 32]]),
@@ -209,7 +202,7 @@ pub fn full_filter() -> Filter {
 }
 
 /// Every client message.
-pub fn client_messages() -> Vec<ClientMessage<'static>> {
+pub(crate) fn client_messages() -> Vec<ClientMessage<'static>> {
     let event = || Cow::Owned(sample_event());
     let requests = [
         vec![Filter::default()],
@@ -241,7 +234,7 @@ pub fn client_messages() -> Vec<ClientMessage<'static>> {
 }
 
 /// Every relay message.
-pub fn relay_messages() -> Vec<RelayMessage<'static>> {
+pub(crate) fn relay_messages() -> Vec<RelayMessage<'static>> {
     let event = || Cow::Owned(sample_event());
     let mut messages = vec![
         RelayMessage::Event { subscription: "sub".into(), event: event() },
@@ -275,14 +268,14 @@ pub fn relay_messages() -> Vec<RelayMessage<'static>> {
 }
 
 /// A message of the negentropy protocol, with every byte: formats must carry all of them.
-pub fn negentropy() -> Vec<u8> {
+pub(crate) fn negentropy() -> Vec<u8> {
     let mut message = vec![0x61];
     message.extend(0..=255);
     message
 }
 
 /// Events that differ.
-pub fn batch(count: u8) -> Vec<Event<'static>> {
+pub(crate) fn batch(count: u8) -> Vec<Event<'static>> {
     (0..count)
         .map(|n| Event { id: [n; 32], content: "x".repeat(n.into()).into(), ..sample_event() })
         .collect()

@@ -1,16 +1,13 @@
 //! Batches: the bytes of binostr's encoders, and strict readers.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
-
-mod common;
-
 use allocation_counter::measure;
 use codecs::{Batch, BatchLayout, DecodeError, EncodeError, Event, Format, Implementation, OneForm, hex};
-use common::{
+use proptest::{collection::vec, prelude::*, test_runner::FileFailurePersistence};
+
+use crate::common::{
     any::{edits, event, mutate},
     batch, committed, event_of, sample_event, subjects, vectors,
 };
-use proptest::{collection::vec, prelude::*, test_runner::FileFailurePersistence};
 
 /// Every reader and writer of batches.
 fn batches() -> Vec<(Format, String, Batch)> {

@@ -2,14 +2,8 @@
 //! Rust.
 //!
 //! The seeds are made from the vectors and the samples of the other tests: `UPDATE_EXPECT=1 cargo test -p
-//! codecs --test fuzz_seeds` writes them. A finding is a file that a person adds with a name of its
+//! codecs --test it fuzz_seeds` writes them. A finding is a file that a person adds with a name of its
 //! own; refreshing leaves it alone.
-
-#![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
-
-#[path = "../fuzz/checks.rs"]
-mod checks;
-mod common;
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +15,11 @@ use std::{
 };
 
 use codecs::{Event, Format, Implementation, hex};
-use common::{batch, client_messages, committed, expand, relay_messages, sample_event, subjects, vectors};
+
+use crate::{
+    checks,
+    common::{batch, client_messages, committed, expand, relay_messages, sample_event, subjects, vectors},
+};
 
 /// Larger inputs slow the fuzzers down and teach them nothing.
 const MAX_SEED_BYTES: usize = 700;
@@ -134,7 +132,7 @@ static STORED: LazyLock<BTreeMap<String, Vec<u8>>> = LazyLock::new(|| {
 #[test]
 fn seeds_are_current() {
     for (name, bytes) in made() {
-        let help = "UPDATE_EXPECT=1 cargo test -p codecs --test fuzz_seeds writes it anew";
+        let help = "UPDATE_EXPECT=1 cargo test -p codecs --test it fuzz_seeds writes it anew";
         assert!(STORED.get(&name) == Some(&bytes), "fuzz/seeds/{name} is out of date; {help}");
     }
     assert!(STORED.values().map(Vec::len).sum::<usize>() < 1 << 20, "the seeds stay small");

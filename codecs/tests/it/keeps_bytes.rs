@@ -2,16 +2,13 @@
 //!
 //! `properties.rs` and `fuzz_seeds.rs` ask every format and implementation the same of any bytes.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
-
-mod common;
-
 use std::borrow::Cow;
 
 use codecs::{
     ByteEvent, ByteMessage, Codec, Event, Format, Implementation, TagValue, VerifyError, VerifyLevel,
 };
-use common::{relay_messages, sample_event};
+
+use crate::common::{relay_messages, sample_event};
 
 /// A tag's value, and whether it is a key.
 fn values() -> Vec<(String, bool)> {
@@ -46,7 +43,7 @@ fn every_format_keeps_keys_as_bytes_and_no_other_text() {
         for (format, codec) in codecs() {
             let mut bytes = Vec::new();
             if codec.encode_event(&event, &mut bytes).is_err() {
-                continue; // its capacity is asked in tests/capacity.rs
+                continue; // its capacity is asked in capacity.rs
             }
             held += 1;
             let kept = codec.decode_keeping_bytes(&bytes).unwrap();

@@ -1,13 +1,10 @@
 //! A relay's limits end a request while it is read, in every format and implementation: at the
 //! first entry too many, and before there is room for it.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
-
-mod common;
-
 use allocation_counter::measure;
 use codecs::{ClientMessage, DecodeError, Filter, Limit, Limits, OverLimit, Request, TagFilter};
-use common::{Subject, subjects};
+
+use crate::common::{self, Subject, subjects};
 
 const LIMITS: Limits = Limits {
     max_filters: 3,

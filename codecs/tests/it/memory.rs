@@ -1,15 +1,12 @@
 //! Bytes from strangers: what a message claims or repeats never costs more memory than its size can
 //! justify, whatever the format. Counted by the allocator, at the worst moment of decoding.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
-
-mod common;
-
 use std::borrow::Cow;
 
 use allocation_counter::measure;
 use codecs::{ClientMessage, Event, Filter, RelayMessage, Tag, TagFilter};
-use common::{Subject, sample_event, subjects};
+
+use crate::common::{self, Subject, sample_event, subjects};
 
 /// Bytes in memory for each byte of a message. The worst are empty tags and values, of one byte in
 /// most binary formats and 24 bytes as `Vec` or `Cow`; a list that grows is copied to one of twice

@@ -1,11 +1,8 @@
 //! Whole messages: every variant in every format comes back the same, and nothing else is accepted.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
-
-mod common;
-
 use codecs::{ClientMessage, DecodeError, RelayMessage};
-use common::{
+
+use crate::common::{
     ENVELOPE, PROTOBUF, Subject, batch, client_messages, negentropy, relay_messages, sample_event, subjects,
 };
 

@@ -1,21 +1,19 @@
 //! Any event and filter comes back the same; any bytes give an answer. The answers are those of the
 //! fuzzers' checks, in which tuned code is held to the library's.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
-
-#[path = "../fuzz/checks.rs"]
-mod checks;
-mod common;
-
 use std::borrow::Cow;
 
 use codecs::{ClientMessage, EncodeError, Event, Filter, Format, RelayMessage, TagFilter};
-use common::{
-    Subject,
-    any::{edits, event, mutate, text},
-    client_messages, relay_messages, sample_event, subjects, vectors,
-};
 use proptest::{collection::vec, option, prelude::*, sample::Index, test_runner::FileFailurePersistence};
+
+use crate::{
+    checks,
+    common::{
+        Subject,
+        any::{edits, event, mutate, text},
+        client_messages, relay_messages, sample_event, subjects, vectors,
+    },
+};
 
 /// Filters with what every format must be able to ask: no empty list, times since 1970.
 fn filter() -> impl Strategy<Value = Filter> {

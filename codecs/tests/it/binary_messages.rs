@@ -1,12 +1,9 @@
 //! Messages of the common envelope, protobuf and Cap'n Proto: forms other than the one that encoders
 //! write are refused. `vectors/v1.json` pins that one.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests: a failure should end the test")]
-
-mod common;
-
 use codecs::{ClientMessage, DecodeError, Filter, RelayMessage};
-use common::{ENVELOPE, PROTOBUF, Subject, batch, subjects};
+
+use crate::common::{ENVELOPE, PROTOBUF, Subject, batch, subjects};
 
 fn subjects_named(names: &'static [&str]) -> impl Iterator<Item = Subject> {
     subjects().into_iter().filter(|subject| names.contains(&subject.format.name()))
