@@ -10,9 +10,7 @@ use std::{
 };
 
 use codecs::{ClientMessage, Filter, Format, Implementation, RelayMessage};
-use measure::{
-    Counts, Latency, LiveCounts, MergeError, Pace, ReasonKind, RunRecord, Status, Validity, ValidityClass,
-};
+use measure::{Counts, Latency, LiveCounts, RunRecord, Status, ValidityClass};
 use nix::time::{ClockId, clock_gettime};
 use tempfile::TempDir;
 use wire::{Compression, Offer, WireLimits};
@@ -467,93 +465,6 @@ fn a_reconciliation_may_name_what_other_agents_published() {
     assert_eq!(counts.reconciliations, 6);
     let extra = 6 * 4;
     assert!(counts.deliveries > extra && counts.planned > extra, "{counts:?}");
-}
-
-#[test]
-fn records_of_all_agents_merge_in_any_order_and_others_do_not() {
-    let records = Setup::new(TIMELESS).play(&relay(), 2, "7");
-    let [one, two] = &records[..] else { panic!("two agents") };
-    let merge = |records: &[&RunRecord]| RunRecord::merge(records.iter().map(|record| (*record).clone()));
-    let merged = merge(&[one, two]).unwrap();
-    assert_eq!(merge(&[two, one]).unwrap(), merged, "in any order");
-    let changed = |change: fn(&mut RunRecord)| {
-        let mut record = two.clone();
-        change(&mut record);
-        record
-    };
-    let beyond = changed(|record| record.share.as_mut().unwrap().index = 2);
-    let other_plan = changed(|record| record.share.as_mut().unwrap().plan_sha256 = "00".to_owned());
-    let cases: [(&[&RunRecord], MergeError); 6] = [
-        (&[], MergeError::Nothing),
-        (&[one], MergeError::Number { of: 2, found: 1 }),
-        (&[one, two, two], MergeError::Twice { index: 1 }),
-        (&[one, &beyond], MergeError::Beyond { index: 2, of: 2 }),
-        (&[one, &merged], MergeError::Whole { place: 1 }),
-        (&[one, &other_plan], MergeError::Differs { index: 1, what: "plan_sha256" }),
-    ];
-    for (records, expected) in cases {
-        assert_eq!(merge(records), Err(expected));
-    }
-    let worse = changed(|record| {
-        record.status = Status::Incomplete { reason: "the relay closed the connection".to_owned() };
-        record.validity.add(ValidityClass::Invalid, ReasonKind::CpuPressure { percent: 71.0 });
-    });
-    let merged = merge(&[one, &worse]).unwrap();
-    let reason = "agent 1: the relay closed the connection".to_owned();
-    assert_eq!(
-        (merged.status, merged.validity.class),
-        (Status::Incomplete { reason }, ValidityClass::Invalid)
-    );
-    assert!(merged.validity.to_string().contains("agent 1: host busy: CPU pressure (some, 10 s) 71.0 %"));
-}
-
-#[test]
-fn what_each_agent_has_too_little_of_to_be_judged_is_judged_over_all() {
-    type Change = fn(&mut RunRecord);
-    let records = Setup::new(TIMELESS).play(&relay(), 2, "7");
-    let judged = |change: Change| {
-        let mut records = records.clone();
-        for record in &mut records {
-            // A busy machine has reasons of its own.
-            record.validity = Validity::default();
-            record.share.as_mut().unwrap().pace = None;
-            change(record);
-        }
-        RunRecord::merge(records).unwrap().validity
-    };
-    assert_eq!(judged(|_| {}), Validity::default());
-    let (valid, invalid) = (ValidityClass::Valid, ValidityClass::Invalid);
-    let cases: [(Change, ValidityClass, &str); 4] = [
-        (
-            |record| {
-                record.share.as_mut().unwrap().burst_sends = 1;
-                let mut lag = Latency::new();
-                (0..600).for_each(|_| lag.record(60_000_000));
-                record.latency.insert("send_lag".to_owned(), lag);
-            },
-            valid,
-            "send lag p99 60",
-        ),
-        (
-            |record| {
-                let pace = Pace { planned: 60, sent: 50, span_ns: 1_000_000_000, sent_span_ns: 0 };
-                record.share.as_mut().unwrap().pace = Some(pace);
-            },
-            valid,
-            "sent 100.0 of 120.0 planned events/s",
-        ),
-        (
-            |record| (record.counts.acked, record.counts.rejected) = (record.counts.acked - 1, 1),
-            invalid,
-            "the relay refused 2 events; whether other agents got them cannot be judged",
-        ),
-        (|record| record.counts.acked -= 1, invalid, "the ledger does not balance"),
-    ];
-    for (change, counts, says) in cases {
-        let validity = judged(change);
-        assert_eq!((validity.class, validity.counts), (invalid, counts), "{says}: {validity:?}");
-        assert!(validity.reasons.len() == 1 && validity.to_string().starts_with(says), "{validity}");
-    }
 }
 
 #[test]

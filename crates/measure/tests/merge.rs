@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-use measure::{FlowRecord, Latency, Merge, MergeError, ReasonKind, RunRecord, Status, ValidityClass};
+use measure::{
+    FlowRecord, Latency, Merge, MergeError, Pace, ReasonKind, RunRecord, Status, Validity, ValidityClass,
+};
 use serde_json::json;
 
 const METRICS: [&str; 6] = ["response", "service", "send_lag", "publish_ok", "eose", "handshake"];
@@ -93,11 +95,69 @@ fn reasons_and_classes_are_the_worst_of_all_in_the_order_of_agents() {
 }
 
 #[test]
+fn what_is_not_every_share_of_one_plan_makes_no_record() {
+    let merge = |records: &[&RunRecord]| RunRecord::merge(records.iter().map(|record| (*record).clone()));
+    let (one, whole) = (record(0, 2), merged(&[0, 1]));
+    assert_eq!(merge(&[]), Err(MergeError::Nothing));
+    assert_eq!(merge(&[&one]), Err(MergeError::Number { of: 2, found: 1 }));
+    assert_eq!(merge(&[&one, &record(2, 2)]), Err(MergeError::Beyond { index: 2, of: 2 }));
+    assert_eq!(merge(&[&one, &whole]), Err(MergeError::Whole { place: 1 }));
+}
+
+#[test]
+fn what_each_agent_has_too_little_of_to_be_judged_is_judged_over_all() {
+    type Change = fn(&mut RunRecord);
+    let judged = |change: Change| {
+        let mut both = [record(0, 2), record(1, 2)];
+        both.iter_mut().for_each(change);
+        RunRecord::merge(both).unwrap().validity
+    };
+    assert_eq!(judged(|_| {}), Validity::default());
+    let (valid, invalid) = (ValidityClass::Valid, ValidityClass::Invalid);
+    let cases: [(Change, ValidityClass, &str); 4] = [
+        (
+            |record| {
+                record.share.as_mut().unwrap().burst_sends = 1;
+                record.latency.insert("send_lag".to_owned(), latency_of([60_000_000; 600].into_iter()));
+            },
+            valid,
+            "send lag p99 60",
+        ),
+        (
+            |record| {
+                let pace = Pace { planned: 60, sent: 50, span_ns: 1_000_000_000, sent_span_ns: 0 };
+                record.share.as_mut().unwrap().pace = Some(pace);
+            },
+            valid,
+            "sent 100.0 of 120.0 planned events/s",
+        ),
+        (
+            |record| {
+                (record.counts.acked, record.counts.rejected) = (record.counts.acked - 1, 1);
+                (record.counts.deliveries_expected, record.counts.deliveries) = (1, 1);
+            },
+            invalid,
+            "the relay refused 2 events; whether other agents got them cannot be judged",
+        ),
+        (|record| record.counts.acked -= 1, invalid, "the ledger does not balance"),
+    ];
+    for (change, counts, says) in cases {
+        let validity = judged(change);
+        assert_eq!((validity.class, validity.counts), (invalid, counts), "{says}: {validity:?}");
+        assert!(validity.reasons.len() == 1 && validity.to_string().starts_with(says), "{validity}");
+    }
+}
+
+#[test]
 fn a_record_that_is_refused_leaves_the_sum_as_it_was() {
     type Change = fn(&mut RunRecord);
-    let refused: [(Change, MergeError); 5] = [
+    let refused: [(Change, MergeError); 6] = [
         (|record| record.share.as_mut().unwrap().index = 0, MergeError::Twice { index: 0 }),
         (|record| record.seed = 8, MergeError::Differs { index: 1, what: "seed" }),
+        (
+            |record| record.share.as_mut().unwrap().plan_sha256 = "01".to_owned(),
+            MergeError::Differs { index: 1, what: "plan_sha256" },
+        ),
         (|record| record.counts.acked = u64::MAX, MergeError::TooLarge { index: 1 }),
         (
             |record| {
