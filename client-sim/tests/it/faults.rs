@@ -122,8 +122,8 @@ fn a_run_that_logs_every_message_is_suspect_by_client_and_relay() {
     let play = |level: Option<&str>| {
         let file = folder.path().join("record.json");
         let mut client = Command::new(env!("CARGO_BIN_EXE_client-sim"));
-        client.args(["--scenario", "note-stream", "--rate", "20", "--seconds", "1", "--quiet", "--record"]);
-        client.arg(&file).env_remove("RUST_LOG");
+        client.args(["--scenario", "note-stream", "--rate", "40", "--seconds", "0.3", "--quiet", "--corpus"]);
+        client.arg(few_events()).arg("--record").arg(&file).env_remove("RUST_LOG");
         client.envs(level.map(|level| ("RUST_LOG", level))).output().unwrap();
         RunRecord::read(&file).unwrap()
     };
@@ -149,7 +149,8 @@ fn a_limit_of_file_sizes_costs_the_record_and_not_the_summary() {
     let folder = tempfile::tempdir().unwrap();
     let output = Command::new("sh")
         .args(["-c", "ulimit -f 16 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_client-sim")])
-        .args(["--scenario", "note-stream", "--seconds", "1", "--record", "record.json"])
+        .args(["--scenario", "note-stream", "--seconds", "1", "--record", "record.json", "--corpus"])
+        .arg(few_events())
         .current_dir(folder.path())
         .output()
         .unwrap();

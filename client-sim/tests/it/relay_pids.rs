@@ -10,7 +10,10 @@ use std::{
 
 use measure::{QuotaMeter, RunRecord};
 
-use crate::common::{Relay, program};
+use crate::{
+    common::{Relay, program},
+    few::few_events,
+};
 
 /// Plays a short plan. Returns the exit code and what was written, and the record.
 fn play(relay: &Relay, pids: &str) -> (Option<i32>, String, Option<RunRecord>) {
@@ -22,7 +25,8 @@ fn play_with(relay: &Relay, pids: &str, answers: Option<&str>) -> (Option<i32>, 
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("record.json");
     let mut client = program();
-    client.args(["--scenario", "note-stream", "--rate", "100", "--seconds", "1", "--url", &relay.url]);
+    client.args(["--scenario", "note-stream", "--rate", "100", "--seconds", "0.5", "--url", &relay.url]);
+    client.arg("--corpus").arg(few_events());
     if let Some(answers) = answers {
         let file = folder.path().join("doctor.json");
         fs::write(&file, answers).unwrap();
@@ -166,8 +170,8 @@ impl Drop for Group {
 fn play_for_a_second(mut client: Command, flags: &[&str]) -> RunRecord {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("record.json");
-    client.args(["--scenario", "note-stream", "--rate", "3000", "--seconds", "1", "--record"]);
-    let output = client.arg(&file).args(flags).output().unwrap();
+    client.args(["--scenario", "note-stream", "--rate", "3000", "--seconds", "1", "--corpus"]);
+    let output = client.arg(few_events()).arg("--record").arg(&file).args(flags).output().unwrap();
     RunRecord::read(&file).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)))
 }
 
