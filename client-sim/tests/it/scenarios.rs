@@ -1,8 +1,8 @@
 //! Tests that the program lists and explains every scenario, and plays it with a balanced ledger.
 
-use std::{collections::HashMap, fs, path::PathBuf, process::Output, thread};
+use std::{collections::HashMap, fs, path::PathBuf, process::Output, sync::LazyLock, thread};
 
-use codecs::KindClass;
+use codecs::{Event, KindClass};
 use corpus::Corpus;
 use measure::{Counts, RunRecord, Status, ValidityClass};
 use tempfile::TempDir;
@@ -35,6 +35,17 @@ const SMALLER: &[(&str, &[&str])] = &[
     ("slow-consumer", &["subscribe.fast.connections=5", "publish.arrival.rate_per_s=60"]),
 ];
 
+static EVENTS: LazyLock<Vec<Event<'static>>> = LazyLock::new(|| {
+    let mut events = Corpus::bundled().events;
+    let mut kinds: HashMap<u16, usize> = HashMap::new();
+    events.retain(|event| {
+        let count = kinds.entry(event.kind).or_default();
+        *count += 1;
+        *count <= EVENTS_OF_A_KIND && event.class() != KindClass::Ephemeral
+    });
+    events
+});
+
 struct Setup {
     folder: TempDir,
 }
@@ -42,14 +53,7 @@ struct Setup {
 impl Setup {
     fn new() -> Self {
         let folder = TempDir::new().unwrap();
-        let mut events = Corpus::bundled().events;
-        let mut kinds: HashMap<u16, usize> = HashMap::new();
-        events.retain(|event| {
-            let count = kinds.entry(event.kind).or_default();
-            *count += 1;
-            *count <= EVENTS_OF_A_KIND && event.class() != KindClass::Ephemeral
-        });
-        corpus::write(&folder.path().join("small.jsonl"), &events).unwrap();
+        corpus::write(&folder.path().join("small.jsonl"), &EVENTS).unwrap();
         Setup { folder }
     }
 
