@@ -500,7 +500,7 @@ async fn kill(rounds: u32) {
 
 #[tokio::test]
 async fn what_was_acknowledged_survives_kill_9() {
-    kill(20).await;
+    kill(8).await;
 }
 
 #[tokio::test]
