@@ -2,15 +2,16 @@
 
 use std::{
     fs,
-    io::{self, Read, Write},
-    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    net::TcpListener,
     path::Path,
     process::{Output, Stdio},
-    sync::{Arc, Mutex},
-    thread,
 };
 
-use crate::{common::{Relay, program}, events::write_few};
+use crate::{
+    common::{Relay, program},
+    events::write_few,
+    guard::{Guard, head_bytes},
+};
 
 /// User and password of these tests, and what RFC 7617 makes of them.
 const USER: &str = "me:s3cret";
@@ -38,77 +39,10 @@ kinds = [1]
 const FIELD: &str = "X-Api-Key=s3cret/abcdefgh";
 const LINE: &str = "x-api-key: s3cret/abcdefgh";
 
-/// A proxy before a relay that asks for a line in the head of requests, and keeps what clients say.
-struct Guard {
-    address: SocketAddr,
-    heard: Arc<Mutex<Vec<Vec<u8>>>>,
-}
-
-impl Guard {
-    fn before(relay: &Relay, asks_for: &'static str) -> Guard {
-        let relay = relay.url.strip_prefix("ws://").unwrap().to_owned();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (address, heard) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
-        let keep = Arc::clone(&heard);
-        thread::spawn(move || {
-            for client in listener.incoming().map_while(Result::ok) {
-                let (relay, keep) = (relay.clone(), Arc::clone(&keep));
-                // A client that leaves ends its connection alone.
-                thread::spawn(move || pass(client, &relay, asks_for, &keep));
-            }
-        });
-        Guard { address, heard }
-    }
-
-    /// The heads of all requests, and all messages, of which none may be compressed.
-    fn heard(&self) -> (Vec<String>, String) {
-        let connections = self.heard.lock().unwrap();
-        let parts = connections.iter().map(|bytes| {
-            let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
-            (String::from_utf8_lossy(&bytes[..end]).into_owned(), unmasked(&bytes[end..]))
-        });
-        let (heads, messages): (_, Vec<String>) = parts.unzip();
-        (heads, messages.concat())
-    }
-}
-
-fn pass(mut client: TcpStream, relay: &str, asks_for: &str, keep: &Mutex<Vec<Vec<u8>>>) -> io::Result<()> {
-    let mut said = Vec::new();
-    while !said.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        client.read_exact(&mut byte)?;
-        said.push(byte[0]);
-    }
-    let allowed = String::from_utf8_lossy(&said).lines().any(|line| line.eq_ignore_ascii_case(asks_for));
-    let place = {
-        let mut all = keep.lock().unwrap();
-        all.push(said.clone());
-        all.len() - 1
-    };
-    if !allowed {
-        let refusal = if asks_for == BASIC {
-            "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"relay\"\r\nConnection: close\r\n\r\n"
-        } else {
-            "HTTP/1.1 403 Forbidden\r\nConnection: close\r\n\r\n"
-        };
-        return client.write_all(refusal.as_bytes());
-    }
-    let mut relay = TcpStream::connect(relay)?;
-    relay.write_all(&said)?;
-    let (mut from_relay, mut to_client) = (relay.try_clone()?, client.try_clone()?);
-    thread::spawn(move || {
-        let passed = io::copy(&mut from_relay, &mut to_client);
-        to_client.shutdown(Shutdown::Both).and(passed)
-    });
-    let mut bytes = [0; 4096];
-    loop {
-        let count = client.read(&mut bytes)?;
-        if count == 0 {
-            return relay.shutdown(Shutdown::Write);
-        }
-        keep.lock().unwrap()[place].extend(&bytes[..count]);
-        relay.write_all(&bytes[..count])?;
-    }
+/// All messages of clients, of which none may be compressed.
+fn messages(guard: &Guard) -> String {
+    let connections = guard.heard.lock().unwrap();
+    connections.iter().map(|bytes| unmasked(&bytes[head_bytes(bytes)..])).collect()
 }
 
 /// The payloads of a client's frames (RFC 6455 §5.2).
@@ -153,7 +87,7 @@ fn silent(output: &Output, folder: &Path) {
 #[test]
 fn a_password_goes_into_authorization_and_nowhere_else() {
     let relay = Relay::start(&["--auth"]);
-    let guard = Guard::before(&relay, BASIC);
+    let guard = Guard::before(&relay.url, BASIC);
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("auth.toml"), WITH_AUTH).unwrap();
     let url = format!("WS://{USER}@{}/", guard.address);
@@ -163,7 +97,7 @@ fn a_password_goes_into_authorization_and_nowhere_else() {
     let said = String::from_utf8_lossy(&run.stderr);
     assert!(matches!(run.status.code(), Some(0 | 3)), "{said}");
     silent(&run, folder.path());
-    let (heads, messages) = guard.heard();
+    let (heads, messages) = (guard.heads(), messages(&guard));
     assert!(heads.len() > 3, "{heads:?}");
     for head in &heads {
         assert!(head.lines().any(|line| line.eq_ignore_ascii_case(BASIC)), "{head}");
@@ -179,7 +113,7 @@ fn a_password_goes_into_authorization_and_nowhere_else() {
 #[test]
 fn a_password_that_is_wrong_or_of_no_address_is_not_repeated() {
     let relay = Relay::start(&[]);
-    let guard = Guard::before(&relay, BASIC);
+    let guard = Guard::before(&relay.url, BASIC);
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("doctor.json"), "{}").unwrap();
@@ -206,7 +140,7 @@ fn a_password_that_is_wrong_or_of_no_address_is_not_repeated() {
 #[test]
 fn a_header_field_goes_into_every_request_and_its_value_nowhere_else() {
     let relay = Relay::start(&[]);
-    let guard = Guard::before(&relay, LINE);
+    let guard = Guard::before(&relay.url, LINE);
     let folder = tempfile::tempdir().unwrap();
     let url = format!("ws://{}", guard.address);
     let run = ["--scenario", "note-stream", "--seconds", "1", "--rate", "50", "--record", "record.json"];
@@ -230,7 +164,7 @@ fn a_header_field_goes_into_every_request_and_its_value_nowhere_else() {
         let written = record + &String::from_utf8_lossy(&output.stdout);
         assert!(written.contains(seen), "{written}");
     }
-    let (heads, messages) = guard.heard();
+    let (heads, messages) = (guard.heads(), messages(&guard));
     let documents = heads.iter().filter(|head| head.contains("application/nostr+json")).count();
     assert!(documents == 2 && heads.len() > 10, "{heads:?}");
     for head in &heads {
@@ -256,7 +190,7 @@ fn a_relay_that_is_not_reached_names_the_proxy_that_was_not_asked() {
 #[test]
 fn a_header_field_that_is_wrong_or_refused_is_not_repeated() {
     let relay = Relay::start(&[]);
-    let guard = Guard::before(&relay, LINE);
+    let guard = Guard::before(&relay.url, LINE);
     let folder = tempfile::tempdir().unwrap();
     let (open, closed) = (format!("ws://{}", guard.address), format!("ws://{USER}@{}", guard.address));
     for (url, header, code, why) in [

@@ -12,6 +12,8 @@ mod faults;
 #[path = "../common/few.rs"]
 mod few;
 mod foreign;
+#[path = "../common/guard.rs"]
+mod guard;
 mod light;
 mod links;
 mod meet;

@@ -44,7 +44,7 @@ fn section<'a>(help: &'a str, heading: &str) -> Vec<&'a str> {
 }
 
 /// The words of a call as a shell splits it.
-fn words(call: &str) -> Vec<&str> {
+pub(crate) fn words(call: &str) -> Vec<&str> {
     let parts = call.split('\'').enumerate();
     parts
         .flat_map(|(place, part)| if place % 2 == 1 { vec![part] } else { part.split_whitespace().collect() })

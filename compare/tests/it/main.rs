@@ -13,6 +13,8 @@ mod disk;
 mod few;
 mod foreign;
 mod gate;
+#[path = "../../../client-sim/tests/common/guard.rs"]
+mod guard;
 mod help;
 mod html;
 mod loads;

@@ -2,12 +2,11 @@
 
 use std::{
     fs::{self, Permissions},
-    io::{self, BufRead, BufReader, Read, Write},
-    net::{Shutdown, TcpListener, TcpStream},
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpListener,
     os::unix::fs::PermissionsExt,
     path::Path,
     process::{Command, Output, Stdio},
-    sync::{Arc, Mutex},
     thread,
     time::{Duration, Instant},
 };
@@ -15,7 +14,7 @@ use std::{
 use report::ResultFile;
 use tempfile::TempDir;
 
-use crate::{few::few_events, scrape::scrape};
+use crate::{few::few_events, guard::Guard, help::words, over_nats::site::relay, scrape::scrape};
 
 /// A run of few events, or of those that the arguments name.
 fn compare(out: &Path, args: &[&str]) -> Output {
@@ -205,14 +204,6 @@ fn a_line_that_is_no_event_is_found_before_a_block_is_played_or_left_out_and_cou
     assert_eq!((corpus.events, corpus.invalid_skipped), (500, 1));
     let summary = fs::read_to_string(folder.join("summary.md")).unwrap();
     assert!(summary.contains("500 events, 1 invalid skipped"), "{summary}");
-}
-
-/// The words of a call as a shell splits it.
-fn words(call: &str) -> Vec<&str> {
-    let parts = call.split('\'').enumerate();
-    parts
-        .flat_map(|(place, part)| if place % 2 == 1 { vec![part] } else { part.split_whitespace().collect() })
-        .collect()
 }
 
 #[test]
@@ -416,23 +407,13 @@ fn any_relay_can_be_compared_with_itself_compressed_and_its_limit_searched() {
     let (cert, key) = (out.path().join("cert.pem"), out.path().join("key.pem"));
     fs::write(&cert, made.cert.pem()).unwrap();
     fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    let mut relay = Command::new(env!("CARGO_BIN_EXE_compare"))
-        .args(["role:relay", "--listen", "127.0.0.1:0", "--announce", "--tls-cert"])
-        .arg(&cert)
-        .arg("--tls-key")
-        .arg(&key)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(relay.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let (_, port) = line.split_once("wss://127.0.0.1:").expect("the announcement has the URL");
-    let port: String = port.chars().take_while(char::is_ascii_digit).collect();
+    let (cert, key) = (cert.to_str().unwrap(), key.to_str().unwrap());
+    let (_relay, behind) = relay(&["--tls-cert", cert, "--tls-key", key]);
+    let port = behind.trim_end_matches('/').rsplit(':').next().unwrap();
     let url = format!("wss://me:s3cret@localhost:{port}");
 
     let results = out.path().join("results");
-    let run = compare(&results, &["--url", &url, "--ca", cert.to_str().unwrap(), "--", "--rate", "100"]);
+    let run = compare(&results, &["--url", &url, "--ca", cert, "--", "--rate", "100"]);
     let said = String::from_utf8_lossy(&run.stderr);
     assert!(matches!(run.status.code(), Some(0 | 3)), "{said}");
     let folder = fs::read_dir(&results).unwrap().next().unwrap().unwrap().path();
@@ -448,7 +429,7 @@ fn any_relay_can_be_compared_with_itself_compressed_and_its_limit_searched() {
 
     let searches = out.path().join("searches");
     let search = Command::new(env!("CARGO_BIN_EXE_compare"))
-        .args(["search", "--url", &url, "--ca", cert.to_str().unwrap(), "--compressions", "none,deflate"])
+        .args(["search", "--url", &url, "--ca", cert, "--compressions", "none,deflate"])
         .args(["--slo", "p50<30s, lost=0", "--start", "20", "--limit", "20", "--probe-seconds", "3"])
         .args(["--no-curve", "--out", searches.to_str().unwrap(), "--corpus"])
         .arg(few_events())
@@ -462,62 +443,14 @@ fn any_relay_can_be_compared_with_itself_compressed_and_its_limit_searched() {
     let ids: Vec<&str> = searched.cells.iter().map(|cell| cell.cell.as_str()).collect();
     assert_eq!(ids, ["json+none", "json+deflate"], "{table}");
     assert_eq!(searched.config.url.unwrap().to_string(), format!("wss://localhost:{port}"));
-    drop(relay.stdin.take());
-    assert!(relay.wait().unwrap().success());
-}
-
-/// A proxy before a relay that answers 403 to requests without this line in their head; and the
-/// heads of all others.
-fn guarded(relay: String, line: &'static str) -> (String, Arc<Mutex<Vec<String>>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (url, heads) = (format!("ws://{}", listener.local_addr().unwrap()), Arc::default());
-    let heard: Arc<Mutex<Vec<String>>> = Arc::clone(&heads);
-    thread::spawn(move || {
-        for client in listener.incoming().map_while(Result::ok) {
-            let (relay, heard) = (relay.clone(), Arc::clone(&heard));
-            // A client that leaves ends its connection alone.
-            thread::spawn(move || pass(client, &relay, line, &heard));
-        }
-    });
-    (url, heads)
-}
-
-fn pass(mut client: TcpStream, relay: &str, line: &str, heard: &Mutex<Vec<String>>) -> io::Result<()> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        client.read_exact(&mut byte)?;
-        head.push(byte[0]);
-    }
-    let text = String::from_utf8_lossy(&head).into_owned();
-    if !text.lines().any(|one| one.eq_ignore_ascii_case(line)) {
-        return client.write_all(b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\n\r\n");
-    }
-    heard.lock().unwrap().push(text);
-    let mut relay = TcpStream::connect(relay)?;
-    relay.write_all(&head)?;
-    let (mut from_relay, mut to_client) = (relay.try_clone()?, client.try_clone()?);
-    thread::spawn(move || {
-        let passed = io::copy(&mut from_relay, &mut to_client);
-        to_client.shutdown(Shutdown::Both).and(passed)
-    });
-    io::copy(&mut client, &mut relay)?;
-    relay.shutdown(Shutdown::Write)
 }
 
 #[test]
 fn a_header_field_reaches_the_relay_in_every_request_and_no_result_has_its_value() {
     let out = TempDir::new().unwrap();
-    let mut relay = Command::new(env!("CARGO_BIN_EXE_compare"))
-        .args(["role:relay", "--listen", "127.0.0.1:0", "--announce"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(relay.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let address = line.split('"').find_map(|part| part.strip_prefix("ws://")).unwrap();
-    let (url, heads) = guarded(address.to_owned(), "x-api-key: s3cret/value");
+    let (_relay, behind) = relay(&[]);
+    let guard = Guard::before(&behind, "x-api-key: s3cret/value");
+    let url = format!("ws://{}", guard.address);
     let given = ["--url", &url, "--header", "X-Api-Key=s3cret/value", "--header=user-agent=s3cret/1"];
 
     let results = out.path().join("results");
@@ -545,9 +478,9 @@ fn a_header_field_reaches_the_relay_in_every_request_and_no_result_has_its_value
             "{said}"
         );
     }
-    let heads = heads.lock().unwrap();
+    let heads = guard.heads();
     assert!(heads.iter().filter(|head| head.contains("application/nostr+json")).count() == 2, "{heads:?}");
-    for head in heads.iter() {
+    for head in &heads {
         assert_eq!(head.to_ascii_lowercase().matches("x-api-key: ").count(), 1, "{head}");
         assert!(head.to_ascii_lowercase().matches("user-agent: ").eq(["user-agent: "]), "{head}");
     }
@@ -555,8 +488,6 @@ fn a_header_field_reaches_the_relay_in_every_request_and_no_result_has_its_value
     let refused = compare(&results, &["--url", &url, "--header", "X-Api-Key=s3cret/other"]);
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(refused.status.code() == Some(1) && said.contains("403") && !said.contains("s3cret"), "{said}");
-    drop(relay.stdin.take());
-    assert!(relay.wait().unwrap().success());
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod foreign;
 mod losses;
 mod relay;
 mod secure;
-mod site;
+pub(crate) mod site;
 mod watching;
 
 use std::{
@@ -50,7 +50,7 @@ fn batched_block(url: &str) -> Play {
 
 #[tokio::test]
 async fn players_take_every_flag_of_a_block_and_their_records_make_one() {
-    let (_relay, url) = relay();
+    let (_relay, url) = relay(&[]);
     let block = batched_block(&url);
     let program = env!("CARGO_BIN_EXE_compare").into();
     let process = agents::Process { program, arguments: vec!["role:client".into()] };

@@ -104,7 +104,7 @@ fn site_over(config: Option<&Path>) -> Site {
     command.args(config.iter().flat_map(|file| ["-c".as_ref(), file.as_os_str()]));
     command.arg("-sd").arg(folder.path().join("store")).stderr(Stdio::null());
     let nats = Process(command.spawn().expect("needs nats-server"));
-    let (relay_process, relay) = relay();
+    let (relay_process, relay) = relay(&[]);
     let ports = folder.path().join(format!("nats-server_{}.ports", nats.0.id()));
     let since = Instant::now();
     let ports: Value = loop {
@@ -124,10 +124,10 @@ fn site_over(config: Option<&Path>) -> Site {
     }
 }
 
-/// A relay, and its URL.
-pub(crate) fn relay() -> (Process, String) {
+/// A relay with these flags, and its URL.
+pub(crate) fn relay(flags: &[&str]) -> (Process, String) {
     let mut command = compare();
-    command.args(["role:relay", "--listen", "127.0.0.1:0", "--announce"]);
+    command.args(["role:relay", "--listen", "127.0.0.1:0", "--announce"]).args(flags);
     let mut relay = Process(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
     BufReader::new(relay.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
