@@ -421,31 +421,19 @@ fn a_relay_behind_tls_is_measured_like_any_other_and_checked() {
     let (cert, key) = (setup.path("cert.pem"), setup.path("key.pem"));
     fs::write(&cert, made.cert.pem()).unwrap();
     fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    let mut relay = program()
-        .args(["role:relay", "--listen", "127.0.0.1:0", "--announce", "--verify", "id", "--tls-cert"])
-        .arg(&cert)
-        .arg("--tls-key")
-        .arg(&key)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(relay.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let (_, port) = line.split_once("wss://127.0.0.1:").expect("the announcement has the URL");
-    let port: String = port.chars().take_while(char::is_ascii_digit).collect();
+    let (cert, key) = (cert.to_str().unwrap(), key.to_str().unwrap());
+    let relay = Relay::start(&["--tls-cert", cert, "--tls-key", key]);
+    let port = relay.url.rsplit(':').next().unwrap();
     let url = format!("wss://localhost:{port}");
 
     let refused = setup.run(&["--url", &url, "--ca", setup.path("absent.pem").to_str().unwrap()]);
     assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
     assert!(stderr(&refused).contains("absent.pem"), "{}", stderr(&refused));
-    let output = setup.run(&["--url", &url, "--ca", cert.to_str().unwrap(), "--compression", "deflate"]);
+    let output = setup.run(&["--url", &url, "--ca", cert, "--compression", "deflate"]);
     assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
     let record = setup.record();
     record.counts.balanced().unwrap();
     assert_eq!((record.status, record.cell.compression.as_str()), (Status::Complete, "deflate"));
-    drop(relay.stdin.take());
-    assert!(relay.wait().unwrap().success());
 }
 
 #[test]

@@ -26,7 +26,7 @@ impl Relay {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let url = line.split('"').find(|part| part.starts_with("ws://")).unwrap().to_owned();
+        let url = line.split('"').find(|part| part.starts_with("ws")).unwrap().to_owned();
         Relay { child, url }
     }
 }

@@ -1,43 +1,14 @@
 //! A relay in Python spoils a known number of deliveries; the ledger must count each one exactly,
 //! as the fault that it is.
 
-use std::{
-    io::{BufRead, BufReader},
-    path::Path,
-    process::{Child, Command, Stdio},
-};
+use std::process::Command;
 
 use measure::{Counts, Exit, RunRecord};
 
+use crate::python::Relay;
+
 /// The number of deliveries that the relay spoils.
 const SPOILED: u64 = 7;
-
-/// The relay's process, which ends with its standard input, and its URL.
-struct Relay(Child, String);
-
-impl Relay {
-    fn start(fault: &str) -> Relay {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/lying_relay.py");
-        let mut child = Command::new("python3")
-            .arg(script)
-            .args([fault, &SPOILED.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("python3 starts");
-        let mut url = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
-        assert!(url.starts_with("ws://"), "the relay needs python3 with websockets: {url:?}");
-        Relay(child, url.trim().to_owned())
-    }
-}
-
-impl Drop for Relay {
-    fn drop(&mut self) {
-        self.0.kill().ok();
-        self.0.wait().ok();
-    }
-}
 
 /// Exit code, ledger, standard error and the lines of `--ledger`.
 struct Played {
@@ -48,7 +19,7 @@ struct Played {
 }
 
 fn play(fault: &str) -> Played {
-    let relay = Relay::start(fault);
+    let relay = Relay::start(&[fault, &SPOILED.to_string()]);
     let folder = tempfile::tempdir().unwrap();
     let record = folder.path().join("record.json");
     // Of a rehearsal it would spoil some, too.

@@ -19,6 +19,8 @@ mod links;
 mod meet;
 mod outputs;
 mod picky;
+#[path = "../common/python.rs"]
+mod python;
 mod relay_pids;
 mod scenarios;
 mod serve;

@@ -1,11 +1,6 @@
 //! The real program against relays in Python that grant less than they are offered.
 
-use std::{
-    fs,
-    io::{BufRead, BufReader},
-    path::Path,
-    process::{Child, Command, Stdio},
-};
+use std::{fs, process::Command};
 
 use report::{
     ResultFile,
@@ -13,35 +8,7 @@ use report::{
     result::{Probe, ProbeOutcome},
 };
 
-/// The relay's process, which ends with its standard input, and its URL.
-struct Relay(Child, String);
-
-impl Relay {
-    /// Both are arguments of the script.
-    fn start(fault: &str, deflate: &str) -> Relay {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../client-sim/tests/peers/lying_relay.py");
-        let mut child = Command::new("python3")
-            .arg(script)
-            .args([fault, "0", deflate])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            // Clients that break off are no news.
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("python3 starts");
-        let mut url = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
-        assert!(url.starts_with("ws://"), "the relay needs python3 with websockets: {url:?}");
-        Relay(child, url.trim().to_owned())
-    }
-}
-
-impl Drop for Relay {
-    fn drop(&mut self) {
-        self.0.kill().ok();
-        self.0.wait().ok();
-    }
-}
+use crate::python::Relay;
 
 /// Runs a command with and without deflate over a relay; returns what it said on standard error,
 /// and its result.
@@ -77,7 +44,7 @@ fn ids(result: &ResultFile) -> Vec<&str> {
 #[test]
 #[ignore = "needs python3 with websockets"]
 fn what_a_python_relay_grants_of_deflate_is_the_name_of_what_is_measured() {
-    let relay = Relay::start("none", "narrow");
+    let relay = Relay::start(&["none", "0", "narrow"]);
     let (said, result) = compare("run", &relay, &ONE_ROUND);
     let granted = "deflate:window_bits=12:upload_takeover=no";
     let note = format!("json+deflate is measured as json+{granted}, which the relay grants");
@@ -104,7 +71,7 @@ fn what_a_python_relay_grants_of_deflate_is_the_name_of_what_is_measured() {
 #[test]
 #[ignore = "needs python3 with websockets"]
 fn a_search_finds_what_a_slow_python_relay_sustains() {
-    let relay = Relay::start("slow", "none");
+    let relay = Relay::start(&["slow", "0", "none"]);
     let args = "--by rate --slo p50<100ms,lost=0 --start 20 --limit 320 --probe-seconds 1 --precision 0.5 --no-curve";
     let args: Vec<&str> = args.split(' ').collect();
     let (said, result) = compare("search", &relay, &args);

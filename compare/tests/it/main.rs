@@ -20,6 +20,8 @@ mod html;
 mod loads;
 mod over_nats;
 mod program;
+#[path = "../../../client-sim/tests/common/python.rs"]
+mod python;
 mod relays;
 mod report;
 mod rounds;
