@@ -27,11 +27,11 @@ fn both() -> [(&'static str, &'static [u8]); 2] {
     [("zstd-shared", b""), ("zstd-dict", json().bytes())]
 }
 
-fn headers(name: &str) -> String {
+pub(crate) fn headers(name: &str) -> String {
     format!("Sec-WebSocket-Protocol: {}", offer(name).tokens()[0]) + "\r\n"
 }
 
-async fn scripted(name: &str) -> (Scripted, Connection) {
+pub(crate) async fn scripted(name: &str) -> (Scripted, Connection) {
     let (address, accepted) = listen(config(support(&[name]))).await;
     let (client, _) = Scripted::upgraded(address, &headers(name)).await;
     (client, connection(accepted.await.unwrap().unwrap()))

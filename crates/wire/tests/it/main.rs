@@ -8,6 +8,7 @@ mod combinations;
 mod common;
 mod connection;
 mod dictionary;
+mod draft;
 mod frames;
 mod handshake;
 mod headers;
