@@ -12,7 +12,6 @@
 
 use std::{
     cmp::{Ordering, Reverse},
-    collections::hash_map::Entry,
     slice,
     sync::Arc,
     vec,
@@ -20,6 +19,7 @@ use std::{
 
 use ahash::{HashMap, HashSet, RandomState};
 use codecs::Filter;
+use hashbrown::{HashTable, hash_table::Entry};
 
 use super::stored::StoredEvent;
 
@@ -44,7 +44,7 @@ const FEW_AUTHORS: usize = 8;
 pub(super) struct Index {
     /// By the hash of what they are by: two of one hash share a list, and are told apart when their
     /// events are looked at.
-    lists: [HashMap<u64, List>; MAPS],
+    lists: [HashTable<(u64, List)>; MAPS],
     hasher: RandomState,
     /// Candidates that were looked at so far: what filters cost.
     visited: u64,
@@ -77,8 +77,18 @@ impl By<'_> {
 #[derive(Debug)]
 enum List {
     One(Placed),
-    /// Chunks of at most [`MAX_CHUNK`], none of them empty.
-    Many(Vec<Vec<Placed>>),
+    /// A chunk, not empty.
+    Few(Vec<Placed>),
+    Many(Box<Chunks>),
+}
+
+/// A list in chunks of at most [`MAX_CHUNK`], none of them empty.
+#[derive(Debug)]
+struct Chunks {
+    chunks: Vec<Vec<Placed>>,
+    /// The chunk that was added to last. Events of about one time mostly come together, and to search
+    /// for the chunk of each would read memory that is in no cache.
+    latest: usize,
 }
 
 /// A stored event in the order of a list.
@@ -119,64 +129,101 @@ impl PartialEq for Placed {
 
 impl Eq for Placed {}
 
-impl List {
-    /// Adds an event, unless it is there: one may have a tag twice.
+impl Chunks {
     fn insert(&mut self, placed: Placed) {
-        let chunks = match self {
-            List::Many(chunks) => chunks,
-            List::One(one) if *one == placed => return,
+        let Chunks { chunks, latest } = self;
+        let begins_before = |chunk: &Vec<Placed>| chunk[0] <= placed;
+        let begun = |place: usize| chunks.get(place).is_some_and(begins_before);
+        if !begun(*latest) || begun(*latest + 1) {
+            *latest = chunks.partition_point(begins_before).saturating_sub(1);
+        }
+        if let Some(next) = insert_into(&mut chunks[*latest], placed) {
+            *latest += 1;
+            chunks.insert(*latest, next);
+        }
+    }
+
+    /// Removes an event. Returns whether no chunk is left.
+    fn remove(&mut self, placed: &Placed) -> bool {
+        let chunks = &mut self.chunks;
+        let place = chunks.partition_point(|chunk| chunk[0] <= *placed).saturating_sub(1);
+        if remove_from(&mut chunks[place], placed) {
+            chunks.remove(place);
+        }
+        chunks.is_empty()
+    }
+}
+
+/// Adds an event to a chunk, unless it is there: one may have a tag twice. Returns the chunk that is
+/// to follow if this one was full.
+fn insert_into(chunk: &mut Vec<Placed>, placed: Placed) -> Option<Vec<Placed>> {
+    let is_last = chunk.last().is_some_and(|last| *last < placed);
+    let at = if is_last { chunk.len() } else { chunk.binary_search(&placed).err()? };
+    if chunk.len() < MAX_CHUNK {
+        chunk.insert(at, placed);
+        return None;
+    }
+    // What comes in order fills its chunks.
+    let mut next = chunk.split_off(if is_last { at } else { MAX_CHUNK / 2 });
+    match at.checked_sub(chunk.len()) {
+        Some(at) => next.insert(at, placed),
+        None => chunk.insert(at, placed),
+    }
+    Some(next)
+}
+
+/// Removes an event from a chunk. Returns whether the chunk is empty then.
+fn remove_from(chunk: &mut Vec<Placed>, placed: &Placed) -> bool {
+    if let Ok(at) = chunk.binary_search(placed) {
+        chunk.remove(at);
+        if chunk.len() <= chunk.capacity() / 4 {
+            chunk.shrink_to(chunk.len() * 2);
+        }
+    }
+    chunk.is_empty()
+}
+
+impl List {
+    /// Adds an event, unless it is there.
+    fn insert(&mut self, placed: Placed) {
+        match self {
+            List::One(one) if *one == placed => {}
             List::One(one) => {
                 let mut both = vec![one.clone(), placed];
                 both.sort_unstable();
-                *self = List::Many(vec![both]);
-                return;
+                *self = List::Few(both);
             }
-        };
-        let place = chunks.partition_point(|chunk| chunk[0] <= placed).saturating_sub(1);
-        let chunk = &mut chunks[place];
-        let Err(at) = chunk.binary_search(&placed) else { return };
-        if chunk.len() < MAX_CHUNK {
-            chunk.insert(at, placed);
-            return;
+            List::Few(few) => {
+                if let Some(next) = insert_into(few, placed) {
+                    let chunks = vec![std::mem::take(few), next];
+                    *self = List::Many(Box::new(Chunks { chunks, latest: 1 }));
+                }
+            }
+            List::Many(many) => many.insert(placed),
         }
-        // What comes in order fills its chunks.
-        let mut next = chunk.split_off(if at == MAX_CHUNK { at } else { MAX_CHUNK / 2 });
-        match at.checked_sub(chunk.len()) {
-            Some(at) => next.insert(at, placed),
-            None => chunk.insert(at, placed),
-        }
-        chunks.insert(place + 1, next);
     }
 
     /// Removes an event. Returns whether the list is empty then.
     fn remove(&mut self, placed: &Placed) -> bool {
-        let chunks = match self {
-            List::One(one) => return one == placed,
-            List::Many(chunks) => chunks,
-        };
-        let place = chunks.partition_point(|chunk| chunk[0] <= *placed).saturating_sub(1);
-        let chunk = &mut chunks[place];
-        if let Ok(at) = chunk.binary_search(placed) {
-            chunk.remove(at);
-            if chunk.len() <= chunk.capacity() / 4 {
-                chunk.shrink_to(chunk.len() * 2);
-            }
-            if chunk.is_empty() {
-                chunks.remove(place);
-            }
+        match self {
+            List::One(one) => one == placed,
+            List::Few(few) => remove_from(few, placed),
+            List::Many(many) => many.remove(placed),
         }
-        chunks.is_empty()
     }
 
     /// Its events up to this time.
     fn until(&self, until: i64) -> (&[Vec<Placed>], &[Placed]) {
-        let up_to = |chunk: &[Placed]| chunk.partition_point(|placed| placed.created_at <= until);
+        fn up_to(chunk: &[Placed], until: i64) -> &[Placed] {
+            &chunk[..chunk.partition_point(|placed| placed.created_at <= until)]
+        }
         match self {
-            List::One(one) => (&[], &slice::from_ref(one)[..up_to(slice::from_ref(one))]),
-            List::Many(chunks) => {
-                let begun = chunks.partition_point(|chunk| chunk[0].created_at <= until);
-                let Some((last, whole)) = chunks[..begun].split_last() else { return (&[], &[]) };
-                (whole, &last[..up_to(last)])
+            List::One(one) => (&[], up_to(slice::from_ref(one), until)),
+            List::Few(few) => (&[], up_to(few, until)),
+            List::Many(many) => {
+                let begun = many.chunks.partition_point(|chunk| chunk[0].created_at <= until);
+                let Some((last, whole)) = many.chunks[..begun].split_last() else { return (&[], &[]) };
+                (whole, up_to(last, until))
             }
         }
     }
@@ -184,7 +231,7 @@ impl List {
 
 impl Default for Index {
     fn default() -> Self {
-        let lists = std::array::from_fn(|_| HashMap::default());
+        let lists = std::array::from_fn(|_| HashTable::new());
         Index { lists, hasher: RandomState::default(), visited: 0 }
     }
 }
@@ -193,9 +240,9 @@ impl Index {
     pub(super) fn add(&mut self, stored: &Arc<StoredEvent>) {
         for (map, key) in keys(&self.hasher, stored) {
             let placed = Placed::from_event(stored);
-            match self.lists[map].entry(key) {
-                Entry::Occupied(mut list) => list.get_mut().insert(placed),
-                Entry::Vacant(new) => _ = new.insert(List::One(placed)),
+            match self.lists[map].entry(key, |list| list.0 == key, |list| list.0) {
+                Entry::Occupied(mut list) => list.get_mut().1.insert(placed),
+                Entry::Vacant(new) => _ = new.insert((key, List::One(placed))),
             }
         }
     }
@@ -203,8 +250,8 @@ impl Index {
     pub(super) fn remove(&mut self, stored: &Arc<StoredEvent>) {
         let placed = Placed::from_event(stored);
         for (map, key) in keys(&self.hasher, stored) {
-            if let Entry::Occupied(mut list) = self.lists[map].entry(key)
-                && list.get_mut().remove(&placed)
+            if let Ok(mut list) = self.lists[map].find_entry(key, |list| list.0 == key)
+                && list.get_mut().1.remove(&placed)
             {
                 list.remove();
             }
@@ -244,7 +291,7 @@ impl Index {
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.lists.iter().all(HashMap::is_empty)
+        self.lists.iter().all(HashTable::is_empty)
     }
 
     /// The lists that hold every match.
@@ -293,8 +340,8 @@ impl Index {
     /// The part of a list that is of a filter's times.
     fn range<'i>(&'i self, by: By<'i>, filter: &Filter) -> Listed<'i> {
         let (map, key) = key(&self.hasher, by);
-        let list = self.lists[map].get(&key);
-        let until = |list: &'i List| list.until(filter.until.unwrap_or(i64::MAX));
+        let list = self.lists[map].find(key, |list| list.0 == key);
+        let until = |(_, list): &'i (u64, List)| list.until(filter.until.unwrap_or(i64::MAX));
         let (before, chunk) = list.map_or((&[][..], &[][..]), until);
         Listed { by, before, chunk, since: filter.since.unwrap_or(i64::MIN) }
     }
@@ -303,8 +350,8 @@ impl Index {
 /// The map of a list, and the hash in it.
 fn key(hasher: &RandomState, by: By<'_>) -> (usize, u64) {
     let hash = hasher.hash_one(by);
-    // Bits that a map of its own hash of this does not depend on.
-    (usize::try_from(hash % MAPS as u64).expect("fewer than MAPS"), hash)
+    // Bits by which a map of fewer than 2^32 lists does not place them.
+    (usize::try_from((hash >> 32) % MAPS as u64).expect("fewer than MAPS"), hash)
 }
 
 /// The lists of an event.
