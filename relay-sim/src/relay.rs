@@ -13,9 +13,12 @@
 //! of two connections may reach a subscription in another order than the store has them, and in
 //! another order than the next subscription: NIP-01 demands none of live events.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    cell::Cell,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use codecs::{Codec, Event, Filter, Format, KindClass, PublicKeys, UnknownName};
@@ -32,6 +35,11 @@ use crate::{
 
 /// Parsed keys of authors that are kept: at most 1 MB (docs/decisions/public-keys.md).
 const PUBLIC_KEYS: usize = 8_192;
+
+thread_local! {
+    /// Memory for the subscriptions that an event matches.
+    static MATCHED: Cell<Vec<Arc<Subscription>>> = const { Cell::new(Vec::new()) };
+}
 
 /// The state of one running relay, without its sockets.
 #[derive(Debug)]
@@ -265,7 +273,7 @@ impl Relay {
         unix_seconds: u64,
         insert: impl FnOnce(&mut Store) -> Outcome,
     ) -> Outcome {
-        let mut matched = Vec::new();
+        let mut matched = MATCHED.take();
         let outcome = {
             let mut shared = self.at(unix_seconds);
             let Shared { store, subscriptions } = &mut *shared;
@@ -275,9 +283,10 @@ impl Relay {
             }
             outcome
         };
-        for subscription in matched {
+        for subscription in matched.drain(..) {
             self.queue(subscription, event, stored);
         }
+        MATCHED.set(matched);
         outcome
     }
 

@@ -149,7 +149,7 @@ impl Session {
             let message = read(&mut self.conn, &mut self.unread, &mut self.unread_bytes).now_or_never();
             let mut idle = message.is_none();
             if let Some(message) = message {
-                self.receive(&message?, time).await?;
+                self.take(&message?, time)?;
             }
             self.outbox.take(self.machine.deliveries());
             idle &= self.machine.deliveries().is_empty();
