@@ -24,7 +24,7 @@ const AUTHORS_OF_A_FEED: usize = 200;
 /// A kind that feeds ask for, and no note is: long-form content (NIP-23).
 const ANOTHER_KIND: u16 = 30_023;
 
-/// Two times as many as the relay indexes together.
+/// Enough that lists of the relay's index have several chunks.
 const NOTES: usize = 2_048;
 
 /// Events that the publisher leaves unanswered, as in `cargo bench -p relay-sim --bench floor`.
