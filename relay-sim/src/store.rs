@@ -17,6 +17,7 @@ use codecs::{Event, EventHead, Filter, KindClass, hex};
 
 pub use self::disk::{StoreConfig, StoreError};
 use self::{
+    by_id::ById,
     cache::Cache,
     index::{Index, sort_and_deduplicate},
 };
@@ -25,6 +26,7 @@ pub(crate) use self::{
     stored::{AllEncodings, Encoded, StoredEvent, Unavailable, expires_at},
 };
 
+mod by_id;
 mod cache;
 mod disk;
 mod index;
@@ -91,7 +93,7 @@ pub(crate) enum Outcome {
 /// The events; see the module's text.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
-    events: HashMap<[u8; 32], Arc<StoredEvent>>,
+    events: ById,
     index: Index,
     /// The current version of each address.
     addresses: HashMap<Address, [u8; 32]>,
@@ -226,7 +228,7 @@ impl Store {
 
     /// Whether the event is stored.
     pub(crate) fn contains(&self, id: &[u8; 32]) -> bool {
-        self.events.contains_key(id)
+        self.events.get(id).is_some()
     }
 
     /// Whether so many bytes more fit.
@@ -274,7 +276,8 @@ impl Store {
     /// its kind.
     pub(crate) fn insert(&mut self, offered: &Arc<StoredEvent>) -> Outcome {
         let event = offered.head();
-        if self.events.contains_key(&event.id) {
+        let hash = self.events.hash(&event.id);
+        if self.events.get_hashed(hash, &event.id).is_some() {
             return Outcome::Duplicate;
         }
         if KindClass::from_kind(event.kind) == KindClass::Ephemeral {
@@ -301,7 +304,7 @@ impl Store {
         {
             self.remove(&older);
         }
-        self.add(offered);
+        self.add(hash, offered);
         if event.kind == DELETION {
             self.delete_what_it_names(offered);
         }
@@ -358,8 +361,8 @@ impl Store {
         found
     }
 
-    fn add(&mut self, stored: &Arc<StoredEvent>) {
-        self.events.insert(stored.head().id, Arc::clone(stored));
+    fn add(&mut self, hash: u64, stored: &Arc<StoredEvent>) {
+        self.events.insert(hash, Arc::clone(stored));
         self.held_bytes += stored.held_bytes();
         self.index.add(stored);
         self.expiring.extend(stored.expires_at().map(|expires_at| (expires_at, stored.head().id)));

@@ -17,11 +17,11 @@ use std::{
     vec,
 };
 
-use ahash::{HashMap, HashSet, RandomState};
+use ahash::{HashSet, RandomState};
 use codecs::Filter;
 use hashbrown::{HashTable, hash_table::Entry};
 
-use super::stored::StoredEvent;
+use super::{by_id::ById, stored::StoredEvent};
 
 /// Entries of a list that lie side by side: few enough that one is put between them quickly.
 pub(super) const MAX_CHUNK: usize = 128;
@@ -260,12 +260,7 @@ impl Index {
 
     /// The newest matches of a filter, `limit` at most, each once and in order. `events` are all,
     /// by id.
-    pub(super) fn newest(
-        &mut self,
-        filter: &Filter,
-        events: &HashMap<[u8; 32], Arc<StoredEvent>>,
-        limit: usize,
-    ) -> Vec<Arc<StoredEvent>> {
+    pub(super) fn newest(&mut self, filter: &Filter, events: &ById, limit: usize) -> Vec<Arc<StoredEvent>> {
         if limit == 0 {
             return Vec::new();
         }
@@ -295,11 +290,7 @@ impl Index {
     }
 
     /// The lists that hold every match.
-    fn sources<'i>(
-        &'i self,
-        filter: &'i Filter,
-        events: &'i HashMap<[u8; 32], Arc<StoredEvent>>,
-    ) -> Vec<Source<'i>> {
+    fn sources<'i>(&'i self, filter: &'i Filter, events: &'i ById) -> Vec<Source<'i>> {
         if let Some(ids) = &filter.ids {
             let rest = Filter { ids: None, ..filter.clone() };
             let mut named: Vec<_> = ids.iter().filter_map(|id| events.get(id)).collect();
