@@ -1,0 +1,119 @@
+/** The client and the relay of `src`, on real sockets. */
+import assert from "node:assert/strict";
+import { after, describe, test } from "node:test";
+import { connect, fetchDictionaries } from "../src/client.js";
+import { decode } from "../src/message.js";
+import { Relay } from "../src/relay.js";
+import {
+  client, DICTIONARY, event, framesOf, handshake,
+  LIMIT, OTHER_DICTIONARY, raw, TOKEN, until,
+} from "./support.js";
+
+const relay = await Relay.listen({ dictionaries: [DICTIONARY, OTHER_DICTIONARY] });
+after(() => relay.close());
+
+describe("client and relay", () => {
+  /** Publishes and reads back by a filter, and live on a second connection. */
+  async function plays(url: string, publisher: Partial<Parameters<typeof connect>[1]>, token: string) {
+    const [one, two] = [await client(url, publisher), await client(url, publisher)];
+    assert.equal(one.peer.socket.protocol, token);
+    const noted = event(1, `${token || "no token"}: ${"日本語 ".repeat(50)}`);
+    two.peer.send(JSON.stringify(["REQ", "live", { kinds: [1], since: 1_700_000_000, ids: [noted.id] }]));
+    await until(() => two.received.length === 1, "EOSE");
+    one.peer.send(JSON.stringify(["EVENT", noted]));
+    await until(() => one.received.length === 1 && two.received.length === 2, "OK and the event");
+    one.peer.send(JSON.stringify(["REQ", "stored", { ids: [noted.id], limit: 5 }]));
+    await until(() => one.received.length === 3, "the stored event");
+    assert.deepEqual(one.received.map((json) => JSON.parse(json)), [
+      ["OK", noted.id, true, ""],
+      ["EVENT", "stored", noted],
+      ["EOSE", "stored"],
+    ]);
+    assert.deepEqual(two.received.map((json) => JSON.parse(json)), [["EOSE", "live"], ["EVENT", "live", noted]]);
+    one.peer.socket.close();
+    two.peer.socket.close();
+  }
+
+  test("speak with the dictionary", () => plays(relay.url, {}, TOKEN));
+  test("speak with the client's first choice", () =>
+    plays(relay.url, { dictionaries: [OTHER_DICTIONARY, DICTIONARY] }, `nostr.json+zstd-dict2-${OTHER_DICTIONARY.id}`));
+  test("speak text without a dictionary", () => plays(relay.url, { dictionaries: [] }, ""));
+  test("speak text if the relay has another dictionary", async () => {
+    const other = await Relay.listen({ dictionaries: [OTHER_DICTIONARY] });
+    await plays(other.url, {}, "nostr.json");
+    await other.close();
+  });
+  test("speak text if the relay has none", async () => {
+    const plain = await Relay.listen({ dictionaries: [] });
+    await plays(plain.url, {}, "nostr.json");
+    await plain.close();
+  });
+
+  /** What two subscriptions get for one event, after `before`. */
+  async function delivered(kind: number, before: string[], other = "another") {
+    const noted = event(kind, `a note for two: ${kind} ${before.length} ${other.length} ${"x ".repeat(200)}`);
+    const readers = [await raw(relay.url), await raw(relay.url)];
+    for (const [index, { socket }] of readers.entries()) {
+      const texts = [...before, JSON.stringify(["REQ", index === 0 ? "one" : other, { ids: [noted.id] }])];
+      for (const text of texts) socket.send(Buffer.concat([Buffer.of(0), Buffer.from(text)]));
+    }
+    await until(() => readers.every(({ received }) => received.length === before.length + 1), "EOSE");
+    const { peer } = await client(relay.url);
+    peer.send(JSON.stringify(["EVENT", noted]));
+    await until(() => readers.every(({ received }) => received.length === before.length + 2), "the event");
+    const messages = readers.map(({ received }) => received.at(-1)!);
+    for (const [index, message] of messages.entries()) {
+      const json = JSON.stringify(["EVENT", index === 0 ? "one" : other, noted]);
+      assert.equal(decode(message, DICTIONARY, LIMIT), json);
+      assert.equal(message[0], 1);
+    }
+    for (const { socket } of [...readers, peer]) socket.close();
+    return messages.map(framesOf);
+  }
+
+  test("an event is compressed once for two subscriptions", async () => {
+    const [one, two] = await delivered(1, []);
+    assert.equal(one!.length, 2);
+    assert.notDeepEqual(one![0], two![0]);
+    assert.deepEqual(one![1], two![1]);
+  });
+  test("a prefix beyond 1,024 bytes is compressed with its event", async () => {
+    const [one, two] = await delivered(1, [], "s".repeat(1025));
+    assert.deepEqual([one!.length, two!.length], [2, 1]);
+  });
+  for (const kind of [4, 13, 14, 1059]) {
+    test(`an event of kind ${kind} is a frame of its own`, async () => {
+      assert.deepEqual((await delivered(kind, [])).map(({ length }) => length), [1, 1]);
+    });
+  }
+  test("a client that has sent AUTH shares nothing", async () => {
+    const frames = await delivered(1, [JSON.stringify(["AUTH", event(22_242, "")])]);
+    assert.deepEqual(frames.map(({ length }) => length), [1, 1]);
+  });
+
+  test("the relay serves its dictionaries", async () => {
+    const fetched = await fetchDictionaries(relay.url);
+    assert.deepEqual(fetched.map(({ sha256 }) => sha256), [DICTIONARY.sha256, OTHER_DICTIONARY.sha256]);
+    const missing = await fetch(`${relay.url.replace("ws", "http")}/.well-known/nostr/dictionary/00000000`);
+    assert.equal(missing.status, 404);
+    assert.equal(missing.headers.get("access-control-allow-origin"), "*");
+  });
+  test("repeated tokens are ignored", async () => {
+    const protocol = `graphql-ws, graphql-ws, ${TOKEN}, ${TOKEN}, nostr.json`;
+    const { status, headers } = await handshake(relay.url, { protocol, extensions: null });
+    assert.deepEqual([status, headers["sec-websocket-protocol"]], [101, TOKEN]);
+  });
+  test("a token with something beside it is another one", async () => {
+    const protocol = `${TOKEN} x, x ${TOKEN}, nostr.json`;
+    const { headers } = await handshake(relay.url, { protocol, extensions: null });
+    assert.equal(headers["sec-websocket-protocol"], "nostr.json");
+  });
+  test("a wrong id is not stored", async () => {
+    const { peer, received } = await client(relay.url);
+    const wrong = { ...event(1, "true"), content: "false" };
+    peer.send(JSON.stringify(["EVENT", wrong]));
+    await until(() => received.length === 1, "OK");
+    assert.deepEqual(JSON.parse(received[0]!).slice(0, 3), ["OK", wrong.id, false]);
+    peer.socket.close();
+  });
+});
