@@ -20,21 +20,20 @@ const NOTE = JSON.parse(VECTORS.messages.find(({ prefix_bytes }) => prefix_bytes
 const ends: (() => unknown)[] = [];
 after(() => Promise.all(ends.map((end) => end())));
 
-/** Starts a server, whose output names its URL behind `before`. */
-async function start(program: string, args: string[], before: string): Promise<string> {
-  const child = spawn(program, args, { stdio: "pipe" });
+/** Starts a server, which says its URL and ends with its standard input. */
+async function start(program: string, ...args: string[]): Promise<string> {
+  const child = spawn(program, ["--listen", "127.0.0.1:0", "--announce", ...args], { stdio: "pipe" });
   ends.push(() => child.kill());
   let said = "";
   for (const stream of [child.stdout, child.stderr]) stream.on("data", (data) => (said += data));
-  const url = () => said.split(before)[1]?.match(/^ws:\/\/[\d.:]+(?=\D)/)?.[0];
+  const url = () => said.match(/"listening":"(.*?)"/)?.[1];
   await until(() => url() !== undefined || child.exitCode !== null, `the URL of ${program}`);
   assert.ok(url(), said);
   return url()!;
 }
 
-const relaySim = () =>
-  start(RELAY_SIM!, ["--listen", "127.0.0.1:0", "--announce", "--compression", "zstd-dict"], '"listening":"');
-const gateway = (relay: string) => start(GATEWAY!, ["--listen", "127.0.0.1:0", "--relay", relay], " url=");
+const relaySim = () => start(RELAY_SIM!, "--compression", "zstd-dict");
+const gateway = (relay: string) => start(GATEWAY!, "--relay", relay);
 const ownRelay = async () => {
   const relay = await Relay.listen({ dictionaries: [DICTIONARY] });
   ends.push(() => relay.close());
