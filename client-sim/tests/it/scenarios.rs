@@ -219,7 +219,7 @@ fn limits_that_are_not_the_relays_are_refused_by_name() {
         (&["--saturate=relay", "--link", "wifi"], "cannot be used with"),
         (&["--saturate=both"], "expected none, relay, clients"),
     ] {
-        let (output, record) = setup.run("note-stream", extra);
+        let (output, record) = setup.run("note-stream", &[&["--seconds", "1"], extra].concat());
         let said = text(&output.stderr);
         assert!(record.is_none() && said.contains(says), "{extra:?}: {said}");
     }
