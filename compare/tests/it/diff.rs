@@ -1,6 +1,6 @@
 //! `compare diff`: what it finds, what it refuses, and its exit codes.
 
-use std::{path::Path, process::Command};
+use std::{path::Path, process::Command, sync::LazyLock};
 
 use crate::{
     common::{Run, record, result},
@@ -22,6 +22,8 @@ fn run(percent: u64) -> ResultFile {
     })
 }
 
+static USUAL: LazyLock<ResultFile> = LazyLock::new(|| run(100));
+
 fn diff(before: &ResultFile, after: &ResultFile, flags: &[&str]) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().unwrap();
     let write = |result: &ResultFile, name: &str| {
@@ -39,21 +41,21 @@ fn diff(before: &ResultFile, after: &ResultFile, flags: &[&str]) -> (Option<i32>
 
 #[test]
 fn a_regression_is_found_and_an_improvement_is_none() {
-    let (code, text) = diff(&run(100), &run(110), &[]);
+    let (code, text) = diff(&USUAL, &run(110), &[]);
     assert_eq!(code, Some(100), "{text}");
     let line =
         text.lines().find(|line| line.starts_with("cbor-packed+none") && line.contains("relay CPU")).unwrap();
     assert!(line.ends_with("worse") && line.contains("×0.60") && line.contains("×1.10 ["), "{line}");
-    let (code, text) = diff(&run(100), &run(90), &[]);
+    let (code, text) = diff(&USUAL, &run(90), &[]);
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("better"), "{text}");
-    assert_eq!(diff(&run(100), &run(100), &[]).0, Some(0));
+    assert_eq!(diff(&USUAL, &USUAL, &[]).0, Some(0));
 }
 
 #[test]
 fn inconclusive_counts_only_when_strict() {
     // proto's relay CPU is noise in these runs.
-    assert_eq!(diff(&run(100), &run(100), &["--strict"]).0, Some(101));
+    assert_eq!(diff(&USUAL, &USUAL, &["--strict"]).0, Some(101));
 }
 
 #[test]
@@ -63,10 +65,10 @@ fn unlike_results_are_refused_unless_forced() {
     });
     other.host.cores = 64;
     other.corpus.as_mut().unwrap().sha256 = "another".to_owned();
-    let (code, text) = diff(&run(100), &other, &[]);
+    let (code, text) = diff(&USUAL, &other, &[]);
     assert_eq!(code, Some(2), "{text}");
     assert!(text.contains("corpus: ") && text.contains("64 cores") && text.contains("--force"), "{text}");
-    let (_, text) = diff(&run(100), &other, &["--force"]);
+    let (_, text) = diff(&USUAL, &other, &["--force"]);
     assert!(text.contains("not comparable") && text.contains("cbor-packed+none"), "{text}");
 }
 
@@ -75,7 +77,7 @@ fn cells_that_were_measured_otherwise_are_unlike() {
     let mut other = run(100);
     let cell = other.cells.iter_mut().find(|cell| cell.id == "cbor-packed+none").unwrap();
     cell.cell.implementation = "tuned".to_owned();
-    let (code, text) = diff(&run(100), &other, &[]);
+    let (code, text) = diff(&USUAL, &other, &[]);
     assert_eq!(code, Some(2), "{text}");
     assert!(
         text.contains("cbor-packed+none: ")
@@ -85,7 +87,7 @@ fn cells_that_were_measured_otherwise_are_unlike() {
     );
     let mut other = run(100);
     other.config.seconds += 1;
-    let (code, text) = diff(&run(100), &other, &[]);
+    let (code, text) = diff(&USUAL, &other, &[]);
     assert!(code == Some(2) && text.contains("seconds of a block"), "{text}");
 }
 
@@ -96,7 +98,7 @@ fn a_failed_control_withholds_changes_and_is_none_itself() {
     for block in &mut control.blocks {
         block.record.as_mut().unwrap().relay_cpu.as_mut().unwrap().total_ns *= 2;
     }
-    let (code, text) = diff(&run(100), &other, &[]);
+    let (code, text) = diff(&USUAL, &other, &[]);
     assert_eq!(code, Some(0), "{text}");
 }
 
@@ -126,15 +128,16 @@ fn searches_are_compared_by_their_capacities() {
 
 #[test]
 fn results_of_other_kinds_or_without_a_shared_cell_are_never_compared() {
+    let others = [search::sustaining([900, 3_000]), search::break_even(1.0)];
     for flags in [&[][..], &["--force"], &["--strict"]] {
-        for other in [search::sustaining([900, 3_000]), search::break_even(1.0)] {
-            let (code, text) = diff(&run(100), &other, flags);
+        for other in &others {
+            let (code, text) = diff(&USUAL, other, flags);
             assert!(code == Some(2) && text.contains("these do not compare: the first is a run"), "{text}");
         }
     }
-    let mut other = search::sustaining([900, 3_000]);
+    let mut other = others[0].clone();
     other.search.as_mut().unwrap().cells.iter_mut().for_each(|cell| cell.cell.insert_str(0, "other-"));
-    let (code, text) = diff(&search::sustaining([900, 3_000]), &other, &[]);
+    let (code, text) = diff(&others[0], &other, &[]);
     assert!(code == Some(101) && text.contains("nothing compares"), "{text}");
 }
 
