@@ -804,11 +804,14 @@ fn what_the_relay_spoils_is_counted_exactly_and_ends_with_exit_code_4() {
             ("misrouted", counts.deliveries_misrouted),
             ("invented", counts.deliveries_invented),
         ] {
-            let written = lines.iter().filter(|line| line["wrong"] == wrong);
+            let is_one = |line: &&serde_json::Value| line["wrong"] == wrong && line["before_start"].is_null();
+            let written = lines.iter().filter(is_one);
             assert_eq!(written.count() as u64, count, "{wrong} in {format}+{compression}");
             let named = text.matches(&format!("of {count}: ")).count() as u64;
             assert!(named >= count.min(5), "{wrong}: {text}");
         }
+        let before = lines.iter().filter(|line| line["before_start"] == true).count() as u64;
+        assert_eq!(before, counts.deliveries_wrong_before_start, "{format}+{compression}");
         let lost = lines.iter().find(|line| line["wrong"] == "lost").unwrap();
         assert!(lost["filter"].is_object() && lost["kind"].is_number(), "{lost}");
         assert_eq!(lost["id"].as_str().unwrap().len(), 64, "{lost}");

@@ -18,7 +18,7 @@ use crate::{
         swarm::{self, Outcome},
     },
 };
-use client::shared::Shared;
+use client::{incidents::Incidents, shared::Shared};
 use program::UsageError;
 use program::report;
 use workload::{Speaks, Workload, plan_facts::PlanFacts};
@@ -50,7 +50,12 @@ pub(crate) fn play(
     let links = own_relay.as_mut().and_then(|relay| relay.links.as_mut());
     let ended = links.and_then(Links::ended);
     interruption::block_on(links::unless_ended(ended, async {
-        let preparing = unless_stopped(options, prepare(args, &target, &mut workload, options));
+        let incidents = Arc::new(Incidents::before_start());
+        if let Some(file) = &args.ledger {
+            incidents.write_to(file.clone());
+        }
+        let preparing = prepare(args, &target, &mut workload, options, &incidents);
+        let preparing = unless_stopped(options, preparing);
         let prepared = match unless_interrupted(interrupt, preparing).await {
             Err(error) if error.is::<Interrupted>() => Prepared::default(),
             prepared => {
@@ -68,6 +73,8 @@ pub(crate) fn play(
         let dialer = Arc::new(dialer.with_pings(ping_every));
         let carried = args.share.map(|share| workload.carried_by(share.index, share.of));
         let mut shared = Shared::of_share(workload, carried);
+        incidents.start();
+        shared.incidents = incidents;
         shared.verify = args.cell.client_verify;
         if args.cell.client_keeps_bytes {
             shared.keep_bytes();
@@ -78,9 +85,6 @@ pub(crate) fn play(
         let shared = Arc::new(shared);
         // Set once.
         options.watched.set(Arc::clone(&shared)).ok();
-        if let Some(file) = &args.ledger {
-            shared.incidents.write_to(file.clone());
-        }
         let started_utc = measure::utc::format(std::time::SystemTime::now());
         let outcome = match prepared.agreement {
             Some(_) => swarm::run(Arc::clone(&shared), &dialer, options, own_relay, interrupt).await?,
@@ -97,6 +101,7 @@ async fn prepare(
     target: &Target,
     workload: &mut Workload,
     options: &swarm::Options,
+    incidents: &Arc<Incidents>,
 ) -> anyhow::Result<Prepared> {
     let stores = args.share.is_none_or(|share| share.index == 0);
     let prepare::Prepared { agreement, live_limit, ungreeted } =
@@ -110,12 +115,12 @@ async fn prepare(
     }
     workload.live.iter_mut().for_each(|live| live.filter.limit = Some(live_limit));
     // A floor relay encodes nothing, and answers the requests of its script alone.
-    let first_delivery = match () {
-        () if args.floor => None,
-        () if stores => warm(target, workload, &options.relay_pids).await?,
+    let (wrong, first_delivery) = match () {
+        () if args.floor => (0, None),
+        () if stores => warm(target, workload, &options.relay_pids, incidents).await?,
         () => {
             prepare::wait_for_stored(target, workload).await?;
-            None
+            (0, None)
         }
     };
     // A relay of others may hold what an earlier run, the doctor or anybody else left.
@@ -129,22 +134,24 @@ async fn prepare(
         }
     }
     let address = target.relay.reached();
-    Ok(Prepared { agreement: Some(agreement), address, first_delivery, totals: None })
+    Ok(Prepared { agreement: Some(agreement), address, first_delivery, wrong, totals: None })
 }
 
-/// Has every stored event sent that the plan asks for, in all that populations speak. Returns what
-/// that cost the relay in what the run speaks.
+/// Has every stored event sent that the plan asks for, in all that populations speak. Returns how much
+/// came wrong, and what that cost the relay in what the run speaks.
 async fn warm(
     target: &Target,
     workload: &Workload,
     relay_pids: &[u32],
-) -> anyhow::Result<Option<FirstDeliveryRecord>> {
-    let first = first_delivery::warm(target, workload, Speaks::default(), relay_pids).await?;
+    incidents: &Arc<Incidents>,
+) -> anyhow::Result<(u64, Option<FirstDeliveryRecord>)> {
+    let warm = |speaks| first_delivery::warm(target, workload, speaks, relay_pids, incidents);
+    let (mut wrong, first) = warm(Speaks::default()).await?;
     let own = |speaks: &Speaks| *speaks != Speaks::default();
     for speaks in workload.spoken().into_iter().filter(own) {
-        first_delivery::warm(target, workload, speaks, relay_pids).await?;
+        wrong += warm(speaks).await?.0;
     }
-    Ok(first)
+    Ok((wrong, first))
 }
 
 /// Waits for the preparation, unless the coordinator of a share stops it.

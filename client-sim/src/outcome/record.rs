@@ -58,6 +58,8 @@ pub(crate) struct Prepared {
     /// The relay's address, as the preparing client reached it.
     pub(crate) address: Option<SocketAddr>,
     pub(crate) first_delivery: Option<FirstDeliveryRecord>,
+    /// How much of these first deliveries came wrong.
+    pub(crate) wrong: u64,
     /// The relay's totals until then, of a relay of our own.
     pub(crate) totals: Option<Totals>,
 }
@@ -68,7 +70,8 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
     let nothing = Report::default();
     let mut reports = vec![&nothing; shared.workload.roles.len()];
     outcome.clients.iter().for_each(|(id, client)| reports[*id] = &client.report);
-    let counts = ledger::close(shared, &reports, outcome.status == Status::Complete);
+    let mut counts = ledger::close(shared, &reports, outcome.status == Status::Complete);
+    counts.deliveries_wrong_before_start = facts.prepared.wrong;
     let populations = populations(shared, &outcome, &reports, facts);
     let elapsed_ns = ledger::elapsed_ns(&shared.workload, &reports);
     let active_spans = ledger::active_spans(&shared.workload, &reports);

@@ -14,15 +14,15 @@ use crate::{
         prepare::Progress,
     },
 };
-use client::{recorder::Recorder, shared::Shared};
+use client::{incidents::Incidents, recorder::Recorder, shared::Shared};
 use workload::{Due, Speaks, Workload};
 
 /// Identical passes over the events after the first: their spread is the resolution.
 const WARM_PASSES: u32 = 3;
 
 /// Requests every stored event that the plan asks for, once a pass, as a client that speaks this.
-/// Returns what the passes cost the relay, unless its CPU clock is unknown or an event did not
-/// come.
+/// Returns how much came wrong, which `incidents` names, and what the passes cost the relay, unless its
+/// CPU clock is unknown or an event did not come.
 ///
 /// # Errors
 /// When the relay cannot be reached, or sends nothing of what it owes for too long.
@@ -31,14 +31,17 @@ pub(crate) async fn warm(
     workload: &Workload,
     speaks: Speaks,
     relay_pids: &[u32],
-) -> anyhow::Result<Option<FirstDeliveryRecord>> {
+    incidents: &Arc<Incidents>,
+) -> anyhow::Result<(u64, Option<FirstDeliveryRecord>)> {
     let asked = workload.asked();
     if asked.is_empty() {
-        return Ok(None);
+        return Ok((0, None));
     }
     let mut clock = relay_clock(relay_pids)?;
     let passes = workload.passes(&asked, 1 + WARM_PASSES, speaks)?;
-    let shared = Arc::new(Shared::new(passes));
+    let mut shared = Shared::new(passes);
+    shared.incidents = Arc::clone(incidents);
+    let shared = Arc::new(shared);
     let dialer = Arc::new(Dialer::new(target.clone(), 1));
     let recorder = Rc::new(RefCell::new(Recorder::default()));
     let mut driver = Driver::open(Arc::clone(&shared), recorder, dialer, 0).await?;
@@ -58,10 +61,11 @@ pub(crate) async fn warm(
     }
     let counts = driver.finish().await.report.counts;
     let all_came = counts.deliveries == asked.len() as u64 * u64::from(1 + WARM_PASSES);
-    Ok(match passes_ns[..] {
+    let cost = match passes_ns[..] {
         [cold_ns, ref warm_ns @ ..] if all_came && warm_ns.len() == WARM_PASSES as usize => {
             Some(FirstDeliveryRecord { events: asked.len() as u64, cold_ns, warm_ns: warm_ns.to_vec() })
         }
         _ => None,
-    })
+    };
+    Ok((counts.came_wrong(), cost))
 }

@@ -62,6 +62,10 @@ struct Manners {
     apart: bool,
     /// Whether it gives back no stored events.
     forgets: bool,
+    /// How long it takes for an EOSE.
+    eose: Duration,
+    /// What becomes of an event that is requested by its id, as all are before the start.
+    by_id: fn(Value) -> Vec<Value>,
 }
 
 const PLAIN: Manners = Manners {
@@ -76,6 +80,8 @@ const PLAIN: Manners = Manners {
     strays: &[],
     apart: false,
     forgets: false,
+    eose: Duration::ZERO,
+    by_id: |message| vec![message],
 };
 
 /// What its connections share.
@@ -141,7 +147,7 @@ impl Manners {
 
 async fn carry(mut client: Connection, mut relay: Connection, manners: Manners, state: &State) {
     let (mut silent, mut subscriptions, mut proven) = (Vec::new(), HashSet::new(), false);
-    let mut opening = HashSet::new();
+    let (mut opening, mut by_id) = (HashSet::new(), HashSet::new());
     let mut strays = manners.strays.iter().cycle();
     loop {
         let mut said: Vec<Value> = Vec::new();
@@ -180,6 +186,7 @@ async fn carry(mut client: Connection, mut relay: Connection, manners: Manners, 
                     "REQ" => {
                         subscriptions.insert(name.clone());
                         opening.insert(name.clone());
+                        by_id.extend(message[2]["ids"].is_array().then(|| name.clone()));
                         true
                     }
                     "CLOSE" => {
@@ -201,6 +208,7 @@ async fn carry(mut client: Connection, mut relay: Connection, manners: Manners, 
                     && manners.withheld.contains(&message[2]["kind"].as_u64().unwrap());
                 if message[0] == "EOSE" {
                     opening.remove(&message[1]);
+                    tokio::time::sleep(manners.eose).await;
                 }
                 let is_stored = message[0] == "EVENT" && opening.contains(&message[1]);
                 let is_kept_back = withheld || (manners.forgets && is_stored);
@@ -210,7 +218,10 @@ async fn carry(mut client: Connection, mut relay: Connection, manners: Manners, 
                 if let Some((opcode, text)) = strays.next() {
                     client.feed_message(Message { opcode: *opcode, payload: (*text).into() }).await.unwrap();
                 }
-                said.push(message);
+                match message[0] == "EVENT" && by_id.contains(&message[1]) {
+                    true => said.extend((manners.by_id)(message)),
+                    false => said.push(message),
+                }
             }
         }
         for message in said {
@@ -280,6 +291,21 @@ kinds = [4]
 authors = 1
 "#;
 
+/// A scenario of clients that read stored notes, in sessions that overlap.
+const READS: &str = r#"
+question = "What is read?"
+learn = "What."
+seconds = 0.3
+
+[[request]]
+connections = 2
+arrival = { shape = "poisson", rate_per_s = 80 }
+
+[[request.step]]
+kinds = [1]
+authors = 1
+"#;
+
 /// A scenario of clients that find their difference from the relay.
 const RECONCILE: &str = r#"
 question = "What is named?"
@@ -300,8 +326,13 @@ impl Setup {
     fn new() -> Setup {
         let setup = Setup(tempfile::tempdir().unwrap());
         write_few(&setup.path("events.jsonl"));
-        for (name, text) in [("all", SCENARIO), ("notes", NOTES), ("inbox", INBOX), ("reconcile", RECONCILE)]
-        {
+        for (name, text) in [
+            ("all", SCENARIO),
+            ("notes", NOTES),
+            ("inbox", INBOX),
+            ("reads", READS),
+            ("reconcile", RECONCILE),
+        ] {
             std::fs::write(setup.path(&format!("{name}.toml")), text).unwrap();
         }
         std::fs::write(setup.path("some.toml"), format!("{RECONCILE}kinds = [1, 7]\n")).unwrap();
@@ -502,6 +533,52 @@ fn what_a_relay_refuses_in_a_run_is_refused_and_all_else_is_sent_and_answered() 
     assert_eq!(counts.rejected, counts.planned.div_ceil(3), "{counts:?}");
     assert_eq!((counts.not_sent, counts.timed_out, counts.unknown), (0, 0, 0), "{counts:?}");
     assert_eq!(counts.deliveries, 2 * counts.acked, "{counts:?}");
+}
+
+#[test]
+fn what_comes_wrong_before_the_start_is_named_and_fails_the_run_and_what_is_missing_does_not() {
+    let setup = Setup::new();
+    type ById = fn(Value) -> Vec<Value>;
+    let cases: [(ById, Option<&str>); 4] = [
+        (|_| vec![], None),
+        (
+            |message| vec![json!(["EVENT", message[1], with(&message[2], "content", "a lie")])],
+            Some("altered"),
+        ),
+        (
+            |message| vec![json!(["EVENT", message[1], with(&message[2], "id", &"ab".repeat(32))])],
+            Some("invented"),
+        ),
+        (|message| vec![json!(["EVENT", "another", message[2]]), message], Some("misrouted")),
+    ];
+    for (by_id, wrong) in cases {
+        let (relay, _other) = picky(Manners { by_id, ..PLAIN });
+        let unasked = setup.unasked();
+        let (output, counts) = setup.run(&relay.url, "reads.toml", &unasked.each_ref().map(String::as_str));
+        let (said, counts) = (said(&output), counts.unwrap());
+        assert!(counts.deliveries > 0, "{said}");
+        match wrong {
+            None => {
+                assert_eq!((counts.balanced(), counts.deliveries_wrong_before_start), (Ok(()), 0), "{said}");
+                // Allows 3: late answers on a busy machine make a run invalid.
+                assert!(matches!(output.status.code(), Some(0 | 3)), "{said}");
+            }
+            Some(wrong) => {
+                assert!(counts.deliveries_wrong_before_start > 0, "{said}");
+                assert!(said.contains(&format!("before the start {wrong} 1 of ")), "{said}");
+                assert_eq!(output.status.code(), Some(4), "{said}");
+                let of_run = Counts { deliveries_wrong_before_start: 0, ..counts };
+                assert_eq!(of_run.balanced(), Ok(()), "{said}");
+            }
+        }
+    }
+}
+
+/// The event with another text in a field.
+fn with(event: &Value, field: &str, text: &str) -> Value {
+    let mut event = event.clone();
+    event[field] = text.into();
+    event
 }
 
 #[test]

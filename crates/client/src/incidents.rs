@@ -58,6 +58,9 @@ impl Wrong {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Incident {
     pub wrong: Wrong,
+    /// Whether it came when stored events were sent once before the clock started.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub before_start: bool,
     /// The number of the client's connection in the plan.
     pub connection: usize,
     /// The event's id in hex.
@@ -104,8 +107,10 @@ pub struct Incidents(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
+    before_start: bool,
     named: Vec<Incident>,
-    counts: [u64; Wrong::ALL.len()],
+    /// Of the run, and of the time before its start.
+    counts: [[u64; Wrong::ALL.len()]; 2],
     lost_by_kind: BTreeMap<u16, u64>,
     said: HashMap<About, String>,
     file: Option<Ledger>,
@@ -131,6 +136,19 @@ impl Ledger {
 }
 
 impl Incidents {
+    /// Those of a run that is still to start: what does not come is no loss, because a relay may bound
+    /// what it sends for one filter.
+    pub fn before_start() -> Incidents {
+        Incidents(Mutex::new(Kept { before_start: true, ..Kept::default() }))
+    }
+
+    /// Takes what is added from now on as the run's.
+    pub fn start(&self) {
+        let mut kept = self.kept();
+        kept.before_start = false;
+        kept.said.clear();
+    }
+
     /// Writes every incident from now on as a line of JSON into a file of this name.
     pub fn write_to(&self, path: PathBuf) {
         self.kept().file = Some(Ledger { path, file: None });
@@ -165,7 +183,11 @@ impl Incidents {
         filter: impl FnOnce() -> Option<Cow<'f, Filter>>,
     ) {
         let mut kept = self.kept();
-        let count = &mut kept.counts[wrong as usize];
+        let before_start = kept.before_start;
+        if before_start && wrong == Wrong::Lost {
+            return;
+        }
+        let count = &mut kept.counts[usize::from(before_start)][wrong as usize];
         *count += 1;
         let is_named = *count <= NAMED as u64;
         if let Some(kind) = kind.filter(|_| wrong == Wrong::Lost) {
@@ -181,6 +203,7 @@ impl Incidents {
         ];
         let incident = Incident {
             wrong,
+            before_start,
             connection,
             id: hex::encode(id),
             kind,
@@ -202,7 +225,7 @@ impl Incidents {
 
     /// How many of a kind there are.
     pub fn count(&self, wrong: Wrong) -> u64 {
-        self.kept().counts[wrong as usize]
+        self.kept().counts[0][wrong as usize]
     }
 
     /// Lost deliveries by kind, the most first, as in `lost 12: kind 4 (8), 1059 (4)`; `None` where
@@ -212,7 +235,7 @@ impl Incidents {
         let mut kinds: Vec<_> = kept.lost_by_kind.iter().collect();
         kinds.sort_by_key(|(_, count)| Reverse(**count));
         let kinds: Vec<String> = kinds.iter().map(|(kind, count)| format!("{kind} ({count})")).collect();
-        let lost = kept.counts[Wrong::Lost as usize];
+        let lost = kept.counts[0][Wrong::Lost as usize];
         (!kinds.is_empty()).then(|| format!("lost {lost}: kind {}", kinds.join(", ")))
     }
 
@@ -220,12 +243,14 @@ impl Incidents {
     pub fn named(&self) -> String {
         let kept = self.kept();
         let mut text = String::new();
-        for wrong in Wrong::ALL {
-            let count = kept.counts[wrong as usize];
-            let named = kept.named.iter().filter(|incident| incident.wrong == wrong);
-            for (n, incident) in named.enumerate() {
+        let all = [true, false].into_iter().flat_map(|before| Wrong::ALL.map(|wrong| (before, wrong)));
+        for (before_start, wrong) in all {
+            let count = kept.counts[usize::from(before_start)][wrong as usize];
+            let is_one = |one: &&Incident| (one.before_start, one.wrong) == (before_start, wrong);
+            for (n, incident) in kept.named.iter().filter(is_one).enumerate() {
+                let when = if before_start { "before the start " } else { "" };
                 let name = format!("{wrong:?}").to_lowercase();
-                writeln!(text, "  {name} {} of {count}: {incident}", n + 1).expect("into a String");
+                writeln!(text, "  {when}{name} {} of {count}: {incident}", n + 1).expect("into a String");
             }
         }
         text
@@ -300,6 +325,21 @@ mod tests {
         assert_eq!(lines[7]["relay_said"], "NOTICE slow down");
         assert_eq!((&lines[0]["wrong"], &lines[0]["filter"]["kinds"][0]), (&"lost".into(), &4.into()));
         assert_eq!((incidents.count(Wrong::Lost), incidents.count(Wrong::Altered)), (22, 0));
+    }
+
+    #[test]
+    fn before_the_start_nothing_is_lost_and_what_came_wrong_is_named_apart() {
+        let incidents = Incidents::before_start();
+        let add = |wrong| incidents.add(wrong, (&EVENT.0, EVENT.1), (0, "s0-0-0"), || None);
+        add(Wrong::Lost);
+        add(Wrong::Altered);
+        incidents.start();
+        add(Wrong::Altered);
+        let named = incidents.named();
+        let lines: Vec<&str> = named.lines().collect();
+        assert_eq!((lines.len(), incidents.count(Wrong::Lost), incidents.count(Wrong::Altered)), (2, 0, 1));
+        assert!(lines[0].starts_with("  before the start altered 1 of 1: abab"), "{named}");
+        assert!(lines[1].starts_with("  altered 1 of 1: abab"), "{named}");
     }
 
     #[test]

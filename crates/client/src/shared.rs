@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Mutex, OnceLock, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicI32, AtomicI64, AtomicU8, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -108,7 +108,7 @@ pub struct Shared {
     /// Sessions that the generator did not begin.
     dropped_sessions: Mutex<HashSet<u32>>,
     /// Deliveries that were lost, doubled, altered or not owed.
-    pub incidents: Incidents,
+    pub incidents: Arc<Incidents>,
     /// Ids of the events that each client with several relays has.
     known: Vec<Mutex<HashSet<[u8; 32]>>>,
 }
@@ -164,7 +164,7 @@ impl Shared {
             live: None,
             failures: Mutex::default(),
             dropped_sessions: Mutex::default(),
-            incidents: Incidents::default(),
+            incidents: Arc::default(),
             known: (0..workload.readers).map(|_| Mutex::default()).collect(),
             workload,
             fan_out: fan_out.into_iter().map(AtomicI32::new).collect(),

@@ -73,6 +73,10 @@ pub struct Counts {
     /// Other arrivals nobody was owed: of a refused publication, or of a stored event behind its
     /// EOSE.
     pub deliveries_unexpected: u64,
+    /// Arrivals of these wrong kinds, and frames that could not be decoded, when stored events were
+    /// sent once before the clock started. What did not come then is no loss.
+    #[serde(default)]
+    pub deliveries_wrong_before_start: u64,
     /// Deliveries that light readers (`decode_every`) counted without decoding them.
     #[serde(default)]
     pub deliveries_unread: u64,
@@ -189,8 +193,13 @@ impl Counts {
         }
     }
 
-    /// The counters that must be 0, with their names.
-    fn damage(&self) -> [(&'static str, u64); 7] {
+    /// What came and was wrong, without what did not come.
+    pub fn came_wrong(&self) -> u64 {
+        self.damage().into_iter().skip(1).map(|(_, count)| count).sum()
+    }
+
+    /// The counters that must be 0, with their names; those of what did not come first.
+    fn damage(&self) -> [(&'static str, u64); 8] {
         [
             ("deliveries_lost", self.deliveries_lost),
             ("deliveries_duplicated", self.deliveries_duplicated),
@@ -198,6 +207,7 @@ impl Counts {
             ("deliveries_misrouted", self.deliveries_misrouted),
             ("deliveries_invented", self.deliveries_invented),
             ("deliveries_unexpected", self.deliveries_unexpected),
+            ("deliveries_wrong_before_start", self.deliveries_wrong_before_start),
             ("decode_errors", self.decode_errors),
         ]
     }
@@ -238,7 +248,7 @@ mod tests {
         let talkative = Counts { answers_unexpected: 9, ..good() };
         assert_eq!(talkative.balanced(), Ok(()), "what answers nothing damages nothing");
         type Damage = fn(&mut Counts);
-        let cases: [(Damage, &str); 12] = [
+        let cases: [(Damage, &str); 13] = [
             (
                 |c| c.acked = 8,
                 "planned 18 is not acked 8 + rejected 1 + timed_out 2 + unknown 2 + not_sent 2 + not_begun 1 + dropped_by_generator 1 = 17",
@@ -252,6 +262,7 @@ mod tests {
             (|c| c.deliveries_misrouted = 7, "deliveries_misrouted is 7, must be 0"),
             (|c| c.deliveries_invented = 8, "deliveries_invented is 8, must be 0"),
             (|c| c.decode_errors = 6, "decode_errors is 6, must be 0"),
+            (|c| c.deliveries_wrong_before_start = 9, "deliveries_wrong_before_start is 9, must be 0"),
             (|c| (c.repeats_expected, c.repeats) = (3, 2), "repeats_expected 3 is not repeats 2 = 2"),
             (|c| (c.planned, c.decode_errors) = (19, 1), "= 18; decode_errors is 1, must be 0"),
         ];

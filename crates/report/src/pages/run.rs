@@ -225,6 +225,7 @@ fn fates(record: &RunRecord) -> Table {
         ("failed", counts.requests_failed),
     ];
     let beside = [
+        ("wrong before the start", counts.deliveries_wrong_before_start),
         ("twice at the seam", counts.deliveries_duplicated_at_seam),
         ("counted unread by light readers", counts.deliveries_unread),
         ("after CLOSE", counts.deliveries_after_close),
