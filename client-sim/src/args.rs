@@ -132,6 +132,13 @@ pub struct Args {
     #[arg(long, help_heading = "Relay", requires = "url", value_name = "PIDS", value_delimiter = ',')]
     pub relay_pid: Vec<u32>,
 
+    /// The folder in which the relay at --url keeps its events, for its size at the end.
+    #[arg(
+        long, help_heading = "Relay", requires = "relay_pid", value_name = "FOLDER", value_parser = folder,
+        hide_short_help = true
+    )]
+    pub relay_dir: Option<PathBuf>,
+
     /// Root certificates (PEM) to trust for wss:// instead of the platform's.
     #[arg(
         long,
@@ -446,6 +453,12 @@ pub struct Explain {
     /// each agent.
     #[arg(long)]
     pub json: bool,
+}
+
+/// A folder that is there.
+fn folder(text: &str) -> Result<PathBuf, String> {
+    let folder = PathBuf::from(text);
+    if folder.is_dir() { Ok(folder) } else { Err("there is no such folder".to_owned()) }
 }
 
 /// A load, as in a cell.

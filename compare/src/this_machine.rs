@@ -126,7 +126,7 @@ impl ThisMachine {
         let mut command = self.command(task);
         command.args(["--url", started.url.with_password()]).arg("--doctor").arg(&file);
         let pids: Vec<String> = started.pids.iter().map(u32::to_string).collect();
-        command.args(["--relay-pid", &pids.join(",")]);
+        command.args(["--relay-pid", &pids.join(",")]).arg("--relay-dir").arg(started.dir());
         let clients = self.pinned.as_ref().map(|pinned| &*pinned.clients);
         let played = self.attend(command, clients, task, progress, interrupt).await;
         let noticed = started.stop().await?;

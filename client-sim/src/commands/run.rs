@@ -40,6 +40,7 @@ use crate::{
         record::{self, Facts},
     },
     relays::{
+        disk,
         meet::{self, Met},
         own_relay::OwnRelay,
         relay_pids,
@@ -154,6 +155,9 @@ pub(crate) fn run(args: &mut Args) -> anyhow::Result<RunRecord> {
     let stopped = own_relay.take_if(|_| outcome.status == Status::Complete).map(OwnRelay::stop);
     facts.relay_totals =
         stopped.as_ref().and_then(|stopped| serde_json::from_str(stopped.as_deref().ok()?).ok());
+    if let Some(relay) = &mut facts.relay {
+        relay.stored_bytes = store.or(args.relay_dir.as_deref()).and_then(disk::stored_bytes);
+    }
     let mut record = record::record(&shared, outcome, &facts);
     record.latency_bounds = expect::latency_bounds(&scenario);
     let expected = expect::expectations(&scenario, &record, plan_facts, delivers);
@@ -319,6 +323,8 @@ pub(crate) fn relay_process(
         faults: own_relay.map(|relay| relay.faults.clone()).unwrap_or_default(),
         planted: None,
         at_rest: own_relay.and_then(|relay| relay.at_rest.clone()),
+        written_bytes: None,
+        stored_bytes: None,
         log_level: own_relay.and_then(|relay| relay.log_level.clone()),
         environment: None,
         clock: None,

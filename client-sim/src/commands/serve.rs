@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use measure::{
-    Allocations, CpuClock, CpuQuota, CpuReadings, Environment, QuotaMeter, RelayRecord, SCHEMA_VERSION, Tool,
+    Allocations, CpuClock, CpuQuota, CpuReadings, Environment, Processes, QuotaMeter, RelayRecord,
+    SCHEMA_VERSION, Tool,
 };
 use relay_sim::Totals;
 use tokio::time;
@@ -47,12 +48,13 @@ pub(crate) fn serve(args: &Args) -> anyhow::Result<()> {
     let environment = Environment::collect();
     let relay = run::start_relay(args, &workload, None, None, None)?;
     let relay = relay.context("--serve starts a relay")?;
-    let process =
+    let mut process =
         run::relay_process(args, &[relay.pid], Some(&relay), None).context("it has a process id")?;
     let plan_sha256 = workload.sha256();
     let url = at.map_or_else(|| relay.url.clone(), |at| at.to_string());
     let clock = CpuClock::of_process(relay.pid)?;
-    let host = Host { relay, clock, orders: Orders::of_stdin() };
+    let processes = Processes::from_pids(&[relay.pid]).ok();
+    let host = Host { relay, clock, processes, orders: Orders::of_stdin() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let seen = runtime.block_on(async {
         // Ctrl-C in a terminal reaches this process, too, as does its end. Who started it ends it,
@@ -62,6 +64,7 @@ pub(crate) fn serve(args: &Args) -> anyhow::Result<()> {
         host.watch(workload.last_due()).await
     })?;
     let totals = seen.totals.1;
+    process.written_bytes = seen.written_bytes;
     let record = RelayRecord {
         schema_version: SCHEMA_VERSION.to_owned(),
         tool: Tool { name: "client-sim".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
@@ -97,6 +100,7 @@ fn reached_at(args: &Args) -> anyhow::Result<Option<RelayUrl>> {
 /// Readings of a relay, in pairs before the start and after the end.
 struct RelayReadings {
     cpu: CpuReadings,
+    written_bytes: Option<u64>,
     memory: (Option<u64>, Option<u64>),
     totals: (Option<Totals>, Option<Totals>),
     allocations: (Option<Allocations>, Option<Allocations>),
@@ -108,6 +112,8 @@ struct RelayReadings {
 struct Host {
     relay: OwnRelay,
     clock: CpuClock,
+    /// Where the system tells of processes.
+    processes: Option<Processes>,
     orders: Orders,
 }
 
@@ -120,6 +126,7 @@ impl Host {
         let totals = self.relay.totals();
         let allocations = self.relay.allocations();
         let memory = memory::resident(self.relay.pid).map(|resident| resident.own_bytes);
+        let written_before = self.processes.as_ref().and_then(Processes::written_bytes);
         self.wait_until(start).await?;
         let quota = QuotaMeter::of_this_process();
         let begun = self.clock.read()?;
@@ -137,12 +144,14 @@ impl Host {
         }
         let quota = quota.read();
         time::sleep(OUTLIVES).await;
+        let written = self.processes.as_ref().and_then(Processes::written_bytes).zip(written_before);
         let peak = memory::resident(self.relay.pid).map(|resident| resident.own_bytes).max(memory);
         let allocated = self.relay.allocations();
         let cpu_pressure_percent = measure::cpu_pressure_percent();
         let ended = self.relay.stop().context("the relay of our own did not end well")?;
         Ok(RelayReadings {
             cpu,
+            written_bytes: written.map(|(after, before)| after.saturating_sub(before)),
             memory: (memory, peak),
             // A floor relay counts nothing.
             totals: (totals, serde_json::from_str(&ended).ok()),

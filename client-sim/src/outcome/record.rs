@@ -181,8 +181,14 @@ fn relay(outcome: &Outcome, facts: &Facts<'_>) -> Option<RelayProcess> {
         invented: after.planted_invented - before.planted_invented,
         misrouted: after.planted_misrouted - before.planted_misrouted,
     });
-    let (processes, unproven) = (outcome.relay.map(|relay| relay.processes), facts.proof.unproven.clone());
-    Some(RelayProcess { planted, processes, unproven, cpu_quota: outcome.relay_quota, ..relay })
+    Some(RelayProcess {
+        planted,
+        processes: outcome.relay.map(|relay| relay.processes),
+        unproven: facts.proof.unproven.clone(),
+        cpu_quota: outcome.relay_quota,
+        written_bytes: outcome.relay_written_bytes,
+        ..relay
+    })
 }
 
 /// Deliveries in the measured time by where the relay had their bytes from.

@@ -16,6 +16,7 @@ pub(crate) struct Cost {
     pub(crate) client_cpu: CpuTime,
     pub(crate) relay: Option<ProcessesSpent>,
     pub(crate) relay_thread_ns: Option<u64>,
+    pub(crate) relay_written_bytes: Option<u64>,
     pub(crate) host: HostRecord,
     pub(crate) client_wait_ns: Option<u64>,
     pub(crate) quota: Option<CpuQuota>,
@@ -39,6 +40,7 @@ pub(crate) struct Meters {
     relay: Option<io::Result<ProcessesCpu>>,
     relay_pids: Vec<u32>,
     relay_threads: BTreeMap<u32, u64>,
+    relay_written_bytes: Option<u64>,
     host: HostMeter,
     wait_ns: Option<u64>,
     allocated: Option<AllocationsRecord>,
@@ -71,6 +73,7 @@ impl Clocks {
             relay_quota: foreign.map(|_| QuotaMeter::of_processes(&pids)),
             host: HostMeter::start(&pids),
             relay_threads: thread_times_ns(&pids),
+            relay_written_bytes: self.relay.as_ref().and_then(Processes::written_bytes),
             relay_pids: pids,
             quota: QuotaMeter::of_this_process(),
             // Before the clients, because it looks at all processes.
@@ -93,8 +96,10 @@ impl Meters {
     pub(crate) fn stop(self, own_relay: &mut Option<&mut OwnRelay>) -> anyhow::Result<Cost> {
         let client_cpu = self.clocks.client.read()?.since(self.client?);
         let wait_ns = measure::runnable_wait_ns().ok().zip(self.wait_ns);
-        let relay = self.clocks.relay.zip(self.relay);
-        let relay = relay.and_then(|(mut clock, before)| Some(clock.read().ok()?.since(&before.ok()?)));
+        let mut processes = self.clocks.relay;
+        let relay = processes.as_mut().zip(self.relay);
+        let relay = relay.and_then(|(clock, before)| Some(clock.read().ok()?.since(&before.ok()?)));
+        let written = processes.and_then(|processes| processes.written_bytes()).zip(self.relay_written_bytes);
         let threads = thread_times_ns(&self.relay_pids).into_iter();
         let spent =
             threads.map(|(id, ns)| ns.saturating_sub(self.relay_threads.get(&id).copied().unwrap_or(0)));
@@ -105,6 +110,7 @@ impl Meters {
             client_cpu,
             relay,
             relay_thread_ns: spent.max(),
+            relay_written_bytes: written.map(|(after, before)| after.saturating_sub(before)),
             host: self.host.read(),
             quota: self.quota.read(),
             relay_quota: self.relay_quota.and_then(|meter| meter.read()),

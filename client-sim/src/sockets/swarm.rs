@@ -70,6 +70,8 @@ pub struct Outcome {
     pub relay: Option<ProcessesSpent>,
     /// The same of its fullest thread.
     pub relay_thread_ns: Option<u64>,
+    /// Bytes that the relay wrote to disks from start to end.
+    pub relay_written_bytes: Option<u64>,
     /// What the host did from start to end.
     pub host: Option<HostRecord>,
     /// Allocations of both processes from start to end, in builds with `count-allocations`.
@@ -154,6 +156,7 @@ pub async fn run(
         client_cpu: cost.client_cpu,
         relay: cost.relay,
         relay_thread_ns: cost.relay_thread_ns,
+        relay_written_bytes: cost.relay_written_bytes,
         host: Some(cost.host),
         allocations: cost.allocations,
         client_wait_ns: cost.client_wait_ns,

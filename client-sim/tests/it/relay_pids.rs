@@ -70,6 +70,39 @@ fn a_relay_behind_the_shell_that_started_it_has_its_cpu_time_and_memory() {
 }
 
 #[test]
+fn a_record_has_what_a_relay_writes_to_disks_and_what_its_folder_takes_up() {
+    // No file system in memory, as /tmp may be.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (store, file) = (path("store"), path("record.json"));
+    let play = |relay: &Relay, flags: &[&str]| {
+        fs::remove_file(&file).ok();
+        let mut client = program();
+        client.args(["--scenario", "note-stream", "--rate", "100", "--seconds", "1", "--wide", "--record"]);
+        client.args([&file, "--url", &relay.url, "--relay-pid", &pid(relay)]).args(flags);
+        let output = client.output().unwrap();
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        (output.status.code(), said, RunRecord::read(Path::new(&file)).ok())
+    };
+    let relay = Relay::start(&["--store", &store]);
+    for (flags, is_told) in [(&["--relay-dir", &*store][..], true), (&[], false)] {
+        let (_, said, record) = play(&relay, flags);
+        let process = record.unwrap_or_else(|| panic!("{said}")).relay.unwrap();
+        let (written, stored) = (process.written_bytes.unwrap(), process.stored_bytes);
+        assert!(written > 20_000 && stored.is_none_or(|stored| stored > 20_000), "{written} {stored:?}");
+        assert_eq!(stored.is_some(), is_told, "{said}");
+        assert_eq!(said.contains("size of its folder at the end, unknown"), !is_told, "{said}");
+        assert!(said.contains("disk B/event") && said.contains("stored MiB") == is_told, "{said}");
+    }
+    let in_memory = Relay::start(&[]);
+    let (_, said, record) = play(&in_memory, &[]);
+    let process = record.unwrap_or_else(|| panic!("{said}")).relay.unwrap();
+    assert!(process.written_bytes.unwrap() < 20_000, "{:?}", process.written_bytes);
+    let (code, said, record) = play(&relay, &["--relay-dir", &file]);
+    assert!(code == Some(2) && record.is_none() && said.contains("there is no such folder"), "{said}");
+}
+
+#[test]
 fn a_record_names_a_relay_as_its_document_does_and_one_without_as_unknown() {
     let relay = Relay::start(&[]);
     let version = env!("CARGO_PKG_VERSION");

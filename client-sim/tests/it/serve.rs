@@ -147,6 +147,7 @@ fn a_served_relay_is_part_of_the_record_of_its_players() {
         let process = merged.relay.as_ref().unwrap();
         assert_eq!((process.software.as_str(), process.own), ("relay-sim", true));
         assert_eq!(process.environment, None, "players and relay have one machine");
+        assert!(process.written_bytes.is_some() && process.stored_bytes.is_none(), "{process:?}");
         let cpu = merged.relay_cpu.unwrap();
         assert!(cpu.total_ns > 1_000_000 && cpu.total_ns < 2 * merged.elapsed_ns, "{cpu:?}");
         assert_eq!(merged.usable_cores.unwrap().relay, Some(1));
@@ -176,6 +177,8 @@ fn the_part_of_another_relay_makes_no_record(records: &[RunRecord], relay: &Rela
     assert_eq!(merge(|relay| relay.plan_sha256 = "00".to_owned()), differs("plan_sha256"));
     assert_eq!(merge(|relay| relay.tool.version = "0".to_owned()), differs("tool"));
     assert_eq!(merge(|relay| relay.cores = u64::MAX), refused("counts more than 2^48 of something"));
+    let much = merge(|relay| relay.process.written_bytes = Some(u64::MAX));
+    assert_eq!(much, refused("counts more than 2^48 of something"));
     let long = |relay: &mut RelayRecord| relay.process.faults = vec!["a".repeat(1 << 10); 17];
     assert_eq!(merge(long), refused("has more than 16 KiB of reasons and machine"));
     let late = merge(|relay| relay.cpu = measure::CpuReadings::default()).unwrap();

@@ -35,6 +35,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Beyond the keeper's own patience with a relay.
 const KEEPER_ENDS_WITHIN: Duration = Duration::from_secs(15);
 
+/// The name of its folder, beside a file of ours.
+const DIR: &str = "relay";
+
 /// A relay that writes more than this in a block is told of.
 const MUCH_OUTPUT_BYTES: u64 = 10_000_000;
 
@@ -74,7 +77,7 @@ impl Started {
         let name = &relay.name;
         let folder =
             tempfile::TempDir::with_prefix("compare-").context("cannot make a folder for a relay")?;
-        let dir = folder.path().join("relay");
+        let dir = folder.path().join(DIR);
         fs::create_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         let address = free_address().context("no port of 127.0.0.1 is free")?;
         let words = Words::new(relay, address, &dir)?;
@@ -99,6 +102,11 @@ impl Started {
         let ended = keeper.end().await?;
         let why = why.unwrap_or_else(|| format!("ended before it listened at {address}: {}", ended.how));
         bail!("relay {name} {why}{hint}{}", written(&ended))
+    }
+
+    /// The folder that it runs in.
+    pub(crate) fn dir(&self) -> PathBuf {
+        self.folder.path().join(DIR)
     }
 
     /// A path for a file about it, which is removed with it.

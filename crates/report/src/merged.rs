@@ -44,6 +44,8 @@ pub struct Merged {
     pub relay_cpu: Option<CpuTime>,
     /// The most memory of a relay's processes, when every block knows it.
     pub relay_peak_bytes: Option<u64>,
+    /// Bytes that the relays wrote to disks, when every block knows it.
+    pub relay_written_bytes: Option<u64>,
     /// Allocations of the clients, when every block counted them.
     pub client_allocations: Option<Allocations>,
     /// Allocations of the relays, when every block counted them.
@@ -61,7 +63,7 @@ pub struct Merged {
 measure::sums! {
     Merged {
         blocks, counts, traffic, over_links, packet_bytes, elapsed_ns, active_ns, relay_capacity_ns, client_capacity_ns, client_cpu,
-        relay_cpu, client_allocations, relay_allocations, encodings
+        relay_cpu, relay_written_bytes, client_allocations, relay_allocations, encodings
     }
 }
 
@@ -103,6 +105,7 @@ impl Merged {
             client_cpu: record.client_cpu,
             relay_cpu: record.relay_cpu,
             relay_peak_bytes: record.memory.and_then(|memory| memory.relay_peak_bytes),
+            relay_written_bytes: record.relay.as_ref().and_then(|relay| relay.written_bytes),
             client_allocations: record.allocations.map(|both| both.client),
             relay_allocations: record.allocations.and_then(|both| both.relay),
             encodings: record.encodings,

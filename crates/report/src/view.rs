@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use measure::{NO_LINK, NOT_SATURATED};
+use measure::{NO_LINK, NOT_SATURATED, RunRecord};
 
 use crate::{
     merged::{Merged, SESSION, latency_of},
@@ -221,9 +221,17 @@ impl CellView<'_> {
 
     /// The median over blocks of the most memory that the relay's process had, in MiB.
     pub(crate) fn relay_peak_mib(&self) -> Option<f64> {
-        let records = self.cell.blocks.iter().filter_map(Block::counted);
-        let peaks = records.filter_map(|record| record.memory?.relay_peak_bytes);
-        stats::median(&peaks.map(|bytes| bytes as f64 / f64::from(1 << 20)).collect::<Vec<_>>())
+        self.median_mib(|record| record.memory?.relay_peak_bytes)
+    }
+
+    /// The same of what the relay's folder took up at the end.
+    pub(crate) fn relay_stored_mib(&self) -> Option<f64> {
+        self.median_mib(|record| record.relay.as_ref()?.stored_bytes)
+    }
+
+    fn median_mib(&self, bytes: fn(&RunRecord) -> Option<u64>) -> Option<f64> {
+        let known = self.cell.blocks.iter().filter_map(Block::counted).filter_map(bytes);
+        stats::median(&known.map(|bytes| bytes as f64 / f64::from(1 << 20)).collect::<Vec<_>>())
     }
 
     /// Why its latency is the length of a queue: processes that were full, and blocks in which the

@@ -95,6 +95,8 @@ fn two_relays_are_started_for_each_block_and_compared_by_name() {
         let relay = record.relay.as_ref().unwrap();
         assert_eq!(relay.own, cell.id == "floor", "{}", cell.id);
         assert_eq!(relay.is_floor, relay.own, "{}", cell.id);
+        assert_eq!(relay.stored_bytes.is_some(), !relay.own, "{}: the floor has no folder", cell.id);
+        assert!(relay.written_bytes.is_some(), "{}", cell.id);
     }
     let table = fs::read_to_string(folder.join("summary.md")).unwrap();
     assert!(table.contains("| format | compression | relay |"), "{table}");

@@ -529,6 +529,14 @@ pub struct RelayProcess {
     /// were in memory.
     #[serde(default)]
     pub at_rest: Option<String>,
+    /// Bytes that its processes wrote to disks during the run (`write_bytes`, proc_pid_io(5)): whole
+    /// pages that they changed, without sockets, pipes and file systems in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written_bytes: Option<u64>,
+    /// Bytes that the files in its folder take up at the end of the run, as du(1) counts them; absent
+    /// where no folder is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored_bytes: Option<u64>,
     /// The most that it logs, where it is our own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_level: Option<String>,

@@ -3,7 +3,9 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io, process,
+    fs, io,
+    path::Path,
+    process,
 };
 
 use nix::unistd::{SysconfVar, sysconf};
@@ -115,6 +117,27 @@ impl Processes {
             return Ok(ProcessesCpu(trees.iter().filter_map(spent).collect()));
         }
         unreachable!("the last attempt returns")
+    }
+
+    /// Bytes that all have written to disks since they started (`write_bytes`, proc_pid_io(5)): pages
+    /// that they changed, without sockets, pipes and file systems in memory. `None` where the system
+    /// does not tell, as of processes of other users, or one that was named has ended.
+    pub fn written_bytes(&self) -> Option<u64> {
+        let table = Table::read();
+        let trees = table.trees(&self.known);
+        let lives = self.roots.iter().all(|root| trees.contains(root));
+        let written = || trees.iter().map(|process| written_bytes(process.pid)).sum::<Option<u64>>();
+        lives.then(written).flatten()
+    }
+}
+
+/// What one process has written, with its children that it has waited for. One that ended meanwhile
+/// left that to its parent.
+fn written_bytes(pid: u32) -> Option<u64> {
+    let folder = Path::new("/proc").join(pid.to_string());
+    match fs::read_to_string(folder.join("io")) {
+        Ok(io) => io.lines().find_map(|line| line.strip_prefix("write_bytes: ")?.trim().parse().ok()),
+        Err(_) => (!folder.exists()).then_some(0),
     }
 }
 
@@ -356,6 +379,28 @@ mod tests {
             assert!(spent.cpu.total_ns > 30 * MS, "{script}: {spent:?}");
             let parts = spent.cpu.user_ns.unwrap() + spent.cpu.system_ns.unwrap();
             assert!(parts.abs_diff(spent.cpu.total_ns) < 50 * MS, "{script}: {spent:?}");
+        }
+    }
+
+    #[test]
+    fn what_children_write_to_a_disk_is_counted_while_they_live_and_after_they_ended() {
+        // No file system in memory, as /tmp may be.
+        let program = std::env::current_exe().unwrap();
+        let folder = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
+        let file = |name: &str| folder.path().join(name).display().to_string();
+        let write = |name: &str| format!("head -c 1000000 /dev/zero >{}", file(name));
+        for script in
+            [format!("step; {}; step", write("a")), format!("step; {{ {}; step; }} & wait", write("b"))]
+        {
+            let mut shell = Shell::start(&script);
+            assert_eq!(shell.says(), "done");
+            let all = Processes::from_pids(&[shell.child.id()]).unwrap();
+            let before = all.written_bytes().unwrap();
+            shell.goes_on();
+            let written = all.written_bytes().unwrap() - before;
+            assert!((1_000_000..1_200_000).contains(&written), "{script}: {written}");
+            drop(shell);
+            assert_eq!(all.written_bytes(), None, "of an ended one nobody knows");
         }
     }
 

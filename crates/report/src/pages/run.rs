@@ -3,6 +3,7 @@
 use measure::{EncodingsRecord, RunRecord, Status, Validity, ValidityClass};
 
 use crate::{
+    number::grouped,
     pages::{
         gallery::{gallery, over_percentiles_and_time},
         model::details,
@@ -148,7 +149,7 @@ fn of_load(record: &RunRecord, load: &LoadView<'_>) -> Vec<Part> {
     parts
 }
 
-/// Memory and encodings, which no table has.
+/// Memory, disk and encodings, as far as no table has them.
 fn memory(record: &RunRecord) -> Vec<String> {
     let of_connections = record.memory.as_ref().filter(|memory| memory.connections > 0).map(|memory| {
         let kib = |bytes: u64| format!("{} KiB", bytes / 1024);
@@ -165,7 +166,16 @@ fn memory(record: &RunRecord) -> Vec<String> {
             "Encodings: {cold} for a first delivery, {cached} sent from the cache, {spliced} as published"
         )
     });
-    [of_connections, compressors, encodings].into_iter().flatten().collect()
+    let bytes =
+        |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), |bytes| grouped(&bytes.to_string()));
+    let disk = record.relay.as_ref().map(|relay| {
+        format!(
+            "Disk: bytes that the relay wrote, {}; size of its folder at the end, {}",
+            bytes(relay.written_bytes),
+            bytes(relay.stored_bytes)
+        )
+    });
+    [of_connections, disk, compressors, encodings].into_iter().flatten().collect()
 }
 
 /// CPU time as shares of the cores, in a sentence.

@@ -169,8 +169,8 @@ impl LoadView<'_> {
     }
 
     /// One row a cell: CPU in user mode and in the kernel, what a connection costs before its first
-    /// message, what the first delivery of an event costs, and the most memory that the relay had;
-    /// `None` over links, where CPU times are no evidence.
+    /// message, what the first delivery of an event costs, the most memory that the relay had, and what
+    /// it wrote to disks; `None` over links, where CPU times are no evidence.
     pub(crate) fn apart(&self) -> Option<Table> {
         if self.is_over_links() {
             return None;
@@ -205,6 +205,15 @@ impl LoadView<'_> {
         }
         if self.cells.iter().any(|view| view.relay_peak_mib().is_some()) {
             columns.push(column("relay peak MiB", |view| view.relay_peak_mib().map(number::three)));
+        }
+        if self.cells.iter().any(|view| view.merged.relay_written_bytes.unwrap_or(0) > 0) {
+            columns.push(column("disk B/event", |view| {
+                let envelopes = Some(view.merged.counts.envelopes()).filter(|count| *count > 0)?;
+                Some(number::three(view.merged.relay_written_bytes? as f64 / envelopes as f64))
+            }));
+        }
+        if self.cells.iter().any(|view| view.relay_stored_mib().unwrap_or(0.0) > 0.0) {
+            columns.push(column("stored MiB", |view| view.relay_stored_mib().map(number::three)));
         }
         Some(self.table(&columns))
     }

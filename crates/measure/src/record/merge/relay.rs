@@ -25,6 +25,7 @@ impl Merge {
         let figures = serde_json::to_value((
             (relay.cores, &relay.cpu, relay.memory_bytes, relay.memory_peak_bytes, relay.encodings),
             (relay.compression_bytes_per_connection, relay.compression_shared_bytes, relay.allocations),
+            (relay.process.written_bytes, relay.process.stored_bytes),
         ));
         if !figures.is_ok_and(|figures| within(&figures)) {
             return Err(MergeError::Relay("counts more than 2^48 of something".to_owned()));
