@@ -11,7 +11,10 @@ use std::{
 use anyhow::{Context, bail};
 use cell::{Batching, Factor, Side};
 use codecs::Format;
-use corpus::{Corpus, rules::of_kinds};
+use corpus::{
+    Corpus,
+    rules::{Bound, of_kinds},
+};
 use link::Link;
 use measure::{
     CpuClock, Environment, Expectation, PinnedCores, Processes, ProcessesCpu, RelayProcess, RunRecord,
@@ -413,6 +416,14 @@ fn within_rules(
     let live: Vec<u16> = live.map(|(kind, _)| *kind).collect();
     if !live.is_empty() && !args.quiet {
         report(&format!("the relay gives back no {}: this scenario reads them live", of_kinds(&live)));
+    }
+    if let Some(Bound { most, said }) = answers.subscriptions(&needs) {
+        workload.most_subscriptions = usize::try_from(*most).ok();
+        if !args.quiet {
+            report(&format!(
+                "the relay takes {most} subscriptions at one time: sessions of a connection wait for each other: {said}"
+            ));
+        }
     }
     if let Some(said) = answers.rate.as_ref().filter(|_| !args.quiet) {
         report(&format!("the relay bounds the rate of events: {said}"));

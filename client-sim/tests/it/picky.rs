@@ -470,6 +470,23 @@ fn too_few_subscriptions_or_connections_are_told_before_the_run() {
 }
 
 #[test]
+fn sessions_wait_for_each_other_where_a_relay_takes_few_subscriptions() {
+    let setup = Setup::new();
+    let eose = Duration::from_millis(15);
+    let (relay, _other) = picky(Manners { subscriptions: 1, eose, ..PLAIN });
+    let (code, table) = setup.doctor(&relay.url, &["reads.toml"]);
+    assert_eq!(code, Some(0), "{table}");
+    assert!(table.contains("it takes 1 subscriptions at one time: \"blocked: too many"), "{table}");
+    let (text, counts) = setup.plays(&relay.url, "reads.toml");
+    assert!(counts.requests > 10, "{counts:?}");
+    assert!(text.contains("sessions of a connection wait for each other: \"blocked: too many"), "{text}");
+    // Without the answers of the doctor they do not.
+    let (output, counts) =
+        setup.run(&relay.url, "reads.toml", &setup.unasked().each_ref().map(String::as_str));
+    assert!(counts.is_some_and(|counts| counts.requests_failed > 0), "{}", said(&output));
+}
+
+#[test]
 fn two_relays_behind_one_address_are_no_relay_that_loses_events() {
     let setup = Setup::new();
     let (relay, _other) = picky(Manners { apart: true, ..PLAIN });

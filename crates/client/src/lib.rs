@@ -104,6 +104,8 @@ pub struct Client {
     opening: FixedBitSet,
     /// Sessions that wait for the connection.
     waiting: Vec<u32>,
+    /// Sessions that wait for subscriptions of earlier ones, each with the instant at which it was due.
+    held: VecDeque<(u32, u64)>,
     actions: VecDeque<Action>,
     wakes: BinaryHeap<Reverse<(u64, Wake)>>,
     buffer: Vec<u8>,
@@ -156,6 +158,7 @@ impl Client {
             proof: Proof::default(),
             opening: FixedBitSet::with_capacity(role.filters().len()),
             waiting: Vec::new(),
+            held: VecDeque::new(),
             actions: VecDeque::new(),
             wakes: BinaryHeap::new(),
             buffer: Vec::new(),

@@ -54,14 +54,21 @@ impl ExpectedAnswer<'_> {
 }
 
 impl Client {
-    /// Starts a session that is due.
+    /// Starts a session that is due, behind those that wait.
     pub(super) fn start_session(&mut self, n: u32, due_ns: u64, now_ns: u64) {
         self.record(Timing::SendLag, due_ns, now_ns);
-        self.try_session(n, due_ns, now_ns);
+        if self.held.is_empty() {
+            self.try_session(n, due_ns, now_ns);
+        } else {
+            self.held.push_back((n, due_ns));
+        }
     }
 
-    /// Starts a session, or sets a timer when an earlier one needs the connection.
+    /// Starts a session, or holds it when earlier ones need the connection or the relay's subscriptions.
     pub(super) fn try_session(&mut self, n: u32, due_ns: u64, now_ns: u64) {
+        if !self.has_room(n) {
+            return self.held.push_back((n, due_ns));
+        }
         if let Task::Requester { connect } = self.shared.workload.roles[self.id].task {
             match connect {
                 Connect::Before => {}
@@ -92,6 +99,15 @@ impl Client {
         } else {
             self.waiting.push(n);
         }
+    }
+
+    /// Whether the relay takes the subscriptions of a session beside those of the open ones.
+    fn has_room(&self, n: u32) -> bool {
+        let workload = &self.shared.workload;
+        let width = |n: u32| workload.sessions[n as usize].subscriptions();
+        let open = || self.sessions.keys().map(|open| width(*open)).sum::<usize>();
+        let fits = |most| self.sessions.is_empty() || open() + width(n) <= most;
+        workload.most_subscriptions.is_none_or(fits)
     }
 
     /// Sends the first messages of a session.
@@ -298,6 +314,9 @@ impl Client {
             self.keep_visit(n, visit);
         }
         self.ended.insert(n);
+        if let Some((held, due_ns)) = self.held.pop_front() {
+            self.wake_at(now_ns, Wake::Retry(held, due_ns));
+        }
         let ended = &self.shared.workload.sessions[n as usize];
         let think_ns = nanos(ended.think);
         // The loop stays one piece of work until time ends it.

@@ -320,6 +320,35 @@ fn live_events_behind_later_ones_of_their_publisher_are_counted_and_no_damage() 
 }
 
 #[test]
+fn sessions_wait_for_each_other_where_the_relay_takes_few_subscriptions() {
+    let mut plan = plan();
+    plan.sessions[0].live.clear();
+    plan.sessions = vec![plan.sessions[0].clone(); 3];
+    plan.most_subscriptions = Some(2);
+    assert_eq!((plan.sessions[0].subscriptions(), plan.overlapping_subscriptions()), (2, 6));
+    let mut table = Table::subscribed(Shared::new(plan), Format::JSON);
+    table.sent(2);
+    for n in 0..3 {
+        table.clients[2].on_due(Due::Session(n), 0);
+    }
+    for n in 0..3 {
+        let sent = table.sent(2);
+        let asked = sent.iter().filter_map(|message| match message {
+            ClientMessage::Req { subscription, .. } => Some(subscription.to_string()),
+            _ => None,
+        });
+        let names = [format!("s{n}-0-0"), format!("s{n}-0-1")];
+        assert_eq!(asked.collect::<Vec<_>>(), names, "{sent:?}");
+        for name in names {
+            let end = RelayMessage::Eose { subscription: name.into(), hints: EoseHints::default() };
+            table.say(2, vec![end], MS);
+        }
+        table.clients[2].on_timer(2 * MS);
+    }
+    assert_eq!(table.close().requests_completed, 6);
+}
+
+#[test]
 fn a_session_without_a_connection_at_the_end_is_no_loss() {
     let mut plan = plan();
     plan.roles[2] = Role::new(None, Speaks::default(), Task::Requester { connect: Connect::PerSession });

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use corpus::{Rules, rules::Bound};
 use serde::{Deserialize, Serialize};
 
-use super::needs::Needs;
+use super::needs::{Needs, OVERLAPPING, SUBSCRIPTIONS};
+
+/// Prefixes by which relays refuse the rate: some ask for proof of work while many events come.
+pub(crate) const RATE: [&str; 2] = ["rate-limited", "pow:"];
 
 /// The answer to one message.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,6 +99,11 @@ impl Answers {
         self.read == Answer::Taken || (auth && self.read_after_auth == Answer::Taken)
     }
 
+    /// The bound on subscriptions that sessions with these needs keep to by waiting for each other.
+    pub(crate) fn subscriptions(&self, needs: &Needs) -> Option<&Bound> {
+        self.bounds.get(SUBSCRIPTIONS).filter(|bound| bound.most < needs.most(OVERLAPPING))
+    }
+
     /// What a plan with these needs leaves out. One that reads no stored events plays what the relay
     /// delivers and does not store.
     pub(crate) fn rules(&self, needs: &Needs) -> Rules {
@@ -119,11 +127,10 @@ impl Answer {
         }
     }
 
-    /// The relay's words where it refuses not the message but the rate, as it does also by asking
-    /// for proof of work while many events come.
+    /// The relay's words where it refuses not the message but the rate.
     pub(super) fn about_rate(&self) -> Option<&str> {
         let Answer::Refused(said) = self else { return None };
         let words = said.strip_prefix("NOTICE ").unwrap_or(said);
-        ["rate-limited", "pow:"].iter().any(|prefix| words.starts_with(prefix)).then_some(said)
+        RATE.iter().any(|prefix| words.starts_with(prefix)).then_some(said)
     }
 }

@@ -10,6 +10,8 @@ use workload::Workload;
 /// What a plan may need many of.
 pub(super) const CONNECTIONS: &str = "connections at one time";
 pub(super) const SUBSCRIPTIONS: &str = "subscriptions at one time";
+/// What a relay may take fewer of: sessions then wait for each other.
+pub(super) const OVERLAPPING: &str = "subscriptions of sessions that overlap";
 pub(super) const STORED: &str = "stored events for one filter";
 pub(super) const UNLIMITED: &str = "events for one filter without a limit";
 
@@ -51,9 +53,9 @@ impl Needs {
         let mut needs = Needs::from_events(&workload.events);
         (needs.auth, needs.stored) = (workload.auth, workload.stored > 0);
         needs.at_least(CONNECTIONS, workload.roles.len());
+        needs.at_least(OVERLAPPING, workload.overlapping_subscriptions());
         for session in &workload.sessions {
-            let together = session.steps.iter().map(Vec::len).max().unwrap_or(0).max(session.live.len());
-            needs.at_least(SUBSCRIPTIONS, together);
+            needs.at_least(SUBSCRIPTIONS, session.subscriptions());
             needs.live |= !session.live.is_empty();
             for request in session.steps.iter().flatten() {
                 needs.at_least(STORED, request.expected.len());
@@ -97,6 +99,11 @@ impl Needs {
     /// The largest number of something; 0 where there is none.
     pub(super) fn most(&self, what: &str) -> i64 {
         self.most.get(what).copied().unwrap_or(0)
+    }
+
+    /// The most subscriptions on one connection.
+    pub(super) fn subscriptions(&self) -> i64 {
+        self.most(SUBSCRIPTIONS).max(self.most(OVERLAPPING))
     }
 
     fn at_least(&mut self, what: &str, number: usize) {

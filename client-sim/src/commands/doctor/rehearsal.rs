@@ -111,7 +111,9 @@ impl Rehearsal<'_> {
         let all = [(SUBSCRIPTIONS, "max_subscriptions"), (STORED, "max_limit"), (UNLIMITED, "default_limit")];
         for (what, name) in all {
             let stated = self.answers.info.as_ref().and_then(|info| info.limitation.get(name).copied());
-            if let Some(most) = stated.filter(|most| *most < self.needs.most(what)) {
+            let wanted =
+                if what == SUBSCRIPTIONS { self.needs.subscriptions() } else { self.needs.most(what) };
+            if let Some(most) = stated.filter(|most| *most < wanted) {
                 self.bound(what, most, format!("{name} of NIP-11"));
             }
         }
@@ -324,7 +326,7 @@ impl Rehearsal<'_> {
             }
         }
         if !self.answers.bounds.contains_key(SUBSCRIPTIONS) {
-            let wanted = self.needs.most(SUBSCRIPTIONS).min(MOST_SUBSCRIPTIONS);
+            let wanted = self.needs.subscriptions().min(MOST_SUBSCRIPTIONS);
             let rate = self.peer.rate.take();
             let answers = talk.requests(usize::try_from(wanted).unwrap_or(0), &nothing()).await;
             // A refusal of the rate that outlasts pauses is about the subscriptions.

@@ -38,7 +38,8 @@ impl Workload {
             readers: _, // in the roles
             frame_bytes,
             auth,
-            ungreeted: _, // decided when a relay is known, as the next three are
+            ungreeted: _, // decided when a relay is known, as the next four are
+            most_subscriptions: _,
             tolerates_seam: _,
             foreign: _,
             reports_foreign: _,

@@ -79,6 +79,9 @@ pub struct Workload {
     pub auth: bool,
     /// Whether the relay sends no challenge on connecting, so that clients do not wait for it.
     pub ungreeted: bool,
+    /// The subscriptions that the relay takes on a connection, where overlapping sessions may have
+    /// more: they wait for each other.
+    pub most_subscriptions: Option<usize>,
     /// Whether an event may come twice to a subscription, once before EOSE and once after.
     pub tolerates_seam: bool,
     /// How many events were newly made after corpus events, because those are too few or the relay
@@ -361,6 +364,18 @@ impl Workload {
             auth: self.auth,
             ..Workload::default()
         }
+    }
+
+    /// The most subscriptions that sessions of one connection have at one time, if none that is due
+    /// ends before the next.
+    pub fn overlapping_subscriptions(&self) -> usize {
+        let mut connections: HashMap<usize, (usize, usize)> = HashMap::new();
+        for session in &self.sessions {
+            let (due, widest) = connections.entry(session.connection).or_default();
+            *due += usize::from(!session.follows);
+            *widest = session.subscriptions().max(*widest);
+        }
+        connections.into_values().map(|(due, widest)| due * widest).max().unwrap_or(0)
     }
 
     /// The stored events that sessions ask for, in ascending order; all where other agents' may ask
@@ -693,6 +708,14 @@ impl Session {
     /// Makes a session without requests that is due once.
     pub fn once(at: Duration, connection: usize) -> Self {
         Session { at, connection, ..Session::default() }
+    }
+
+    /// The most subscriptions that it has at one time.
+    pub fn subscriptions(&self) -> usize {
+        let steps = self.steps.iter().map(Vec::len).max().unwrap_or(0);
+        let fetches =
+            self.reconciliation.as_ref().map_or(0, |one| one.lacks.len().div_ceil(one.chunk.max(1)));
+        steps.max(self.live.len()).max(fetches)
     }
 
     /// Makes a session without requests, due by an arrival.
