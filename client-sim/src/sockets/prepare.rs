@@ -5,22 +5,31 @@ use std::{cell::RefCell, collections::HashSet, rc::Rc, sync::Arc, time::Duration
 
 use anyhow::{Context, bail};
 use codecs::quoted;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 use wire::Agreement;
 
-use crate::sockets::{
-    dial::{Dialer, Target},
-    driver::Driver,
+use crate::{
+    answers::RATE,
+    sockets::{
+        dial::{Dialer, Target},
+        driver::Driver,
+    },
 };
 use client::{
     Report, incidents,
     recorder::Recorder,
     shared::{Fate, Shared},
 };
-use workload::{Due, Speaks, Workload};
+use workload::{Due, Flood, Publication, Speaks, Workload};
 
 /// How long the relay may take for one step, whatever else it says meanwhile.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Pauses, in seconds, while a relay that bounds the rate takes nothing more.
+const PAUSES_S: [u64; 4] = [1, 2, 4, 8];
+
+/// Rounds of events at most for such a relay.
+const MOST_ROUNDS: usize = 600;
 
 /// How long the relay may take for the first EOSE, to `limit: 0`.
 const PATIENCE_LIMIT_0: Duration = Duration::from_secs(10);
@@ -61,11 +70,55 @@ pub(crate) async fn prepare(target: &Target, workload: &Workload, stores: bool) 
     Ok(Prepared { live_limit: 1, ..prepared.with_context(|| silent.to_string())? })
 }
 
+/// Publishes what a relay refuses by its rate again, as many after each pause as it took before.
 async fn prepare_with(
     target: &Target,
     preparation: Workload,
     patience: Duration,
 ) -> anyhow::Result<Prepared> {
+    let all = preparation.publications.len();
+    let (mut rest, mut most, mut pauses_s) = (preparation.publications.clone(), all, PAUSES_S.into_iter());
+    for round in 1.. {
+        let later = rest.split_off(most.min(rest.len()));
+        let asked = rest.len();
+        let flood = preparation
+            .floods
+            .iter()
+            .map(|flood| Flood { count: u32::try_from(asked).unwrap_or(0), ..*flood });
+        let plan = Workload { publications: rest, floods: flood.collect(), ..preparation.clone() };
+        let (prepared, refused, complaint) = store(target, plan, patience).await?;
+        let taken = asked - refused.len();
+        rest = [refused, later].concat();
+        if rest.is_empty() {
+            return Ok(prepared);
+        }
+        if taken < asked {
+            most = taken.max(1);
+        }
+        if taken > 0 {
+            pauses_s = PAUSES_S.into_iter();
+        }
+        // The first complaint may be of an event that the relay has.
+        let may_help = taken > 0 || RATE.iter().any(|words| complaint.contains(words));
+        let pause_s = pauses_s.next().filter(|_| may_help && round < MOST_ROUNDS);
+        let Some(pause_s) = pause_s else {
+            bail!(
+                "the relay refused {} of the {all} events that the scenario asks for later; its first complaint: {}",
+                rest.len(),
+                quoted(&complaint)
+            );
+        };
+        sleep(Duration::from_secs(pause_s)).await;
+    }
+    unreachable!("the last round returns")
+}
+
+/// Stores the events of a preparation. Returns those that are refused, and the relay's first complaint.
+async fn store(
+    target: &Target,
+    preparation: Workload,
+    patience: Duration,
+) -> anyhow::Result<(Prepared, Vec<Publication>, String)> {
     let shared = Arc::new(Shared::new(preparation));
     let dialer = Arc::new(Dialer::new(target.clone(), 1));
     let recorder = Rc::new(RefCell::new(Recorder::default()));
@@ -95,15 +148,11 @@ async fn prepare_with(
         progress.turn(&mut driver).await?;
     }
     let report = driver.finish().await.report;
-    let publications = shared.workload.publications.len();
-    let refused = (0..publications).filter(|n| shared.fate(*n) == Fate::Rejected).count();
-    if refused > 0 {
-        bail!(
-            "the relay refused {refused} of the {publications} events that the scenario asks for later; its first complaint: {}",
-            quoted(&report.complaint.unwrap_or_default())
-        );
-    }
-    Ok(Prepared { agreement, live_limit: 0, ungreeted: report.ungreeted })
+    let publications = shared.workload.publications.iter().enumerate();
+    let refused = publications.filter(|(n, _)| shared.fate(*n) == Fate::Rejected);
+    let refused = refused.map(|(_, publication)| *publication).collect();
+    let prepared = Prepared { agreement, live_limit: 0, ungreeted: report.ungreeted };
+    Ok((prepared, refused, report.complaint.unwrap_or_default()))
 }
 
 /// The ids of events that the relay has, the plan does not know and its reconciliations name.

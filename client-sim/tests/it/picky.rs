@@ -440,6 +440,8 @@ fn refusals_of_the_rate_are_no_rules_on_events() {
         assert!(!table.contains("it refuses") && table.contains("sets aside: 0 of"), "{table}");
         let (relay, _other) = picky(Manners { per_s: (60, words), ..PLAIN });
         setup.plays(&relay.url, "notes.toml");
+        // What is to be read is stored at the relay's rate.
+        setup.plays(&relay.url, "reads.toml");
     }
 }
 
