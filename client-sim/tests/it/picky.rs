@@ -427,6 +427,9 @@ fn what_a_relay_withholds_refuses_or_never_answers_is_set_aside_in_its_words() {
     assert!(table.contains("relay.auth.restrictedReadKinds") && table.contains("writePolicy"), "{table}");
     let (text, counts) = setup.plays(&relay.url, "all.toml");
     assert!(counts.deliveries == 2 * counts.acked && says.iter().all(|says| text.contains(says)), "{text}");
+    // No request is for withheld kinds, not even the first.
+    let (relay, _other) = picky(Manners { withheld: &[1], ..PLAIN });
+    setup.plays(&relay.url, "all.toml");
 }
 
 #[test]
