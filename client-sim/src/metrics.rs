@@ -11,6 +11,7 @@ use std::{
 use anyhow::Context;
 use client::shared::Shared;
 use measure::{UNKNOWN_HERE, ValidityClass};
+use program::Exposition;
 
 /// Longest request that is read: those of Prometheus have some 400 bytes.
 const REQUEST_BYTES: usize = 8 << 10;
@@ -136,38 +137,27 @@ fn answer(mut stream: TcpStream, seen: &impl Fn() -> Snapshot, is_loopback: bool
     )
 }
 
-/// The metrics in OpenMetrics 1.0.0, or in Prometheus's text format 0.0.4, where a counter's comments
-/// name it as its samples do, and which has no units and no end.
 fn exposed(run: &Snapshot, open_metrics: bool) -> String {
-    let seconds = |ns: u64| (ns as f64 / 1e9).to_string();
-    let alone = |value: String| vec![(String::new(), value)];
+    let mut metrics = Exposition { prefix: "nsim", open_metrics, text: String::new() };
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let p99 = "p99 of the last second's deliveries, from the instant each was due";
+    for (name, kind, help, count) in [
+        ("connections", "gauge", "Client connections", run.connections),
+        ("events_sent", "counter", "Events that clients sent", run.sent),
+        ("deliveries", "counter", "Deliveries that clients received", run.deliveries),
+    ] {
+        metrics.add((name, kind, help), [(String::new(), count)]);
+    }
+    let latency = [(String::new(), seconds(run.latency_ns_p99))];
+    metrics.add(("delivery_latency_p99_seconds", "gauge", p99), latency);
     let cpu = [("relay", run.relay_cpu_ns), ("clients", run.client_cpu_ns)];
     // Not known is not zero.
     let cpu = cpu.into_iter().filter(|(process, _)| *process != "relay" || UNKNOWN_HERE.is_none());
     let cpu = cpu.map(|(process, ns)| (format!("{{process=\"{process}\"}}"), seconds(ns)));
-    let blocks = ENDS.iter().zip(run.blocks);
-    let blocks = blocks.map(|(end, count)| (format!("{{validity=\"{end}\"}}"), count.to_string()));
-    let p99 = "p99 of the last second's deliveries, from the instant each was due";
-    let mut text = String::new();
-    for (name, kind, help, samples) in [
-        ("connections", "gauge", "Client connections", alone(run.connections.to_string())),
-        ("events_sent", "counter", "Events that clients sent", alone(run.sent.to_string())),
-        ("deliveries", "counter", "Deliveries that clients received", alone(run.deliveries.to_string())),
-        ("delivery_latency_p99_seconds", "gauge", p99, alone(seconds(run.latency_ns_p99))),
-        ("cpu_seconds", "counter", "CPU time of relay and clients", cpu.collect()),
-        ("blocks", "counter", "Blocks by validity; failed without a record", blocks.collect()),
-    ] {
-        let total = if kind == "counter" { "_total" } else { "" };
-        let family = format!("nsim_{name}{}", if open_metrics { "" } else { total });
-        text += &format!("# HELP {family} {help}.\n# TYPE {family} {kind}\n");
-        if open_metrics && name.ends_with("_seconds") {
-            text += &format!("# UNIT {family} seconds\n");
-        }
-        for (labels, value) in samples {
-            text += &format!("nsim_{name}{total}{labels} {value}\n");
-        }
-    }
-    text + if open_metrics { "# EOF\n" } else { "" }
+    metrics.add(("cpu_seconds", "counter", "CPU time of relay and clients"), cpu);
+    let blocks = ENDS.iter().zip(run.blocks).map(|(end, count)| (format!("{{validity=\"{end}\"}}"), count));
+    metrics.add(("blocks", "counter", "Blocks by validity; failed without a record"), blocks);
+    metrics.text + if open_metrics { "# EOF\n" } else { "" }
 }
 
 /// A request, as far as its answer depends on it.

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fmt::Write,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -10,6 +9,7 @@ use std::{
 };
 
 use measure::CpuClock;
+use program::Exposition;
 
 use crate::cache::Cache;
 
@@ -75,60 +75,46 @@ impl Metrics {
 
     /// The counts as text.
     pub(crate) fn exposed(&self, cache: &Cache) -> String {
-        let mut text = String::new();
-        let mut family = |name: &str, kind: &str, help: &str, samples: Vec<(String, String)>| {
-            writeln!(text, "# HELP gateway_{name} {help}.\n# TYPE gateway_{name} {kind}").expect(INTO_TEXT);
-            for (labels, value) in samples {
-                writeln!(text, "gateway_{name}{labels} {value}").expect(INTO_TEXT);
-            }
-        };
+        let mut metrics = Exposition { prefix: "gateway", open_metrics: false, text: String::new() };
         let all: Vec<_> = {
             let all = self.schemes.lock().unwrap_or_else(PoisonError::into_inner);
             all.iter().map(|(name, scheme)| (name.clone(), Arc::clone(scheme))).collect()
         };
         let schemes = |of: fn(&Scheme) -> &AtomicU64| {
-            all.iter().map(move |(name, scheme)| (format!("{{scheme=\"{name}\"}}"), read(of(scheme))))
+            all.iter().map(move |(name, scheme)| (format!("{{scheme=\"{name}\"}}"), of(scheme).load(Relaxed)))
         };
-        family("clients", "gauge", "Connected clients", schemes(|scheme| &scheme.clients).collect());
-        let connections = schemes(|scheme| &scheme.connections).collect();
-        family("connections_total", "counter", "Clients that connected", connections);
+        metrics.add(("clients", "gauge", "Connected clients"), schemes(|scheme| &scheme.clients));
+        let connections = schemes(|scheme| &scheme.connections);
+        metrics.add(("connections", "counter", "Clients that connected"), connections);
         let bytes = |of: fn(&Bytes) -> &AtomicU64| {
             let directions = all.iter().flat_map(|(name, scheme)| {
                 [("to_client", name, &scheme.to_client), ("to_relay", name, &scheme.to_relay)]
             });
-            let labelled = directions.map(|(direction, name, bytes)| {
-                (format!("{{scheme=\"{name}\",direction=\"{direction}\"}}"), read(of(bytes)))
-            });
-            labelled.collect::<Vec<_>>()
+            directions.map(move |(direction, name, bytes)| {
+                (format!("{{scheme=\"{name}\",direction=\"{direction}\"}}"), of(bytes).load(Relaxed))
+            })
         };
-        let before = bytes(|bytes| &bytes.before);
-        family("bytes_before_total", "counter", "Bytes of messages as JSON, at the relay", before);
-        let after = bytes(|bytes| &bytes.after);
-        family("bytes_after_total", "counter", "Bytes at the client's socket", after);
-        let alone = |value: String| vec![(String::new(), value)];
+        let before = ("bytes_before", "counter", "Bytes of messages as JSON, at the relay");
+        metrics.add(before, bytes(|bytes| &bytes.before));
+        metrics.add(("bytes_after", "counter", "Bytes at the client's socket"), bytes(|bytes| &bytes.after));
+        let read = |count: &AtomicU64| count.load(Relaxed);
         let (events, bytes) = cache.size();
         for (name, kind, help, value) in [
-            ("cache_hits_total", "counter", "Events that were encoded already", read(&cache.hits)),
-            ("cache_misses_total", "counter", "Events that were not", read(&cache.misses)),
-            ("cache_events", "gauge", "Events that are kept", events.to_string()),
-            ("cache_bytes", "gauge", "Their bytes, encoded and compressed", bytes.to_string()),
-            ("json_texts_total", "counter", "Messages that a format did not hold", read(&self.json_texts)),
-            ("relay_failures_total", "counter", "Requests that found no relay", read(&self.relay_failures)),
-            ("shunned_total", "counter", "Clients that refused compression", read(&self.shunned)),
-            ("refused_total", "counter", "Connections beyond the limit", read(&self.refused)),
+            ("cache_hits", "counter", "Events that were encoded already", read(&cache.hits)),
+            ("cache_misses", "counter", "Events that were not", read(&cache.misses)),
+            ("cache_events", "gauge", "Events that are kept", events as u64),
+            ("cache_bytes", "gauge", "Their bytes, encoded and compressed", bytes as u64),
+            ("json_texts", "counter", "Messages that a format did not hold", read(&self.json_texts)),
+            ("relay_failures", "counter", "Requests that found no relay", read(&self.relay_failures)),
+            ("shunned", "counter", "Clients that refused compression", read(&self.shunned)),
+            ("refused", "counter", "Connections beyond the limit", read(&self.refused)),
         ] {
-            family(name, kind, help, alone(value));
+            metrics.add((name, kind, help), [(String::new(), value)]);
         }
         if let Ok(cpu) = CpuClock::this_process().read() {
-            let seconds = cpu.total_ns as f64 / 1e9;
-            family("cpu_seconds_total", "counter", "CPU time of this process", alone(seconds.to_string()));
+            let seconds = [(String::new(), cpu.total_ns as f64 / 1e9)];
+            metrics.add(("cpu_seconds", "counter", "CPU time of this process"), seconds);
         }
-        text
+        metrics.text
     }
-}
-
-const INTO_TEXT: &str = "text takes everything";
-
-fn read(count: &AtomicU64) -> String {
-    count.load(Relaxed).to_string()
 }

@@ -4,6 +4,7 @@
 mod arguments;
 mod command_line;
 mod descriptors;
+mod exposition;
 mod interrupt;
 mod listen;
 mod output;
@@ -17,6 +18,7 @@ mod version;
 pub use arguments::{NotParsed, parse};
 pub use command_line::command_line;
 pub use descriptors::raise_descriptor_limit;
+pub use exposition::Exposition;
 pub use interrupt::{Interrupt, leave_terminal_to_parent, stopped};
 pub use listen::listen;
 pub use output::{UsageError, print, report};
