@@ -138,41 +138,95 @@ fn a_load_is_played_and_recorded_with_a_balanced_ledger() {
     }
 }
 
-/// A gateway of this process before a relay.
-fn gateway_before(relay: &str, compression: &str) -> String {
-    let mut config = gateway::Config::new(relay.parse().unwrap());
-    config.compressions = vec![compression.parse().unwrap()];
-    let (sender, address) = std::sync::mpsc::channel();
-    let serving = async move {
-        let gateway = gateway::Gateway::open(config).await.unwrap();
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        sender.send(listener.local_addr().unwrap()).unwrap();
-        gateway::serve(listener, gateway, std::future::pending()).await;
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    thread::spawn(move || runtime.block_on(serving));
-    format!("ws://{}", address.recv().unwrap())
+/// Runs the small scenario through a gateway with these flags, and checks its ledger.
+fn through_a_gateway(setup: &Setup, format: &str, compression: &str, flags: &[&str]) -> RunRecord {
+    let cell = ["--via", "gateway", "--format", format, "--compression", compression];
+    let output = setup.run(&[&cell, flags].concat());
+    let text = stderr(&output);
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{format} {compression}: {text}");
+    let record = setup.record();
+    record.counts.balanced().unwrap();
+    let found = (&*record.cell.format, &*record.cell.compression, &*record.cell.via);
+    assert_eq!(found, (format, compression, "gateway"));
+    assert!(record.counts.deliveries > record.counts.acked, "{:?}", record.counts);
+    record
 }
 
 #[test]
-fn the_ledger_balances_through_a_gateway() {
+fn the_ledger_balances_through_a_gateway_whose_cost_is_the_relays_and_known_apart() {
     let setup = Setup::new();
     for (format, compression) in [
+        ("json", "none"),
+        ("json", "deflate"),
         ("json", "deflate-shared"),
         ("json", "zstd-dict"),
         ("dannypack", "zstd-dict"),
         ("cbor-packed", "zstd-shared"),
         ("proto-binary", "none"),
     ] {
-        let relay = Relay::start(&[]);
-        let url = gateway_before(&relay.url, compression);
-        let output = setup.run(&["--format", format, "--compression", compression, "--url", &url]);
+        let record = through_a_gateway(&setup, format, compression, &[]);
+        let [all, own] = [record.relay_cpu, record.gateway_cpu].map(|cpu| cpu.unwrap().total_ns);
+        assert!(0 < own && own < all, "{format} {compression}: {own} of {all} ns are the gateway's");
+        let memory = record.memory.unwrap();
+        let before = (memory.gateway_before_bytes.unwrap(), memory.relay_before_bytes.unwrap());
+        assert!(0 < before.0 && before.0 < before.1, "{before:?}");
+        assert!(memory.gateway_after_bytes.unwrap() < memory.relay_after_bytes.unwrap(), "{memory:?}");
+        let relay = record.relay.unwrap();
+        assert_eq!((relay.own, relay.processes, &*relay.more_pids), (true, Some(2), &[][..]));
+        // A client of today names no subprotocol of ours.
+        let is_of_today = format == "json" && !compression.starts_with("zstd");
+        assert_eq!(record.agreement.token.is_none(), is_of_today, "{:?}", record.agreement);
+    }
+    let record = through_a_gateway(&setup, "json", "zstd-dict", &["--saturate"]);
+    assert_eq!(record.saturated.unwrap().asked, "relay");
+    setup.run(&["--via", "none"]);
+    assert_eq!(setup.record().gateway_cpu, None);
+}
+
+#[test]
+fn a_gateway_stands_before_a_relay_of_others_that_speaks_plain_json() {
+    let setup = Setup::new();
+    let relay = Relay::start(&["--keep-expired", "--format", "json"]);
+    let pid = relay.child.id().to_string();
+    let known = ["--url", &relay.url, "--relay-pid", &pid];
+    let record = through_a_gateway(&setup, "dannypack", "zstd-dict", &known);
+    assert!(record.gateway_cpu.unwrap().total_ns < record.relay_cpu.unwrap().total_ns);
+    assert_eq!(record.relay.unwrap().pid, Some(relay.child.id()));
+}
+
+#[test]
+fn a_gateway_that_cannot_be_is_refused_with_the_reason() {
+    let setup = Setup::new();
+    for (flags, code, says) in [
+        (&["--batching", "on"][..], 2, "--via gateway makes no batches"),
+        (&["--floor"], 2, "leave it out with --share, --serve, --relay-at and --floor"),
+        (&["--url", "ws://127.0.0.1:1/path", "--doctor", "unasked.json"], 1, "has a path"),
+    ] {
+        fs::write(setup.path("unasked.json"), "{}").unwrap();
+        let mut command = setup.command(&["--via", "gateway"]);
+        let output = command.args(flags).current_dir(setup.folder.path()).output().unwrap();
         let text = stderr(&output);
-        assert!(matches!(output.status.code(), Some(0 | 3)), "{format} {compression}: {text}");
-        let record = setup.record();
-        record.counts.balanced().unwrap();
-        assert_eq!((&*record.cell.format, &*record.cell.compression), (format, compression));
-        assert!(record.counts.deliveries > record.counts.planned, "{:?}", record.counts);
+        assert_eq!(output.status.code(), Some(code), "{flags:?}: {text}");
+        assert!(text.contains(says) && !setup.path("record.json").exists(), "{flags:?}: {text}");
+    }
+}
+
+#[test]
+#[ignore = "a campaign of 9,000 idle clients; needs 20,000 descriptors"]
+fn campaign_of_idle_clients_behind_a_gateway() {
+    const MOST_KIB: u64 = 40;
+    let setup = Setup::new();
+    // Nobody publishes what they wait for.
+    let idle = SMALL.split("[[request]]").next().unwrap().replace("connections = 3", "connections = 9_000");
+    fs::write(setup.path("small.toml"), idle.replace("kinds = [1, 7, 3]", "kinds = [40_404]")).unwrap();
+    for compression in ["none", "zstd-dict"] {
+        let output = setup.run(&["--via", "gateway", "--compression", compression]);
+        let text = stderr(&output);
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{compression}: {text}");
+        let memory = setup.record().memory.unwrap();
+        let kib = memory.gateway_bytes_per_connection().unwrap() / 1024;
+        println!("{compression}: {kib} KiB in the gateway for each of {} clients", memory.connections);
+        assert!(memory.connections >= 9_000 && (1..=MOST_KIB).contains(&kib), "{memory:?}");
     }
 }
 

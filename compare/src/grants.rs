@@ -146,7 +146,7 @@ fn name_by_grants<'h>(
             kept.push(spec);
             continue;
         }
-        let Cell { format, compression, batching, .. } = spec.cell;
+        let Cell { format, compression, batching, via_gateway, .. } = spec.cell;
         let grant =
             |compression: &str, batched: bool| grant(&spec.cell.relay_name, format, compression, batched);
         let compression = compression.label();
@@ -155,6 +155,11 @@ fn name_by_grants<'h>(
             None => Ok(()),
         };
         let is_base = format == Format::JSON && compression == BASE_COMPRESSION;
+        if via_gateway && !is_base {
+            // Which the gateway grants; of the relay it needs JSON alone.
+            kept.push(spec);
+            continue;
+        }
         match batches.and_then(|()| grant(&compression, false)) {
             Err(why) if is_base && spec.role != Role::Cell => bail!("the relay does not speak JSON: {why}"),
             Err(why) => notes.push(format!("{} is not measured: {why}", spec.id)),

@@ -3,6 +3,7 @@
 
 use std::{env, process::ExitCode};
 
+use client_sim::own_relay::GATEWAY_ROLE;
 use compare::{KEEPER_ROLE, cli, keep};
 use link::LINK_ROLE;
 use rehearsals::instructions::COUNT_ROLE;
@@ -12,6 +13,7 @@ fn main() -> ExitCode {
     match role.as_deref().and_then(|role| role.to_str()) {
         Some("role:relay") => relay_sim::main(env::args_os().skip(2)),
         Some("role:client") => client_sim::main(env::args_os().skip(2)),
+        Some(GATEWAY_ROLE) => gateway::main(env::args_os().skip(1)),
         Some(LINK_ROLE) => link::main(env::args_os().skip(2)),
         Some(KEEPER_ROLE) => keep(env::args_os().skip(2)),
         Some(COUNT_ROLE) => rehearsals::instructions::main(env::args_os().skip(2)),

@@ -45,7 +45,7 @@ use crate::{
     relays::{
         disk,
         meet::{self, Met},
-        own_relay::OwnRelay,
+        own_relay::{self, OwnRelay},
         relay_pids,
     },
     share::{Orders, Player},
@@ -102,7 +102,9 @@ pub(crate) fn run(args: &mut Args) -> anyhow::Result<RunRecord> {
     let plan_facts = &shares[usize::from(share.index)];
     let delivers = workload.reads_elsewhere() || shares.iter().any(|facts| facts.deliveries() > 0);
     let connections = usize::try_from(plan_facts.connections)?;
-    resources::raise_descriptor_limit(connections).map_err(UsageError)?;
+    // A gateway has two sockets for each client.
+    let sockets = if args.cell.via_gateway { 2 * connections } else { connections };
+    resources::raise_descriptor_limit(sockets).map_err(UsageError)?;
     // Beside the workers one looks names up.
     program::try_threads(usize::from(args.workers) + 1)?;
     if let Some(url) = args.url.as_ref().or(args.relay_at.as_ref()) {
@@ -127,15 +129,25 @@ pub(crate) fn run(args: &mut Args) -> anyhow::Result<RunRecord> {
     };
     let links = over_links.then(start).transpose()?;
     let tcp = links.as_ref().map(|links| links.emulation.tcp.clone());
-    let mut own_relay = start_relay(args, &workload, pinned.as_ref(), store, links)?;
-    let target = target(args, own_relay.as_ref(), compression, connections)?;
-    let options = swarm::Options { expected, player, ..options(args, own_relay.as_ref()) };
+    let starts_any = args.starts_relay() || args.cell.via_gateway;
+    let cores = pinned.as_ref().filter(|_| starts_any);
+    let (mut own_relay, mut gateway) = own_relay::on_relay_cores(cores, || {
+        let relay = start_relay(args, &workload, store, links)?;
+        let gateway = start_gateway(args, &workload, relay.as_ref(), connections)?;
+        Ok((relay, gateway))
+    })?;
+    if let Some(links) = own_relay.as_ref().and_then(|relay| relay.links.as_ref()) {
+        links.emulation.join_users()?;
+    }
+    let target = target(args, (own_relay.as_ref(), gateway.as_ref()), compression, connections)?;
+    let options = options(args, own_relay.as_ref(), gateway.as_ref());
+    let options = swarm::Options { expected, player, ..options };
     endpoint.map(|endpoint| endpoint.serve(watch(&options))).transpose()?;
     let Played { shared, prepared, started_utc, mut outcome } =
         play(args, target, workload, &shares, &options, own_relay.as_mut(), &mut interrupt)?;
-    let ended = own_relay.as_mut().and_then(|relay| relay.ended().ok().flatten());
-    if let (Status::Incomplete { reason }, Some(how)) = (&mut outcome.status, ended) {
-        *reason = format!("{reason}; {how}");
+    if let Status::Incomplete { reason } = &mut outcome.status {
+        let ours = [&mut own_relay, &mut gateway].into_iter().flatten();
+        ours.filter_map(|one| one.ended().ok()?).for_each(|how| *reason = format!("{reason}; {how}"));
     }
     let said = Said::from_outcome(&outcome);
     let mut facts = Facts {
@@ -143,7 +155,7 @@ pub(crate) fn run(args: &mut Args) -> anyhow::Result<RunRecord> {
         corpus: &corpus,
         seed,
         prepared: &prepared,
-        relay: relay_process(args, &options.relay_pids, own_relay.as_ref(), info),
+        relay: relay_process(args, &known_pids(args, own_relay.as_ref()), own_relay.as_ref(), info),
         proof,
         relay_totals: None,
         started_utc,
@@ -154,7 +166,8 @@ pub(crate) fn run(args: &mut Args) -> anyhow::Result<RunRecord> {
         player: options.player.clone(),
     };
     // Stops the relay before the record is made, which holds the relay's totals. A relay that ends
-    // badly is an error only after the record is written.
+    // badly is an error only after the record is written, and so is a gateway.
+    let gateway_stopped = gateway.take_if(|_| outcome.status == Status::Complete).map(OwnRelay::stop);
     let stopped = own_relay.take_if(|_| outcome.status == Status::Complete).map(OwnRelay::stop);
     facts.relay_totals =
         stopped.as_ref().and_then(|stopped| serde_json::from_str(stopped.as_deref().ok()?).ok());
@@ -171,6 +184,7 @@ pub(crate) fn run(args: &mut Args) -> anyhow::Result<RunRecord> {
     }
     outputs::finish(args, &record, &whom, &said, &shared.incidents)?;
     stopped.transpose().context("the relay of our own did not end well")?;
+    gateway_stopped.transpose().context("the gateway did not end well")?;
     Ok(record)
 }
 
@@ -187,7 +201,6 @@ fn judge(record: &mut RunRecord, expected: &[Expectation]) {
 pub(crate) fn start_relay(
     args: &Args,
     workload: &Workload,
-    pinned: Option<&PinnedCores>,
     store: Option<&Path>,
     links: Option<Links>,
 ) -> anyhow::Result<Option<OwnRelay>> {
@@ -201,23 +214,59 @@ pub(crate) fn start_relay(
     );
     let relay = match args.serve {
         Some(address) => OwnRelay::spawn(&flags, address),
-        None => OwnRelay::start(&flags, pinned, links),
+        None => OwnRelay::start(&flags, links),
     };
     relay.map(Some).context("the relay of our own did not start")
 }
 
-/// The relay to connect to, and what to offer it.
+/// Starts the gateway before the relay, where the cell has one.
+fn start_gateway(
+    args: &Args,
+    workload: &Workload,
+    own_relay: Option<&OwnRelay>,
+    connections: usize,
+) -> anyhow::Result<Option<OwnRelay>> {
+    /// The gateway's own default.
+    const FEWEST: usize = 10_000;
+    if !args.cell.via_gateway {
+        return Ok(None);
+    }
+    // A client that connects again may be there twice.
+    let most = FEWEST.max(2 * connections);
+    let url = reached_at(args, own_relay)?;
+    let mut flags: Vec<OsString> = vec!["--relay".into(), url.into()];
+    flags.extend(wire_flags(args, &formats(args, workload), &compressions(args, workload)));
+    flags.extend(["--max-connections".into(), most.to_string().into()]);
+    flags.extend(args.ca.iter().flat_map(|file| [OsString::from("--ca"), file.into()]));
+    if own_relay.is_some() {
+        // Else as many as the relay has cores.
+        flags.extend(["--threads".into(), args.relay_threads().to_string().into()]);
+    }
+    let links = own_relay.and_then(|relay| relay.links.as_ref());
+    OwnRelay::start_gateway(&flags, links).map(Some).context("the gateway did not start")
+}
+
+/// Where the relay listens.
+fn reached_at<'a>(args: &'a Args, own_relay: Option<&'a OwnRelay>) -> anyhow::Result<&'a String> {
+    let others = args.url.as_ref().or(args.relay_at.as_ref());
+    let url = others.or(own_relay.map(|relay| &relay.url));
+    url.context("there is a relay of our own when no --url is given")
+}
+
+/// The relay to connect to, or the gateway before it, and what to offer it.
 fn target(
     args: &Args,
-    own_relay: Option<&OwnRelay>,
+    (own_relay, gateway): (Option<&OwnRelay>, Option<&OwnRelay>),
     compression: Compression,
     connections: usize,
 ) -> anyhow::Result<Target> {
-    let others = args.url.as_ref().or(args.relay_at.as_ref());
-    let url = others.or(own_relay.map(|relay| &relay.url));
-    let url = url.context("there is a relay of our own when no --url is given")?;
+    let relay = match gateway {
+        // Without compression a client of today is played, whose bytes the gateway passes.
+        Some(gateway) => endpoint(&gateway.url, None, &args.header).map(wire::Endpoint::without_plain_token),
+        None => endpoint(reached_at(args, own_relay)?, args.ca.as_deref(), &args.header),
+    };
     Ok(Target {
-        relay: endpoint(url, args.ca.as_deref(), &args.header).map_err(UsageError)?,
+        relay: relay.map_err(UsageError)?,
         offer: Offer { batched: args.cell.batching.is_some(), formats: vec![args.cell.format], compression },
         limits: WireLimits::for_connections(connections),
         implementation: args.cell.implementation,
@@ -245,11 +294,21 @@ fn watch(options: &swarm::Options) -> impl Fn() -> Snapshot + Send + Sync + 'sta
     }
 }
 
-fn options(args: &Args, own_relay: Option<&OwnRelay>) -> swarm::Options {
+/// The relay's processes, as far as they are known, without the gateway's.
+fn known_pids(args: &Args, own_relay: Option<&OwnRelay>) -> Vec<u32> {
+    own_relay.map_or_else(|| args.relay_pid.clone(), |relay| vec![relay.pid])
+}
+
+fn options(args: &Args, own_relay: Option<&OwnRelay>, gateway: Option<&OwnRelay>) -> swarm::Options {
+    let mut relay_pids = known_pids(args, own_relay);
+    let gateway_pid = gateway.map(|gateway| gateway.pid);
+    // Alone it would pass for the relay.
+    relay_pids.extend(gateway_pid.filter(|_| !relay_pids.is_empty()));
     swarm::Options {
         workers: usize::from(args.workers),
         drain: Duration::from_secs(args.drain_seconds),
-        relay_pids: own_relay.map_or_else(|| args.relay_pid.clone(), |relay| vec![relay.pid]),
+        relay_pids,
+        gateway_pid,
         quiet: args.quiet,
         progress_json: args.progress_json,
         expected: None,
@@ -337,6 +396,7 @@ pub(crate) fn relay_process(
 /// Loads scenario and corpus. Every error is a mistake of the user.
 pub(crate) fn inputs(args: &Args) -> anyhow::Result<(Scenario, Corpus, u64)> {
     args.cell.format.codec(args.cell.implementation)?;
+    check_way(args)?;
     let (name, corpus) = (&args.cell.scenario, args.corpus.as_deref());
     let (mut scenario, corpus) = load(name, &args.set, args.seconds, corpus, args.skip_invalid)?;
     scenario.set_cell(&args.cell)?;
@@ -521,6 +581,24 @@ fn check_spoken(args: &Args, workload: &Workload) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Refuses a gateway where it could not do what is asked for.
+fn check_way(args: &Args) -> anyhow::Result<()> {
+    if !args.cell.via_gateway {
+        return Ok(());
+    }
+    anyhow::ensure!(
+        args.cell.batching.is_none(),
+        "--via gateway makes no batches: leave out --batching or --via"
+    );
+    let is_part = args.share.is_some() || args.serve.is_some() || args.relay_at.is_some();
+    anyhow::ensure!(
+        !is_part && !args.floor,
+        "--via gateway starts a gateway before a whole relay on this machine: leave it out with --share, --serve, --relay-at \
+         and --floor"
+    );
+    Ok(())
+}
+
 /// Refuses a plan of which no agent knows when others are done. Slow readers read slowly until
 /// then, and a closed loop lasts as long as its answers take.
 fn check_share(args: &Args, workload: &Workload) -> anyhow::Result<()> {
@@ -559,24 +637,34 @@ fn check_connections(args: &Args, workload: &Workload) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What relay-sim and the gateway speak.
+fn wire_flags(args: &Args, formats: &[Format], compressions: &[Compression]) -> Vec<OsString> {
+    let list = |names: Vec<String>| OsString::from(names.join(","));
+    let formats = list(formats.iter().map(Format::to_string).collect());
+    let has_dictionaries = compressions.iter().any(|compression| compression.name() == "zstd-dict");
+    let compressions = list(compressions.iter().map(Compression::spelled_out).collect());
+    let dictionary = args.dictionary.iter().filter(|_| has_dictionaries);
+    let dictionary = dictionary.flat_map(|file| [OsString::from("--dictionary"), file.into()]);
+    let flags = ["--format".into(), formats, "--compression".into(), compressions];
+    flags.into_iter().chain(dictionary).collect()
+}
+
 fn relay_flags(args: &Args, workload: &Workload, store: Option<&Path>) -> Vec<OsString> {
-    let list = |names: &[String]| names.join(",");
-    let formats: Vec<String> = formats(args, workload).iter().map(Format::to_string).collect();
-    let compressions: Vec<String> =
-        compressions(args, workload).iter().map(|compression| compression.spelled_out()).collect();
     let own = |factor: Factor| (format!("--{}", factor.row().relay_flag()), (factor.row().write)(&args.cell));
     let limits = args.cell.batching.into_iter().flat_map(Batching::limits);
-    let flags = [("--format".to_owned(), list(&formats)), ("--compression".to_owned(), list(&compressions))];
-    let flags =
-        flags.into_iter().chain([own(Factor::Implementation)]).chain(Factor::on_side(Side::Relay).map(own));
+    let flags = std::iter::once(own(Factor::Implementation)).chain(Factor::on_side(Side::Relay).map(own));
     let flags = flags.chain(limits.map(|(name, limit)| (format!("--batch-{name}"), limit.to_string())));
     let flags = flags.flat_map(|(flag, value)| [OsString::from(flag), value.into()]);
     let faults = args.relay_fault.iter().flat_map(|fault| [OsString::from("--fault"), fault.into()]);
     let frame =
         workload.frame_bytes.map(|bytes| ["--reconcile-frame-bytes".into(), bytes.to_string().into()]);
     let frame = frame.into_iter().flatten();
-    let dictionary = args.dictionary.iter().flat_map(|file| [OsString::from("--dictionary"), file.into()]);
-    let flags = flags.chain(dictionary);
+    // To a gateway it speaks as any relay does.
+    let spoken = match args.cell.via_gateway {
+        true => (vec![Format::JSON], vec![Compression::None]),
+        false => (formats(args, workload), compressions(args, workload)),
+    };
+    let flags = flags.chain(wire_flags(args, &spoken.0, &spoken.1));
     let store = store.into_iter().flat_map(|directory| [OsString::from("--store"), directory.into()]);
     let at_rest = args.at_rest.map(|format| ["--at-rest".into(), format.to_string().into()]);
     let flags = flags.chain(store).chain(at_rest.into_iter().flatten());

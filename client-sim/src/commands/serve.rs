@@ -46,7 +46,7 @@ pub(crate) fn serve(args: &Args) -> anyhow::Result<()> {
     let workload = run::plan(args, &scenario, &corpus, seed)?;
     run::tell_plan(args, &scenario, &corpus, &workload);
     let environment = Environment::collect();
-    let relay = run::start_relay(args, &workload, None, None, None)?;
+    let relay = run::start_relay(args, &workload, None, None)?;
     let relay = relay.context("--serve starts a relay")?;
     let mut process =
         run::relay_process(args, &[relay.pid], Some(&relay), None).context("it has a process id")?;

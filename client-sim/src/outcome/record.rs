@@ -131,6 +131,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         },
         client_cpu: outcome.client_cpu,
         relay_cpu: outcome.relay.map(|relay| relay.cpu),
+        gateway_cpu: outcome.gateway_cpu,
         populations,
         validity,
         log_level: Some(log_level),
@@ -286,7 +287,8 @@ fn compression_memory(outcome: &Outcome, facts: &Facts<'_>) -> Option<Compressio
     let memories = || outcome.clients.iter().map(|(_, client)| client.compression_memory);
     let own: usize = memories().map(|memory| memory.own_bytes).sum();
     let shared = memories().map(|memory| memory.shared_bytes).max().unwrap_or(0);
-    let relay = facts.relay_totals;
+    // Behind a gateway the relay compresses nothing.
+    let relay = facts.relay_totals.filter(|_| !facts.args.cell.via_gateway);
     Some(CompressionMemoryRecord {
         client_bytes_per_connection: own as u64 / connections.max(1),
         client_shared_bytes: shared as u64,
@@ -309,7 +311,8 @@ fn judge(
 ) -> Validity {
     let p99 = |timing| outcome.recorder.all(timing).map_or(Quantile::Missing, |l| l.quantile_ns(0.99));
     let own_relay = outcome.relay.filter(|_| facts.relay.as_ref().is_some_and(|relay| relay.own));
-    let own_relay_ns = own_relay.map_or(0, |relay| relay.cpu.total_ns);
+    // A gateway is ours, too.
+    let own_relay_ns = own_relay.map(|relay| relay.cpu).or(outcome.gateway_cpu).map_or(0, |cpu| cpu.total_ns);
     Signals {
         counts,
         is_share: shared.is_share(),
@@ -360,6 +363,8 @@ fn ran_dry(shared: &Shared) -> Option<ReasonKind> {
 /// our own has the quota of this process.
 fn usable_cores(outcome: &Outcome, facts: &Facts<'_>) -> UsableCores {
     let (threads, workers) = (u64::from(facts.args.relay_threads()), u64::from(facts.args.workers));
+    // The gateway before it has as many.
+    let threads = if facts.args.cell.via_gateway { 2 * threads } else { threads };
     let pinned = facts.pinned.as_ref();
     let own = facts.relay.as_ref().is_some_and(|relay| relay.own);
     let of_relay = pinned.map(|cores| cores.relay.len() as u64);

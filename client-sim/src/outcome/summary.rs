@@ -91,7 +91,10 @@ fn write_brief(out: &mut String, record: &RunRecord, whom: &str, lost: Option<St
         return line("CPU", "no evidence: packets over a link cost what loopback does not".to_owned());
     }
     let cpu = |cpu: &CpuTime| format!("{:.2} µs", each(cpu.total_ns) / 1e3);
-    let relay = record.relay_cpu.as_ref().map_or_else(|| "unknown".to_owned(), cpu);
+    let mut relay = record.relay_cpu.as_ref().map_or_else(|| "unknown".to_owned(), cpu);
+    if let Some(gateway) = &record.gateway_cpu {
+        write!(relay, " (gateway {})", cpu(gateway))?;
+    }
     let light = if counts.deliveries_unread > 0 { " (no evidence: light readers)" } else { "" };
     line("CPU", format!("relay {relay}, clients {}{light} an envelope", cpu(&record.client_cpu)))?;
     let mut full = String::new();

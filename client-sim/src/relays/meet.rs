@@ -134,7 +134,8 @@ pub(crate) fn find(args: &mut Args) -> anyhow::Result<Met> {
 fn may_share_a_relay(args: &Args) -> bool {
     let own = args.stated.cell || args.stated.relay || args.no_pin || args.floor || args.at_rest.is_some();
     let part = args.share.is_some() || args.serve.is_some() || args.relay_at.is_some();
-    args.url.is_none() && !own && !part && args.relay_fault.is_empty() && args.cell.link.is_none()
+    let is_near = args.cell.link.is_none() && !args.cell.via_gateway;
+    args.url.is_none() && !own && !part && args.relay_fault.is_empty() && is_near
 }
 
 /// Agrees with the relay behind `--url` on what the command line leaves open, and names the
@@ -149,7 +150,8 @@ pub(crate) fn agree(args: &mut Args, met: &mut Met, interrupt: Option<&mut Inter
         args.relay_pid.extend(here.map(|(pid, _)| pid));
     }
     let Stated { cell, format, compression, .. } = args.stated;
-    if cell || args.share.is_some() || args.doctor.is_some() {
+    // A gateway has what is asked for.
+    if cell || args.cell.via_gateway || args.share.is_some() || args.doctor.is_some() {
         return Ok(());
     }
     let insists = [format, compression || args.dictionary.is_some()];
@@ -245,6 +247,9 @@ pub(crate) fn line(args: &Args, met: &Met, info: Option<&Info>) -> String {
             info.map_or_else(|| url.clone(), |info| format!("{} at {url}", software(info)))
         }
     };
+    if args.cell.via_gateway {
+        line.push_str(" behind the gateway");
+    }
     let compression = match args.cell.compression {
         Compression::None => "no compression".to_owned(),
         compression => compression.label(),

@@ -1,4 +1,4 @@
-//! Memory of both processes (`/proc/PID/status`, proc_pid_status(5)): what is their own, and the files
+//! Memory of the processes (`/proc/PID/status`, proc_pid_status(5)): what is their own, and the files
 //! that they have mapped, which the kernel can take back.
 
 use std::fs;
@@ -40,31 +40,38 @@ pub(crate) fn resident_of(pids: &[u32]) -> Option<Resident> {
     all.into_iter().filter_map(resident).reduce(sum)
 }
 
-/// Resident memory of both processes before their connections.
+/// Resident memory of all processes at one time.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Before {
+pub(crate) struct Reading {
     client_bytes: u64,
     relay_bytes: Option<u64>,
+    gateway_bytes: Option<u64>,
 }
 
-/// Reads both processes before any of the run's connections exists.
-pub(crate) fn before(relay_pids: &[u32]) -> Option<Before> {
-    let relay_bytes = resident_of(relay_pids).map(|resident| resident.own_bytes);
-    Some(Before { client_bytes: resident(std::process::id())?.own_bytes, relay_bytes })
-}
-
-/// Reads both processes again when `connections` are open.
-pub(crate) fn after(before: Before, relay_pids: &[u32], connections: usize) -> Option<MemoryRecord> {
-    let relay_bytes = resident_of(relay_pids).map(|resident| resident.own_bytes);
-    Some(MemoryRecord {
-        connections: connections as u64,
-        client_before_bytes: before.client_bytes,
-        client_after_bytes: resident(std::process::id())?.own_bytes,
-        relay_before_bytes: before.relay_bytes,
-        relay_after_bytes: relay_bytes,
-        relay_peak_bytes: relay_bytes.max(before.relay_bytes),
-        relay_file_bytes: None,
+/// Reads all processes. The gateway, where there is one, is among the relay's, and read by itself, too.
+pub(crate) fn read(relay_pids: &[u32], gateway_pid: Option<u32>) -> Option<Reading> {
+    Some(Reading {
+        client_bytes: resident(std::process::id())?.own_bytes,
+        relay_bytes: resident_of(relay_pids).map(|resident| resident.own_bytes),
+        gateway_bytes: gateway_pid.and_then(resident).map(|resident| resident.own_bytes),
     })
+}
+
+impl Reading {
+    /// The record of a reading before any of the run's connections, and of one when so many are open.
+    pub(crate) fn until(self, after: Reading, connections: usize) -> MemoryRecord {
+        MemoryRecord {
+            connections: connections as u64,
+            client_before_bytes: self.client_bytes,
+            client_after_bytes: after.client_bytes,
+            relay_before_bytes: self.relay_bytes,
+            relay_after_bytes: after.relay_bytes,
+            relay_peak_bytes: after.relay_bytes.max(self.relay_bytes),
+            relay_file_bytes: None,
+            gateway_before_bytes: self.gateway_bytes,
+            gateway_after_bytes: after.gateway_bytes,
+        }
+    }
 }
 
 /// Reads the relay's process once more, at the end of the run. What is unknown then stays unknown.

@@ -17,6 +17,7 @@ pub(crate) struct Cost {
     pub(crate) relay: Option<ProcessesSpent>,
     pub(crate) relay_thread_ns: Option<u64>,
     pub(crate) relay_written_bytes: Option<u64>,
+    pub(crate) gateway_cpu: Option<CpuTime>,
     pub(crate) host: HostRecord,
     pub(crate) client_wait_ns: Option<u64>,
     pub(crate) quota: Option<CpuQuota>,
@@ -25,11 +26,12 @@ pub(crate) struct Cost {
     pub(crate) links: Option<link::Report>,
 }
 
-/// The CPU clocks of both processes.
+/// The CPU clocks of both processes, and of the gateway among the relay's.
 #[derive(Debug)]
 pub(crate) struct Clocks {
     client: CpuClock,
     relay: Option<Processes>,
+    gateway: Option<CpuClock>,
 }
 
 /// The readings at the start of a run.
@@ -38,6 +40,7 @@ pub(crate) struct Meters {
     clocks: Clocks,
     client: io::Result<CpuTime>,
     relay: Option<io::Result<ProcessesCpu>>,
+    gateway: Option<CpuTime>,
     relay_pids: Vec<u32>,
     relay_threads: BTreeMap<u32, u64>,
     relay_written_bytes: Option<u64>,
@@ -53,8 +56,9 @@ impl Clocks {
     ///
     /// # Errors
     /// When the relay's process has no clock that this one may read.
-    pub(crate) fn for_relay(relay_pids: &[u32]) -> anyhow::Result<Clocks> {
-        Ok(Clocks { client: CpuClock::this_process(), relay: relay_clock(relay_pids)? })
+    pub(crate) fn for_relay(relay_pids: &[u32], gateway_pid: Option<u32>) -> anyhow::Result<Clocks> {
+        let gateway = gateway_pid.and_then(|pid| CpuClock::of_process(pid).ok());
+        Ok(Clocks { client: CpuClock::this_process(), relay: relay_clock(relay_pids)?, gateway })
     }
 
     /// Reads everything once; allocations first, so that asking the relay for them is not measured.
@@ -78,6 +82,7 @@ impl Clocks {
             quota: QuotaMeter::of_this_process(),
             // Before the clients, because it looks at all processes.
             relay: self.relay.as_mut().map(Processes::read),
+            gateway: self.gateway.and_then(|clock| clock.read().ok()),
             client: self.client.read(),
             wait_ns: measure::runnable_wait_ns().ok(),
             allocated,
@@ -100,6 +105,7 @@ impl Meters {
         let relay = processes.as_mut().zip(self.relay);
         let relay = relay.and_then(|(clock, before)| Some(clock.read().ok()?.since(&before.ok()?)));
         let written = processes.and_then(|processes| processes.written_bytes()).zip(self.relay_written_bytes);
+        let gateway = self.clocks.gateway.zip(self.gateway);
         let threads = thread_times_ns(&self.relay_pids).into_iter();
         let spent =
             threads.map(|(id, ns)| ns.saturating_sub(self.relay_threads.get(&id).copied().unwrap_or(0)));
@@ -111,6 +117,7 @@ impl Meters {
             relay,
             relay_thread_ns: spent.max(),
             relay_written_bytes: written.map(|(after, before)| after.saturating_sub(before)),
+            gateway_cpu: gateway.and_then(|(clock, before)| Some(clock.read().ok()?.since(before))),
             host: self.host.read(),
             quota: self.quota.read(),
             relay_quota: self.relay_quota.and_then(|meter| meter.read()),

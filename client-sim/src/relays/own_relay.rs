@@ -1,5 +1,5 @@
-//! A relay of our own: this program again, in the relay role, as a process whose CPU time can be
-//! read.
+//! A relay of our own, and a gateway before it or before another's: this program again, in another
+//! role, as a process whose CPU time can be read.
 
 use std::{
     ffi::OsString,
@@ -21,12 +21,17 @@ use crate::links::Links;
 /// The first argument that makes a program a relay.
 pub const RELAY_ROLE: &str = "role:relay";
 
+/// The first argument that makes a program a gateway.
+pub const GATEWAY_ROLE: &str = "role:gateway";
+
 /// How long the relay may take to close its sessions.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The relay's process; it ends when this is dropped.
+/// The process of a relay, or of a gateway; it ends when this is dropped.
 #[derive(Debug)]
 pub struct OwnRelay {
+    /// `relay` or `gateway`.
+    what: &'static str,
     child: Child,
     output: BufReader<ChildStdout>,
     /// `ws://…`
@@ -45,32 +50,23 @@ pub struct OwnRelay {
 }
 
 impl OwnRelay {
-    /// Starts a relay on a free port with relay-sim's flags, and waits until it listens. `pinned`
-    /// pins the relay to its cores, and the calling thread, with the threads that it starts later,
-    /// to those of the clients. With `links` the relay is at their one end, and the calling thread
-    /// moves to the other.
+    /// Starts a relay on a free port with relay-sim's flags, and waits until it listens. With `links`
+    /// it is at their one end.
     ///
     /// # Errors
     /// When the relay does not start, with its own reason.
-    pub(crate) fn start(
-        flags: &[OsString],
-        pinned: Option<&PinnedCores>,
-        links: Option<Links>,
-    ) -> anyhow::Result<OwnRelay> {
-        let address = if links.is_some() { link::RELAY } else { Ipv4Addr::LOCALHOST };
-        if let Some(cores) = pinned {
-            cores::keep_to(&cores.relay).context("cannot pin the relay (--no-pin avoids this)")?;
-        }
-        let relay = OwnRelay::spawn(flags, (address, 0).into());
-        if let Some(cores) = pinned {
-            cores::keep_to(&cores.clients).context("cannot pin the clients (--no-pin avoids this)")?;
-        }
-        let mut relay = relay?;
-        if let Some(links) = &links {
-            links.emulation.join_users()?;
-        }
+    pub(crate) fn start(flags: &[OsString], links: Option<Links>) -> anyhow::Result<OwnRelay> {
+        let mut relay = OwnRelay::spawn(flags, (address(links.as_ref()), 0).into())?;
         relay.links = links;
         Ok(relay)
+    }
+
+    /// Starts a gateway with its flags on a free port, beside the relay at the end of these links.
+    ///
+    /// # Errors
+    /// When the gateway does not start, with its own reason.
+    pub(crate) fn start_gateway(flags: &[OsString], links: Option<&Links>) -> anyhow::Result<OwnRelay> {
+        OwnRelay::spawn_in(GATEWAY_ROLE, flags, (address(links), 0).into())
     }
 
     /// Starts a relay at this address, of which port 0 is a free one, in the network namespace of
@@ -79,10 +75,15 @@ impl OwnRelay {
     /// # Errors
     /// When the relay does not start, with its own reason.
     pub fn spawn(flags: &[OsString], address: SocketAddr) -> anyhow::Result<OwnRelay> {
+        OwnRelay::spawn_in(RELAY_ROLE, flags, address)
+    }
+
+    fn spawn_in(role: &'static str, flags: &[OsString], address: SocketAddr) -> anyhow::Result<OwnRelay> {
+        let what = role.trim_start_matches("role:");
         let program = measure::own_program().context("cannot find the file of this program")?;
         let kills = MemoryKills::so_far();
         let mut child = Command::new(program)
-            .arg(RELAY_ROLE)
+            .arg(role)
             .args(["--listen", &address.to_string(), "--announce"])
             .args(flags)
             .stdin(Stdio::piped())
@@ -91,12 +92,12 @@ impl OwnRelay {
             // clients have closed.
             .process_group(0)
             .spawn()
-            .context("cannot start the relay process")?;
-        let mut output = BufReader::new(child.stdout.take().context("the relay's output was asked for")?);
+            .with_context(|| format!("cannot start the {what} process"))?;
+        let mut output = BufReader::new(child.stdout.take().context("the output was asked for")?);
         let mut line = String::new();
-        output.read_line(&mut line).context("cannot read the relay's first line")?;
+        output.read_line(&mut line).with_context(|| format!("cannot read the {what}'s first line"))?;
         if line.is_empty() {
-            bail!("the relay process ended before it listened: {}", kills.how(child.wait()?));
+            bail!("the {what} process ended before it listened: {}", kills.how(child.wait()?));
         }
         if let Ok(Refusal { failed }) = serde_json::from_str(&line) {
             child.wait()?;
@@ -105,7 +106,7 @@ impl OwnRelay {
         let announcement: Announcement =
             serde_json::from_str(&line).with_context(|| format!("not an announcement: {line}"))?;
         let Announcement { listening: url, pid, faults, at_rest, log_level } = announcement;
-        Ok(OwnRelay { child, output, url, pid, faults, at_rest, log_level, links: None, kills })
+        Ok(OwnRelay { what, child, output, url, pid, faults, at_rest, log_level, links: None, kills })
     }
 
     /// Allocations of the relay since it started; `None` in builds without `count-allocations`, and
@@ -120,14 +121,15 @@ impl OwnRelay {
         self.ask("totals")
     }
 
-    /// How the relay's process ended, if it did.
+    /// How the process ended, if it did.
     ///
     /// # Errors
     /// When the system does not tell.
     pub(crate) fn ended(&mut self) -> io::Result<Option<String>> {
         let status = self.child.try_wait()?;
-        Ok(status
-            .map(|status| format!("the relay's process {} ended with {}", self.pid, self.kills.how(status))))
+        Ok(status.map(|status| {
+            format!("the {}'s process {} ended with {}", self.what, self.pid, self.kills.how(status))
+        }))
     }
 
     fn ask<T: DeserializeOwned>(&mut self, question: &str) -> Option<T> {
@@ -137,14 +139,14 @@ impl OwnRelay {
         serde_json::from_str(&line).ok()
     }
 
-    /// Ends the relay and returns its totals as JSON, which it prints last.
+    /// Ends the process and returns a relay's totals as JSON, which it prints last.
     ///
     /// # Errors
-    /// When the relay ends with an error, or its output cannot be read.
+    /// When it ends with an error, or its output cannot be read.
     pub fn stop(mut self) -> anyhow::Result<String> {
         self.ask_to_end();
         let (pid, (ended, end)) = (self.child.id(), std::sync::mpsc::channel::<()>());
-        // A relay that stands still would block the reading of its totals for ever.
+        // One that stands still would block the reading of its totals for ever.
         let killer = thread::spawn(move || {
             if end.recv_timeout(PATIENCE * 2) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
                 let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap_or(i32::MAX));
@@ -155,18 +157,39 @@ impl OwnRelay {
         let read = self.output.read_to_string(&mut totals);
         drop(ended);
         killer.join().ok();
-        read.context("cannot read the relay's totals")?;
+        read.with_context(|| format!("cannot read what the {} says last", self.what))?;
         let status = self.child.wait()?;
         if !status.success() {
-            bail!("the relay process ended with {}", self.kills.how(status));
+            bail!("the {} process ended with {}", self.what, self.kills.how(status));
         }
         Ok(totals)
     }
 
-    /// A relay started with `--announce` ends when its standard input does.
+    /// A process started with `--announce` ends when its standard input does.
     fn ask_to_end(&mut self) {
         drop(self.child.stdin.take());
     }
+}
+
+/// The address of a relay at the end of these links, or without any.
+fn address(links: Option<&Links>) -> Ipv4Addr {
+    if links.is_some() { link::RELAY } else { Ipv4Addr::LOCALHOST }
+}
+
+/// Starts processes on the relay's cores. The calling thread, with the threads that it starts later,
+/// keeps to those of the clients.
+///
+/// # Errors
+/// Those of `start`, and when the kernel refuses the cores.
+pub(crate) fn on_relay_cores<T>(
+    pinned: Option<&PinnedCores>,
+    start: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let Some(cores) = pinned else { return start() };
+    cores::keep_to(&cores.relay).context("cannot pin the relay (--no-pin avoids this)")?;
+    let started = start();
+    cores::keep_to(&cores.clients).context("cannot pin the clients (--no-pin avoids this)")?;
+    started
 }
 
 impl Drop for OwnRelay {

@@ -43,8 +43,11 @@ pub struct Options {
     pub workers: usize,
     /// How long the relay may be silent after the last thing was due before the run ends.
     pub drain: Duration,
-    /// The process ids of the relay, when it runs on this machine.
+    /// The process ids of the relay, when it runs on this machine, with that of the gateway before
+    /// it.
     pub relay_pids: Vec<u32>,
+    /// The process id of the gateway, where there is one.
+    pub gateway_pid: Option<u32>,
     /// Whether to suppress progress on standard error.
     pub quiet: bool,
     /// Whether to print progress as JSON on standard output.
@@ -72,6 +75,8 @@ pub struct Outcome {
     pub relay_thread_ns: Option<u64>,
     /// Bytes that the relay wrote to disks from start to end.
     pub relay_written_bytes: Option<u64>,
+    /// Of the relay's, CPU time of the gateway.
+    pub gateway_cpu: Option<CpuTime>,
     /// What the host did from start to end.
     pub host: Option<HostRecord>,
     /// Allocations of both processes from start to end, in builds with `count-allocations`.
@@ -106,7 +111,9 @@ pub async fn run(
     mut own_relay: Option<&mut OwnRelay>,
     interrupt: &mut Interrupt,
 ) -> anyhow::Result<Outcome> {
-    let memory_before = memory::before(&options.relay_pids);
+    let (relay_pids, gateway_pid) = (&*options.relay_pids, options.gateway_pid);
+    let read_memory = || memory::read(relay_pids, gateway_pid);
+    let memory_before = read_memory();
     let (start, stop) = (watch::channel(false), watch::channel(false));
     let mut workers: Vec<Worker> = (0..options.workers)
         .map(|index| worker::spawn(index, options.workers, (&shared, dialer), &start.1, &stop.1))
@@ -114,7 +121,7 @@ pub async fn run(
     let ready = all_ready(&mut workers, &shared);
     let connects = |(id, role): (usize, &Role)| shared.carries(id) && role.connects_before();
     let connected = shared.workload.roles.iter().enumerate().filter(|one| connects(*one)).count();
-    let memory = || memory_before.and_then(|before| memory::after(before, &options.relay_pids, connected));
+    let memory = || Some(memory_before?.until(read_memory()?, connected));
     let opening = async {
         let (all_ready, memory) = (ready.await, memory());
         let begin = match &options.player {
@@ -129,7 +136,7 @@ pub async fn run(
         reason = stopped(options) => return Ok(Outcome::of_nothing(&shared, Status::Incomplete { reason })),
         opened = opening => opened?,
     };
-    let clocks = Clocks::for_relay(&options.relay_pids)?;
+    let clocks = Clocks::for_relay(relay_pids, gateway_pid)?;
     shared.set_start(begin.unwrap_or_else(Instant::now));
     let meters = clocks.start(&mut own_relay)?;
     let mut status = Status::Complete;
@@ -147,7 +154,7 @@ pub async fn run(
         tokio::time::sleep(LINGER).await;
     }
     stop.0.send_replace(true);
-    let memory = memory.map(|memory| memory::at_end(memory, &options.relay_pids));
+    let memory = memory.map(|memory| memory::at_end(memory, relay_pids));
     let (recorder, clients) = collect(workers).await?;
     progress::tell_all(&shared, &recorder);
     Ok(Outcome {
@@ -157,6 +164,7 @@ pub async fn run(
         relay: cost.relay,
         relay_thread_ns: cost.relay_thread_ns,
         relay_written_bytes: cost.relay_written_bytes,
+        gateway_cpu: cost.gateway_cpu,
         host: Some(cost.host),
         allocations: cost.allocations,
         client_wait_ns: cost.client_wait_ns,

@@ -149,6 +149,20 @@ fn a_scenario_balances_and_takes_its_time_over_a_link() {
     assert!(record.first_delivery.is_none(), "no CPU times of a run over links");
 }
 
+#[test]
+#[ignore = "needs network namespaces and /dev/net/tun"]
+fn a_gateway_stands_at_the_relays_end_of_a_link() {
+    let setup = Setup::new();
+    let (_, record) = setup.run(&["--link", "wifi", "--via", "gateway", "--compression", "zstd-dict"]);
+    record.counts.balanced().unwrap();
+    let link = record.link.as_ref().unwrap();
+    assert_eq!((link.unbalanced.as_deref(), &*record.cell.via), (None, "gateway"));
+    // What the gateway reads of the relay crosses no link.
+    let traffic = record.traffic.to_client;
+    let crossed = link.down.forwarded_bytes;
+    assert!(traffic.wire_bytes < crossed && crossed < traffic.payload_bytes, "{crossed}: {traffic:?}");
+}
+
 /// Half of the readers on a fast link and half on a slow one; publishers have none.
 const HALVES: &str = r#"
 question = "Who waits?"

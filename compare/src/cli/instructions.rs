@@ -14,7 +14,7 @@ use crate::{
     args::InstructionFlags,
     count::{self, NotInstalled, Play, Program},
     matrix::{CellSpec, cells, references},
-    usage::skips_invalid,
+    usage::{refuse, skips_invalid},
 };
 use program::UsageError;
 use report::{
@@ -25,6 +25,14 @@ use report::{
 /// Seconds of a plan whose cells are counted beside what is measured: two bursts of every bundled
 /// scenario, or two periods of it.
 const SECONDS: f64 = 2.0;
+
+/// Why the instructions of these cells are not counted.
+pub(super) fn refusal(cells: &[CellSpec]) -> Option<String> {
+    cells.iter().any(|cell| cell.cell.via_gateway).then(|| {
+        "instructions are counted of relay and clients alone, in one process: leave out --via gateway"
+            .to_owned()
+    })
+}
 
 /// Counts, prints the table, and writes or checks what was counted.
 pub(super) fn count(flags: &InstructionFlags) -> Result<Exit> {
@@ -54,6 +62,7 @@ pub(super) fn count(flags: &InstructionFlags) -> Result<Exit> {
         (counted, table)
     } else {
         let cells = cells(&flags.matrix())?;
+        refuse(refusal(&cells))?;
         let play = Play {
             seconds: flags.seconds,
             seed: flags.seed,

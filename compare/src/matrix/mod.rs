@@ -182,7 +182,9 @@ pub fn cells(matrix: &Matrix) -> Result<Vec<CellSpec>, UnknownName> {
     let of_load: Vec<Factor> = Factor::on_side(Side::Load).collect();
     let others = Factor::ALL.into_iter().filter(|factor| !of_load.contains(factor)).collect::<Vec<_>>();
     let mut wires = combinations(&others, &chosen);
-    wires.retain(|cell| cell.format.codec(cell.implementation).is_ok());
+    // The gateway makes no batches.
+    let exists = |cell: &Cell| !(cell.via_gateway && cell.batching.is_some());
+    wires.retain(|cell| cell.format.codec(cell.implementation).is_ok() && exists(cell));
     let anchor = anchor(&chosen);
     wires.retain(|wire| *wire != anchor);
     let mut cells = Vec::new();
@@ -195,7 +197,10 @@ pub fn cells(matrix: &Matrix) -> Result<Vec<CellSpec>, UnknownName> {
         // A floor is a cost in CPU, of which a run over links knows nothing.
         let floor = load.link.is_none().then_some(Role::Floor);
         let anchors = [Role::Anchor, Role::Control].into_iter().chain(floor);
-        cells.extend(anchors.map(|role| spec(&chosen, role, under(&anchor))));
+        // Nothing stands before the floor, which is below every relay.
+        let at_floor = Cell { via_gateway: false, ..anchor.clone() };
+        let base = |role: Role| if role == Role::Floor { &at_floor } else { &anchor };
+        cells.extend(anchors.map(|role| spec(&chosen, role, under(base(role)))));
         cells.extend(wires.iter().map(|wire| spec(&chosen, Role::Cell, under(wire))));
     }
     Ok(cells)
@@ -246,7 +251,9 @@ fn spec(chosen: &BTreeMap<Factor, Vec<String>>, role: Role, cell: Cell) -> CellS
     };
     let named = [Factor::Format, Factor::Compression, Factor::Batching];
     // One floor serves all relays.
-    let is_named = |factor: Factor| named.contains(&factor) || (role, factor) == (Role::Floor, Factor::Relay);
+    let of_floor = [Factor::Relay, Factor::Via];
+    let is_named =
+        |factor: Factor| named.contains(&factor) || role == Role::Floor && of_floor.contains(&factor);
     for factor in Factor::ALL.into_iter().filter(|factor| !is_named(*factor)) {
         if chosen[&factor].len() > 1 {
             id = format!("{id}+{}", (factor.row().in_id)(&write(factor)));
@@ -336,7 +343,7 @@ mod tests {
     fn the_cells_are_the_anchor_its_control_and_what_was_asked_for_in_the_order_of_known_names() {
         use Factor::{
             Batching, ClientKeeps, ClientVerify, Compression, Format, Implementation, Link, Load, Rate,
-            Reencode, Scenario, Verify,
+            Reencode, Scenario, Verify, Via,
         };
         let none = (Compression, "none");
         let json_and_capnp = |factor, values| vec![(Format, "json,capnp"), none, (factor, values)];
@@ -385,6 +392,14 @@ mod tests {
                 "json+none+clients-none json-control+clients-none json+none+clients-full capnp+none+clients-none \
                  capnp+none+clients-full",
             ),
+            (
+                json_and_capnp(Via, "gateway,none"),
+                "json+none+direct json-control+direct json+none+gateway capnp+none+direct capnp+none+gateway",
+            ),
+            (
+                vec![(Format, "capnp"), none, (Via, "gateway"), (Batching, "off,on")],
+                "json+none json-control capnp+none",
+            ),
             // A link and a load have an anchor each.
             (
                 json_and_capnp(Link, "wifi,none,4g:loss=1%,wifi"),
@@ -405,6 +420,24 @@ mod tests {
         let reference = |of: &str| references(&cells).into_iter().find(|(id, _)| *id == of).unwrap().1;
         assert_eq!(reference("capnp+none+keeps-bytes"), Some("json+none+keeps-bytes"));
         assert_eq!(reference("json+none+keeps-bytes"), Some("json+none+keeps-text"));
+    }
+
+    #[test]
+    fn behind_a_gateway_formats_are_compared_with_json_behind_it_and_json_with_json_without() {
+        let matrix = with_values(&[
+            (Factor::Format, "json,capnp"),
+            (Factor::Compression, "none,zstd-dict"),
+            (Factor::Via, "none,gateway"),
+        ]);
+        let cells = cells(&matrix).unwrap();
+        let references = references(&cells);
+        let reference = |of: &str| references.iter().find(|(id, _)| *id == of).unwrap().1;
+        assert_eq!(reference("json+none+gateway"), Some("json+none+direct"));
+        assert_eq!(reference("json+zstd-dict+gateway"), Some("json+none+gateway"));
+        assert_eq!(reference("capnp+zstd-dict+gateway"), Some("json+zstd-dict+gateway"));
+        assert_eq!(reference("capnp+none+direct"), Some("json+none+direct"));
+        let floor = cells.iter().find(|cell| cell.role == Role::Floor).unwrap();
+        assert!(floor.id == "floor" && !floor.cell.via_gateway, "{floor:?}");
     }
 
     #[test]
@@ -445,6 +478,7 @@ mod tests {
             ),
             (json(Factor::Reencode, "never"), "(did you mean never-if-canonical?); known: always"),
             (json(Factor::ClientKeeps, "hex"), "unknown client-keeps \"hex\"; known: text bytes (or: all)"),
+            (json(Factor::Via, "nginx"), "unknown via \"nginx\"; known: none gateway (or: all)"),
             (json(Factor::Link, "5g"), "link \"5g\": "),
             (json(Factor::Verify, "much"), "verify \"much\": "),
             (json(Factor::Rate, "much"), "rate \"much\": "),

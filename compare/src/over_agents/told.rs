@@ -44,6 +44,11 @@ impl Told {
                 "--saturate {} over agents: no agent knows what another's loops have sent. Leave one of them out",
                 cell.id
             );
+            ensure!(
+                !cell.cell.via_gateway,
+                "--via gateway over agents ({}): a gateway is measured on one machine. Leave one of them out",
+                cell.id
+            );
             if let Some(why) = told.play(&first(cell))?.refusal() {
                 bail!("{why}, as agents have it from {}", cell.cell.scenario);
             }

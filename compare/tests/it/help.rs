@@ -10,9 +10,10 @@ const PROGRAMS: [&str; 3] = ["compare", "client-sim", "relay-sim"];
 
 const FROM_SOURCE: &str = "cargo run --release -p ";
 
-const DOCUMENTS: [&str; 5] = [
+const DOCUMENTS: [&str; 6] = [
     include_str!("../../../README.md"),
     include_str!("../../../docs/commands.md"),
+    include_str!("../../../docs/gateway.md"),
     include_str!("../../../docs/guides/measure-my-relay.md"),
     include_str!("../../../docs/guides/is-my-change-slower.md"),
     include_str!("../../../docs/guides/defend-a-number.md"),

@@ -24,6 +24,8 @@ fn with_floor(floor: impl Fn(u32) -> u64) -> ResultFile {
             relay_after_bytes: None,
             relay_peak_bytes: Some(64 << 20),
             relay_file_bytes: None,
+            gateway_before_bytes: None,
+            gateway_after_bytes: None,
         });
         record
     })

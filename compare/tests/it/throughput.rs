@@ -142,6 +142,17 @@ fn csv_page_and_markdown_have_the_same_table() {
 }
 
 #[test]
+fn a_row_says_in_words_what_stands_behind_the_gateway() {
+    let mut result = played(|task| measured(block(task)));
+    for cell in result.cells.iter_mut().filter(|cell| cell.cell.format == "cbor-packed") {
+        cell.cell.via = "gateway".to_owned();
+    }
+    let csv = Report::from_result(&result).csv().unwrap();
+    let named = |name: &str| csv.lines().filter(|line| line.contains(name)).count();
+    assert!(named("\"cbor-packed, behind the gateway\"") > 0 && named(",json,none,") > 0, "{csv}");
+}
+
+#[test]
 fn ctrl_c_keeps_the_table_so_far() {
     let mut number = 0;
     let result = played(|task| {

@@ -2,7 +2,7 @@
 
 use clap::{Arg, ValueEnum};
 use codecs::{Format, Implementation};
-use measure::{NO_LINK, NOT_SATURATED};
+use measure::{NO_GATEWAY, NO_LINK, NOT_SATURATED};
 use terms::{Compression, Reencode};
 
 use crate::{Batching, Cell, RelaySide, Saturate, UNKNOWN, batching::NO_BATCHES, stem};
@@ -26,6 +26,8 @@ pub enum Factor {
     RelayThreads,
     /// See [`Cell::relay_name`].
     Relay,
+    /// See [`Cell::via_gateway`].
+    Via,
     /// See [`Cell::client_verify`].
     ClientVerify,
     /// See [`Cell::client_keeps_bytes`].
@@ -49,7 +51,7 @@ pub enum Side {
     Wire,
     /// The relay's own setting, which another's relay does not tell.
     Relay,
-    /// The clients' own setting.
+    /// The clients' own setting, and their way to the relay.
     Clients,
     /// Which relay it is, where a run starts several: what compares is the same in all else.
     Program,
@@ -109,7 +111,7 @@ const PLAIN: Row = Row {
 
 impl Factor {
     /// Every factor, in the order of names and columns.
-    pub const ALL: [Factor; 15] = [
+    pub const ALL: [Factor; 16] = [
         Factor::Format,
         Factor::Compression,
         Factor::Batching,
@@ -118,6 +120,7 @@ impl Factor {
         Factor::Reencode,
         Factor::RelayThreads,
         Factor::Relay,
+        Factor::Via,
         Factor::ClientVerify,
         Factor::ClientKeeps,
         Factor::Scenario,
@@ -190,6 +193,7 @@ impl Row {
     fn help_heading(&self) -> (u8, &'static str) {
         match self.side {
             Side::Load if self.name == "link" => (3, "Links"),
+            Side::Clients if self.name == "via" => (2, "Relay"),
             Side::Load | Side::Clients => (0, "Load"),
             Side::Wire => (1, "Wire"),
             Side::Relay | Side::Program => (2, "Relay"),
@@ -314,6 +318,26 @@ static ROWS: [Row; Factor::ALL.len()] = [
         ..PLAIN
     },
     Row {
+        name: "via",
+        side: Side::Clients,
+        value_name: "WHAT",
+        help: "What stands before the relay: none or gateway",
+        details: "The gateway speaks the cell's format and compression to clients, and JSON without compression to the relay. It \
+                  runs on the relay's cores; its CPU time and memory count as the relay's, and records have them apart. It \
+                  makes no batches.",
+        is_rare: true,
+        names: || VIA.to_vec(),
+        read: |cell, text| {
+            let at = VIA.iter().position(|way| *way == text).ok_or("expected none or gateway")?;
+            cell.via_gateway = at == 1;
+            Ok(())
+        },
+        write: |cell| VIA[usize::from(cell.via_gateway)].to_owned(),
+        recorded: |cell| Some(&cell.via),
+        in_id: |value| if value == NO_GATEWAY { "direct".to_owned() } else { value.to_owned() },
+        ..PLAIN
+    },
+    Row {
         name: "client-verify",
         side: Side::Clients,
         value_name: "LEVEL",
@@ -420,6 +444,9 @@ static ROWS: [Row; Factor::ALL.len()] = [
     },
 ];
 
+/// Words for [`Cell::via_gateway`], false first.
+const VIA: [&str; 2] = [NO_GATEWAY, "gateway"];
+
 /// Words for [`Cell::client_keeps_bytes`], false first.
 const KEEPS: [&str; 2] = ["text", "bytes"];
 
@@ -504,6 +531,7 @@ mod tests {
             ("reencode", "never-if-canonical"),
             ("relay-threads", "2"),
             ("relay", "strfry-1.0"),
+            ("via", "gateway"),
             ("client-verify", "full"),
             ("client-keeps", "bytes"),
             ("scenario", "some/mine.toml"),
@@ -541,6 +569,7 @@ mod tests {
             (r#"{"load":"NaN"}"#, "above 0"),
             (r#"{"load":"10001"}"#, "at most 10000"),
             (r#"{"saturate":"both"}"#, "saturate \"both\": expected none, relay, clients"),
+            (r#"{"via":"nginx"}"#, "via \"nginx\": expected none or gateway"),
             (r#"{"client-keeps":"hex"}"#, "client-keeps \"hex\": expected text or bytes"),
             (r#"{"relay":"a b"}"#, "relay \"a b\": expected at most 32 letters"),
             (r#"{"relay":"../a"}"#, "expected at most 32 letters"),

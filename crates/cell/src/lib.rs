@@ -57,6 +57,8 @@ pub struct Cell {
     pub relay: Option<RelaySide>,
     /// Which relay of several that one run starts, by the name that the run gave it; else empty.
     pub relay_name: String,
+    /// Whether clients reach the relay through a gateway, which the run starts.
+    pub via_gateway: bool,
 }
 
 /// The factors that only a relay of our own takes.
@@ -92,6 +94,7 @@ impl Default for Cell {
             client_keeps_bytes: false,
             relay: Some(RelaySide::default()),
             relay_name: String::new(),
+            via_gateway: false,
         }
     }
 }
@@ -122,8 +125,8 @@ impl Cell {
             code: self.format.code(self.implementation).to_owned(),
             compression: self.compression.label(),
             compression_parameters: match self.relay {
-                Some(_) => self.compression.parameters(),
-                None => agreed(&self.compression.parameters()),
+                None if !self.via_gateway => agreed(&self.compression.parameters()),
+                _ => self.compression.parameters(),
             },
             verify: write(Factor::Verify),
             batching: match (self.batching, self.relay) {
@@ -138,6 +141,7 @@ impl Cell {
             load: write(Factor::Load),
             saturate: write(Factor::Saturate),
             relay: write(Factor::Relay),
+            via: write(Factor::Via),
             link: self.link.as_ref().map_or_else(|| NO_LINK.to_owned(), Link::label),
         }
     }

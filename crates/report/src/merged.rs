@@ -40,8 +40,10 @@ pub struct Merged {
     pub client_capacity_ns: Option<u64>,
     /// CPU of the clients.
     pub client_cpu: CpuTime,
-    /// CPU of the relays, when every block knows it.
+    /// CPU of the relays, when every block knows it; with that of gateways before them.
     pub relay_cpu: Option<CpuTime>,
+    /// CPU of the gateways, when every block has one.
+    pub gateway_cpu: Option<CpuTime>,
     /// The most memory of a relay's processes, when every block knows it.
     pub relay_peak_bytes: Option<u64>,
     /// Bytes that the relays wrote to disks, when every block knows it.
@@ -63,7 +65,7 @@ pub struct Merged {
 measure::sums! {
     Merged {
         blocks, counts, traffic, over_links, packet_bytes, elapsed_ns, active_ns, relay_capacity_ns, client_capacity_ns, client_cpu,
-        relay_cpu, relay_written_bytes, client_allocations, relay_allocations, encodings
+        relay_cpu, gateway_cpu, relay_written_bytes, client_allocations, relay_allocations, encodings
     }
 }
 
@@ -104,6 +106,7 @@ impl Merged {
             client_capacity_ns: cores.map(|cores| cores.clients_capacity_ns(elapsed_ns)),
             client_cpu: record.client_cpu,
             relay_cpu: record.relay_cpu,
+            gateway_cpu: record.gateway_cpu,
             relay_peak_bytes: record.memory.and_then(|memory| memory.relay_peak_bytes),
             relay_written_bytes: record.relay.as_ref().and_then(|relay| relay.written_bytes),
             client_allocations: record.allocations.map(|both| both.client),

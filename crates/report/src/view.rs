@@ -234,6 +234,13 @@ impl CellView<'_> {
         stats::median(&known.map(|bytes| bytes as f64 / f64::from(1 << 20)).collect::<Vec<_>>())
     }
 
+    /// The median over blocks of the gateway's memory of one connection, in KiB.
+    pub(crate) fn gateway_kib_per_connection(&self) -> Option<f64> {
+        let records = self.cell.blocks.iter().filter_map(Block::counted);
+        let each = records.filter_map(|record| record.memory?.gateway_bytes_per_connection());
+        stats::median(&each.map(|bytes| bytes as f64 / 1024.0).collect::<Vec<_>>())
+    }
+
     /// Why its latency is the length of a queue: processes that were full, and blocks in which the
     /// cell made the generator late.
     pub(crate) fn saturated(&self) -> Vec<String> {

@@ -109,6 +109,33 @@ fn two_relays_are_started_for_each_block_and_compared_by_name() {
 }
 
 #[test]
+fn a_relay_stands_in_the_table_behind_the_gateway_too_with_what_it_does_not_speak() {
+    let out = TempDir::new().unwrap();
+    let plain = format!("{} --format json --compression none", own("plain"));
+    let run =
+        run(out.path(), &["--relay", &plain, "--via", "none,gateway", "--compression", "none,zstd-dict"]);
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(matches!(run.status.code(), Some(0 | 3)), "{:?}\n{said}", run.status);
+    assert!(said.contains("json+zstd-dict+direct is not measured"), "{said}");
+    let folder = only_folder(out.path());
+    let result = ResultFile::read(&folder).unwrap();
+    let ids: Vec<&str> = result.cells.iter().map(|cell| cell.id.as_str()).collect();
+    let expected = ["json+none+direct", "json-control+direct", "json+none+gateway", "json+zstd-dict+gateway"];
+    assert_eq!(ids, expected, "{said}");
+    for cell in &result.cells {
+        let record = cell.blocks[0].record.as_ref().unwrap();
+        record.counts.balanced().unwrap();
+        assert_eq!(record.cell.via == "gateway", cell.id.ends_with("+gateway"), "{}", cell.id);
+        let [all, own] = [record.relay_cpu, record.gateway_cpu].map(|cpu| cpu.map_or(0, |cpu| cpu.total_ns));
+        assert!(own < all && (own > 0) == cell.id.ends_with("+gateway"), "{}: {own} of {all}", cell.id);
+    }
+    let table = fs::read_to_string(folder.join("summary.md")).unwrap();
+    for heading in ["| format | compression | via |", "| gateway µs/event |", "| gateway KiB/connection |"] {
+        assert!(table.contains(heading), "{heading}: {table}");
+    }
+}
+
+#[test]
 fn a_relay_that_does_not_start_is_named_with_what_it_wrote_and_the_fix() {
     let out = TempDir::new().unwrap();
     let refused = |relay: &str, says: &[&str]| {

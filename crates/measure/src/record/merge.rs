@@ -179,6 +179,7 @@ impl Sum {
         let without_relay = RunRecord {
             relay: None,
             relay_cpu: None,
+            gateway_cpu: None,
             link: None,
             memory: record.memory.map(clients_memory),
             host: None,
@@ -425,6 +426,8 @@ fn clients_memory(memory: MemoryRecord) -> MemoryRecord {
         relay_after_bytes: None,
         relay_peak_bytes: None,
         relay_file_bytes: None,
+        gateway_before_bytes: None,
+        gateway_after_bytes: None,
         ..memory
     }
 }

@@ -19,7 +19,7 @@ use crate::{
 
 /// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second
 /// number; any other change raises the first, and readers refuse a first number they do not know.
-pub const SCHEMA_VERSION: &str = "2.12";
+pub const SCHEMA_VERSION: &str = "2.13";
 
 /// One run: its deliveries, bytes, times and cost, and whether they may be believed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -60,8 +60,12 @@ pub struct RunRecord {
     /// CPU time of the client process during the run; with light readers no evidence of what a
     /// client costs.
     pub client_cpu: CpuTime,
-    /// CPU time of the relay process during the run, where its clock can be read.
+    /// CPU time of the relay process during the run, where its clock can be read; with that of the
+    /// gateway before it.
     pub relay_cpu: Option<CpuTime>,
+    /// CPU time of the gateway during the run, where there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway_cpu: Option<CpuTime>,
     /// The populations apart, where they do not all speak the cell's format and compression, do
     /// not all have its link, or some are light readers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -309,6 +313,9 @@ pub struct Tool {
 /// The name of no emulated link in a [`Cell`].
 pub const NO_LINK: &str = "none";
 
+/// The name of no gateway in a [`Cell`].
+pub const NO_GATEWAY: &str = "none";
+
 /// The name of no batches in a [`Cell`].
 pub const NO_BATCHES: &str = "none";
 
@@ -358,6 +365,9 @@ pub struct Cell {
     /// The relay's name, where one run started several; else empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub relay: String,
+    /// What stood before the relay: `gateway`, or `none` (all that older records have).
+    #[serde(default = "no_gateway")]
+    pub via: String,
     /// The emulated access link of each user: a profile, or its parameters; `none` for loopback, or
     /// the network that is there.
     #[serde(default = "no_link")]
@@ -370,6 +380,10 @@ fn as_text() -> String {
 
 fn once() -> String {
     "1".to_owned()
+}
+
+fn no_gateway() -> String {
+    NO_GATEWAY.to_owned()
 }
 
 fn no_link() -> String {
@@ -566,7 +580,8 @@ pub struct Planted {
 }
 
 /// Memory of both processes that is their own (`RssAnon`, proc_pid_status(5)), before the connections
-/// and with all of them open; in records before 2.12 all resident memory, mapped files included.
+/// and with all of them open; in records before 2.12 all resident memory, mapped files included. That
+/// of the relay has the gateway's in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryRecord {
     /// Connections made between the two readings.
@@ -585,6 +600,12 @@ pub struct MemoryRecord {
     /// Mapped files in the relay's memory at the end (`RssFile`), which the kernel can take back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay_file_bytes: Option<u64>,
+    /// Of the gateway, before, where there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway_before_bytes: Option<u64>,
+    /// Of the gateway, after.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway_after_bytes: Option<u64>,
 }
 
 impl MemoryRecord {
@@ -593,9 +614,15 @@ impl MemoryRecord {
         self.client_after_bytes.saturating_sub(self.client_before_bytes) / self.connections.max(1)
     }
 
-    /// Memory of one connection in the relay.
+    /// Memory of one connection in the relay, and in the gateway before it.
     pub fn relay_bytes_per_connection(&self) -> Option<u64> {
         let grown = self.relay_after_bytes?.saturating_sub(self.relay_before_bytes?);
+        Some(grown / self.connections.max(1))
+    }
+
+    /// Memory of one connection in the gateway.
+    pub fn gateway_bytes_per_connection(&self) -> Option<u64> {
+        let grown = self.gateway_after_bytes?.saturating_sub(self.gateway_before_bytes?);
         Some(grown / self.connections.max(1))
     }
 }

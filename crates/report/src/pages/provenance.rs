@@ -1,7 +1,7 @@
 //! Provenance of a result: command, events, machine, build, and the instrument's own tests.
 
 use cell::Factor;
-use measure::{Environment, Tool};
+use measure::{Environment, NO_GATEWAY, Tool};
 
 use crate::{
     merged::Merged,
@@ -48,8 +48,12 @@ fn measured(result: &ResultFile) -> String {
         "text" => String::new(),
         forms => format!(" Clients keep ids and keys of tags as: {forms}."),
     };
+    let via = match &*distinct(result, Factor::Via) {
+        NO_GATEWAY => String::new(),
+        ways => format!(" Before the relay stands: {ways}."),
+    };
     format!(
-        "Codecs: {}. Relay verifies: {}; it encodes anew: {}. Clients verify: {}.{keeps} Seed: {}. Profile: {}, {} \
+        "Codecs: {}. Relay verifies: {}; it encodes anew: {}. Clients verify: {}.{keeps}{via} Seed: {}. Profile: {}, {} \
          of {} s",
         distinct(result, Factor::Implementation),
         distinct(result, Factor::Verify),

@@ -155,8 +155,12 @@ fn memory(record: &RunRecord) -> Vec<String> {
         let kib = |bytes: u64| format!("{} KiB", bytes / 1024);
         let relay = memory.relay_bytes_per_connection().map_or_else(|| "unknown".to_owned(), kib);
         let client = kib(memory.client_bytes_per_connection());
+        let gateway = memory
+            .gateway_bytes_per_connection()
+            .map(|bytes| format!(", {} of it the gateway's", kib(bytes)));
         format!(
-            "Memory per connection: {client} in the clients, {relay} in the relay ({} connections)",
+            "Memory per connection: {client} in the clients, {relay} in the relay{} ({} connections)",
+            gateway.unwrap_or_default(),
             memory.connections
         )
     });

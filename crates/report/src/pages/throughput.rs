@@ -253,9 +253,7 @@ impl Grid {
                 grid.control = ratio;
                 continue;
             }
-            let mut labels = load.labels(view.cell);
-            let compression = labels.remove(1);
-            let entry = grid.place(&labels.join(" "), &compression);
+            let entry = grid.place(&load.name_of(view.cell), &view.cell.cell.compression);
             *entry = measured.sums().quotient().map(|value| Entry { value, ratio, measured });
         }
         let is_empty = grid.entries().next().is_none();

@@ -1,7 +1,7 @@
 //! Tables of cells, aligned for a terminal or as Markdown.
 
 use cell::{Factor, Side};
-use measure::{Allocations, Counts, CpuTime, Quantile, RunRecord, Status};
+use measure::{Allocations, Counts, CpuTime, NO_GATEWAY, Quantile, RunRecord, Status};
 
 use crate::{
     merged::Merged,
@@ -83,6 +83,17 @@ impl LoadView<'_> {
         };
         let others = self.varying().into_iter().map(|factor| value(factor, cell).to_owned());
         [format.to_owned(), cell.cell.compression.clone()].into_iter().chain(others).collect()
+    }
+
+    /// The same in one, without the compression: `json khatru, behind the gateway`.
+    pub(crate) fn name_of(&self, cell: &CellResult) -> String {
+        let mut labels = self.labels(cell);
+        labels.remove(1);
+        // Of the factors that vary, behind the format.
+        let way = self.varying().into_iter().position(|factor| factor == Factor::Via);
+        let way = way.map(|place| labels.remove(1 + place)).filter(|way| way != NO_GATEWAY);
+        let way = way.map_or_else(String::new, |way| format!(", behind the {way}"));
+        labels.join(" ") + &way
     }
 
     /// The ids behind the rows of [`LoadView::costs`], or of [`LoadView::verdicts`], where the
@@ -169,8 +180,9 @@ impl LoadView<'_> {
     }
 
     /// One row a cell: CPU in user mode and in the kernel, what a connection costs before its first
-    /// message, what the first delivery of an event costs, the most memory that the relay had, and what
-    /// it wrote to disks; `None` over links, where CPU times are no evidence.
+    /// message, what the first delivery of an event costs, the most memory that the relay had, what it
+    /// wrote to disks, and what of CPU and memory is a gateway's; `None` over links, where CPU times are
+    /// no evidence.
     pub(crate) fn apart(&self) -> Option<Table> {
         if self.is_over_links() {
             return None;
@@ -214,6 +226,12 @@ impl LoadView<'_> {
         }
         if self.cells.iter().any(|view| view.relay_stored_mib().unwrap_or(0.0) > 0.0) {
             columns.push(column("stored MiB", |view| view.relay_stored_mib().map(number::three)));
+        }
+        if self.cells.iter().any(|view| view.cell.cell.via != NO_GATEWAY) {
+            columns.push(micros("gateway µs/event", |merged| Some(merged.gateway_cpu?.total_ns)));
+            columns.push(column("gateway KiB/connection", |view| {
+                view.gateway_kib_per_connection().map(number::three)
+            }));
         }
         Some(self.table(&columns))
     }
