@@ -29,20 +29,23 @@ struct Cell {
     compression: &'static str,
     batched: bool,
     keeps_bytes: bool,
+    via_gateway: bool,
 }
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let batched = if self.batched { ", batched" } else { "" };
         let keeps = if self.keeps_bytes { ", clients keep bytes" } else { "" };
-        write!(f, "{}+{}{batched}{keeps}", self.format, self.compression)
+        let via = if self.via_gateway { ", behind the gateway" } else { "" };
+        write!(f, "{}+{}{batched}{keeps}{via}", self.format, self.compression)
     }
 }
 
 impl Bench<'_> {
     /// The relay loses, doubles, alters, invents and misroutes deliveries and counts what it did.
     /// The ledger must find each one and nothing else, in every format and compression, event by
-    /// event and in batches, and where clients keep bytes. A ledger that balances fails.
+    /// event and in batches, where clients keep bytes, and behind the gateway, which thus loses,
+    /// doubles and alters. A ledger that balances fails.
     pub(super) fn ledger(&mut self) -> Result<Finding> {
         let cells = self.ledger_cells();
         let mut sum = Planted::default();
@@ -65,7 +68,7 @@ impl Bench<'_> {
         Ok(Finding {
             done: format!(
                 "the relay loses, doubles, alters, invents and misroutes {RATE} of deliveries each, in {} combinations \
-                 of format, compression, batching and what clients keep",
+                 of format, compression, batching, what clients keep and the gateway before it",
                 cells.len()
             ),
             limit: format!(
@@ -89,6 +92,7 @@ impl Bench<'_> {
         flags.extend(["--verify", "none", "--drain-seconds", "1"]);
         flags.extend(cell.batched.then_some("--batching=on"));
         flags.extend(cell.keeps_bytes.then_some("--client-keeps=bytes"));
+        flags.extend(cell.via_gateway.then_some("--via=gateway"));
         if cell.keeps_bytes && cell.format.codec(Implementation::Tuned).is_ok() {
             flags.push("--implementation=tuned"); // a library makes the text first
         }
@@ -101,7 +105,13 @@ impl Bench<'_> {
     fn ledger_cells(&self) -> Vec<Cell> {
         let compressions = Compression::NAMES;
         let mut cells = Vec::new();
-        let plain = |format, compression| Cell { format, compression, batched: false, keeps_bytes: false };
+        let plain = |format, compression| Cell {
+            format,
+            compression,
+            batched: false,
+            keeps_bytes: false,
+            via_gateway: false,
+        };
         for format in Format::all() {
             for compression in compressions {
                 let once = format == Format::JSON || compression == compressions[0];
@@ -114,6 +124,9 @@ impl Bench<'_> {
                 cells.push(Cell { keeps_bytes: true, ..plain(format, compressions[0]) });
             }
         }
+        // Through the gateway each format and each compression once.
+        let pairs = Format::all().zip(compressions.into_iter().cycle());
+        cells.extend(pairs.map(|(format, name)| Cell { via_gateway: true, ..plain(format, name) }));
         cells
     }
 }
