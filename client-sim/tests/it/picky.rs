@@ -67,6 +67,8 @@ struct Manners {
     eose: Duration,
     /// What becomes of an event that is requested by its id, as all are before the start.
     by_id: fn(Value) -> Vec<Value>,
+    /// Whether it delivers nothing live.
+    is_mute: bool,
 }
 
 const PLAIN: Manners = Manners {
@@ -83,6 +85,7 @@ const PLAIN: Manners = Manners {
     forgets: false,
     eose: Duration::ZERO,
     by_id: |message| vec![message],
+    is_mute: false,
 };
 
 /// What its connections share.
@@ -212,7 +215,8 @@ async fn carry(mut client: Connection, mut relay: Connection, manners: Manners, 
                     tokio::time::sleep(manners.eose).await;
                 }
                 let is_stored = message[0] == "EVENT" && opening.contains(&message[1]);
-                let is_kept_back = withheld || (manners.forgets && is_stored);
+                let is_live = message[0] == "EVENT" && !is_stored;
+                let is_kept_back = withheld || (manners.forgets && is_stored) || (manners.is_mute && is_live);
                 if is_kept_back || (message[0] == "OK" && silent.contains(&message[1])) {
                     continue;
                 }
@@ -510,6 +514,22 @@ fn a_relay_that_stores_nothing_plays_what_is_read_live() {
     assert!(text.contains("gives back no kind 1: this scenario reads them live"), "{text}");
     assert_eq!(counts.deliveries, 3 * counts.acked, "{text}");
     setup.is_refused(&relay.url, "inbox.toml", "accepted and not given back");
+}
+
+#[test]
+fn a_relay_that_delivers_nothing_live_plays_what_is_read_stored() {
+    let setup = Setup::new();
+    let (relay, _other) = picky(Manners { is_mute: true, ..PLAIN });
+    let (code, table) = setup.doctor(&relay.url, &["notes.toml", "reconcile.toml"]);
+    assert!(code == Some(1) && table.matches("can be played").count() == 1, "{table}");
+    assert!(
+        table.contains("kinds 0, 1, 3, ") && table.contains(": accepted and not delivered to live"),
+        "{table}"
+    );
+    assert!(table.contains("given back: played by scenarios that read nothing live"), "{table}");
+    let (text, counts) = setup.plays(&relay.url, "reconcile.toml");
+    assert!(counts.reconciliations > 0 && !text.contains("not delivered"), "{text}");
+    setup.is_refused(&relay.url, "notes.toml", "accepted and not delivered to live subscriptions");
 }
 
 #[test]

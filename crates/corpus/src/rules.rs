@@ -79,6 +79,9 @@ pub struct Withheld {
     pub why: String,
     /// Whether it delivers them to live subscriptions.
     pub live: bool,
+    /// Whether it gives back all that it has to store.
+    #[serde(default)]
+    pub stored: bool,
 }
 
 /// What a relay refuses or does not give back.
@@ -121,7 +124,10 @@ impl Rules {
         let all = |own: &mut BTreeMap<u16, Withheld>, others: BTreeMap<u16, Withheld>| {
             for (kind, other) in others {
                 match own.entry(kind) {
-                    Entry::Occupied(mut own) => own.get_mut().live &= other.live,
+                    Entry::Occupied(mut own) => {
+                        let own = own.get_mut();
+                        (own.live, own.stored) = (own.live && other.live, own.stored && other.stored);
+                    }
                     Entry::Vacant(own) => _ = own.insert(other),
                 }
             }
@@ -209,12 +215,16 @@ mod tests {
             let both = with(property, 0).and(with(property, 1));
             assert_eq!(both, with(property, 1), "the stricter of two");
         }
-        let withheld = |live| Withheld { why: "withheld".to_owned(), live };
+        let withheld = |live| Withheld { why: "withheld".to_owned(), live, stored: !live };
         let kinds = |live| [(4, withheld(live)), (event.kind, withheld(live))].into();
         let rules = Rules { kinds: kinds(true), ..Rules::default() };
         assert!(rules.refuses(&event, 500).is_some_and(|why| why.contains("4: withheld")));
         let both = rules.and(Rules { kinds: kinds(false), ..Rules::default() });
-        assert!(both.kinds.values().all(|withheld| !withheld.live), "one does not deliver it live");
+        let neither = |withheld: &Withheld| !withheld.live && !withheld.stored;
+        assert!(
+            both.kinds.values().all(neither),
+            "one does not deliver it live, the other does not store it"
+        );
         for odd in ["", "xyz", &"AB".repeat(32)] {
             event.tags[0][1] = odd.to_owned().into();
             assert!(COMMON.refuses(&event, 1).is_some_and(|why| why.contains("hex")), "{odd}");

@@ -105,13 +105,17 @@ impl Answers {
     }
 
     /// What a plan with these needs leaves out. One that reads no stored events plays what the relay
-    /// delivers and does not store.
+    /// only delivers live, and one that reads nothing live what it only stores.
     pub(crate) fn rules(&self, needs: &Needs) -> Rules {
         let mut rules = self.rules.clone();
         if needs.auth {
             rules.kinds.clone_from(&rules.kinds_after_auth);
         }
-        rules.kinds.retain(|_, withheld| needs.stored || !withheld.live);
+        rules.kinds.retain(|_, withheld| match (withheld.stored, withheld.live) {
+            (false, true) => needs.stored,
+            (true, false) => needs.live,
+            _ => true,
+        });
         rules
     }
 }

@@ -2,7 +2,7 @@
 //! an event of each kind is asked back on several of them.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::BTreeMap,
     hash::{BuildHasher, RandomState},
     rc::Rc,
     time::Duration,
@@ -171,7 +171,8 @@ impl Rehearsal<'_> {
         let Some(first) = events.first() else { return BTreeMap::new() };
         let theirs = Filter { authors: Some(vec![first.pubkey]), ..Filter::default() };
         if self.needs.live {
-            let live = Filter { limit: Some(1), ..theirs.clone() };
+            // As a run asks.
+            let live = Filter { limit: Some(0), ..theirs.clone() };
             join_all(links.iter_mut().skip(1).map(|reader| reader.listen(live.clone()))).await;
         }
         let answers = links[0].publish(&events).await;
@@ -185,17 +186,17 @@ impl Rehearsal<'_> {
                 Answer::Refused(said) => Some(format!("refused: \"{said}\"")),
                 other => other.refusal(),
             };
-            set_aside.extend(why.map(|why| (event.kind, Withheld { why, live: false })));
+            set_aside.extend(why.map(|why| (event.kind, Withheld { why, live: false, stored: false })));
         }
         let taken = events.iter().zip(&answers).filter(|(_, answer)| **answer == Answer::Taken);
         let taken: Vec<_> = taken.map(|(event, _)| event).collect();
-        let ids: HashSet<_> = taken.iter().filter(|event| is_kept(event)).map(|event| event.id).collect();
+        let kept: Vec<_> = taken.iter().copied().filter(|event| is_kept(event)).collect();
         let mut pause = PAUSE / 10;
         let asked = loop {
-            let asked = join_all(links.iter_mut().map(|link| link.ask_back(&ids))).await;
+            let asked = join_all(links.iter_mut().map(|link| link.ask_back(&kept))).await;
             let has_all = |link: &&mut Talk| {
                 let heard = link.heard();
-                ids.is_subset(&heard.stored)
+                kept.iter().all(|event| heard.has(event))
                     && (!heard.listens || taken.iter().all(|event| heard.live.contains(&event.id)))
             };
             if links.iter().all(has_all) || pause > self.peer.patience / 2 {
@@ -206,7 +207,7 @@ impl Rehearsal<'_> {
         };
         for event in &taken {
             let has =
-                |(link, asked): (&&mut Talk, &bool)| asked.then(|| link.heard().stored.contains(&event.id));
+                |(link, asked): (&&mut Talk, &bool)| asked.then(|| link.heard().has(event));
             let has: Vec<bool> = links.iter().zip(&asked).filter_map(has).collect();
             let live = |link: &&mut Talk| {
                 let heard = link.heard();
@@ -221,7 +222,7 @@ impl Rehearsal<'_> {
                     let heard = links[0].heard();
                     match answer {
                         Answer::Refused(said) => format!("withheld: \"{said}\""),
-                        _ if heard.stored.contains(&event.id) => continue,
+                        _ if heard.has(event) => continue,
                         _ if author == AFTER_AUTH => "withheld after AUTH".to_owned(),
                         _ if heard.challenge.is_some() => "withheld without AUTH".to_owned(),
                         _ => "accepted and not given back".to_owned(),
@@ -242,7 +243,9 @@ impl Rehearsal<'_> {
                 }
                 () => continue,
             };
-            set_aside.insert(event.kind, Withheld { why, live: live.contains(&true) });
+            // Nobody stores an ephemeral event.
+            let stored = !is_kept(event) || without < has.len();
+            set_aside.insert(event.kind, Withheld { why, live: live.contains(&true), stored });
         }
         let stays =
             |event: &&Event<'_>| event.class() == KindClass::Regular && !set_aside.contains_key(&event.kind);

@@ -110,6 +110,7 @@ pub(super) fn findings(answers: &Answers) -> Vec<String> {
         all.extend((!kinds.is_empty()).then(|| format!("{}{text}", of_kinds(&kinds))));
     };
     of(&|kind| rules.kinds[&kind].live, " delivered live: played by scenarios that read no stored events");
+    of(&|kind| rules.kinds[&kind].stored, " given back: played by scenarios that read nothing live");
     of(&|kind| !rules.kinds_after_auth.contains_key(&kind), " taken and given back after AUTH");
     all.extend(answers.rate.iter().map(|said| format!("a bound on the rate, which a run may meet: {said}")));
     let auth = answers.auth.refusal();

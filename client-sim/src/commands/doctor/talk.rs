@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use codecs::{ClientMessage, Codec, Event, Filter, Format, RelayMessage, hex, quoted};
+use codecs::{ClientMessage, Codec, Event, Filter, Format, KindClass, RelayMessage, hex, quoted};
 use tokio::{
     sync::{Notify, mpsc},
     task::JoinHandle,
@@ -37,6 +37,9 @@ pub(super) const MOST_HEARD: usize = 10_000;
 /// The subscription that stays open.
 const LIVE: &str = "doctor-live";
 
+/// What a newer event replaces: author, kind and `d` value (NIP-01).
+type Address = ([u8; 32], u16, String);
+
 /// The relay to talk to, and what its conversations share.
 #[derive(Debug)]
 pub(super) struct Peer {
@@ -56,6 +59,8 @@ pub(super) struct Heard {
     answers: HashMap<String, Answer>,
     /// Stored events.
     pub(super) stored: HashSet<[u8; 32]>,
+    /// The newest stored event of each author, kind and address, seconds since 1970.
+    newest: HashMap<Address, i64>,
     /// Deliveries to the subscription that stays.
     pub(super) live: HashSet<[u8; 32]>,
     /// Whether that subscription is open.
@@ -211,10 +216,22 @@ impl Talk {
     }
 
     /// Asks for those of these events that have not come; whether the relay answered.
-    pub(super) async fn ask_back(&mut self, all: &HashSet<[u8; 32]>) -> bool {
-        let missing: Vec<_> = all.difference(&self.heard().stored).copied().collect();
-        missing.is_empty()
-            || self.request(Filter { ids: Some(missing), ..Filter::default() }).await == Answer::Taken
+    pub(super) async fn ask_back(&mut self, all: &[&Event<'_>]) -> bool {
+        let missing = |heard: &Heard| all.iter().copied().filter(|event| !heard.has(event)).collect();
+        let of: Vec<&Event<'_>> = missing(&self.heard());
+        if of.is_empty() {
+            return true;
+        }
+        let ids = Some(of.iter().map(|event| event.id).collect());
+        let answer = self.request(Filter { ids, ..Filter::default() }).await;
+        let mut of: Vec<&Event<'_>> = missing(&self.heard());
+        of.retain(|event| event.class() != KindClass::Regular);
+        if !of.is_empty() {
+            // A newer one may have replaced it.
+            let (authors, kinds) = of.iter().map(|event| (event.pubkey, event.kind)).unzip();
+            self.request(Filter { authors: Some(authors), kinds: Some(kinds), ..Filter::default() }).await;
+        }
+        answer == Answer::Taken
     }
 
     /// Answers the relay's challenge (NIP-42); [`Answer::NotAsked`] without one.
@@ -238,6 +255,10 @@ impl Peer {
     pub(super) fn sign(&self, event: &mut Event<'_>, author: &str) {
         corpus::sign_as(event, &format!("{} {author}", self.words));
     }
+}
+
+fn address(event: &Event<'_>) -> Address {
+    (event.pubkey, event.kind, event.address().to_owned())
 }
 
 fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
@@ -314,9 +335,14 @@ impl Heard {
                 self.answer(subscription.into_owned(), refused(&text));
             }
             RelayMessage::Event { subscription, event } => {
-                let heard = if subscription == LIVE { &mut self.live } else { &mut self.stored };
+                let is_live = subscription == LIVE;
+                let heard = if is_live { &mut self.live } else { &mut self.stored };
                 if heard.len() < MOST_HEARD {
                     heard.insert(event.id);
+                    if !is_live && event.class() != KindClass::Regular {
+                        let newest = self.newest.entry(address(&event)).or_insert(event.created_at);
+                        *newest = event.created_at.max(*newest);
+                    }
                 }
             }
             RelayMessage::Auth { challenge } => self.challenge = Some(challenge.into_owned()),
@@ -325,6 +351,12 @@ impl Heard {
             }
             RelayMessage::Events { .. } | RelayMessage::Count { .. } => {}
         }
+    }
+
+    /// Whether this event came as stored, or one that replaces it.
+    pub(super) fn has(&self, event: &Event<'_>) -> bool {
+        let replaces = |newest: &i64| event.class() != KindClass::Regular && *newest >= event.created_at;
+        self.stored.contains(&event.id) || self.newest.get(&address(event)).is_some_and(replaces)
     }
 
     fn answer(&mut self, about: String, answer: Answer) {

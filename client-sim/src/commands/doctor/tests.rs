@@ -185,6 +185,28 @@ fn a_peer_that_is_no_relay_is_refused_soon_with_what_it_said() {
 }
 
 #[test]
+fn what_a_newer_event_replaced_is_not_missing_and_what_nobody_stores_is_not_asked_for() {
+    let server = Server::answering(|message| {
+        let parsed: serde_json::Value = serde_json::from_str(message).unwrap();
+        if parsed[0] == "EVENT" {
+            return vec![serde_json::json!(["OK", parsed[1]["id"], true, ""]).to_string()];
+        }
+        let newer = parsed[2]["kinds"].as_array().filter(|kinds| kinds.contains(&0.into())).map(|_| {
+            let (id, sig) = ("ab".repeat(32), "ab".repeat(64));
+            serde_json::json!(["EVENT", parsed[1], {
+                "id": id, "pubkey": parsed[2]["authors"][0], "created_at": 4_000_000_000_i64, "kind": 0,
+                "tags": [], "content": "", "sig": sig,
+            }])
+        });
+        let end = serde_json::json!(["EOSE", parsed[1]]);
+        newer.into_iter().chain([end]).map(|message| message.to_string()).collect()
+    });
+    let answers = ask(&server.endpoint(), &writes(&[0, 1, 20_001]), None).unwrap();
+    let kinds: Vec<_> = answers.rules.kinds.iter().map(|(kind, withheld)| (*kind, &*withheld.why)).collect();
+    assert_eq!(kinds, [(1, "accepted and not given back")], "{answers:?}");
+}
+
+#[test]
 fn answers_of_another_relay_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("doctor.json");
