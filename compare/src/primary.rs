@@ -3,6 +3,7 @@
 
 use anyhow::{Result, bail};
 use cell::Cell;
+use codecs::UnknownName;
 use report::result::Role;
 
 use crate::matrix::CellSpec;
@@ -32,7 +33,7 @@ pub(crate) fn primary(cells: &[CellSpec], asked: &[String]) -> Result<Vec<String
         let named = named(cells, name);
         if named.is_empty() {
             let known: Vec<&str> = judged(cells).map(|cell| cell.id.as_str()).collect();
-            bail!("--primary: no cell {name:?} with a verdict; known: {} (or: {ALL})", known.join(" "));
+            bail!("--primary: {} (or: {ALL})", UnknownName::new("cell with a verdict", name, known));
         }
         primary.extend(named.into_iter().filter(|id| !primary.contains(id)).collect::<Vec<_>>());
     }
@@ -154,7 +155,7 @@ mod tests {
         for unknown in ["json+none", "json-control", "floor", "xml", "json+defl", ""] {
             let error = asked(&[unknown]).unwrap_err().to_string();
             assert!(
-                error.starts_with("--primary: no cell ") && error.contains("capnp+none+load-1"),
+                error.starts_with("--primary: unknown cell ") && error.contains("capnp+none+load-1"),
                 "{error}"
             );
         }

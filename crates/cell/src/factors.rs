@@ -1,7 +1,7 @@
 //! The table of factors.
 
 use clap::{Arg, ValueEnum};
-use codecs::{Format, Implementation};
+use codecs::{Format, Implementation, UnknownName};
 use measure::{NO_GATEWAY, NO_LINK, NOT_SATURATED};
 use terms::{Compression, Reencode};
 
@@ -285,7 +285,10 @@ static ROWS: [Row; Factor::ALL.len()] = [
         names: || vec!["always", "never-if-canonical"],
         read: |cell, text| {
             of_relay(cell, text, |relay, text| {
-                Reencode::from_str(text, false).map(|when| relay.reencode = when)
+                let when = Reencode::from_str(text, false);
+                let unknown =
+                    |_| UnknownName::new("reencode", text, (Factor::Reencode.row().names)()).to_string();
+                when.map(|when| relay.reencode = when).map_err(unknown)
             })
         },
         write: |cell| from_relay(cell, |relay| word(relay.reencode)),
@@ -360,7 +363,8 @@ static ROWS: [Row; Factor::ALL.len()] = [
         is_rare: true,
         names: || KEEPS.to_vec(),
         read: |cell, text| {
-            let at = KEEPS.iter().position(|form| *form == text).ok_or("expected text or bytes")?;
+            let at = KEEPS.iter().position(|form| *form == text);
+            let at = at.ok_or_else(|| UnknownName::new("client-keeps", text, KEEPS).to_string())?;
             cell.client_keeps_bytes = at == 1;
             Ok(())
         },
@@ -570,7 +574,10 @@ mod tests {
             (r#"{"load":"10001"}"#, "at most 10000"),
             (r#"{"saturate":"both"}"#, "saturate \"both\": expected none, relay, clients"),
             (r#"{"via":"nginx"}"#, "via \"nginx\": expected none or gateway"),
-            (r#"{"client-keeps":"hex"}"#, "client-keeps \"hex\": expected text or bytes"),
+            (
+                r#"{"client-keeps":"hex"}"#,
+                "client-keeps \"hex\": unknown client-keeps \"hex\"; known: text bytes",
+            ),
             (r#"{"relay":"a b"}"#, "relay \"a b\": expected at most 32 letters"),
             (r#"{"relay":"../a"}"#, "expected at most 32 letters"),
             (r#"{"link":"5g"}"#, "link \"5g\""),

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, str::FromStr};
 
+use codecs::UnknownName;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::{Cell, Factor};
@@ -21,9 +22,8 @@ impl Cell {
         let mut cell = Cell::default();
         for (name, text) in words {
             let factor = Factor::ALL.into_iter().find(|factor| factor.row().name == name);
-            let factor = factor.ok_or_else(|| {
-                format!("unknown factor {name:?}; known: {}", Factor::ALL.map(|one| one.row().name).join(" "))
-            })?;
+            let names = Factor::ALL.map(|one| one.row().name);
+            let factor = factor.ok_or_else(|| UnknownName::new("factor", name, names).to_string())?;
             (factor.row().read)(&mut cell, text).map_err(|why| format!("{name} {text:?}: {why}"))?;
         }
         Ok(cell)

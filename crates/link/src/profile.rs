@@ -2,6 +2,8 @@
 
 use std::{fmt, fs, path::PathBuf, str::FromStr, sync::Arc};
 
+use codecs::UnknownName;
+
 use crate::trace::{MTU, Trace};
 
 /// The source of most profiles' rates.
@@ -172,8 +174,8 @@ impl FromStr for Link {
                 Some((key, value)) => given.set(key, value).map_err(bad)?,
                 None if place == 0 => {
                     let profile = PROFILES.iter().find(|profile| profile.name == part);
-                    let names: Vec<_> = PROFILES.iter().map(|profile| profile.name).collect();
-                    let unknown = || bad(format!("unknown profile; known: {}; or {KEYS}", names.join(" ")));
+                    let names = PROFILES.iter().map(|profile| profile.name);
+                    let unknown = || bad(format!("{}; or {KEYS}", UnknownName::new("profile", part, names)));
                     given.profile = Some(profile.ok_or_else(unknown)?.name);
                 }
                 None => return Err(bad(format!("{part:?} has no value; known: {KEYS}"))),
@@ -409,7 +411,8 @@ mod tests {
     #[test]
     fn a_mistake_is_named_with_what_is_known() {
         for (text, says) in [
-            ("5g", "unknown profile; known: datacenter wifi lte 4g cable"),
+            ("5g", "unknown profile \"5g\"; known: datacenter wifi lte 4g cable"),
+            ("slow4g", "unknown profile \"slow4g\" (did you mean slow-4g?); known: datacenter"),
             ("", "unknown profile"),
             ("down=1mbit,up=1mbit", "rtt is missing"),
             ("rtt=1ms", "down is missing"),

@@ -1,6 +1,7 @@
 //! Names of the figures that `[expect]` of a scenario may bound.
 
 use anyhow::ensure;
+use codecs::UnknownName;
 
 use crate::timing::Timing;
 
@@ -85,9 +86,9 @@ pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
     let timings = Timing::ALL.map(Timing::name);
     ensure!(
         known,
-        "unknown figure {name:?}; known: {}, and METRIC_ms_p50, _p90, _p99 with METRIC one of {}, or \
+        "{}, and METRIC_ms_p50, _p90, _p99 with METRIC one of {}, or \
          \"METRIC.population_ms_p99\"",
-        names.join(" "),
+        UnknownName::new("figure", name, names),
         timings.join(" ")
     );
     Ok(())

@@ -7,6 +7,8 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
+use codecs::UnknownName;
+
 mod draw;
 mod frames;
 mod planted;
@@ -65,17 +67,9 @@ impl Fault {
         }
     }
 
-    fn parse(text: &str) -> Result<Fault, String> {
+    fn parse(entry: &'static Entry, text: &str) -> Result<Fault, String> {
         let mut parts = text.split(':');
-        let named = parts.next().unwrap_or_default();
-        let (name, value) = named.split_once('=').map_or((named, None), |(name, value)| (name, Some(value)));
-        let Some(entry) = REGISTRY.iter().find(|entry| entry.name() == name) else {
-            let known: Vec<_> = REGISTRY.iter().map(|entry| entry.example).collect();
-            return Err(format!(
-                "known: {}; each with keys such as :connection=2:message=3",
-                known.join(", ")
-            ));
-        };
+        let value = parts.next().and_then(|named| Some(named.split_once('=')?.1));
         let mut when = When::default();
         let value = read_value(entry, value, &mut when)
             .ok_or_else(|| format!("write it as {}{}", entry.example, units(entry.parameter)))?;
@@ -83,7 +77,11 @@ impl Fault {
         for key in parts {
             let (key, value) = key.split_once('=').ok_or_else(|| format!("{key:?} is no KEY=VALUE"))?;
             if !entry.acts_on.takes(key) {
-                return Err(format!("{name} acts on {} and takes no {key:?}", entry.acts_on.noun()));
+                return Err(format!(
+                    "{} acts on {} and takes no {key:?}",
+                    entry.name(),
+                    entry.acts_on.noun()
+                ));
             }
             if seen.contains(&key) {
                 return Err(format!("{key:?} stands twice"));
@@ -151,14 +149,20 @@ impl fmt::Display for Fault {
 
 /// The text is no fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no fault; {1}")]
-pub struct UnknownFault(String, String);
+#[error("{0}")]
+pub struct UnknownFault(String);
 
 impl FromStr for Fault {
     type Err = UnknownFault;
 
     fn from_str(text: &str) -> Result<Fault, UnknownFault> {
-        Fault::parse(text).map_err(|why| UnknownFault(text.chars().take(100).collect(), why))
+        let short = |text: &str| text.chars().take(100).collect::<String>();
+        let name = text.split([':', '=']).next().unwrap_or_default();
+        let Some(entry) = REGISTRY.iter().find(|entry| entry.name() == name) else {
+            let known = UnknownName::new("fault", &short(name), REGISTRY.iter().map(|entry| entry.example));
+            return Err(UnknownFault(format!("{known}; each with keys such as :connection=2:message=3")));
+        };
+        Fault::parse(entry, text).map_err(|why| UnknownFault(format!("{:?} is no fault; {why}", short(text))))
     }
 }
 

@@ -95,7 +95,10 @@ mod tests {
     fn errors_name_the_line_and_what_to_write() {
         let many = format!("[[step]]\nfaults = [{}]", "'reset',".repeat(1_001));
         for (script, expected) in [
-            ("[[step]]\nfaults = [\n'no-eose',\n'no-oese']", "line 4: \"no-oese\" is no fault; known: "),
+            (
+                "[[step]]\nfaults = [\n'no-eose',\n'no-oese']",
+                "line 4: unknown fault \"no-oese\" (did you mean no-eose?); known: ",
+            ),
             ("[[step]]\nafter = '3'\nfaults = ['no-eose']", "after=3 is no time such as"),
             ("[[step]]\nafter = 1.5\nfaults = ['no-eose']", "after = 1.5 is neither"),
             ("[[step]]\ncolour = 'red'\nfaults = ['reset']", "\"colour\" is no key; known: connection"),

@@ -159,5 +159,5 @@ fn a_script_acts_and_what_is_none_is_named_with_its_line() {
     let (code, stderr) = run(&["--script", path]);
     assert_eq!(code, Some(1));
     assert!(stderr.contains("script.toml") && stderr.contains("line 3"), "{stderr}");
-    assert!(stderr.contains("\"no-oese\" is no fault; known: "), "{stderr}");
+    assert!(stderr.contains("unknown fault \"no-oese\" (did you mean no-eose?); known: "), "{stderr}");
 }

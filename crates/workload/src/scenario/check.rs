@@ -1,6 +1,7 @@
 //! Checks a scenario whose keys are right for values that make no sense.
 
 use anyhow::{Context, ensure};
+use codecs::UnknownName;
 
 use super::schema::{
     Arrival, Bound, Connect, FanIn, LiveFilter, Reconcile, Request, Scenario, Step, TagChoice,
@@ -185,11 +186,7 @@ impl Scenario {
         ensure!(connections > 0, "connections must be at least 1");
         for name in phases.unwrap_or_default() {
             let known: Vec<_> = self.phase.iter().map(|phase| phase.name.as_str()).collect();
-            ensure!(
-                known.contains(&name.as_str()),
-                "unknown phase {name:?}; known: {}",
-                if known.is_empty() { "none".to_owned() } else { known.join(" ") }
-            );
+            ensure!(known.contains(&name.as_str()), UnknownName::new("phase", name, known));
         }
         ensure!(phases.is_none_or(|phases| !phases.is_empty()), "phases must not be empty");
         match arrival {
