@@ -50,4 +50,4 @@ pub use model::{
     Limits, OverLimit, RelayMessage, Request, Tag, TagFilter, TagValue, VerifyError, VerifyLevel,
 };
 pub use name::UnknownName;
-pub use text::quoted;
+pub use text::{quoted, quoted_lines, quoted_up_to};

@@ -180,10 +180,21 @@ const QUOTED_CHARS: usize = 200;
 
 /// A peer's words for people: short, on one line and harmless to a terminal.
 pub fn quoted(text: &str) -> String {
+    quoted_up_to(text, QUOTED_CHARS)
+}
+
+/// What a program wrote, for people: a line break and two spaces before each line, which is as
+/// [`quoted`].
+pub fn quoted_lines(text: &str) -> String {
+    text.lines().map(|line| format!("\n  {}", quoted(line))).collect()
+}
+
+/// [`quoted`] of at most so many characters.
+pub fn quoted_up_to(text: &str, most: usize) -> String {
     let mut quoted = String::new();
     for (n, char) in text.chars().enumerate() {
         match char {
-            _ if n == QUOTED_CHARS => {
+            _ if n == most => {
                 quoted.push('…');
                 break;
             }
@@ -227,5 +238,7 @@ mod tests {
         let quote = quoted(&format!("[\"NOTICE\",\"\u{1b}[2J\r\n\u{202e}{}\"]", "ä".repeat(1_000)));
         assert!(quote.starts_with("[\"NOTICE\",\"\\u{1b}[2J\\r\\n\\u{202e}ää"), "{quote}");
         assert!(quote.chars().count() < 2 * QUOTED_CHARS && quote.ends_with("ä…"), "{quote}");
+        assert_eq!(quoted(&quote[..30]), quote[..30], "a quote of a quote is the same");
+        assert_eq!(quoted_lines("one\u{1b}[2J\r\ntwo\rthree\n"), "\n  one\\u{1b}[2J\n  two\\rthree");
     }
 }

@@ -11,6 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use client_sim::answers::Answers;
+use codecs::quoted_lines;
 use futures::{FutureExt, future::LocalBoxFuture};
 use measure::{Exit, MemoryKills, PinnedCores, cores};
 use nix::{
@@ -138,7 +139,7 @@ impl ThisMachine {
         let played = played?;
         let with_output = |failure: String| match &*noticed.output {
             "" => failure,
-            output => format!("{failure}\nthe relay wrote:\n{output}"),
+            output => format!("{failure}\nthe relay wrote:{}", quoted_lines(output)),
         };
         // Also where the user ended the block: a terminal signals no relay.
         let failure = noticed.failure.or_else(|| played.failure.clone().map(with_output));
@@ -261,7 +262,8 @@ impl Ending {
             Some(signal) if !self.interrupted => signal.clone(),
             _ => generator::failure(self.exit_code, self.interrupted)?,
         };
-        Some(if self.tail.is_empty() { what } else { format!("{what}; it wrote:\n{}", self.tail) })
+        let tail = quoted_lines(&self.tail);
+        Some(if tail.is_empty() { what } else { format!("{what}; it wrote:{tail}") })
     }
 }
 

@@ -8,7 +8,6 @@ use program::{print, report as say};
 
 use crate::{args::Args, outcome::summary, sockets::swarm::Outcome};
 use client::incidents::Incidents;
-use codecs::quoted;
 
 /// Tries the files that are written at the end.
 pub(crate) fn try_all(args: &Args) -> anyhow::Result<()> {
@@ -95,7 +94,7 @@ pub(crate) fn finish(
         _ => {}
     }
     if let Some(complaint) = &said.complaint {
-        say(&format!("the relay's first complaint: {}", quoted(complaint)));
+        say(&format!("the relay's first complaint: {complaint}"));
     }
     if let Some(first) = &said.passed_over {
         let count = record.counts.answers_unexpected;

@@ -4,7 +4,6 @@
 use std::{cell::RefCell, collections::HashSet, rc::Rc, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
-use codecs::quoted;
 use tokio::time::{Instant, sleep, timeout_at};
 use wire::Agreement;
 
@@ -103,9 +102,8 @@ async fn prepare_with(
         let pause_s = pauses_s.next().filter(|_| may_help && round < MOST_ROUNDS);
         let Some(pause_s) = pause_s else {
             bail!(
-                "the relay refused {} of the {all} events that the scenario asks for later; its first complaint: {}",
+                "the relay refused {} of the {all} events that the scenario asks for later; its first complaint: {complaint}",
                 rest.len(),
-                quoted(&complaint)
             );
         };
         sleep(Duration::from_secs(pause_s)).await;
@@ -274,7 +272,7 @@ fn judge_first_answer(report: &Report, agreement: &Agreement) -> anyhow::Result<
         (Some(_), None) if report.counts.decode_errors > 0 => {
             bail!("the relay's first message is not {format}")
         }
-        (Some(complaint), _) => bail!("the relay refused the first request: {}", quoted(complaint)),
+        (Some(complaint), _) => bail!("the relay refused the first request: {complaint}"),
     }
 }
 

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use codecs::quoted_lines;
 use nix::{
     sys::signal::{Signal, killpg},
     unistd::{Pid, geteuid},
@@ -112,7 +113,8 @@ impl Chromium {
                 end(group);
                 let words = fs::read(&log).unwrap_or_default();
                 let tail = &words[words.len().saturating_sub(TAIL_BYTES)..];
-                Err(not_started(format!("{why}; it wrote:\n{}", String::from_utf8_lossy(tail).trim())))
+                let tail = quoted_lines(&String::from_utf8_lossy(tail));
+                Err(not_started(format!("{why}; it wrote:{tail}")))
             }
         }
     }

@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use codecs::quoted;
 use measure::{CpuClock, main_thread_ns};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -310,7 +311,7 @@ async fn evaluate(chromium: &mut Chromium, session: &str, expression: &str) -> R
         let said = thrown["exception"]["description"].as_str().or_else(|| thrown["text"].as_str());
         let why = said.and_then(|text| text.lines().next()).unwrap_or("an exception without a text");
         let expression = expression.chars().take(80).collect();
-        return Err(BrowserError::Page { expression, why: why.to_owned() });
+        return Err(BrowserError::Page { expression, why: quoted(why) });
     }
     Ok(found["result"]["value"].take())
 }

@@ -11,6 +11,7 @@ use std::{
 
 use agents::file_sha256;
 use anyhow::{Context, Result, bail};
+use codecs::quoted_lines;
 use measure::{PinnedCores, cores};
 use report::result::RelayCommand;
 use tempfile::TempDir;
@@ -151,7 +152,7 @@ fn noticed(name: &str, ended: &Ended) -> Noticed {
 fn written(ended: &Ended) -> String {
     match &*ended.output {
         "" => "; it wrote nothing".to_owned(),
-        output => format!("; it wrote:\n{output}"),
+        output => format!("; it wrote:{}", quoted_lines(output)),
     }
 }
 
@@ -292,7 +293,7 @@ mod tests {
         let output = "no space".to_owned();
         assert_eq!(noticed("old", &ended()), Noticed { output, ..Noticed::default() });
         let alone = noticed("old", &Ended { by_itself: true, ..ended() });
-        let says = "relay old ended before it was asked to: exit status: 3; it wrote:\nno space";
+        let says = "relay old ended before it was asked to: exit status: 3; it wrote:\n  no space";
         assert_eq!(alone.failure.as_deref(), Some(says));
         let stays = noticed("old", &Ended { was_killed: true, output_bytes: 1_000_000_000, ..ended() });
         assert_eq!(stays.failure, None);

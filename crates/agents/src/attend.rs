@@ -116,7 +116,8 @@ async fn claim(connection: &NatsConnection, attendance: &Attendance) -> Result<S
     let answer = connection.client.request(spec.claim(index), "".into()).await;
     let answer = answer.map_err(|error| NatsError::server("claim a slot", &error))?;
     let given: Option<Result<(), String>> = decode(&answer.payload);
-    given.unwrap_or_else(|| Err("no answer to a claim".to_owned())).map_err(NatsError::Refused)?;
+    let given = given.unwrap_or_else(|| Err("no answer to a claim".to_owned()));
+    given.map_err(|reason| NatsError::Refused(bounded(reason)))?;
     Ok(asks)
 }
 
@@ -198,7 +199,9 @@ impl<'a, P: Player> Agent<'a, P> {
         let arrived_ns = now_ns();
         let mut headers = HeaderMap::new();
         let answer = match decode::<Ask>(&message.payload)? {
-            Ask::Leave { aborted } => return Some(aborted.map_or(Left::Finished, Left::Stopped)),
+            Ask::Leave { aborted } => {
+                return Some(aborted.map_or(Left::Finished, |reason| Left::Stopped(bounded(reason))));
+            }
             Ask::Record => {
                 let Ending { exit_code, record } = self.record.take()?;
                 if let Some(code) = exit_code {

@@ -207,9 +207,14 @@ mod tests {
         board.heard(1, status(Phase::Running, u64::MAX));
         let seen = board.overview();
         assert_eq!((seen.agents[1], seen.block.sent), (Some(Phase::Running), 5));
-        let failure = Some("x".repeat(9_000));
+        let failure = Some(format!("x\u{1b}[2J\n{}", "x".repeat(9_000)));
         board.heard(1, Status { failure, ..status(Phase::Running, 0) });
-        assert!(board.aborted.as_ref().is_some_and(|why| why.starts_with("agent 1: x") && why.len() < 2_000));
+        assert!(
+            board
+                .aborted
+                .as_ref()
+                .is_some_and(|why| why.starts_with(r"agent 1: x\u{1b}[2J\nx") && why.len() < 2_000)
+        );
         board.abort("another".to_owned());
         assert!(!board.aborted.unwrap().contains("another"), "the first reason stays");
     }

@@ -21,7 +21,7 @@ pub(crate) const PAYLOAD_BYTES: usize = RECORD_BYTES + 1_024;
 pub(crate) const EXIT_HEADER: &str = "Nsim-Exit";
 
 /// Longest reason that is passed on.
-const REASON_BYTES: usize = 1_024;
+const REASON_CHARS: usize = 1_024;
 
 /// What a coordinator says of its run to anybody.
 #[derive(Debug, Serialize, Deserialize)]
@@ -123,10 +123,9 @@ pub(crate) fn encode<T: Serialize>(message: &T) -> Vec<u8> {
     serde_json::to_vec(message).expect("messages are structs of strings and numbers")
 }
 
-/// A reason cut to what is passed on, at a character's boundary.
-pub(crate) fn bounded(mut reason: String) -> String {
-    reason.truncate(reason.floor_char_boundary(REASON_BYTES));
-    reason
+/// A reason as it is passed on and shown: on one line, short and harmless to a terminal.
+pub(crate) fn bounded(reason: impl AsRef<str>) -> String {
+    codecs::quoted_up_to(reason.as_ref(), REASON_CHARS)
 }
 
 #[cfg(test)]

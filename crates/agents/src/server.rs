@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use crate::{
-    message::PAYLOAD_BYTES,
+    message::{PAYLOAD_BYTES, bounded},
     spec::RunId,
     times::{ANSWER, LOOK, SERVER_STARTS},
 };
@@ -73,7 +73,7 @@ pub enum NatsError {
 impl NatsError {
     /// With the server's words first.
     pub(crate) fn server(what: &'static str, error: &dyn Display) -> NatsError {
-        NatsError::Server { what, reason: error.to_string() }
+        NatsError::Server { what, reason: bounded(error.to_string()) }
     }
 }
 
@@ -82,7 +82,7 @@ fn end(event: Event) -> Option<NatsError> {
     match event {
         Event::Disconnected | Event::Closed => Some(NatsError::Lost),
         Event::ServerError(ServerError::Other(what)) if what.starts_with("Permissions Violation") => {
-            Some(NatsError::Denied(what))
+            Some(NatsError::Denied(bounded(what)))
         }
         _ => None,
     }
@@ -137,7 +137,9 @@ impl Server {
     fn explained(&self, error: &ConnectError) -> String {
         let files = [(CA_FLAG, &self.ca), (CREDENTIALS_FLAG, &self.credentials)];
         let given = files.iter().filter_map(|(flag, file)| Some((flag, file.as_ref()?)));
-        given.fold(error.to_string(), |text, (flag, file)| format!("{text}, with {flag} {}", file.display()))
+        given.fold(bounded(error.to_string()), |text, (flag, file)| {
+            format!("{text}, with {flag} {}", file.display())
+        })
     }
 
     /// How to be let in.

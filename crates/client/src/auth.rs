@@ -3,7 +3,7 @@
 use std::{borrow::Cow, time::Duration};
 
 use ahash::HashSet;
-use codecs::{ClientMessage, Event};
+use codecs::{ClientMessage, Event, quoted};
 
 use super::{
     Client, Subscription,
@@ -117,7 +117,7 @@ impl Client {
         self.proof.accepted = accepted;
         match self.proof.newer.take() {
             Some(newer) if !accepted => return self.prove(&newer, now_ns),
-            None if !accepted => self.fail(format!("the relay refused AUTH: {text}")),
+            None if !accepted => self.fail(format!("the relay refused AUTH: {}", quoted(text))),
             _ if !self.connection.is_up() => self.set_up(now_ns),
             _ => self.set_up_if_open(),
         }

@@ -39,7 +39,7 @@ use std::{
 
 use ahash::{HashMap, HashSet};
 use bytes::Bytes;
-use codecs::{ClientMessage, Codec, Filter, hex};
+use codecs::{ClientMessage, Codec, Filter, hex, quoted};
 use fixedbitset::FixedBitSet;
 
 pub use self::{
@@ -512,7 +512,7 @@ impl Client {
 
     fn complain(&mut self, text: impl FnOnce() -> String) {
         if self.report.complaint.is_none() {
-            self.report.complaint = Some(text());
+            self.report.complaint = Some(quoted(&text()));
         }
     }
 

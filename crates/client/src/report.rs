@@ -1,6 +1,5 @@
 //! The report of one client.
 
-use codecs::quoted;
 use fixedbitset::FixedBitSet;
 use measure::Counts;
 
@@ -50,7 +49,7 @@ impl Report {
     /// The relay's first words, as the end of a sentence; empty when it said nothing.
     pub fn said(&self) -> String {
         let said = self.complaint.as_ref().or(self.passed_over.as_ref());
-        said.map_or_else(String::new, |said| format!("; the relay said {}", quoted(said)))
+        said.map_or_else(String::new, |said| format!("; the relay said {said}"))
     }
 }
 
