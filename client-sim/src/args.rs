@@ -2,9 +2,11 @@
 
 use std::{net::SocketAddr, num::NonZeroU16, path::PathBuf};
 
+use anyhow::Context;
 use cell::{Cell, Factor};
 use clap::{ArgGroup, Parser, Subcommand};
 use codecs::Format;
+use corpus::{Keys, MOST_WORK_BITS, Signing};
 use program::Unechoed;
 use wire::{Compression, Header};
 
@@ -157,6 +159,9 @@ pub struct Args {
         value_parser = Unechoed::<Header>::NEW, hide_short_help = true
     )]
     pub header: Vec<Header>,
+
+    #[command(flatten)]
+    pub signing: Signs,
 
     /// Answers of `client-sim doctor --json` about the relay at --url.
     ///
@@ -365,7 +370,7 @@ of the largest size, most tags, longest tag value and earliest and latest date, 
 many connections as they make (256 at most). It asks back what it published, also on other connections, tries AUTH, \
 and offers formats, compressions and batches. What is refused or not given back is named in the relay's words.
 
-Publishes some 40 events with throw-away keys and an expiration (NIP-40), deleted at the end (NIP-09). Ends after two \
+Publishes some 40 events with throw-away keys (or --keys) and an expiration (NIP-40), deleted at the end (NIP-09). Ends after two \
 minutes at most. Every run with --url begins with the rehearsal of its scenario.";
 
 /// Options of `client-sim doctor`.
@@ -382,6 +387,9 @@ pub struct Doctor {
     /// A header field of every request to the relay, for a proxy; may be repeated.
     #[arg(long, value_name = "NAME=VALUE", value_parser = Unechoed::<Header>::NEW)]
     pub header: Vec<Header>,
+
+    #[command(flatten)]
+    pub signing: Signs,
 
     /// A scenario to check, may be repeated; all built-in ones without it.
     #[arg(long, value_name = "NAME|FILE")]
@@ -406,6 +414,48 @@ pub struct Doctor {
     /// Print JSON, which --doctor of a run reads.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Who signs events for a relay of others, and with how much work.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Signs {
+    /// Secret keys that sign the events, one a line, in hex or as nsec.
+    ///
+    /// For a relay that lets only some authors write. Each author takes a key of its own; a run with
+    /// too few says how many it takes. Give keys of which the relay has no events: it would keep a
+    /// newer profile or list. Without a file the keys follow from the seed (client-sim explain
+    /// --pubkeys).
+    #[arg(long, help_heading = "Relay", requires = "url", value_name = "FILE", hide_short_help = true)]
+    pub keys: Option<PathBuf>,
+
+    /// Bits of proof of work of each event (NIP-13), at most 20 [default: what NIP-11 asks for].
+    ///
+    /// Made before the clock starts.
+    #[arg(
+        long, help_heading = "Relay", requires = "url", value_name = "BITS", value_parser = work_bits,
+        hide_short_help = true
+    )]
+    pub pow: Option<u8>,
+}
+
+impl Signs {
+    /// Reads the keys.
+    ///
+    /// # Errors
+    /// When the file is no list of keys.
+    pub(crate) fn read(&self) -> anyhow::Result<Signing> {
+        let keys = self.keys.as_deref().map(Keys::read).transpose().context("--keys")?;
+        Ok(Signing { keys, work_bits: self.pow.unwrap_or(0), ..Signing::default() })
+    }
+}
+
+fn work_bits(text: &str) -> Result<u8, String> {
+    let bits: u8 = text.parse().map_err(|_| format!("expected bits from 0 to {MOST_WORK_BITS}"))?;
+    (bits <= MOST_WORK_BITS).then_some(bits).ok_or_else(|| {
+        format!(
+            "each bit doubles the work: {MOST_WORK_BITS} take about a second an event, and more is not made"
+        )
+    })
 }
 
 /// Options of `client-sim explain`.
@@ -448,6 +498,13 @@ pub struct Explain {
     /// share of each and the hash of the plan. --share plays one agent's share.
     #[arg(long, value_name = "N")]
     pub agents: Option<NonZeroU16>,
+
+    /// Print the public keys that sign the events of a run with --url and this seed, one a line.
+    ///
+    /// In hex, those of its rehearsal and of AUTH included, so that a relay can let them write. A relay
+    /// that refuses some events of the corpus is sent others: sign with --keys there.
+    #[arg(long, conflicts_with_all = ["json", "agents"])]
+    pub pubkeys: bool,
 
     /// Print JSON: the plan, its hash, its payload bytes by format, and with --agents the share of
     /// each agent.

@@ -1,9 +1,10 @@
 //! The program: parses the command line, runs the command and chooses the exit code.
 
-use std::{ffi::OsString, io::stderr, process::ExitCode};
+use std::{collections::BTreeSet, ffi::OsString, io::stderr, process::ExitCode};
 
 use anyhow::{Context, ensure};
-use codecs::Format;
+use client::auth;
+use codecs::{Format, hex};
 use measure::{Exit, RunRecord, Status, ValidityClass};
 use tracing_subscriber::EnvFilter;
 
@@ -15,7 +16,7 @@ use crate::{
 };
 use program::{UsageError, print, report};
 use workload::{
-    explain,
+    Workload, explain,
     inputs::{load, plan_over},
     plan_facts::PlanFacts,
 };
@@ -129,8 +130,19 @@ fn say(text: anyhow::Result<String>) -> ExitCode {
 
 /// The plan of a scenario.
 fn plan(args: &Explain) -> anyhow::Result<String> {
-    let Explain { name, scenario, set, corpus, skip_invalid, seed, seconds, load: loads, agents, json } =
-        args;
+    let Explain {
+        name,
+        scenario,
+        set,
+        corpus,
+        skip_invalid,
+        seed,
+        seconds,
+        load: loads,
+        agents,
+        pubkeys,
+        json,
+    } = args;
     let name = name.as_ref().or(scenario.as_ref()).context("name a scenario (client-sim scenarios)")?;
     let (mut scenario, corpus) = load(name, set, *seconds, corpus.as_deref(), *skip_invalid)?;
     let formats: Vec<_> = Format::core().collect();
@@ -148,7 +160,11 @@ fn plan(args: &Explain) -> anyhow::Result<String> {
     if let [load] = loads[..] {
         scenario.set_load(load);
     }
+    scenario.only_new |= *pubkeys;
     let workload = plan_over(&scenario, &corpus, *seed, &formats)?;
+    if *pubkeys {
+        return Ok(signers(&workload, *seed));
+    }
     let explanation = explain::Explanation {
         scenario: &scenario,
         corpus: &corpus,
@@ -157,6 +173,19 @@ fn plan(args: &Explain) -> anyhow::Result<String> {
         agents: *agents,
     };
     if *json { explanation.json() } else { explanation.text() }
+}
+
+/// The public keys that sign what a run of this plan and its rehearsal send, one a line.
+fn signers(workload: &Workload, seed: u64) -> String {
+    let client = |n| {
+        let mut proof = auth::proof("", "", 0);
+        auth::sign_proof(&mut proof, n, None);
+        proof.pubkey
+    };
+    let clients = (0..workload.roles.len()).filter(|_| workload.auth).map(client);
+    let authors = workload.events.iter().map(|event| event.pubkey);
+    let keys: BTreeSet<[u8; 32]> = authors.chain(clients).chain(doctor::keys(seed).public()).collect();
+    keys.iter().map(|key| hex::encode(key) + "\n").collect()
 }
 
 /// The exit code of a run. An early end comes before all other reasons, because it unbalances the

@@ -4,15 +4,16 @@ use std::{
     collections::{BTreeMap, HashMap},
     ffi::OsString,
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering, mpsc},
+    thread,
     time::Duration,
 };
 
 use anyhow::{Context, bail};
 use cell::{Batching, Factor, Side};
-use codecs::Format;
+use codecs::{Event, Format};
 use corpus::{
-    Corpus,
+    Corpus, Signing,
     rules::{Bound, of_kinds},
 };
 use link::Link;
@@ -401,6 +402,8 @@ pub(crate) fn inputs(args: &Args) -> anyhow::Result<(Scenario, Corpus, u64)> {
     let (mut scenario, corpus) = load(name, &args.set, args.seconds, corpus, args.skip_invalid)?;
     scenario.set_cell(&args.cell)?;
     scenario.only_new = args.plays_for_others();
+    // Work is made once the relay has said how much.
+    scenario.signing = Signing { work_bits: 0, ..args.signing.read()? };
     let seed = args.seed.unwrap_or_else(|| if args.url.is_some() { any_seed() } else { 1 });
     Ok((scenario, corpus, seed))
 }
@@ -444,6 +447,7 @@ fn within_rules(
     let mut needs = Needs::from_workload(&workload);
     // A plan without what is set aside may have any other event.
     needs.join(Needs { written: BTreeMap::new(), ..Needs::from_events(&corpus.events) });
+    let signing = Signing { work_bits: args.signing.pow.unwrap_or(0), ..scenario.signing.clone() };
     let relay = args.url.as_ref().map(|url| endpoint(url, args.ca.as_deref(), &args.header));
     let relay = relay.transpose().map_err(UsageError)?;
     let answers = match (&args.doctor, &relay) {
@@ -451,7 +455,7 @@ fn within_rules(
             doctor::read(file, relay.as_ref().map(wire::Endpoint::url)).map_err(UsageError)?
         }
         (None, None) => return Ok((workload, None)),
-        (None, Some(relay)) => match doctor::before_a_run(relay, &needs, interrupt) {
+        (None, Some(relay)) => match doctor::before_a_run(relay, &needs, (seed, &signing), interrupt) {
             Err(error) if error.is::<Interrupted>() => return Ok((workload, None)),
             answers => answers?,
         },
@@ -464,10 +468,14 @@ fn within_rules(
         }
     }
     scenario.rules = answers.rules(&needs);
-    if corpus.events.iter().any(|event| scenario.rules.refuses(event, json_bytes(event)).is_some()) {
+    scenario.signing.work_bits = answers.work_bits.max(signing.work_bits);
+    let refuses = |event: &Event<'_>| scenario.rules.refuses(event, json_bytes(event)).is_some();
+    if scenario.signing.work_bits > 0 || corpus.events.iter().any(refuses) {
+        let events = workload.events.len();
         // Two plans may be more than fit into memory.
         drop(std::mem::take(&mut workload));
-        let again = || planned(args, scenario, corpus, seed);
+        let again =
+            || telling_of_work(args, &scenario.signing, events, || planned(args, scenario, corpus, seed));
         workload = interruption::or_exit(Some(interrupt), again)?.with_context(|| {
             format!("the relay cannot play it without {}", scenario.rules.kinds_set_aside().join("; "))
         })?;
@@ -489,6 +497,27 @@ fn within_rules(
         report(&format!("the relay bounds the rate of events: {said}"));
     }
     Ok((workload, answers.info))
+}
+
+/// Makes a plan of about so many events, and says how far their proof of work is.
+fn telling_of_work<T>(args: &Args, signing: &Signing, events: usize, plan: impl FnOnce() -> T) -> T {
+    const EVERY: Duration = Duration::from_secs(2);
+    let (done, planned) = mpsc::channel::<()>();
+    let tell = move || {
+        while planned.recv_timeout(EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
+            let (worked, bits) = (signing.worked.load(Ordering::Relaxed), signing.work_bits);
+            report(&format!("proof of work of {bits} bits: {worked} of about {events} events"));
+        }
+    };
+    if args.quiet || signing.work_bits == 0 {
+        return plan();
+    }
+    thread::scope(|scope| {
+        thread::Builder::new().spawn_scoped(scope, tell).ok();
+        let plan = plan();
+        drop(done);
+        plan
+    })
 }
 
 /// Says what the plan lacks.

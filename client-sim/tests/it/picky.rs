@@ -69,6 +69,8 @@ struct Manners {
     by_id: fn(Value) -> Vec<Value>,
     /// Whether it delivers nothing live.
     is_mute: bool,
+    /// Zero bits of each id (NIP-13).
+    work_bits: u32,
 }
 
 const PLAIN: Manners = Manners {
@@ -86,6 +88,7 @@ const PLAIN: Manners = Manners {
     eose: Duration::ZERO,
     by_id: |message| vec![message],
     is_mute: false,
+    work_bits: 0,
 };
 
 /// What its connections share.
@@ -94,11 +97,17 @@ struct State {
     number: AtomicU64,
     recent: Mutex<VecDeque<Instant>>,
     open: AtomicUsize,
+    /// The public keys that may write; all without.
+    writers: Option<HashSet<String>>,
 }
 
 /// A relay with these manners, and the one to which its odd connections may lead.
 fn picky(manners: Manners) -> (Between, Relay) {
-    let (state, other) = (Arc::new(State::default()), Relay::start(&[]));
+    picky_about(manners, None)
+}
+
+fn picky_about(manners: Manners, writers: Option<HashSet<String>>) -> (Between, Relay) {
+    let (state, other) = (Arc::new(State { writers, ..State::default() }), Relay::start(&[]));
     let url = other.url.clone();
     let between = Between::start(move |client, relay, connection| {
         let (state, url) = (Arc::clone(&state), url.clone());
@@ -118,8 +127,20 @@ async fn connect(url: &str) -> Connection {
     wire::connect(url, &offer, &WireLimits::default()).await.unwrap()
 }
 
+fn work_bits(event: &Value) -> u32 {
+    let head = u64::from_str_radix(&event["id"].as_str().unwrap()[..16], 16).unwrap();
+    head.leading_zeros()
+}
+
 fn now_s() -> i64 {
     i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap()
+}
+
+impl State {
+    fn lets_write(&self, event: &Value) -> bool {
+        let author = event["pubkey"].as_str().unwrap();
+        self.writers.as_ref().is_none_or(|writers| writers.contains(author))
+    }
 }
 
 impl Manners {
@@ -135,6 +156,8 @@ impl Manners {
         recent.push_back(Instant::now());
         let ahead_s = event["created_at"].as_i64().unwrap() - now_s();
         match () {
+            () if !state.lets_write(event) => Fate::Refused("restricted: not on the list"),
+            () if work_bits(event) < self.work_bits => Fate::Refused("pow: too few bits"),
             () if bytes > self.bytes => Fate::Refused("invalid: event too large"),
             () if -ahead_s > self.dates_s.0 => Fate::Refused("invalid: too old"),
             () if ahead_s > self.dates_s.1 => Fate::Refused("invalid: created_at too late"),
@@ -174,7 +197,7 @@ async fn carry(mut client: Connection, mut relay: Connection, manners: Manners, 
                         }
                     },
                     "AUTH" => {
-                        proven = manners.accepts_auth;
+                        proven = manners.accepts_auth && state.lets_write(&message[1]);
                         said.push(json!(["OK", message[1]["id"], proven, if proven { "" } else { "error: no serviceUrl" }]));
                         false
                     }
@@ -372,7 +395,11 @@ impl Setup {
 
     /// A run without a fault; returns what it said.
     fn plays(&self, url: &str, scenario: &str) -> (String, Counts) {
-        let (output, counts) = self.run(url, scenario, &[]);
+        self.plays_with(url, scenario, &[])
+    }
+
+    fn plays_with(&self, url: &str, scenario: &str, extra: &[&str]) -> (String, Counts) {
+        let (output, counts) = self.run(url, scenario, extra);
         let said = said(&output);
         // Allows 3: late answers on a busy machine make a run invalid.
         assert!(matches!(output.status.code(), Some(0 | 3)), "{said}");
@@ -548,6 +575,59 @@ fn a_challenge_may_come_with_a_restricted_request_and_its_answer_is_tried() {
     assert!(
         counts.deliveries > 0 && counts.answers_unexpected == 0,
         "what was refused came after AUTH: {counts:?}"
+    );
+}
+
+#[test]
+fn a_relay_lets_write_whom_explain_names_or_a_file_of_keys_has() {
+    let setup = Setup::new();
+    let private = Manners { withheld: &[4], ..PLAIN };
+    for (scenario, manners) in [("all.toml", PLAIN), ("inbox.toml", private)] {
+        let mut command = program();
+        command.arg("explain").arg(setup.path(scenario)).args(["--pubkeys", "--seed", "7", "--corpus"]);
+        let output = command.arg(setup.path("events.jsonl")).output().unwrap();
+        let named: HashSet<String> = said(&output).lines().map(str::to_owned).collect();
+        assert!(named.iter().all(|key| key.len() == 64), "{named:?}");
+        let (relay, _other) = picky_about(manners, Some(named));
+        setup.plays_with(&relay.url, scenario, &["--seed", "7"]);
+        let (output, counts) = setup.run(&relay.url, scenario, &["--seed", "8"]);
+        assert_eq!((output.status.code(), counts), (Some(1), None), "{}", said(&output));
+        assert!(said(&output).contains("restricted: not on the list"), "{}", said(&output));
+    }
+    let file = setup.path("keys");
+    let flags = ["--keys", file.to_str().unwrap()];
+    let give = |count: u32| {
+        let keys: Vec<String> = (1..=count).map(|key| format!("{key:064x}")).collect();
+        std::fs::write(&file, keys.join("\n")).unwrap();
+    };
+    give(3);
+    let (relay, _other) = picky(PLAIN);
+    let (output, counts) = setup.run(&relay.url, "all.toml", &flags);
+    assert_eq!((output.status.code(), counts), (Some(2), None), "{}", said(&output));
+    assert!(said(&output).contains("for a rehearsal, and --keys has 3: give "), "{}", said(&output));
+    give(400);
+    let writers =
+        || corpus::Keys::read(&file).unwrap().public().map(|key| codecs::hex::encode(&key)).collect();
+    for scenario in ["all.toml", "inbox.toml", "reconcile.toml"] {
+        let (relay, _other) = picky_about(private, Some(writers()));
+        setup.plays_with(&relay.url, scenario, &flags);
+    }
+}
+
+#[test]
+fn a_relay_that_asks_for_work_is_given_it_before_the_start() {
+    let setup = Setup::new();
+    let (relay, _other) = picky(Manners { work_bits: 7, ..PLAIN });
+    let (code, table) = setup.doctor(&relay.url, &["notes.toml"]);
+    assert!(code == Some(1) && table.contains("\"pow: too few bits\"; --pow BITS"), "{table}");
+    for scenario in ["notes.toml", "reconcile.toml"] {
+        setup.plays_with(&relay.url, scenario, &["--pow", "7"]);
+    }
+    let (output, _) = setup.run(&relay.url, "notes.toml", &["--pow", "21"]);
+    assert!(
+        output.status.code() == Some(2) && said(&output).contains("doubles the work"),
+        "{}",
+        said(&output)
     );
 }
 

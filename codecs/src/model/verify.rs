@@ -77,6 +77,17 @@ impl Event<'_> {
         canonical_id((&self.pubkey, self.created_at, self.kind), &self.tags, &self.content)
     }
 
+    /// What the id is the hash of.
+    ///
+    /// # Panics
+    /// Never: strings and integers always serialize.
+    pub fn canonical(&self) -> String {
+        let mut digits = [0; 64];
+        let author = hex::encode_array(&self.pubkey, &mut digits);
+        let canonical = (0, author, self.created_at, self.kind, &self.tags, &self.content);
+        serde_json::to_string(&canonical).expect("strings and integers always serialize")
+    }
+
     /// Checks as much as `level` requires.
     ///
     /// ```

@@ -4,6 +4,7 @@ use std::{borrow::Cow, time::Duration};
 
 use ahash::HashSet;
 use codecs::{ClientMessage, Event, quoted};
+use corpus::Keys;
 
 use super::{
     Client, Subscription,
@@ -65,6 +66,14 @@ pub fn proof(url: &str, challenge: &str, created_at: i64) -> Event<'static> {
     }
 }
 
+/// Signs the answer of a client by the key of its number, or else by a throw-away key.
+pub fn sign_proof(event: &mut Event<'_>, client: usize, keys: Option<&Keys>) {
+    match keys {
+        Some(keys) => keys.sign(event, client, 0),
+        None => corpus::sign_as(event, &format!("client {client}")),
+    }
+}
+
 impl Client {
     /// Goes on without a challenge that did not come in time.
     pub(super) fn end_greeting(&mut self, now_ns: u64) {
@@ -95,7 +104,7 @@ impl Client {
         let now_s = self.identity.unix_s + now_ns / 1_000_000_000;
         let created_at = i64::try_from(now_s).unwrap_or(i64::MAX);
         let mut event = proof(&self.identity.url, challenge, created_at);
-        corpus::sign_as(&mut event, &format!("client {}", self.id));
+        sign_proof(&mut event, self.id, self.shared.workload.keys.as_ref());
         self.proof.signed = challenge.to_owned();
         self.proof.event = Some(event);
         true

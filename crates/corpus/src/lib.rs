@@ -31,6 +31,7 @@ mod origin;
 mod random;
 pub mod rules;
 mod sampler;
+mod signing;
 
 pub use census::{Census, Counted, MAX_IDS};
 pub use checked::{Checked, Events};
@@ -46,3 +47,4 @@ pub use origin::Origin;
 pub use random::Random;
 pub use rules::Rules;
 pub use sampler::{Reservoir, Sampler};
+pub use signing::{Keys, KeysError, MOST_WORK_BITS, NONCE_BYTES, REHEARSAL_KEYS, Signing};

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use corpus::{Rules, rules::Bound};
+use corpus::{
+    NONCE_BYTES, Rules,
+    rules::{Bound, Property},
+};
 use serde::{Deserialize, Serialize};
 
 use super::needs::{Needs, OVERLAPPING, SUBSCRIPTIONS};
@@ -72,6 +75,8 @@ pub struct Answers {
     pub bounds: BTreeMap<String, Bound>,
     /// The first refusal of the rate, in the relay's words.
     pub rate: Option<String>,
+    /// Zero bits at the start of the id of each event (NIP-13).
+    pub work_bits: u8,
     /// NEG-OPEN over nothing (NIP-77).
     pub reconcile: Answer,
     pub handshakes: Vec<Handshake>,
@@ -110,6 +115,15 @@ impl Answers {
         let mut rules = self.rules.clone();
         if needs.auth {
             rules.kinds.clone_from(&rules.kinds_after_auth);
+        }
+        if self.work_bits > 0 {
+            // A nonce is yet to come.
+            let of = [(Property::EventBytes, NONCE_BYTES), (Property::EventTags, 1)];
+            for (property, nonce) in of {
+                if let Some(bound) = rules.bounds.get_mut(&property) {
+                    bound.most = bound.most.saturating_sub(nonce);
+                }
+            }
         }
         rules.kinds.retain(|_, withheld| match (withheld.stored, withheld.live) {
             (false, true) => needs.stored,

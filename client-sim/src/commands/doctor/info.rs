@@ -8,8 +8,11 @@ use wire::Endpoint;
 
 use super::answers::Info;
 
-/// Bounds that a rehearsal reads.
-const LIMITS: [&str; 3] = ["max_subscriptions", "max_limit", "default_limit"];
+/// Proof of work of each event, in zero bits of its id (NIP-13).
+pub(super) const WORK_BITS: &str = "min_pow_difficulty";
+
+/// Numbers that a rehearsal reads.
+const LIMITS: [&str; 4] = ["max_subscriptions", "max_limit", "default_limit", WORK_BITS];
 
 /// Time for the whole document.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -25,7 +25,7 @@ use std::{
 
 use anyhow::Context;
 use codecs::Format;
-use corpus::{Corpus, Rules};
+use corpus::{Corpus, Keys, MOST_WORK_BITS, Rules, Signing};
 use program::Interrupt;
 use wire::{Compression, Endpoint, RelayUrl};
 
@@ -81,7 +81,8 @@ pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
         }
     }
     program::report(&format!("rehearses with {}, for {} s at most", relay.url(), PATIENCE.as_secs()));
-    let asking = ask(&relay, &needs, Some((&args.formats[..], &args.compressions[..])), SILENCE);
+    let signing = args.signing.read().map_err(UsageError)?;
+    let asking = ask(&relay, &needs, Some((&args.formats[..], &args.compressions[..])), &signing, SILENCE);
     let mut answers = interruption::block_on(unless_interrupted(&mut interruption::listen()?, asking))?;
     needs.auth = scenarios.iter().all(|(scenario, _)| scenario.auth);
     let rules = answers.rules(&needs);
@@ -110,9 +111,17 @@ pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
 pub(crate) fn before_a_run(
     relay: &Endpoint,
     needs: &Needs,
+    (seed, signing): (u64, &Signing),
     interrupt: &mut Interrupt,
 ) -> anyhow::Result<Answers> {
-    interruption::block_on(unless_interrupted(interrupt, ask(relay, needs, None, SILENCE)))
+    let own = || Some(keys(seed));
+    let signing = Signing { keys: signing.keys.clone().or_else(own), ..signing.clone() };
+    interruption::block_on(unless_interrupted(interrupt, ask(relay, needs, None, &signing, SILENCE)))
+}
+
+/// The throw-away keys of a rehearsal before a run with this seed.
+pub(crate) fn keys(seed: u64) -> Keys {
+    Keys::derived(&format!("doctor {seed:016x}"), rehearsal::AUTHORS)
 }
 
 /// Reads what `client-sim doctor --json` wrote of the relay at `url`, where there is one. Answers
@@ -139,6 +148,7 @@ async fn ask(
     relay: &Endpoint,
     needs: &Needs,
     offers: Option<Offers<'_>>,
+    signing: &Signing,
     patience: Duration,
 ) -> anyhow::Result<Answers> {
     let url = relay.url();
@@ -149,8 +159,23 @@ async fn ask(
         Ok(info) => answers.info = Some(info),
         Err(error) => answers.no_info = Some(format!("{error:#}")),
     }
-    let words = format!("doctor {:016x}", RandomState::new().hash_one(std::process::id()));
-    let peer = Rc::new(Peer { relay: relay.clone(), words, patience, rate: RefCell::default() });
+    let asked = answers.info.as_ref().and_then(|info| info.limitation.get(info::WORK_BITS).copied());
+    let bits = asked.unwrap_or(0).max(signing.work_bits.into());
+    let Some(work_bits) = u8::try_from(bits).ok().filter(|bits| *bits <= MOST_WORK_BITS) else {
+        answers.stopped = Some(format!(
+            "its NIP-11 document asks for {bits} bits of proof of work ({}, NIP-13), and events are given \
+             {MOST_WORK_BITS} at most, which take about a second each: lower it on the relay",
+            info::WORK_BITS
+        ));
+        return Ok(answers);
+    };
+    answers.work_bits = work_bits;
+    let given = signing.keys.as_ref().map(Keys::for_rehearsal);
+    let keys = given.unwrap_or_else(|| self::keys(RandomState::new().hash_one(std::process::id())));
+    let peer = Peer { relay: relay.clone(), keys, work_bits, patience, rate: RefCell::default() };
+    let peer = Rc::new(peer);
+    // Some tens of events, each of which takes about a second at 20 bits.
+    let time = PATIENCE + Duration::from_millis((1 << work_bits) / 8);
     let rehearsing = async {
         rehearsal::rehearse(&peer, needs, &mut answers).await?;
         if let Some(offers) = offers {
@@ -159,9 +184,9 @@ async fn ask(
         }
         anyhow::Ok(())
     };
-    match tokio::time::timeout(PATIENCE, rehearsing).await {
+    match tokio::time::timeout(time, rehearsing).await {
         Ok(rehearsed) => rehearsed.with_context(|| format!("cannot connect to {url}"))?,
-        Err(_) => answers.stopped = Some(format!("it did not end within {} s", PATIENCE.as_secs())),
+        Err(_) => answers.stopped = Some(format!("it did not end within {} s", time.as_secs())),
     }
     answers.rate = peer.rate.take();
     Ok(answers)

@@ -51,8 +51,12 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// upper bound, with a list of no ids.
 const NOTHING: [u8; 5] = [0x61, 0, 0, 2, 0];
 
-/// The author of the events that are published after AUTH.
-const AFTER_AUTH: &str = "after AUTH";
+/// The author of most events, and that of those that are published after AUTH.
+pub(super) const FIRST: usize = 0;
+const AFTER_AUTH: usize = 1;
+
+/// How many keys its authors take: a bound on a replaceable event takes one for each step.
+pub(super) const AUTHORS: usize = 2 + Property::ALL.len() * (STEPS + 1);
 
 /// Rehearses a plan with these needs; `answers` holds what came so far at any time.
 ///
@@ -62,18 +66,19 @@ pub(super) async fn rehearse(peer: &Rc<Peer>, needs: &Needs, answers: &mut Answe
     let mut talk = Talk::open(peer).await?;
     answers.read = talk.request(nothing()).await;
     if answers.read == Answer::Silent
-        && talk.publish(&[event(peer, EPHEMERAL, vec![], "one")]).await != [Answer::Taken]
+        && talk.publish(&[event(peer, EPHEMERAL, vec![], FIRST)]).await != [Answer::Taken]
     {
         let said = talk.heard().foreign.iter().map(|said| format!("; it said {said}")).collect::<String>();
         answers.stopped = Some(format!("the relay answers neither EVENT nor REQ{said}"));
         return Ok(());
     }
-    let mut rehearsal = Rehearsal { peer, needs, answers, published: BTreeMap::new(), template: None };
+    let mut rehearsal =
+        Rehearsal { peer, needs, answers, published: BTreeMap::new(), template: None, tried: AFTER_AUTH };
     rehearsal.told();
     let mut links = vec![talk];
     links.extend(rehearsal.connections().await);
     let written: Vec<_> = needs.written.values().cloned().collect();
-    let kinds = rehearsal.kinds(&mut links.iter_mut().collect::<Vec<_>>(), &written, "one").await;
+    let kinds = rehearsal.kinds(&mut links.iter_mut().collect::<Vec<_>>(), &written, FIRST).await;
     rehearsal.answers.rules.kinds_after_auth.clone_from(&kinds);
     rehearsal.answers.rules.kinds = kinds;
     if needs.auth {
@@ -95,9 +100,11 @@ struct Rehearsal<'a> {
     needs: &'a Needs,
     answers: &'a mut Answers,
     /// The events that may be stored, by author.
-    published: BTreeMap<String, Vec<[u8; 32]>>,
+    published: BTreeMap<usize, Vec<[u8; 32]>>,
     /// An event that was taken, regular where there is one.
     template: Option<Event<'static>>,
+    /// The last author of a bound on a replaceable event.
+    tried: usize,
 }
 
 impl Rehearsal<'_> {
@@ -165,7 +172,7 @@ impl Rehearsal<'_> {
         &mut self,
         links: &mut [&mut Talk],
         templates: &[Event<'static>],
-        author: &'static str,
+        author: usize,
     ) -> BTreeMap<u16, Withheld> {
         let events: Vec<_> = templates.iter().map(|template| like(self.peer, template, author)).collect();
         let Some(first) = events.first() else { return BTreeMap::new() };
@@ -183,6 +190,9 @@ impl Rehearsal<'_> {
                 // NIP-01 asks for OK since it took in NIP-20, by which an ephemeral event had an OK
                 // only if it failed.
                 Answer::Silent => Some("the relay sends no OK".to_owned()),
+                Answer::Refused(said) if said.starts_with("pow:") => {
+                    Some(format!("refused: \"{said}\"; --pow BITS gives events so many (NIP-13)"))
+                }
                 Answer::Refused(said) => Some(format!("refused: \"{said}\"")),
                 other => other.refusal(),
             };
@@ -206,8 +216,7 @@ impl Rehearsal<'_> {
             pause *= 2;
         };
         for event in &taken {
-            let has =
-                |(link, asked): (&&mut Talk, &bool)| asked.then(|| link.heard().has(event));
+            let has = |(link, asked): (&&mut Talk, &bool)| asked.then(|| link.heard().has(event));
             let has: Vec<bool> = links.iter().zip(&asked).filter_map(has).collect();
             let live = |link: &&mut Talk| {
                 let heard = link.heard();
@@ -256,9 +265,9 @@ impl Rehearsal<'_> {
     }
 
     /// Notes an event that may be stored.
-    fn note(&mut self, event: &Event<'_>, author: &str) {
+    fn note(&mut self, event: &Event<'_>, author: usize) {
         if is_kept(event) {
-            self.published.entry(author.to_owned()).or_default().push(event.id);
+            self.published.entry(author).or_default().push(event.id);
         }
     }
 
@@ -297,14 +306,17 @@ impl Rehearsal<'_> {
             let found = largest(own, most, async |value| {
                 // Of one author a relay keeps the newest replaceable event, and may refuse the others.
                 let author = match template.class() {
-                    KindClass::Regular => "one".to_owned(),
-                    _ => format!("{property:?} {value}"),
+                    KindClass::Regular => FIRST,
+                    _ => {
+                        self.tried += 1;
+                        self.tried
+                    }
                 };
-                let event = changed(self.peer, &template, property, base + value, &author);
+                let event = changed(self.peer, &template, property, base + value, author);
                 if self.answers.rules.refuses(&event, json_bytes(&event)).is_some() {
                     return None; // Known: many tags may be too many bytes.
                 }
-                self.note(&event, &author);
+                self.note(&event, author);
                 talk.publish(&[event]).await[0].refusal()
             });
             if let Some((value, said)) = found.await {
@@ -354,9 +366,9 @@ impl Rehearsal<'_> {
     /// The deletions (NIP-09) of what was published, of each author its own.
     fn deletions(&self) -> Vec<Event<'static>> {
         let tag = |id: &[u8; 32]| vec!["e".into(), codecs::hex::encode(id).into()];
-        let deletion = |(author, ids): (&String, &Vec<[u8; 32]>)| {
+        let deletion = |(author, ids): (&usize, &Vec<[u8; 32]>)| {
             let tags = ids.iter().map(tag).chain([expiration()]).collect();
-            event(self.peer, DELETION, tags, author)
+            event(self.peer, DELETION, tags, *author)
         };
         self.published.iter().map(deletion).collect()
     }
@@ -413,8 +425,8 @@ fn nothing() -> Filter {
     }
 }
 
-/// An event of this second without content, by a throw-away key.
-fn event(peer: &Peer, kind: u16, tags: Vec<Tag<'static>>, author: &str) -> Event<'static> {
+/// An event of this second without content.
+fn event(peer: &Peer, kind: u16, tags: Vec<Tag<'static>>, author: usize) -> Event<'static> {
     let (id, pubkey, created_at) = ([0; 32], [0; 32], now_s());
     let mut event = Event { id, pubkey, created_at, kind, tags, content: "".into(), sig: [0; 64] };
     peer.sign(&mut event, author);
@@ -428,7 +440,7 @@ fn expiration() -> Tag<'static> {
 
 /// An event of the template's kind and form, by another author, with other references, that asks to
 /// expire. An ephemeral one does not ask: relays should keep one that does.
-fn like(peer: &Peer, template: &Event<'static>, author: &str) -> Event<'static> {
+fn like(peer: &Peer, template: &Event<'static>, author: usize) -> Event<'static> {
     let made = corpus::fresh::events(&[template], 1, RandomState::new().hash_one(template.id));
     let mut event = made.into_iter().next().unwrap_or_else(|| template.clone());
     event.created_at = now_s();
@@ -446,7 +458,7 @@ fn changed(
     template: &Event<'static>,
     property: Property,
     value: i64,
-    author: &str,
+    author: usize,
 ) -> Event<'static> {
     let mut event = template.clone();
     let x = |count: i64| "x".repeat(usize::try_from(count).unwrap_or(0));

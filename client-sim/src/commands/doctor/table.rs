@@ -112,6 +112,8 @@ pub(super) fn findings(answers: &Answers) -> Vec<String> {
     of(&|kind| rules.kinds[&kind].live, " delivered live: played by scenarios that read no stored events");
     of(&|kind| rules.kinds[&kind].stored, " given back: played by scenarios that read nothing live");
     of(&|kind| !rules.kinds_after_auth.contains_key(&kind), " taken and given back after AUTH");
+    let bits = Some(answers.work_bits).filter(|bits| *bits > 0);
+    all.extend(bits.map(|bits| format!("each event is given {bits} bits of proof of work (NIP-13)")));
     all.extend(answers.rate.iter().map(|said| format!("a bound on the rate, which a run may meet: {said}")));
     let auth = answers.auth.refusal();
     all.extend(auth.map(|said| format!("it does not accept AUTH (NIP-42): {said}")));

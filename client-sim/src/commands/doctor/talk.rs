@@ -11,6 +11,7 @@ use std::{
 };
 
 use codecs::{ClientMessage, Codec, Event, Filter, Format, KindClass, RelayMessage, hex, quoted};
+use corpus::Keys;
 use tokio::{
     sync::{Notify, mpsc},
     task::JoinHandle,
@@ -18,7 +19,7 @@ use tokio::{
 };
 use wire::{CloseCode, Compression, Connection, Endpoint, Offer, WireLimits};
 
-use super::answers::Answer;
+use super::{answers::Answer, rehearsal::FIRST};
 use crate::sockets::driver;
 use client::{
     auth,
@@ -44,8 +45,9 @@ type Address = ([u8; 32], u16, String);
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) relay: Endpoint,
-    /// Words from which the throw-away keys derive.
-    pub(super) words: String,
+    /// The keys of its authors, and the zero bits of the ids of their events (NIP-13).
+    pub(super) keys: Keys,
+    pub(super) work_bits: u8,
     /// How long the relay may be silent while answers are missing.
     pub(super) patience: Duration,
     /// The first refusal of the rate, in the relay's words.
@@ -238,7 +240,7 @@ impl Talk {
     pub(super) async fn authenticate(&mut self) -> Answer {
         let Some(challenge) = self.heard().challenge.clone() else { return Answer::NotAsked };
         let mut event = auth::proof(&self.peer.relay.url().to_string(), &challenge, now_s());
-        self.peer.sign(&mut event, "one");
+        self.peer.keys.sign(&mut event, FIRST, 0);
         let answer = self.ask(&[ClientMessage::Auth(Cow::Owned(event))]).await.remove(0);
         self.proven = answer == Answer::Taken;
         answer
@@ -251,9 +253,9 @@ impl Talk {
 }
 
 impl Peer {
-    /// Signs an event by a throw-away key, one for each `author`.
-    pub(super) fn sign(&self, event: &mut Event<'_>, author: &str) {
-        corpus::sign_as(event, &format!("{} {author}", self.words));
+    /// Signs an event by the key of this author.
+    pub(super) fn sign(&self, event: &mut Event<'_>, author: usize) {
+        self.keys.sign(event, author, self.work_bits);
     }
 }
 

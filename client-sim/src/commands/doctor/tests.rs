@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_millis(700);
 
 /// Answers of the relay at this address.
 fn ask(relay: &Endpoint, needs: &Needs, offers: Option<Offers<'_>>) -> anyhow::Result<Answers> {
-    interruption::block_on(super::ask(relay, needs, offers, PATIENCE))
+    interruption::block_on(super::ask(relay, needs, offers, &Signing::default(), PATIENCE))
 }
 
 /// A server in a thread of its own, which ends when this is dropped.
@@ -59,12 +59,20 @@ impl Server {
 
     /// A WebSocket server that sends these messages for each that comes.
     fn answering(answers: impl Fn(&str) -> Vec<String> + Copy + Send + 'static) -> Server {
+        Server::informing("<html>", answers)
+    }
+
+    /// The same, with this NIP-11 document.
+    fn informing(
+        document: &'static str,
+        answers: impl Fn(&str) -> Vec<String> + Copy + Send + 'static,
+    ) -> Server {
         Server::start(move |listener, _stopped| async move {
             let support = Support { formats: vec![], compressions: vec![], batched: false, strict: false };
             let config = ServerConfig {
                 support,
                 limits: WireLimits::default(),
-                relay_info: "<html>".into(),
+                relay_info: document.into(),
                 tls: None,
             };
             while let Ok((stream, _)) = listener.accept().await {
@@ -207,6 +215,34 @@ fn what_a_newer_event_replaced_is_not_missing_and_what_nobody_stores_is_not_aske
 }
 
 #[test]
+fn proof_of_work_is_learnt_from_the_document_and_has_a_bound() {
+    let strict = |message: &str| {
+        let parsed: serde_json::Value = serde_json::from_str(message).unwrap();
+        let about = &parsed[1];
+        let id = about["id"].as_str().and_then(|id| u8::from_str_radix(&id[..2], 16).ok());
+        let answer = match id {
+            Some(first) if first.leading_zeros() < 5 => {
+                serde_json::json!(["OK", about["id"], false, "pow: 5 bits"])
+            }
+            Some(_) => serde_json::json!(["OK", about["id"], true, ""]),
+            None => serde_json::json!(["EOSE", about]),
+        };
+        vec![answer.to_string()]
+    };
+    let server = Server::informing(r#"{"limitation":{"min_pow_difficulty":5}}"#, strict);
+    let answers = ask(&server.endpoint(), &writes(&[20_001, 20_002]), None).unwrap();
+    assert_eq!(
+        (answers.work_bits, answers.rules.kinds.len(), &answers.stopped),
+        (5, 0, &None),
+        "{answers:?}"
+    );
+    let server = Server::informing(r#"{"limitation":{"min_pow_difficulty":40}}"#, strict);
+    let answers = ask(&server.endpoint(), &writes(&[1]), None).unwrap();
+    let refusal = table::refusal(&answers, &writes(&[1])).unwrap();
+    assert!(refusal.contains("asks for 40 bits") && refusal.contains("20 at most"), "{refusal}");
+}
+
+#[test]
 fn answers_of_another_relay_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("doctor.json");
@@ -236,8 +272,8 @@ fn a_relay_that_sends_events_without_end_is_not_remembered_without_end() {
         events.chain([serde_json::json!(["EOSE", parsed[1]]).to_string()]).collect()
     });
     let rate = RefCell::default();
-    let words = "a test".to_owned();
-    let peer = Rc::new(Peer { relay: server.endpoint(), words, patience: 10 * PATIENCE, rate });
+    let keys = Keys::derived("a test", 1);
+    let peer = Rc::new(Peer { relay: server.endpoint(), keys, work_bits: 0, patience: 10 * PATIENCE, rate });
     let talking = async {
         let mut talk = talk::Talk::open(&peer).await?;
         assert_eq!(talk.request(codecs::Filter::default()).await, Answer::Taken);

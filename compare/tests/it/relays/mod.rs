@@ -147,7 +147,7 @@ fn a_relay_that_does_not_start_is_named_with_what_it_wrote_and_the_fix() {
     };
     refused(
         "old=sh -c 'printf \"no space left\\033[2J\" >&2; exit 3' {address}",
-        &["relay old ended before it listened", "exit status: 3", r"it wrote:", r"  no space left\u{1b}[2J"],
+        &["relay old ended before it listened", "exit status: 3", "it wrote:", r"  no space left\u{1b}[2J"],
     );
     refused("old=/nowhere/relay {address}", &["/nowhere/relay does not start: No such file"]);
     // Tests run in the folder of their package, the relay in one of its own.

@@ -23,7 +23,7 @@ use self::{
     originals::Originals,
     references::{Reference, spans},
 };
-use crate::{keys, nip19};
+use crate::{Signing, keys, nip19};
 
 /// Rounds a core from which on each core makes whole rounds.
 const ROUNDS_FOR_EACH_CORE: usize = 4;
@@ -54,6 +54,11 @@ pub struct Keep {
     pub values: HashSet<String>,
     /// Whether every event has the time of its template.
     pub times: bool,
+    /// Who signs.
+    pub signing: Signing,
+    /// The number of the key that the first author takes, where the user gives keys: each author of a
+    /// round takes one, and those that find none left get a throw-away key.
+    pub first_key: usize,
 }
 
 /// [`events`] that keep some of their templates.
@@ -69,11 +74,26 @@ pub fn events_keeping(templates: &[&Event<'_>], count: usize, seed: u64, kept: &
         let (number, round) = originals.use_of(place);
         rounds.entry(round).or_default().push((number, place));
     }
-    let rounds: Vec<_> = rounds.into_iter().collect();
+    let mut next_key = kept.first_key..;
+    let rounds: Vec<_> = rounds
+        .into_iter()
+        .map(|(round, wanted)| {
+            let mut own = HashMap::new();
+            for (number, _) in kept.signing.keys.iter().flat_map(|_| &wanted) {
+                let author = originals.template(*number, round).pubkey;
+                own.entry(author).or_insert_with(|| {
+                    let given = kept.signing.keys.as_ref().zip(next_key.next());
+                    given.and_then(|(keys, n)| keys.get(n)).unwrap_or_else(|| fresh_key(seed, round, author))
+                });
+            }
+            (round, wanted, own)
+        })
+        .collect();
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let make = |n: usize, spread: bool| {
-        let (round, wanted) = &rounds[n];
-        let round = Round { originals: &originals, kept, seed, round: *round, keys: RwLock::default() };
+        let (round, wanted, own) = &rounds[n];
+        let keys = RwLock::new(own.clone());
+        let round = Round { originals: &originals, kept, seed, round: *round, keys };
         round.make(wanted, spread)
     };
     let made: Vec<_> = if rounds.len() >= cores * ROUNDS_FOR_EACH_CORE {
@@ -141,7 +161,7 @@ impl Round<'_> {
         // never into the future, which relays refuse.
         let earlier = if self.kept.times { 0 } else { self.round };
         event.created_at = template.created_at.saturating_sub_unsigned(earlier);
-        keys::sign(&mut event, &self.key(template.pubkey));
+        self.kept.signing.sign(&mut event, &self.key(template.pubkey));
         event
     }
 
@@ -197,9 +217,13 @@ impl Round<'_> {
         if let Some(key) = self.keys.read().unwrap_or_else(PoisonError::into_inner).get(&author) {
             return *key;
         }
-        let parts: [&[u8]; 3] = [&self.seed.to_be_bytes(), &self.round.to_be_bytes(), &author];
-        let key = keys::derive("relay-sim fresh key", &parts);
+        let key = fresh_key(self.seed, self.round, author);
         self.keys.write().unwrap_or_else(PoisonError::into_inner).insert(author, key);
         key
     }
+}
+
+/// A throw-away key of a template's author in a round.
+fn fresh_key(seed: u64, round: u64, author: [u8; 32]) -> Keypair {
+    keys::derive("relay-sim fresh key", &[&seed.to_be_bytes(), &round.to_be_bytes(), &author])
 }

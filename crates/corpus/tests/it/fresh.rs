@@ -229,7 +229,7 @@ fn what_is_kept_stays() {
     let hot = "ab".repeat(32);
     let mut template = corpus.events.iter().find(|event| event.kind == 7).unwrap().clone();
     template.tags = vec![vec!["e".into(), hot.clone().into()], vec!["e".into(), "cd".repeat(32).into()]];
-    let kept = Keep { values: HashSet::from([hot.clone()]), times: true };
+    let kept = Keep { values: HashSet::from([hot.clone()]), times: true, ..Keep::default() };
     let made = fresh::events_keeping(&[&template], 3, 1, &kept);
     assert!(made.iter().all(|event| event.created_at == template.created_at));
     assert!(made.iter().all(|event| event.tags[0][1] == hot && event.tags[1][1] != "cd".repeat(32)));

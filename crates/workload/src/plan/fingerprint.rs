@@ -38,6 +38,8 @@ impl Workload {
             readers: _, // in the roles
             frame_bytes,
             auth,
+            keys: _, // their authors are in the events, as the next one is
+            authors: _,
             ungreeted: _, // decided when a relay is known, as the next four are
             most_subscriptions: _,
             tolerates_seam: _,

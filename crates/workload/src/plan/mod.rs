@@ -24,7 +24,7 @@ use std::{
 
 use anyhow::ensure;
 use codecs::{Event, Filter, Format, KindClass};
-use corpus::Corpus;
+use corpus::{Corpus, Keys, REHEARSAL_KEYS, fresh::Keep};
 use fixedbitset::FixedBitSet;
 use link::Link;
 use terms::Compression;
@@ -77,6 +77,10 @@ pub struct Workload {
     pub frame_bytes: Option<usize>,
     /// Whether clients answer AUTH challenges (NIP-42), the first before anything else.
     pub auth: bool,
+    /// The keys by which clients answer; throw-away keys without.
+    pub keys: Option<Keys>,
+    /// How many of these the authors of events take.
+    pub authors: usize,
     /// Whether the relay sends no challenge on connecting, so that clients do not wait for it.
     pub ungreeted: bool,
     /// The subscriptions that the relay takes on a connection, where overlapping sessions may have
@@ -303,6 +307,7 @@ impl Workload {
             warm_up: scenario.warm_up(),
             until: scenario.saturated.then(|| Duration::from_secs_f64(scenario.seconds)),
             auth: scenario.auth,
+            keys: scenario.signing.keys.clone(),
             elsewhere: Elsewhere::new(scenario, share),
             inputs: fingerprint::inputs(scenario, seed),
             ..Workload::default()
@@ -317,11 +322,25 @@ impl Workload {
         let is_stored = |event: &Event<'_>| {
             (any_kind || asked.contains(&event.kind)) && event.class() != KindClass::Ephemeral
         };
-        plan.events = Arc::new(eligible.iter().filter(|e| is_stored(e)).map(|e| (*e).clone()).collect());
-        plan.stored = plan.events.len();
+        let stored: Vec<_> = eligible.iter().copied().filter(|event| is_stored(event)).collect();
+        plan.stored = stored.len();
+        plan.events = Arc::new(if scenario.signing.is_plain() {
+            stored.into_iter().cloned().collect()
+        } else {
+            let kept = Keep { times: true, ..Keep::default() };
+            plan.make(scenario, &stored, stored.len(), (seed, kept))
+        });
         plan.plan_publications(scenario, &eligible, seed)?;
         plan.plan_subscriptions(scenario, seed);
         plan.plan_sessions(scenario, seed)?;
+        let given = scenario.signing.keys.as_ref().map_or(usize::MAX, Keys::count);
+        let needed = plan.authors + REHEARSAL_KEYS;
+        ensure!(
+            needed <= given,
+            "it takes {needed} keys, one for each author of its events and {REHEARSAL_KEYS} for a rehearsal, and --keys has \
+             {given}: give {} more, or play fewer seconds",
+            needed - given
+        );
         plan.indexed()
     }
 
@@ -364,6 +383,7 @@ impl Workload {
             floods: vec![Flood { at: Duration::ZERO, connection: 0, first: 0, count }],
             sessions: vec![nothing(), nothing()],
             auth: self.auth,
+            keys: self.keys.clone(),
             ..Workload::default()
         }
     }
@@ -419,6 +439,7 @@ impl Workload {
             roles: vec![Role::new(None, speaks, Task::Requester { connect: Connect::Before })],
             sessions: (0..passes).map(pass).collect(),
             auth: self.auth,
+            keys: self.keys.clone(),
             ungreeted: self.ungreeted,
             ..Workload::default()
         };
@@ -449,6 +470,7 @@ impl Workload {
             roles: vec![Role::new(None, Speaks::default(), Task::Reconciler)],
             sessions: filters.into_iter().map(session).collect(),
             auth: self.auth,
+            keys: self.keys.clone(),
             ungreeted: self.ungreeted,
             reports_foreign: true,
             ..Workload::default()

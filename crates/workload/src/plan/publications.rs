@@ -11,7 +11,7 @@ use std::{
 use anyhow::ensure;
 use codecs::Event;
 use corpus::{
-    Random,
+    REHEARSAL_KEYS, Random,
     fresh::{self, Keep},
 };
 
@@ -58,8 +58,8 @@ impl Workload {
             let templates: Vec<_> = (0..missing).map(|n| maker.template(n, later, &mut random)).collect();
             let templates: Vec<_> = templates.iter().map(Cow::as_ref).collect();
             let seed = seed ^ (population as u64 + 1);
-            let kept = Keep { values: maker.hot_values(), times: later.is_some() };
-            events.extend(fresh::events_keeping(&templates, missing, seed, &kept));
+            let kept = Keep { values: maker.hot_values(), times: later.is_some(), ..Keep::default() };
+            events.extend(self.make(scenario, &templates, missing, (seed, kept)));
             let closed = matches!(publish.arrival, Arrival::Closed { .. });
             for ((at, connection), event) in due.into_iter().zip(events) {
                 let event_position = position(self.events.len())?;
@@ -70,6 +70,23 @@ impl Workload {
         self.plan_reconciliations(scenario, eligible, seed)?;
         self.publications.sort_unstable();
         self.find_floods()
+    }
+
+    /// New events, signed as the scenario has it; counts the keys that they take.
+    pub(super) fn make(
+        &mut self,
+        scenario: &Scenario,
+        templates: &[&Event<'_>],
+        count: usize,
+        (seed, kept): (u64, Keep),
+    ) -> Vec<Event<'static>> {
+        let kept =
+            Keep { signing: scenario.signing.clone(), first_key: REHEARSAL_KEYS + self.authors, ..kept };
+        let made = fresh::events_keeping(templates, count, seed, &kept);
+        if scenario.signing.keys.is_some() {
+            self.authors += made.iter().map(|event| event.pubkey).collect::<HashSet<_>>().len();
+        }
+        made
     }
 
     /// The most events that are due, over all agents, within any second. Those of a closed loop are

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::ensure;
 use codecs::{Event, Filter, KindClass};
-use corpus::fresh;
+use corpus::fresh::Keep;
 
 use super::{Publication, Reconciliation, Role, Session, Task, Workload, sessions::position};
 use crate::{scenario::Scenario, schedule};
@@ -52,7 +52,8 @@ impl Workload {
                     let mut chosen = templates.clone();
                     let chosen = random.draw(&mut chosen, reconcile.extra).to_vec();
                     let seed = u64::from_le_bytes(*random.bytes32().first_chunk().expect("32 bytes"));
-                    let own = self.own_events((at, connection), &chosen, reconcile.extra, seed)?;
+                    let own =
+                        self.own_events(scenario, (at, connection), &chosen, (reconcile.extra, seed))?;
                     let reconciliation = Reconciliation {
                         filter: Filter { kinds: reconcile.kinds.clone(), ..Filter::default() },
                         has,
@@ -72,10 +73,10 @@ impl Workload {
     /// Adds events that only one client has. It publishes them after its reconciliation.
     fn own_events(
         &mut self,
+        scenario: &Scenario,
         (at, connection): (Duration, usize),
         templates: &[&Event<'static>],
-        count: usize,
-        seed: u64,
+        (count, seed): (usize, u64),
     ) -> anyhow::Result<Vec<u32>> {
         if count == 0 {
             return Ok(Vec::new());
@@ -83,7 +84,7 @@ impl Workload {
         ensure!(!templates.is_empty(), "the corpus has no event after which others could be made");
         self.fresh += count;
         let mut own = Vec::with_capacity(count);
-        for event in fresh::events(templates, count, seed) {
+        for event in self.make(scenario, templates, count, (seed, Keep::default())) {
             let place = position(self.events.len())?;
             Arc::make_mut(&mut self.events).push(event);
             self.publications.push(Publication { at, connection, event: place, closed: true });

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fmt::Display, str::FromStr, time::Duration};
 
 use codecs::Format;
-use corpus::Rules;
+use corpus::{Rules, Signing};
 use link::{Link, LinkError};
 use measure::NO_LINK;
 use serde::{Deserialize, Deserializer, de};
@@ -24,6 +24,9 @@ pub struct Scenario {
     /// The rules of the relay: events that it refuses are set aside.
     #[serde(skip)]
     pub rules: Rules,
+    /// Who signs new events, and with how much work.
+    #[serde(skip)]
+    pub signing: Signing,
     /// How many times the file's clients and rates ([`Scenario::set_load`]).
     #[serde(skip, default = "once")]
     pub load: f64,
