@@ -14,7 +14,7 @@ use wire::{Header, RelayUrl};
 
 use crate::{
     matrix::CellSpec,
-    usage::{Ended, NOTHING_MEASURED, SKIP_INVALID, header_args},
+    usage::{Ended, NOTHING_MEASURED, SKIP_INVALID, header_args, values},
 };
 use program::{Interrupt, UsageError};
 use report::{
@@ -45,6 +45,8 @@ pub(crate) struct Question<'a> {
     pub(crate) corpus: Option<&'a str>,
     /// Whether what in it is no valid event is left out.
     pub(crate) skip_invalid: bool,
+    /// Arguments of every client, of which those are taken that say how events are signed.
+    pub(crate) client_args: &'a [String],
 }
 
 /// Asks a relay about the formats, compressions and scenarios of these cells.
@@ -74,6 +76,9 @@ pub(crate) async fn ask(
     command.args(question.ca.iter().flat_map(|file| ["--ca", file]));
     command.args(question.corpus.iter().flat_map(|file| ["--corpus", file]));
     command.args(question.skip_invalid.then_some(SKIP_INVALID));
+    for flag in ["--keys", "--pow"] {
+        values(question.client_args, flag).iter().for_each(|value| _ = command.args([flag, value]));
+    }
     for scenario in distinct(Factor::Scenario) {
         command.args(["--scenario", &scenario]);
     }

@@ -48,6 +48,13 @@ pub(crate) fn skips_invalid(client_args: &[String]) -> bool {
     client_args.iter().any(|arg| arg == SKIP_INVALID)
 }
 
+/// The values of a flag among the arguments for every client.
+pub(crate) fn values(client_args: &[String], flag: &str) -> Vec<String> {
+    let after = client_args.windows(2).filter(|pair| pair[0] == flag).map(|pair| pair[1].clone());
+    let within = client_args.iter().filter_map(|arg| arg.strip_prefix(flag)?.strip_prefix('='));
+    after.chain(within.map(str::to_owned)).collect()
+}
+
 /// Flags with header fields for a process, values included.
 pub(crate) fn header_args(headers: &[Header]) -> impl Iterator<Item = String> {
     headers.iter().flat_map(|header| ["--header".to_owned(), header.with_value()])

@@ -9,7 +9,7 @@ use link::Demand;
 
 use crate::{
     matrix::{CellSpec, OverLinks},
-    usage::skips_invalid,
+    usage::{skips_invalid, values},
 };
 use program::UsageError;
 use report::result::Config;
@@ -205,13 +205,6 @@ fn demands(demand: LinkDemand, config: &Config, cells: &[CellSpec]) -> Result<De
         demands.push(demand);
     }
     Ok(demands)
-}
-
-/// The values of a flag among the arguments for every client.
-pub(super) fn values(client_args: &[String], flag: &str) -> Vec<String> {
-    let after = client_args.windows(2).filter(|pair| pair[0] == flag).map(|pair| pair[1].clone());
-    let within = client_args.iter().filter_map(|arg| arg.strip_prefix(flag)?.strip_prefix('='));
-    after.chain(within.map(str::to_owned)).collect()
 }
 
 /// The scenario and the link of a cell.

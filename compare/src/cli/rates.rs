@@ -4,13 +4,13 @@ use anyhow::{Context, Result, anyhow};
 use cell::Cell;
 use measure::Status;
 
-use super::{folder::Folder, links};
+use super::folder::Folder;
 use crate::{
     matrix::CellSpec,
     pilot,
     search::{Probes, begun},
     this_machine::ThisMachine,
-    usage::{note, skips_invalid},
+    usage::{note, skips_invalid, values},
 };
 use program::UsageError;
 use report::result::{AtLoad1, Config, Header, Probe, ResultFile, Role, SearchConfig};
@@ -95,7 +95,7 @@ pub(super) fn at_load_1(
     (corpus, client_args): (Option<&str>, &[String]),
     seconds: u32,
 ) -> Result<AtLoad1> {
-    let set = links::values(client_args, "--set");
+    let set = values(client_args, "--set");
     let skip_invalid = skips_invalid(client_args);
     let asked = workload::asked_per_second(cell, &set, seconds, corpus, skip_invalid).map_err(UsageError)?;
     let deliveries_per_s =

@@ -197,6 +197,7 @@ impl<'a> Setup<'a> {
             ca: self.flags.behind_url.ca.as_deref(),
             corpus: self.flags.corpus.as_deref(),
             skip_invalid: self.flags.skip_invalid,
+            client_args: &self.flags.client_args,
         };
         if let Some(url) = &self.config.url {
             (self.config.foreign, self.answers) = asked(&question, url, &mut self.cells, folder)?;

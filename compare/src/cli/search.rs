@@ -53,6 +53,7 @@ pub(super) fn find(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
         ca: flags.capacity.behind_url.ca.as_deref(),
         corpus: flags.corpus.as_deref(),
         skip_invalid: flags.skip_invalid,
+        client_args: &flags.client_args,
     };
     let mut by_relay = ByRelay::new();
     let (foreign, answers) = match url {
