@@ -115,8 +115,8 @@ async fn an_account_may_bound_what_a_server_keeps_or_keep_nothing_over_nats() {
         let fetched = fetch(&url, "idle", kept.path()).await;
         assert_eq!(fetched.is_ok(), words.is_empty(), "{limits}: {fetched:?}");
         drop(run);
-        let agents = agents(&url, "run", 1);
-        let run = open(&url, "run", 1).await.unwrap();
+        let agents = agents(&url, "next", 1);
+        let run = open(&url, "next", 1).await.unwrap();
         run.ready().await.unwrap();
         records(&run, block(1)).await;
         finish(run, agents).await;
