@@ -104,17 +104,14 @@ impl Bench<'_> {
 impl Running {
     /// Waits for the emulator that this client starts.
     fn emulator(&self) -> Result<Pid> {
-        let parent = self.child.id();
-        let is_emulator = |pid: &&str| {
+        let is_emulator = |pid: &u32| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             line.split(|byte| *byte == 0).nth(1) == Some(LINK_ROLE.as_bytes())
         };
         let began = Instant::now();
         loop {
-            let children =
-                fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
-            if let Some(pid) = children.split_whitespace().find(is_emulator) {
-                return Ok(Pid::from_raw(pid.parse().context("a process id is a number")?));
+            if let Some(pid) = measure::children(self.child.id()).into_iter().find(is_emulator) {
+                return Ok(Pid::from_raw(pid.try_into()?));
             }
             ensure!(began.elapsed() < PATIENCE, "the client started no emulator");
             thread::sleep(Duration::from_millis(20));
