@@ -2,27 +2,35 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
+#[path = "common/certificate.rs"]
+mod certificate;
 mod common;
 #[path = "common/events.rs"]
 mod events;
+#[path = "common/ran.rs"]
+mod ran;
 #[path = "common/scrape.rs"]
 mod scrape;
+#[path = "common/setup.rs"]
+mod setup;
 
 use std::{
     fs,
     io::{BufRead, BufReader},
     net::TcpListener,
-    path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
+use certificate::certificate;
 use codecs::Format;
 use common::{Relay, program};
 use measure::{Planted, RunRecord, Status};
-use scrape::scrape;
-use tempfile::TempDir;
+use nix::sys::signal::Signal;
+use ran::{Ran, Runs, send};
+use scrape::{address, scrapes, value};
+use setup::Setup;
 use wire::Compression;
 
 /// A scenario small enough for a debug build: three of everything.
@@ -56,46 +64,8 @@ known = 5
 chunk = 10
 "#;
 
-struct Setup {
-    folder: TempDir,
-}
-
-impl Setup {
-    fn new() -> Self {
-        let folder = TempDir::new().unwrap();
-        fs::write(folder.path().join("small.toml"), SMALL).unwrap();
-        events::write_few(&folder.path().join("small.jsonl"));
-        Setup { folder }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn command(&self, extra: &[&str]) -> Command {
-        let mut command = program();
-        command.arg("--scenario").arg(self.path("small.toml"));
-        command.arg("--corpus").arg(self.path("small.jsonl"));
-        command.arg("--record").arg(self.path("record.json"));
-        command.args(extra).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    }
-
-    fn run(&self, extra: &[&str]) -> Output {
-        self.command(extra).output().unwrap()
-    }
-
-    fn record(&self) -> RunRecord {
-        RunRecord::read(&self.path("record.json")).unwrap()
-    }
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
+fn setup() -> Setup {
+    Setup::new(SMALL, events::write_few)
 }
 
 #[test]
@@ -119,10 +89,9 @@ fn every_format_and_compression_plays_with_a_balanced_ledger() {
 
 #[test]
 fn a_load_is_played_and_recorded_with_a_balanced_ledger() {
-    let setup = Setup::new();
+    let setup = setup();
     let sums = ["1", "3"].map(|load| {
-        let output = setup.run(&["--load", load]);
-        assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
+        setup.run(&["--load", load]).measured();
         let record = setup.record();
         record.counts.balanced().unwrap();
         assert_eq!(record.cell.load, load);
@@ -132,18 +101,14 @@ fn a_load_is_played_and_recorded_with_a_balanced_ledger() {
     assert_eq!((sums[0].0, sums[1].0), (2 + 3 + 3, 6 + 3 + 9));
     assert_eq!(sums[1].1, 3 * sums[0].1, "bursts are each client's own");
     for (load, says) in [("0", "above 0 and at most 10000"), ("much", "expected a number")] {
-        let output = setup.run(&["--load", load]);
-        assert_eq!(output.status.code(), Some(2));
-        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+        setup.run(&["--load", load]).ended(2).saying(&[says]);
     }
 }
 
 /// Runs the small scenario through a gateway with these flags, and checks its ledger.
 fn through_a_gateway(setup: &Setup, format: &str, compression: &str, flags: &[&str]) -> RunRecord {
     let cell = ["--via", "gateway", "--format", format, "--compression", compression];
-    let output = setup.run(&[&cell, flags].concat());
-    let text = stderr(&output);
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{format} {compression}: {text}");
+    setup.run(&[&cell, flags].concat()).measured();
     let record = setup.record();
     record.counts.balanced().unwrap();
     let found = (&*record.cell.format, &*record.cell.compression, &*record.cell.via);
@@ -154,7 +119,7 @@ fn through_a_gateway(setup: &Setup, format: &str, compression: &str, flags: &[&s
 
 #[test]
 fn the_ledger_balances_through_a_gateway_whose_cost_is_the_relays_and_known_apart() {
-    let setup = Setup::new();
+    let setup = setup();
     for (format, compression) in [
         ("json", "none"),
         ("json", "deflate"),
@@ -185,7 +150,7 @@ fn the_ledger_balances_through_a_gateway_whose_cost_is_the_relays_and_known_apar
 
 #[test]
 fn a_gateway_stands_before_a_relay_of_others_that_speaks_plain_json() {
-    let setup = Setup::new();
+    let setup = setup();
     let relay = Relay::start(&["--keep-expired", "--format", "json"]);
     let pid = relay.child.id().to_string();
     let known = ["--url", &relay.url, "--relay-pid", &pid];
@@ -196,18 +161,15 @@ fn a_gateway_stands_before_a_relay_of_others_that_speaks_plain_json() {
 
 #[test]
 fn a_gateway_that_cannot_be_is_refused_with_the_reason() {
-    let setup = Setup::new();
+    let setup = setup();
     for (flags, code, says) in [
         (&["--batching", "on"][..], 2, "--via gateway makes no batches"),
         (&["--floor"], 2, "leave it out with --share, --serve, --relay-at and --floor"),
         (&["--url", "ws://127.0.0.1:1/path", "--doctor", "unasked.json"], 1, "has a path"),
     ] {
-        fs::write(setup.path("unasked.json"), "{}").unwrap();
         let mut command = setup.command(&["--via", "gateway"]);
-        let output = command.args(flags).current_dir(setup.folder.path()).output().unwrap();
-        let text = stderr(&output);
-        assert_eq!(output.status.code(), Some(code), "{flags:?}: {text}");
-        assert!(text.contains(says) && !setup.path("record.json").exists(), "{flags:?}: {text}");
+        command.args(flags).current_dir(setup.path("")).ran().ended(code).saying(&[says]);
+        assert!(!setup.path("record.json").exists(), "{flags:?}");
     }
 }
 
@@ -215,14 +177,12 @@ fn a_gateway_that_cannot_be_is_refused_with_the_reason() {
 #[ignore = "a campaign of 9,000 idle clients; needs 20,000 descriptors"]
 fn campaign_of_idle_clients_behind_a_gateway() {
     const MOST_KIB: u64 = 40;
-    let setup = Setup::new();
+    let setup = setup();
     // Nobody publishes what they wait for.
     let idle = SMALL.split("[[request]]").next().unwrap().replace("connections = 3", "connections = 9_000");
-    fs::write(setup.path("small.toml"), idle.replace("kinds = [1, 7, 3]", "kinds = [40_404]")).unwrap();
+    setup.write("plan.toml", &idle.replace("kinds = [1, 7, 3]", "kinds = [40_404]"));
     for compression in ["none", "zstd-dict"] {
-        let output = setup.run(&["--via", "gateway", "--compression", compression]);
-        let text = stderr(&output);
-        assert!(matches!(output.status.code(), Some(0 | 3)), "{compression}: {text}");
+        setup.run(&["--via", "gateway", "--compression", compression]).measured();
         let memory = setup.record().memory.unwrap();
         let kib = memory.gateway_bytes_per_connection().unwrap() / 1024;
         println!("{compression}: {kib} KiB in the gateway for each of {} clients", memory.connections);
@@ -232,20 +192,11 @@ fn campaign_of_idle_clients_behind_a_gateway() {
 
 /// Deliveries and requests of each run.
 fn plays_with_a_balanced_ledger(cells: &[(Format, &str)]) -> Vec<(u64, u64, u64)> {
-    let setup = Setup::new();
+    let setup = setup();
     let play = |&(format, compression): &(Format, &str)| {
-        let output = setup.run(&[
-            "--format",
-            format.name(),
-            "--compression",
-            compression,
-            "--comparable-with",
-            &Format::all().map(Format::name).collect::<Vec<_>>().join(","),
-        ]);
-        let text = stderr(&output);
-        // Allows 3: a busy machine may make the timing of a short run invalid, but never its
-        // ledger.
-        assert!(matches!(output.status.code(), Some(0 | 3)), "{format} {compression}: {text}");
+        let all = Format::all().map(Format::name).collect::<Vec<_>>().join(",");
+        let cell = ["--format", format.name(), "--compression", compression, "--comparable-with", &all];
+        setup.run(&cell).measured();
         let record = setup.record();
         record.counts.balanced().unwrap();
         assert_eq!(record.status, Status::Complete);
@@ -281,11 +232,10 @@ fn plays_with_a_balanced_ledger(cells: &[(Format, &str)]) -> Vec<(u64, u64, u64)
 
 #[test]
 fn clients_that_check_ids_and_signatures_balance_and_are_named() {
-    let setup = Setup::new();
+    let setup = setup();
     for (format, level, keeps) in [("json", "full", "bytes"), ("dannypack", "id", "text")] {
         let flags = ["--format", format, "--client-verify", level, "--client-keeps", keeps];
-        let output = setup.run(&flags);
-        assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
+        setup.run(&flags).measured();
         let record = setup.record();
         let cell = &record.cell;
         assert_eq!((&*cell.client_verify, &*cell.client_keeps), (level, keeps), "{format}");
@@ -295,9 +245,9 @@ fn clients_that_check_ids_and_signatures_balance_and_are_named() {
 
 #[test]
 fn mistakes_are_answered_with_what_is_known_and_leave_no_record() {
-    let setup = Setup::new();
+    let setup = setup();
     fs::write(setup.path("broken.jsonl"), "{\"id\":\"00\"}\n").unwrap();
-    fs::write(setup.path("typo.toml"), SMALL.replace("seconds", "secnods")).unwrap();
+    setup.write("typo.toml", &SMALL.replace("seconds", "secnods"));
     let broken = setup.path("broken.jsonl").display().to_string();
     let typo = setup.path("typo.toml").display().to_string();
     let cases: [(&[&str], &[&str]); 6] = [
@@ -316,45 +266,36 @@ fn mistakes_are_answered_with_what_is_known_and_leave_no_record() {
         if !extra.contains(&"--scenario") {
             command.args(["--scenario", "note-stream"]);
         }
-        let output = command.args(extra).arg("--record").arg(setup.path("record.json")).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{extra:?}: {}", stderr(&output));
-        for words in expected {
-            assert!(stderr(&output).contains(words), "{extra:?} lacks {words:?}: {}", stderr(&output));
-        }
+        command.args(extra).arg("--record").arg(setup.path("record.json")).ran().ended(2).saying(expected);
         assert!(!setup.path("record.json").exists());
     }
 }
 
 #[test]
 fn invalid_events_are_left_out_when_asked_and_counted_in_the_record() {
-    let setup = Setup::new();
-    let mut forged = corpus::Corpus::read(&setup.path("small.jsonl")).unwrap().events.swap_remove(0);
+    let setup = setup();
+    let mut forged = corpus::Corpus::read(&setup.path("events.jsonl")).unwrap().events.swap_remove(0);
     forged.sig[3] ^= 1;
     let mut lines = Vec::new();
     Format::JSON.spec().library.encode_event(&forged, &mut lines).unwrap();
     lines.extend(b"\n{}\nhello\n");
-    lines.extend(fs::read(setup.path("small.jsonl")).unwrap());
-    fs::write(setup.path("small.jsonl"), lines).unwrap();
-    let output = setup.run(&["--skip-invalid"]);
-    // A busy machine may make the run invalid.
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
-    let said = stderr(&output);
-    assert!(said.contains("3 skipped that are no valid events (line 1, event "), "{said}");
+    lines.extend(fs::read(setup.path("events.jsonl")).unwrap());
+    fs::write(setup.path("events.jsonl"), lines).unwrap();
+    setup.run(&["--skip-invalid"]).measured().saying(&["3 skipped that are no valid events (line 1, event "]);
     let corpus = setup.record().corpus;
     assert_eq!((corpus.events, corpus.invalid_skipped), (150, 3));
 }
 
 #[test]
 fn a_worker_that_cannot_connect_ends_the_run_with_its_reason() {
-    let setup = Setup::new();
+    let setup = setup();
     // The second worker has the connection that the relay does not agree to.
     let speaks = "[[subscribe]]\nconnections = 1\nformat = \"dannypack\"\n";
     let plan = SMALL.split("[[request]]").next().unwrap();
     let plan = plan.replace("connections = 2", "connections = 1");
     let plan = plan.replace("[[subscribe]]\nconnections = 3\n", speaks);
     assert!(plan.contains(speaks));
-    fs::write(setup.path("small.toml"), plan).unwrap();
-    fs::write(setup.path("unasked.json"), "{}").unwrap();
+    setup.write("plan.toml", &plan);
     let relay = Relay::start(&["--keep-expired", "--format", "json"]);
     let unasked = setup.path("unasked.json");
     let flags = ["--url", &relay.url, "--workers", "2", "--doctor", unasked.to_str().unwrap()];
@@ -366,10 +307,7 @@ fn a_worker_that_cannot_connect_ends_the_run_with_its_reason() {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    let output = child.wait_with_output().unwrap();
-    let text = stderr(&output);
-    assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains("connection 1: ") && text.contains("does not speak dannypack"), "{text}");
+    child.ran().ended(1).saying(&["connection 1: ", "does not speak dannypack"]);
 }
 
 /// Starts a run long enough to be disturbed and waits until it has had deliveries.
@@ -386,13 +324,11 @@ fn start_long(setup: &Setup) -> Child {
 }
 
 /// Waits until a process has a child, and returns it.
-fn wait_for_children(pid: u32) -> i32 {
-    let path = format!("/proc/{pid}/task/{pid}/children");
+fn wait_for_children(pid: u32) -> u32 {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
-        let children = fs::read_to_string(Path::new(&path)).unwrap_or_default();
-        if let Some(child) = children.split_whitespace().next() {
-            return child.parse().unwrap();
+        if let Some(child) = measure::children(pid).first() {
+            return *child;
         }
         assert!(Instant::now() < deadline, "no relay process appeared");
         std::thread::sleep(Duration::from_millis(20));
@@ -401,12 +337,11 @@ fn wait_for_children(pid: u32) -> i32 {
 
 #[test]
 fn a_relay_that_dies_leaves_a_record_that_says_so() {
-    let setup = Setup::new();
+    let setup = setup();
     let child = start_long(&setup);
-    let relay = nix::unistd::Pid::from_raw(wait_for_children(child.id()));
-    nix::sys::signal::kill(relay, nix::sys::signal::Signal::SIGKILL).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(5), "{}", stderr(&output));
+    let relay = wait_for_children(child.id());
+    send(Signal::SIGKILL, relay);
+    child.ran().ended(5);
     let record = setup.record();
     let Status::Incomplete { reason } = &record.status else { panic!("{:?}", record.status) };
     assert!(
@@ -420,10 +355,9 @@ fn a_relay_that_dies_leaves_a_record_that_says_so() {
 
 #[test]
 fn ctrl_c_a_closed_terminal_and_sigterm_keep_what_was_measured() {
-    use nix::sys::signal::Signal::{SIGHUP, SIGINT, SIGTERM};
     // A run mostly waits.
     thread::scope(|scope| {
-        for signal in [SIGINT, SIGHUP, SIGTERM] {
+        for signal in [Signal::SIGINT, Signal::SIGHUP, Signal::SIGTERM] {
             scope.spawn(move || what_a_signal_keeps(signal));
         }
     });
@@ -431,60 +365,52 @@ fn ctrl_c_a_closed_terminal_and_sigterm_keep_what_was_measured() {
 
 #[test]
 fn a_run_that_was_stopped_beyond_its_patience_waits_for_what_is_owed_all_the_same() {
-    let setup = Setup::new();
+    let setup = setup();
     // A delivery on its way when it goes on comes later than clients read after a run.
     let flags = ["--seconds", "2", "--drain-seconds", "1", "--progress-json", "--relay-fault", "delay=400ms"];
     let mut child = setup.command(&flags).stdout(Stdio::piped()).spawn().unwrap();
     let mut seconds = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(seconds.next().unwrap().unwrap().contains("\"samples\""), "the load has begun");
-    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).unwrap();
+    send(Signal::SIGSTOP, child.id());
     std::thread::sleep(Duration::from_secs(3));
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGCONT).unwrap();
+    send(Signal::SIGCONT, child.id());
     let rest = std::thread::spawn(move || seconds.count());
-    let output = child.wait_with_output().unwrap();
+    let output = child.ran();
     rest.join().unwrap();
     // It measured nothing that can be believed, and lost nothing.
-    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    output.ended(3);
     let record = setup.record();
     let counts = &record.counts;
     assert_eq!((counts.balanced(), record.status), (Ok(()), Status::Complete), "{counts:?}");
     assert_eq!((counts.acked, counts.not_sent), (counts.planned, 0), "{counts:?}");
 }
 
-fn what_a_signal_keeps(signal: nix::sys::signal::Signal) {
-    let setup = Setup::new();
+fn what_a_signal_keeps(signal: Signal) {
+    let setup = setup();
     let child = start_long(&setup);
-    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
-    nix::sys::signal::kill(pid, signal).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    send(signal, child.id());
+    let output = child.ran().ended(130);
     let record = setup.record();
     assert_eq!(record.status, Status::Interrupted);
     assert!(record.counts.deliveries > 0);
     // The relay did not lose what the user did not wait for.
-    let said = stderr(&output);
+    let said = output.said;
     assert!(!said.contains("does not balance") && !said.contains("lost 1"), "{said}");
     assert!(!record.validity.to_string().contains("balance"), "{:?}", record.validity);
 }
 
 #[test]
 fn a_relay_behind_tls_is_measured_like_any_other_and_checked() {
-    let setup = Setup::new();
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let (cert, key) = (setup.path("cert.pem"), setup.path("key.pem"));
-    fs::write(&cert, made.cert.pem()).unwrap();
-    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let setup = setup();
+    let [cert, key] = certificate(&setup.path(""), "relay");
     let (cert, key) = (cert.to_str().unwrap(), key.to_str().unwrap());
     let relay = Relay::start(&["--tls-cert", cert, "--tls-key", key]);
     let port = relay.url.rsplit(':').next().unwrap();
     let url = format!("wss://localhost:{port}");
 
-    let refused = setup.run(&["--url", &url, "--ca", setup.path("absent.pem").to_str().unwrap()]);
-    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
-    assert!(stderr(&refused).contains("absent.pem"), "{}", stderr(&refused));
-    let output = setup.run(&["--url", &url, "--ca", cert, "--compression", "deflate"]);
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
+    let absent = setup.path("absent.pem").display().to_string();
+    setup.run(&["--url", &url, "--ca", &absent]).ended(2).saying(&["absent.pem"]);
+    setup.run(&["--url", &url, "--ca", cert, "--compression", "deflate"]).measured();
     let record = setup.record();
     record.counts.balanced().unwrap();
     assert_eq!((record.status, record.cell.compression.as_str()), (Status::Complete, "deflate"));
@@ -492,14 +418,13 @@ fn a_relay_behind_tls_is_measured_like_any_other_and_checked() {
 
 #[test]
 fn a_relay_is_asked_what_it_takes_before_a_run_depends_on_it() {
-    let setup = Setup::new();
+    let setup = setup();
     let relay = Relay::start(&["--keep-expired", "--max-message-bytes", "3000"]);
     let mut doctor = program();
-    doctor.args(["doctor", "--json", "--url", &relay.url, "--scenario"]).arg(setup.path("small.toml"));
-    let output = doctor.arg("--corpus").arg(setup.path("small.jsonl")).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    fs::write(setup.path("doctor.json"), &output.stdout).unwrap();
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    doctor.args(["doctor", "--json", "--url", &relay.url, "--scenario"]).arg(setup.path("plan.toml"));
+    let output = doctor.arg("--corpus").arg(setup.path("events.jsonl")).ran().ended(0);
+    fs::write(setup.path("doctor.json"), &output.out).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&output.out).unwrap();
     let refused = report["refused_events"].as_object().unwrap();
     assert!(refused.keys().any(|why| why.starts_with("more than 2")), "{report}");
     assert!(report["scenarios"][0]["reasons"] == serde_json::json!([]), "{report}");
@@ -507,20 +432,17 @@ fn a_relay_is_asked_what_it_takes_before_a_run_depends_on_it() {
     for extra in
         [&["--seed", "2"][..], &["--seed", "3", "--doctor", setup.path("doctor.json").to_str().unwrap()]]
     {
-        let output = setup.run(&[&["--url", relay.url.as_str()], extra].concat());
-        assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
-        assert!(stderr(&output).contains(" bytes as JSON: "), "{}", stderr(&output));
+        let flags = [&["--url", relay.url.as_str()], extra].concat();
+        setup.run(&flags).measured().saying(&[" bytes as JSON: "]);
         setup.record().counts.balanced().unwrap();
     }
 }
 
 #[test]
 fn a_relay_that_does_no_nostr_work_plays_the_same_plan() {
-    let setup = Setup::new();
+    let setup = setup();
     let ledger = |extra: &[&str]| {
-        let output = setup.run(extra);
-        // A busy machine may make a measurement invalid (3); nothing else may go wrong.
-        assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
+        setup.run(extra).measured();
         let record = setup.record();
         record.counts.balanced().unwrap();
         (record.counts, record.traffic.to_client.payload_bytes, record.relay.unwrap().is_floor)
@@ -530,21 +452,19 @@ fn a_relay_that_does_no_nostr_work_plays_the_same_plan() {
     assert!(counts.deliveries > 0 && counts.requests > 0);
     assert_eq!(ledger(&["--floor"]), (counts, payload_bytes, true));
 
-    let output = setup.run(&["--floor", "--format", "dannypack"]);
-    assert_eq!(output.status.code(), Some(6), "{}", stderr(&output));
-    assert!(stderr(&output).contains("not possible with --floor: it speaks JSON"), "{}", stderr(&output));
+    let refused = setup.run(&["--floor", "--format", "dannypack"]).ended(6);
+    refused.saying(&["not possible with --floor: it speaks JSON"]);
 }
 
 #[test]
 fn a_dictionary_of_ones_own_reaches_both_ends_and_the_record() {
-    let setup = Setup::new();
+    let setup = setup();
     let bytes = wire::Dictionary::bundled(Format::all().nth(1).unwrap().name()).unwrap().bytes();
     let own = wire::dictionary::of(bytes.to_vec()).unwrap();
     let file = setup.path("own.zdict");
     fs::write(&file, own.bytes()).unwrap();
     let file = file.to_str().unwrap();
-    let output = setup.run(&["--compression", "zstd-dict:level=2", "--dictionary", file]);
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
+    setup.run(&["--compression", "zstd-dict:level=2", "--dictionary", file]).measured();
     let record = setup.record();
     assert_eq!(record.cell.compression, "zstd-dict:level=2");
     let parameters = &record.cell.compression_parameters;
@@ -552,19 +472,17 @@ fn a_dictionary_of_ones_own_reaches_both_ends_and_the_record() {
     assert!(parameters.starts_with("level=2 ") && parameters.ends_with(&named), "{parameters}");
     assert_eq!(record.agreement.token, Some(format!("nostr.json+zstd-dict2-{}", own.id())));
 
-    let needless = setup.run(&["--compression", "zstd", "--dictionary", file]);
-    assert_eq!(needless.status.code(), Some(2));
-    assert!(stderr(&needless).contains("--dictionary is for --compression zstd-dict, not for zstd"));
+    let needless = setup.run(&["--compression", "zstd", "--dictionary", file]).ended(2);
+    needless.saying(&["--dictionary is for --compression zstd-dict, not for zstd"]);
     fs::write(setup.path("wrong.zdict"), b"{}").unwrap();
     let wrong = setup.path("wrong.zdict");
     let refused = setup.run(&["--compression", "zstd-dict", "--dictionary", wrong.to_str().unwrap()]);
-    assert_eq!(refused.status.code(), Some(2));
-    assert!(stderr(&refused).contains("corpus train-dictionary makes one"), "{}", stderr(&refused));
+    refused.ended(2).saying(&["corpus train-dictionary makes one"]);
 }
 
 #[test]
 fn stored_events_are_sent_before_the_clock_starts_and_published_ones_are_encoded_once() {
-    let setup = Setup::new();
+    let setup = setup();
     for flags in [["--format", "json"].as_slice(), &["--format", "capnp", "--batching", "on"], &["--floor"]] {
         let output = setup.run(flags);
         let record = setup.record();
@@ -575,7 +493,7 @@ fn stored_events_are_sent_before_the_clock_starts_and_published_ones_are_encoded
         let (encodings, first) = (record.encodings.unwrap(), record.first_delivery.unwrap());
         let delivered = encodings.cold + encodings.cached;
         // More where a published event matches a request between its EOSE and its CLOSE.
-        assert!(delivered >= record.counts.deliveries, "{flags:?}: {}", stderr(&output));
+        assert!(delivered >= record.counts.deliveries, "{flags:?}: {}", output.said);
         // Sessions ask for stored events alone; what is published has its first delivery meanwhile.
         assert!((1..=record.counts.planned).contains(&encodings.cold), "{encodings:?}");
         assert!(first.events > 5 && first.cold_ns > 0 && first.warm_ns.len() == 3, "{first:?}");
@@ -583,23 +501,23 @@ fn stored_events_are_sent_before_the_clock_starts_and_published_ones_are_encoded
     let only_requests = SMALL.split("[[publish]]").next().unwrap().to_owned()
         + "[[request]]"
         + SMALL.split("[[request]]").nth(1).unwrap();
-    fs::write(setup.path("small.toml"), only_requests).unwrap();
+    setup.write("plan.toml", &only_requests);
     let output = setup.run(&["--format", "notepack"]);
     let record = setup.record();
     let encodings = record.encodings.unwrap();
     assert!(record.counts.deliveries > 0);
-    assert_eq!((encodings.cold, encodings.cached), (0, record.counts.deliveries), "{}", stderr(&output));
+    assert_eq!((encodings.cold, encodings.cached), (0, record.counts.deliveries), "{}", output.said);
 }
 
 #[test]
 fn envelope_throughput_is_recorded_by_interval_and_adds_up_to_what_came() {
-    let setup = Setup::new();
-    fs::write(setup.path("small.toml"), SMALL.replace("seconds = 0.3", "seconds = 1.3")).unwrap();
+    let setup = setup();
+    setup.write("plan.toml", &SMALL.replace("seconds = 0.3", "seconds = 1.3"));
     let output = setup.run(&["--workers", "2"]);
     let record = setup.record();
     let found = record.throughput.unwrap();
     let (rates, bytes) = (&found.envelopes_per_s, &found.wire_bytes_per_s);
-    assert_eq!(rates.len(), bytes.len(), "{}", stderr(&output));
+    assert_eq!(rates.len(), bytes.len(), "{}", output.said);
     let measured_ns = rates.len() * found.interval_ns;
     assert!((200_000_000..=1_300_000_000).contains(&measured_ns), "{found:?}");
     assert!(rates.max_ns() > 0 && bytes.max_ns() > rates.max_ns(), "{found:?}");
@@ -611,10 +529,9 @@ fn envelope_throughput_is_recorded_by_interval_and_adds_up_to_what_came() {
 
 #[test]
 fn batches_are_asked_for_and_accounted_for() {
-    let setup = Setup::new();
+    let setup = setup();
     for format in [Format::JSON, "proto-binary".parse().unwrap()] {
-        let output = setup.run(&["--format", format.name(), "--batching", "on:ms=20:n=9"]);
-        assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
+        setup.run(&["--format", format.name(), "--batching", "on:ms=20:n=9"]).measured();
         let record = setup.record();
         record.counts.balanced().unwrap();
         assert_eq!(record.cell.batching, "ms=20 n=9 bytes=65536");
@@ -638,9 +555,8 @@ fn batches_are_asked_for_and_accounted_for() {
 #[test]
 #[cfg(feature = "count-allocations")]
 fn both_ends_count_what_they_allocate_and_the_run_is_suspect() {
-    let setup = Setup::new();
-    let output = setup.run(&["--format", "json"]);
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
+    let setup = setup();
+    setup.run(&["--format", "json"]).measured();
     let record = setup.record();
     let (allocations, deliveries) = (record.allocations.unwrap(), record.counts.deliveries);
     for one in [allocations.client, allocations.relay.unwrap()] {
@@ -655,25 +571,24 @@ fn both_ends_count_what_they_allocate_and_the_run_is_suspect() {
 
 #[test]
 fn a_latency_beyond_what_the_scenario_demands_is_exit_code_99_and_no_invalid_run() {
-    let setup = Setup::new();
-    let demanding = fs::read_to_string(setup.path("small.toml")).unwrap()
+    let setup = setup();
+    let demanding = fs::read_to_string(setup.path("plan.toml")).unwrap()
         + "\n[expect]\nresponse_ms_p50 = { max = 0.000001 }\neose_ms_p50 = { max = 60000 }\n";
-    fs::write(setup.path("small.toml"), demanding).unwrap();
-    let output = setup.run(&[]);
-    let (record, said) = (setup.record(), stderr(&output));
+    setup.write("plan.toml", &demanding);
+    let Ran { code, said, .. } = setup.run(&[]);
+    let record = setup.record();
     assert!(said.contains("the scenario demands response_ms_p50<=0.000001, and it was "), "{said}");
     let missed: Vec<String> = record.missed_bounds().map(|(bound, _)| bound.metric.clone()).collect();
     assert_eq!(missed, ["response"]);
     assert!(!record.validity.to_string().contains("response_ms_p50"), "{:?}", record.validity);
     // A busy machine may make the run invalid, which comes first.
-    assert!(matches!(output.status.code(), Some(99 | 3)), "{:?}: {said}", output.status);
+    assert!(matches!(code, Some(99 | 3)), "{code:?}: {said}");
 }
 
 #[test]
 fn progress_for_programs_is_a_line_of_json_a_second() {
-    let setup = Setup::new();
-    let output = setup.run(&["--seconds", "2.5", "--progress-json"]);
-    let text = stdout(&output);
+    let setup = setup();
+    let text = setup.run(&["--seconds", "2.5", "--progress-json"]).out;
     let lines: Vec<serde_json::Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!((2..=4).contains(&lines.len()), "{text}");
@@ -694,20 +609,11 @@ fn progress_for_programs_is_a_line_of_json_a_second() {
 
 #[test]
 fn a_run_is_scraped_while_it_lasts() {
-    let setup = Setup::new();
+    let setup = setup();
     let mut run = setup.command(&["--seconds", "2.5", "--metrics-listen", "0", "--quiet"]).spawn().unwrap();
-    let mut said = BufReader::new(run.stderr.take().unwrap());
-    let mut line = String::new();
-    said.read_line(&mut line).unwrap();
-    let address =
-        line.trim_end().strip_prefix("metrics at http://").and_then(|url| url.strip_suffix("/metrics"));
-    let address = address.unwrap_or_else(|| panic!("{line}")).to_owned();
+    let (address, _said) = address(run.stderr.take().unwrap());
     assert!(address.starts_with("127.0.0.1:"), "{address}");
-    let mut scrapes: Vec<String> = Vec::new();
-    while let Some(metrics) = scrape(&address) {
-        scrapes.push(metrics);
-        thread::sleep(Duration::from_millis(50));
-    }
+    let scrapes = scrapes(&address);
     assert!(matches!(run.wait().unwrap().code(), Some(0 | 3)));
     let last = scrapes.last().unwrap();
     let types: Vec<&str> = last.lines().filter_map(|line| line.strip_prefix("# TYPE nsim_")).collect();
@@ -722,10 +628,6 @@ fn a_run_is_scraped_while_it_lasts() {
             "blocks counter"
         ]
     );
-    let value = |text: &str, sample: &str| -> f64 {
-        let of = |line: &str| line.strip_prefix(sample)?.trim().parse().ok();
-        text.lines().find_map(of).unwrap_or_else(|| panic!("no {sample} in {text}"))
-    };
     for sample in [
         "nsim_events_sent_total",
         "nsim_deliveries_total",
@@ -747,32 +649,28 @@ fn a_run_is_scraped_while_it_lasts() {
 
 #[test]
 fn an_address_in_use_is_refused_before_the_run() {
-    let setup = Setup::new();
+    let setup = setup();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     for address in [address.as_str(), "nowhere"] {
-        let output = setup.run(&["--metrics-listen", address]);
-        let said = stderr(&output);
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(&format!("cannot listen on --metrics-listen {address}")), "{said}");
+        let says = format!("cannot listen on --metrics-listen {address}");
+        setup.run(&["--metrics-listen", address]).ended(2).saying(&[&says]);
         assert!(!setup.path("record.json").exists());
     }
 }
 
 #[test]
 fn the_summary_or_the_record_is_on_standard_output_and_everything_else_on_standard_error() {
-    const SUMMARY: &str = "  small       ";
+    const SUMMARY: &str = "  plan        ";
     const PROGRESS: &str = " s of 1 s, ";
-    let setup = Setup::new();
+    let setup = setup();
     for (flags, summary, record, progress) in [
         (&[][..], true, false, true),
         (&["--quiet"], false, false, false),
         (&["--json"], false, true, true),
         (&["--json", "--quiet"], false, true, false),
     ] {
-        let output = setup.run(&[&["--seconds", "1.4"], flags].concat());
-        let (out, said) = (stdout(&output), stderr(&output));
-        assert!(matches!(output.status.code(), Some(0 | 3)), "{flags:?}: {said}");
+        let Ran { out, said, .. } = setup.run(&[&["--seconds", "1.4"], flags].concat()).measured();
         assert_eq!((out.starts_with(SUMMARY), said.contains(SUMMARY)), (summary, false), "{flags:?}: {out}");
         if summary {
             assert!(out.lines().count() <= 20 && out.lines().all(|line| line.chars().count() <= 80), "{out}");
@@ -783,41 +681,35 @@ fn the_summary_or_the_record_is_on_standard_output_and_everything_else_on_standa
         assert_eq!((out.contains(PROGRESS), said.contains(PROGRESS)), (false, progress), "{flags:?}: {said}");
     }
 
-    let spoilt = setup.run(&["--relay-fault", "lose=20%:seed=3", "--drain-seconds", "1"]);
-    assert_eq!(spoilt.status.code(), Some(4), "{}", stderr(&spoilt));
-    assert!(stdout(&spoilt).starts_with(SUMMARY), "{}", stdout(&spoilt));
+    let spoilt = setup.run(&["--relay-fault", "lose=20%:seed=3", "--drain-seconds", "1"]).ended(4);
+    assert!(spoilt.out.starts_with(SUMMARY), "{}", spoilt.out);
     for part in ["(--ledger FILE names all)", "lost 1 of "] {
-        assert!(!stdout(&spoilt).contains(part) && stderr(&spoilt).contains(part), "{}", stderr(&spoilt));
+        assert!(!spoilt.out.contains(part) && spoilt.said.contains(part), "{}", spoilt.said);
     }
-    let mute = setup.run(&["--relay-fault", "no-ok:connection=2-", "--drain-seconds", "1"]);
-    assert_eq!(mute.status.code(), Some(3), "{}", stderr(&mute));
-    assert!(stdout(&mute).contains("planned events got no OK"), "{}", stdout(&mute));
+    let mute = setup.run(&["--relay-fault", "no-ok:connection=2-", "--drain-seconds", "1"]).ended(3);
+    assert!(mute.out.contains("planned events got no OK"), "{}", mute.out);
 }
 
 #[test]
 fn a_result_that_cannot_be_printed_is_an_error_and_a_reader_that_left_is_none() {
-    let setup = Setup::new();
+    let setup = setup();
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let output = setup.command(&["--json"]).stdout(full).output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    assert!(stderr(&output).contains("cannot write to standard output"), "{}", stderr(&output));
+    setup.command(&["--json"]).stdout(full).ran().ended(1).saying(&["cannot write to standard output"]);
     setup.record().counts.balanced().unwrap();
 
     let mut child = setup.command(&[]).spawn().unwrap();
     drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
+    child.ran().measured();
 
     let refused = setup.run(&["--json", "--progress-json"]);
-    assert_eq!((refused.status.code(), stdout(&refused).as_str()), (Some(2), ""));
-    assert!(stderr(&refused).contains("cannot be used with"), "{}", stderr(&refused));
+    assert_eq!(refused.ended(2).saying(&["cannot be used with"]).out, "");
 }
 
 #[test]
 fn what_the_relay_spoils_is_counted_exactly_and_ends_with_exit_code_4() {
-    let setup = Setup::new();
+    let setup = setup();
     // Every delivery is owed: nobody publishes what sessions ask for.
-    fs::write(setup.path("small.toml"), SMALL.replace("kinds = [1, 3]", "kinds = [0]")).unwrap();
+    setup.write("plan.toml", &SMALL.replace("kinds = [1, 3]", "kinds = [0]"));
     let keeps_bytes = &["--implementation=tuned", "--client-keeps=bytes"];
     for (format, compression, more) in [
         ("json", "deflate", &[][..]),
@@ -846,8 +738,7 @@ fn what_the_relay_spoils_is_counted_exactly_and_ends_with_exit_code_4() {
         };
         assert_eq!(found, planted, "{format}+{compression}");
         assert!(planted.lost + planted.doubled + planted.altered > 0, "{planted:?}");
-        let text = stderr(&output);
-        assert_eq!(output.status.code(), Some(4), "{text}");
+        let text = output.ended(4).said;
         let ledger = fs::read_to_string(ledger).unwrap();
         let lines: Vec<serde_json::Value> =
             ledger.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -1,16 +1,12 @@
 //! Addresses of relays: how the program reads them, and which parts go where.
 
-use std::{
-    fs,
-    net::TcpListener,
-    path::Path,
-    process::{Output, Stdio},
-};
+use std::{fs, net::TcpListener, path::Path};
 
 use crate::{
     common::{Relay, program},
     events::write_few,
     guard::{Guard, head_bytes},
+    ran::{Ran, Runs},
 };
 
 /// User and password of these tests, and what RFC 7617 makes of them.
@@ -62,21 +58,14 @@ fn unmasked(mut bytes: &[u8]) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-fn client_sim(folder: &Path, args: &[&str]) -> Output {
+fn client_sim(folder: &Path, args: &[&str]) -> Ran {
     write_few(&folder.join("few.jsonl"));
-    let mut command = program();
-    command
-        .current_dir(folder)
-        .args(args)
-        .args(["--corpus", "few.jsonl"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command.output().unwrap()
+    program().current_dir(folder).args(args).args(["--corpus", "few.jsonl"]).ran()
 }
 
 /// No form of the password is in what a program wrote.
-fn silent(output: &Output, folder: &Path) {
-    let mut all = vec![output.stdout.clone(), output.stderr.clone()];
+fn silent(output: &Ran, folder: &Path) {
+    let mut all = vec![output.out.clone().into(), output.said.clone().into()];
     all.extend(fs::read_dir(folder).unwrap().map(|file| fs::read(file.unwrap().path()).unwrap()));
     for bytes in all {
         let text = String::from_utf8_lossy(&bytes);
@@ -93,9 +82,7 @@ fn a_password_goes_into_authorization_and_nowhere_else() {
     let url = format!("WS://{USER}@{}/", guard.address);
     let plain = ["--format", "json", "--compression", "none"];
     let args = ["--scenario", "auth.toml", "--url", &url, "--record", "record.json", "--drain-seconds", "2"];
-    let run = client_sim(folder.path(), &[&args[..], &plain].concat());
-    let said = String::from_utf8_lossy(&run.stderr);
-    assert!(matches!(run.status.code(), Some(0 | 3)), "{said}");
+    let run = client_sim(folder.path(), &[&args[..], &plain].concat()).measured();
     silent(&run, folder.path());
     let (heads, messages) = (guard.heads(), messages(&guard));
     assert!(heads.len() > 3, "{heads:?}");
@@ -127,10 +114,7 @@ fn a_password_that_is_wrong_or_of_no_address_is_not_repeated() {
     ] {
         let run = ["--scenario", "note-stream", "--seconds", "1", "--doctor", "doctor.json", "--url", &url];
         for args in [run.as_slice(), &["doctor", "--scenario", "note-stream", "--url", &url]] {
-            let output = client_sim(folder.path(), args);
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(code), "{url}: {said}");
-            assert!(said.contains(why), "{url}: {said}");
+            let output = client_sim(folder.path(), args).ended(code).saying(&[why]);
             silent(&output, folder.path());
         }
     }
@@ -156,12 +140,11 @@ fn a_header_field_goes_into_every_request_and_its_value_nowhere_else() {
             // Nothing listens there: no request may go through it.
             .env("ALL_PROXY", "http://127.0.0.1:9")
             .env("RUST_LOG", "trace,ureq=trace,ureq_proto=trace");
-        let output = command.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(matches!(output.status.code(), Some(0 | 1 | 3)), "{said}");
+        let output = command.ran();
+        assert!(matches!(output.code, Some(0 | 1 | 3)), "{output}");
         silent(&output, folder.path());
         let record = fs::read_to_string(folder.path().join("record.json")).unwrap();
-        let written = record + &String::from_utf8_lossy(&output.stdout);
+        let written = record + &output.out;
         assert!(written.contains(seen), "{written}");
     }
     let (heads, messages) = (guard.heads(), messages(&guard));
@@ -180,10 +163,7 @@ fn a_relay_that_is_not_reached_names_the_proxy_that_was_not_asked() {
     for args in [&["--scenario", "note-stream"][..], &["doctor", "--scenario", "note-stream"]] {
         let mut command = program();
         command.args(args).args(["--url", "ws://relay.invalid"]).env("HTTP_PROXY", "http://127.0.0.1:9");
-        let output = command.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("HTTP_PROXY is set, but connections to relays use no proxy"), "{said}");
+        command.ran().ended(1).saying(&["HTTP_PROXY is set, but connections to relays use no proxy"]);
     }
 }
 
@@ -205,20 +185,13 @@ fn a_header_field_that_is_wrong_or_refused_is_not_repeated() {
         for args in
             [run.as_slice(), &["doctor", "--scenario", "note-stream", "--url", url, "--header", header]]
         {
-            let output = client_sim(folder.path(), args);
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(code), "{header}: {said}");
-            assert!(said.contains(why), "{header}: {said}");
+            let output = client_sim(folder.path(), args).ended(code).saying(&[why]);
             silent(&output, folder.path());
         }
     }
+    // A relay of our own has no proxy.
     let own = client_sim(folder.path(), &["--scenario", "note-stream", "--header", FIELD]);
-    let said = String::from_utf8_lossy(&own.stderr);
-    assert!(
-        own.status.code() == Some(2) && said.contains("--url"),
-        "a relay of our own has no proxy: {said}"
-    );
-    silent(&own, folder.path());
+    silent(&own.ended(2).saying(&["--url"]), folder.path());
 }
 
 #[test]
@@ -230,9 +203,7 @@ fn an_address_that_stands_where_none_belongs_is_shown_without_its_password() {
         &["role:relay", "--announce", "--threads=ws://me:s3cret@relay"],
     ];
     for line in lines {
-        let Output { status, stdout, stderr } = program().args(line).output().unwrap();
-        let said = String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned();
-        assert_eq!(status.code(), Some(2), "{line:?}: {said}");
-        assert!(said.contains("ws://***@relay") && !said.contains("s3cret"), "{line:?}: {said}");
+        let run = program().args(line).ran().ended(2).saying(&["ws://***@relay"]);
+        assert!(!run.out.contains("s3cret") && !run.said.contains("s3cret"), "{run}");
     }
 }

@@ -4,7 +4,11 @@ use std::{fs, process::Command, thread};
 
 use measure::{RunRecord, Status, ValidityClass};
 
-use crate::few::few_events;
+use crate::{
+    common::program,
+    few::few_events,
+    ran::{Ran, Runs},
+};
 
 /// Notes that a run plans, at 100 a second, to eight readers.
 const NOTES: u64 = 200;
@@ -22,16 +26,15 @@ struct Played {
 fn play(fault: &'static str) -> Played {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_client-sim"));
+    let mut command = program();
     command.args(["--scenario", "note-stream", "--seconds", "2", "--rate", "100", "--quiet", "--corpus"]);
     command.arg(few_events()).args(["--drain-seconds", "3", "--relay-fault", fault]);
     command.arg("--record").arg(file("record.json")).arg("--ledger").arg(file("ledger.jsonl"));
-    let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let Ran { code, said, .. } = command.ran();
     let record = RunRecord::read(&file("record.json")).unwrap_or_else(|error| panic!("{error}: {said}"));
     let named = fs::read_to_string(file("ledger.jsonl")).map_or(0, |ledger| ledger.lines().count() as u64);
     assert_eq!(record.counts.planned, NOTES);
-    Played { fault, code: output.status.code(), record, said, named }
+    Played { fault, code, record, said, named }
 }
 
 /// Plays each at the same time: most of it is waiting.
@@ -78,20 +81,24 @@ fn a_connection_that_ends_or_falls_silent_leaves_its_notes_unknown() {
     }
 }
 
+/// The program in a shell that limits what it may use.
+fn limited(ulimit: &str) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{ulimit} && exec \"$0\" \"$@\"")]).arg(program().get_program());
+    shell
+}
+
 #[test]
 fn a_plan_that_does_not_fit_into_memory_is_refused_before_it_is_made() {
     let rate = ["--rate", "10000000", "--max-rate", "20000000"];
     for extra in [&rate[..2], &rate[..], &["--load", "5000"]] {
-        let output = Command::new("sh")
-            .args(["-c", "ulimit -v 8000000 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_client-sim")])
+        limited("ulimit -v 8000000")
             .args(["--scenario", "note-stream", "--seconds", "4"])
             .args(extra)
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains("about 40000000 publications") && said.contains("may have 3.8 GiB"), "{said}");
-        assert!(said.contains("publications would fit: lower --load, --rate or --seconds"), "{said}");
+            .ran()
+            .ended(2)
+            .saying(&["about 40000000 publications", "may have 3.8 GiB"])
+            .saying(&["publications would fit: lower --load, --rate or --seconds"]);
     }
 }
 
@@ -101,18 +108,8 @@ fn too_few_descriptors_for_the_plan_are_named_before_it_begins() {
         (["--scenario=note-stream", "--set=subscribe.connections=200"], 201, 265),
         (["--scenario=follow-list-burst", "--load=4"], 220, 284),
     ] {
-        let output = Command::new("sh")
-            .args(["-c", "ulimit -n 100 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_client-sim")])
-            .args(extra)
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(
-            said.contains(&format!("{connections} connections need {needed} descriptors"))
-                && said.contains("may open 100 here"),
-            "{said}"
-        );
+        let needs = format!("{connections} connections need {needed} descriptors");
+        limited("ulimit -n 100").args(extra).ran().ended(2).saying(&[&needs, "may open 100 here"]);
     }
 }
 
@@ -121,7 +118,7 @@ fn a_run_that_logs_every_message_is_suspect_by_client_and_relay() {
     let folder = tempfile::tempdir().unwrap();
     let play = |level: Option<&str>| {
         let file = folder.path().join("record.json");
-        let mut client = Command::new(env!("CARGO_BIN_EXE_client-sim"));
+        let mut client = program();
         client.args(["--scenario", "note-stream", "--rate", "40", "--seconds", "0.3", "--quiet", "--corpus"]);
         client.arg(few_events()).arg("--record").arg(&file).env_remove("RUST_LOG");
         client.envs(level.map(|level| ("RUST_LOG", level))).output().unwrap();
@@ -147,16 +144,13 @@ fn a_run_that_logs_every_message_is_suspect_by_client_and_relay() {
 #[test]
 fn a_limit_of_file_sizes_costs_the_record_and_not_the_summary() {
     let folder = tempfile::tempdir().unwrap();
-    let output = Command::new("sh")
-        .args(["-c", "ulimit -f 16 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_client-sim")])
+    let output = limited("ulimit -f 16")
         .args(["--scenario", "note-stream", "--seconds", "1", "--record", "record.json", "--corpus"])
         .arg(few_events())
         .current_dir(folder.path())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code().is_some_and(|code| code != 0), "{:?}: {said}", output.status);
-    assert!(said.contains("record.json") && said.contains("File too large"), "{said}");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("publications accepted"), "{output:?}");
+        .ran();
+    assert!(output.code.is_some_and(|code| code != 0), "{output}");
+    let output = output.saying(&["record.json", "File too large"]);
+    assert!(output.out.contains("publications accepted"), "{output}");
     assert_eq!(folder.path().read_dir().unwrap().count(), 0, "no torn file");
 }

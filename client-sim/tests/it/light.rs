@@ -1,14 +1,10 @@
 //! Light readers against relays that misbehave: what docs/methodology.md says that they find, and
 //! what they miss.
 
-use std::{
-    fs,
-    process::{Command, Output},
-};
-
 use corpus::Corpus;
-use measure::{Counts, Planted, RunRecord, ValidityClass};
-use tempfile::TempDir;
+use measure::{Counts, Planted, ValidityClass};
+
+use crate::{ran::Ran, setup::Setup};
 
 /// Light readers decode every fourth delivery.
 const EVERY: u64 = 4;
@@ -52,43 +48,27 @@ authors = 20
 chunk = 5
 "#;
 
-struct Setup {
-    folder: TempDir,
+fn prepare(scenario: &str) -> Setup {
+    let mut events = Corpus::bundled().events;
+    let mut notes = 0;
+    events.retain(|event| {
+        notes += usize::from(event.kind == 1);
+        event.kind == 0 || (event.kind == 1 && notes <= 300)
+    });
+    Setup::new(scenario, |file| corpus::write(file, &events).unwrap())
 }
 
-impl Setup {
-    fn new(scenario: &str) -> Setup {
-        let folder = TempDir::new().unwrap();
-        let mut events = Corpus::bundled().events;
-        let mut notes = 0;
-        events.retain(|event| {
-            notes += usize::from(event.kind == 1);
-            event.kind == 0 || (event.kind == 1 && notes <= 300)
-        });
-        corpus::write(&folder.path().join("events.jsonl"), &events).unwrap();
-        fs::write(folder.path().join("light.toml"), scenario).unwrap();
-        Setup { folder }
-    }
+fn play(setup: &Setup, flags: &[&str]) -> Ran {
+    setup.run(&[&["--verify", "none", "--drain-seconds", "1"], flags].concat())
+}
 
-    fn play(&self, flags: &[&str]) -> (Output, Option<RunRecord>) {
-        let path = |name: &str| self.folder.path().join(name);
-        fs::remove_file(path("record.json")).ok();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_client-sim"));
-        command.arg("--scenario").arg(path("light.toml")).arg("--corpus").arg(path("events.jsonl"));
-        command.args(["--verify", "none", "--drain-seconds", "1", "--record"]);
-        let output = command.arg(path("record.json")).args(flags).output().unwrap();
-        (output, RunRecord::read(&path("record.json")).ok())
-    }
-
-    /// Plays against a relay with these faults; returns the ledger and what the relay planted.
-    fn misled(&self, compression: &str, faults: &[&str]) -> (Counts, Planted, Option<i32>) {
-        let mut flags = vec!["--compression", compression];
-        faults.iter().for_each(|fault| flags.extend(["--relay-fault", fault]));
-        let (output, record) = self.play(&flags);
-        let said = String::from_utf8_lossy(&output.stderr);
-        let record = record.unwrap_or_else(|| panic!("{faults:?}: {said}"));
-        (record.counts, record.relay.unwrap().planted.unwrap(), output.status.code())
-    }
+/// Plays against a relay with these faults; returns the ledger and what the relay planted.
+fn misled(setup: &Setup, compression: &str, faults: &[&str]) -> (Counts, Planted, Option<i32>) {
+    let mut flags = vec!["--compression", compression];
+    faults.iter().for_each(|fault| flags.extend(["--relay-fault", fault]));
+    let code = play(setup, &flags).code;
+    let record = setup.record();
+    (record.counts, record.relay.unwrap().planted.unwrap(), code)
 }
 
 /// What came and nobody was owed, decoded or not.
@@ -102,12 +82,10 @@ fn decoded(counts: &Counts) -> u64 {
 
 #[test]
 fn an_honest_relay_balances_under_every_compression_and_the_record_says_how_much_was_decoded() {
-    let setup = Setup::new(SCENARIO);
+    let setup = prepare(SCENARIO);
     for compression in wire::Compression::NAMES {
-        let (output, record) = setup.play(&["--compression", compression]);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(matches!(output.status.code(), Some(0 | 3)), "{compression}: {said}");
-        let record = record.unwrap();
+        let shown = play(&setup, &["--compression", compression]).measured().out;
+        let record = setup.record();
         let counts = record.counts;
         assert_eq!(counts.balanced(), Ok(()), "{compression}");
         assert_eq!((counts.requests_failed, counts.deliveries_lost), (0, 0), "{compression}");
@@ -118,7 +96,6 @@ fn an_honest_relay_balances_under_every_compression_and_the_record_says_how_much
         assert_eq!(readers.len(), 2, "{compression}");
         let unread: u64 = readers.iter().map(|one| one.counts.deliveries_unread).sum();
         assert_eq!(unread, counts.deliveries_unread, "{compression}");
-        let shown = String::from_utf8_lossy(&output.stdout);
         assert!(shown.contains("no evidence: light readers"), "{shown}");
         // Latencies are of what was decoded; the ends of requests are all timed.
         assert!(record.latency["response"].len() <= decoded(&counts), "{compression}");
@@ -129,13 +106,13 @@ fn an_honest_relay_balances_under_every_compression_and_the_record_says_how_much
 
 #[test]
 fn losses_and_copies_are_found_to_the_count() {
-    let setup = Setup::new(SCENARIO);
+    let setup = prepare(SCENARIO);
     for compression in ["none", "deflate", "zstd-dict"] {
-        let (counts, planted, code) = setup.misled(compression, &["lose=5%"]);
+        let (counts, planted, code) = misled(&setup, compression, &["lose=5%"]);
         assert!(planted.lost > 20, "{planted:?}");
         assert_eq!((counts.deliveries_lost, surplus(&counts)), (planted.lost, 0), "{compression}");
         assert_eq!(code, Some(4), "{compression}");
-        let (counts, planted, code) = setup.misled(compression, &["double=5%", "invent=5%:seed=2"]);
+        let (counts, planted, code) = misled(&setup, compression, &["double=5%", "invent=5%:seed=2"]);
         assert!(planted.doubled > 20 && planted.invented > 20, "{planted:?}");
         let all = planted.doubled + planted.invented;
         assert_eq!((surplus(&counts), counts.deliveries_lost), (all, 0), "{compression}: {counts:?}");
@@ -145,10 +122,10 @@ fn losses_and_copies_are_found_to_the_count() {
 
 #[test]
 fn what_is_short_is_decoded_and_judged_as_full_readers_do() {
-    let setup = Setup::new(SCENARIO);
-    let full = Setup::new(&SCENARIO.replace("decode_every = 4\n", ""));
+    let setup = prepare(SCENARIO);
+    let full = prepare(&SCENARIO.replace("decode_every = 4\n", ""));
     for fault in ["double-eose", "notice-storm=3", "closed-storm=2:message=9-"] {
-        let [light, full] = [&setup, &full].map(|setup| setup.misled("none", &[fault]));
+        let [light, full] = [&setup, &full].map(|setup| misled(setup, "none", &[fault]));
         assert!(full.0.answers_unexpected > 0 || full.0.requests_failed > 0, "{fault}: {:?}", full.0);
         let judged = |counts: &Counts| {
             let Counts { deliveries_expected, deliveries_lost, deliveries_unexpected, .. } = *counts;
@@ -167,8 +144,8 @@ fn what_is_short_is_decoded_and_judged_as_full_readers_do() {
 
 #[test]
 fn what_comes_behind_its_eose_is_lost_and_unexpected_unless_the_next_request_counts_it() {
-    let (light, _, code) = Setup::new(SCENARIO).misled("none", &["early-eose"]);
-    let full = Setup::new(&SCENARIO.replace("decode_every = 4\n", "")).misled("none", &["early-eose"]).0;
+    let (light, _, code) = misled(&prepare(SCENARIO), "none", &["early-eose"]);
+    let full = misled(&prepare(&SCENARIO.replace("decode_every = 4\n", "")), "none", &["early-eose"]).0;
     assert_eq!((full.deliveries_lost, light.deliveries_lost), (full.deliveries_unexpected, surplus(&light)));
     assert!(light.deliveries_lost > 0 && light.deliveries_lost < full.deliveries_lost, "{light:?} {full:?}");
     assert_eq!(code, Some(4));
@@ -176,8 +153,9 @@ fn what_comes_behind_its_eose_is_lost_and_unexpected_unless_the_next_request_cou
 
 #[test]
 fn few_decoded_deliveries_make_a_run_suspect() {
-    let setup = Setup::new(&SCENARIO.replace("decode_every = 4", "decode_every = 100000"));
-    let record = setup.play(&[]).1.unwrap();
+    let setup = prepare(&SCENARIO.replace("decode_every = 4", "decode_every = 100000"));
+    play(&setup, &[]);
+    let record = setup.record();
     assert!(record.validity.class >= ValidityClass::Suspect);
     let reasons = record.validity.to_string();
     assert!(reasons.contains("lower decode_every"), "{reasons}");
@@ -185,7 +163,7 @@ fn few_decoded_deliveries_make_a_run_suspect() {
 
 #[test]
 fn what_cannot_be_counted_is_refused_with_the_way_out() {
-    let setup = Setup::new(SCENARIO);
+    let setup = prepare(SCENARIO);
     let stay = "[[request.live]]\nkinds = [1]\n";
     for (flags, scenario, reason) in [
         (&["--batching", "on"] as &[&str], SCENARIO.to_owned(), "beside --batching"),
@@ -198,10 +176,8 @@ fn what_cannot_be_counted_is_refused_with_the_way_out() {
             "decode_every beside [[request.live]]",
         ),
     ] {
-        fs::write(setup.folder.path().join("light.toml"), scenario).unwrap();
-        let (output, record) = setup.play(flags);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!((output.status.code(), record), (Some(2), None), "{said}");
-        assert!(said.contains(reason), "{reason}: {said}");
+        setup.write("plan.toml", &scenario);
+        play(&setup, flags).ended(2).saying(&[reason]);
+        assert!(!setup.path("record.json").exists());
     }
 }

@@ -4,16 +4,15 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
-use measure::{Exit, RunRecord, Status};
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use measure::{RunRecord, Status};
+use nix::sys::signal::Signal;
 use tempfile::TempDir;
+
+use crate::ran::{Ran, Runs, send};
 
 /// Each of ten clients requests stored events at once and stays for the live ones.
 const SMALL: &str = r#"
@@ -78,11 +77,8 @@ impl Setup {
         own.into_iter().chain(extra.iter().map(|one| (*one).to_owned())).collect()
     }
 
-    fn run(&self, extra: &[&str]) -> (Output, RunRecord) {
-        let output = client_sim(&self.arguments(extra)).output().unwrap();
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        // Allows 3: a busy machine may make the emulator late, but never the ledger wrong.
-        assert!([Exit::Success, Exit::Invalid].iter().any(|exit| exit.is(output.status.code())), "{text}");
+    fn run(&self, extra: &[&str]) -> (Ran, RunRecord) {
+        let output = client_sim(&self.arguments(extra)).ran().measured();
         (output, RunRecord::read(&self.path("record.json")).unwrap())
     }
 }
@@ -95,9 +91,7 @@ fn client_sim(arguments: &[String]) -> Command {
 
 #[test]
 fn links_are_listed_with_their_sources_and_what_this_host_needs() {
-    let output = client_sim(&["links".to_owned()]).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success());
+    let text = client_sim(&["links".to_owned()]).ran().ended(0).out;
     for says in ["slow-4g", "1.6 / 0.75", "150 ms", "Lighthouse", "WebPageTest", "an assumption"] {
         assert!(text.contains(says), "{text}");
     }
@@ -114,9 +108,7 @@ fn a_link_that_does_not_exist_is_answered_with_those_that_do() {
     for (extra, says) in
         [(&["--link", "5g"][..], "known: datacenter wifi"), (&no_relay, "cannot be used with")]
     {
-        let output = client_sim(&setup.arguments(extra)).output().unwrap();
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(Exit::Usage.is(output.status.code()) && text.contains(says), "{text}");
+        client_sim(&setup.arguments(extra)).ran().ended(2).saying(&[says]);
     }
 }
 
@@ -141,7 +133,7 @@ fn a_scenario_balances_and_takes_its_time_over_a_link() {
     assert!(quickest("eose") >= 79_000_000, "{}", quickest("eose"));
     assert!(quickest("session") >= 239_000_000, "{}", quickest("session"));
     assert!(quickest("response") >= 79_000_000, "{}", quickest("response"));
-    let text = String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = output.out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         text.contains("Each user has an access link") && text.contains("CPU times are left out"),
         "{text}"
@@ -227,7 +219,7 @@ fn each_population_has_its_own_round_trip_and_bytes_over_a_link() {
     assert!(of(Some("none")) > 0, "publishers have no link");
     let parts: u64 = link.parts.iter().map(|part| part.down.forwarded_bytes).sum();
     assert!(parts < link.down.forwarded_bytes, "what publishers get crosses no link");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = output.out;
     assert!(text.lines().any(|line| line.contains(" slow ") && line.contains(" slow-4g ")), "{text}");
 }
 
@@ -235,9 +227,8 @@ fn each_population_has_its_own_round_trip_and_bytes_over_a_link() {
 fn links_of_populations_need_a_relay_of_our_own() {
     let setup = Setup::new();
     fs::write(setup.path("small.toml"), HALVES).unwrap();
-    let output = client_sim(&setup.arguments(&["--url", "ws://127.0.0.1:1"])).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(Exit::Usage.is(output.status.code()) && text.contains("leave out --url"), "{text}");
+    let arguments = setup.arguments(&["--url", "ws://127.0.0.1:1"]);
+    client_sim(&arguments).ran().ended(2).saying(&["leave out --url"]);
 }
 
 #[test]
@@ -246,13 +237,8 @@ fn more_packets_than_the_host_emulates_are_refused_before_the_run_over_a_link() 
     let setup = Setup::new();
     let many = ["--set", "request.connections=400", "--set", "request.step.0.limit=500"];
     let extra = [&["--link", "datacenter", CAPACITY, "3000"][..], &many[..]].concat();
-    let output = client_sim(&setup.arguments(&extra)).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(Exit::NotPossible.is(output.status.code()), "{text}");
-    assert!(
-        text.contains("this host emulates 3000 on time") && text.contains("packets would be late"),
-        "{text}"
-    );
+    let refused = client_sim(&setup.arguments(&extra)).ran().ended(6);
+    refused.saying(&["this host emulates 3000 on time", "packets would be late"]);
     assert!(!setup.path("record.json").exists(), "nothing ran");
 }
 
@@ -267,14 +253,13 @@ fn what_is_lost_is_sent_again_over_a_link() {
     assert_eq!(link.unbalanced, None);
 }
 
-/// The children of a process whose command line has this role.
-fn child_with_role(parent: u32, role: &str) -> Option<i32> {
-    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
-    let has_role = |pid: &&str| {
+/// The child of a process whose command line has this role.
+fn child_with_role(parent: u32, role: &str) -> Option<u32> {
+    let has_role = |pid: &u32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         line.split(|byte| *byte == 0).nth(1) == Some(role.as_bytes())
     };
-    children.split_whitespace().find(has_role)?.parse().ok()
+    measure::children(parent).into_iter().find(has_role)
 }
 
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -286,12 +271,12 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Whether a process runs: one that ended and was not waited for does not.
-fn runs(pid: i32) -> bool {
+fn runs(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
-fn start(setup: &Setup) -> (Child, [i32; 2]) {
+fn start(setup: &Setup) -> (Child, [u32; 2]) {
     let mut child = client_sim(&setup.arguments(&["--link", "wifi", "--seconds", "60"]))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -312,41 +297,40 @@ fn whichever_process_is_killed_none_is_left_over_a_link() {
     for victim in ["client", "relay", "emulator"] {
         let setup = Setup::new();
         let (mut child, [relay, emulator]) = start(&setup);
-        let client = i32::try_from(child.id()).unwrap();
+        let client = child.id();
         let pid = match victim {
             "client" => client,
             "relay" => relay,
             _ => emulator,
         };
-        kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+        send(Signal::SIGKILL, pid);
         wait_until(victim, || child.try_wait().unwrap().is_some());
         wait_until(victim, || [client, relay, emulator].iter().all(|pid| !runs(*pid)));
         assert!(!child.wait().unwrap().success(), "{victim}");
     }
 }
 
-/// Runs a command in a user namespace of its own, as its root.
-fn inside(script: &str, setup: &Setup) -> Output {
+/// Runs a script in namespaces of its own.
+fn inside(namespaces: &[&str], script: &str, setup: &Setup) -> Ran {
     let program = env!("CARGO_BIN_EXE_client-sim");
     let script =
         script.replace("PROGRAM", program).replace("FOLDER", &setup.folder.path().display().to_string());
     let mut command = Command::new("unshare");
-    command.args(["--user", "--map-root-user", "--mount", "sh", "-ec", &script]);
-    command.stdin(Stdio::null()).output().unwrap()
+    command.args(namespaces).args(["--mount", "sh", "-ec", &script]).stdin(Stdio::null()).ran()
 }
 
 #[test]
 #[ignore = "needs user namespaces, and unshare and setpriv of util-linux"]
 fn a_host_that_allows_no_namespaces_is_told_which_setting_over_a_link() {
     let setup = Setup::new();
-    let output = inside(
+    inside(
+        &["--user", "--map-root-user"],
         "echo 0 > /proc/sys/user/max_user_namespaces
          exec setpriv --bounding-set=-all --inh-caps=-all PROGRAM --scenario FOLDER/small.toml --link wifi",
         &setup,
-    );
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(Exit::NotPossible.is(output.status.code()), "{text}");
-    assert!(text.contains("sudo sysctl user.max_user_namespaces"), "{text}");
+    )
+    .ended(6)
+    .saying(&["sudo sysctl user.max_user_namespaces"]);
 }
 
 #[test]
@@ -360,16 +344,7 @@ fn a_user_without_privileges_plays_over_a_link() {
          cp PROGRAM FOLDER/program
          exec setpriv --reuid 65534 --regid 65534 --clear-groups FOLDER/program --scenario FOLDER/small.toml \
          --link wifi --link-capacity 1000000 --record FOLDER/record.json";
-    let program = env!("CARGO_BIN_EXE_client-sim");
-    let script =
-        script.replace("PROGRAM", program).replace("FOLDER", &setup.folder.path().display().to_string());
-    let output = Command::new("unshare")
-        .args(["--mount", "sh", "-ec", &script])
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!([Exit::Success, Exit::Invalid].iter().any(|exit| exit.is(output.status.code())), "{text}");
+    inside(&[], script, &setup).measured();
     let record = RunRecord::read(Path::new(&setup.path("record.json"))).unwrap();
     record.counts.balanced().unwrap();
     assert_eq!(record.link.unwrap().unbalanced, None);

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 mod addresses;
+mod agent;
 mod between;
 #[path = "../common/mod.rs"]
 mod common;
@@ -21,9 +22,13 @@ mod outputs;
 mod picky;
 #[path = "../common/python.rs"]
 mod python;
+#[path = "../common/ran.rs"]
+mod ran;
 mod relay_pids;
 mod scenarios;
 mod serve;
 mod set_up;
+#[path = "../common/setup.rs"]
+mod setup;
 mod shares;
 mod talkative;

@@ -4,7 +4,7 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
     path::Path,
-    process::{Output, Stdio},
+    process::Stdio,
     thread,
 };
 
@@ -13,19 +13,20 @@ use measure::RunRecord;
 use crate::{
     common::{Relay, program},
     few::few_events,
+    ran::{Ran, Runs},
 };
 
 /// Plays a few notes with these flags; its output, and the record if there is one.
-fn play(folder: &Path, name: &str, flags: &[&str]) -> (Output, Option<RunRecord>) {
+fn play(folder: &Path, name: &str, flags: &[&str]) -> (Ran, Option<RunRecord>) {
     let record = folder.join(format!("{name}.json"));
     let mut command = program();
     command.args(["--scenario", "note-stream", "--rate", "50", "--seconds", "0.5", "--corpus"]);
-    let output = command.arg(few_events()).arg("--record").arg(&record).args(flags).output().unwrap();
+    let output = command.arg(few_events()).arg("--record").arg(&record).args(flags).ran();
     (output, RunRecord::read(&record).ok())
 }
 
-fn first_line(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or_default().to_owned()
+fn first_line(output: &Ran) -> String {
+    output.said.lines().next().unwrap_or_default().to_owned()
 }
 
 /// The address of a relay as `--local-relay` takes it.
@@ -117,9 +118,8 @@ fn what_is_left_open_is_the_clients_first_offer_and_flags_insist() {
     assert_eq!(record.unwrap().agreement.token.as_deref(), Some("nostr.proto-binary.v1+zstd"));
     let flags = ["--local-relay", address(&relay), "--format", "dannypack"];
     let (output, record) = play(folder.path(), "refused", &flags);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("does not speak dannypack: it agreed on json"), "{said}");
-    assert_eq!((output.status.code(), record.is_some()), (Some(1), false));
+    output.ended(1).saying(&["does not speak dannypack: it agreed on json"]);
+    assert!(record.is_none());
 }
 
 #[test]
@@ -163,9 +163,8 @@ fn a_relay_sim_that_is_gone_when_clients_connect_is_named() {
     // The first connection only looks whether anything listens.
     answers(listener, r#"{"software":"relay-sim","version":"0"}"#, 2);
     let (output, record) = play(folder.path(), "gone", &["--local-relay", &address]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains(&format!("cannot connect to ws://{address}")), "{said}");
-    assert_eq!((output.status.code(), record.is_some()), (Some(1), false));
+    output.ended(1).saying(&[&format!("cannot connect to ws://{address}")]);
+    assert!(record.is_none());
 }
 
 #[cfg(target_os = "linux")]

@@ -4,33 +4,32 @@
 use std::{
     fs,
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
 };
 
 use measure::RunRecord;
 use tempfile::TempDir;
 
-use crate::few::few_events;
+use crate::{
+    few::few_events,
+    ran::{Ran, Runs},
+};
 
 /// An address where nobody listens: what is not refused before anything runs fails on it.
 const NOBODY: &str = "ws://127.0.0.1:1";
 
-fn run(args: &[&str], files: &[(&str, &Path)]) -> Output {
+fn run(args: &[&str], files: &[(&str, &Path)]) -> Ran {
     run_for("0.3", args, files)
 }
 
-fn run_for(seconds: &str, args: &[&str], files: &[(&str, &Path)]) -> Output {
+fn run_for(seconds: &str, args: &[&str], files: &[(&str, &Path)]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_client-sim"));
     command.args(["--scenario", "note-stream", "--seconds", seconds, "--rate", "50"]).args(args);
     command.arg("--corpus").arg(few_events());
     for (flag, file) in files {
         command.arg(flag).arg(file);
     }
-    command.stdin(Stdio::null()).output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    command.stdin(Stdio::null()).ran()
 }
 
 #[test]
@@ -50,19 +49,12 @@ fn a_file_that_cannot_be_written_is_refused_before_anything_runs() {
             (&["--url", NOBODY], "--ledger"),
             (&serve, "--record"),
         ] {
-            let output = run(args, &[(flag, &path)]);
-            let said = said(&output);
-            assert_eq!(output.status.code(), Some(2), "{flag}: {said}");
-            assert!(said.contains(&format!("{flag}: {}", path.display())) && said.contains(why), "{said}");
+            run(args, &[(flag, &path)]).ended(2).saying(&[&format!("{flag}: {}", path.display()), why]);
         }
     }
     for flags in [["--record", "--ledger"], ["--html", "--record"], ["--ledger", "--html"]] {
-        let output = run(&["--url", NOBODY], &flags.map(|flag| (flag, &*file)));
-        assert!(
-            output.status.code() == Some(2) && said(&output).contains("the same file"),
-            "{}",
-            said(&output)
-        );
+        let files = flags.map(|flag| (flag, &*file));
+        run(&["--url", NOBODY], &files).ended(2).saying(&["the same file"]);
     }
     assert_eq!(fs::read_to_string(&file).unwrap(), "kept");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
@@ -75,8 +67,7 @@ fn a_run_that_measures_nothing_leaves_files_as_they_were() {
     fs::write(old("record.json"), "an older record").unwrap();
     fs::write(old("ledger.jsonl"), "an older ledger").unwrap();
     for (record, ledger) in [("record.json", "ledger.jsonl"), ("new.json", "new.jsonl")] {
-        let output = run(&["--url", NOBODY], &[("--record", &old(record)), ("--ledger", &old(ledger))]);
-        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        run(&["--url", NOBODY], &[("--record", &old(record)), ("--ledger", &old(ledger))]).ended(1);
     }
     assert_eq!(fs::read_to_string(old("record.json")).unwrap(), "an older record");
     assert_eq!(fs::read_to_string(old("ledger.jsonl")).unwrap(), "an older ledger");
@@ -96,9 +87,9 @@ fn a_run_writes_its_page_and_says_on_its_way_how_it_goes() {
         page.contains("<figcaption>Latency by percentile</figcaption>")
             && page.contains("once and unaltered")
     );
-    let line = said(&output).lines().find(|line| line.starts_with("1 s of ")).unwrap_or_default().to_owned();
+    let line = output.said.lines().find(|line| line.starts_with("1 s of ")).unwrap_or_default().to_owned();
     for part in [" deliveries, ", "/s, p50 ", " ms, p99 ", " ms"] {
-        assert!(line.contains(part), "{part} in {line:?} of {}", said(&output));
+        assert!(line.contains(part), "{part} in {line:?} of {}", output.said);
     }
 }
 
@@ -124,16 +115,12 @@ fn a_full_disk_takes_neither_the_summary_nor_the_other_file() {
     let full = Path::new("/dev/full");
     // Nobody waits longer for what is lost.
     let lossy = ["--relay-fault", "lose=20%", "--drain-seconds", "1"];
-    let output = run(&lossy, &[("--record", full), ("--ledger", &ledger)]);
-    let summary = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(summary.contains("p99") && said(&output).contains("cannot write /dev/full"), "{summary}");
+    let output = run(&lossy, &[("--record", full), ("--ledger", &ledger)]).ended(1);
+    assert!(output.saying(&["cannot write /dev/full"]).out.contains("p99"));
     assert!(fs::read_to_string(&ledger).unwrap().lines().count() > 0);
-    let output = run(&lossy, &[("--record", &record), ("--html", full)]);
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("cannot write --html /dev/full"), "{}", said(&output));
-    let output = run(&lossy, &[("--record", &record), ("--ledger", full)]);
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("cannot write --ledger /dev/full"), "{}", said(&output));
+    for flag in ["--html", "--ledger"] {
+        let output = run(&lossy, &[("--record", &record), (flag, full)]).ended(1);
+        output.saying(&[&format!("cannot write {flag} /dev/full")]);
+    }
     assert!(RunRecord::read(&record).unwrap().counts.balanced().is_err());
 }

@@ -1,13 +1,16 @@
 //! Tests that the program lists and explains every scenario, and plays it with a balanced ledger.
 
-use std::{collections::HashMap, fs, path::PathBuf, process::Output, sync::LazyLock, thread};
+use std::{collections::HashMap, fs, path::PathBuf, sync::LazyLock, thread};
 
 use codecs::{Event, KindClass};
 use corpus::Corpus;
 use measure::{Counts, RunRecord, Status, ValidityClass};
 use tempfile::TempDir;
 
-use crate::common::{Relay, program};
+use crate::{
+    common::{Relay, program},
+    ran::{Ran, Runs},
+};
 
 /// Events of each kind in the test corpus: enough for every draw, few enough for a debug build.
 const EVENTS_OF_A_KIND: usize = 25;
@@ -61,12 +64,12 @@ impl Setup {
         self.folder.path().join(name)
     }
 
-    fn run(&self, scenario: &str, extra: &[&str]) -> (Output, Option<RunRecord>) {
+    fn run(&self, scenario: &str, extra: &[&str]) -> (Ran, Option<RunRecord>) {
         let record = self.path("record.json");
         fs::remove_file(&record).ok();
         let mut command = program();
         command.args(["--scenario", scenario]).arg("--corpus").arg(self.path("small.jsonl"));
-        let output = command.arg("--record").arg(&record).args(extra).output().unwrap();
+        let output = command.arg("--record").arg(&record).args(extra).ran();
         (output, RunRecord::read(&record).ok())
     }
 }
@@ -85,10 +88,6 @@ fn for_every_scenario(play: impl Fn(usize, &str) + Sync) {
             scope.spawn(|| half.iter().for_each(|(n, name)| play(*n, name)));
         }
     });
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[test]
@@ -115,7 +114,7 @@ fn every_scenario_plays_with_a_balanced_ledger() {
 }
 
 /// Plays the smaller scenario at a limit.
-fn saturated(scenario: &str, extra: &[&str]) -> (Output, RunRecord) {
+fn saturated(scenario: &str, extra: &[&str]) -> (Ran, RunRecord) {
     let setup = Setup::new();
     let mut flags = vec!["--verify", "none", "--drain-seconds", "5"];
     let is_published = !workload::scenario::Scenario::load(scenario).unwrap().publish.is_empty();
@@ -125,7 +124,7 @@ fn saturated(scenario: &str, extra: &[&str]) -> (Output, RunRecord) {
     flags.extend(smaller(scenario));
     flags.extend(extra);
     let (output, record) = setup.run(scenario, &flags);
-    let record = record.unwrap_or_else(|| panic!("{scenario}: {}", text(&output.stderr)));
+    let record = record.unwrap_or_else(|| panic!("{scenario}: {}", output.said));
     (output, record)
 }
 
@@ -134,8 +133,7 @@ fn every_scenario_plays_at_the_limit_with_a_balanced_ledger_until_time_ends_it()
     for_every_scenario(|n, scenario| {
         let whom = ["relay", "clients"][n % 2];
         let (output, record) = saturated(scenario, &["--seconds", "1", &format!("--saturate={whom}")]);
-        let said = text(&output.stderr);
-        assert!(matches!(output.status.code(), Some(0 | 3)), "{scenario}: {said}");
+        output.measured();
         let counts = record.counts;
         counts.balanced().unwrap_or_else(|why| panic!("{scenario}: {why}"));
         assert_eq!(record.status, Status::Complete, "{scenario}");
@@ -183,7 +181,7 @@ fn sessions_begin_again_and_what_time_does_not_reach_is_no_loss() {
     let counts = record.counts;
     counts.balanced().unwrap();
     assert!(counts.not_begun > 0 && counts.not_begun + counts.acked == counts.planned, "{counts:?}");
-    let said = text(&output.stdout);
+    let said = output.out;
     let not_begun = counts.not_begun.to_string();
     assert!(said.lines().any(|line| line.contains("not begun") && line.contains(&not_begun)), "{said}");
 }
@@ -201,7 +199,7 @@ fn a_stall_is_no_throughput_and_a_loss_is_found_by_count() {
 
     let lost = ["--seconds", "1", "--saturate", "--relay-fault", "lose=1%"];
     let (output, record) = saturated("note-stream", &lost);
-    assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
+    output.ended(4);
     let planted = record.relay.unwrap().planted.unwrap();
     assert!(
         planted.lost > 0 && record.counts.deliveries_lost == planted.lost,
@@ -220,8 +218,7 @@ fn limits_that_are_not_the_relays_are_refused_by_name() {
         (&["--saturate=both"], "expected none, relay, clients"),
     ] {
         let (output, record) = setup.run("note-stream", &[&["--seconds", "1"], extra].concat());
-        let said = text(&output.stderr);
-        assert!(record.is_none() && said.contains(says), "{extra:?}: {said}");
+        assert!(record.is_none() && output.said.contains(says), "{output}");
     }
 }
 
@@ -233,9 +230,7 @@ fn small(scenario: &str, format: &str, implementation: &str, sets: &[&str]) -> R
     extra.extend(smaller(scenario));
     extra.extend(sets.iter().flat_map(|set| ["--set", set]));
     let (output, record) = setup.run(scenario, &extra);
-    let stderr = text(&output.stderr);
-    // Allows 3: a small run may miss figures and timings, but never its ledger.
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{scenario} over {format}: {stderr}");
+    output.measured();
     let record = record.unwrap();
     record.counts.balanced().unwrap_or_else(|why| panic!("{scenario} over {format}: {why}"));
     record
@@ -272,7 +267,7 @@ fn populations_that_speak_two_formats_and_compressions_have_a_ledger_each() {
         extra.extend(smaller("two-formats"));
         extra.extend(sets.iter().flat_map(|set| ["--set", set]));
         let (output, record) = setup.run("two-formats", &extra);
-        assert!(matches!(output.status.code(), Some(0 | 3)), "{}", text(&output.stderr));
+        output.measured();
         let record = record.unwrap();
         assert_eq!(record.cell.format, "dannypack");
         let speak = |name: &str, format: &str, compression: &str| {
@@ -308,12 +303,10 @@ fn populations_cannot_speak_two_compressions_between_which_a_relay_cannot_choose
         ["subscribe.old-reader.compression=deflate", "subscribe.new-reader.compression=deflate:level=1"];
     let extra: Vec<&str> = sets.iter().flat_map(|set| ["--set", *set]).collect();
     let (output, record) = setup.run("two-formats", &extra);
-    let stderr = text(&output.stderr);
-    assert_eq!((output.status.code(), record.is_none()), (Some(2), true), "{stderr}");
-    assert!(stderr.contains("cannot speak deflate with some clients and deflate:level=1"), "{stderr}");
+    output.ended(2).saying(&["cannot speak deflate with some clients and deflate:level=1"]);
+    assert!(record.is_none());
     let (output, _) = setup.run("two-formats", &["--set", "publish.old-author.format=xml"]);
-    let stderr = text(&output.stderr);
-    assert!(stderr.contains(r#"unknown format "xml""#), "{stderr}");
+    output.saying(&[r#"unknown format "xml""#]);
 }
 
 #[test]
@@ -354,7 +347,7 @@ fn clients_that_reconcile_end_with_the_union_in_more_formats() {
 
 #[test]
 fn scenarios_are_listed_with_their_questions_and_explained_before_anything_runs() {
-    let listed = text(&program().arg("scenarios").output().unwrap().stdout);
+    let listed = program().arg("scenarios").ran().out;
     let setup = Setup::new();
     for scenario in workload::scenario::Scenario::names() {
         let line = listed.lines().find(|line| line.split(' ').next() == Some(scenario)).unwrap();
@@ -362,9 +355,7 @@ fn scenarios_are_listed_with_their_questions_and_explained_before_anything_runs(
     }
     let mut explain = program();
     explain.args(["explain", "slow-consumer", "--set", "subscribe.fast.connections=12", "--corpus"]);
-    let output = explain.arg(setup.path("small.jsonl")).output().unwrap();
-    let plan = text(&output.stdout);
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    let plan = explain.arg(setup.path("small.jsonl")).ran().ended(0).out;
     for words in [
         "30 clients connected at once",
         "10 clients read slowly",
@@ -381,9 +372,9 @@ fn each_load_is_explained_by_what_it_asks_for_in_a_second() {
     let explain = |extra: &[&str]| {
         let mut command = program();
         command.args(["explain", "note-stream", "--set", "publish.arrival.rate_per_s=50", "--corpus"]);
-        command.arg(setup.path("small.jsonl")).args(extra).output().unwrap()
+        command.arg(setup.path("small.jsonl")).args(extra).ran()
     };
-    let table = text(&explain(&["--load", "0.5,1,4"]).stdout);
+    let table = explain(&["--load", "0.5,1,4"]).out;
     let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[0], ["load", "clients", "sessions/s", "publishes/s", "deliveries/s"]);
     // Eight subscribers take from anyone.
@@ -392,15 +383,14 @@ fn each_load_is_explained_by_what_it_asks_for_in_a_second() {
     assert_eq!(rows[3], ["4", "12", "0.0", "200.0", "1600.0"]);
     assert_eq!(rows.len(), 4, "{table}");
     let json = |extra: &[&str]| -> serde_json::Value {
-        serde_json::from_slice(&explain(&[extra, &["--json"]].concat()).stdout).unwrap()
+        serde_json::from_str(&explain(&[extra, &["--json"]].concat()).out).unwrap()
     };
     let steps = json(&["--load", "1,4"]);
     let one = json(&["--load", "4"]);
     assert_eq!((&steps[1], &steps[1]["deliveries_per_s"]), (&one["per_second"], &1600.0.into()));
     assert_ne!(one["plan_sha256"], json(&[])["plan_sha256"]);
     for wrong in [&["--load", "0"] as &[&str], &["--load", "1,-4"], &["--load", "1,2", "--agents", "2"]] {
-        let output = explain(wrong);
-        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", text(&output.stderr));
+        explain(wrong).ended(2);
     }
 }
 
@@ -410,14 +400,11 @@ fn agents_are_told_before_anything_runs_what_each_does() {
     let explain = |extra: &[&str]| {
         let mut command = program();
         command.args(["explain", "--scenario", "mixed-day", "--seconds", "1", "--corpus"]);
-        command.arg(setup.path("small.jsonl")).args(extra).output().unwrap()
+        command.arg(setup.path("small.jsonl")).args(extra).ran()
     };
-    let json = |extra: &[&str]| -> serde_json::Value {
-        let output = explain(extra);
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        serde_json::from_slice(&output.stdout).unwrap()
-    };
-    let table = text(&explain(&["--agents", "130"]).stdout);
+    let json =
+        |extra: &[&str]| -> serde_json::Value { serde_json::from_str(&explain(extra).ended(0).out).unwrap() };
+    let table = explain(&["--agents", "130"]).out;
     let all = json(&["--agents", "130", "--json"]);
     let shares = table.split_once("\nPlan ").unwrap().1.split_once("\nPayload").unwrap().0;
     assert!(shares.lines().all(|line| line.chars().count() <= 100), "{shares}");
@@ -434,8 +421,7 @@ fn agents_are_told_before_anything_runs_what_each_does() {
     assert!(alone.get("agents").is_none());
     assert_ne!(json(&["--json", "--seed", "2"])["plan_sha256"], all["plan_sha256"]);
     for wrong in [&["--agents", "0"] as &[&str], &["--agents", "65536"], &["note-stream"]] {
-        let output = explain(wrong);
-        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", text(&output.stderr));
+        explain(wrong).ended(2);
     }
 }
 
@@ -446,14 +432,14 @@ fn a_run_that_misses_what_its_scenario_expects_is_no_evidence() {
     let mut extra = small.to_vec();
     extra.extend(["--set", "expect.deliveries_per_published.min=9"]);
     let (output, record) = setup.run("note-stream", &extra);
-    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    output.ended(3);
     let validity = record.unwrap().validity;
     assert_eq!(validity.class, ValidityClass::Invalid);
     let reason = "deliveries_per_published is 8.0, expected at least 9";
     assert!(validity.to_string().contains(reason), "{validity}");
     let (output, record) = setup.run("note-stream", &["--set", "publish.arrival.rate=100"]);
-    assert_eq!((output.status.code(), record), (Some(2), None));
-    assert!(text(&output.stderr).contains("unknown field `rate`"), "{}", text(&output.stderr));
+    output.ended(2).saying(&["unknown field `rate`"]);
+    assert_eq!(record, None);
 }
 
 /// Plays a publisher in a closed loop against two readers that take so many bytes a second, until
@@ -476,13 +462,12 @@ fn given_up(read_bytes_per_s: u32) -> String {
     let relay = Relay::start(&["--outbox-bytes", "500000"]);
     let plain = ["--url", &relay.url, "--format", "json", "--compression", "none"];
     let (output, record) = setup.run(scenario.to_str().unwrap(), &plain);
-    let said = text(&output.stderr);
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{said}");
+    let said = output.measured().said;
     let counts = record.unwrap().counts;
     counts.balanced().unwrap();
     assert_eq!(counts.readers_cut_off, 2, "{said}");
     assert!(counts.deliveries_cut_off > 0);
-    said.to_string()
+    said
 }
 
 #[test]

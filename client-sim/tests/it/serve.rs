@@ -1,70 +1,28 @@
 //! A process serves the relay of a plan whose shares others play, and reads what it spends.
 
 use std::{
-    fs,
-    io::{BufRead, BufReader, Read, Write},
+    iter,
     net::TcpListener,
-    process::{Child, ChildStdin, ChildStdout, Stdio},
     time::{Duration, Instant},
 };
 
 use measure::{Merge, MergeError, RelayRecord, RunRecord, Status};
-use nix::{
-    sys::signal::{Signal, kill},
-    time::{ClockId, clock_gettime},
-    unistd::Pid,
-};
+use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
-use crate::{common::program, few::few_events};
+use crate::{
+    agent::{Agent, Ended, start_all},
+    common::program,
+    few::few_events,
+    ran::{Runs, send},
+};
 
-/// A process that takes part in a block.
-struct Process {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
-}
-
-impl Process {
-    fn start(folder: &TempDir, name: &str, flags: &[&str]) -> Process {
-        let mut command = program();
-        command.args(["--scenario", "note-stream", "--seed", "7", "--seconds", "2", "--rate", "60"]);
-        command.args(["--block-id", "a", "--quiet", "--corpus"]).arg(few_events());
-        command.arg("--record").arg(folder.path().join(name)).args(flags);
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        Process { stdin: child.stdin.take(), stdout: BufReader::new(child.stdout.take().unwrap()), child }
-    }
-
-    fn prepared(&mut self) -> serde_json::Value {
-        let mut line = String::new();
-        self.stdout.read_line(&mut line).unwrap();
-        let said: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
-        if !said["prepared"].is_object() {
-            let mut text = String::new();
-            self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
-            panic!("{line:?} {text}");
-        }
-        said["prepared"].clone()
-    }
-
-    fn say(&mut self, line: &str) {
-        self.stdin.as_mut().unwrap().write_all(line.as_bytes()).unwrap();
-    }
-
-    /// Exit code and what it wrote, with standard input open until then.
-    fn end(mut self) -> (Option<i32>, String) {
-        let mut text = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
-        (self.child.wait().unwrap().code(), text)
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
+/// Plays notes for two seconds with these flags, with a record of this name.
+fn start(folder: &TempDir, name: &str, flags: &[&str]) -> Agent {
+    let mut command = program();
+    command.args(["--scenario", "note-stream", "--seed", "7", "--seconds", "2", "--rate", "60"]);
+    command.args(["--block-id", "a", "--quiet", "--corpus"]).arg(few_events());
+    Agent::start(command.args(flags), folder.path().join(name))
 }
 
 /// An address that was free a moment ago.
@@ -72,32 +30,15 @@ fn free() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
-fn start_at() -> String {
-    let now = Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap());
-    format!("start {}\n", now.as_nanos() + 700_000_000)
-}
-
-/// The relay that a process started.
-fn relay_of(server: &Process) -> Pid {
-    let parent = server.child.id().to_string();
-    let is_child = |pid: &i32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)) == Some(parent.as_str())
-    };
-    let pids = fs::read_dir("/proc").unwrap();
-    let mut pids = pids.filter_map(|entry| entry.unwrap().file_name().to_string_lossy().parse().ok());
-    Pid::from_raw(pids.find(is_child).expect("it has one child"))
-}
-
 /// Two players and their relay, ready for the start.
-fn prepared(folder: &TempDir, address: &str, settings: &[&str]) -> (Process, [Process; 2]) {
-    let mut server = Process::start(folder, "relay", &[&["--serve", address], settings].concat());
+fn prepared(folder: &TempDir, address: &str, settings: &[&str]) -> (Agent, [Agent; 2]) {
+    let mut server = start(folder, "relay", &[&["--serve", address], settings].concat());
     let said = server.prepared();
     let url = said["url"].as_str().unwrap().to_owned();
     assert_eq!(url, format!("ws://{address}"));
     let players = ["0/2", "1/2"].map(|share| {
         let flags = ["--share", share, "--relay-at", &url];
-        Process::start(folder, &share.replace('/', "-"), &[&flags, settings].concat())
+        start(folder, &share.replace('/', "-"), &[&flags, settings].concat())
     });
     let players = players.map(|mut player| {
         assert_eq!(player.prepared()["plan_sha256"], said["plan_sha256"], "one plan");
@@ -110,17 +51,15 @@ fn prepared(folder: &TempDir, address: &str, settings: &[&str]) -> (Process, [Pr
 fn play(address: &str, settings: &[&str]) -> (Vec<RunRecord>, RelayRecord) {
     let folder = TempDir::new().unwrap();
     let (mut server, mut players) = prepared(&folder, address, settings);
-    let start = start_at();
-    server.say(&start);
-    players.iter_mut().for_each(|player| player.say(&start));
+    start_all(iter::once(&mut server).chain(&mut players));
     for player in players {
-        let (code, text) = player.end();
+        let Ended { code, text, .. } = player.end();
         // Allows 3: a busy machine may make the timing of a short run invalid, but never its
         // ledger.
         assert!(matches!(code, Some(0 | 3)), "{code:?}: {text}");
     }
     server.say("stop\n");
-    let (code, text) = server.end();
+    let Ended { code, text, .. } = server.end();
     assert_eq!(code, Some(0), "{text}");
     let record = |name: &str| RunRecord::read(&folder.path().join(name)).unwrap();
     (vec![record("0-2"), record("1-2")], RelayRecord::read(&folder.path().join("relay")).unwrap())
@@ -194,17 +133,15 @@ fn the_part_of_another_relay_makes_no_record(records: &[RunRecord], relay: &Rela
 fn a_relay_whose_players_all_end_early_is_part_of_their_record() {
     let folder = TempDir::new().unwrap();
     let (mut server, mut players) = prepared(&folder, &free(), &[]);
-    let start = start_at();
-    server.say(&start);
-    players.iter_mut().for_each(|player| player.say(&start));
+    start_all(iter::once(&mut server).chain(&mut players));
     std::thread::sleep(Duration::from_millis(1_300));
     for mut player in players {
         player.say("stop\n");
-        let (code, text) = player.end();
+        let Ended { code, text, .. } = player.end();
         assert_eq!(code, Some(5), "{text}");
     }
     server.say("stop\n");
-    let (code, text) = server.end();
+    let Ended { code, text, .. } = server.end();
     assert_eq!(code, Some(0), "{text}");
     let records = ["0-2", "1-2"].map(|name| RunRecord::read(&folder.path().join(name)).unwrap());
     let relay = RelayRecord::read(&folder.path().join("relay")).unwrap();
@@ -215,11 +152,11 @@ fn a_relay_whose_players_all_end_early_is_part_of_their_record() {
 
 #[test]
 fn a_relay_that_is_lost_or_stopped_before_the_start_leaves_no_part() {
-    type Loss = fn(&mut Process);
+    type Loss = fn(&mut Agent);
     // The start is 700 ms ahead; before it a player has no record.
     let losses: [(Loss, u64, &str, i32); 3] = [
         (
-            |server| kill(relay_of(server), Signal::SIGKILL).unwrap(),
+            |server| send(Signal::SIGKILL, measure::children(server.child.id())[0]),
             1_300,
             "the relay was lost: the relay's process",
             5,
@@ -230,19 +167,17 @@ fn a_relay_that_is_lost_or_stopped_before_the_start_leaves_no_part() {
     for (lose, after_ms, says, of_players) in losses {
         let (folder, address) = (TempDir::new().unwrap(), free());
         let (mut server, mut players) = prepared(&folder, &address, &[]);
-        let start = start_at();
-        server.say(&start);
-        players.iter_mut().for_each(|player| player.say(&start));
+        start_all(iter::once(&mut server).chain(&mut players));
         std::thread::sleep(Duration::from_millis(after_ms));
         let since = Instant::now();
         lose(&mut server);
-        let (code, text) = server.end();
+        let Ended { code, text, .. } = server.end();
         assert!(since.elapsed() < Duration::from_secs(3), "{:?}", since.elapsed());
         assert_eq!(code, Some(1), "{text}");
         assert!(text.contains(says), "{text}");
         assert!(!folder.path().join("relay").exists());
         for player in players {
-            let (code, text) = player.end();
+            let Ended { code, text, .. } = player.end();
             assert_eq!(code, Some(of_players), "{text}");
         }
         TcpListener::bind(&address).expect("nobody listens there any more");
@@ -253,16 +188,14 @@ fn a_relay_that_is_lost_or_stopped_before_the_start_leaves_no_part() {
 fn a_relay_whose_agent_falls_silent_stops_amid_the_plan() {
     let (folder, address) = (TempDir::new().unwrap(), free());
     let (mut server, mut players) = prepared(&folder, &address, &[]);
-    let start = start_at();
-    server.say(&start);
-    players.iter_mut().for_each(|player| player.say(&start));
+    start_all(iter::once(&mut server).chain(&mut players));
     server.say("on\n");
     let silent = Instant::now();
-    let (code, text) = server.end();
+    let Ended { code, text, .. } = server.end();
     assert!(silent.elapsed() <= Duration::from_secs(2), "{:?}", silent.elapsed());
     assert_eq!(code, Some(0), "{text}");
     for player in players {
-        let (code, text) = player.end();
+        let Ended { code, text, .. } = player.end();
         assert_eq!(code, Some(5), "{text}");
     }
     TcpListener::bind(&address).expect("nobody listens there any more");
@@ -279,9 +212,6 @@ fn a_served_relay_needs_a_seed_a_record_and_no_other_relay() {
         (&["--seed", "1", "--record", "x", "--link", "4g"], "--link"),
     ];
     for (flags, says) in cases {
-        let output = program().args(serve).args(flags).output().unwrap();
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{text}");
-        assert!(text.contains(says), "{text}");
+        program().args(serve).args(flags).ran().ended(2).saying(&[says]);
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader},
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -13,11 +13,7 @@ use std::{
 };
 
 use measure::{RunRecord, Status};
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
-use tempfile::TempDir;
+use nix::sys::signal::Signal;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Mutex,
@@ -28,6 +24,8 @@ use wire::{Accepted, CloseCode, Connection, Offer, ServerConfig, Support, WireLi
 use crate::{
     common::{Relay, program},
     events::write_few,
+    ran::{Ran, Runs, send},
+    setup::Setup,
 };
 
 /// How a relay takes connections.
@@ -163,17 +161,12 @@ connections = 50
 kinds = [1]
 "#;
 
-/// The program with this scenario against a relay, and a folder for its record.
-fn readers(url: &str) -> (Command, TempDir) {
-    let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str| folder.path().join(name);
-    fs::write(file("readers.toml"), READERS).unwrap();
-    write_few(&file("few.jsonl"));
-    let mut command = program();
-    command.args(["--quiet", "--url", url, "--scenario"]).arg(file("readers.toml"));
-    command.arg("--corpus").arg(file("few.jsonl")).arg("--record").arg(file("record.json"));
-    command.stdout(Stdio::null()).stderr(Stdio::piped());
-    (command, folder)
+/// A run of this scenario against a relay, and the folder of its record.
+fn readers(url: &str) -> (Command, Setup) {
+    let setup = Setup::new(READERS, write_few);
+    let mut command = setup.command(&["--quiet", "--url", url]);
+    command.stdout(Stdio::null());
+    (command, setup)
 }
 
 #[test]
@@ -181,14 +174,11 @@ fn pings_are_answered_while_other_connections_are_made() {
     let relay = Relay::start(&["--keep-expired"]);
     let (handshake, ping) = (Duration::from_millis(40), Duration::from_millis(400));
     let door = Door::before(&relay.url, Manners { handshake, ping, ..MANNERS });
-    let (mut command, folder) = readers(&door.url);
-    let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
+    let (mut command, setup) = readers(&door.url);
+    let said = command.ran().measured().said;
     let (opened, gone) = (door.opened.load(Ordering::Relaxed), door.gone.load(Ordering::Relaxed));
-    // A busy machine may make a measurement invalid (3).
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{said}");
     assert!(opened > 50 && gone == 0, "{gone} of {opened} were given up: {said}");
-    let record = RunRecord::read(&folder.path().join("record.json")).unwrap();
+    let record = setup.record();
     assert_eq!((record.counts.balanced(), record.status), (Ok(()), Status::Complete));
     assert_eq!(record.connections, 51);
     assert_eq!(record.counts.deliveries, record.counts.acked * 50, "to all");
@@ -199,19 +189,13 @@ fn a_relay_that_leaves_while_connections_are_made_ends_the_run_at_once() {
     let relay = Relay::start(&["--keep-expired"]);
     let manners = Manners { handshake: Duration::from_millis(100), ..MANNERS };
     let door = Door::before(&relay.url, manners);
-    let (mut command, folder) = readers(&door.url);
-    fs::write(folder.path().join("unasked.json"), "{}").unwrap();
-    command.arg("--doctor").arg(folder.path().join("unasked.json"));
+    let (mut command, setup) = readers(&door.url);
+    command.arg("--doctor").arg(setup.path("unasked.json"));
     let child = command.args(["--workers", "2"]).spawn().unwrap();
     wait_until("connections are made", || door.opened.load(Ordering::Relaxed) >= 25);
     drop(relay);
-    let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(
-        said.contains("client-sim: connection ") && !folder.path().join("record.json").exists(),
-        "{said}"
-    );
+    child.ran().ended(1).saying(&["client-sim: connection "]);
+    assert!(!setup.path("record.json").exists());
     assert!(door.opened.load(Ordering::Relaxed) < 50, "it does not wait for the others");
 }
 
@@ -224,8 +208,8 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 /// Ends a run, which heeds that long before its set-up would be over.
-fn ended_by(signal: Signal, mut child: Child) -> (Output, String) {
-    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
+fn ended_by(signal: Signal, mut child: Child) -> Ran {
+    send(signal, child.id());
     let deadline = Instant::now() + Duration::from_secs(10);
     while child.try_wait().unwrap().is_none() {
         if Instant::now() > deadline {
@@ -233,21 +217,19 @@ fn ended_by(signal: Signal, mut child: Child) -> (Output, String) {
         }
         thread::sleep(Duration::from_millis(10));
     }
-    let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    (output, said)
+    child.ran()
 }
 
 /// A signal during set-up leaves a sentence, and a record of all that the run owed.
-fn assert_nothing_was_measured((output, said): (Output, String), folder: &TempDir) -> RunRecord {
-    assert_eq!(output.status.code(), Some(130), "{said}");
+fn assert_nothing_was_measured(run: Ran, setup: &Setup) -> RunRecord {
+    let Ran { out, said, .. } = run.ended(130);
     assert_eq!(
         said.lines().last(),
         Some("client-sim: interrupted before the load began: nothing was measured"),
         "{said}"
     );
-    assert!(output.stdout.is_empty() && !said.contains("ledger"), "{said}");
-    let record = RunRecord::read(&folder.path().join("record.json")).unwrap();
+    assert!(out.is_empty() && !said.contains("ledger"), "{said}");
+    let record = setup.record();
     assert_eq!(record.status, Status::Interrupted);
     let counts = &record.counts;
     assert!(counts.planned > 0 && counts.not_sent == counts.planned, "{counts:?}");
@@ -262,12 +244,11 @@ fn a_signal_while_connections_are_made_ends_the_run_with_a_record_of_nothing() {
         // Half a minute for all.
         let manners = Manners { handshake: Duration::from_millis(500), ..MANNERS };
         let door = Door::before(&relay.url, manners);
-        let (mut command, folder) = readers(&door.url);
-        fs::write(folder.path().join("unasked.json"), "{}").unwrap();
-        let child = command.arg("--doctor").arg(folder.path().join("unasked.json"));
+        let (mut command, setup) = readers(&door.url);
+        let child = command.arg("--doctor").arg(setup.path("unasked.json"));
         let child = child.stdout(Stdio::piped()).spawn().unwrap();
         wait_until("connections are made", || door.opened.load(Ordering::Relaxed) >= 5);
-        let record = assert_nothing_was_measured(ended_by(signal, child), &folder);
+        let record = assert_nothing_was_measured(ended_by(signal, child), &setup);
         assert!(record.connections == 51 && door.opened.load(Ordering::Relaxed) < 40);
         assert!(record.agreement.token.is_some(), "it was prepared");
     }
@@ -297,23 +278,21 @@ authors = 1
 fn a_signal_while_events_are_stored_ends_the_run_and_all_that_it_owed_stays_owed() {
     let relay = Relay::start(&["--keep-expired"]);
     let stored = |url: &str| {
-        let (mut command, folder) = readers(url);
-        fs::write(folder.path().join("readers.toml"), STORED).unwrap();
-        fs::write(folder.path().join("unasked.json"), "{}").unwrap();
-        command.args(["--seed", "1", "--doctor"]).arg(folder.path().join("unasked.json"));
-        (command, folder)
+        let (mut command, setup) = readers(url);
+        setup.write("plan.toml", STORED);
+        command.args(["--seed", "1", "--doctor"]).arg(setup.path("unasked.json"));
+        (command, setup)
     };
     // Minutes for all.
     let door = Door::before(&relay.url, Manners { message: Duration::from_secs(1), ..MANNERS });
-    let (mut command, folder) = stored(&door.url);
+    let (mut command, setup) = stored(&door.url);
     let child = command.stdout(Stdio::piped()).spawn().unwrap();
     wait_until("events are stored", || door.heard.load(Ordering::Relaxed) >= 2);
-    let record = assert_nothing_was_measured(ended_by(Signal::SIGINT, child), &folder);
+    let record = assert_nothing_was_measured(ended_by(Signal::SIGINT, child), &setup);
     assert_eq!(door.opened.load(Ordering::Relaxed), 1, "it had not begun to connect");
-    let (mut command, folder) = stored(&relay.url);
-    let output = command.output().unwrap();
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", String::from_utf8_lossy(&output.stderr));
-    let whole = RunRecord::read(&folder.path().join("record.json")).unwrap().counts;
+    let (mut command, setup) = stored(&relay.url);
+    command.ran().measured();
+    let whole = setup.record().counts;
     let counts = record.counts;
     assert!(whole.requests > 0 && whole.balanced() == Ok(()));
     assert_eq!((counts.planned, counts.requests), (whole.planned, whole.requests));
@@ -324,15 +303,14 @@ fn a_signal_while_events_are_stored_ends_the_run_and_all_that_it_owed_stays_owed
 fn a_signal_while_a_mute_relay_is_asked_ends_the_run_and_the_doctor() {
     let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("ws://{}", mute.local_addr().unwrap());
-    let (mut command, folder) = readers(&url);
+    let (mut command, setup) = readers(&url);
     let child = command.stdout(Stdio::piped()).spawn().unwrap();
     let _asked = mute.accept().unwrap();
-    let record = assert_nothing_was_measured(ended_by(Signal::SIGTERM, child), &folder);
+    let record = assert_nothing_was_measured(ended_by(Signal::SIGTERM, child), &setup);
     assert!(record.agreement.token.is_none() && record.cell.format == "json", "as it was asked for");
     let child = program().args(["doctor", "--url", &url]).stderr(Stdio::piped()).spawn().unwrap();
     let _asked = mute.accept().unwrap();
-    let (output, said) = ended_by(Signal::SIGTERM, child);
-    assert_eq!(output.status.code(), Some(130), "{said}");
+    let said = ended_by(Signal::SIGTERM, child).ended(130).said;
     assert_eq!(said.lines().last(), Some("client-sim: interrupted"), "{said}");
 }
 
@@ -353,14 +331,13 @@ fn a_signal_while_a_long_plan_is_made_ends_the_run() {
     });
     // It meets the relay, and plans.
     thread::sleep(Duration::from_secs(3));
-    let (output, said) = ended_by(Signal::SIGTERM, child);
-    assert_eq!(output.status.code(), Some(130), "{said}");
+    let said = ended_by(Signal::SIGTERM, child).ended(130).said;
     assert!(said.ends_with("interrupted before the load began: nothing was measured\n"), "{said}");
 }
 
 /// The program in a network namespace of its own, with these local ports for its connections. None
 /// is left once the file `none` is in the folder.
-fn with_ports(range: &str, folder: &TempDir) -> Command {
+fn with_ports(range: &str, setup: &Setup) -> Command {
     const SCRIPT: &str = r#"
         cd /proc/sys/net/ipv4 && ip link set lo up && echo "$1" > ip_local_port_range || exit 77
         (while [ -d "$2" ] && ! [ -e "$2/none" ]; do sleep 0.02; done; echo 1-65535 > ip_local_reserved_ports) \
@@ -372,7 +349,7 @@ fn with_ports(range: &str, folder: &TempDir) -> Command {
         exit $code
     "#;
     let mut command = Command::new("unshare");
-    command.args(["-rn", "sh", "-c", SCRIPT, env!("CARGO_BIN_EXE_client-sim"), range]).arg(folder.path());
+    command.args(["-rn", "sh", "-c", SCRIPT, env!("CARGO_BIN_EXE_client-sim"), range]).arg(setup.path(""));
     command
 }
 
@@ -406,23 +383,22 @@ authors = 1
 #[test]
 #[ignore = "needs network namespaces, unshare of util-linux and ip of iproute2"]
 fn local_ports_that_run_out_amid_the_run_are_not_the_relays_loss() {
-    let (_, folder) = readers("");
-    let file = |name: &str| folder.path().join(name);
+    let (_, setup) = readers("");
+    let file = |name: &str| setup.path(name);
     fs::write(file("sessions.toml"), SESSIONS).unwrap();
-    let mut command = with_ports("40000 41000", &folder);
+    let mut command = with_ports("40000 41000", &setup);
     command
         .args(["--progress-json", "--url", "ws://localhost:7777", "--scenario"])
         .arg(file("sessions.toml"));
-    command.arg("--corpus").arg(file("few.jsonl")).arg("--record").arg(file("record.json"));
+    command.arg("--corpus").arg(file("events.jsonl")).arg("--record").arg(file("record.json"));
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut seconds = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(seconds.next().unwrap().unwrap().contains("\"samples\""), "the load has begun");
     fs::write(file("none"), "").unwrap();
     let rest = thread::spawn(move || seconds.count());
-    let output = child.wait_with_output().unwrap();
+    let output = child.ran();
     rest.join().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(3), "{said}");
+    let said = output.ended(3).said;
     let record = RunRecord::read(&file("record.json")).unwrap();
     let counts = record.counts;
     assert_eq!((record.status, counts.balanced(), counts.deliveries_lost), (Status::Complete, Ok(()), 0));
@@ -433,12 +409,10 @@ fn local_ports_that_run_out_amid_the_run_are_not_the_relays_loss() {
 
 #[test]
 fn a_relay_of_our_own_that_does_not_start_says_why() {
-    let (_, folder) = readers("");
+    let (_, setup) = readers("");
     let mut command = program();
-    command.args(["--scenario"]).arg(folder.path().join("readers.toml"));
-    let output = command.args(["--relay-fault", "nonsense"]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
+    command.args(["--scenario"]).arg(setup.path("plan.toml"));
+    let said = command.args(["--relay-fault", "nonsense"]).ran().ended(1).said;
     let last = said.lines().last().unwrap_or_default();
-    assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(last.contains("the relay of our own did not start") && last.contains("unknown fault"), "{said}");
 }

@@ -2,22 +2,20 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
-    io::{BufRead, BufReader, Read, Write},
-    path::PathBuf,
-    process::{Child, ChildStdin, ChildStdout, Stdio},
+    process::Command,
     time::{Duration, Instant},
 };
 
 use codecs::{ClientMessage, Filter, Format, Implementation, RelayMessage};
 use measure::{Counts, Latency, LiveCounts, RunRecord, Status, ValidityClass};
-use nix::time::{ClockId, clock_gettime};
-use tempfile::TempDir;
 use wire::{Compression, Offer, WireLimits};
 
 use crate::{
-    common::{Relay, program},
+    agent::{Agent, monotonic_ns, start_all},
+    common::Relay,
     events::write_few,
+    ran::Runs,
+    setup::Setup,
 };
 
 /// Deliveries here do not depend on time: no stays, no reconciliations.
@@ -138,124 +136,46 @@ extra = 4
 frame_bytes = 64000
 "#;
 
-struct Setup {
-    folder: TempDir,
+fn setup(scenario: &str) -> Setup {
+    Setup::new(scenario, write_few)
 }
 
-impl Setup {
-    fn new(scenario: &str) -> Setup {
-        let folder = TempDir::new().unwrap();
-        fs::write(folder.path().join("plan.toml"), scenario).unwrap();
-        // A relay of our own refuses nothing.
-        fs::write(folder.path().join("unasked.json"), "{}").unwrap();
-        write_few(&folder.path().join("corpus.jsonl"));
-        Setup { folder }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// Starts a process with a record of its own.
-    fn start(&self, url: &str, name: &str, extra: &[&str]) -> Child {
-        let mut command = program();
-        command.arg("--scenario").arg(self.path("plan.toml")).arg("--corpus").arg(self.path("corpus.jsonl"));
-        command.args(["--url", url, "--doctor"]).arg(self.path("unasked.json"));
-        command.arg("--record").arg(self.path(name)).args(extra);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-    }
-
-    fn share(&self, url: &str, share: &str, extra: &[&str]) -> Agent {
-        let name = share.replace('/', "-");
-        let extra = [&["--share", share, "--progress-json"], extra].concat();
-        let mut child = self.start(url, &name, &extra);
-        Agent {
-            stdin: child.stdin.take(),
-            stdout: BufReader::new(child.stdout.take().unwrap()),
-            child,
-            record: self.path(&name),
-        }
-    }
-
-    /// Plays the plan over so many agents, and returns their records.
-    fn play(&self, relay: &Relay, of: u16, seed: &str) -> Vec<RunRecord> {
-        self.play_told(relay, of, seed).into_iter().map(|(record, _)| record).collect()
-    }
-
-    /// The same with what each agent told while it played.
-    fn play_told(&self, relay: &Relay, of: u16, seed: &str) -> Vec<(RunRecord, Vec<LiveCounts>)> {
-        let mut agents: Vec<Agent> = (0..of)
-            .map(|index| {
-                let flags = ["--seed", seed, "--block-id", "a"];
-                self.share(&relay.url, &format!("{index}/{of}"), &flags)
-            })
-            .collect();
-        let prepared: BTreeSet<String> = agents.iter_mut().map(Agent::prepared).collect();
-        assert_eq!(prepared.len(), 1, "all play one plan over one corpus: {prepared:?}");
-        let start_ns = monotonic_ns() + 700_000_000;
-        agents.iter_mut().for_each(|agent| agent.say(&format!("start {start_ns}\n")));
-        let records = agents.into_iter().map(|agent| {
-            let ended = agent.end();
-            // Allows 3: a busy machine may make the timing of a short run invalid, but never its
-            // ledger.
-            assert!(matches!(ended.code, Some(0 | 3)), "{:?}: {}", ended.code, ended.text);
-            (RunRecord::read(&ended.record).unwrap(), ended.told)
-        });
-        records.collect()
-    }
+/// A run of the plan against a relay that is not asked before.
+fn against(setup: &Setup, url: &str, flags: &[&str]) -> Command {
+    let mut command = setup.plan();
+    command.args(["--url", url, "--doctor"]).arg(setup.path("unasked.json")).args(flags);
+    command
 }
 
-/// A process that plays a share.
-struct Agent {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
-    record: PathBuf,
+fn share(setup: &Setup, url: &str, share: &str, extra: &[&str]) -> Agent {
+    let extra = [&["--share", share, "--progress-json"], extra].concat();
+    Agent::start(&mut against(setup, url, &extra), setup.path(&share.replace('/', "-")))
 }
 
-struct Ended {
-    code: Option<i32>,
-    text: String,
-    record: PathBuf,
-    /// Counts so far, line by line.
-    told: Vec<LiveCounts>,
+/// Plays the plan over so many agents, and returns their records.
+fn play(setup: &Setup, relay: &Relay, of: u16, seed: &str) -> Vec<RunRecord> {
+    play_told(setup, relay, of, seed).into_iter().map(|(record, _)| record).collect()
 }
 
-impl Agent {
-    /// The line with which it says that it is prepared.
-    fn prepared(&mut self) -> String {
-        let mut line = String::new();
-        self.stdout.read_line(&mut line).unwrap();
-        let said: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
-        let is_hash = |name: &str| said["prepared"][name].as_str().is_some_and(|hash| hash.len() == 64);
-        if !(is_hash("plan_sha256") && is_hash("corpus_sha256")) {
-            let mut text = String::new();
-            self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
-            panic!("{line:?} {text}");
-        }
-        line
-    }
-
-    fn say(&mut self, line: &str) {
-        self.stdin.as_mut().unwrap().write_all(line.as_bytes()).unwrap();
-    }
-
-    /// Waits for its end, with standard input open until then.
-    fn end(mut self) -> Ended {
-        let told = (&mut self.stdout).lines().filter_map(|line| {
-            let line: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
-            Some(serde_json::from_value(line.get("so_far")?.clone()).unwrap())
-        });
-        let told = told.collect();
-        let mut text = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
-        Ended { code: self.child.wait().unwrap().code(), text, record: self.record, told }
-    }
-}
-
-fn monotonic_ns() -> u64 {
-    let now = Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap());
-    u64::try_from(now.as_nanos()).unwrap()
+/// The same with what each agent told while it played.
+fn play_told(setup: &Setup, relay: &Relay, of: u16, seed: &str) -> Vec<(RunRecord, Vec<LiveCounts>)> {
+    let mut agents: Vec<Agent> = (0..of)
+        .map(|index| {
+            let flags = ["--seed", seed, "--block-id", "a"];
+            share(setup, &relay.url, &format!("{index}/{of}"), &flags)
+        })
+        .collect();
+    let prepared: BTreeSet<String> = agents.iter_mut().map(|agent| agent.prepared().to_string()).collect();
+    assert_eq!(prepared.len(), 1, "all play one plan over one corpus: {prepared:?}");
+    start_all(&mut agents);
+    let records = agents.into_iter().map(|agent| {
+        let ended = agent.end();
+        // Allows 3: a busy machine may make the timing of a short run invalid, but never its
+        // ledger.
+        assert!(matches!(ended.code, Some(0 | 3)), "{:?}: {}", ended.code, ended.text);
+        (RunRecord::read(&ended.record).unwrap(), ended.told)
+    });
+    records.collect()
 }
 
 fn relay() -> Relay {
@@ -298,17 +218,17 @@ fn samples(record: &RunRecord, metric: &str) -> u64 {
 
 #[test]
 fn any_number_of_agents_sends_the_same_events_with_the_same_ledger() {
-    let setup = Setup::new(TIMELESS);
+    let setup = setup(TIMELESS);
     let alone = relay();
-    let output = setup.start(&alone.url, "alone", &["--seed", "7"]).wait_with_output().unwrap();
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", String::from_utf8_lossy(&output.stderr));
-    let whole = RunRecord::read(&setup.path("alone")).unwrap();
+    let file = setup.path("alone");
+    against(&setup, &alone.url, &["--seed", "7"]).arg("--record").arg(&file).ran().measured();
+    let whole = RunRecord::read(&file).unwrap();
     whole.counts.balanced().unwrap();
     let ids = held(&alone);
     assert!(ids.len() as u64 > whole.counts.planned && whole.counts.deliveries > whole.counts.planned);
     for of in [1, 2, 7] {
         let relay = relay();
-        let (records, told): (Vec<_>, Vec<_>) = setup.play_told(&relay, of, "7").into_iter().unzip();
+        let (records, told): (Vec<_>, Vec<_>) = play_told(&setup, &relay, of, "7").into_iter().unzip();
         for (record, told) in records.iter().zip(&told) {
             record.counts.balanced().unwrap();
             assert!(told.len() >= 2 && told.is_sorted_by(|one, next| next.follows(one)), "{told:?}");
@@ -349,7 +269,7 @@ fn any_number_of_agents_sends_the_same_events_with_the_same_ledger() {
 
 /// The ledger of three agents together, each of which balances.
 fn ledger_of_three(scenario: &str) -> Counts {
-    let records = Setup::new(scenario).play(&relay(), 3, "7");
+    let records = play(&setup(scenario), &relay(), 3, "7");
     for record in &records {
         record.counts.balanced().unwrap();
     }
@@ -374,12 +294,10 @@ fn what_other_agents_publish_is_owed_to_stays_and_to_subscribers() {
 
 #[test]
 fn slow_readers_beside_a_closed_loop_are_refused() {
-    let setup = Setup::new(&format!("{TIMED}{CLOSED_LOOP}"));
+    let setup = setup(&format!("{TIMED}{CLOSED_LOOP}"));
     let flags = ["--seed", "7", "--share", "0/2"];
-    let output = setup.start("ws://127.0.0.1:1", "none", &flags).wait_with_output().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{text}");
-    assert!(text.contains("slow readers (read_bytes_per_s) beside a closed loop"), "{text}");
+    let refused = against(&setup, "ws://127.0.0.1:1", &flags).ran().ended(2);
+    refused.saying(&["slow readers (read_bytes_per_s) beside a closed loop"]);
 }
 
 #[test]
@@ -422,24 +340,22 @@ arrival = { shape = "constant", rate_per_s = 20 }
         (TIMED, "1/2", connections, "100", None),
     ] {
         let flags = ["--seed", "7", "--share", share, flag, most];
-        let output =
-            Setup::new(scenario).start("ws://127.0.0.1:1", "none", &flags).wait_with_output().unwrap();
-        let text = String::from_utf8_lossy(&output.stderr);
+        let output = against(&setup(scenario), "ws://127.0.0.1:1", &flags).ran();
         match refusal {
-            Some(says) => assert!(output.status.code() == Some(2) && text.contains(says), "{text}"),
+            Some(says) => output.ended(2).saying(&[says]),
             // Nobody is there to play against.
-            None => assert!(output.status.code() == Some(1) && !text.contains(flag), "{text}"),
-        }
+            None => output.ended(1),
+        };
     }
 }
 
 #[test]
 fn a_share_hears_what_comes_before_its_start_and_stays_to_the_end_of_the_plan() {
-    let setup = Setup::new(AT_ONCE);
+    let setup = setup(AT_ONCE);
     let relay = relay();
     // Agents 0 and 1 publish at time zero, agent 2 all the time; agents 3 and 4 subscribe.
     let mut agents: Vec<Agent> =
-        (0..5).map(|index| setup.share(&relay.url, &format!("{index}/5"), &["--seed", "7"])).collect();
+        (0..5).map(|index| share(&setup, &relay.url, &format!("{index}/5"), &["--seed", "7"])).collect();
     agents.iter_mut().for_each(|agent| drop(agent.prepared()));
     let start_ns = monotonic_ns() + 700_000_000;
     // Another machine's clock.
@@ -470,7 +386,7 @@ fn a_reconciliation_may_name_what_other_agents_published() {
 #[test]
 fn a_share_whose_agent_goes_falls_silent_or_says_stop_sends_nothing_more_and_keeps_what_it_measured() {
     type Stop = fn(&mut Agent);
-    let setup = Setup::new(TIMELESS);
+    let setup = setup(TIMELESS);
     let stops: [(Stop, &str); 4] = [
         (|agent| agent.stdin = None, "standard input ended"),
         (|agent| agent.say("stop\n"), "the coordinator said stop"),
@@ -479,7 +395,7 @@ fn a_share_whose_agent_goes_falls_silent_or_says_stop_sends_nothing_more_and_kee
     ];
     for (stop, says) in stops {
         let relay = relay();
-        let mut agent = setup.share(&relay.url, "0/1", &["--seed", "7", "--seconds", "30"]);
+        let mut agent = share(&setup, &relay.url, "0/1", &["--seed", "7", "--seconds", "30"]);
         agent.prepared();
         agent.say(&format!("start {}\n", monotonic_ns() + 600_000_000));
         // Longer than the silence that it bears.
@@ -507,10 +423,10 @@ fn a_share_whose_agent_goes_falls_silent_or_says_stop_sends_nothing_more_and_kee
 
 #[test]
 fn what_another_agent_does_not_send_is_lost_here() {
-    let setup = Setup::new(TIMELESS);
+    let setup = setup(TIMELESS);
     let relay = relay();
     let flags = ["--seed", "7", "--drain-seconds", "1"];
-    let [mut plays, mut leaves] = ["0/2", "1/2"].map(|share| setup.share(&relay.url, share, &flags));
+    let [mut plays, mut leaves] = ["0/2", "1/2"].map(|part| share(&setup, &relay.url, part, &flags));
     assert_eq!(plays.prepared(), leaves.prepared());
     plays.say(&format!("start {}\n", monotonic_ns() + 700_000_000));
     leaves.stdin = None;
@@ -527,9 +443,9 @@ fn what_another_agent_does_not_send_is_lost_here() {
 
 #[test]
 fn nothing_is_published_before_the_start_nor_without_one() {
-    let setup = Setup::new(TIMELESS);
+    let setup = setup(TIMELESS);
     let relay = relay();
-    let mut agent = setup.share(&relay.url, "0/1", &["--seed", "7"]);
+    let mut agent = share(&setup, &relay.url, "0/1", &["--seed", "7"]);
     agent.prepared();
     let stored = held(&relay);
     agent.say(&format!("start {}\n", monotonic_ns() - 1_000_000_000));
@@ -538,7 +454,7 @@ fn nothing_is_published_before_the_start_nor_without_one() {
     assert!(ended.text.contains("ms ahead, and must be 500 ms ahead or more"), "{}", ended.text);
     assert!(!ended.record.exists());
 
-    let mut agent = setup.share(&relay.url, "0/1", &["--seed", "7"]);
+    let mut agent = share(&setup, &relay.url, "0/1", &["--seed", "7"]);
     agent.prepared();
     agent.stdin = None;
     let ended = agent.end();
@@ -547,7 +463,7 @@ fn nothing_is_published_before_the_start_nor_without_one() {
     assert!(record.counts.not_sent == record.counts.planned && record.counts.planned > 0);
     assert_eq!(held(&relay), stored);
 
-    let mut agent = setup.share(&relay.url, "1/2", &["--seed", "8"]);
+    let mut agent = share(&setup, &relay.url, "1/2", &["--seed", "8"]);
     agent.say(&"stop".repeat(1_000));
     let ended = agent.end();
     assert_eq!(ended.code, Some(1), "{}", ended.text);
@@ -556,7 +472,7 @@ fn nothing_is_published_before_the_start_nor_without_one() {
 
 #[test]
 fn a_share_needs_a_relay_that_others_share_a_seed_and_an_index_below_its_number() {
-    let setup = Setup::new(TIMELESS);
+    let setup = setup(TIMELESS);
     let url = ["--url", "ws://127.0.0.1:1"];
     let cases: [(&[&str], &str); 5] = [
         (&["--share", "0/2", "--seed", "1"], "--url"),
@@ -566,9 +482,6 @@ fn a_share_needs_a_relay_that_others_share_a_seed_and_an_index_below_its_number(
         (&["--share", "0/2", "--seed", "1", "--url", url[1], "--relay-pid", "1"], "--relay-pid"),
     ];
     for (flags, says) in cases {
-        let output = program().arg("--scenario").arg(setup.path("plan.toml")).args(flags).output().unwrap();
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{text}");
-        assert!(text.contains(says), "{text}");
+        setup.plan().args(flags).ran().ended(2).saying(&[says]);
     }
 }

@@ -1,13 +1,11 @@
 //! A relay that says more than it is asked: every verb, length and type that live relays send
 //! stands between right answers, and neither `client-sim` nor its doctor takes it for one.
 
-use std::process::Output;
-
-use measure::{RunRecord, Status};
+use measure::Status;
 use serde_json::{Value, json};
 use wire::Connection;
 
-use crate::{between::Between, common::program, events::write_few};
+use crate::{between::Between, common::program, events::write_few, ran::Runs, setup::Setup};
 
 /// Numbers from a seed (SplitMix64).
 #[derive(Debug, Clone)]
@@ -231,28 +229,14 @@ extra = 0
 frame_bytes = 64000
 "#;
 
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 /// Asks the doctor and plays the scenario, over a relay that says what follows from the seed.
 fn play(seed: u64) {
     let relay = talkative(seed);
-    let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str| folder.path().join(name);
-    write_few(&file("events.jsonl"));
-    std::fs::write(file("talk.toml"), SCENARIO).unwrap();
+    let setup = Setup::new(SCENARIO, write_few);
     let mut doctor = program();
-    doctor.args(["doctor", "--json", "--url", &relay.url, "--corpus"]).arg(file("events.jsonl"));
-    let doctor = doctor.arg("--scenario").arg(file("talk.toml")).output().unwrap();
-    assert_eq!(
-        doctor.status.code(),
-        Some(0),
-        "seed {seed}: {}{}",
-        said(&doctor),
-        String::from_utf8_lossy(&doctor.stdout)
-    );
-    let found: Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    doctor.args(["doctor", "--json", "--url", &relay.url, "--corpus"]).arg(setup.path("events.jsonl"));
+    let doctor = doctor.arg("--scenario").arg(setup.path("plan.toml")).ran().ended(0).out;
+    let found: Value = serde_json::from_str(&doctor).unwrap();
     assert_eq!(
         found["rules"],
         json!({ "bounds": {}, "kinds": {}, "kinds_after_auth": {} }),
@@ -260,17 +244,10 @@ fn play(seed: u64) {
     );
     assert_eq!(found["bounds"], json!({}), "seed {seed}: {found}");
     assert_eq!(found["handshakes"][0]["granted"]["Ok"], "none", "seed {seed}: {found}");
-    std::fs::write(file("doctor.json"), &doctor.stdout).unwrap();
-    let mut run = program();
-    run.args(["--url", &relay.url, "--seed", "1", "--drain-seconds", "20", "--corpus"])
-        .arg(file("events.jsonl"));
-    run.arg("--doctor").arg(file("doctor.json"));
-    run.arg("--scenario").arg(file("talk.toml")).arg("--record").arg(file("record.json"));
-    let run = run.output().unwrap();
-    let said = said(&run);
-    // Allows 3: late answers on a busy machine make a run invalid.
-    assert!(matches!(run.status.code(), Some(0 | 3)), "seed {seed}: {said}");
-    let record = RunRecord::read(&file("record.json")).unwrap();
+    setup.write("doctor.json", &doctor);
+    let mut run = setup.command(&["--url", &relay.url, "--seed", "1", "--drain-seconds", "20"]);
+    let said = run.arg("--doctor").arg(setup.path("doctor.json")).ran().measured().said;
+    let record = setup.record();
     let counts = &record.counts;
     assert_eq!((counts.balanced(), &record.status), (Ok(()), &Status::Complete), "seed {seed}: {said}");
     assert_eq!((counts.acked, counts.requests_failed), (counts.planned, 0), "seed {seed}: {said}");

@@ -5,12 +5,14 @@ use std::{
     fs::{self, Permissions},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::Command,
 };
 
 use flate2::{Compression, write::GzEncoder};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
+
+use crate::ran::{Ran, Runs};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
@@ -44,17 +46,17 @@ impl Runner {
     }
 
     /// Runs the script as a runner does, with these variables beside those of the action.
-    fn run(&self, variables: &[(&str, &str)]) -> Output {
+    fn run(&self, variables: &[(&str, &str)]) -> Ran {
         let mut script = Command::new(root().join("deploy/action.sh"));
         script.current_dir(self.0.path()).env_remove("COMPARE").env("NOTED", self.path("noted"));
         for (name, file) in [("GITHUB_STEP_SUMMARY", "step-summary"), ("GITHUB_OUTPUT", "outputs")] {
             script.env(name, self.path(file));
         }
         script.env("OUT", "results").env("RUNNER_TEMP", self.0.path()).env("BASE", "./old {address}");
-        script.env("HEAD", "./new {address}").envs(variables.iter().copied()).output().unwrap()
+        script.env("HEAD", "./new {address}").envs(variables.iter().copied()).ran()
     }
 
-    fn compared(&self, code: &str, variables: &[(&str, &str)]) -> Output {
+    fn compared(&self, code: &str, variables: &[(&str, &str)]) -> Ran {
         let compare = self.path("compare");
         let standing = [("COMPARE", compare.to_str().unwrap()), ("CODE", code)];
         self.run(&[&standing, variables].concat())
@@ -69,25 +71,18 @@ fn compare_that(acts: &str) -> String {
     )
 }
 
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 #[test]
 fn the_action_passes_inputs_on_as_they_are() {
     let runner = Runner::new();
     let hostile = r#"./old "a b" $(touch hit) `touch hit`; touch hit {port}"#;
-    let done = runner.compared(
-        "0",
-        &[
-            ("BASE", hostile),
-            ("SCENARIO", "mixed-day"),
-            ("ROUNDS", "6"),
-            ("BLOCK_SECONDS", "2"),
-            ("FAIL_ON", "relay CPU>3%\n\np99>10%\n"),
-        ],
-    );
-    assert!(done.status.success(), "{}", said(&done));
+    let given = [
+        ("BASE", hostile),
+        ("SCENARIO", "mixed-day"),
+        ("ROUNDS", "6"),
+        ("BLOCK_SECONDS", "2"),
+        ("FAIL_ON", "relay CPU>3%\n\np99>10%\n"),
+    ];
+    runner.compared("0", &given).ended(0);
     let base = format!("base={hostile}");
     let expected = [
         "run",
@@ -123,12 +118,12 @@ fn the_action_ends_as_compare_does() {
     {
         let runner = Runner::new();
         let done = runner.compared(code, &[("ROUNDS", ""), ("FAIL_ON", "")]);
-        assert_eq!(done.status.code().unwrap().to_string(), code);
+        assert_eq!(done.code.unwrap().to_string(), code);
         let noted = runner.read("noted");
         for flag in ["--scenario", "--rounds", "--seconds", "--fail-on"] {
             assert!(!noted.contains(flag), "{noted}");
         }
-        assert!(said(&done).contains("::error::") && said(&done).contains(told), "{}", said(&done));
+        done.saying(&["::error::", told]);
         assert!(runner.read("step-summary").ends_with("# slower\n"));
         assert!(runner.read("outputs").contains(&format!("exit-code={code}\n")));
     }
@@ -138,9 +133,7 @@ fn the_action_ends_as_compare_does() {
 fn the_action_says_when_there_is_no_summary() {
     let runner = Runner::new();
     runner.program("compare", "#!/bin/sh\necho 'unknown scenario' >&2\nexit 2\n");
-    let done = runner.compared("2", &[]);
-    assert_eq!(done.status.code(), Some(2));
-    assert!(said(&done).contains("unknown scenario"));
+    runner.compared("2", &[]).ended(2).saying(&["unknown scenario"]);
     let summary = runner.read("step-summary");
     assert!(summary.contains("ended with exit code 2 before it had a summary"), "{summary}");
     assert_eq!(runner.read("outputs"), "exit-code=2\n");
@@ -156,9 +149,7 @@ fn the_action_names_the_input_that_is_wrong() {
         ("HEAD", "", "input head is empty"),
         ("OUT", "full", "the folder full is not empty"),
     ] {
-        let done = runner.compared("0", &[(name, value)]);
-        assert_eq!(done.status.code(), Some(2));
-        assert!(said(&done).contains(told), "{}", said(&done));
+        runner.compared("0", &[(name, value)]).ended(2).saying(&[told]);
     }
     assert!(!runner.path("noted").exists() && runner.read("step-summary") == "before\n");
 }
@@ -166,8 +157,8 @@ fn the_action_names_the_input_that_is_wrong() {
 #[test]
 #[ignore = "needs curl"]
 fn the_action_runs_a_release_fetched_by_curl_only_by_its_checksum() {
-    let machine = Command::new("uname").arg("-m").output().unwrap();
-    let target = format!("{}-unknown-linux-musl", String::from_utf8_lossy(&machine.stdout).trim());
+    let machine = Command::new("uname").arg("-m").ran();
+    let target = format!("{}-unknown-linux-musl", machine.out.trim());
     let version = env!("CARGO_PKG_VERSION");
     let name = format!("nostr-load-test-{version}-{target}");
     let runner = Runner::new();
@@ -181,21 +172,16 @@ fn the_action_runs_a_release_fetched_by_curl_only_by_its_checksum() {
     let releases = format!("file://{}", runner.path("releases").display());
     let fetched = || runner.run(&[("RELEASES", &releases), ("VERSION", ""), ("CODE", "100")]);
 
-    let done = fetched();
-    assert_eq!(done.status.code(), Some(2));
-    assert!(said(&done).contains(&format!("cannot fetch {name}.tar.gz")), "{}", said(&done));
+    fetched().ended(2).saying(&[&format!("cannot fetch {name}.tar.gz")]);
 
     archive.push(0);
     fs::write(&file, &archive).unwrap();
-    let done = fetched();
-    assert_eq!(done.status.code(), Some(2));
-    assert!(said(&done).contains("is not the file that SHA256SUMS"), "{}", said(&done));
+    fetched().ended(2).saying(&["is not the file that SHA256SUMS"]);
     assert!(!runner.path("noted").exists());
 
     archive.pop();
     fs::write(&file, &archive).unwrap();
-    let done = fetched();
-    assert_eq!(done.status.code(), Some(100), "{}", said(&done));
+    fetched().ended(100);
     assert_eq!(runner.read("step-summary"), "before\nreleased\n");
 }
 
@@ -208,9 +194,8 @@ fn the_action_fetches_releases_of_its_own_repository() {
         [("/__w/_actions/us/relay-sim/v1", "us/relay-sim"), ("/__w/my-relay/my-relay", "me/my-relay")]
     {
         let variables = [("GITHUB_REPOSITORY", "me/my-relay"), ("GITHUB_SERVER_URL", "https://git.example")];
-        let done =
-            runner.run(&[&variables[..], &[("GITHUB_ACTION_PATH", action_path), ("PATH", &path)]].concat());
-        assert!(said(&done).contains("cannot fetch SHA256SUMS"), "{}", said(&done));
+        let more = [("GITHUB_ACTION_PATH", action_path), ("PATH", &path)];
+        runner.run(&[&variables[..], &more].concat()).saying(&["cannot fetch SHA256SUMS"]);
         let noted = runner.read("noted");
         let expected = format!("https://git.example/{from}/releases/download/v");
         assert!(noted.contains(&expected), "{noted}");
@@ -226,7 +211,7 @@ fn tar(path: &str, text: &str) -> Vec<u8> {
     fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
     let packed = Command::new("tar").args(["--create", "--directory"]).arg(folder.path()).arg(path).output();
     let packed = packed.unwrap();
-    assert!(packed.status.success(), "{}", said(&packed));
+    assert!(packed.status.success(), "{}", String::from_utf8_lossy(&packed.stderr));
     let mut archive = GzEncoder::new(Vec::new(), Compression::fast());
     std::io::Write::write_all(&mut archive, &packed.stdout).unwrap();
     archive.finish().unwrap()

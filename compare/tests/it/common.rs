@@ -1,6 +1,13 @@
-//! Records and results made by hand.
+//! The program, and records and results made by hand.
 
-use std::{cell::RefCell, collections::BTreeMap, fs, path::Path, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
 use anyhow::Result;
 use cell::Factor;
@@ -16,6 +23,24 @@ use measure::{
     SCHEMA_VERSION, Status, Throughput, ThroughputRecorder, TrafficRecord, UsableCores,
 };
 use report::{Block, Config, Git, Header, ResultFile, Role};
+
+pub(crate) fn compare() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_compare"))
+}
+
+/// The folder of the one result.
+pub(crate) fn only_folder(results: &Path) -> PathBuf {
+    fs::read_dir(results).unwrap().next().unwrap().unwrap().path()
+}
+
+/// The relay that a run, or who plays for it, has started.
+pub(crate) fn relay_of(run: u32) -> u32 {
+    let is_relay = |pid: &u32| {
+        let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split('\0').nth(1) == Some("role:relay")
+    };
+    measure::started_by(run).into_iter().find(is_relay).expect("a relay runs")
+}
 
 /// Figures that distinguish the runs of these tests.
 #[derive(Debug, Clone, Copy)]

@@ -3,23 +3,23 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
+use nix::sys::signal::Signal;
 use report::ResultFile;
 use tempfile::TempDir;
 
-use crate::few::few_events;
+use crate::{
+    common,
+    few::few_events,
+    ran::{Ran, Runs, send},
+};
 
-fn compare(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
-    command.args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+fn compare(args: &[&str]) -> Ran {
+    common::compare().args(args).stdin(Stdio::null()).ran()
 }
 
 #[test]
@@ -40,9 +40,7 @@ fn a_file_that_cannot_be_written_is_refused_before_anything_is_measured() {
             &["instructions", "--hot-paths", "--accept", "--check", path],
             &["export", "no result is read", "--github-action-benchmark", path],
         ] {
-            let output = compare(args);
-            let said = said(&output);
-            assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+            let said = compare(args).ended(2).said;
             let flag = args[args.len() - 2];
             assert!(said.contains(&format!("{flag}: {path} cannot be written")), "{args:?}: {said}");
             assert!(said.contains(why), "{args:?}: {said}");
@@ -50,23 +48,21 @@ fn a_file_that_cannot_be_written_is_refused_before_anything_is_measured() {
     }
     // The table beside the counts, too.
     let counts = folder.path().join("table.json");
-    let output = compare(&["instructions", "--hot-paths", "--accept", "--check", counts.to_str().unwrap()]);
-    assert!(output.status.code() == Some(2) && said(&output).contains("table.md"), "{}", said(&output));
+    let accepts = ["instructions", "--hot-paths", "--accept", "--check", counts.to_str().unwrap()];
+    compare(&accepts).ended(2).saying(&["table.md"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), "kept");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
 }
 
 #[test]
 fn a_self_test_is_printed_although_its_disk_is_full() {
-    let output = compare(&["selftest", "--quick", "--only", "bytes", "--out", "/dev/full"]);
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    let table = String::from_utf8_lossy(&output.stdout);
-    assert!(table.contains("bytes") && said(&output).contains("cannot write /dev/full"), "{table}");
+    let output = compare(&["selftest", "--quick", "--only", "bytes", "--out", "/dev/full"]).ended(1);
+    assert!(output.saying(&["cannot write /dev/full"]).out.contains("bytes"));
 }
 
 /// A command once so many files of what it measured were there, and its folder.
 fn started(out: &Path, args: &str, files: usize) -> (Child, PathBuf) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
+    let mut command = common::compare();
     command.args(args.split(' ').map(|arg| match arg {
         "OUT" => out.to_str().unwrap(),
         "FEW" => few_events().to_str().unwrap(),
@@ -106,10 +102,9 @@ fn started_run(out: &Path, rounds: u32) -> (Child, PathBuf) {
 
 /// The result that `compare report` makes of a folder that has none.
 fn reported(folder: &Path) -> (ResultFile, String) {
-    let output = compare(&["report", folder.to_str().unwrap()]);
-    assert!(output.status.success(), "{}", said(&output));
+    let output = compare(&["report", folder.to_str().unwrap()]).ended(0);
     assert!(fs::read_to_string(folder.join("summary.md")).unwrap().contains("unfinished"));
-    (ResultFile::read(folder).unwrap(), String::from_utf8(output.stdout).unwrap())
+    (ResultFile::read(folder).unwrap(), output.out)
 }
 
 #[test]
@@ -129,8 +124,7 @@ fn what_a_killed_run_measured_is_read_block_by_block() {
         (block[..block.len() / 2].to_owned(), "blocks/000-000.json"),
     ] {
         fs::write(folder.join("blocks/000-000.json"), text).unwrap();
-        let output = compare(&["report", folder.to_str().unwrap()]);
-        assert!(output.status.code() == Some(2) && said(&output).contains(says), "{}", said(&output));
+        compare(&["report", folder.to_str().unwrap()]).ended(2).saying(&[says]);
     }
 }
 
@@ -140,10 +134,8 @@ fn a_result_that_cannot_be_written_is_printed_and_its_blocks_stay() {
     let (child, folder) = started_run(out.path(), 1);
     // Root may write everywhere, so a folder stands in the file's place.
     fs::create_dir_all(folder.join("result.json/in the way")).unwrap();
-    let run = child.wait_with_output().unwrap();
-    let (table, said) = (String::from_utf8_lossy(&run.stdout), said(&run));
-    assert_eq!(run.status.code(), Some(1), "{said}");
-    assert!(table.contains("dannypack") && said.contains("result.json") && said.contains("compare report"));
+    let run = child.ran().ended(1).saying(&["result.json", "compare report"]);
+    assert!(run.out.contains("dannypack"), "{run}");
     fs::remove_dir_all(folder.join("result.json")).unwrap();
     let kept = ResultFile::read(&folder).unwrap();
     assert!(kept.cells.iter().all(|cell| cell.blocks.iter().any(|block| block.record.is_some())));
@@ -153,10 +145,8 @@ fn a_result_that_cannot_be_written_is_printed_and_its_blocks_stay() {
 fn a_closed_terminal_ends_a_run_that_keeps_what_it_measured() {
     let out = TempDir::new().unwrap();
     let (child, folder) = started_run(out.path(), 20);
-    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGHUP).unwrap();
-    let run = child.wait_with_output().unwrap();
-    assert_eq!(run.status.code(), Some(130), "{}", said(&run));
+    send(Signal::SIGHUP, child.id());
+    child.ran().ended(130);
     assert!(folder.join("result.json").exists() && !folder.join("blocks").exists());
     let result = ResultFile::read(&folder).unwrap();
     assert_eq!(result.incomplete(), Some("interrupted"));
@@ -203,8 +193,9 @@ fn what_killed_pages_of_a_browser_measured_is_read() {
     assert!(text.contains("unfinished: no result was written"), "{text}");
 }
 
-/// A shell's output of a run in a place that it prepared, and of a report of what was kept there.
-fn in_a_shell(start: &[&str], prepare: &str, out: &Path) -> (Output, Output) {
+/// A shell's run in a place that it prepared, the table that it printed, and that of a report of what
+/// was kept there.
+fn in_a_shell(start: &[&str], prepare: &str, out: &Path) -> (Ran, String, String) {
     let compare = env!("CARGO_BIN_EXE_compare");
     let (out, few) = (out.display(), few_events().display());
     let script = format!(
@@ -217,22 +208,19 @@ fn in_a_shell(start: &[&str], prepare: &str, out: &Path) -> (Output, Output) {
          exit $code"
     );
     let mut command = Command::new(start[0]);
-    let output = command.args(&start[1..]).arg(script).stdin(Stdio::null()).output().unwrap();
-    let text = String::from_utf8(output.stdout.clone()).unwrap();
-    let (run, report) = text.split_once("REPORT\n").unwrap();
-    let part = |text: &str| Output { stdout: text.as_bytes().to_vec(), ..output.clone() };
-    (part(run), part(report))
+    let output = command.args(&start[1..]).arg(script).stdin(Stdio::null()).ran();
+    let (run, report) = output.out.split_once("REPORT\n").unwrap();
+    let (run, report) = (run.to_owned(), report.to_owned());
+    (output, run, report)
 }
 
 /// The numbers of blocks in the table of the run, which has all, and in what was kept.
-fn blocks((run, report): &(Output, Output), says: &str) -> (usize, usize) {
-    let (table, kept) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&report.stdout));
-    assert_eq!(run.status.code(), Some(1), "{}", said(run));
-    assert!(said(run).contains(says) && said(run).contains("compare report "), "{}", said(run));
+fn blocks((run, table, kept): (Ran, String, String), says: &str) -> (usize, usize) {
+    let run = run.ended(1).saying(&[says, "compare report "]);
     assert!(table.contains("\ndannypack") && kept.contains("\ndannypack"), "{table}{kept}");
     let number = |text: &str, before: &str, after: &str| -> usize {
         let found = text.split_once(before).and_then(|(_, rest)| rest.split_once(after));
-        found.unwrap_or_else(|| panic!("{text}{}", said(report))).0.parse().unwrap()
+        found.unwrap_or_else(|| panic!("{text}{}", run.said)).0.parse().unwrap()
     };
     let all = table.lines().find(|line| line.contains(" blocks of 1 s ran")).unwrap();
     let holds = "unfinished: no result was written, blocks holds ";
@@ -244,7 +232,7 @@ fn a_file_beyond_the_limit_of_its_size_loses_no_block() {
     let out = TempDir::new().unwrap();
     // With SIGXFSZ ignored a write ends with EFBIG (setrlimit(2)). A block has some 12 KB.
     let ended = in_a_shell(&["sh", "-ec"], "trap '' XFSZ; ulimit -f 40", out.path());
-    let (all, kept) = blocks(&ended, "result.json: File too large");
+    let (all, kept) = blocks(ended, "result.json: File too large");
     assert!(all >= 5 && kept == all, "{kept} of {all}");
 }
 
@@ -255,7 +243,7 @@ fn a_full_disk_keeps_the_blocks_that_fit_and_prints_the_table() {
     let full = format!("mount -t tmpfs -o size=48k tmpfs {}", out.path().display());
     let ended =
         in_a_shell(&["unshare", "--user", "--map-root-user", "--mount", "sh", "-ec"], &full, out.path());
-    let (all, kept) = blocks(&ended, "No space left on device");
+    let (all, kept) = blocks(ended, "No space left on device");
     assert!(all >= 5 && (1..all).contains(&kept), "{kept} of {all}");
 }
 
@@ -294,9 +282,7 @@ fn what_is_no_result_is_named_with_the_way_out() {
             &["diff", path, path],
             &["export", path, "--github-action-benchmark", new.to_str().unwrap()],
         ] {
-            let output = compare(args);
-            assert_eq!(output.status.code(), Some(2), "{args:?}: {}", said(&output));
-            assert!(said(&output).contains(says) && output.stdout.is_empty(), "{args:?}: {}", said(&output));
+            assert_eq!(compare(args).ended(2).saying(&[says]).out, "");
         }
         assert!(!new.exists());
     }

@@ -1,31 +1,30 @@
 //! The real program against relays in Python that grant less than they are offered.
 
-use std::{fs, process::Command};
-
 use report::{
     ResultFile,
     bracket::{End, Limit},
     result::{Probe, ProbeOutcome},
 };
 
-use crate::python::Relay;
+use crate::{
+    common::{self, only_folder},
+    python::Relay,
+    ran::Runs,
+};
 
 /// Runs a command with and without deflate over a relay; returns what it said on standard error,
 /// and its result.
 fn compare(command: &str, relay: &Relay, args: &[&str]) -> (String, ResultFile) {
     let out = tempfile::tempdir().unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_compare"))
+    let said = common::compare()
         .args([command, "--url", &relay.1, "--compressions", "none,deflate", "--scenario", "note-stream"])
         .arg("--out")
         .arg(out.path())
         .args(args)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    // Allows 3: on a busy machine every block may be invalid.
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{said}");
-    let folder = fs::read_dir(&out).unwrap().next().unwrap().unwrap().path();
-    (said, ResultFile::read(&folder).unwrap())
+        .ran()
+        .measured()
+        .said;
+    (said, ResultFile::read(&only_folder(out.path())).unwrap())
 }
 
 const ONE_ROUND: [&str; 7] = ["--rounds", "1", "--seconds", "1", "--", "--rate", "100"];

@@ -5,6 +5,7 @@ use std::{fs, process::Command};
 use crate::{
     common::{PLAIN, record, result},
     loads::at_two_loads,
+    ran::{Ran, Runs},
     report::{CELLS, measured, troubled},
 };
 use measure::{Cell, ReasonKind, RunRecord, Slice, Slices, Status, ValidityClass};
@@ -168,7 +169,7 @@ fn a_browser_shows_the_page_at_both_widths_without_a_fault() {
         let page = page.replacen("script-src 'sha256-", "script-src 'unsafe-inline'; x-was 'sha256-", 1);
         let file = folder.path().join(format!("{name}.html"));
         fs::write(&file, page.replacen("</body>", INSPECT, 1)).unwrap();
-        let output = Command::new(browser)
+        let Ran { out: dom, said: log, .. } = Command::new(browser)
             .args([
                 "--headless",
                 "--no-sandbox",
@@ -179,9 +180,7 @@ fn a_browser_shows_the_page_at_both_widths_without_a_fault() {
             .args(["--enable-logging=stderr", "--dump-dom"])
             .arg(format!("--user-data-dir={}", folder.path().join("profile").display()))
             .arg(format!("file://{}", file.display()))
-            .output()
-            .unwrap();
-        let (dom, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            .ran();
         let title = dom.split("<title>").nth(1).and_then(|rest| rest.split("</title>").next());
         assert_eq!(title, Some(format!("marks {marks}; faults: none;").as_str()), "{name}");
         let console: Vec<&str> =

@@ -6,6 +6,8 @@
 mod action;
 mod agents;
 mod browser;
+#[path = "../../../client-sim/tests/common/certificate.rs"]
+mod certificate;
 mod common;
 mod diff;
 mod disk;
@@ -22,6 +24,8 @@ mod over_nats;
 mod program;
 #[path = "../../../client-sim/tests/common/python.rs"]
 mod python;
+#[path = "../../../client-sim/tests/common/ran.rs"]
+mod ran;
 mod relays;
 mod report;
 mod rounds;

@@ -2,64 +2,65 @@
 
 use std::{
     fs::{self, Permissions},
-    io::{BufRead, BufReader, Read, Write},
+    io::{Read, Write},
     net::TcpListener,
     os::unix::fs::PermissionsExt,
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
+use nix::sys::signal::Signal;
 use report::ResultFile;
 use tempfile::TempDir;
 
-use crate::{few::few_events, guard::Guard, help::words, over_nats::site::relay, scrape::scrape};
+use crate::{
+    certificate::certificate,
+    common::{compare, only_folder},
+    few::few_events,
+    guard::Guard,
+    help::words,
+    over_nats::site::relay,
+    ran::{Ran, Runs, send},
+    scrape::{address, scrapes, value},
+};
 
 /// A run of few events, or of those that the arguments name.
-fn compare(out: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
+fn run(out: &Path, args: &[&str]) -> Ran {
+    let mut command = compare();
     command.args(["run", "--scenario", "note-stream", "--rounds", "1", "--seconds", "1", "--out"]).arg(out);
     if !args.contains(&"--corpus") {
         command.arg("--corpus").arg(few_events());
     }
-    command.args(args).output().unwrap()
+    command.args(args).ran()
 }
 
 #[test]
 fn a_dry_run_names_the_families_and_measures_nothing() {
     let out = TempDir::new().unwrap();
     let dry = |more: &[&str]| {
-        let mut run = Command::new(env!("CARGO_BIN_EXE_compare"));
+        let mut run = compare();
         run.args(["run", "--dry-run", "--formats", "json,capnp", "--compressions", "none,deflate"]);
-        run.args(["--rounds", "16", "--out"]).arg(out.path()).args(more).output().unwrap()
+        run.args(["--rounds", "16", "--out"]).arg(out.path()).args(more).ran()
     };
-    let shown = dry(&[]);
-    let text = String::from_utf8_lossy(&shown.stdout);
-    assert!(shown.status.success() && text.contains("\nPrimary: json+deflate capnp+none\n"), "{text}");
+    let text = dry(&[]).ended(0).out;
+    assert!(text.contains("\nPrimary: json+deflate capnp+none\n"), "{text}");
     assert!(text.contains(" in relay CPU") && text.ends_with("(2 primary cells)\n"), "{text}");
-    let named = dry(&["--primary", "capnp+deflate"]);
-    let text = String::from_utf8_lossy(&named.stdout);
+    let text = dry(&["--primary", "capnp+deflate"]).out;
     assert!(text.contains("Primary: capnp+deflate\nSecondary: json+deflate capnp+none\n"), "{text}");
-    let unknown = dry(&["--primary", "json+none"]);
-    let error = String::from_utf8_lossy(&unknown.stderr);
-    assert!(unknown.status.code() == Some(2) && error.contains("known: json+deflate capnp+none"), "{error}");
+    dry(&["--primary", "json+none"]).ended(2).saying(&["known: json+deflate capnp+none"]);
     assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0);
 }
 
 #[test]
 fn a_small_matrix_runs_from_start_to_table() {
     let out = TempDir::new().unwrap();
-    let run = compare(
-        out.path(),
-        &words(
-            "--formats dannypack --compressions zstd --batching off,on:n=16 --slo 'p50<1ns, lost=0' -- --rate 200",
-        ),
-    );
-    let (table, progress) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    let call = "--formats dannypack --compressions zstd --batching off,on:n=16 --slo 'p50<1ns, lost=0' -- --rate 200";
+    let Ran { code, out: table, said: progress, .. } = run(out.path(), &words(call));
     // No median is below a nanosecond (99). A busy machine may make a block invalid (3); nothing
     // else may go wrong.
-    assert!(matches!(run.status.code(), Some(99 | 3)), "{:?}\n{progress}", run.status);
+    assert!(matches!(code, Some(99 | 3)), "{code:?}\n{progress}");
     assert!(table.contains("p50<1ns") && table.contains("**missed**"), "{table}");
     // No terminal: a line for each block, without control characters.
     assert!(
@@ -75,7 +76,7 @@ fn a_small_matrix_runs_from_start_to_table() {
     for cell in ["json", "dannypack"] {
         assert!(table.contains(cell), "{table}");
     }
-    let folder = fs::read_dir(out.path()).unwrap().next().unwrap().unwrap().path();
+    let folder = only_folder(out.path());
     let result = ResultFile::read(&folder).unwrap();
     let ids: Vec<&str> = result.cells.iter().map(|cell| cell.id.as_str()).collect();
     assert_eq!(ids, ["json+none", "json-control", "floor", "dannypack+zstd", "dannypack.batched:n=16+zstd"]);
@@ -88,9 +89,7 @@ fn a_small_matrix_runs_from_start_to_table() {
     }
     assert!(fs::read_to_string(folder.join("summary.md")).unwrap().contains("| dannypack | zstd | none |"));
     let file = out.path().join("benchmark.json");
-    let mut export = Command::new(env!("CARGO_BIN_EXE_compare"));
-    export.arg("export").arg(&folder).arg("--github-action-benchmark").arg(&file);
-    assert!(export.status().unwrap().success());
+    compare().arg("export").arg(&folder).arg("--github-action-benchmark").arg(&file).ran().ended(0);
     let entries: serde_json::Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     assert!(entries.is_array());
 }
@@ -102,13 +101,12 @@ fn a_run_opens_its_page_or_says_where_it_is() {
     fs::write(&opener, format!("#!/bin/sh\necho \"$1\" > {}\n", opened.display())).unwrap();
     fs::set_permissions(&opener, Permissions::from_mode(0o755)).unwrap();
     let run = |screen: &str| {
-        let mut compare = Command::new(env!("CARGO_BIN_EXE_compare"));
+        let mut compare = compare();
         compare.args(["run", "--scenario", "note-stream", "--formats", "json", "--compressions", "none"]);
         compare.args(["--rounds", "1", "--seconds", "1", "--open", "--out"]).arg(out.path().join("results"));
         compare.arg("--corpus").arg(few_events());
         compare.env("PATH", out.path()).env("DISPLAY", screen);
-        let output = compare.env_remove("WAYLAND_DISPLAY").env_remove("BROWSER").output().unwrap();
-        String::from_utf8(output.stderr).unwrap()
+        compare.env_remove("WAYLAND_DISPLAY").env_remove("BROWSER").ran().said
     };
     let told = run(":0");
     let page = fs::read_to_string(&opened).unwrap_or_else(|error| panic!("{error}: {told}"));
@@ -123,55 +121,51 @@ fn a_run_opens_its_page_or_says_where_it_is() {
 #[test]
 fn all_blocks_of_a_run_are_scraped_at_one_address() {
     let out = TempDir::new().unwrap();
-    let mut run = Command::new(env!("CARGO_BIN_EXE_compare"));
+    let mut run = compare();
     run.args(["run", "--scenario", "note-stream", "--rounds", "1", "--seconds", "2", "--formats", "json"]);
     run.args(["--compressions", "none", "--metrics-listen", "0", "--out"]).arg(out.path());
     run.arg("--corpus").arg(few_events());
     let mut run = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut said = BufReader::new(run.stderr.take().unwrap()).lines().map_while(Result::ok);
-    let address = said
-        .find_map(|line| Some(line.strip_prefix("metrics at http://")?.strip_suffix("/metrics")?.to_owned()));
-    let address = address.unwrap();
+    let (address, said) = address(run.stderr.take().unwrap());
     let others = thread::spawn(move || said.count());
-    let value = |text: &str, sample: &str| -> f64 {
-        let of = |line: &str| line.strip_prefix(sample)?.trim().parse().ok();
-        text.lines().find_map(of).unwrap_or_else(|| panic!("no {sample} in {text}"))
-    };
-    let mut scrapes: Vec<String> = Vec::new();
-    while let Some(metrics) = scrape(&address) {
-        scrapes.push(metrics);
-        thread::sleep(Duration::from_millis(50));
-    }
+    let scrapes = scrapes(&address);
     assert!(matches!(run.wait().unwrap().code(), Some(0 | 3)));
     assert!(others.join().unwrap() > 0);
-    let folder = fs::read_dir(out.path()).unwrap().next().unwrap().unwrap().path();
-    let result = ResultFile::read(&folder).unwrap();
+    let result = ResultFile::read(&only_folder(out.path())).unwrap();
+    assert_metrics_add_up(&scrapes, &result);
+    let records = result.cells.iter().flat_map(|cell| &cell.blocks).filter_map(|block| block.record.as_ref());
+    let relay_s = value(scrapes.last().unwrap(), "nsim_cpu_seconds_total{process=\"relay\"}");
+    let relay_ns: u64 = records.map(|record| record.relay_cpu.unwrap().total_ns).sum();
+    assert!((relay_s - relay_ns as f64 / 1e9).abs() < 1e-6);
+}
+
+/// The last metrics of a run are the sums of its blocks, and all grew while these were played.
+pub(crate) fn assert_metrics_add_up(scrapes: &[String], result: &ResultFile) {
     let blocks: Vec<_> = result.cells.iter().flat_map(|cell| &cell.blocks).collect();
     let last = scrapes.last().unwrap();
-    let sum = |of: fn(&measure::RunRecord) -> u64| {
-        blocks.iter().map(|block| of(block.record.as_ref().unwrap())).sum::<u64>() as f64
+    let sum = |of: fn(&measure::Counts) -> u64| {
+        blocks.iter().map(|block| of(&block.record.as_ref().unwrap().counts)).sum::<u64>() as f64
     };
     assert!(blocks.len() > 1);
-    assert_eq!(value(last, "nsim_deliveries_total"), sum(|record| record.counts.deliveries));
-    assert_eq!(value(last, "nsim_events_sent_total"), sum(|record| record.counts.planned));
-    let relay_s = value(last, "nsim_cpu_seconds_total{process=\"relay\"}");
-    assert!((relay_s - sum(|record| record.relay_cpu.unwrap().total_ns) / 1e9).abs() < 1e-6);
+    for (sample, sum) in [
+        ("nsim_deliveries_total", sum(|counts| counts.deliveries)),
+        ("nsim_events_sent_total", sum(|counts| counts.planned)),
+    ] {
+        let values: Vec<f64> = scrapes.iter().map(|text| value(text, sample)).collect();
+        assert_eq!(values.last(), Some(&sum), "{sample}");
+        let grew = values.windows(2).filter(|pair| pair[0] < pair[1]).count();
+        assert!(values.is_sorted() && grew > blocks.len(), "{sample} grows within blocks: {values:?}");
+    }
     let ends = ["valid", "suspect", "invalid", "failed"];
     let ends = ends.map(|end| value(last, &format!("nsim_blocks_total{{validity=\"{end}\"}}")));
     assert_eq!((ends.iter().sum::<f64>(), ends[3]), (blocks.len() as f64, 0.0));
-    let sent: Vec<f64> = scrapes.iter().map(|text| value(text, "nsim_events_sent_total")).collect();
-    let grew = sent.windows(2).filter(|pair| pair[0] < pair[1]).count();
-    assert!(sent.is_sorted() && grew > blocks.len(), "grows within blocks: {sent:?}");
 }
 
 #[test]
 fn when_nothing_was_measured_no_result_is_left_behind() {
     let out = TempDir::new().unwrap();
-    let run = compare(out.path(), &["--", "--no-such-flag"]);
-    let said = String::from_utf8_lossy(&run.stderr);
-    assert_eq!(run.status.code(), Some(2), "{said}");
-    assert!(said.contains("--no-such-flag") && said.contains("nothing was measured"), "{said}");
-    assert!(run.stdout.is_empty());
+    let run = run(out.path(), &["--", "--no-such-flag"]).ended(2);
+    assert_eq!(run.saying(&["--no-such-flag", "nothing was measured"]).out, "");
     assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0);
 }
 
@@ -184,22 +178,15 @@ fn a_line_that_is_no_event_is_found_before_a_block_is_played_or_left_out_and_cou
     (&file).write_all(b"{\"id\":5}\n").unwrap();
     let corpus = bad.display().to_string();
     for command in [["run", "--rounds=1"], ["search", "--probe-seconds=1"]] {
-        let mut compare = Command::new(env!("CARGO_BIN_EXE_compare"));
-        compare.args(command).args(["--corpus", &corpus, "--out"]).arg(out.path());
-        let run = compare.output().unwrap();
-        let said = String::from_utf8_lossy(&run.stderr);
-        assert_eq!(run.status.code(), Some(2), "{said}");
-        for words in ["bad.jsonl", "line 501", "id: 5, expected", "corpus verify", "--skip-invalid"] {
-            assert!(said.contains(words), "{words}: {said}");
-        }
-        assert!(run.stdout.is_empty() && !said.contains("block "), "{said}");
+        let run = compare().args(command).args(["--corpus", &corpus, "--out"]).arg(out.path()).ran().ended(2);
+        let names = ["bad.jsonl", "line 501", "id: 5, expected", "corpus verify", "--skip-invalid"];
+        let run = run.saying(&names);
+        assert!(run.out.is_empty() && !run.said.contains("block "), "{run}");
         assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0);
     }
     let formats = ["--formats", "json", "--compressions", "none", "--corpus", &corpus, "--skip-invalid"];
-    let run = compare(out.path(), &formats);
-    let said = String::from_utf8_lossy(&run.stderr);
-    assert!(said.contains("1 skipped that are no valid events (line 501:"), "{said}");
-    let folder = fs::read_dir(out.path()).unwrap().next().unwrap().unwrap().path();
+    run(out.path(), &formats).saying(&["1 skipped that are no valid events (line 501:"]);
+    let folder = only_folder(out.path());
     let corpus = ResultFile::read(&folder).unwrap().corpus.unwrap();
     assert_eq!((corpus.events, corpus.invalid_skipped), (500, 1));
     let summary = fs::read_to_string(folder.join("summary.md")).unwrap();
@@ -273,12 +260,9 @@ fn what_cannot_be_measured_is_refused_before_anything_runs_with_exit_code_2() {
         ("run --fail-on p99>3%", "--relay"),
         ("run --relay 'a=x {port}' --fail-on memory>3%", "known: relay CPU"),
     ] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
-        let run = command.current_dir(&folder).args(words(call)).output().unwrap();
-        let said = String::from_utf8_lossy(&run.stderr);
-        assert_eq!(run.status.code(), Some(2), "{call}: {said}");
-        assert!(says.split('|').all(|words| said.contains(words)), "{call} lacks {says:?}: {said}");
-        assert!(!said.contains("s3cret"), "{call}: {said}");
+        let run = compare().current_dir(&folder).args(words(call)).ran().ended(2);
+        let run = run.saying(&says.split('|').collect::<Vec<_>>());
+        assert!(!run.said.contains("s3cret"), "{run}");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "{call}");
     }
 }
@@ -302,22 +286,16 @@ fn nothing_is_published_from_local_changes_or_the_checkout_of_another_project() 
         git(&["add", file]);
         git(&["commit", "--quiet", "--message", "A file"]);
         fs::write(&path, "changed").unwrap();
-        let run = Command::new(env!("CARGO_BIN_EXE_compare"))
-            .current_dir(folder)
-            .args(["run", "--profile", "publish", "--rounds", "1", "--seconds", "1"])
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&run.stderr);
-        assert_eq!(run.status.code(), Some(2), "{said}");
-        says.iter().for_each(|words| assert!(said.contains(words), "{file}: {words} in {said}"));
+        let publish = ["run", "--profile", "publish", "--rounds", "1", "--seconds", "1"];
+        compare().current_dir(folder).args(publish).ran().ended(2).saying(&says);
         assert!(!folder.join("results").exists());
     }
 }
 
 /// Neither what a program wrote into a folder nor what it said has the password.
-fn no_password_in(folder: &Path, output: &Output) {
+fn no_password_in(folder: &Path, output: &Ran) {
     let mut folders = vec![folder.to_owned()];
-    let mut texts = vec![output.stdout.clone(), output.stderr.clone()];
+    let mut texts = vec![output.out.clone().into(), output.said.clone().into()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
             if entry.file_type().unwrap().is_dir() {
@@ -338,7 +316,7 @@ fn no_password_in(folder: &Path, output: &Output) {
 fn no_flag_repeats_a_password() {
     let out = TempDir::new().unwrap();
     let program = |call: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
+        let mut command = compare();
         command.args(call.split(' ')).current_dir(out.path());
         command
     };
@@ -359,13 +337,8 @@ fn no_flag_repeats_a_password() {
             "ws://me:s3cret#@relay",
             "me:s3cret@relay",
         ] {
-            let output = program(call).args([flag, url]).output().unwrap();
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(2), "{call} {flag} {url}: {said}");
-            assert!(
-                said.contains("ws://HOST:PORT") && !said.contains("s3cret"),
-                "{call} {flag} {url}: {said}"
-            );
+            let run = program(call).args([flag, url]).ran().ended(2).saying(&["ws://HOST:PORT"]);
+            assert!(!run.said.contains("s3cret"), "{run}");
         }
     }
     let mut asked = Vec::new();
@@ -394,8 +367,7 @@ fn no_flag_repeats_a_password() {
     }
     for (what, mut child) in asked {
         child.kill().ok();
-        let output = child.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
+        let said = child.ran().said;
         assert!(!said.contains("s3cret"), "{what}: {said}");
     }
 }
@@ -403,20 +375,15 @@ fn no_flag_repeats_a_password() {
 #[test]
 fn any_relay_can_be_compared_with_itself_compressed_and_its_limit_searched() {
     let out = TempDir::new().unwrap();
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let (cert, key) = (out.path().join("cert.pem"), out.path().join("key.pem"));
-    fs::write(&cert, made.cert.pem()).unwrap();
-    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let [cert, key] = certificate(out.path(), "relay");
     let (cert, key) = (cert.to_str().unwrap(), key.to_str().unwrap());
     let (_relay, behind) = relay(&["--tls-cert", cert, "--tls-key", key]);
     let port = behind.trim_end_matches('/').rsplit(':').next().unwrap();
     let url = format!("wss://me:s3cret@localhost:{port}");
 
     let results = out.path().join("results");
-    let run = compare(&results, &["--url", &url, "--ca", cert, "--", "--rate", "100"]);
-    let said = String::from_utf8_lossy(&run.stderr);
-    assert!(matches!(run.status.code(), Some(0 | 3)), "{said}");
-    let folder = fs::read_dir(&results).unwrap().next().unwrap().unwrap().path();
+    let run = run(&results, &["--url", &url, "--ca", cert, "--", "--rate", "100"]).measured();
+    let folder = only_folder(&results);
     no_password_in(&folder, &run);
     let result = ResultFile::read(&folder).unwrap();
     let ids: Vec<&str> = result.cells.iter().map(|cell| cell.id.as_str()).collect();
@@ -428,20 +395,18 @@ fn any_relay_can_be_compared_with_itself_compressed_and_its_limit_searched() {
     }
 
     let searches = out.path().join("searches");
-    let search = Command::new(env!("CARGO_BIN_EXE_compare"))
+    let search = compare()
         .args(["search", "--url", &url, "--ca", cert, "--compressions", "none,deflate"])
         .args(["--slo", "p50<30s, lost=0", "--start", "20", "--limit", "20", "--probe-seconds", "3"])
         .args(["--no-curve", "--out", searches.to_str().unwrap(), "--corpus"])
         .arg(few_events())
-        .output()
-        .unwrap();
-    let (table, said) = (String::from_utf8_lossy(&search.stdout), String::from_utf8_lossy(&search.stderr));
-    assert_eq!(search.status.code(), Some(0), "{said}");
-    let folder = fs::read_dir(&searches).unwrap().next().unwrap().unwrap().path();
+        .ran()
+        .ended(0);
+    let folder = only_folder(&searches);
     no_password_in(&folder, &search);
     let searched = ResultFile::read(&folder).unwrap().search.unwrap();
     let ids: Vec<&str> = searched.cells.iter().map(|cell| cell.cell.as_str()).collect();
-    assert_eq!(ids, ["json+none", "json+deflate"], "{table}");
+    assert_eq!(ids, ["json+none", "json+deflate"], "{search}");
     assert_eq!(searched.config.url.unwrap().to_string(), format!("wss://localhost:{port}"));
 }
 
@@ -454,20 +419,18 @@ fn a_header_field_reaches_the_relay_in_every_request_and_no_result_has_its_value
     let given = ["--url", &url, "--header", "X-Api-Key=s3cret/value", "--header=user-agent=s3cret/1"];
 
     let results = out.path().join("results");
-    let run = compare(&results, &[&given[..], &["--compressions", "none", "--", "--rate", "100"]].concat());
-    let said = String::from_utf8_lossy(&run.stderr);
-    assert!(matches!(run.status.code(), Some(0 | 3)), "{said}");
+    let flags = [&given[..], &["--compressions", "none", "--", "--rate", "100"]].concat();
+    let played = run(&results, &flags).measured();
     let searches = out.path().join("searches");
-    let search = Command::new(env!("CARGO_BIN_EXE_compare"))
+    let search = compare()
         .args(words("search --slo 'p50<30s, lost=0' --start 20 --limit 20 --probe-seconds 3 --no-curve"))
         .args(["--compressions", "none", "--out", searches.to_str().unwrap(), "--corpus"])
         .arg(few_events())
         .args(given)
-        .output()
-        .unwrap();
-    assert_eq!(search.status.code(), Some(0), "{}", String::from_utf8_lossy(&search.stderr));
-    for (folder, output) in [(&results, &run), (&searches, &search)] {
-        let folder = fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+        .ran()
+        .ended(0);
+    for (folder, output) in [(&results, &played), (&searches, &search)] {
+        let folder = only_folder(folder);
         no_password_in(&folder, output);
         let result = fs::read_to_string(folder.join("result.json")).unwrap();
         assert!(result.contains("\"X-Api-Key=***\"") && result.contains("\"--header=user-agent=***\""));
@@ -475,7 +438,7 @@ fn a_header_field_reaches_the_relay_in_every_request_and_no_result_has_its_value
         let blocks = || records.cells.iter().flat_map(|cell| &cell.blocks);
         assert!(
             blocks().all(|block| block.record.as_ref().is_some_and(|r| r.counts.deliveries > 0)),
-            "{said}"
+            "{output}"
         );
     }
     let heads = guard.heads();
@@ -485,26 +448,22 @@ fn a_header_field_reaches_the_relay_in_every_request_and_no_result_has_its_value
         assert!(head.to_ascii_lowercase().matches("user-agent: ").eq(["user-agent: "]), "{head}");
     }
 
-    let refused = compare(&results, &["--url", &url, "--header", "X-Api-Key=s3cret/other"]);
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(refused.status.code() == Some(1) && said.contains("403") && !said.contains("s3cret"), "{said}");
+    let refused = run(&results, &["--url", &url, "--header", "X-Api-Key=s3cret/other"]).ended(1);
+    assert!(!refused.saying(&["403"]).said.contains("s3cret"));
 }
 
 #[test]
 fn a_search_finds_what_real_processes_sustain() {
     let out = TempDir::new().unwrap();
-    let run = Command::new(env!("CARGO_BIN_EXE_compare"))
+    let Ran { out: table, said, .. } = compare()
         .args(["search", "--formats", "json", "--slo", "lost=0", "--by", "load"])
         .args(["--scenario", "mixed-day", "--start", "40", "--limit", "40"])
         .args(["--probe-seconds", "1", "--no-curve", "--out"])
         .arg(out.path())
-        .output()
-        .unwrap();
-    let (table, said) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
-    // A busy machine may make every probe invalid.
-    assert!(matches!(run.status.code(), Some(0 | 3)), "{said}");
+        .ran()
+        .measured();
     assert!(table.contains("json+none") && table.contains("floor"), "{table}");
-    let folder = fs::read_dir(out.path()).unwrap().next().unwrap().unwrap().path();
+    let folder = only_folder(out.path());
     let json: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(folder.join("result.json")).unwrap()).unwrap();
     let derived: serde_json::Value =
@@ -531,8 +490,7 @@ fn a_share_of_each_relays_own_core_is_asked_for_and_what_was_reached_is_said() {
     let out = TempDir::new().unwrap();
     let args = ["--formats", "json", "--compressions", "none", "--utilisation", "8%"];
     let fewer = ["--", "--set", "publish.arrival.rate_per_s=100"];
-    let run = compare(out.path(), &[&args[..], &fewer].concat());
-    let said = String::from_utf8_lossy(&run.stderr);
+    let said = run(out.path(), &[&args[..], &fewer].concat()).said;
     let folder = fs::read_dir(out.path()).unwrap().next().unwrap_or_else(|| panic!("{said}")).unwrap().path();
     let result = ResultFile::read(&folder).unwrap();
     let chosen = &result.config.chosen;
@@ -573,21 +531,18 @@ fn a_break_even_is_searched_over_a_link() {
     let scenario = out.path().join("screens.toml");
     fs::write(&scenario, SCREENS).unwrap();
     let results = out.path().join("results");
-    let run = Command::new(env!("CARGO_BIN_EXE_compare"))
+    let Ran { out: table, said, .. } = compare()
         .args(["search", "--by", "bandwidth", "--formats", "json,dannypack", "--scenario"])
         .arg(&scenario)
         .arg("--corpus")
         .arg(few_events())
         .args(words("--start 250 --limit 1000 --rtts 20ms --uplink 1 --probe-seconds 1 --precision 1 --out"))
         .arg(&results)
-        .output()
-        .unwrap();
-    let (table, said) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
-    // A busy machine may make every probe invalid, which is said.
-    assert!(matches!(run.status.code(), Some(0 | 3)), "{said}");
+        .ran()
+        .measured();
     assert!(said.contains("dannypack+none ÷ json+none, 20 ms: 250 kbit/s for 1 s"), "{said}");
     assert!(table.contains("dannypack+none ÷ json+none"), "{table}");
-    let folder = fs::read_dir(&results).unwrap().next().unwrap().unwrap().path();
+    let folder = only_folder(&results);
     let found = ResultFile::read(&folder).unwrap().search.unwrap();
     assert_eq!(found.config.client_args, ["--drain-seconds", "90"]);
     let [pair] = &found.cells[..] else { panic!("{:?}", found.cells) };
@@ -608,10 +563,8 @@ fn a_host_that_allows_no_namespaces_is_told_before_anything_runs_over_a_link() {
     );
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--mount", "sh", "-ec", &script]);
-    let run = command.stdin(Stdio::null()).output().unwrap();
-    let said = String::from_utf8_lossy(&run.stderr);
-    assert_eq!(run.status.code(), Some(6), "{said}");
-    assert!(said.contains("sudo sysctl user.max_user_namespaces") && !said.contains("panicked"), "{said}");
+    let run = command.stdin(Stdio::null()).ran().ended(6).saying(&["sudo sysctl user.max_user_namespaces"]);
+    assert!(!run.said.contains("panicked"), "{run}");
     assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0, "nothing was measured");
 }
 
@@ -621,7 +574,7 @@ fn a_signal_while_a_mute_relay_is_asked_leaves_no_process_and_no_folder() {
     let mute = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("ws://{}", mute.local_addr().unwrap());
     for command in ["run", "search"] {
-        let child = Command::new(env!("CARGO_BIN_EXE_compare"))
+        let child = compare()
             .args([command, "--scenario", "note-stream", "--formats", "json", "--url", &url, "--out"])
             .arg(place.path().join("results"))
             .arg("--corpus")
@@ -632,11 +585,8 @@ fn a_signal_while_a_mute_relay_is_asked_leaves_no_process_and_no_folder() {
             .spawn()
             .unwrap();
         let (mut asking, _) = mute.accept().unwrap();
-        let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
-        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
-        let run = child.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&run.stderr);
-        assert!(run.status.code() == Some(130) && said.contains("nothing was measured"), "{command}: {said}");
+        send(Signal::SIGTERM, child.id());
+        child.ran().ended(130).saying(&["nothing was measured"]);
         // The program that asks is gone, too: its connection ends.
         asking.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let mut asked = Vec::new();
@@ -656,10 +606,7 @@ fn a_folder_for_results_that_cannot_be_written_is_refused_before_anything_runs()
         &["browser", "--formats", "json", "--page", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/page")],
     ] {
         let out = file.join("results");
-        let run =
-            Command::new(env!("CARGO_BIN_EXE_compare")).args(command).arg("--out").arg(out).output().unwrap();
-        let said = String::from_utf8_lossy(&run.stderr);
-        assert!(run.status.code() == Some(2) && said.contains("--out"), "{command:?}: {said}");
+        compare().args(command).arg("--out").arg(out).ran().ended(2).saying(&["--out"]);
     }
     assert_eq!(fs::read_to_string(&file).unwrap(), "kept");
 }

@@ -13,8 +13,8 @@ const MOST_PUBLISHED: u64 = 6_000_000;
 
 /// Packages whose library has another name, or is named by a file of another crate that a test takes
 /// in.
-const NAMED_ELSEWHERE: [(&str, &str); 3] =
-    [("wire", "rustls-webpki"), ("compare", "base64"), ("compare", "nkeys")];
+const NAMED_ELSEWHERE: [(&str, &str); 4] =
+    [("wire", "rustls-webpki"), ("compare", "base64"), ("compare", "nkeys"), ("compare", "rcgen")];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()

@@ -10,6 +10,8 @@ use nkeys::KeyPair;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::certificate::certificate;
+
 /// The account's keys, and a folder for its files.
 pub(crate) struct Account {
     keys: KeyPair,
@@ -25,15 +27,6 @@ fn jwt(name: &str, subject: &KeyPair, issuer: &KeyPair, nats: &Value) -> String 
     let signed = [header, claims].map(|part| URL_SAFE_NO_PAD.encode(part.to_string())).join(".");
     let signature = URL_SAFE_NO_PAD.encode(issuer.sign(signed.as_bytes()).unwrap());
     format!("{signed}.{signature}")
-}
-
-/// A certificate for localhost and its key, in files.
-pub(crate) fn certificate(folder: &Path, name: &str) -> [PathBuf; 2] {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let files = ["crt", "key"].map(|extension| folder.join(name).with_extension(extension));
-    fs::write(&files[0], made.cert.pem()).unwrap();
-    fs::write(&files[1], made.signing_key.serialize_pem()).unwrap();
-    files
 }
 
 /// Rights that the example of a configuration grants to whom `of` leads to there, as claims.
@@ -72,8 +65,8 @@ impl Account {
         self.folder().join("server.crt")
     }
 
-    /// Writes a configuration with TLS and the users of this account.
-    pub(crate) fn config(&self) -> PathBuf {
+    /// A configuration with TLS and the users of this account.
+    pub(crate) fn config(&self) -> String {
         let (operator, system) = (KeyPair::new_operator(), KeyPair::new_account());
         let operated = json!({"type": "operator", "version": 2});
         let mut limits = json!({"subs": -1, "data": -1, "payload": -1, "conn": -1, "leaf": -1});
@@ -82,8 +75,8 @@ impl Account {
             limits[limit] = json!(-1);
         }
         let with_jetstream = json!({"type": "account", "version": 2, "limits": limits});
-        let config = format!(
-            "operator: {}\nsystem_account: {}\nresolver: MEMORY\nresolver_preload: {{ {}: {}, {}: {} }}\n\
+        format!(
+            "jetstream: enabled\noperator: {}\nsystem_account: {}\nresolver: MEMORY\nresolver_preload: {{ {}: {}, {}: {} }}\n\
              tls {{ cert_file: {:?}, key_file: {:?} }}\n",
             jwt("operator", &operator, &operator, &operated),
             system.public_key(),
@@ -93,10 +86,7 @@ impl Account {
             jwt("account", &self.keys, &operator, &with_jetstream),
             self.ca(),
             self.folder().join("server.key"),
-        );
-        let file = self.folder().join("nats-server.conf");
-        fs::write(&file, config).unwrap();
-        file
+        )
     }
 
     /// Writes the credentials of a user of this account.

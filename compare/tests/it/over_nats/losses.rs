@@ -11,14 +11,15 @@ use std::{
 };
 
 use measure::Status;
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::sys::signal::Signal;
 use report::ResultFile;
 use serde_json::Value;
 
-use super::site::{Process, Site, compare, instead, said, site};
+use super::site::{Process, Site, instead, site};
+use crate::{
+    common::compare,
+    ran::{Runs, send},
+};
 
 /// Kills an agent in the second block of a run. Returns its site, and the table that the run shows.
 fn loses_an_agent_in_its_second_block(rounds: &[&str]) -> (Site, String) {
@@ -67,15 +68,17 @@ fn assert_never_looks_whole(folder: &Path, reason: &str, shown: &str) {
     }
     let derived: Value = serde_json::from_str(&read("derived.json")).unwrap();
     assert!(derived["incomplete"].as_str().unwrap().starts_with(reason), "{derived:#}");
-    let diff = compare().arg("diff").args([folder, folder]).output().unwrap();
     let warning = format!("warning: {} is incomplete: {reason}", folder.display());
-    assert!(said(&diff).contains(&warning), "{}", said(&diff));
+    compare().arg("diff").args([folder, folder]).ran().saying(&[&warning]);
     let document = folder.join("document.md");
     let text = "<!-- generated: . json+none -->\n<!-- end of generated -->\n";
     fs::write(&document, text).unwrap();
-    let report = compare().args(["report", "--splice"]).arg(&document).output().unwrap();
-    assert_eq!(report.status.code(), Some(1));
-    assert!(said(&report).contains("the block would look whole"), "{}", said(&report));
+    compare()
+        .args(["report", "--splice"])
+        .arg(&document)
+        .ran()
+        .ended(1)
+        .saying(&["the block would look whole"]);
     assert_eq!(fs::read_to_string(&document).unwrap(), text);
 }
 
@@ -99,23 +102,15 @@ fn an_agent_lost_after_a_block_that_counts_leaves_what_never_looks_whole_over_na
     });
 }
 
-fn signal(process: &Process, signal: Signal) {
-    kill(Pid::from_raw(process.0.id().try_into().unwrap()), signal).unwrap();
-}
-
 /// Processes that a process started and that have not ended, whether anybody waited for them or
 /// not.
 fn children(parent: &Process) -> usize {
-    let parent = parent.0.id().to_string();
-    let is_child = |pid: &u32| {
+    let lives = |pid: &u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // Behind the name are state and parent (proc_pid_stat(5)).
-        let mut fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields).split(' ');
-        fields.next() != Some("Z") && fields.next() == Some(parent.as_str())
+        // Behind the name is the state (proc_pid_stat(5)).
+        stat.rsplit_once(") ").is_some_and(|(_, fields)| !fields.starts_with('Z'))
     };
-    let pids = fs::read_dir("/proc").unwrap();
-    let pids = pids.filter_map(|entry| entry.unwrap().file_name().to_string_lossy().parse().ok());
-    pids.filter(is_child).count()
+    measure::children(parent.0.id()).iter().filter(|pid| lives(pid)).count()
 }
 
 #[test]
@@ -126,7 +121,7 @@ fn a_stopped_agents_player_does_not_go_on_over_nats() {
     let mut coordinator = Process(site.run(2, 20).spawn().unwrap());
     site.reaches("running");
     assert_eq!(children(&second), 1, "its player");
-    signal(&second, Signal::SIGSTOP);
+    send(Signal::SIGSTOP, second.0.id());
     let stopped = Instant::now();
     while children(&second) > 0 {
         // A second of silence, and time for an unoptimised player to write its record.
@@ -136,7 +131,7 @@ fn a_stopped_agents_player_does_not_go_on_over_nats() {
     }
     assert_eq!(first.end(Duration::from_millis(2_500)), Some(5));
     assert_eq!(coordinator.end(Duration::from_secs(8)), Some(5));
-    signal(&second, Signal::SIGCONT);
+    send(Signal::SIGCONT, second.0.id());
     assert_eq!(second.end(Duration::from_secs(5)), Some(5));
 }
 
@@ -159,7 +154,7 @@ fn a_killed_coordinator_leaves_nothing_that_looks_whole_over_nats() {
         let mut again = Process(site.run(2, 1).spawn().unwrap());
         site.reaches("open");
         assert!(again.0.try_wait().unwrap().is_none(), "it waits, and does not say that the run is taken");
-        signal(&again, Signal::SIGINT);
+        send(Signal::SIGINT, again.0.id());
         assert_eq!(again.end(Duration::from_secs(5)), Some(1));
     }
 }

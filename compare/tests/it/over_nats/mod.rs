@@ -4,6 +4,8 @@ mod account;
 mod events;
 mod foreign;
 mod losses;
+#[path = "../../../../crates/agents/tests/over_nats/nats.rs"]
+mod nats;
 mod relay;
 mod secure;
 pub(crate) mod site;
@@ -24,9 +26,10 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use self::{
-    site::{Process, but, relay, said, site},
+    site::{Process, but, relay, site},
     watching::listening,
 };
+use crate::ran::Runs;
 
 /// A coordinator's block for a player of `compare agent`.
 fn batched_block(url: &str) -> Play {
@@ -139,8 +142,7 @@ fn an_agent_refuses_what_its_command_line_does_not_allow_over_nats() {
         ("--max-connections", "1", "note-stream".as_ref()),
     ] {
         let mut agent = site.agent(0, 1, &[flag, most]);
-        let output = but(&site.run(1, 1), "--scenario", scenario).output().unwrap();
-        assert_eq!(output.status.code(), Some(5), "{}", said(&output));
+        but(&site.run(1, 1), "--scenario", scenario).ran().ended(5);
         let results = fs::read_dir(site.folder.path().join("results")).unwrap();
         assert_eq!(results.count(), 0, "nothing was measured");
         assert_eq!(agent.end(Duration::from_secs(5)), Some(5));
@@ -159,8 +161,7 @@ fn clocks_seconds_apart_start_within_the_bound_over_nats() {
         command.args(["--index", index, "--of", "2", "--allow-target", &site.relay]);
         Process(command.current_dir(site.folder.path()).spawn().unwrap())
     });
-    let output = site.run(2, 1).output().unwrap();
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", said(&output));
+    site.run(2, 1).ran().measured();
     for (cell, record) in site.records() {
         assert_eq!((record.agents.len(), record.counts.balanced()), (2, Ok(())), "{cell:#}");
         for agent in &record.agents {

@@ -2,21 +2,14 @@
 
 use std::{fs, io::Read, net::TcpListener, time::Duration};
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use super::site::{Process, but, compare, free, said, site, site_of, write_mixed};
-
-/// The relay that listens there.
-fn relay_at(address: &str) -> nix::unistd::Pid {
-    let is_it = |pid: &i32| {
-        let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let words: Vec<_> = command.split(|byte| *byte == 0).collect();
-        words.get(1) == Some(&b"role:relay".as_slice()) && words.contains(&address.as_bytes())
-    };
-    let pids = fs::read_dir("/proc").unwrap();
-    let mut pids = pids.filter_map(|entry| entry.unwrap().file_name().to_string_lossy().parse().ok());
-    nix::unistd::Pid::from_raw(pids.find(is_it).expect("a relay listens"))
-}
+use super::site::{Process, but, free, site, site_of, write_mixed};
+use crate::{
+    common::{compare, relay_of},
+    ran::{Runs, send},
+};
 
 #[test]
 #[ignore = "needs nats-server"]
@@ -26,8 +19,7 @@ fn without_a_relay_the_coordinator_starts_one_for_each_block_over_nats() {
     let mut agents =
         [0, 1].map(|index| site.player(index, 2, &["--allow-target", &target, "--max-rate", "50"]));
     let flags = ["--relay-listen", &address, "--batching", "off,on:ms=2:n=9", "--verify", "id"];
-    let output = site.run_with(2, 1, &flags).output().unwrap();
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{:?}: {}", output.status, said(&output));
+    site.run_with(2, 1, &flags).ran().measured();
     let records = site.records();
     let roles: Vec<&str> = records.iter().map(|(cell, _)| cell["role"].as_str().unwrap()).collect();
     assert!(["anchor", "control", "floor", "cell"].iter().all(|role| roles.contains(role)), "{roles:?}");
@@ -71,8 +63,7 @@ fn an_agent_on_a_machine_of_its_own_starts_the_relay_of_a_day_of_many_kinds_over
     let host = site.attend(3, &["--relay-listen", &address, "--relay-url", &url]);
     let mut agents = [host, player(0), player(1), player(2)];
     let mut run = but(&site.run_with(3, 1, &["--relay-agents", "1"]), "--scenario", "mixed-day".as_ref());
-    let output = run.output().unwrap();
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{:?}: {}", output.status, said(&output));
+    run.ran().measured();
     for (cell, record) in site.records() {
         assert_eq!((record.agents.len(), record.counts.balanced()), (3, Ok(())), "{cell:#}");
         let counts = record.counts;
@@ -93,7 +84,7 @@ fn a_relay_that_is_killed_ends_the_run_without_a_result_over_nats() {
     let mut agents = [0, 1].map(|index| site.player(index, 2, &["--allow-target", &target]));
     let mut coordinator = Process(site.run_with(2, 20, &["--relay-listen", &address]).spawn().unwrap());
     site.reaches("running");
-    nix::sys::signal::kill(relay_at(&address), nix::sys::signal::Signal::SIGKILL).unwrap();
+    send(Signal::SIGKILL, relay_of(coordinator.0.id()));
     for agent in &mut agents {
         assert_eq!(agent.end(Duration::from_secs(3)), Some(5));
     }
@@ -119,10 +110,9 @@ fn no_password_travels_to_agents() {
         &["agent", "--of", "1", "--relay-listen", "127.0.0.1:1", "--relay-url", secret],
     ];
     for flags in cases {
-        let output = compare().args(flags).args(["--nats", "nats://127.0.0.1:1"]).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{flags:?}: {}", said(&output));
-        assert!(said(&output).contains("leave out its user and password"), "{flags:?}: {}", said(&output));
-        assert!(!said(&output).contains("s3cret"), "{flags:?}: {}", said(&output));
+        let output = compare().args(flags).args(["--nats", "nats://127.0.0.1:1"]).ran().ended(2);
+        let output = output.saying(&["leave out its user and password"]);
+        assert!(!output.said.contains("s3cret"), "{output}");
     }
     let share = [
         "role:client",
@@ -135,9 +125,8 @@ fn no_password_travels_to_agents() {
         "--serve",
         "127.0.0.1:0",
     ];
-    let served = compare().args(share).args(["--relay-at", secret]).output().unwrap();
-    assert_eq!(served.status.code(), Some(2), "{}", said(&served));
-    assert!(said(&served).contains("leave out") && !said(&served).contains("s3cret"), "{}", said(&served));
+    let served = compare().args(share).args(["--relay-at", secret]).ran().ended(2).saying(&["leave out"]);
+    assert!(!served.said.contains("s3cret"), "{served}");
 }
 
 #[test]
@@ -148,9 +137,7 @@ fn agents_are_given_no_file_with_invalid_events() {
     let run =
         ["run", "--agents", "1", "--relay-listen", "127.0.0.1:1", "--nats", "nats://127.0.0.1:1", "--corpus"];
     for (flags, says) in [(&["--skip-invalid"][..], "`corpus convert --skip-invalid`"), (&[], "line 1")] {
-        let output = compare().args(run).arg(&bad).args(flags).current_dir(&folder).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-        assert!(said(&output).contains(says), "{}", said(&output));
+        compare().args(run).arg(&bad).args(flags).current_dir(&folder).ran().ended(2).saying(&[says]);
     }
 }
 
@@ -165,11 +152,8 @@ fn an_address_that_agents_cannot_reach_is_refused_before_anything_is_measured() 
         (&["agent", "--of", "1", "--relay-listen", "0.0.0.0:7777"], "--relay-url"),
     ];
     for (flags, says) in cases {
-        let output = compare().args(flags).args(["--nats", "nats://127.0.0.1:1"]).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{flags:?}: {}", said(&output));
-        assert!(said(&output).contains(says), "{flags:?}: {}", said(&output));
+        compare().args(flags).args(["--nats", "nats://127.0.0.1:1"]).ran().ended(2).saying(&[says]);
     }
-    let output =
-        compare().args(["run", "--agents", "1", "--nats", "nats://192.0.2.1:4222"]).output().unwrap();
-    assert!(said(&output).contains("--relay-listen ADDRESS:PORT"), "{}", said(&output));
+    let elsewhere = ["run", "--agents", "1", "--nats", "nats://192.0.2.1:4222"];
+    compare().args(elsewhere).ran().saying(&["--relay-listen ADDRESS:PORT"]);
 }

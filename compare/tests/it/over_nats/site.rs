@@ -7,7 +7,7 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -18,10 +18,9 @@ use measure::RunRecord;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::account::Account;
-
-/// A process that ends with the test.
-pub(crate) struct Process(pub(crate) Child);
+pub(crate) use super::nats::Process;
+use super::{account::Account, nats::nats_server};
+use crate::common::{compare, only_folder};
 
 impl Process {
     pub(crate) fn end(&mut self, within: Duration) -> Option<i32> {
@@ -33,13 +32,6 @@ impl Process {
             assert!(since.elapsed() < within, "it goes on after {within:?}");
             thread::sleep(Duration::from_millis(10));
         }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -66,7 +58,7 @@ pub(crate) fn site_of(write: fn(&Path)) -> Site {
 
 /// A site whose server has TLS and lets in the users of an account.
 pub(crate) fn secure_site(account: &Account) -> Site {
-    let mut site = site_over(Some(&account.config())).with(write_notes);
+    let mut site = site_over(&account.config()).with(write_notes);
     let (_, port) = site.nats.rsplit_once(':').unwrap();
     site.nats = format!("tls://localhost:{port}");
     site
@@ -93,35 +85,14 @@ pub(crate) fn write_mixed(file: &Path) {
 }
 
 pub(crate) fn site_of_bundled_events() -> Site {
-    site_over(None)
+    site_over("jetstream: enabled")
 }
 
 /// A site whose server has a configuration.
-fn site_over(config: Option<&Path>) -> Site {
-    let folder = tempfile::tempdir().unwrap();
-    let mut command = Command::new("nats-server");
-    command.args(["-js", "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir"]).arg(folder.path());
-    command.args(config.iter().flat_map(|file| ["-c".as_ref(), file.as_os_str()]));
-    command.arg("-sd").arg(folder.path().join("store")).stderr(Stdio::null());
-    let nats = Process(command.spawn().expect("needs nats-server"));
+fn site_over(config: &str) -> Site {
+    let (server, nats, folder) = nats_server("-1", config);
     let (relay_process, relay) = relay(&[]);
-    let ports = folder.path().join(format!("nats-server_{}.ports", nats.0.id()));
-    let since = Instant::now();
-    let ports: Value = loop {
-        let read = fs::read_to_string(&ports).ok().and_then(|text| serde_json::from_str(&text).ok());
-        if let Some(ports) = read {
-            break ports;
-        }
-        assert!(since.elapsed() < Duration::from_secs(10), "nats-server does not start");
-        thread::sleep(Duration::from_millis(20));
-    };
-    Site {
-        nats: ports["nats"][0].as_str().unwrap().to_owned(),
-        relay,
-        folder,
-        events: None,
-        _processes: [nats, relay_process],
-    }
+    Site { nats, relay, folder, events: None, _processes: [server, relay_process] }
 }
 
 /// A relay with these flags, and its URL.
@@ -133,10 +104,6 @@ pub(crate) fn relay(flags: &[&str]) -> (Process, String) {
     BufReader::new(relay.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     let announced: Value = serde_json::from_str(&line).unwrap();
     (relay, announced["listening"].as_str().unwrap().to_owned())
-}
-
-pub(crate) fn compare() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_compare"))
 }
 
 /// The same run with another value of a flag.
@@ -230,12 +197,8 @@ impl Site {
     }
 
     pub(crate) fn result_folder(&self) -> PathBuf {
-        fs::read_dir(self.folder.path().join("results")).unwrap().next().unwrap().unwrap().path()
+        only_folder(&self.folder.path().join("results"))
     }
-}
-
-pub(crate) fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// An address that was free a moment ago.

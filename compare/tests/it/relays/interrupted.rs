@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
     os::unix::process::CommandExt,
     process::{Child, Command, Stdio},
     thread,
@@ -10,14 +9,19 @@ use std::{
 };
 
 use nix::{
-    sys::signal::{Signal, kill, killpg},
+    sys::signal::{Signal, killpg},
     unistd::Pid,
 };
 use report::ResultFile;
 use tempfile::TempDir;
 
-use super::{COMPARE, only_folder, own};
-use crate::{few::few_events, scrape::scrape};
+use super::{COMPARE, own};
+use crate::{
+    common::{only_folder, relay_of},
+    few::few_events,
+    ran::send,
+    scrape::{address, scrape},
+};
 
 /// What a run said, its table, its result and its JUnit file.
 type Left = (String, String, ResultFile, String);
@@ -45,10 +49,7 @@ fn cut_short(end: impl FnOnce(&Child), fault: &str) -> Left {
         .process_group(0)
         .spawn()
         .unwrap();
-    let mut lines = BufReader::new(run.stderr.take().unwrap()).lines().map_while(Result::ok);
-    let address = lines
-        .find_map(|line| Some(line.strip_prefix("metrics at http://")?.strip_suffix("/metrics")?.to_owned()));
-    let address = address.expect("metrics are served");
+    let (address, lines) = address(run.stderr.take().unwrap());
     let said = thread::spawn(move || lines.collect::<Vec<_>>().join("\n"));
     let deadline = Instant::now() + Duration::from_secs(120);
     let mut before = None;
@@ -107,12 +108,7 @@ fn a_block_that_ctrl_c_cut_short_is_interrupted_and_lost_nothing() {
 #[test]
 fn a_relay_that_dies_while_its_user_ends_the_run_is_told_of() {
     let end = |run: &Child| {
-        let is_relay = |pid: &u32| {
-            let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            line.split('\0').nth(1) == Some("role:relay")
-        };
-        let relay = measure::started_by(run.id()).into_iter().find(is_relay).expect("a relay runs");
-        kill(Pid::from_raw(i32::try_from(relay).unwrap()), Signal::SIGKILL).unwrap();
+        send(Signal::SIGKILL, relay_of(run.id()));
         killpg(pid(run), Signal::SIGINT).unwrap();
     };
     let (said, table, ..) = cut_short(end, "delay=1ms");

@@ -4,35 +4,27 @@ mod interrupted;
 mod keeper;
 mod others;
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-    process::{Command, Output},
-};
+use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt, path::Path};
 
 use report::{DERIVED_FILE, Derived, ResultFile, bracket::End};
 use tempfile::TempDir;
 
-use crate::few::few_events;
+use crate::{
+    common::{compare, only_folder},
+    few::few_events,
+    ran::{Ran, Runs},
+};
 
 const COMPARE: &str = env!("CARGO_BIN_EXE_compare");
 
-fn run(out: &Path, args: &[&str]) -> Output {
-    Command::new(COMPARE)
+fn run(out: &Path, args: &[&str]) -> Ran {
+    compare()
         .args(["run", "--scenario", "note-stream", "--rounds", "1", "--seconds", "1", "--corpus"])
         .arg(few_events())
         .arg("--out")
         .arg(out)
         .args(args)
-        .output()
-        .unwrap()
-}
-
-/// The folder of the one result.
-fn only_folder(results: &Path) -> PathBuf {
-    fs::read_dir(results).unwrap().next().unwrap().unwrap().path()
+        .ran()
 }
 
 /// A relay of this project as somebody else's.
@@ -45,24 +37,9 @@ fn two_relays_are_started_for_each_block_and_compared_by_name() {
     let out = TempDir::new().unwrap();
     let junit = out.path().join("junit.xml");
     let results = out.path().join("results");
-    let run = run(
-        &results,
-        &[
-            "--relay",
-            &own("old"),
-            "--relay",
-            &own("new"),
-            "--relay",
-            "floor",
-            "--compressions",
-            "none,deflate",
-            "--junit",
-            junit.to_str().unwrap(),
-        ],
-    );
-    let said = String::from_utf8_lossy(&run.stderr);
-    // A busy machine may make a block invalid (3); one round decides nothing (0).
-    assert!(matches!(run.status.code(), Some(0 | 3)), "{:?}\n{said}", run.status);
+    let relays = ["--relay", &own("old"), "--relay", &own("new"), "--relay", "floor"];
+    let flags = ["--compressions", "none,deflate", "--junit", junit.to_str().unwrap()];
+    let said = run(&results, &[&relays[..], &flags].concat()).measured().said;
     let folder = only_folder(&results);
     let result = ResultFile::read(&folder).unwrap();
     let ids: Vec<&str> = result.cells.iter().map(|cell| cell.id.as_str()).collect();
@@ -112,16 +89,13 @@ fn two_relays_are_started_for_each_block_and_compared_by_name() {
 fn a_relay_stands_in_the_table_behind_the_gateway_too_with_what_it_does_not_speak() {
     let out = TempDir::new().unwrap();
     let plain = format!("{} --format json --compression none", own("plain"));
-    let run =
-        run(out.path(), &["--relay", &plain, "--via", "none,gateway", "--compression", "none,zstd-dict"]);
-    let said = String::from_utf8_lossy(&run.stderr);
-    assert!(matches!(run.status.code(), Some(0 | 3)), "{:?}\n{said}", run.status);
-    assert!(said.contains("json+zstd-dict+direct is not measured"), "{said}");
+    let flags = ["--relay", &plain, "--via", "none,gateway", "--compression", "none,zstd-dict"];
+    run(out.path(), &flags).measured().saying(&["json+zstd-dict+direct is not measured"]);
     let folder = only_folder(out.path());
     let result = ResultFile::read(&folder).unwrap();
     let ids: Vec<&str> = result.cells.iter().map(|cell| cell.id.as_str()).collect();
     let expected = ["json+none+direct", "json-control+direct", "json+none+gateway", "json+zstd-dict+gateway"];
-    assert_eq!(ids, expected, "{said}");
+    assert_eq!(ids, expected);
     for cell in &result.cells {
         let record = cell.blocks[0].record.as_ref().unwrap();
         record.counts.balanced().unwrap();
@@ -139,10 +113,7 @@ fn a_relay_stands_in_the_table_behind_the_gateway_too_with_what_it_does_not_spea
 fn a_relay_that_does_not_start_is_named_with_what_it_wrote_and_the_fix() {
     let out = TempDir::new().unwrap();
     let refused = |relay: &str, says: &[&str]| {
-        let run = run(out.path(), &["--relay", relay]);
-        let said = String::from_utf8_lossy(&run.stderr);
-        assert!(!run.status.success(), "{said}");
-        says.iter().for_each(|words| assert!(said.contains(words), "{words} in {said}"));
+        assert_ne!(run(out.path(), &["--relay", relay]).saying(says).code, Some(0));
         assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0, "nothing was measured");
     };
     refused(
@@ -167,25 +138,22 @@ fn a_relay_whose_program_is_replaced_ends_the_run() {
     fs::write(&script, text).unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     let relay = format!("new={} {{address}}", script.display());
-    let run = run(&folder.path().join("results"), &["--relay", &relay]);
-    let said = String::from_utf8_lossy(&run.stderr);
-    assert_eq!(run.status.code(), Some(5), "{said}");
-    assert!(said.contains(&format!("relay new: {} is another program", script.display())), "{said}");
+    let says = format!("relay new: {} is another program", script.display());
+    run(&folder.path().join("results"), &["--relay", &relay]).ended(5).saying(&[&says]);
 }
 
 #[test]
 fn what_each_relay_sustains_is_told_in_deliveries_and_publishes_a_second() {
     let out = TempDir::new().unwrap();
-    let search = Command::new(COMPARE)
+    let said = compare()
         .args(["search", "--scenario", "note-stream", "--relay", &own("old"), "--relay", &own("new")])
         .args(["--slo", "p50<2s", "--limit", "200", "--probe-seconds", "2", "--no-curve", "--corpus"])
         .arg(few_events())
         .arg("--out")
         .arg(out.path())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&search.stderr);
-    assert_eq!(search.status.code(), Some(0), "{said}");
+        .ran()
+        .ended(0)
+        .said;
     let folder = only_folder(out.path());
     let table = fs::read_to_string(folder.join("summary.md")).unwrap();
     let headings = "| 95 % interval | publishes/s | connections | load |";
@@ -210,22 +178,8 @@ fn a_relay_that_loses_deliveries_is_named_and_the_one_beside_it_is_not() {
     let lossy = format!("{} --fault lose=20%", own("lossy"));
     let junit = out.path().join("junit.xml");
     let results = out.path().join("results");
-    let run = run(
-        &results,
-        &[
-            "--relay",
-            &own("whole"),
-            "--relay",
-            &lossy,
-            "--junit",
-            junit.to_str().unwrap(),
-            "--",
-            "--rate",
-            "100",
-        ],
-    );
-    let said = String::from_utf8_lossy(&run.stderr);
-    assert_eq!(run.status.code(), Some(4), "{said}");
+    let relays = ["--relay", &own("whole"), "--relay", &lossy, "--junit", junit.to_str().unwrap()];
+    run(&results, &[&relays[..], &["--", "--rate", "100"]].concat()).ended(4);
     let result = ResultFile::read(&only_folder(&results)).unwrap();
     for cell in &result.cells {
         let counts = cell.blocks[0].record.as_ref().unwrap().counts;

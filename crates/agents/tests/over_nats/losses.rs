@@ -4,7 +4,10 @@
 use std::time::{Duration, Instant};
 
 use agents::{Left, Phase};
-use nix::sys::signal::Signal;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use tokio::time::sleep;
 
 use crate::site::{Way, agent, agents, attendance, block, finish, nats, open, play, reaches, way_to};
@@ -29,7 +32,10 @@ async fn loses(loss: Loss) {
         reaches(&run, |run| run.state == Phase::Running).await;
         sleep(Duration::from_millis(500)).await;
         match loss {
-            Loss::Server(signal) => nats.process.signal(signal),
+            Loss::Server(signal) => {
+                let server = Pid::from_raw(nats.process.0.id().try_into().unwrap());
+                kill(server, signal).unwrap();
+            }
             Loss::Connection(is) => {
                 way.send_replace(is);
             }

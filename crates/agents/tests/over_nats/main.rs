@@ -4,6 +4,7 @@
 
 mod events;
 mod losses;
+mod nats;
 mod site;
 
 use std::time::Duration;

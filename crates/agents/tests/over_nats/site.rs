@@ -1,22 +1,12 @@
 //! A NATS server of a test's own, and the agents of its runs.
 
-use std::{
-    fs, net,
-    path::PathBuf,
-    process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+use std::{net, path::PathBuf, thread, time::Duration};
 
 use agents::{
     Aborted, Arrival, Attendance, Commanded, Ending, Facts, Identity, Left, NatsError, Overview, Play,
     Player, Policy, Run, Said, Server, Spec, attend, coordinate, now_ns,
 };
 use measure::{ClockRecord, LiveCounts};
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
 use tempfile::TempDir;
 use tokio::{
     io::copy_bidirectional,
@@ -27,56 +17,25 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+use crate::nats::{Process, nats_server};
+
 pub(crate) const TARGET: &str = "ws://127.0.0.1:1";
 
-/// A process that ends with the test.
-pub(crate) struct Process(pub(crate) Child);
-
-impl Process {
-    pub(crate) fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.0.id().try_into().unwrap()), signal).unwrap();
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A server of this test's own, on a free port.
+/// A server of this test's own.
 pub(crate) struct Nats {
     pub(crate) process: Process,
     pub(crate) url: String,
     _folder: TempDir,
 }
 
-/// Starts a server with a configuration.
+/// Starts a server with a configuration, on a free port.
 pub(crate) fn nats(config: &str) -> Nats {
     nats_at("-1", config)
 }
 
 pub(crate) fn nats_at(port: &str, config: &str) -> Nats {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("nats.conf");
-    fs::write(&file, config).unwrap();
-    let mut command = Command::new("nats-server");
-    command.args(["-a", "127.0.0.1", "-p", port, "--ports_file_dir"]).arg(folder.path());
-    command.arg("-c").arg(file).arg("-sd").arg(folder.path().join("store"));
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("needs nats-server");
-    let file = folder.path().join(format!("nats-server_{}.ports", child.id()));
-    let process = Process(child);
-    let since = Instant::now();
-    let url = loop {
-        let ports = fs::read_to_string(&file).ok().and_then(|text| serde_json::from_str(&text).ok());
-        if let Some::<serde_json::Value>(ports) = ports {
-            break ports["nats"][0].as_str().unwrap().to_owned();
-        }
-        assert!(since.elapsed() < Duration::from_secs(10), "nats-server does not start");
-        thread::sleep(Duration::from_millis(20));
-    };
-    Nats { process, url, _folder: folder }
+    let (process, url, _folder) = nats_server(port, config);
+    Nats { process, url, _folder }
 }
 
 pub(crate) fn server(url: &str) -> Server {
