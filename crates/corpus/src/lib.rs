@@ -26,7 +26,6 @@ pub mod generate;
 mod invalid;
 mod json;
 mod keys;
-mod nip19;
 mod origin;
 mod random;
 pub mod rules;

@@ -14,10 +14,11 @@ use std::{
 };
 
 use codecs::{Event, hex};
+use recording::nip19;
 use secp256k1::{Keypair, SECP256K1, SecretKey};
 use sha2::{Digest, Sha256};
 
-use crate::{keys, nip19};
+use crate::keys;
 
 /// The most bits of work that are made: about a second of a core for each event, and twice as long for
 /// each bit more.

@@ -8,6 +8,7 @@
 
 mod entry;
 mod error;
+pub mod nip19;
 mod reader;
 mod writer;
 

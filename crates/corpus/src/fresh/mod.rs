@@ -16,6 +16,7 @@ use std::{
 };
 
 use codecs::{Event, hex};
+use recording::nip19;
 use secp256k1::Keypair;
 use sha2::{Digest, Sha256};
 
@@ -23,7 +24,7 @@ use self::{
     originals::Originals,
     references::{Reference, spans},
 };
-use crate::{Signing, keys, nip19};
+use crate::{Signing, keys};
 
 /// Rounds a core from which on each core makes whole rounds.
 const ROUNDS_FOR_EACH_CORE: usize = 4;

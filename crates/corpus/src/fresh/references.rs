@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use codecs::{Event, Format, hex};
+use recording::nip19;
 
-use crate::{nip19, random::Random};
+use crate::random::Random;
 
 /// Two hashes in hex.
 const SIGNATURE_DIGITS: usize = 128;

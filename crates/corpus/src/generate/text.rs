@@ -4,10 +4,9 @@
 //! shares below were fitted to real notes (gzip and zstd, per event and as a stream); none of the
 //! words is from them.
 
-use crate::{
-    nip19,
-    random::{Random, Weighted},
-};
+use recording::nip19;
+
+use crate::random::{Random, Weighted};
 
 const WORDS: usize = 1_500;
 const PHRASES: usize = 400;

@@ -4,16 +4,19 @@
 use bech32::{Bech32, Hrp, primitives::decode::CheckedHrpstring};
 
 /// Prefixes of references to keys and events.
-pub(crate) const PREFIXES: [&str; 5] = ["npub1", "note1", "nprofile1", "nevent1", "naddr1"];
+pub const PREFIXES: [&str; 5] = ["npub1", "note1", "nprofile1", "nevent1", "naddr1"];
 
 /// `prefix1…` with a checksum, of data no longer than a decoded reference has.
-pub(crate) fn encode(prefix: &str, data: &[u8]) -> String {
+///
+/// # Panics
+/// For a prefix that is none of NIP-19, or more than 600 bytes.
+pub fn encode(prefix: &str, data: &[u8]) -> String {
     let prefix = Hrp::parse(prefix).expect("a prefix of NIP-19");
     bech32::encode_lower::<Bech32>(prefix, data).expect("1,023 digits at most")
 }
 
 /// Prefix and data of a lower-case text; `None` if it is not bech32, or its checksum is wrong.
-pub(crate) fn decode(text: &str) -> Option<(&str, Vec<u8>)> {
+pub fn decode(text: &str) -> Option<(&str, Vec<u8>)> {
     let checked = CheckedHrpstring::new::<Bech32>(text).ok()?;
     let prefix = &text[..checked.hrp().len()];
     let data: Vec<u8> = checked.byte_iter().collect();
@@ -23,7 +26,7 @@ pub(crate) fn decode(text: &str) -> Option<(&str, Vec<u8>)> {
 
 /// The keys and ids in the data of a reference. Longer forms repeat type, length and value: type 0
 /// is the key or id itself, type 2 its author. An `naddr` names no id.
-pub(crate) fn hashes<'d>(prefix: &str, data: &'d mut [u8]) -> Vec<&'d mut [u8; 32]> {
+pub fn hashes<'d>(prefix: &str, data: &'d mut [u8]) -> Vec<&'d mut [u8; 32]> {
     let mut found = Vec::new();
     if matches!(prefix, "npub" | "note") {
         found.extend(<&mut [u8; 32]>::try_from(data).ok());
