@@ -28,6 +28,7 @@ use crate::{
 const LISTEN: &str = "Listen";
 const RELAY: &str = "Relay";
 const WIRE: &str = "Wire";
+const RECORD: &str = "Record";
 const LIMITS: &str = "Limits";
 
 const EXAMPLES: &str = "\
@@ -36,6 +37,7 @@ Examples:
   Listen  gateway --trust 127.0.0.1 --metrics-listen 127.0.0.1:9100
   Relay   gateway --relay ws://127.0.0.1:7777
   Wire    gateway --format dannypack --compression zstd-dict
+  Record  gateway --record day.jsonl.zst
 
 docs/gateway.md states what passes, what is held and whom to trust.";
 
@@ -123,6 +125,19 @@ struct Args {
         value_parser = clap::builder::NonEmptyStringValueParser::new()
     )]
     no_compression_for: Vec<String>,
+
+    /// Record what passes in this new file, under pseudonyms
+    ///
+    /// Keys, ids, texts and names are replaced while they are written. Then no client is passed as bytes.
+    /// docs/gateway.md has what pseudonyms do not hide.
+    #[arg(long, help_heading = RECORD, value_name = "FILE")]
+    record: Option<PathBuf>,
+
+    /// Record messages as they are, before a relay on loopback
+    ///
+    /// AUTH and kinds 4, 13, 14 and 1059 are left out even then.
+    #[arg(long, help_heading = RECORD, requires = "record", hide_short_help = true)]
+    record_raw: bool,
 
     /// Most connections; more are answered with 503
     #[arg(
@@ -248,6 +263,8 @@ impl Args {
         config.max_connections = self.max_connections as usize;
         config.limits.max_message_bytes = self.max_message_bytes as usize;
         config.cache_bytes = self.cache_bytes as usize;
+        config.record = self.record;
+        config.record_raw = self.record_raw;
         config.ping_interval = Duration::from_secs(self.ping_seconds.into());
         Ok(config)
     }

@@ -35,6 +35,10 @@ pub struct Config {
     pub limits: WireLimits,
     /// Most bytes of events that are kept encoded and compressed.
     pub cache_bytes: usize,
+    /// The new file into which what passes is recorded; none for no recording.
+    pub record: Option<PathBuf>,
+    /// Whether it is recorded as it is, which only a relay on loopback allows.
+    pub record_raw: bool,
     /// Time between two Pings of a connection; a peer that is silent for three of them is left.
     pub ping_interval: Duration,
     /// Time for connections to end after the shutdown began.
@@ -59,6 +63,8 @@ impl Config {
             max_connections: 10_000,
             limits: WireLimits::default(),
             cache_bytes: 64 << 20,
+            record: None,
+            record_raw: false,
             ping_interval: Duration::from_secs(30),
             drain: Duration::from_secs(10),
         }

@@ -10,6 +10,7 @@ use std::{
 
 use measure::CpuClock;
 use program::Exposition;
+use recording::Recorder;
 
 use crate::cache::Cache;
 
@@ -74,7 +75,7 @@ impl Metrics {
     }
 
     /// The counts as text.
-    pub(crate) fn exposed(&self, cache: &Cache) -> String {
+    pub(crate) fn exposed(&self, cache: &Cache, recorder: Option<&Recorder>) -> String {
         let mut metrics = Exposition { prefix: "gateway", open_metrics: false, text: String::new() };
         let all: Vec<_> = {
             let all = self.schemes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -110,6 +111,15 @@ impl Metrics {
             ("refused", "counter", "Connections beyond the limit", read(&self.refused)),
         ] {
             metrics.add((name, kind, help), [(String::new(), value)]);
+        }
+        if let Some(recording) = recorder.map(Recorder::status) {
+            for (name, kind, help, value) in [
+                ("recording_lost", "counter", "Lines that the recording lacks", recording.lost),
+                ("recording_queue_bytes", "gauge", "Bytes that wait for it", recording.waiting_bytes as u64),
+                ("recording_failed", "gauge", "Whether its file cannot be written", recording.failed.into()),
+            ] {
+                metrics.add((name, kind, help), [(String::new(), value)]);
+            }
         }
         if let Ok(cpu) = CpuClock::this_process().read() {
             let seconds = [(String::new(), cpu.total_ns as f64 / 1e9)];

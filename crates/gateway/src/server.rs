@@ -3,6 +3,7 @@
 use std::{
     future::Future,
     io::Write,
+    path::Path,
     pin::pin,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
@@ -10,6 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::socket::{setsockopt, sockopt};
+use recording::{End, Recorder, Redaction};
 use serde_json::Value;
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -58,6 +60,7 @@ pub struct Gateway {
     pub(crate) cache: Cache,
     pub(crate) metrics: Metrics,
     pub(crate) shunned: Shunned,
+    pub(crate) recorder: Option<Arc<Recorder>>,
 }
 
 impl Gateway {
@@ -88,6 +91,12 @@ impl Gateway {
                 public.ip()
             );
         }
+        ensure!(
+            !config.record_raw || addresses.iter().all(|address| address.ip().to_canonical().is_loopback()),
+            "--record-raw writes what people say as it is, which only a relay on loopback allows; --relay {url} is \
+             elsewhere: leave --record-raw out, and pseudonyms are written"
+        );
+        let recorder = config.record.as_deref().map(|file| record(file, config.record_raw)).transpose()?;
         let server = |support: Support| ServerConfig {
             support,
             limits: config.limits,
@@ -105,6 +114,7 @@ impl Gateway {
             cache: Cache::new(config.cache_bytes),
             metrics: Metrics::default(),
             shunned: Shunned::default(),
+            recorder,
             config,
         }))
     }
@@ -127,7 +137,7 @@ impl Gateway {
                 let Ok(incoming) = Incoming::read(stream, &config).await else { return };
                 match incoming.target() {
                     "/metrics" => {
-                        let text = gateway.metrics.exposed(&gateway.cache);
+                        let text = gateway.metrics.exposed(&gateway.cache, gateway.recorder.as_deref());
                         let kind = ("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
                         incoming.answer_with("200 OK", &[kind], text.as_bytes()).await;
                     }
@@ -185,6 +195,39 @@ pub async fn serve(listener: TcpListener, gateway: Arc<Gateway>, shutdown: impl 
     if timeout(gateway.config.drain, ending).await.is_err() {
         warn!(connections = tasks.len(), "connections did not end in time and are cut off");
         tasks.shutdown().await;
+    }
+    if let Some(recorder) = &gateway.recorder {
+        end_recording(recorder).await;
+    }
+}
+
+/// Begins to record, and says so: whoever runs the gateway must know.
+fn record(file: &Path, raw: bool) -> Result<Arc<Recorder>> {
+    let redaction = if raw { Redaction::None } else { Redaction::Pseudonyms };
+    let by = concat!("gateway ", env!("CARGO_PKG_VERSION"));
+    let failed = |error: &std::io::Error| {
+        error!(%error, "the recording has ended; what was written can be read, and clients are served as before");
+    };
+    let recorder = Recorder::start(file, redaction, by, failed)
+        .with_context(|| format!("cannot record in {}: name a new file", file.display()))?;
+    let how = if raw { "AS IT IS, except AUTH and private messages" } else { "under pseudonyms" };
+    warn!(file = %file.display(), "RECORDING every message of every client, {how}; docs/gateway.md has what that tells");
+    Ok(recorder)
+}
+
+/// Ends the recording, and says how it went.
+async fn end_recording(recorder: &Arc<Recorder>) {
+    let ended = Arc::clone(recorder);
+    let file = recorder.file().display();
+    match tokio::task::spawn_blocking(move || ended.finish()).await {
+        Ok(Some(Ok(End { lost, ratio_source, ratio_written }))) => info!(
+            %file,
+            lost,
+            "recorded; zstd makes the texts {ratio_source:.2} times smaller as they were and {ratio_written:.2} times \
+             as they are written"
+        ),
+        Ok(Some(Err(error))) => error!(%file, %error, "the recording ended early"),
+        Ok(None) | Err(_) => {}
     }
 }
 
@@ -282,7 +325,8 @@ async fn route(
     // A header outside its grammar is the relay's to refuse.
     let agreement = negotiate::accept(protocols.as_deref(), extensions.as_deref(), &server.support).ok();
     let is_ours = agreement.is_some_and(|agreed| agreed.token.is_some() || agreed.extensions.is_some());
-    if !is_ours || !request.is_for_relay() {
+    // Bytes that pass as they are cannot be recorded.
+    if (!is_ours && gateway.recorder.is_none()) || !request.is_for_relay() {
         request.strip_offers(declines);
         return pass(incoming, &gateway, &request, "tunnel", &mut stop).await;
     }

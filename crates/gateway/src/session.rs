@@ -14,6 +14,7 @@ use std::{
 
 use bytes::Bytes;
 use codecs::{ClientMessage, Codec, DecodeError, Format, Limits, Opcode, RelayMessage};
+use recording::{Recorded, Side as Party};
 use tokio::{
     sync::watch,
     time::{MissedTickBehavior, interval, timeout},
@@ -62,6 +63,7 @@ pub(crate) struct Session {
     is_authenticated: bool,
     /// The part of a message before its event.
     prefix: Vec<u8>,
+    recorded: Option<Recorded>,
     /// Counts that are in the metrics.
     counted: [Traffic; 2],
 }
@@ -138,7 +140,12 @@ impl Session {
     ) -> Session {
         let agreement = client.agreement();
         let format = agreement.format;
+        let recorded = gateway.recorder.as_ref().map(|recorder| {
+            let agreed = agreement.token.clone().or_else(|| agreement.extensions.clone());
+            recorder.open(agreed, None)
+        });
         Session {
+            recorded,
             gateway,
             live,
             address,
@@ -180,7 +187,14 @@ impl Session {
             };
             match step {
                 Step::From(Side::Client, message) => self.take_clients(message).await?,
-                Step::From(Side::Relay, message) => self.take_relays(message).await?,
+                Step::From(Side::Relay, message) => {
+                    let payload = self.recorded.is_some().then(|| message.payload.clone());
+                    self.take_relays(message).await?;
+                    if let (Some(recorded), Some(payload)) = (&self.recorded, payload) {
+                        let bytes = self.client.conn.departed_bytes();
+                        recorded.message(Party::Relay, bytes, Format::JSON, &[&payload]);
+                    }
+                }
                 Step::Left(side) => return Err(End::Left(side)),
                 Step::Failed(side, error) => return Err(End::Failed(side, error)),
             }
@@ -344,6 +358,10 @@ impl Session {
     }
 
     async fn ask(&mut self, message: Message) -> Result<(), End> {
+        if let Some(recorded) = &self.recorded {
+            let bytes = self.client.conn.arrived_bytes();
+            recorded.message(Party::Client, bytes, Format::JSON, &[&message.payload]);
+        }
         self.relay.fed(message.payload.len());
         self.relay.conn.feed_message(message).await.map_err(|error| match error {
             // In JSON the client's message is longer than any that is passed.
@@ -397,6 +415,7 @@ impl Session {
 
     /// Closes both sides: the one that stays hears why the other left.
     async fn finish(&mut self, end: End) {
+        self.record_end(&end);
         let (client, relay) = match end {
             End::Stopped => {
                 let stops = (CloseCode::GoingAway, "the gateway stops".to_owned());
@@ -428,6 +447,26 @@ impl Session {
         };
         let Session { client: client_leg, relay: relay_leg, .. } = self;
         tokio::join!(close(client_leg, client), close(relay_leg, relay));
+    }
+
+    /// Records who ended the connection.
+    fn record_end(&mut self, end: &End) {
+        let party = |side| if side == Side::Client { Party::Client } else { Party::Relay };
+        let (code, by) = match end {
+            End::Left(side) => {
+                let close = self.legs(*side).0.conn.peer_close().map(|(code, _)| code);
+                (close.filter(|code| *code != CloseCode::NONE), party(*side))
+            }
+            End::Failed(side, error) => match error.close_code() {
+                Some(code) => (Some(code), Party::Gateway),
+                None => (None, party(*side)),
+            },
+            End::Fault(_, code, _) => (Some(*code), Party::Gateway),
+            End::Stopped => (Some(CloseCode::GoingAway), Party::Gateway),
+        };
+        if let Some(recorded) = &self.recorded {
+            recorded.close(code.map(CloseCode::code), by);
+        }
     }
 
     /// The Close frames when a side is to blame.

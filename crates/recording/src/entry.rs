@@ -81,7 +81,7 @@ pub enum Body {
     Text(String),
     /// A message that is never written: its text is private or not understood.
     Withheld {
-        /// Its bytes in JSON.
+        /// Its bytes before compression.
         text_bytes: u64,
         /// The kind of its event, where it is known.
         kind: Option<u32>,

@@ -12,7 +12,7 @@ use crate::entry::{Body, Entry, Header, Line, Message, What};
 pub const MAX_TEXT_BYTES: usize = 4 << 20;
 
 /// The level of compression: fast, since a gateway has other work.
-const LEVEL: i32 = 3;
+pub(crate) const LEVEL: i32 = 3;
 
 /// Creates the file of a recording, which its owner alone may read (mode 0600).
 ///

@@ -33,8 +33,13 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// Appends a message; its payload is these parts in order.
-    pub(crate) fn push<'p>(&mut self, opcode: u8, rsv1: bool, parts: impl Iterator<Item = &'p [u8]> + Clone) {
+    /// Appends a message; its payload is these parts in order. Returns the payload's bytes.
+    pub(crate) fn push<'p>(
+        &mut self,
+        opcode: u8,
+        rsv1: bool,
+        parts: impl Iterator<Item = &'p [u8]> + Clone,
+    ) -> usize {
         if self.bytes.capacity() == 0 {
             self.bytes = SPARE.take();
         }
@@ -50,6 +55,7 @@ impl Frames {
             }
         }
         parts.for_each(|part| self.bytes.extend_from_slice(part));
+        payload_bytes
     }
 
     /// Whether to write before more is added: more than `enough_bytes` wait, or the byte stream was

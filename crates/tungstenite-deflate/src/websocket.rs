@@ -59,6 +59,8 @@ pub struct WebSocket<S> {
     failed: bool,
     /// Payload bytes of the last data message as it came.
     arrived_bytes: usize,
+    /// Payload bytes of the last data message that was started, as it goes.
+    departed_bytes: usize,
     /// Compressed messages of at least this size stay compressed, if no later one refers to them.
     leave_from: Option<usize>,
 }
@@ -107,6 +109,7 @@ where
             holds_control: false,
             failed: false,
             arrived_bytes: 0,
+            departed_bytes: 0,
             leave_from: None,
         }
     }
@@ -153,6 +156,11 @@ where
     /// Payload bytes of the last text or binary message as it came, compressed or not.
     pub fn arrived_bytes(&self) -> usize {
         self.arrived_bytes
+    }
+
+    /// Payload bytes of the last text or binary message that was started, compressed or not.
+    pub fn departed_bytes(&self) -> usize {
+        self.departed_bytes
     }
 
     /// The byte stream.
@@ -318,7 +326,7 @@ where
         if !self.makes_own_frames() {
             return self.start_frame(opcode, rsv1, parts.collect::<Vec<_>>().concat().into());
         }
-        self.inner.get_mut().frames.push(u8::from(OpCode::Data(opcode)), rsv1, parts);
+        self.departed_bytes = self.inner.get_mut().frames.push(u8::from(OpCode::Data(opcode)), rsv1, parts);
         Ok(())
     }
 
@@ -329,7 +337,7 @@ where
             return self.start_frame(opcode, true, payload);
         }
         let payload = iter::once(&self.outgoing[..]);
-        self.inner.get_mut().frames.push(u8::from(OpCode::Data(opcode)), true, payload);
+        self.departed_bytes = self.inner.get_mut().frames.push(u8::from(OpCode::Data(opcode)), true, payload);
         self.outgoing.clear();
         Ok(())
     }
@@ -341,6 +349,7 @@ where
 
     /// Sends a frame by tungstenite.
     fn start_frame(&mut self, opcode: Data, rsv1: bool, payload: Bytes) -> Result<(), Error> {
+        self.departed_bytes = payload.len();
         let header = FrameHeader { rsv1, opcode: OpCode::Data(opcode), ..FrameHeader::default() };
         Ok(Pin::new(&mut self.inner).start_send(Message::Frame(Frame::from_payload(header, payload)))?)
     }

@@ -246,6 +246,16 @@ impl Connection {
         self.unread_from.is_some_and(|from| self.websocket.arrived_bytes() >= from)
     }
 
+    /// Payload bytes of the last message that came, as it came: compressed.
+    pub fn arrived_bytes(&self) -> usize {
+        self.websocket.arrived_bytes()
+    }
+
+    /// Payload bytes of the last message that was fed, as it goes: compressed.
+    pub fn departed_bytes(&self) -> usize {
+        self.websocket.departed_bytes()
+    }
+
     /// Puts a message into the write buffer, compressed as agreed, with the frame type of the
     /// format. The buffer is written from `write_buffer_bytes` on, and by [`Connection::flush`].
     /// Cancel-safe: waits only before it takes the message.

@@ -8,4 +8,5 @@ mod formats;
 mod http;
 mod passes;
 mod program;
+mod record;
 mod shared;

@@ -1,0 +1,315 @@
+//! Records what passes while it passes: in a thread of its own, so that traffic never waits for a disk.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use codecs::Format;
+
+use crate::{
+    entry::{End, Redaction, Side},
+    scribe::{Passed, Scribe},
+    writer::create,
+};
+
+/// Most bytes that wait to be written. What comes while so much waits is lost, and counted.
+pub const QUEUE_BYTES: usize = 64 << 20;
+
+/// Most lines that wait to be written.
+pub const QUEUE_LINES: usize = 65_536;
+
+/// How much is lost by a kill at most.
+const FRAME: Duration = Duration::from_secs(1);
+
+/// Records the connections of a gateway or a relay into a file.
+#[derive(Debug)]
+pub struct Recorder {
+    file: PathBuf,
+    started: Instant,
+    connections: AtomicU64,
+    queue: SyncSender<Order>,
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<io::Result<End>>>>,
+}
+
+/// What both threads know.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Bytes that wait.
+    waiting_bytes: AtomicUsize,
+    /// Lines that were lost.
+    lost: AtomicU64,
+    failed: AtomicBool,
+}
+
+/// How a recording goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Status {
+    /// Lines that were lost, because the disk was slower than the traffic.
+    pub lost: u64,
+    /// Bytes that wait to be written.
+    pub waiting_bytes: usize,
+    /// Whether the file could not be written any further.
+    pub failed: bool,
+}
+
+/// What the thread is to write.
+#[derive(Debug)]
+enum Order {
+    Open { conn: u64, t_ns: u64, client: Option<String>, relay: Option<String> },
+    Message { conn: u64, t_ns: u64, from: Side, payload_bytes: usize, format: Format, payload: Vec<u8> },
+    Close { conn: u64, t_ns: u64, code: Option<u16>, by: Side },
+    Finish,
+}
+
+/// One connection that is recorded.
+#[derive(Debug)]
+pub struct Recorded {
+    recorder: Arc<Recorder>,
+    conn: u64,
+}
+
+impl Recorder {
+    /// Begins a recording in a new file. `by` names the program and its version; `failed` is called
+    /// once, in another thread, when the file cannot be written any further.
+    ///
+    /// # Errors
+    /// The file exists already, or cannot be created.
+    pub fn start(
+        file: &Path,
+        redaction: Redaction,
+        by: &str,
+        failed: impl FnOnce(&io::Error) + Send + 'static,
+    ) -> io::Result<Arc<Recorder>> {
+        let scribe = Scribe::new(create(file)?, redaction, by)?;
+        let (queue, orders) = sync_channel(QUEUE_LINES);
+        let shared = Arc::new(Shared::default());
+        let (started, theirs) = (Instant::now(), Arc::clone(&shared));
+        let thread = thread::Builder::new().name("recorder".to_owned()).spawn(move || {
+            write(scribe, &orders, &theirs, started).inspect_err(|error| {
+                theirs.failed.store(true, Relaxed);
+                failed(error);
+            })
+        })?;
+        Ok(Arc::new(Recorder {
+            file: file.to_owned(),
+            started,
+            connections: AtomicU64::new(0),
+            queue,
+            shared,
+            thread: Mutex::new(Some(thread)),
+        }))
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// How it goes.
+    pub fn status(&self) -> Status {
+        let Shared { waiting_bytes, lost, failed } = &*self.shared;
+        Status {
+            lost: lost.load(Relaxed),
+            waiting_bytes: waiting_bytes.load(Relaxed),
+            failed: failed.load(Relaxed),
+        }
+    }
+
+    /// Records a connection: what each leg agreed on, `None` for JSON alone.
+    pub fn open(self: &Arc<Self>, client: Option<String>, relay: Option<String>) -> Recorded {
+        let conn = self.connections.fetch_add(1, Relaxed);
+        self.put(Order::Open { conn, t_ns: self.t_ns(), client, relay });
+        Recorded { recorder: Arc::clone(self), conn }
+    }
+
+    /// Writes what waits and the last line, which is returned; `None` when that was done before.
+    /// Blocks until it is done.
+    ///
+    /// # Errors
+    /// Those of the file. What was written before can be read.
+    pub fn finish(&self) -> Option<io::Result<End>> {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        // A thread that has failed takes no more.
+        let _ = self.queue.send(Order::Finish);
+        Some(thread.join().unwrap_or_else(|_| Err(io::Error::other("the recorder panicked: this is a bug"))))
+    }
+
+    fn t_ns(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn put(&self, order: Order) {
+        let bytes = order.bytes();
+        let shared = &self.shared;
+        if shared.failed.load(Relaxed) {
+            return;
+        }
+        if shared.waiting_bytes.fetch_add(bytes, Relaxed) + bytes > QUEUE_BYTES
+            || self.queue.try_send(order).is_err()
+        {
+            shared.waiting_bytes.fetch_sub(bytes, Relaxed);
+            shared.lost.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+impl Recorded {
+    /// Records a message. The parts of its payload are joined.
+    pub fn message(&self, from: Side, payload_bytes: usize, format: Format, payload: &[&[u8]]) {
+        let recorder = &self.recorder;
+        // Nothing is copied in vain.
+        if !recorder.shared.failed.load(Relaxed) {
+            let (conn, t_ns) = (self.conn, recorder.t_ns());
+            recorder.put(Order::Message { conn, t_ns, from, payload_bytes, format, payload: payload.concat() });
+        }
+    }
+
+    /// Records the end of the connection: the code of the Close frame, and who sent it.
+    pub fn close(&self, code: Option<u16>, by: Side) {
+        self.recorder.put(Order::Close { conn: self.conn, t_ns: self.recorder.t_ns(), code, by });
+    }
+}
+
+impl Order {
+    fn bytes(&self) -> usize {
+        let of_its_own = match self {
+            Order::Message { payload, .. } => payload.len(),
+            _ => 0,
+        };
+        size_of::<Order>() + of_its_own
+    }
+}
+
+/// Writes what comes until it is to finish. A frame ends after a second, so that its lines can be read.
+fn write<W: io::Write>(
+    mut scribe: Scribe<W>,
+    orders: &Receiver<Order>,
+    shared: &Shared,
+    started: Instant,
+) -> io::Result<End> {
+    let (mut told, mut frame_ends) = (0, Instant::now() + FRAME);
+    loop {
+        let order = orders.recv_timeout(frame_ends.saturating_duration_since(Instant::now()));
+        let lost = shared.lost.load(Relaxed);
+        if lost > told {
+            let t_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            scribe.lost(t_ns, lost - std::mem::replace(&mut told, lost))?;
+        }
+        match order {
+            Ok(Order::Finish) | Err(RecvTimeoutError::Disconnected) => return scribe.finish(),
+            Ok(order) => {
+                shared.waiting_bytes.fetch_sub(order.bytes(), Relaxed);
+                match order {
+                    Order::Open { conn, t_ns, client, relay } => scribe.open(conn, t_ns, client, relay)?,
+                    Order::Message { conn, t_ns, from, payload_bytes, format, payload } => {
+                        scribe.message(conn, t_ns, &Passed { from, payload_bytes, format, payload: &payload })?;
+                    }
+                    Order::Close { conn, t_ns, code, by } => scribe.close(conn, t_ns, code, by)?,
+                    Order::Finish => {}
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if Instant::now() >= frame_ends {
+            scribe.end_frame()?;
+            frame_ends = Instant::now() + FRAME;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Entry, Reader, What};
+
+    /// A recorder whose thread is the test's, with room for so many lines.
+    fn recorder(lines: usize) -> (Arc<Recorder>, Receiver<Order>) {
+        let (queue, orders) = sync_channel(lines);
+        let recorder = Recorder {
+            file: PathBuf::new(),
+            started: Instant::now(),
+            connections: AtomicU64::new(0),
+            queue,
+            shared: Arc::default(),
+            thread: Mutex::new(None),
+        };
+        (Arc::new(recorder), orders)
+    }
+
+    /// What is written once the recorder is gone.
+    fn written(recorder: Arc<Recorder>, orders: &Receiver<Order>) -> (Vec<Entry>, End) {
+        let (mut bytes, shared) = (Vec::new(), Arc::clone(&recorder.shared));
+        drop(recorder);
+        let scribe = Scribe::new(&mut bytes, Redaction::Pseudonyms, "a test").unwrap();
+        let end = write(scribe, orders, &shared, Instant::now()).unwrap();
+        assert_eq!(shared.waiting_bytes.load(Relaxed), 0);
+        let entries = Reader::new(&bytes[..], Path::new("a")).unwrap();
+        (entries.map(|entry| entry.unwrap()).collect(), end)
+    }
+
+    #[test]
+    fn what_finds_no_room_is_counted_and_the_file_says_so() {
+        let message = br#"["NOTICE","a"]"#;
+        let (recorder, orders) = recorder(3);
+        let recorded = recorder.open(None, None);
+        for _ in 0..9 {
+            recorded.message(Side::Relay, message.len(), Format::JSON, &[message]);
+        }
+        recorded.close(Some(1000), Side::Client);
+        assert_eq!(recorder.status().lost, 8);
+        drop(recorded);
+        let (entries, end) = written(recorder, &orders);
+        assert_eq!((entries[0].what.clone(), entries.len(), end.lost), (What::Lost(8), 5, 8));
+    }
+
+    #[test]
+    fn the_bytes_that_wait_have_a_ceiling() {
+        let (recorder, orders) = recorder(QUEUE_LINES);
+        let recorded = recorder.open(None, None);
+        let part = vec![b'a'; 20 << 20];
+        for _ in 0..4 {
+            recorded.message(Side::Relay, part.len(), Format::JSON, &[&part]);
+        }
+        let status = recorder.status();
+        assert!(status.lost == 1 && status.waiting_bytes <= QUEUE_BYTES, "{status:?}");
+        drop(recorded);
+        let (entries, _) = written(recorder, &orders);
+        assert_eq!(entries.len(), 6);
+    }
+
+    #[test]
+    fn a_recording_that_failed_takes_no_more_and_says_why() {
+        struct Full;
+        impl io::Write for Full {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                // The first line finds room.
+                if bytes.len() < 200 { Ok(bytes.len()) } else { Err(io::ErrorKind::StorageFull.into()) }
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let (recorder, orders) = recorder(QUEUE_LINES);
+        let recorded = recorder.open(None, None);
+        for n in 0..QUEUE_LINES as u64 {
+            let noise = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            recorded.message(Side::Relay, 9, Format::JSON, &[format!("[\"NOTICE\",\"{noise}\"]").as_bytes()]);
+        }
+        drop(recorded);
+        let shared = Arc::clone(&recorder.shared);
+        drop(recorder);
+        let scribe = Scribe::new(Full, Redaction::None, "a test").unwrap();
+        let error = write(scribe, &orders, &shared, Instant::now()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    }
+}
