@@ -11,7 +11,6 @@ pub struct Error {
     /// The line, which counts from 1.
     pub line: u64,
     /// Why.
-    #[source]
     pub reason: Reason,
 }
 

@@ -17,14 +17,43 @@ const KEPT_WORDS: [&str; 5] = ["http", "https", "nostr", "ws", "wss"];
 
 /// Names of tags that are part of the protocol, beside those of one letter.
 const KEPT_NAMES: [&str; 24] = [
-    "alt", "amount", "bolt11", "challenge", "client", "content-warning", "delegation", "description", "emoji",
-    "expiration", "image", "imeta", "name", "nonce", "preimage", "protected", "proxy", "published_at", "relay",
-    "relays", "subject", "summary", "title", "zap",
+    "alt",
+    "amount",
+    "bolt11",
+    "challenge",
+    "client",
+    "content-warning",
+    "delegation",
+    "description",
+    "emoji",
+    "expiration",
+    "image",
+    "imeta",
+    "name",
+    "nonce",
+    "preimage",
+    "protected",
+    "proxy",
+    "published_at",
+    "relay",
+    "relays",
+    "subject",
+    "summary",
+    "title",
+    "zap",
 ];
 
 /// Beginnings of a relay's reasons (NIP-01, NIP-42), which clients act on.
 const KEPT_REASONS: [&str; 10] = [
-    "auth-required", "blocked", "deleted", "duplicate", "error", "invalid", "mute", "pow", "rate-limited",
+    "auth-required",
+    "blocked",
+    "deleted",
+    "duplicate",
+    "error",
+    "invalid",
+    "mute",
+    "pow",
+    "rate-limited",
     "restricted",
 ];
 
@@ -90,9 +119,10 @@ impl Pseudonyms {
             ClientMessage::Req { subscription, filters } => {
                 ClientMessage::Req { subscription: self.name(&subscription), filters: self.filters(filters) }
             }
-            ClientMessage::Count { subscription, filters } => {
-                ClientMessage::Count { subscription: self.name(&subscription), filters: self.filters(filters) }
-            }
+            ClientMessage::Count { subscription, filters } => ClientMessage::Count {
+                subscription: self.name(&subscription),
+                filters: self.filters(filters),
+            },
             ClientMessage::Close { subscription } => {
                 ClientMessage::Close { subscription: self.name(&subscription) }
             }
@@ -101,9 +131,10 @@ impl Pseudonyms {
                 filter: self.filter(filter),
                 message: self.round(&message),
             },
-            ClientMessage::NegMsg { subscription, message } => {
-                ClientMessage::NegMsg { subscription: self.name(&subscription), message: self.round(&message) }
-            }
+            ClientMessage::NegMsg { subscription, message } => ClientMessage::NegMsg {
+                subscription: self.name(&subscription),
+                message: self.round(&message),
+            },
             ClientMessage::NegClose { subscription } => {
                 ClientMessage::NegClose { subscription: self.name(&subscription) }
             }
@@ -202,7 +233,11 @@ impl Pseudonyms {
             'k' | 'K' if is_number(value) => value.to_owned(),
             'a' | 'A' => {
                 let mut parts = value.splitn(3, ':');
-                match (parts.next(), parts.next().and_then(|key| hex::decode_array(key.as_bytes())), parts.next()) {
+                match (
+                    parts.next(),
+                    parts.next().and_then(|key| hex::decode_array(key.as_bytes())),
+                    parts.next(),
+                ) {
                     (Some(kind), Some(key), Some(name)) if is_number(kind) => {
                         let key = hex::encode(&self.hash(&key));
                         format!("{kind}:{key}:{}", self.value(name))
@@ -226,7 +261,9 @@ impl Pseudonyms {
     /// A round of a reconciliation (NIP-77), which names ids: noise behind the protocol's version.
     fn round(&self, message: &[u8]) -> Cow<'static, [u8]> {
         let mut stream = self.stream(b"noise", &[message]);
-        Cow::Owned(message.iter().enumerate().map(|(n, byte)| if n == 0 { *byte } else { stream.byte() }).collect())
+        Cow::Owned(
+            message.iter().enumerate().map(|(n, byte)| if n == 0 { *byte } else { stream.byte() }).collect(),
+        )
     }
 
     // --- values ---
@@ -269,7 +306,8 @@ impl Pseudonyms {
         let mut rest = text;
         while let Some(first) = rest.chars().next() {
             // Punctuation and marks that join others stay; emoji are words.
-            let is_word = |c: char| (c.is_alphanumeric() || c >= FIRST_EMOJI) && c.is_ascii() == first.is_ascii();
+            let is_word =
+                |c: char| (c.is_alphanumeric() || c >= FIRST_EMOJI) && c.is_ascii() == first.is_ascii();
             let run = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
             let end = match run {
                 0 => first.len_utf8(),
@@ -300,7 +338,9 @@ impl Pseudonyms {
         }
         let mut stream = match scope {
             Scope::Text(salt) => self.stream(b"text", &[salt, word.as_bytes()]),
-            Scope::Value(value, attempt) => self.stream(b"value", &[&[attempt], value.as_bytes(), word.as_bytes()]),
+            Scope::Value(value, attempt) => {
+                self.stream(b"value", &[&[attempt], value.as_bytes(), word.as_bytes()])
+            }
         };
         let bytes = word.bytes();
         if word.len() > WORD_BYTES && word.is_ascii() {
@@ -330,20 +370,19 @@ impl Pseudonyms {
         let (prefix, mut data) = nip19::decode(word)?;
         let mut noise = self.stream(b"noise", &[&data]);
         let hashes: Vec<_> = nip19::hashes(prefix, &mut data).iter().map(|hash| self.hash(hash)).collect();
-        let mut rest = &mut data[..];
-        if !matches!(prefix, "npub" | "note") {
+        let (is_long, mut at) = (!matches!(prefix, "npub" | "note"), 0);
+        while let Some(&[kind, length]) = data[at..].first_chunk()
+            && is_long
+        {
             // Type and length stay, and a kind (type 3), as it does in events.
-            while let [kind, length, behind @ ..] = rest
-                && usize::from(*length) <= behind.len()
-            {
-                let (value, next) = behind.split_at_mut(usize::from(*length));
-                if (*kind, value.len()) != (3, 4) {
-                    value.fill_with(|| noise.byte());
-                }
-                rest = next;
+            let value = at + 2..at + 2 + usize::from(length);
+            let Some(bytes) = data.get_mut(value.clone()) else { break };
+            if (kind, length) != (3, 4) {
+                bytes.fill_with(|| noise.byte());
             }
+            at = value.end;
         }
-        rest.fill_with(|| noise.byte());
+        data[at..].fill_with(|| noise.byte());
         for (place, hash) in nip19::hashes(prefix, &mut data).into_iter().zip(hashes) {
             *place = hash;
         }

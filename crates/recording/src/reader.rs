@@ -69,7 +69,8 @@ impl<R: Read> Reader<R> {
             has_end: false,
             is_over: false,
         };
-        reader.header = reader.line::<Header>().and_then(|header| header.ok_or(Reason::NoHeader)).map_err(failed)?;
+        reader.header =
+            reader.line::<Header>().and_then(|header| header.ok_or(Reason::NoHeader)).map_err(failed)?;
         match reader.header.version {
             VERSION => Ok(reader),
             other => Err(failed(Reason::Version(other))),

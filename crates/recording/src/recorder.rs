@@ -13,6 +13,7 @@ use std::{
 };
 
 use codecs::Format;
+use tracing::{error, info, warn};
 
 use crate::{
     entry::{End, Redaction, Side},
@@ -78,25 +79,26 @@ pub struct Recorded {
 }
 
 impl Recorder {
-    /// Begins a recording in a new file. `by` names the program and its version; `failed` is called
-    /// once, in another thread, when the file cannot be written any further.
+    /// Begins a recording in a new file, and warns in the log: whoever runs the program must know. `by`
+    /// names the program and its version.
     ///
     /// # Errors
     /// The file exists already, or cannot be created.
-    pub fn start(
-        file: &Path,
-        redaction: Redaction,
-        by: &str,
-        failed: impl FnOnce(&io::Error) + Send + 'static,
-    ) -> io::Result<Arc<Recorder>> {
+    pub fn start(file: &Path, redaction: Redaction, by: &str) -> io::Result<Arc<Recorder>> {
         let scribe = Scribe::new(create(file)?, redaction, by)?;
+        let how = match redaction {
+            Redaction::Pseudonyms => "under pseudonyms",
+            Redaction::None => "AS IT IS, except AUTH and private messages",
+        };
+        let name = file.display();
+        warn!(file = %name, "RECORDING every message of every client, {how}; docs/gateway.md has what that tells");
         let (queue, orders) = sync_channel(QUEUE_LINES);
         let shared = Arc::new(Shared::default());
         let (started, theirs) = (Instant::now(), Arc::clone(&shared));
         let thread = thread::Builder::new().name("recorder".to_owned()).spawn(move || {
             write(scribe, &orders, &theirs, started).inspect_err(|error| {
                 theirs.failed.store(true, Relaxed);
-                failed(error);
+                error!(%error, "the recording has ended; what was written can be read, and clients are served as before");
             })
         })?;
         Ok(Arc::new(Recorder {
@@ -107,11 +109,6 @@ impl Recorder {
             shared,
             thread: Mutex::new(Some(thread)),
         }))
-    }
-
-    /// The file.
-    pub fn file(&self) -> &Path {
-        &self.file
     }
 
     /// How it goes.
@@ -131,16 +128,22 @@ impl Recorder {
         Recorded { recorder: Arc::clone(self), conn }
     }
 
-    /// Writes what waits and the last line, which is returned; `None` when that was done before.
-    /// Blocks until it is done.
-    ///
-    /// # Errors
-    /// Those of the file. What was written before can be read.
-    pub fn finish(&self) -> Option<io::Result<End>> {
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+    /// Writes what waits and the last line, and says in the log how it went. Blocks until it is done.
+    pub fn finish(&self) {
+        let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
         // A thread that has failed takes no more.
         let _ = self.queue.send(Order::Finish);
-        Some(thread.join().unwrap_or_else(|_| Err(io::Error::other("the recorder panicked: this is a bug"))))
+        let file = self.file.display();
+        match thread.join() {
+            Ok(Ok(End { lost, ratio_source, ratio_written })) => info!(
+                %file,
+                lost,
+                "recorded; zstd makes the texts {ratio_source:.2} times smaller as they were and {ratio_written:.2} \
+                 times as they are written"
+            ),
+            Ok(Err(error)) => error!(%file, %error, "the recording ended early"),
+            Err(_) => error!(%file, "the recorder panicked: this is a bug; what was written can be read"),
+        }
     }
 
     fn t_ns(&self) -> u64 {
@@ -169,7 +172,14 @@ impl Recorded {
         // Nothing is copied in vain.
         if !recorder.shared.failed.load(Relaxed) {
             let (conn, t_ns) = (self.conn, recorder.t_ns());
-            recorder.put(Order::Message { conn, t_ns, from, payload_bytes, format, payload: payload.concat() });
+            recorder.put(Order::Message {
+                conn,
+                t_ns,
+                from,
+                payload_bytes,
+                format,
+                payload: payload.concat(),
+            });
         }
     }
 
@@ -211,7 +221,11 @@ fn write<W: io::Write>(
                 match order {
                     Order::Open { conn, t_ns, client, relay } => scribe.open(conn, t_ns, client, relay)?,
                     Order::Message { conn, t_ns, from, payload_bytes, format, payload } => {
-                        scribe.message(conn, t_ns, &Passed { from, payload_bytes, format, payload: &payload })?;
+                        scribe.message(
+                            conn,
+                            t_ns,
+                            &Passed { from, payload_bytes, format, payload: &payload },
+                        )?;
                     }
                     Order::Close { conn, t_ns, code, by } => scribe.close(conn, t_ns, code, by)?,
                     Order::Finish => {}

@@ -60,7 +60,13 @@ impl<W: Write> Scribe<W> {
     ///
     /// # Errors
     /// Those of the output. The recording is over then.
-    pub fn open(&mut self, conn: u64, t_ns: u64, client: Option<String>, relay: Option<String>) -> io::Result<()> {
+    pub fn open(
+        &mut self,
+        conn: u64,
+        t_ns: u64,
+        client: Option<String>,
+        relay: Option<String>,
+    ) -> io::Result<()> {
         self.writer.write(Entry { conn, t_ns, what: What::Open { client, relay } })
     }
 
@@ -70,11 +76,10 @@ impl<W: Write> Scribe<W> {
     /// As of [`Scribe::open`].
     pub fn message(&mut self, conn: u64, t_ns: u64, passed: &Passed<'_>) -> io::Result<()> {
         let body = match read(passed) {
-            Read::Message(message) => self.body(message, passed)?,
-            Read::Private(kind) => {
+            Ok(message) => self.body(message, passed)?,
+            Err(kind) => {
                 Body::Withheld { text_bytes: passed.payload.len() as u64, kind: kind.map(u32::from) }
             }
-            Read::Unknown => Body::Withheld { text_bytes: passed.payload.len() as u64, kind: None },
         };
         let message = Message { from: passed.from, wire_bytes: wire_bytes(passed), body };
         self.writer.write(Entry { conn, t_ns, what: What::Message(message) })
@@ -150,26 +155,19 @@ enum Either<'m> {
     Relay(RelayMessage<'m>),
 }
 
-enum Read<'m> {
-    Message(Either<'m>),
-    /// Not to be written; the kind where there is one.
-    Private(Option<u16>),
-    Unknown,
-}
-
-fn read<'m>(passed: &Passed<'m>) -> Read<'m> {
+/// The message; of one that is not understood or not to be written the kind, where there is one.
+fn read<'m>(passed: &Passed<'m>) -> Result<Either<'m>, Option<u16>> {
     let codec = codec(passed.format);
     if passed.from == Side::Client {
         match codec.decode_client_within(passed.payload, &Limits::MOST) {
-            Err(_) => Read::Unknown,
-            Ok(ClientMessage::Auth(event)) => Read::Private(Some(event.kind)),
-            Ok(ClientMessage::Event(event)) if PRIVATE.contains(&event.kind) => Read::Private(Some(event.kind)),
-            Ok(message) => Read::Message(Either::Client(message)),
+            Err(_) => Err(None),
+            Ok(ClientMessage::Auth(event)) => Err(Some(event.kind)),
+            Ok(ClientMessage::Event(event)) if PRIVATE.contains(&event.kind) => Err(Some(event.kind)),
+            Ok(message) => Ok(Either::Client(message)),
         }
     } else {
         match codec.decode_relay(passed.payload) {
-            Err(_) => Read::Unknown,
-            Ok(RelayMessage::Auth { .. }) => Read::Private(None),
+            Err(_) | Ok(RelayMessage::Auth { .. }) => Err(None),
             Ok(message) => {
                 let events = match &message {
                     RelayMessage::Event { event, .. } => std::slice::from_ref(&**event),
@@ -177,8 +175,8 @@ fn read<'m>(passed: &Passed<'m>) -> Read<'m> {
                     _ => &[],
                 };
                 match events.iter().map(|event| event.kind).find(|kind| PRIVATE.contains(kind)) {
-                    Some(kind) => Read::Private(Some(kind)),
-                    None => Read::Message(Either::Relay(message)),
+                    Some(kind) => Err(Some(kind)),
+                    None => Ok(Either::Relay(message)),
                 }
             }
         }
