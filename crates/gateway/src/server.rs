@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::socket::{setsockopt, sockopt};
-use recording::{End, Recorder, Redaction};
+use recording::{Recorder, Redaction};
 use serde_json::Value;
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -197,38 +197,16 @@ pub async fn serve(listener: TcpListener, gateway: Arc<Gateway>, shutdown: impl 
         tasks.shutdown().await;
     }
     if let Some(recorder) = &gateway.recorder {
-        end_recording(recorder).await;
+        recorder.finish();
     }
 }
 
-/// Begins to record, and says so: whoever runs the gateway must know.
+/// Begins to record.
 fn record(file: &Path, raw: bool) -> Result<Arc<Recorder>> {
     let redaction = if raw { Redaction::None } else { Redaction::Pseudonyms };
     let by = concat!("gateway ", env!("CARGO_PKG_VERSION"));
-    let failed = |error: &std::io::Error| {
-        error!(%error, "the recording has ended; what was written can be read, and clients are served as before");
-    };
-    let recorder = Recorder::start(file, redaction, by, failed)
-        .with_context(|| format!("cannot record in {}: name a new file", file.display()))?;
-    let how = if raw { "AS IT IS, except AUTH and private messages" } else { "under pseudonyms" };
-    warn!(file = %file.display(), "RECORDING every message of every client, {how}; docs/gateway.md has what that tells");
-    Ok(recorder)
-}
-
-/// Ends the recording, and says how it went.
-async fn end_recording(recorder: &Arc<Recorder>) {
-    let ended = Arc::clone(recorder);
-    let file = recorder.file().display();
-    match tokio::task::spawn_blocking(move || ended.finish()).await {
-        Ok(Some(Ok(End { lost, ratio_source, ratio_written }))) => info!(
-            %file,
-            lost,
-            "recorded; zstd makes the texts {ratio_source:.2} times smaller as they were and {ratio_written:.2} times \
-             as they are written"
-        ),
-        Ok(Some(Err(error))) => error!(%file, %error, "the recording ended early"),
-        Ok(None) | Err(_) => {}
-    }
+    Recorder::start(file, redaction, by)
+        .with_context(|| format!("cannot record in {}: name a new file", file.display()))
 }
 
 /// Completes once the gateway stops.
