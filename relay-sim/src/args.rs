@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use codecs::{Format, Implementation, UnknownName, VerifyLevel};
 use corpus::Corpus;
+use recording::{Recorder, Redaction};
 use terms::{BatchLimits, Compression, CompressionError, Reencode};
 use tracing::{info, warn};
 use wire::ServerTls;
@@ -196,6 +197,13 @@ pub(crate) struct Args {
     #[arg(long, help_heading = EVENTS)]
     keep_expired: bool,
 
+    /// Record what passes in this new file, under pseudonyms
+    ///
+    /// Keys, ids, texts and names are replaced while they are written. docs/gateway.md has what pseudonyms do
+    /// not hide.
+    #[arg(long, help_heading = EVENTS, value_name = "FILE", hide_short_help = true)]
+    record: Option<PathBuf>,
+
     /// Keep events in this directory, which is created if missing
     ///
     /// OK is sent once an event is on disk.
@@ -298,7 +306,7 @@ pub(crate) struct Args {
     /// Do no Nostr work: answer from this script of a plan, which client-sim --floor writes
     ///
     /// JSON without compression. The cost of generator and sockets remains.
-    #[arg(long, value_name = "FILE", hide = true, conflicts_with_all = ["corpus", "auth", "tls_cert", "fault", "script", "control", "store"])]
+    #[arg(long, value_name = "FILE", hide = true, conflicts_with_all = ["corpus", "auth", "tls_cert", "record", "fault", "script", "control", "store"])]
     pub(crate) floor: Option<PathBuf>,
 
     /// Print one line of JSON when it listens, with address and process, and one when it stopped
@@ -414,6 +422,12 @@ impl Args {
                 warn!("{}: {}; `corpus verify` lists all", path.display(), corpus.skipped);
             }
             config.preload = corpus.events;
+        }
+        if let Some(file) = self.record {
+            let by = concat!("relay-sim ", env!("CARGO_PKG_VERSION"));
+            let recorder = Recorder::start(&file, Redaction::Pseudonyms, by)
+                .with_context(|| format!("cannot record in {}: name a new file", file.display()))?;
+            config.recorder = Some(recorder);
         }
         Ok(config)
     }

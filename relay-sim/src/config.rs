@@ -1,9 +1,10 @@
 //! How should the relay behave? Every setting with its default; [`crate::args`] fills it from the
 //! command line.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use codecs::{Codec, Event, Format, Implementation, Limits, UnknownName, VerifyLevel};
+use recording::Recorder;
 use terms::{BatchLimits, Reencode};
 use wire::{Compression, ServerTls, Support, WireLimits};
 
@@ -70,6 +71,8 @@ pub struct Config {
     pub wire: WireLimits,
     /// Events that are stored before the first connection, unverified.
     pub preload: Vec<Event<'static>>,
+    /// Records what passes; none for no recording.
+    pub recorder: Option<Arc<Recorder>>,
     /// How to misbehave. `delay` is a matter of the sockets, which the command line sees to.
     pub faults: Vec<Fault>,
     /// Let programs of this host read and replace the faults over HTTP, at `/faults`.
@@ -104,6 +107,7 @@ impl Default for Config {
             tls: None,
             wire: WireLimits::default(),
             preload: Vec::new(),
+            recorder: None,
             faults: Vec::new(),
             control: false,
         }

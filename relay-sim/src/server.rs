@@ -100,6 +100,9 @@ pub(crate) async fn serve_relay(
     drop(listener);
     sessions.stop().await;
     relay.close();
+    if let Some(recorder) = &relay.config.recorder {
+        recorder.finish();
+    }
     relay.totals()
 }
 

@@ -17,6 +17,7 @@ use std::{
 
 use bytes::Bytes;
 use futures::FutureExt;
+use recording::{Recorded, Side};
 use tokio::time::{MissedTickBehavior, timeout};
 use tracing::debug;
 use wire::{CloseCode, Connection, Message, WireError};
@@ -61,6 +62,7 @@ struct Session {
     unread: VecDeque<Message>,
     /// See [`held_bytes`].
     unread_bytes: usize,
+    recorded: Option<Recorded>,
 }
 
 /// Why a session ended.
@@ -100,7 +102,10 @@ impl Session {
             local: conn.local_addr().ip(),
             challenge: rand::random(),
         };
+        let agreed = || agreement.token.clone().or_else(|| agreement.extensions.clone());
+        let recorded = relay.config.recorder.as_ref().map(|recorder| recorder.open(agreed(), None));
         Session {
+            recorded,
             machine: machine::Connection::new(Arc::clone(&relay), Arc::clone(&outbox), &opening, number),
             relay,
             conn,
@@ -123,7 +128,7 @@ impl Session {
                 biased;
                 stop = self.outbox.stopped() => return Err(End::Stopped(stop)),
                 () = until(hold), if hold.is_some() => {}
-                message = read(&mut self.conn, &mut self.unread, &mut self.unread_bytes) => {
+                message = read(&mut self.conn, &mut self.unread, &mut self.unread_bytes, self.recorded.as_ref()) => {
                     self.receive(&message?, time_now()).await?;
                 }
                 () = self.outbox.deliveries(self.machine.deliveries()) => {
@@ -146,7 +151,9 @@ impl Session {
         let started = time_now();
         let mut time = started;
         loop {
-            let message = read(&mut self.conn, &mut self.unread, &mut self.unread_bytes).now_or_never();
+            let message =
+                read(&mut self.conn, &mut self.unread, &mut self.unread_bytes, self.recorded.as_ref())
+                    .now_or_never();
             let mut idle = message.is_none();
             if let Some(message) = message {
                 self.take(&message?, time)?;
@@ -204,7 +211,7 @@ impl Session {
 
     /// Hands all messages to the connection. The last flush left room, so that this does not wait.
     async fn hand_over(&mut self) -> Result<(), End> {
-        Ok(self.machine.hand_over(&mut self.conn).await?)
+        Ok(self.machine.hand_over(&mut self.conn, self.recorded.as_ref()).await?)
     }
 
     /// Meanwhile messages are read ahead, a stop is heeded, and a peer that neither takes nor sends
@@ -218,6 +225,7 @@ impl Session {
                 Ok(Meanwhile::Stopped(stop)) => return Err(End::Stopped(stop)),
                 Ok(Meanwhile::Arrived(message)) => {
                     let message = message.ok_or(End::Left)??;
+                    record(self.recorded.as_ref(), &self.conn, &message);
                     // The payload may share the read buffer, which it would keep in memory.
                     let payload = Bytes::copy_from_slice(&message.payload);
                     let message = Message { payload, ..message };
@@ -289,12 +297,25 @@ impl Session {
 
     /// Ends as a fault wants it, once earlier answers are on their way.
     async fn break_off(mut self, broken: Broken) {
+        if let Some(recorded) = &self.recorded {
+            recorded.close(None, Side::Relay);
+        }
         let _ = self.put_out(Instant::now()).now_or_never();
         let _ = self.flush().now_or_never();
         self.relay.counters.add_traffic(self.conn.traffic());
         match broken {
             Broken::Reset => self.conn.reset(),
             Broken::HalfOpen => _ = self.outbox.stopped().await,
+        }
+    }
+
+    /// Records who ended the connection: the client, where this end sends no Close frame.
+    fn record_end(&self, close: Option<&Close>) {
+        let Some(recorded) = &self.recorded else { return };
+        let of_peer = self.conn.peer_close().map(|(code, _)| code).filter(|code| *code != CloseCode::NONE);
+        match close {
+            Some(close) => recorded.close(Some(close.code.code()), Side::Relay),
+            None => recorded.close(of_peer.map(CloseCode::code), Side::Client),
         }
     }
 
@@ -328,6 +349,7 @@ impl Session {
             // Earlier answers go first; a peer that takes nothing gets nothing.
             let _ = self.hand_over().now_or_never();
         }
+        self.record_end(close.as_ref());
         let Session { relay, mut conn, machine, outbox, unread, .. } = self;
         // A slow peer's connection holds what waits for it, and no more.
         drop((machine, unread));
@@ -365,11 +387,21 @@ async fn read(
     conn: &mut Connection,
     unread: &mut VecDeque<Message>,
     unread_bytes: &mut usize,
+    recorded: Option<&Recorded>,
 ) -> Result<Message, End> {
     if let Some(message) = self::unread(unread, unread_bytes) {
         return Ok(message);
     }
-    conn.next().await.ok_or(End::Left)?.map_err(End::Wire)
+    let message = conn.next().await.ok_or(End::Left)?.map_err(End::Wire)?;
+    record(recorded, conn, &message);
+    Ok(message)
+}
+
+/// Records the message that a connection gave last.
+fn record(recorded: Option<&Recorded>, conn: &Connection, message: &Message) {
+    if let Some(recorded) = recorded {
+        recorded.message(Side::Client, conn.arrived_bytes(), conn.agreement().format, &[&message.payload]);
+    }
 }
 
 /// The next message of those that were read ahead.

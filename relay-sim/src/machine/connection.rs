@@ -4,6 +4,7 @@ use std::{collections::VecDeque, sync::Arc, time::Instant, vec};
 
 use bytes::Bytes;
 use codecs::{ClientMessage, Codec, DecodeError, Event, Format, Opcode, RelayMessage};
+use recording::{Recorded, Side};
 use terms::Reencode;
 use wire::{CloseCode, WireError};
 
@@ -301,7 +302,7 @@ impl Connection {
         loop {
             self.outbox.take(&mut self.deliveries);
             let progress = self.advance(time.instant);
-            self.hand_over(conn).await?;
+            self.hand_over(conn, None).await?;
             conn.flush().await?;
             self.transmitted();
             if progress == Progress::Done && !self.has_to_transmit() {
@@ -311,16 +312,30 @@ impl Connection {
     }
 
     /// Hands what is written to the wire, without a flush. What messages have in common is
-    /// compressed once, where the wire can do so.
-    pub(crate) async fn hand_over(&mut self, conn: &mut wire::Connection) -> Result<(), WireError> {
+    /// compressed once, where the wire can do so. What is recorded is copied.
+    pub(crate) async fn hand_over(
+        &mut self,
+        conn: &mut wire::Connection,
+        recorded: Option<&Recorded>,
+    ) -> Result<(), WireError> {
+        let format = self.format;
+        let record = |conn: &wire::Connection, parts: &[&[u8]]| {
+            if let Some(recorded) = recorded {
+                recorded.message(Side::Relay, conn.departed_bytes(), format, parts);
+            }
+        };
         let (bytes, messages) = self.outgoing.take();
         for (place, shared) in messages {
             match shared {
-                None => conn.feed_slice(&bytes[place]).await?,
+                None => {
+                    conn.feed_slice(&bytes[place.clone()]).await?;
+                    record(conn, &[&bytes[place]]);
+                }
                 Some(shared) => {
                     let encoded = shared.encoded(self.format, self.codec);
                     let common = [&encoded.bytes[..], shared.end];
-                    conn.feed_shared(&bytes[place], common, &encoded.shared).await?;
+                    conn.feed_shared(&bytes[place.clone()], common, &encoded.shared).await?;
+                    record(conn, &[&bytes[place], common[0], common[1]]);
                     shared.event.count_compressed(encoded);
                 }
             }

@@ -11,6 +11,7 @@ mod hostile;
 mod processes;
 mod real_clients;
 mod reconcile;
+mod record;
 mod resources;
 mod sessions;
 mod store;
