@@ -6,6 +6,7 @@ mod dictionary;
 mod fetch;
 mod files;
 mod generate;
+mod import_har;
 mod in_memory;
 mod trial;
 mod verify;
@@ -56,6 +57,8 @@ enum Command {
     Fetch(fetch::Args),
     /// Collect real events from live relays, verified, each once, with their provenance.
     Capture(capture::Args),
+    /// Make a recording of sessions from a browser's HAR file, under pseudonyms (docs/gateway.md).
+    ImportHar(import_har::Args),
     /// Describe a corpus: kinds, sizes, tags, share of hex, and how well it compresses.
     Analyze(analyze::Args),
     /// Train a zstd dictionary on the messages that a relay would send, for compression zstd-dict.
@@ -100,6 +103,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Sample(args) => files::sample(&args),
         Command::Fetch(args) => fetch::run(&args),
         Command::Capture(args) => capture::run(&args),
+        Command::ImportHar(args) => import_har::run(&args),
         Command::Analyze(args) => analyze::run(&args),
         Command::TrainDictionary(args) => dictionary::train(&args),
     }

@@ -15,8 +15,18 @@ use crate::{run, text};
 
 #[test]
 fn short_help_fills_one_screen_of_50_lines_at_most() {
-    let commands =
-        ["", "generate", "verify", "convert", "sample", "fetch", "capture", "analyze", "train-dictionary"];
+    let commands = [
+        "",
+        "generate",
+        "verify",
+        "convert",
+        "sample",
+        "fetch",
+        "capture",
+        "import-har",
+        "analyze",
+        "train-dictionary",
+    ];
     for command in commands {
         let words = command.split_whitespace().chain(["-h"]);
         let mut program = Command::new(env!("CARGO_BIN_EXE_corpus"));

@@ -10,6 +10,7 @@ mod files;
 mod formats;
 mod fresh;
 mod generated;
+mod import_har;
 mod invalid;
 mod sampling;
 
