@@ -50,6 +50,7 @@ Examples:
   compare search --url ws://127.0.0.1:8080          # its most deliveries/s under p99 < 10 ms
   compare selftest --quick                          # is the instrument right?
   compare report results/20261121T080509Z-1a2b3c4d-1
+  compare site out                                  # one page over all of results/
 
 Exit codes:
   0    fine
@@ -136,6 +137,19 @@ pub(crate) enum Command {
         /// Write the tables of throughput as CSV
         #[arg(long, value_name = "FILE", conflicts_with = "splice")]
         csv: Option<PathBuf>,
+    },
+    /// Write one page over all results, which needs no server
+    ///
+    /// Formats and compressions as a heat map, with selectors for scenario, corpus, side, implementation,
+    /// relay and link, charts, and the blocks behind each cell. Results of another machine, commit or corpus
+    /// are not shown beside each other. report.html of a result is the same page.
+    Site {
+        /// The folder to write index.html to
+        dir: PathBuf,
+        /// A folder of results, several times for several [default: results, results/published and
+        /// results/contributed]
+        #[arg(long, value_name = "FOLDER")]
+        results: Vec<PathBuf>,
     },
     /// Play this machine's share of a `compare run --agents` (docs/scale-out.md)
     Agent(Box<AgentFlags>),

@@ -10,6 +10,7 @@ mod open;
 mod rates;
 mod run;
 mod search;
+mod site;
 
 use std::{
     env,
@@ -57,6 +58,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
             (None, file) => file.map_or(Ok(()), |file| splice_file(&file)),
         }
         .map(|()| Exit::Success),
+        Command::Site { dir, results } => site::write(&dir, &results).map(|()| Exit::Success),
         Command::Diff { before, after, force, strict } => diff(&before, &after, force, strict),
     };
     match done {

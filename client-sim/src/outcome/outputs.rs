@@ -75,7 +75,7 @@ pub(crate) fn finish(
     let finished = incidents.finish().with_context(|| format!("cannot write --ledger {}", ledger.display()));
     let written = args.record.iter().try_for_each(|path| record.write(path));
     let page = args.html.iter().try_for_each(|path| {
-        measure::write_whole(path, report::run_html(record).as_bytes())
+        measure::write_whole(path, report::run_html(record)?.as_bytes())
             .with_context(|| format!("cannot write --html {}", path.display()))
     });
     let printed = match () {

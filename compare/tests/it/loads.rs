@@ -1,4 +1,4 @@
-//! Relay CPU above the floor, and curves against the load.
+//! Relay CPU above the floor.
 
 use measure::MemoryRecord;
 
@@ -68,57 +68,4 @@ fn a_round_below_the_floor_takes_the_interval_and_is_not_left_out() {
     let cbor = above(&result, "cbor-packed+none").unwrap();
     assert!((cbor.ratio, cbor.interval) == (None, None) && cbor.cpu_ns < 0.0, "{cbor:?}");
     assert!(report::summary(&result).contains("| -"), "a negative cost");
-}
-
-/// The same cells at loads 1 and 4, where a cell costs less and waits longer.
-pub(crate) fn at_two_loads() -> ResultFile {
-    let mut result = with_floor(|_| 2);
-    for mut cell in result.cells.clone() {
-        cell.id.push_str("+load-4");
-        cell.cell.load = "4".to_owned();
-        for record in cell.blocks.iter_mut().filter_map(|block| block.record.as_mut()) {
-            record.cell.load = "4".to_owned();
-            record.active_ns /= 4;
-        }
-        result.cells.push(cell);
-    }
-    result
-}
-
-#[test]
-fn curves_are_drawn_from_two_loads_on_and_the_floor_has_a_line_of_its_own() {
-    let heading = "<h2>mixed-day against its load</h2>";
-    assert!(!report::html(&with_floor(|_| 2)).unwrap().contains(heading));
-    let page = report::html(&at_two_loads()).unwrap();
-    let curves = page.split(heading).nth(1).expect("curves");
-    let curves = curves.split("<h2>").next().unwrap();
-    let captions: Vec<&str> =
-        curves.split("<figcaption>").skip(1).filter_map(|rest| rest.split("</figcaption>").next()).collect();
-    assert_eq!(
-        captions,
-        [
-            "Relay CPU against deliveries per second",
-            "p50 of response against deliveries per second",
-            "p99 of response against deliveries per second",
-            "Peak memory of the relay against deliveries per second"
-        ]
-    );
-    // JSON, CBOR and the floor, without the control, in each figure.
-    assert_eq!(curves.matches("<polyline ").count(), 12);
-    assert_eq!(curves.matches("stroke-dasharray=\"1 3\"").count(), 4);
-    assert_eq!(curves.matches("<title>floor: ").count(), 8);
-    assert!(curves.contains("at 10,000 deliveries per second"), "4 × 4,000 in 1.6 s");
-}
-
-#[test]
-fn figures_of_a_hostile_file_have_no_place_that_is_no_number() {
-    let mut result = at_two_loads();
-    for record in result.cells.iter_mut().flat_map(|cell| &mut cell.blocks).filter_map(|b| b.record.as_mut())
-    {
-        (record.active_ns, record.traffic.to_client.wire_bytes) = (0, u64::MAX / 1_000);
-    }
-    let page = report::html(&result).unwrap();
-    let drawn: Vec<&str> =
-        page.split("<svg ").skip(1).filter_map(|rest| rest.split("</svg>").next()).collect();
-    assert!(!drawn.is_empty() && drawn.iter().all(|svg| !svg.contains("NaN") && !svg.contains("inf")));
 }

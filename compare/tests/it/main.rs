@@ -18,7 +18,6 @@ mod gate;
 #[path = "../../../client-sim/tests/common/guard.rs"]
 mod guard;
 mod help;
-mod html;
 mod loads;
 mod over_nats;
 mod program;
@@ -34,6 +33,7 @@ mod schema;
 #[path = "../../../client-sim/tests/common/scrape.rs"]
 mod scrape;
 mod search;
+mod site;
 mod terminal;
 mod this_machine;
 mod throughput;

@@ -287,7 +287,7 @@ fn nothing_made_of_an_incomplete_result_looks_whole() {
     let reason = "agent 1 was lost";
     result.status = Status::Incomplete { reason: reason.to_owned() };
     result.cells[3].blocks[11].record = None;
-    for text in [report::summary(&result), report::html(&result).unwrap(), report::terminal(&result, false)] {
+    for text in [report::summary(&result), report::terminal(&result, false)] {
         // Folded on a terminal.
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains(&format!("Incomplete: {reason}.")), "{text}");
@@ -335,7 +335,8 @@ fn a_failed_test_of_the_instrument_stands_before_every_number() {
     let mut result = result("standard", 12, &CELLS, measured);
     assert!(report::summary(&result).contains("Not tested for this result"));
     tested(&mut result, &["stall", "cpu"], Some("cpu"), true);
-    for text in [report::summary(&result), report::html(&result).unwrap()] {
+    {
+        let text = report::summary(&result);
         let warning = text.find("The instrument failed its own tests: cpu.").unwrap();
         assert!(warning < text.find("×0.60").unwrap());
         for says in [
@@ -382,7 +383,7 @@ fn a_relay_that_misbehaved_is_named_before_every_number() {
     let mut result = result("standard", 12, &CELLS, measured);
     let relay = &mut result.cells[2].blocks[0].record.as_mut().unwrap().relay;
     relay.as_mut().unwrap().faults = vec!["burn=20000ns".to_owned()];
-    for text in [report::summary(&result), report::terminal(&result, false), report::html(&result).unwrap()] {
+    for text in [report::summary(&result), report::terminal(&result, false)] {
         assert!(text.contains("A relay misbehaved on purpose (burn=20000ns)"), "{text}");
     }
 }
@@ -489,7 +490,6 @@ fn where_allocations_were_counted_they_are_judged_and_time_is_not() {
     let summary = report::summary(&result);
     assert!(summary.contains("> **Allocations were counted, which slows both ends"), "{summary}");
     assert!(summary.contains("| cbor-packed | none | 3.00 ×0.50 | 10.0 ×1.00 | 700 | 2,000 |"), "{summary}");
-    assert!(report::html(&result).unwrap().contains("<h3>Allocations</h3>"));
     assert!(!report::summary(&common::result("standard", 12, &CELLS, measured)).contains("### Allocations"));
 }
 
@@ -627,7 +627,6 @@ fn a_picture_names_every_cell_beside_json() {
     let titles: Vec<&str> = svg.split("<title>").skip(1).collect();
     assert_eq!(titles.len(), shown.count(), "{titles:?}");
     assert!(titles[0].starts_with("json none: wire bytes ×1.00 [1.00, 1.00], CPU ×1.00 ["), "{titles:?}");
-    assert!(report::html(&result).unwrap().contains("class=\"picture\""));
 }
 
 #[test]
@@ -733,7 +732,6 @@ fn over_links_there_are_waits_and_bytes_of_packets_and_no_cpu_times() {
     for metric in Metric::shown_in(ShownIn::VerdictsOverLinks) {
         assert!(derived.comparisons.iter().any(|one| one.metric == metric), "{metric:?}");
     }
-    report::html(&result).unwrap();
     // Each link is a load of its own, with its own anchor.
     let mut both = over("wifi", |_| {});
     both.cells.extend(result.cells);
@@ -796,7 +794,6 @@ fn links_of_populations_have_rows_of_their_own() {
     }
     assert!(text.contains("session p50 ms"), "{text}");
     assert!(!text.contains("relay µs"), "no CPU times where populations have links: {text}");
-    report::html(&result).unwrap();
 }
 
 #[test]
@@ -821,5 +818,4 @@ fn clients_that_read_lightly_have_no_client_cpu_and_no_verdict_on_it() {
     };
     let (relay, client) = judged(&light);
     assert!(relay > 0 && client == 0, "{relay} verdicts on relay CPU, {client} on client CPU");
-    report::html(&light).unwrap();
 }

@@ -22,13 +22,12 @@ mod view;
 
 pub use derived::{CellFigures, DERIVED_FILE, DERIVED_SCHEMA_VERSION, Derived, comparisons};
 pub use diff::{Change, Diff, diff, of_other_kinds, unlike};
-pub use figures::{Bar, Bars, bars};
 pub use number::{grouped, rounds};
 pub use pages::export::{github_action_benchmark, observations};
-pub use pages::html::html;
 pub use pages::logs::{write_intervals, write_pictures};
 pub use pages::model::Report;
 pub use pages::run::{run_html, run_text};
+pub use pages::site::Site;
 pub use pages::splice::splice;
 pub use pages::summary::{summary, terminal, terminal_of};
 pub use result::{

@@ -86,6 +86,14 @@ impl<'a> LoadView<'a> {
 
     /// The same, whatever the load saturates.
     pub(crate) fn name_at_any_limit(&self) -> String {
+        match self.cells[0].cell.cell.link.as_str() {
+            NO_LINK => self.demand(),
+            link => format!("{} over {link}", self.demand()),
+        }
+    }
+
+    /// The same, over whatever link.
+    pub(crate) fn demand(&self) -> String {
         let cell = self.cells[0].cell;
         let rate = cell.rate_per_s.map_or_else(String::new, |rate| format!(" at {rate} events/s"));
         let times = match (cell.utilisation, cell.cell.load.as_str()) {
@@ -93,11 +101,7 @@ impl<'a> LoadView<'a> {
             (None, "1") => String::new(),
             (None, load) => format!(" at load {load}"),
         };
-        let link = match cell.cell.link.as_str() {
-            NO_LINK => String::new(),
-            link => format!(" over {link}"),
-        };
-        format!("{}{times}{rate}{link}", cell.cell.scenario)
+        format!("{}{times}{rate}", cell.cell.scenario)
     }
 
     /// The process that the load saturates, or [`NOT_SATURATED`].

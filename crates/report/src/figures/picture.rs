@@ -1,7 +1,8 @@
 //! Bytes against CPU in one picture that stands by itself, every cell named.
 
+use cell::Factor;
+
 use super::{
-    cells::{packing, packings},
     labels::labels,
     svg::{At, Axis, Figure, Sheet, padded},
 };
@@ -16,7 +17,7 @@ use crate::{
 const ROOM: f64 = 1.15;
 
 /// Colours of packings, readable on white and on near black.
-pub(super) const COLOURS: [&str; 6] = ["#2f7fd0", "#d96b0b", "#c44e9b", "#1f9e77", "#8e6fd8", "#b88a00"];
+const COLOURS: [&str; 6] = ["#2f7fd0", "#d96b0b", "#c44e9b", "#1f9e77", "#8e6fd8", "#b88a00"];
 
 /// A ratio to JSON without compression, with its interval.
 type Ratio = (f64, Option<(f64, f64)>);
@@ -106,6 +107,28 @@ fn legend(svg: &mut Figure, packings: &[String]) {
         shape(svg, place, (x, 22.0), 4.5);
         svg.text((x + 11.0, 26.0), "", packing);
         x += 34.0 + Sheet::PICTURE.text_width(packing);
+    }
+}
+
+/// How messages of a load are packed, in order: the compressions, each with and without batches
+/// where both were measured.
+fn packings(load: &LoadView<'_>) -> Vec<String> {
+    let mut names = Vec::new();
+    for name in load.cells.iter().map(|view| packing(load, view)) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+fn packing(load: &LoadView<'_>, view: &CellView<'_>) -> String {
+    let cell = &view.cell.cell;
+    match cell.batching.as_str() {
+        batching if batching != "none" && load.varies(Factor::Batching) => {
+            format!("{}, batches {batching}", cell.compression)
+        }
+        _ => cell.compression.clone(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The means of every figure: sheet, axes, marks and labels, as text.
+//! The means of the picture: sheet, axes, marks and labels, as text.
 //!
 //! Written by hand, because no library of charts knows classes, by which one file is light or dark
 //! as its reader prefers.
@@ -7,34 +7,21 @@ use std::{fmt, fmt::Write as _, ops::Range};
 
 use crate::number;
 
-/// Colours of formats, readable on white and on near black.
-pub(super) const PALETTE: [&str; 10] = [
-    "#7a7a78", "#2f7fd0", "#d96b0b", "#1f9e77", "#c44e9b", "#8e6fd8", "#b88a00", "#cc4444", "#1d9cb5",
-    "#6f9a2b",
-];
-
 /// Attributes of lines of ink, which are dark on white and light on near black.
-pub(super) const INK: &str = "class=\"bc-axis\"";
+const INK: &str = "class=\"bc-axis\"";
 
-/// The style of ink and paper, for a page that holds figures; a figure that stands by itself
-/// brings it along.
-pub(crate) const STYLE: &str = "\
+/// The style of ink and paper.
+const STYLE: &str = "\
 .bc-paper{fill:#fff}.bc-ink{fill:#1a1a19}.bc-axis{stroke:#1a1a19;fill:none}.bc-grid{stroke:#ddddda}\
-.bc-band{fill:#ddddda}.bc-halo{stroke:#fff;stroke-width:3px;paint-order:stroke}\
+.bc-halo{stroke:#fff;stroke-width:3px;paint-order:stroke}\
 @media (prefers-color-scheme:dark){.bc-paper{fill:#161615}.bc-ink{fill:#e9e9e4}.bc-axis{stroke:#e9e9e4}\
-.bc-grid{stroke:#3b3b38}.bc-band{fill:#3b3b38}.bc-halo{stroke:#161615}}";
-
-/// Dashes of lines that may have one colour.
-pub(super) const DASHES: [&str; 4] = ["", "8 4", "3 3", "12 3"];
+.bc-grid{stroke:#3b3b38}.bc-halo{stroke:#161615}}";
 
 /// Half the size of a mark with the room around it.
 pub(super) const MARK: f64 = 7.0;
 
 /// A place on the sheet.
 pub(super) type At = (f64, f64);
-
-/// Points of a line, as values.
-pub(super) type Curve = Vec<(f64, f64)>;
 
 /// Text for HTML and SVG; names come from files that anyone may have written.
 pub(crate) fn escape(text: &str) -> String {
@@ -70,43 +57,22 @@ impl Area {
     }
 }
 
-/// How large a figure is and where its plot lies.
+/// How large the picture is and where its plot lies.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sheet {
     width: f64,
     height: f64,
     pub(super) plot: Area,
     font_px: f64,
-    stands_alone: bool,
 }
 
 impl Sheet {
-    /// A picture that stands by itself.
     pub(super) const PICTURE: Sheet = Sheet {
         width: 860.0,
         height: 560.0,
         plot: Area { left: 62.0, top: 46.0, right: 844.0, bottom: 508.0 },
         font_px: 12.0,
-        stands_alone: true,
     };
-
-    /// A figure of a page, as wide as a phone's screen, so that no text shrinks.
-    pub(super) fn phone(height: f64) -> Sheet {
-        let plot = Area { left: 54.0, top: 6.0, right: 346.0, bottom: height - 42.0 };
-        Sheet { width: 358.0, height, plot, font_px: 9.0, stands_alone: false }
-    }
-
-    /// A picture that stands by itself, as wide as a phone's screen, with names left of its plot.
-    pub(super) fn bars(height: f64) -> Sheet {
-        let plot = Area { left: 156.0, top: 0.0, right: 316.0, bottom: height };
-        Sheet { width: 400.0, height: height + 24.0, plot, font_px: 13.0, stands_alone: true }
-    }
-
-    /// With room for names on the left.
-    pub(super) fn with_left(mut self, left: f64) -> Sheet {
-        self.plot.left = left;
-        self
-    }
 
     /// Height of a label.
     pub(super) fn line_height(&self) -> f64 {
@@ -119,42 +85,20 @@ impl Sheet {
     }
 }
 
-/// An axis: its name, the values it holds, and those that have a label.
+/// A logarithmic axis: its name, the values it holds, and those that have a label.
 pub(super) struct Axis {
     name: String,
     range: Range<f64>,
-    is_logarithmic: bool,
     ticks: Vec<f64>,
     /// The value whose line is of ink, such as the reference of ratios.
     own: Option<f64>,
-}
-
-impl fmt::Display for Axis {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)
-    }
 }
 
 impl Axis {
     /// A logarithmic axis with at most so many ticks.
     pub(super) fn logarithmic(name: &str, range: Range<f64>, most: usize) -> Axis {
         let ticks = ticks(range.start, range.end, most);
-        Axis { name: name.to_owned(), range, is_logarithmic: true, ticks, own: None }
-    }
-
-    /// A linear axis with about so many ticks.
-    pub(super) fn linear(name: &str, range: Range<f64>, most: u32) -> Axis {
-        let rough = (range.end - range.start) / f64::from(most);
-        let tenfold = 10.0_f64.powf(rough.log10().floor());
-        let step = [1.0, 2.0, 5.0].map(|step| step * tenfold).into_iter().find(|step| *step >= rough);
-        let step = step.unwrap_or(10.0 * tenfold);
-        let first = (range.start / step).ceil();
-        let ticks = (0..=most).map(|n| (first + f64::from(n)) * step).filter(|tick| *tick <= range.end);
-        Axis { name: name.to_owned(), ticks: ticks.collect(), range, is_logarithmic: false, own: None }
-    }
-
-    pub(super) fn with_ticks(self, ticks: Vec<f64>) -> Axis {
-        Axis { ticks, ..self }
+        Axis { name: name.to_owned(), range, ticks, own: None }
     }
 
     pub(super) fn with_own(self, own: f64) -> Axis {
@@ -172,11 +116,7 @@ impl Axis {
 
     /// Where a value lies: 0 at the beginning, 1 at the end.
     fn share(&self, value: f64) -> f64 {
-        if self.is_logarithmic {
-            (value / self.range.start).ln() / (self.range.end / self.range.start).ln()
-        } else {
-            (value - self.range.start) / (self.range.end - self.range.start)
-        }
+        (value / self.range.start).ln() / (self.range.end / self.range.start).ln()
     }
 }
 
@@ -186,31 +126,27 @@ pub(super) struct Figure {
     sheet: Sheet,
     x: Axis,
     y: Axis,
-    marks: String,
 }
 
 impl Figure {
     /// Paper, axes and their names.
     pub(super) fn begin(sheet: Sheet, name: &str, x: Axis, y: Axis) -> Figure {
-        let Sheet { width, height, font_px, stands_alone, .. } = sheet;
-        let class = if stands_alone { " class=\"picture\"" } else { "" };
-        let mut figure = Figure { svg: String::new(), sheet, x, y, marks: String::new() };
+        let Sheet { width, height, font_px, .. } = sheet;
+        let mut figure = Figure { svg: String::new(), sheet, x, y };
         figure.add(format_args!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\"\
-             {class} role=\"img\" aria-label=\"{}\" font-family=\"sans-serif\" font-size=\"{font_px}\">",
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
+             class=\"picture\" role=\"img\" aria-label=\"{}\" font-family=\"sans-serif\" font-size=\"{font_px}\">",
             escape(name)
         ));
-        if stands_alone {
-            figure.add(format_args!(
-                "<style>{STYLE}</style>\n<rect class=\"bc-paper\" width=\"{width}\" height=\"{height}\"/>"
-            ));
-        }
+        figure.add(format_args!(
+            "<style>{STYLE}</style>\n<rect class=\"bc-paper\" width=\"{width}\" height=\"{height}\"/>"
+        ));
         figure.names();
         figure.axes();
         figure
     }
 
-    /// Names of the axes that have one.
+    /// Names of the axes.
     fn names(&mut self) {
         let Sheet { height, plot, font_px, .. } = self.sheet;
         let below =
@@ -218,9 +154,7 @@ impl Figure {
         let middle = f64::midpoint(plot.top, plot.bottom);
         let beside = format!("transform=\"translate({} {middle}) rotate(-90)\"", font_px + 4.0);
         for (place, name) in [(below, escape(&self.x.name)), (beside, escape(&self.y.name))] {
-            if !name.is_empty() {
-                self.add(format_args!("<text class=\"bc-ink\" {place} text-anchor=\"middle\">{name}</text>"));
-            }
+            self.add(format_args!("<text class=\"bc-ink\" {place} text-anchor=\"middle\">{name}</text>"));
         }
     }
 
@@ -239,17 +173,6 @@ impl Figure {
             lines += &segment((plot.left, y), (plot.right, y), self.y.style(*value));
             lines +=
                 &label((plot.left - 6.0, y + font_px / 3.0), "text-anchor=\"end\"", &number::short(*value));
-        }
-        // A picture has the lines of its references instead.
-        if !self.sheet.stands_alone {
-            let corner = (plot.left, plot.bottom);
-            let ink = format!("{INK} stroke-width=\"1\"");
-            lines += &segment(corner, (plot.right, plot.bottom), &ink);
-            lines += &if self.y.ticks.is_empty() {
-                String::new()
-            } else {
-                segment((plot.left, plot.top), corner, &ink)
-            };
         }
         self.svg.push_str(&lines);
     }
@@ -272,58 +195,8 @@ impl Figure {
         self.svg.push_str(&segment(from, to, style));
     }
 
-    /// A line through values; the dash as SVG has it, none where it is empty.
-    pub(super) fn curve(&mut self, points: impl IntoIterator<Item = (f64, f64)>, colour: &str, dash: &str) {
-        let dash = if dash.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dash}\"") };
-        self.line(points, &format!("fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dash}"));
-    }
-
-    /// The same in a style of its own.
-    pub(super) fn line(&mut self, points: impl IntoIterator<Item = (f64, f64)>, style: &str) {
-        let mut places = String::new();
-        for (x, y) in points {
-            let (x, y) = self.at(x, y);
-            write!(places, "{x:.1},{y:.1} ").expect("writing to a string does not fail");
-        }
-        self.add(format_args!("<polyline points=\"{}\" {style}/>", places.trim_end()));
-    }
-
-    /// A rectangle between two values.
-    pub(super) fn rectangle(&mut self, from: (f64, f64), to: (f64, f64), style: &str) {
-        let ((left, bottom), (right, top)) = (self.at(from.0, from.1), self.at(to.0, to.1));
-        let (width, height) = (right - left, bottom - top);
-        self.add(format_args!(
-            "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" {style}/>"
-        ));
-    }
-
     pub(super) fn text(&mut self, at: At, style: &str, text: &str) {
         self.svg.push_str(&label(at, style, text));
-    }
-
-    /// The shape of a packing or of another of few kinds: ●, ▲, ✕ or ＋.
-    pub(super) fn shape(&mut self, place: usize, (x, y): At, colour: &str) {
-        let path = match place % 4 {
-            0 => return self.dot((x, y), 4.0, colour),
-            1 => {
-                let path = format!("M{x:.1} {:.1}l5.2 9h-10.4z", y - 6.0);
-                return self.add(format_args!("<path d=\"{path}\" fill=\"{colour}\"/>"));
-            }
-            2 => format!("M{:.1} {:.1}l8 8m0 -8l-8 8", x - 4.0, y - 4.0),
-            _ => format!("M{:.1} {y:.1}h10m-5 -5v10", x - 5.0),
-        };
-        self.add(format_args!("<path d=\"{path}\" stroke=\"{colour}\" stroke-width=\"2\"/>"));
-    }
-
-    pub(super) fn dot(&mut self, (x, y): At, radius: f64, colour: &str) {
-        self.add(format_args!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{colour}\"/>"));
-    }
-
-    /// A ring of ink around a mark.
-    pub(super) fn ring(&mut self, (x, y): At) {
-        self.add(format_args!(
-            "<circle {INK} cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"7\" stroke-width=\"2\" pointer-events=\"all\"/>"
-        ));
     }
 
     /// Elements with a title, which a pointer shows.
@@ -347,20 +220,8 @@ impl Figure {
         ));
     }
 
-    /// A mark's words about its cell, as a circle large enough for a finger.
-    pub(super) fn mark(&mut self, (x, y): At, cell: &str, says: &str) {
-        let (cell, says) = (escape(cell), escape(says));
-        writeln!(
-            self.marks,
-            "<circle class=\"mark\" data-cell=\"{cell}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"9\" fill=\"transparent\">\
-             <title>{says}</title></circle>"
-        )
-        .expect("writing to a string does not fail");
-    }
-
-    /// The figure, with its marks above everything.
     pub(super) fn end(self) -> String {
-        self.svg + &self.marks + "</svg>\n"
+        self.svg + "</svg>\n"
     }
 }
 

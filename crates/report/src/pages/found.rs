@@ -1,16 +1,12 @@
 //! What a search or a browser found, as parts of a report.
 use crate::{
-    figures,
-    pages::{
-        gallery::gallery,
-        part::{IN_FILES, ON_TERMINALS, Part, left_out},
-    },
+    pages::part::{IN_FILES, ON_TERMINALS, Part, left_out},
     result::{Browser, Search},
     tables::{browser, limits},
     verdicts::comparison::Verdict,
 };
 
-/// Roots, probes against the axis, and the figure of both.
+/// Roots, and p99 against the axis.
 pub(crate) fn of_search(search: &Search) -> Vec<Part> {
     let axis = search.config.axis();
     let ids = || search.cells.iter().map(|cell| cell.cell.as_str());
@@ -19,11 +15,6 @@ pub(crate) fn of_search(search: &Search) -> Vec<Part> {
         Part::table(limits::roots(search), ids()),
     ];
     parts.extend(limits::remarks(search).into_iter().map(Part::sentence));
-    if let Some((svg, legend)) = figures::search_curve(search) {
-        let (value, name) = (limits::value_name(axis), limits::axis_name(axis));
-        let caption = format!("{value} against {name} (● highest pass, ✕ lowest miss)");
-        parts.push(Part::drawn(gallery(&legend, [(caption, svg)])));
-    }
     if let Some(curve) = limits::curve(&search.cells) {
         parts.extend([Part::heading(2, "p99 against rate"), Part::table(curve, ids())]);
     }

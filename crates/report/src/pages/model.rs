@@ -1,12 +1,10 @@
-//! The page model: the sentences, tables and figures of a result, each composed once, with the
-//! renderings that it is for. Terminal, `summary.md`, `report.html` and quotations draw them.
+//! The sentences and tables of a result, each composed once, with the renderings that it is for.
+//! Terminal, `summary.md`, the page and quotations draw them.
 use crate::{
     derived::Derived,
-    figures,
     pages::{
         found,
-        gallery::{self, figure, gallery},
-        part::{EVERYWHERE, IN_FILES, IN_SUMMARY, Media, Medium, ON_PAGE, Part, left_out},
+        part::{EVERYWHERE, IN_FILES, Media, Medium, Part, left_out},
         provenance::{self, command, selftest_table, tested},
         reading::reading,
         sentences::{self, control_line, headline, saturated_line, steady_line, title, warnings},
@@ -52,7 +50,6 @@ struct OfLoad {
     costs: Vec<Part>,
     details: Vec<Part>,
     verdicts: Vec<Part>,
-    figures: Vec<Part>,
     /// What other documents quote.
     quoted: Vec<Part>,
 }
@@ -95,9 +92,6 @@ impl Report<'_> {
             Medium::Summary => {
                 loads.flat_map(|load| [&*load.first, &load.costs, &load.details, &load.verdicts]).collect()
             }
-            Medium::Page => loads
-                .flat_map(|load| [&*load.first, &load.verdicts, &load.costs, &load.details, &load.figures])
-                .collect(),
             Medium::Lines | Medium::Rows => loads.map(|load| &*load.quoted).collect(),
         };
         let all = self.first.iter().chain(&self.found).chain(of_loads.into_iter().flatten()).chain(&self.end);
@@ -116,16 +110,12 @@ impl OfLoad {
     fn new(load: &LoadView<'_>, is_one_of_several: bool) -> OfLoad {
         let comparisons = load.comparisons();
         let name = Part::heading(2, load.name());
-        let name = if is_one_of_several { name } else { name.only(ON_PAGE) };
-        let picture = figures::picture(load)
-            .map(|svg| figure("Bytes and CPU of each cell beside JSON (lower left is better)", &svg));
         let answer = Part::list(answer(load, &comparisons));
         OfLoad {
-            first: [name, answer].into_iter().chain(picture.map(Part::drawn)).collect(),
+            first: is_one_of_several.then_some(name).into_iter().chain([answer]).collect(),
             costs: costs(load),
             details: details(load, 3),
             verdicts: verdicts(load, &comparisons),
-            figures: vec![Part::drawn(gallery::of_load(load, &comparisons))],
             quoted: quoted(load, &comparisons),
         }
     }
@@ -154,7 +144,7 @@ fn costs(load: &LoadView<'_>) -> Vec<Part> {
     let mut parts = vec![
         costs_heading(load),
         Part::table(load.main_costs(), ids.clone()).only(&[Medium::Terminal]),
-        Part::table(load.costs(), ids).only(&[Medium::WideTerminal, Medium::Summary, Medium::Page]),
+        Part::table(load.costs(), ids).only(&[Medium::WideTerminal, Medium::Summary]),
         Part::sentence(format!("p50, p99 and p99.9 are of `{latency}`: {meaning}.")),
         Part::sentence(code_line(load)),
     ];
@@ -220,16 +210,12 @@ fn verdicts(load: &LoadView<'_>, comparisons: &[Comparison]) -> Vec<Part> {
 /// Demands, left-out blocks, tests of the instrument, and how to read it all.
 fn end(result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<Part> {
     let mut parts = Vec::new();
-    for drawn in figures::against_load(loads) {
-        parts.push(Part::heading(2, drawn.heading).only(ON_PAGE));
-        parts.push(Part::drawn(gallery(&drawn.legend, drawn.figures)));
-    }
     let slos = slos(result, loads);
     if let Some(table) = slo_table(&slos) {
         parts.push(Part::heading(2, "What was demanded"));
         parts.push(Part::table(table, slos.iter().map(|one| one.cell.as_str())));
     }
-    parts.extend(left_out(sentences::left_out(result), IN_SUMMARY));
+    parts.extend(left_out(sentences::left_out(result), IN_FILES));
     let mut files = vec![Part::heading(2, "The instrument's own tests"), Part::sentence(tested(result))];
     files.extend(selftest_table(result).map(|table| Part::table(table, [])));
     files.extend([Part::heading(2, "How to read this"), Part::items(&reading(result, loads))]);

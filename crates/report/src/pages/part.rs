@@ -1,4 +1,6 @@
-//! Parts of a report: headings, sentences, tables and figures, and the renderings of each.
+//! Parts of a report: headings, sentences and tables, and the renderings of each.
+use serde::Serialize;
+
 use crate::{result::RESULT_FILE, tables::table::Table};
 
 /// A rendering.
@@ -7,10 +9,8 @@ pub(crate) enum Medium {
     Terminal,
     /// With `--wide`.
     WideTerminal,
-    /// `summary.md`.
+    /// `summary.md` and the page.
     Summary,
-    /// `report.html`.
-    Page,
     /// Lines of a terminal in another document.
     Lines,
     /// A table in another document, which chooses its rows.
@@ -19,11 +19,9 @@ pub(crate) enum Medium {
 
 pub(crate) type Media = &'static [Medium];
 
-pub(crate) const EVERYWHERE: Media = &[Medium::Terminal, Medium::WideTerminal, Medium::Summary, Medium::Page];
+pub(crate) const EVERYWHERE: Media = &[Medium::Terminal, Medium::WideTerminal, Medium::Summary];
 pub(crate) const ON_TERMINALS: Media = &[Medium::Terminal, Medium::WideTerminal];
-pub(crate) const IN_FILES: Media = &[Medium::Summary, Medium::Page];
-pub(crate) const IN_SUMMARY: Media = &[Medium::Summary];
-pub(crate) const ON_PAGE: Media = &[Medium::Page];
+pub(crate) const IN_FILES: Media = &[Medium::Summary];
 
 /// A part of a report.
 #[derive(Debug, Clone)]
@@ -33,7 +31,8 @@ pub(crate) struct Part {
 }
 
 /// The content of a part. Text may have Markdown's `code` and **bold**.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum What {
     /// Of a level, from 2.
     Heading(usize, String),
@@ -41,11 +40,11 @@ pub(crate) enum What {
     List(Vec<String>),
     /// `ids` name the cells behind its rows, where they have any.
     Table {
+        #[serde(flatten)]
         table: Table,
+        #[serde(skip)]
         ids: Vec<String>,
     },
-    /// HTML, of a page alone.
-    Drawn(String),
 }
 
 impl Part {
@@ -73,10 +72,6 @@ impl Part {
 
     pub(crate) fn table<'a>(table: Table, ids: impl IntoIterator<Item = &'a str>) -> Part {
         Part::everywhere(What::Table { table, ids: ids.into_iter().map(str::to_owned).collect() })
-    }
-
-    pub(crate) fn drawn(html: String) -> Part {
-        Part { on: ON_PAGE, what: What::Drawn(html) }
     }
 
     /// The same in these renderings alone.

@@ -16,6 +16,16 @@ pub(crate) fn command(result: &ResultFile) -> String {
     quoted(&result.command)
 }
 
+/// The commands that measure it again, from a checkout.
+pub(crate) fn reproduce(result: &ResultFile) -> String {
+    format!(
+        "git checkout {}\ncargo run --release -p {} -- {}",
+        result.git.as_ref().map_or("COMMIT", |git| git.commit.as_str()),
+        result.command.first().map_or("compare", |program| program.rsplit('/').next().unwrap_or(program)),
+        arguments(result)
+    )
+}
+
 /// The same without the program's name.
 pub(crate) fn arguments(result: &ResultFile) -> String {
     quoted(result.command.get(1..).unwrap_or_default())

@@ -5,9 +5,8 @@ use measure::{EncodingsRecord, RunRecord, Status, Validity, ValidityClass};
 use crate::{
     number::grouped,
     pages::{
-        gallery::{gallery, over_percentiles_and_time},
+        explorer::Said,
         model::details,
-        page::{drawn, first, page},
         part::Part,
         provenance,
         summary::{WIDTH, draw},
@@ -32,13 +31,17 @@ The ledger balances where every planned event has one fate and every expected de
 Suspect numbers stand with a reason for doubt; those of an invalid run are no evidence.
 One run has no interval: `compare run` repeats it beside JSON and says what differs.";
 
-/// The page of one run, a file that makes no request: latency by percentile and over time,
+/// The page of one run, a file that makes no request: latency by share and over time,
 /// throughput, fates of events, CPU and validity. Of any run, also of an incomplete or invalid one,
 /// which it says first.
-pub fn run_html(record: &RunRecord) -> String {
+///
+/// # Errors
+/// When its data cannot be written as JSON.
+pub fn run_html(record: &RunRecord) -> anyhow::Result<String> {
     let result = of_one(record);
-    let (title, parts) = (title(record), parts(record, &result));
-    page(&title, &(first(&provenance::command(&result), &title, &warnings(record)) + &drawn(&parts)))
+    let (title, warnings, parts) = (title(record), warnings(record), parts(record, &result));
+    let parts = parts.iter().collect();
+    Said { name: "this run", title: &title, warnings: &warnings, headline: "", parts }.page(&result)
 }
 
 /// The same for a terminal, without figures.
@@ -138,7 +141,6 @@ fn of_load(record: &RunRecord, load: &LoadView<'_>) -> Vec<Part> {
     let mut parts = vec![Part::heading(2, "What it came to"), Part::table(costs, load.row_ids(false))];
     parts.extend(compression_line(load).map(Part::sentence));
     parts.push(Part::sentence(busy(&load.cells[0].utilisation())));
-    parts.push(Part::drawn(gallery("", over_percentiles_and_time(load))));
     for (heading, table) in [("Latencies", latencies(record)), ("Fates of events", fates(record))] {
         if !table.is_empty() {
             parts.extend([Part::heading(2, heading), Part::table(table, [])]);

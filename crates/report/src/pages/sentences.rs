@@ -285,7 +285,8 @@ pub(crate) fn left_out(result: &ResultFile) -> Vec<String> {
     left_out.into_iter().map(line).collect()
 }
 
-fn why(block: &Block) -> String {
+/// Why a block does not count, or is doubted.
+pub(crate) fn why(block: &Block) -> String {
     let mut reasons = Vec::new();
     if block.is_interrupted() {
         reasons.extend(Status::Interrupted.reason().map(str::to_owned));

@@ -44,7 +44,6 @@ impl Report<'_> {
                 What::Sentence(sentence) => text += &format!("{sentence}\n"),
                 What::List(items) => items.iter().for_each(|item| text += &format!("- {item}\n")),
                 What::Table { table, .. } => text.push_str(&table.markdown()),
-                What::Drawn(_) => {}
             }
         }
         text
@@ -90,7 +89,6 @@ pub(crate) fn draw<'a>(
             What::Sentence(sentence) => fold(text, sentence, width),
             What::List(items) => items.iter().for_each(|item| fold(text, item, width)),
             What::Table { table, .. } => text.push_str(&table.text(room)),
-            What::Drawn(_) => {}
         }
     }
 }

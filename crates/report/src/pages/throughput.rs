@@ -10,11 +10,10 @@ use std::{collections::BTreeMap, fmt};
 use measure::{NOT_SATURATED, RunRecord};
 
 use crate::{
-    figures::{self, Bar, Bars, escape},
     number,
     pages::{
-        gallery::figure,
-        part::{Media, Medium, Part},
+        explorer::{BesideJson, Figure},
+        part::Part,
     },
     reference::{BASE_COMPRESSION, BASE_FORMAT},
     result::{Block, Role},
@@ -23,19 +22,16 @@ use crate::{
     view::{CellView, LoadView},
 };
 
-/// The terminals and Markdown, which draw the same table.
-const AS_TEXT: Media = &[Medium::Terminal, Medium::WideTerminal, Medium::Summary];
-
 /// A figure of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Quantity {
+pub(crate) enum Quantity {
     Sends,
     Bytes,
     Reads,
 }
 
 impl Quantity {
-    const ALL: [Quantity; 3] = [Quantity::Sends, Quantity::Bytes, Quantity::Reads];
+    pub(crate) const ALL: [Quantity; 3] = [Quantity::Sends, Quantity::Bytes, Quantity::Reads];
 
     /// The side that a load saturates for it.
     fn side(self) -> &'static str {
@@ -188,7 +184,7 @@ impl Scatter {
 
 /// A figure ÷ that of JSON without compression.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Ratio {
+pub(crate) struct Ratio {
     value: f64,
     interval: Option<(f64, f64)>,
 }
@@ -214,6 +210,8 @@ impl fmt::Display for Ratio {
 /// A cell of the table.
 #[derive(Debug, Clone, PartialEq)]
 struct Entry {
+    /// The cell's id.
+    id: String,
     value: f64,
     ratio: Option<Ratio>,
     measured: Measured,
@@ -227,16 +225,21 @@ impl Entry {
 }
 
 /// One quantity of all cells.
-struct Grid {
-    quantity: Quantity,
+pub(crate) struct Grid {
+    pub(crate) quantity: Quantity,
     compressions: Vec<String>,
     /// A format, with other factors where these vary, and its entries in the order of compressions.
     rows: Vec<(String, Vec<Option<Entry>>)>,
     /// JSON against itself.
-    control: Option<Ratio>,
+    pub(crate) control: Option<Ratio>,
 }
 
 impl Grid {
+    /// Of a load that was played at the limit which the quantity is of.
+    pub(crate) fn at_limit(load: &LoadView<'_>, quantity: Quantity) -> Option<Grid> {
+        if quantity.side() == load.saturates() { Grid::new(load, quantity) } else { None }
+    }
+
     fn new(load: &LoadView<'_>, quantity: Quantity) -> Option<Grid> {
         let measured = |view: &CellView<'_>| Measured::new(view, quantity);
         // A bound has no ratio, and none is to it.
@@ -254,7 +257,8 @@ impl Grid {
                 continue;
             }
             let entry = grid.place(&load.name_of(view.cell), &view.cell.cell.compression);
-            *entry = measured.sums().quotient().map(|value| Entry { value, ratio, measured });
+            let id = view.cell.id.clone();
+            *entry = measured.sums().quotient().map(|value| Entry { id, value, ratio, measured });
         }
         let is_empty = grid.entries().next().is_none();
         (!is_empty).then_some(grid)
@@ -288,6 +292,22 @@ impl Grid {
             .map(|(_, _, entry)| entry)
     }
 
+    /// A cell's figure, for the page.
+    pub(crate) fn figure(&self, id: &str) -> Option<Figure> {
+        let (_, _, entry) = self.entries().find(|(_, _, entry)| entry.id == id)?;
+        let sums = entry.measured.sums();
+        let beside = |ratio: Ratio| BesideJson::new(ratio.value, ratio.interval, ratio.to_string());
+        let bound = if entry.is_full() { "" } else { "≥" };
+        Some(Figure {
+            value: entry.value,
+            shown: format!("{bound}{}", self.quantity.shown(entry.value)),
+            ratio: entry.ratio.map(beside),
+            at_least: !entry.is_full(),
+            why: None,
+            sums: Some([sums.over, sums.under]),
+        })
+    }
+
     fn heading(&self) -> String {
         format!("{} (× JSON without compression, ± is its 95 % interval)", self.quantity.name())
     }
@@ -311,61 +331,6 @@ impl Grid {
         };
         Table { names: 1, headings: headings.collect(), rows: self.rows.iter().map(row).collect() }
     }
-
-    /// The table in colours, and its ratios as bars.
-    fn drawn(&self) -> String {
-        let headings: String =
-            self.compressions.iter().map(|one| format!("<th>{}</th>", escape(one))).collect();
-        let field = |entry: &Option<Entry>| match entry {
-            Some(entry) => format!("<td{}>{}</td>", self.heat(entry), escape(&self.shown(entry))),
-            None => format!("<td>{NOTHING}</td>"),
-        };
-        let row = |(row, entries): &(String, Vec<Option<Entry>>)| {
-            let fields: String = entries.iter().map(field).collect();
-            format!("<tr><td class=\"name\">{}</td>{fields}</tr>\n", escape(row))
-        };
-        let rows: String = self.rows.iter().map(row).collect();
-        format!(
-            "<div class=\"scroll heat\"><table>\n<thead><tr><th class=\"name\">format</th>{headings}</tr></thead>\n\
-             <tbody>\n{rows}</tbody></table></div>\n{}",
-            self.bars()
-        )
-    }
-
-    /// A background: the stronger, the further from JSON.
-    fn heat(&self, entry: &Entry) -> String {
-        /// A ratio of e, or its inverse, has this share of the colour.
-        const PER_E: f64 = 45.0;
-        let Some(ratio) = entry.ratio else { return String::new() };
-        let log = ratio.value.ln();
-        let is_better = (log > 0.0) != (self.quantity == Quantity::Bytes);
-        let (class, share) = (if is_better { "good" } else { "bad" }, (log.abs() * PER_E).min(PER_E));
-        format!(" class=\"{class}\" style=\"--heat:{share:.0}%\"")
-    }
-
-    fn bars(&self) -> String {
-        let names: Vec<String> = (self.entries())
-            .map(|(row, compression, _)| match compression {
-                BASE_COMPRESSION => row.to_owned(),
-                _ => format!("{row}, {compression}"),
-            })
-            .collect();
-        let is_anchor = |row: &str, compression: &str| (row, compression) == (BASE_FORMAT, BASE_COMPRESSION);
-        let rows = self.entries().zip(&names).filter_map(|((row, compression, entry), name)| {
-            let ratio = match entry.ratio {
-                Some(ratio) => ratio,
-                None if is_anchor(row, compression) && entry.is_full() => {
-                    Ratio { value: 1.0, interval: None }
-                }
-                None => return None,
-            };
-            let is_decided = ratio.differs() || is_anchor(row, compression);
-            Some(Bar { name, ratio: ratio.value, is_decided })
-        });
-        let title = format!("{}, × JSON", self.quantity.name());
-        let bars = Bars { title: &title, rows: rows.collect() };
-        if bars.rows.len() < 2 { String::new() } else { figure("", &figures::bars(&title, &[bars])) }
-    }
 }
 
 /// The tables of one scenario.
@@ -378,8 +343,7 @@ pub(crate) struct Throughput {
 pub(crate) fn throughputs(loads: &[LoadView<'_>]) -> Vec<Throughput> {
     let mut found: Vec<Throughput> = Vec::new();
     for load in loads.iter().filter(|load| load.saturates() != NOT_SATURATED) {
-        let of_side = Quantity::ALL.into_iter().filter(|quantity| quantity.side() == load.saturates());
-        let grids = of_side.filter_map(|quantity| Grid::new(load, quantity));
+        let grids = Quantity::ALL.into_iter().filter_map(|quantity| Grid::at_limit(load, quantity));
         let scenario = load.name_at_any_limit();
         match found.iter_mut().find(|one| one.scenario == scenario) {
             Some(one) => one.grids.extend(grids),
@@ -397,8 +361,7 @@ impl Throughput {
         let mut parts = vec![Part::heading(2, self.scenario.clone())];
         for grid in &self.grids {
             parts.push(Part::heading(3, grid.heading()));
-            parts.push(Part::table(grid.table(), []).only(AS_TEXT));
-            parts.push(Part::drawn(grid.drawn()));
+            parts.push(Part::table(grid.table(), []));
         }
         let notes = [self.bounds(), self.control(), self.closing()];
         parts.extend(notes.into_iter().flatten().map(Part::sentence));

@@ -266,12 +266,16 @@ impl Block {
     }
 }
 
-/// The latest result among the folders in this one, by their names.
-fn result_in(folder: &Path) -> Option<PathBuf> {
+/// The folders of results in this one, by their names; none where it cannot be read.
+pub fn results_in(folder: &Path) -> Vec<PathBuf> {
     let holds = |folder: &PathBuf| {
         [RESULT_FILE, "result.json.gz", "blocks"].iter().any(|name| folder.join(name).exists())
     };
-    fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path())).filter(holds).max()
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    let mut found: Vec<PathBuf> =
+        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(holds).collect();
+    found.sort();
+    found
 }
 
 impl ResultFile {
@@ -297,7 +301,7 @@ impl ResultFile {
         ensure!(
             is_there,
             "there is no {name}; expected the folder of a result, as `compare run` and others write it{}",
-            result_in(path).map_or_else(String::new, |one| format!(", such as {}", one.display()))
+            results_in(path).last().map_or_else(String::new, |one| format!(", such as {}", one.display()))
         );
         let mut result = match unfinished {
             Some(result) => result,

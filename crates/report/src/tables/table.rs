@@ -2,6 +2,7 @@
 
 use cell::{Factor, Side};
 use measure::{Allocations, Counts, CpuTime, NO_GATEWAY, Quantile, RunRecord, Status};
+use serde::Serialize;
 
 use crate::{
     merged::Merged,
@@ -60,7 +61,7 @@ pub(crate) fn or_nothing(field: Option<String>) -> String {
 }
 
 /// Rows of text under headings; the first columns are names, the others numbers.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Table {
     pub(crate) names: usize,
     pub(crate) headings: Vec<String>,
@@ -68,7 +69,7 @@ pub struct Table {
 }
 
 /// The value of a factor as a record has it.
-fn value(factor: Factor, cell: &CellResult) -> &str {
+pub(crate) fn factor_value(factor: Factor, cell: &CellResult) -> &str {
     (factor.row().recorded)(&cell.cell).unwrap_or_default()
 }
 
@@ -81,7 +82,7 @@ impl LoadView<'_> {
             Role::Floor => FLOOR,
             Role::Cell | Role::Anchor => &cell.cell.format,
         };
-        let others = self.varying().into_iter().map(|factor| value(factor, cell).to_owned());
+        let others = self.varying().into_iter().map(|factor| factor_value(factor, cell).to_owned());
         [format.to_owned(), cell.cell.compression.clone()].into_iter().chain(others).collect()
     }
 
@@ -109,14 +110,16 @@ impl LoadView<'_> {
     }
 
     /// The factors apart from format and compression whose values differ.
-    fn varying(&self) -> Vec<Factor> {
+    pub(crate) fn varying(&self) -> Vec<Factor> {
         let always = [Factor::Format, Factor::Compression];
         let others = Factor::ALL.into_iter().filter(|factor| !always.contains(factor));
         others.filter(|factor| factor.row().side != Side::Load && self.varies(*factor)).collect()
     }
 
     pub(crate) fn varies(&self, factor: Factor) -> bool {
-        self.cells.iter().any(|view| value(factor, view.cell) != value(factor, self.cells[0].cell))
+        self.cells
+            .iter()
+            .any(|view| factor_value(factor, view.cell) != factor_value(factor, self.cells[0].cell))
     }
 
     /// One row a cell: its names, and behind them these columns.
@@ -339,7 +342,7 @@ impl LoadView<'_> {
                 })
             }),
         ];
-        let level = |view: &CellView<'_>| value(Factor::ClientVerify, view.cell).to_owned();
+        let level = |view: &CellView<'_>| factor_value(Factor::ClientVerify, view.cell).to_owned();
         let compared = |view: &&CellView<'_>| {
             view.cell.role == Role::Cell
                 && self.reference(view).is_some_and(|reference| level(reference) == level(view))
