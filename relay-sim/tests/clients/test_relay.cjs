@@ -1,38 +1,16 @@
 // Tests of an unmodified nostr-tools against a relay that misbehaves.
-// Usage: node test_relay.cjs (relay-sim on PATH; nostr-tools and ws on NODE_PATH)
+// Usage: node test_relay.cjs (relay-sim on PATH or as RELAY_SIM; nostr-tools and ws on NODE_PATH)
 const assert = require('node:assert/strict')
-const { spawn } = require('node:child_process')
-const { createInterface } = require('node:readline')
 const { Relay, useWebSocketImplementation } = require('nostr-tools/relay')
 const { finalizeEvent, generateSecretKey, getPublicKey } = require('nostr-tools/pure')
+// The package nostr-test-relay.
+const { start } = require('../../../web/test-relay/index.cjs')
 useWebSocketImplementation(require('ws'))
 
 const key = generateSecretKey()
 const authors = [getPublicKey(key)]
 const now = Math.floor(Date.now() / 1000)
 const note = content => finalizeEvent({ kind: 1, created_at: now, tags: [], content }, key)
-
-// A relay on a free port. It stops when this process ends, because its standard input does.
-async function start() {
-  const child = spawn('relay-sim', ['--listen', '127.0.0.1:0', '--announce', '--control'], {
-    stdio: ['pipe', 'pipe', 'inherit'],
-  })
-  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
-  const { listening } = JSON.parse((await lines.next()).value)
-  const control = listening.replace('ws:', 'http:') + '/faults'
-  return {
-    url: listening,
-    // Replaces the faults of the relay.
-    async plant(...faults) {
-      const answer = await fetch(control, { method: 'PUT', body: JSON.stringify(faults) })
-      assert.equal(answer.status, 200, await answer.text())
-    },
-    async hits() {
-      return (await (await fetch(control)).json()).faults.map(({ hits }) => hits)
-    },
-    stop: () => child.stdin.end(),
-  }
-}
 
 // The stored events, and whether their end was told or only assumed.
 function stored(relay, eoseTimeout = 10_000) {
@@ -86,7 +64,7 @@ async function main() {
   await assert.rejects(relay.publish(third), /auth-required: /)
   await relay.auth(template => finalizeEvent(template, key))
   await relay.publish(third)
-  assert.deepEqual(await sim.hits(), [2])
+  assert.deepEqual((await sim.hits()).map(({ hits }) => hits), [2])
 
   // NIP-01: OK belongs to the event that it names.
   relay.publishTimeout = 500
@@ -101,7 +79,7 @@ async function main() {
   const again = await Relay.connect(sim.url)
   assert.equal((await stored(again)).events.length, 4)
   again.close()
-  sim.stop()
+  await sim.stop()
   console.log('nostr-tools: timed out, verified, tried again, authenticated and connected again')
 }
 
