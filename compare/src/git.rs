@@ -11,10 +11,10 @@ const OWN_FILE: &str = ":/compare/src/git.rs";
 /// `--release`) is taken for one of the checkout around the current folder.
 pub(crate) fn current() -> Option<Git> {
     let tree = checkout();
-    let Some((commit, dirty)) = program::built_from() else { return tree };
+    let Some(built) = program::built_from().map(Git::described) else { return tree };
     // Cargo does not ask git again when a file changes, so the tree may know of more changes.
-    let dirty = dirty || tree.is_some_and(|tree| tree.dirty && tree.commit == commit);
-    Some(Git { commit: commit.to_owned(), dirty })
+    let dirty = built.dirty || tree.is_some_and(|tree| tree.dirty && tree.commit == built.commit);
+    Some(Git { dirty, ..built })
 }
 
 /// The checkout of this project around the current folder, if there is one. That of a relay says

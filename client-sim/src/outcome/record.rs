@@ -107,6 +107,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
     RunRecord {
         schema_version: SCHEMA_VERSION.to_owned(),
         tool: Tool { name: "client-sim".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
+        commit: program::built_from().map(str::to_owned),
         environment: Environment {
             cpu_quota: outcome.quota.or(facts.environment.cpu_quota),
             ..facts.environment.clone()

@@ -13,16 +13,15 @@ pub(crate) fn short() -> &'static str {
     &SHORT
 }
 
-/// The commit that the program was built from, and whether its files differed from that; `None` in
-/// builds that are not optimised, and in those without a checkout around them.
-pub fn built_from() -> Option<(&'static str, bool)> {
-    let commit = option_env!("PROGRAM_COMMIT")?;
-    Some(commit.strip_suffix("-dirty").map_or((commit, false), |commit| (commit, true)))
+/// The commit that the program was built from, with `-dirty` behind it where its files differed from that;
+/// `None` in builds that are not optimised, and in those without a checkout around them.
+pub fn built_from() -> Option<&'static str> {
+    option_env!("PROGRAM_COMMIT")
 }
 
 fn first_line() -> String {
     let revision = match built_from() {
-        Some((commit, _)) => format!("rev {}", commit.get(..10).unwrap_or(commit)),
+        Some(commit) => format!("rev {}", commit.get(..10).unwrap_or(commit)),
         None if Environment::is_optimised() => "unknown revision".to_owned(),
         None => "debug build".to_owned(),
     };

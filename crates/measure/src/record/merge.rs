@@ -219,6 +219,7 @@ impl Sum {
         let same = [
             ("schema_version", record.schema_version == first.schema_version),
             ("tool", record.tool == first.tool),
+            ("commit", record.commit == first.commit),
             ("of", share.of == first_share.of),
             ("block_id", share.block_id == first_share.block_id),
             ("plan_sha256", share.plan_sha256 == first_share.plan_sha256),

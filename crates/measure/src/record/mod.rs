@@ -19,7 +19,7 @@ use crate::{
 
 /// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second
 /// number; any other change raises the first, and readers refuse a first number they do not know.
-pub const SCHEMA_VERSION: &str = "2.13";
+pub const SCHEMA_VERSION: &str = "2.14";
 
 /// One run: its deliveries, bytes, times and cost, and whether they may be believed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -28,6 +28,10 @@ pub struct RunRecord {
     pub schema_version: String,
     /// The program that wrote this.
     pub tool: Tool,
+    /// The commit that it was built from, with `-dirty` behind it where files differed. Builds that are
+    /// not optimised, or were made without a checkout, know none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
     /// The machine.
     pub environment: Environment,
     /// The command line, program name first.

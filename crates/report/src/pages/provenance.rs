@@ -6,7 +6,7 @@ use measure::{Environment, NO_GATEWAY, Tool};
 use crate::{
     merged::Merged,
     number,
-    result::{Axis, Block, CellResult, Oracle, ResultFile, SearchConfig},
+    result::{Axis, Block, CellResult, Git, Oracle, ResultFile, SearchConfig},
     tables::{browser, table::Table},
     verdicts::likeness,
 };
@@ -138,10 +138,7 @@ pub(crate) fn provenance(result: &ResultFile) -> Vec<String> {
         let (name, parameters) = (&cell.cell.compression, &cell.cell.compression_parameters);
         items.push(format!("Compression {name}: {parameters}{}", compressors(cell)));
     }
-    let commit = result.git.as_ref().map_or_else(
-        || "not in a checkout of it".to_owned(),
-        |git| format!("commit {}{}", git.commit, if git.dirty { " with local changes" } else { "" }),
-    );
+    let commit = result.git.as_ref().map_or_else(|| "not in a checkout of it".to_owned(), Git::to_string);
     items.push(machine(&result.host));
     items.push(made_by(&result.tool, &format!(", {commit}"), &result.host, &result.started_utc));
     items

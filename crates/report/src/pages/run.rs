@@ -11,7 +11,7 @@ use crate::{
         provenance,
         summary::{WIDTH, draw},
     },
-    result::{Block, CellResult, Config, Header, ResultFile, Role},
+    result::{Block, CellResult, Config, Git, Header, ResultFile, Role},
     tables::table::{NOTHING, Table, VALID, or_nothing, quantile},
     utilisation::Utilisation,
     verdicts::likeness::compression_line,
@@ -83,7 +83,7 @@ fn of_one(record: &RunRecord) -> ResultFile {
     };
     let header = Header {
         command: record.command.clone(),
-        git: None,
+        git: record.commit.as_deref().map(Git::described),
         host: record.environment.clone(),
         started_utc: record.started_utc.clone(),
         status: Status::Complete,
@@ -294,6 +294,7 @@ fn measured(record: &RunRecord, result: &ResultFile) -> Vec<String> {
     }
     items.extend(provenance::corpus(result));
     items.push(provenance::machine(&record.environment));
-    items.push(provenance::made_by(&record.tool, "", &record.environment, &record.started_utc));
+    let source = result.git.as_ref().map_or_else(String::new, |git| format!(", {git}"));
+    items.push(provenance::made_by(&record.tool, &source, &record.environment, &record.started_utc));
     items
 }

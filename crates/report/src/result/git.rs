@@ -1,5 +1,7 @@
 //! Which source tree a result belongs to.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -10,4 +12,20 @@ pub struct Git {
     pub commit: String,
     /// True when tracked files differed from it.
     pub dirty: bool,
+}
+
+impl Git {
+    /// What a program knows of its build: the commit, with `-dirty` behind it where files differed.
+    pub fn described(text: &str) -> Git {
+        let commit = text.strip_suffix("-dirty").unwrap_or(text);
+        Git { commit: commit.to_owned(), dirty: commit != text }
+    }
+}
+
+/// `{:.8}` shortens the commit.
+impl fmt::Display for Git {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let commit = f.precision().and_then(|most| self.commit.get(..most)).unwrap_or(&self.commit);
+        write!(f, "commit {commit}{}", if self.dirty { " with local changes" } else { "" })
+    }
 }

@@ -120,13 +120,8 @@ impl SelfTest {
     /// The sentence that another source tree than the result's was tested; `None` when it is the
     /// same.
     pub fn of_another_commit(&self, result: Option<&Git>) -> Option<String> {
-        let name = |git: Option<&Git>| match git {
-            None => "no known commit".to_owned(),
-            Some(Git { commit, dirty }) => {
-                let short = commit.get(..8).unwrap_or(commit);
-                format!("commit {short}{}", if *dirty { " with local changes" } else { "" })
-            }
-        };
+        let name =
+            |git: Option<&Git>| git.map_or_else(|| "no known commit".to_owned(), |git| format!("{git:.8}"));
         let tested = self.git.as_ref();
         (tested != result)
             .then(|| format!("the self-test is of {}, the result of {}", name(tested), name(result)))
