@@ -455,10 +455,12 @@ fn within_rules(
             doctor::read(file, relay.as_ref().map(wire::Endpoint::url)).map_err(UsageError)?
         }
         (None, None) => return Ok((workload, None)),
-        (None, Some(relay)) => match doctor::before_a_run(relay, &needs, (seed, &signing), interrupt) {
-            Err(error) if error.is::<Interrupted>() => return Ok((workload, None)),
-            answers => answers?,
-        },
+        (None, Some(relay)) => {
+            match doctor::before_a_run(relay, &needs, (seed, &signing), args.quiet, interrupt) {
+                Err(error) if error.is::<Interrupted>() => return Ok((workload, None)),
+                answers => answers?,
+            }
+        }
     };
     if let Some(why) = doctor::table::refusal(&answers, &needs) {
         let name = &scenario.name;
@@ -501,10 +503,9 @@ fn within_rules(
 
 /// Makes a plan of about so many events, and says how far their proof of work is.
 fn telling_of_work<T>(args: &Args, signing: &Signing, events: usize, plan: impl FnOnce() -> T) -> T {
-    const EVERY: Duration = Duration::from_secs(2);
     let (done, planned) = mpsc::channel::<()>();
     let tell = move || {
-        while planned.recv_timeout(EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
+        while planned.recv_timeout(doctor::TELL_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
             let (worked, bits) = (signing.worked.load(Ordering::Relaxed), signing.work_bits);
             report(&format!("proof of work of {bits} bits: {worked} of about {events} events"));
         }

@@ -315,6 +315,20 @@ fn a_signal_while_a_mute_relay_is_asked_ends_the_run_and_the_doctor() {
 }
 
 #[test]
+fn a_signal_while_a_rehearsal_works_and_says_so_ends_the_run_and_the_doctor() {
+    let relay = Relay::start(&[]);
+    for words in [&["note-stream"][..], &["doctor", "--scenario", "note-stream"]] {
+        let mut command = program();
+        command.args(words).args(["--pow", "20", "--url", &relay.url]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let tells = |line: String| line.contains("proof of work of 20 bits: ") && line.contains("rehearsal");
+        assert!(said.any(tells), "{words:?}");
+        ended_by(Signal::SIGTERM, child).ended(130);
+    }
+}
+
+#[test]
 fn a_signal_while_a_long_plan_is_made_ends_the_run() {
     let relay = Relay::start(&[]);
     let mut command = program();

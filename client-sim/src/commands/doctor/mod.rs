@@ -15,7 +15,7 @@ mod talk;
 mod tests;
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::BTreeMap,
     hash::{BuildHasher, RandomState},
     path::Path,
@@ -27,6 +27,7 @@ use anyhow::Context;
 use codecs::Format;
 use corpus::{Corpus, Keys, MOST_WORK_BITS, Rules, Signing};
 use program::Interrupt;
+use tokio::time::Instant;
 use wire::{Compression, Endpoint, RelayUrl};
 
 use self::{
@@ -47,6 +48,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How long a relay may be silent while answers are missing.
 const SILENCE: Duration = Duration::from_secs(5);
+
+/// How often is told how far proof of work is.
+pub(crate) const TELL_EVERY: Duration = Duration::from_secs(2);
 
 /// Seconds of a scenario whose plan is looked at: its shapes do not depend on its length.
 const PLAN_SECONDS: f64 = 1.0;
@@ -82,7 +86,8 @@ pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
     }
     program::report(&format!("rehearses with {}, for {} s at most", relay.url(), PATIENCE.as_secs()));
     let signing = args.signing.read().map_err(UsageError)?;
-    let asking = ask(&relay, &needs, Some((&args.formats[..], &args.compressions[..])), &signing, SILENCE);
+    let offers = (&args.formats[..], &args.compressions[..]);
+    let asking = ask(&relay, &needs, Some(offers), (&signing, false), SILENCE);
     let mut answers = interruption::block_on(unless_interrupted(&mut interruption::listen()?, asking))?;
     needs.auth = scenarios.iter().all(|(scenario, _)| scenario.auth);
     let rules = answers.rules(&needs);
@@ -112,11 +117,12 @@ pub(crate) fn before_a_run(
     relay: &Endpoint,
     needs: &Needs,
     (seed, signing): (u64, &Signing),
+    quiet: bool,
     interrupt: &mut Interrupt,
 ) -> anyhow::Result<Answers> {
     let own = || Some(keys(seed));
     let signing = Signing { keys: signing.keys.clone().or_else(own), ..signing.clone() };
-    interruption::block_on(unless_interrupted(interrupt, ask(relay, needs, None, &signing, SILENCE)))
+    interruption::block_on(unless_interrupted(interrupt, ask(relay, needs, None, (&signing, quiet), SILENCE)))
 }
 
 /// The throw-away keys of a rehearsal before a run with this seed.
@@ -148,7 +154,7 @@ async fn ask(
     relay: &Endpoint,
     needs: &Needs,
     offers: Option<Offers<'_>>,
-    signing: &Signing,
+    (signing, quiet): (&Signing, bool),
     patience: Duration,
 ) -> anyhow::Result<Answers> {
     let url = relay.url();
@@ -172,8 +178,8 @@ async fn ask(
     answers.work_bits = work_bits;
     let given = signing.keys.as_ref().map(Keys::for_rehearsal);
     let keys = given.unwrap_or_else(|| self::keys(RandomState::new().hash_one(std::process::id())));
-    let peer = Peer { relay: relay.clone(), keys, work_bits, patience, rate: RefCell::default() };
-    let peer = Rc::new(peer);
+    let (signed, rate) = (Cell::new((0, Instant::now())), RefCell::default());
+    let peer = Rc::new(Peer { relay: relay.clone(), keys, work_bits, quiet, signed, patience, rate });
     // Some tens of events, each of which takes about a second at 20 bits.
     let time = PATIENCE + Duration::from_millis((1 << work_bits) / 8);
     let rehearsing = async {

@@ -66,7 +66,7 @@ pub(super) async fn rehearse(peer: &Rc<Peer>, needs: &Needs, answers: &mut Answe
     let mut talk = Talk::open(peer).await?;
     answers.read = talk.request(nothing()).await;
     if answers.read == Answer::Silent
-        && talk.publish(&[event(peer, EPHEMERAL, vec![], FIRST)]).await != [Answer::Taken]
+        && talk.publish(&[event(peer, EPHEMERAL, vec![], FIRST).await]).await != [Answer::Taken]
     {
         let said = talk.heard().foreign.iter().map(|said| format!("; it said {said}")).collect::<String>();
         answers.stopped = Some(format!("the relay answers neither EVENT nor REQ{said}"));
@@ -88,7 +88,7 @@ pub(super) async fn rehearse(peer: &Rc<Peer>, needs: &Needs, answers: &mut Answe
         rehearsal.bounds(&mut links[0]).await;
         rehearsal.requests(&mut links[0]).await;
     }
-    let deletions = rehearsal.deletions();
+    let deletions = rehearsal.deletions().await;
     links[0].publish(&deletions).await;
     join_all(links.into_iter().map(Talk::close)).await;
     Ok(())
@@ -174,7 +174,10 @@ impl Rehearsal<'_> {
         templates: &[Event<'static>],
         author: usize,
     ) -> BTreeMap<u16, Withheld> {
-        let events: Vec<_> = templates.iter().map(|template| like(self.peer, template, author)).collect();
+        let mut events = Vec::new();
+        for template in templates {
+            events.push(like(self.peer, template, author).await);
+        }
         let Some(first) = events.first() else { return BTreeMap::new() };
         let theirs = Filter { authors: Some(vec![first.pubkey]), ..Filter::default() };
         if self.needs.live {
@@ -312,7 +315,7 @@ impl Rehearsal<'_> {
                         self.tried
                     }
                 };
-                let event = changed(self.peer, &template, property, base + value, author);
+                let event = changed(self.peer, &template, property, base + value, author).await;
                 if self.answers.rules.refuses(&event, json_bytes(&event)).is_some() {
                     return None; // Known: many tags may be too many bytes.
                 }
@@ -364,13 +367,14 @@ impl Rehearsal<'_> {
     }
 
     /// The deletions (NIP-09) of what was published, of each author its own.
-    fn deletions(&self) -> Vec<Event<'static>> {
+    async fn deletions(&self) -> Vec<Event<'static>> {
         let tag = |id: &[u8; 32]| vec!["e".into(), codecs::hex::encode(id).into()];
-        let deletion = |(author, ids): (&usize, &Vec<[u8; 32]>)| {
+        let mut deletions = Vec::new();
+        for (author, ids) in &self.published {
             let tags = ids.iter().map(tag).chain([expiration()]).collect();
-            event(self.peer, DELETION, tags, *author)
-        };
-        self.published.iter().map(deletion).collect()
+            deletions.push(event(self.peer, DELETION, tags, *author).await);
+        }
+        deletions
     }
 }
 
@@ -426,11 +430,10 @@ fn nothing() -> Filter {
 }
 
 /// An event of this second without content.
-fn event(peer: &Peer, kind: u16, tags: Vec<Tag<'static>>, author: usize) -> Event<'static> {
+async fn event(peer: &Peer, kind: u16, tags: Vec<Tag<'static>>, author: usize) -> Event<'static> {
     let (id, pubkey, created_at) = ([0; 32], [0; 32], now_s());
-    let mut event = Event { id, pubkey, created_at, kind, tags, content: "".into(), sig: [0; 64] };
-    peer.sign(&mut event, author);
-    event
+    let event = Event { id, pubkey, created_at, kind, tags, content: "".into(), sig: [0; 64] };
+    peer.sign(event, author).await
 }
 
 /// Asks to expire soon (NIP-40).
@@ -440,7 +443,7 @@ fn expiration() -> Tag<'static> {
 
 /// An event of the template's kind and form, by another author, with other references, that asks to
 /// expire. An ephemeral one does not ask: relays should keep one that does.
-fn like(peer: &Peer, template: &Event<'static>, author: usize) -> Event<'static> {
+async fn like(peer: &Peer, template: &Event<'static>, author: usize) -> Event<'static> {
     let made = corpus::fresh::events(&[template], 1, RandomState::new().hash_one(template.id));
     let mut event = made.into_iter().next().unwrap_or_else(|| template.clone());
     event.created_at = now_s();
@@ -448,12 +451,11 @@ fn like(peer: &Peer, template: &Event<'static>, author: usize) -> Event<'static>
     if is_kept(&event) {
         event.tags.push(expiration());
     }
-    peer.sign(&mut event, author);
-    event
+    peer.sign(event, author).await
 }
 
 /// The template with another value of a property, by another author.
-fn changed(
+async fn changed(
     peer: &Peer,
     template: &Event<'static>,
     property: Property,
@@ -478,6 +480,5 @@ fn changed(
         Property::Oldest => event.created_at = -value,
         Property::Newest => event.created_at = value,
     }
-    peer.sign(&mut event, author);
-    event
+    peer.sign(event, author).await
 }

@@ -3,7 +3,7 @@
 
 use std::{
     borrow::Cow,
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::{HashMap, HashSet},
     rc::Rc,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -12,14 +12,15 @@ use std::{
 
 use codecs::{ClientMessage, Codec, Event, Filter, Format, KindClass, RelayMessage, hex, quoted};
 use corpus::Keys;
+use program::report;
 use tokio::{
     sync::{Notify, mpsc},
-    task::JoinHandle,
-    time::{Instant, sleep, timeout, timeout_at},
+    task::{JoinHandle, spawn_blocking},
+    time::{Instant, sleep, sleep_until, timeout, timeout_at},
 };
 use wire::{CloseCode, Compression, Connection, Endpoint, Offer, WireLimits};
 
-use super::{answers::Answer, rehearsal::FIRST};
+use super::{TELL_EVERY, answers::Answer, rehearsal::FIRST};
 use crate::sockets::driver;
 use client::{
     auth,
@@ -48,6 +49,10 @@ pub(super) struct Peer {
     /// The keys of its authors, and the zero bits of the ids of their events (NIP-13).
     pub(super) keys: Keys,
     pub(super) work_bits: u8,
+    /// Whether nobody is told how far work is.
+    pub(super) quiet: bool,
+    /// How many events are signed, and when that was last told.
+    pub(super) signed: Cell<(u64, Instant)>,
     /// How long the relay may be silent while answers are missing.
     pub(super) patience: Duration,
     /// The first refusal of the rate, in the relay's words.
@@ -253,9 +258,27 @@ impl Talk {
 }
 
 impl Peer {
-    /// Signs an event by the key of this author.
-    pub(super) fn sign(&self, event: &mut Event<'_>, author: usize) {
-        self.keys.sign(event, author, self.work_bits);
+    /// Signs an event by the key of this author. Its work is done beside the runtime: one that ends
+    /// leaves one event to be finished, at most.
+    pub(super) async fn sign(&self, mut event: Event<'static>, author: usize) -> Event<'static> {
+        let (keys, bits) = (self.keys.clone(), self.work_bits);
+        let mut signing = spawn_blocking(move || {
+            keys.sign(&mut event, author, bits);
+            event
+        });
+        loop {
+            let (events, told) = self.signed.get();
+            tokio::select! {
+                signed = &mut signing => {
+                    self.signed.set((events + 1, told));
+                    return signed.expect("signing does not panic");
+                }
+                () = sleep_until(told + TELL_EVERY), if bits > 0 && !self.quiet => {
+                    report(&format!("proof of work of {bits} bits: {events} events of the rehearsal"));
+                    self.signed.set((events, Instant::now()));
+                }
+            }
+        }
     }
 }
 

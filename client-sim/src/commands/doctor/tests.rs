@@ -1,10 +1,6 @@
 //! The probes against relay-sim in several configurations, and against peers that are no relays.
 
-use std::{
-    sync::mpsc,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{sync::mpsc, thread, time::Duration};
 
 use codecs::Limits;
 use corpus::rules::Property;
@@ -20,7 +16,7 @@ const PATIENCE: Duration = Duration::from_millis(700);
 
 /// Answers of the relay at this address.
 fn ask(relay: &Endpoint, needs: &Needs, offers: Option<Offers<'_>>) -> anyhow::Result<Answers> {
-    interruption::block_on(super::ask(relay, needs, offers, &Signing::default(), PATIENCE))
+    interruption::block_on(super::ask(relay, needs, offers, (&Signing::default(), true), PATIENCE))
 }
 
 /// A server in a thread of its own, which ends when this is dropped.
@@ -271,9 +267,10 @@ fn a_relay_that_sends_events_without_end_is_not_remembered_without_end() {
         let events = (0..talk::MOST_HEARD + 100).map(|n| event(n).to_string());
         events.chain([serde_json::json!(["EOSE", parsed[1]]).to_string()]).collect()
     });
-    let rate = RefCell::default();
     let keys = Keys::derived("a test", 1);
-    let peer = Rc::new(Peer { relay: server.endpoint(), keys, work_bits: 0, patience: 10 * PATIENCE, rate });
+    let (signed, rate) = (Cell::new((0, Instant::now())), RefCell::default());
+    let (relay, patience) = (server.endpoint(), 10 * PATIENCE);
+    let peer = Rc::new(Peer { relay, keys, work_bits: 0, quiet: true, signed, patience, rate });
     let talking = async {
         let mut talk = talk::Talk::open(&peer).await?;
         assert_eq!(talk.request(codecs::Filter::default()).await, Answer::Taken);
