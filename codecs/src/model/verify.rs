@@ -77,15 +77,16 @@ impl Event<'_> {
         canonical_id((&self.pubkey, self.created_at, self.kind), &self.tags, &self.content)
     }
 
-    /// What the id is the hash of.
-    ///
-    /// # Panics
-    /// Never: strings and integers always serialize.
-    pub fn canonical(&self) -> String {
-        let mut digits = [0; 64];
-        let author = hex::encode_array(&self.pubkey, &mut digits);
-        let canonical = (0, author, self.created_at, self.kind, &self.tags, &self.content);
-        serde_json::to_string(&canonical).expect("strings and integers always serialize")
+    /// What the id is the hash of, as JSON.
+    pub fn canonical(&self) -> Vec<u8> {
+        let mut canonical = Vec::new();
+        write_canonical(
+            &mut canonical,
+            (&self.pubkey, self.created_at, self.kind),
+            &self.tags,
+            &self.content,
+        );
+        canonical
     }
 
     /// Checks as much as `level` requires.
@@ -124,18 +125,24 @@ impl ByteEvent<'_> {
     }
 }
 
-/// The hash that is an event's id. `tags` serialize as lists of text.
-fn canonical_id(
+/// The hash that is an event's id.
+fn canonical_id(author: (&[u8; 32], i64, u16), tags: &impl Serialize, content: &str) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    write_canonical(HashWriter(&mut hasher), author, tags, content);
+    hasher.finalize().into()
+}
+
+/// Writes the canonical form to what takes all. `tags` serialize as lists of text.
+fn write_canonical(
+    to: impl std::io::Write,
     (pubkey, created_at, kind): (&[u8; 32], i64, u16),
     tags: &impl Serialize,
     content: &str,
-) -> [u8; 32] {
+) {
     let mut digits = [0; 64];
     let canonical = (0, hex::encode_array(pubkey, &mut digits), created_at, kind, tags, content);
-    let mut hasher = Sha256::new();
-    serde_json::to_writer(HashWriter(&mut hasher), &canonical)
+    serde_json::to_writer(to, &canonical)
         .expect("strings and integers always serialize, and hashing cannot fail");
-    hasher.finalize().into()
 }
 
 /// Checks as much of an id, a public key and a signature as `level` requires.

@@ -179,9 +179,9 @@ fn work(event: &mut Event<'_>, bits: u8) {
     event.tags.push(nonce("0".repeat(DIGITS)));
     let canonical = event.canonical();
     // Behind it is only the content, in which quotes are escaped.
-    let opening = r#"["nonce",""#;
-    let at = canonical.rfind(opening).map_or(canonical.len(), |at| at + opening.len());
-    let (before, rest) = canonical.as_bytes().split_at(at);
+    let opening = br#"["nonce",""#;
+    let at = canonical.windows(opening.len()).rposition(|found| found == opening);
+    let (before, rest) = canonical.split_at(at.map_or(canonical.len(), |at| at + opening.len()));
     let (before, behind) = (Sha256::new_with_prefix(before), rest.get(DIGITS..).unwrap_or_default());
     let digits = |n: u64| format!("{n:016x}");
     let is_enough = |n: &u64| {
