@@ -104,8 +104,8 @@ impl ThroughputRecorder {
 
     /// The throughput within disjoint spans in ascending order, in nanoseconds from the start, at
     /// intervals of about `wanted_ns`: longer, up to a second, when they would hold fewer than ten
-    /// envelopes on average. Envelopes are deliveries, or acknowledgements where nothing was
-    /// delivered. `None` when no interval lies wholly within a span.
+    /// envelopes on average, or half of them none. Envelopes are deliveries, or acknowledgements where
+    /// nothing was delivered. `None` when no interval lies wholly within a span.
     pub fn within(&self, spans: &[(u64, u64)], wanted_ns: u64) -> Option<Throughput> {
         let delivers = self.intervals.iter().any(|interval| interval.deliveries > 0);
         let envelopes = |one: &Interval| if delivers { one.deliveries } else { one.acknowledgements };
@@ -115,7 +115,10 @@ impl ThroughputRecorder {
             let whole = self.whole(spans, every);
             let sum = whole.iter().map(envelopes).fold(0, u64::saturating_add);
             let rare = (sum as f64) < FEWEST_ENVELOPES * whole.len() as f64;
-            if rare && interval_ns * 2 <= LONGEST_NS {
+            // Of bursts with pauses longer than an interval the median would be zero.
+            let idle = whole.iter().filter(|one| envelopes(one) == 0).count();
+            let mostly_idle = idle > 0 && idle * 2 >= whole.len();
+            if (rare || mostly_idle) && interval_ns * 2 <= LONGEST_NS {
                 every *= 2;
                 continue;
             }
@@ -306,6 +309,25 @@ mod tests {
         assert_eq!(at(1_000).1, 800, "a second at most");
         let short = steady(1, 50).within(&[(0, 50 * MS)], 10 * MS).unwrap();
         assert_eq!(figures(&short), (5, 10, 1_000, 1_000));
+    }
+
+    #[test]
+    fn bursts_with_pauses_between_them_have_a_median_above_zero() {
+        let mut bursts = ThroughputRecorder::default();
+        for at in (0..8_000).step_by(50) {
+            (0..500).for_each(|_| bursts.delivery(at * MS));
+        }
+        let found = bursts.within(&[(0, 8_000 * MS)], 10 * MS).unwrap();
+        assert_eq!(found.interval_ns, 40 * MS);
+        assert_eq!(found.envelopes_per_s.histogram().value_at_quantile(0.5) / 100, 125);
+        // A day with one burst has none, and stays a day without deliveries.
+        let mut one = ThroughputRecorder::default();
+        (0..5_000).for_each(|_| one.delivery(0));
+        let found = one.within(&[(0, 8_000 * MS)], 10 * MS).unwrap();
+        assert_eq!(
+            (found.interval_ns, found.envelopes_per_s.histogram().value_at_quantile(0.5)),
+            (640 * MS, 0)
+        );
     }
 
     #[test]
