@@ -23,6 +23,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use cell::Factor;
+use clap::CommandFactory;
 use measure::Exit;
 
 use crate::{
@@ -182,26 +183,24 @@ fn splice_file(file: &Path) -> Result<()> {
         .with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// Flags that clients are given here, each beside those that all of a run need as well.
-const NOT_BEHIND: [&str; 3] = ["--url", "--relay-at", "--header"];
-
-/// Why arguments for clients are refused: they set a factor of the matrix, are a relay's address or
-/// what may be a secret, which results would repeat, or are not counted.
-fn refused(client_args: &[String], instructions: bool) -> Option<String> {
-    for factor in Factor::ALL.into_iter().filter(|factor| *factor != Factor::Rate) {
-        let row = factor.row();
-        let flag = format!("--{}", row.name);
+/// Why arguments for clients are refused: the command has such a flag itself, for all of a run, and
+/// results repeat what stands behind the `--`; or they are not counted.
+fn refused(command: &str, client_args: &[String], instructions: bool) -> Option<String> {
+    let program = Cli::command();
+    let own = program.find_subcommand(command).into_iter().flat_map(clap::Command::get_arguments);
+    let own = own.flat_map(|arg| arg.get_long().into_iter().chain(arg.get_all_aliases().unwrap_or_default()));
+    // A search varies some factors, which have no flag there.
+    let factors = Factor::ALL.into_iter().filter(|factor| *factor != Factor::Rate);
+    for name in own.chain(factors.map(|factor| factor.row().name)) {
+        let flag = format!("--{name}");
         if client_args.iter().any(|arg| sets(arg, &flag)) {
-            return Some(format!(
-                "{flag} is a factor of the matrix: give {flag} before the --, with one value or several"
-            ));
+            return Some(format!("give {flag} before the --: compare {command} has it for all of a run"));
         }
     }
-    if let Some(flag) = NOT_BEHIND.iter().find(|flag| client_args.iter().any(|arg| sets(arg, flag))) {
-        return Some(format!(
-            "give a relay's address and header fields before the --, not {flag} behind it: results repeat what stands \
-             there"
-        ));
+    if client_args.iter().any(|arg| sets(arg, "--relay-at")) {
+        return Some(
+            "give a relay's address before the --, by --url: results repeat what stands behind".into(),
+        );
     }
     (instructions && !client_args.is_empty())
         .then(|| "--instructions counts without the arguments behind --: leave out either".to_owned())

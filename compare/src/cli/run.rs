@@ -153,7 +153,7 @@ impl<'a> Setup<'a> {
         }
         let git = git::current();
         let config = flags.config(scenarios.to_vec(), seconds);
-        refuse(refused(&flags.client_args, flags.instructions))?;
+        refuse(refused("run", &flags.client_args, flags.instructions))?;
         refuse(instructions::refusal(&cells).filter(|_| flags.instructions))?;
         refuse(flags.refuses_metrics().map(str::to_owned))?;
         refuse(crate::relays::refusal(&flags.relay))?;

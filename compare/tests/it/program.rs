@@ -222,7 +222,11 @@ fn what_cannot_be_measured_is_refused_before_anything_runs_with_exit_code_2() {
         ("run --formats json -- --header a=s3cret", " before the --"),
         ("run --formats json -- --header=a=s3cret", " before the --"),
         ("run --formats json -- --url ws://me:s3cret@127.0.0.1", " before the --"),
+        ("run --formats json -- --relay-at ws://me:s3cret@127.0.0.1", " before the --"),
         ("run --formats json -- --batching=on", "give --batching before the --"),
+        ("run --url ws://127.0.0.1:9 -- --compressions none", "give --compressions before the --"),
+        ("run --url wss://127.0.0.1:9 -- --ca cert.pem", "give --ca before the --: compare run has it"),
+        ("search --url wss://127.0.0.1:9 -- --ca=cert.pem", "give --ca before the --: compare search has it"),
         // A rate, a bound or a share that nothing can reach.
         ("run --rates 0", "above 0"),
         ("run --rates 100,0", "above 0"),
