@@ -4,7 +4,7 @@ use codecs::hex;
 use recording::{Body, Entry, Reader, Side, What};
 use serde_json::{Value, json};
 
-use crate::{run, text};
+use crate::Folder;
 
 fn message(direction: &str, time: f64, opcode: u8, data: &str) -> Value {
     json!({ "type": direction, "time": time, "opcode": opcode, "data": data })
@@ -21,7 +21,7 @@ fn exchange(headers: &Value, messages: &[Value]) -> Value {
 
 #[test]
 fn a_browsers_session_becomes_a_recording_without_its_people() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let key = hex::encode(&[7; 32]);
     let request = format!(r#"["REQ","my feed",{{"authors":["{key}"]}}]"#);
     let har = json!({ "log": { "version": "1.2", "entries": [
@@ -35,17 +35,12 @@ fn a_browsers_session_becomes_a_recording_without_its_people() {
             message("receive", 1_700_000_000.25, 1, r#"["AUTH","a challenge"]"#),
         ]),
     ] } });
-    std::fs::write(folder.path().join("day.har"), har.to_string()).unwrap();
-    let output = run(&["import-har", "day.har", "day.jsonl.zst"], folder.path());
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(
-        text(&output.stdout).contains("day.jsonl.zst: 2 connections, 4 messages"),
-        "{}",
-        text(&output.stdout)
-    );
+    folder.write("day.har", har.to_string());
+    let ran = folder.run(&["import-har", "day.har", "day.jsonl.zst"]).ended(0);
+    assert!(ran.out.contains("day.jsonl.zst: 2 connections, 4 messages"), "{ran}");
 
-    let file = folder.path().join("day.jsonl.zst");
-    let entries: Vec<Entry> = Reader::open(&file).unwrap().map(|entry| entry.unwrap()).collect();
+    let entries: Vec<Entry> =
+        Reader::open(&folder.path("day.jsonl.zst")).unwrap().map(|entry| entry.unwrap()).collect();
     let found: Vec<_> = entries.iter().map(|entry| (entry.conn, entry.t_ns)).collect();
     let (quarter, half, whole) = (250_000_000, 500_000_000, 1_250_000_000);
     assert_eq!(found, [(1, 0), (1, 0), (0, quarter), (0, quarter), (0, half), (0, whole), (0, 0)]);
@@ -64,13 +59,12 @@ fn a_browsers_session_becomes_a_recording_without_its_people() {
     assert_eq!(*answer, format!(r#"["EOSE","{subscription}"]"#));
     assert_eq!(bodies[3], (Side::Relay, 6, &Body::Withheld { text_bytes: 4, kind: None }));
 
-    let again = run(&["import-har", "day.har", "day.jsonl.zst"], folder.path());
-    assert!(!again.status.success() && text(&again.stderr).contains("name a new file"));
+    folder.run(&["import-har", "day.har", "day.jsonl.zst"]).ended(1).saying(&["name a new file"]);
 }
 
 #[test]
 fn files_without_sessions_are_refused_with_a_reason_and_leave_nothing() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     for (content, why) in [
         (r#"{"log":{"entries":[]}}"#.to_owned(), "a.har has no _webSocketMessages: open the developer tools"),
         ("[]".to_owned(), "a.har is no HAR file"),
@@ -80,9 +74,8 @@ fn files_without_sessions_are_refused_with_a_reason_and_leave_nothing() {
             "unknown variant `sideways`",
         ),
     ] {
-        std::fs::write(folder.path().join("a.har"), content).unwrap();
-        let output = run(&["import-har", "a.har", "out.jsonl.zst"], folder.path());
-        assert!(!output.status.success() && text(&output.stderr).contains(why), "{}", text(&output.stderr));
-        assert!(!folder.path().join("out.jsonl.zst").exists());
+        folder.write("a.har", content);
+        folder.run(&["import-har", "a.har", "out.jsonl.zst"]).ended(1).saying(&[why]);
+        assert!(!folder.path("out.jsonl.zst").exists());
     }
 }

@@ -3,14 +3,13 @@
 use std::{
     fs::{self, File},
     os::unix::fs::symlink,
-    process::{Command, Stdio},
 };
 
 use codecs::Event;
 use corpus::{Corpus, FileFormat};
 use serde_json::Value;
 
-use crate::{gunzip, gzip, json, run, text};
+use crate::{Folder, gunzip, json, packed, ran::Runs};
 
 fn some_events(count: usize) -> Vec<Event<'static>> {
     Corpus::bundled().events.into_iter().filter(|event| event.tags.len() < 20).take(count).collect()
@@ -46,16 +45,6 @@ fn bad_lines() -> Vec<(Vec<u8>, &'static str)> {
     ]
 }
 
-fn packed(name: &str, bytes: &[u8]) -> Vec<u8> {
-    if name.ends_with(".gz") {
-        gzip(bytes)
-    } else if name.ends_with(".zst") {
-        zstd::encode_all(bytes, 1).unwrap()
-    } else {
-        bytes.to_vec()
-    }
-}
-
 /// Good and bad lines in turns; returns the numbers of the bad ones, too.
 fn mixed(good: &[Event<'_>]) -> (Vec<u8>, Vec<u64>) {
     let (mut lines, mut numbers) = (Vec::new(), Vec::new());
@@ -78,13 +67,12 @@ const FOREIGN_WORDS: [&str; 8] =
 fn verify_names_every_bad_line_with_its_reason_and_counts_the_good() {
     let good = some_events(40);
     let (bytes, numbers) = mixed(&good);
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     for name in ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"] {
-        fs::write(folder.path().join(name), packed(name, &bytes)).unwrap();
-        let output = run(&["verify", name], folder.path());
-        assert_eq!(output.status.code(), Some(1), "{name}");
-        let (said, listed) = (text(&output.stdout), text(&output.stderr));
-        assert!(said.contains("40 valid, 15 bad"), "{name}: {said}");
+        folder.write(name, packed(name, &bytes));
+        let ran = folder.run(&["verify", name]).ended(1);
+        assert!(ran.out.contains("40 valid, 15 bad"), "{ran}");
+        let listed = ran.said;
         assert_eq!(listed.lines().count(), numbers.len(), "{listed}");
         for ((found, number), (_, reason)) in listed.lines().zip(&numbers).zip(bad_lines()) {
             assert!(
@@ -93,9 +81,8 @@ fn verify_names_every_bad_line_with_its_reason_and_counts_the_good() {
             );
             assert!(!FOREIGN_WORDS.iter().any(|word| found.contains(word)), "{found}");
         }
-        let output = run(&["verify", "--json", name], folder.path());
-        assert_eq!(output.status.code(), Some(1), "{name}");
-        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let said = folder.run(&["verify", "--json", name]).ended(1).out;
+        let said: Value = serde_json::from_str(&said).unwrap();
         assert_eq!((&said["valid"], &said["bad"], &said["events"]), (&40.into(), &15.into(), &41.into()));
         let lines: Vec<u64> =
             said["invalid"].as_array().unwrap().iter().map(|bad| bad["line"].as_u64().unwrap()).collect();
@@ -105,33 +92,31 @@ fn verify_names_every_bad_line_with_its_reason_and_counts_the_good() {
 
 #[test]
 fn many_bad_lines_stay_readable_and_machines_get_all() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("a.jsonl"), "hello\n".repeat(5_000)).unwrap();
-    let output = run(&["verify", "a.jsonl"], folder.path());
-    assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stdout).contains("0 valid, 5000 bad"), "{}", text(&output.stdout));
-    assert_eq!(text(&output.stderr).lines().count(), 101);
-    assert!(text(&output.stderr).ends_with("and 4900 more; --json lists all\n"));
-    let said: Value =
-        serde_json::from_slice(&run(&["verify", "--json", "a.jsonl"], folder.path()).stdout).unwrap();
+    let folder = Folder::new();
+    folder.write("a.jsonl", "hello\n".repeat(5_000));
+    let ran = folder.run(&["verify", "a.jsonl"]).ended(1);
+    assert!(ran.out.contains("0 valid, 5000 bad"), "{ran}");
+    assert_eq!(ran.said.lines().count(), 101);
+    assert!(ran.said.ends_with("and 4900 more; --json lists all\n"));
+    let said: Value = serde_json::from_str(&folder.run(&["verify", "--json", "a.jsonl"]).out).unwrap();
     assert_eq!(said["invalid"].as_array().unwrap().len(), 5_000);
-    let skipped = run(&["convert", "--skip-invalid", "a.jsonl", "b.jsonl"], folder.path());
-    assert_eq!(skipped.status.code(), Some(1), "a file without events is none");
-    assert!(
-        text(&skipped.stderr).contains("holds no valid events: 5000 skipped"),
-        "{}",
-        text(&skipped.stderr)
-    );
-    assert!(!folder.path().join("b.jsonl").exists());
+    // A file without events is none.
+    let skipped = folder.run(&["convert", "--skip-invalid", "a.jsonl", "b.jsonl"]).ended(1);
+    skipped.saying(&["holds no valid events: 5000 skipped"]);
+    assert!(!folder.path("b.jsonl").exists());
+}
+
+/// The record of a `.pb.gz` file.
+fn record(event: &Event<'_>) -> Vec<u8> {
+    let folder = Folder::new();
+    corpus::write(&folder.path("one.pb.gz"), std::slice::from_ref(event)).unwrap();
+    gunzip(&folder.read("one.pb.gz"))
 }
 
 /// Records of a `.pb.gz` file that are no events: of a kind too large, no message, larger than any
 /// event, without a field.
 fn bad_records(good: &Event<'_>) -> Vec<(Vec<u8>, &'static str)> {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("one.pb.gz");
-    corpus::write(&file, std::slice::from_ref(good)).unwrap();
-    let mut record = gunzip(&fs::read(file).unwrap());
+    let mut record = record(good);
     let prefix_bytes = record.iter().position(|byte| *byte < 0x80).unwrap() + 1;
     let mut message = record.split_off(prefix_bytes);
     message.extend([0x20, 0xb4, 0x91, 0x27]);
@@ -152,16 +137,12 @@ fn bad_records(good: &Event<'_>) -> Vec<(Vec<u8>, &'static str)> {
 #[test]
 fn records_and_lines_of_every_format_are_skipped_by_every_command() {
     let good = some_events(40);
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let folder = Folder::new();
     let (lines, numbers) = mixed(&good);
     let mut records = Vec::new();
     for (index, event) in good.iter().enumerate() {
-        let file = at.join("one.pb.gz");
-        corpus::write(&file, std::slice::from_ref(event)).unwrap();
-        records.extend(gunzip(&fs::read(file).unwrap()));
-        records
-            .extend(bad_records(event).into_iter().nth(index).map(|(record, _)| record).unwrap_or_default());
+        records.extend(record(event));
+        records.extend(bad_records(event).into_iter().nth(index).unwrap_or_default().0);
     }
     let notepack: Vec<_> = good
         .iter()
@@ -178,83 +159,71 @@ fn records_and_lines_of_every_format_are_skipped_by_every_command() {
         ("a.pb.gz", packed("a.gz", &records), 4),
         ("a.notepack.txt", notepack.concat(), 40),
     ] {
-        let file = at.join(name);
-        fs::write(&file, &bytes).unwrap();
+        folder.write(name, &bytes);
         let skips = format!("{bad} invalid skipped");
         for args in
             [["convert", name, "out.jsonl"].as_slice(), &["sample", name, "out.jsonl"], &["analyze", name]]
         {
-            let strict = run(args, at);
-            assert_eq!(strict.status.code(), Some(1), "{args:?}");
-            let said = text(&strict.stderr);
-            assert!(said.contains("corpus verify") && said.contains("--skip-invalid"), "{args:?}: {said}");
-            assert!(!at.join("out.jsonl").exists());
-            let output = run(&[args, &["--skip-invalid"]].concat(), at);
-            assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
-            assert!(text(&output.stdout).contains(&skips), "{args:?}: {}", text(&output.stdout));
+            folder.run(args).ended(1).saying(&["corpus verify", "--skip-invalid"]);
+            assert!(!folder.path("out.jsonl").exists());
+            let ran = folder.run(&[args, &["--skip-invalid"]].concat()).ended(0);
+            assert!(ran.out.contains(&skips), "{ran}");
             if args[0] != "analyze" {
-                assert_eq!(Corpus::read(&at.join("out.jsonl")).unwrap().events, good, "{args:?}");
-                assert!(run(&["verify", "out.jsonl"], at).status.success());
-                fs::remove_file(at.join("out.jsonl")).unwrap();
+                assert_eq!(Corpus::read(&folder.path("out.jsonl")).unwrap().events, good, "{args:?}");
+                folder.run(&["verify", "out.jsonl"]).ended(0);
+                fs::remove_file(folder.path("out.jsonl")).unwrap();
             }
         }
-        assert_eq!(fs::read(&file).unwrap(), bytes, "{name}: a file is read, not changed");
-        let corpus = Corpus::read_with(&file, true).unwrap();
+        assert_eq!(folder.read(name), bytes, "{name}: a file is read, not changed");
+        let corpus = Corpus::read_with(&folder.path(name), true).unwrap();
         assert_eq!((corpus.events, corpus.skipped.count()), (good.clone(), bad as u64), "{name}");
     }
     let args = ["train-dictionary", "a.zdict", "--corpus", "a.jsonl", "--bytes", "1024", "--skip-invalid"];
-    let output = run(&args, at);
-    assert!(text(&output.stderr).contains("15 skipped"), "{}", text(&output.stderr));
+    folder.run(&args).saying(&["15 skipped"]);
 }
 
 #[test]
 fn bad_records_of_protobuf_are_named() {
     let good = some_events(1);
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     for (record, reason) in bad_records(&good[0]) {
         let mut bytes = record;
         bytes.extend([0x80]); // a length without its end
-        fs::write(folder.path().join("a.pb.gz"), packed("a.gz", &bytes)).unwrap();
-        let listed = run(&["verify", "a.pb.gz"], folder.path()).stderr;
-        assert!(text(&listed).contains(reason), "{reason}: {}", text(&listed));
-        assert!(text(&listed).lines().last().unwrap().ends_with("nothing behind it can be read"));
+        folder.write("a.pb.gz", packed("a.gz", &bytes));
+        let listed = folder.run(&["verify", "a.pb.gz"]).saying(&[reason]).said;
+        assert!(listed.ends_with("nothing behind it can be read\n"), "{listed}");
     }
 }
 
 #[test]
 fn a_stream_that_is_cut_or_damaged_counts_as_one_and_what_is_before_it_is_read() {
     let good = some_events(40);
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let folder = Folder::new();
     for format in [FileFormat::JsonlGzip, FileFormat::JsonlZstd, FileFormat::ProtoGzip] {
         let name = format!("a{}", format.extension());
-        corpus::write(&at.join(&name), &good).unwrap();
-        let mut bytes = fs::read(at.join(&name)).unwrap();
-        corpus::write(&at.join(&name), &good[..5]).unwrap();
-        bytes.truncate(bytes.len() - 9);
-        let cut = [fs::read(at.join(&name)).unwrap(), bytes].concat();
-        fs::write(at.join(&name), &cut).unwrap();
-        let output = run(&["verify", &name], at);
-        assert_eq!(output.status.code(), Some(1), "{name}");
-        assert!(text(&output.stderr).contains("nothing behind it can be read"), "{}", text(&output.stderr));
-        assert!(text(&output.stdout).contains(" 1 bad"), "{}", text(&output.stdout));
-        let corpus = Corpus::read_with(&at.join(&name), true).unwrap();
+        let [whole, few] = [&good[..], &good[..5]].map(|events| {
+            corpus::write(&folder.path(&name), events).unwrap();
+            folder.read(&name)
+        });
+        folder.write(&name, [&few, &whole[..whole.len() - 9]].concat());
+        let ran = folder.run(&["verify", &name]).ended(1).saying(&["nothing behind it can be read"]);
+        assert!(ran.out.contains(" 1 bad"), "{ran}");
+        let corpus = Corpus::read_with(&folder.path(&name), true).unwrap();
         assert!(corpus.events.len() >= 5 && corpus.skipped.count() == 1, "{name}: {}", corpus.events.len());
     }
 }
 
 #[test]
 fn odd_files_are_read_or_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let folder = Folder::new();
     let good = some_events(3);
     let lines: Vec<_> = good.iter().map(|event| [&json(event)[..], b"\r\n"].concat()).collect();
-    fs::write(at.join("bom.jsonl"), [&b"\xef\xbb\xbf"[..], &lines.concat()].concat()).unwrap();
-    assert_eq!(Corpus::read(&at.join("bom.jsonl")).unwrap().events, good);
-    fs::create_dir(at.join("folder.jsonl")).unwrap();
-    fs::write(at.join("empty.jsonl"), "").unwrap();
+    folder.write("bom.jsonl", [&b"\xef\xbb\xbf"[..], &lines.concat()].concat());
+    assert_eq!(Corpus::read(&folder.path("bom.jsonl")).unwrap().events, good);
+    fs::create_dir(folder.path("folder.jsonl")).unwrap();
+    folder.write("empty.jsonl", "");
     let utf16: Vec<u8> = "\u{feff}{}\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
-    fs::write(at.join("utf16.jsonl"), utf16).unwrap();
+    folder.write("utf16.jsonl", utf16);
     for (name, says) in [
         ("folder.jsonl", "directory"),
         ("empty.jsonl", "holds no events"),
@@ -267,14 +236,11 @@ fn odd_files_are_read_or_named() {
             &["analyze", name],
             &["sample", name, "out.jsonl"],
         ] {
-            for extra in [[].as_slice(), &["--skip-invalid"]] {
-                if args[0] == "verify" && !extra.is_empty() {
-                    continue;
-                }
-                let output = run(&[args, extra].concat(), at);
-                assert_eq!(output.status.code(), Some(1), "{args:?}");
-                assert!(text(&output.stderr).contains(says), "{args:?}: {}", text(&output.stderr));
-                assert!(!at.join("out.jsonl").exists(), "{args:?}");
+            // `verify` skips nothing.
+            let extras = [[].as_slice(), &["--skip-invalid"]];
+            for extra in extras.into_iter().take(if args[0] == "verify" { 1 } else { 2 }) {
+                folder.run(&[args, extra].concat()).ended(1).saying(&[says]);
+                assert!(!folder.path("out.jsonl").exists(), "{args:?}");
             }
         }
     }
@@ -282,43 +248,32 @@ fn odd_files_are_read_or_named() {
 
 #[test]
 fn no_file_of_the_user_is_overwritten_through_a_link_or_beside() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
-    corpus::write(&at.join("a.jsonl"), &some_events(3)).unwrap();
-    symlink("nowhere.jsonl", at.join("link.jsonl")).unwrap();
+    let folder = Folder::new();
+    corpus::write(&folder.path("a.jsonl"), &some_events(3)).unwrap();
+    symlink("nowhere.jsonl", folder.path("link.jsonl")).unwrap();
     for command in ["convert", "sample"] {
-        let output = run(&[command, "a.jsonl", "link.jsonl"], at);
-        assert!(!output.status.success() && text(&output.stderr).contains("never overwrites"));
-        assert!(at.join("link.jsonl").is_symlink() && !at.join("nowhere.jsonl").exists());
+        folder.run(&[command, "a.jsonl", "link.jsonl"]).ended(1).saying(&["never overwrites"]);
+        assert!(folder.path("link.jsonl").is_symlink() && !folder.path("nowhere.jsonl").exists());
     }
-    assert!(corpus::EventWriter::create_new(&at.join("a.jsonl")).is_err());
-    assert_eq!(Corpus::read(&at.join("a.jsonl")).unwrap().events.len(), 3);
+    assert!(corpus::EventWriter::create_new(&folder.path("a.jsonl")).is_err());
+    assert_eq!(Corpus::read(&folder.path("a.jsonl")).unwrap().events.len(), 3);
 }
 
 #[test]
 fn an_answer_that_cannot_be_written_is_an_error_and_a_closed_pipe_is_none() {
-    let folder = tempfile::tempdir().unwrap();
-    corpus::write(&folder.path().join("a.jsonl"), &some_events(3)).unwrap();
-    let command = |args: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_corpus"));
-        command.args(args).current_dir(folder.path()).stderr(Stdio::piped());
-        command
-    };
+    let folder = Folder::new();
+    corpus::write(&folder.path("a.jsonl"), &some_events(3)).unwrap();
     for args in [["verify", "a.jsonl"].as_slice(), &["verify", "--json", "a.jsonl"], &["analyze", "a.jsonl"]]
     {
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let output = command(args).stdout(full).output().unwrap();
-        assert_eq!(output.status.code(), Some(1), "{args:?}");
-        assert!(text(&output.stderr).contains("cannot write to standard output"), "{}", text(&output.stderr));
+        folder.corpus(args).stdout(full).ran().ended(1).saying(&["cannot write to standard output"]);
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let output = command(args).stdout(writer).output().unwrap();
-        assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+        assert_eq!(folder.corpus(args).stdout(writer).ran().ended(0).said, "");
     }
     // Nor is a standard error that nobody reads.
-    fs::write(folder.path().join("bad.jsonl"), "hello\n".repeat(9)).unwrap();
+    folder.write("bad.jsonl", "hello\n".repeat(9));
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let output = command(&["verify", "bad.jsonl"]).stderr(writer).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    folder.corpus(&["verify", "bad.jsonl"]).stderr(writer).ran().ended(1);
 }

@@ -14,21 +14,77 @@ mod import_har;
 mod invalid;
 mod sampling;
 
+#[path = "../../../../client-sim/tests/common/ran.rs"]
+#[expect(dead_code, reason = "this program measures nothing")]
+mod ran;
+
 use std::{
+    fs,
     io::Write,
-    path::Path,
-    process::{Command, Output},
+    path::PathBuf,
+    process::{Command, Stdio},
 };
 
 use codecs::{Event, Format, Implementation};
+use tempfile::TempDir;
 
-/// Runs the program in a folder.
-fn run(args: &[&str], folder: &Path) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_corpus")).args(args).current_dir(folder).output().unwrap()
+use ran::{Ran, Runs};
+
+/// A folder of a test's own, in which the program runs.
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Folder {
+        Folder(TempDir::new().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let names = self.0.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        fs::write(self.path(name), bytes).unwrap();
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap()
+    }
+
+    fn corpus(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_corpus"));
+        command.args(args).current_dir(&self.0).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Ran {
+        self.corpus(args).ran()
+    }
+
+    /// As on a disk with this many blocks of 512 bytes.
+    fn starved(&self, blocks: usize, args: &[&str]) -> Command {
+        let mut command = Command::new("sh");
+        let script = format!("ulimit -f {blocks}; exec \"$0\" \"$@\"");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_corpus")]).args(args).current_dir(&self.0);
+        command
+    }
 }
 
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap()
+/// The bytes as a file of this name has them.
+fn packed(name: &str, bytes: &[u8]) -> Vec<u8> {
+    if name.ends_with(".gz") {
+        gzip(bytes)
+    } else if name.ends_with(".zst") {
+        zstd::encode_all(bytes, 1).unwrap()
+    } else {
+        bytes.to_vec()
+    }
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {

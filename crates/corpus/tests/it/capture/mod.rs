@@ -6,13 +6,12 @@ use std::{
     borrow::Cow,
     collections::HashSet,
     fs::{self, Permissions},
-    io::Write,
     os::unix::{
         fs::{PermissionsExt, symlink},
         process::CommandExt,
     },
     path::Path,
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Command},
     thread,
     time::{Duration, SystemTime},
 };
@@ -20,12 +19,9 @@ use std::{
 use codecs::{ClientMessage, Event, VerifyLevel};
 use corpus::{Corpus, EventReader, Random, sign_as};
 use futures::{SinkExt, StreamExt};
-use nix::{
-    sys::{
-        resource::{UsageWho, getrusage},
-        signal::{Signal, kill},
-    },
-    unistd::Pid,
+use nix::sys::{
+    resource::{UsageWho, getrusage},
+    signal::Signal,
 };
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
@@ -33,26 +29,20 @@ use tokio_tungstenite::tungstenite::Message;
 
 use peers::{Act, event_message, guarded, honest, json, relay, relay_behind_tls, scripted, serve};
 
-fn capture(args: &[&str], folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_corpus"));
-    command.arg("capture").args(args).current_dir(folder).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
+use crate::{
+    Folder, packed,
+    ran::{Ran, Runs, send},
+};
 
-fn run(args: &[&str], folder: &Path) -> Output {
-    capture(args, folder).output().unwrap()
-}
+impl Folder {
+    /// A capture of this relay into this file.
+    fn capture(&self, url: &str, out: &str, more: &[&str]) -> Command {
+        self.corpus(&[&["capture", "--relay", url, "--out", out], more].concat())
+    }
 
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap()
-}
-
-/// What a capture that succeeds says.
-fn captured(args: &[&str], folder: &Path) -> String {
-    let output = run(args, folder);
-    let said = text(&output.stderr).to_owned() + text(&output.stdout);
-    assert!(output.status.success(), "{args:?}: {said}");
-    said
+    fn captured(&self, url: &str, out: &str, more: &[&str]) -> Ran {
+        self.capture(url, out, more).ran().ended(0)
+    }
 }
 
 fn ids(file: &Path) -> HashSet<[u8; 32]> {
@@ -83,12 +73,11 @@ fn some_events(count: usize) -> Vec<Event<'static>> {
 
 #[test]
 fn everything_that_relays_have_is_captured_once_and_what_is_old_not_asked_for_again() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let events = some_events(700);
     let (a, b) = (relay(events[..500].to_vec(), 60), relay(events[300..].to_vec(), 1_000));
-    let args = ["--relay", &a, "--relay", &b, "--out", "all.jsonl.zst"];
-    captured(&args, folder.path());
-    let file = folder.path().join("all.jsonl.zst");
+    folder.captured(&a, "all.jsonl.zst", &["--relay", &b]);
+    let file = folder.path("all.jsonl.zst");
     assert_eq!(ids(&file), ids_of(&events));
     let first = session(&file);
     let relays = first["relays"].as_array().unwrap();
@@ -106,75 +95,72 @@ fn everything_that_relays_have_is_captured_once_and_what_is_old_not_asked_for_ag
     };
     assert!(requests(&a) > 8, "500 events come 60 at a time");
 
-    let again = run(&args, folder.path());
-    assert!(again.status.success() && text(&again.stdout).contains("700 events, 0 of them new"));
-    assert!(text(&again.stderr).contains("not asked for again: what is before 17"), "{again:?}");
+    let again = folder.captured(&a, "all.jsonl.zst", &["--relay", &b]);
+    let again = again.saying(&["not asked for again: what is before 17"]);
+    assert!(again.out.contains("700 events, 0 of them new"), "{again}");
     assert!(requests(&a) < 8 && requests(&b) <= 3, "{}", session(&file));
-    let again = run(&[&args[..], &["--again"]].concat(), folder.path());
-    assert!(again.status.success() && !text(&again.stderr).contains("not asked for again"), "{again:?}");
+    let again = folder.captured(&a, "all.jsonl.zst", &["--relay", &b, "--again"]);
+    assert!(!again.said.contains("not asked for again"), "{again}");
     assert!(requests(&a) > 8, "{}", session(&file));
     assert_eq!(ids(&file).len(), 700);
 }
 
 #[test]
 fn a_relay_behind_tls_is_captured_when_its_certificate_is_trusted() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let events = some_events(100);
-    let url = relay_behind_tls(events.clone(), folder.path());
-    let args = ["--relay", &url, "--out", "a.jsonl", "--ca", "cert.pem", "--patience", "5s"];
-    captured(&args, folder.path());
-    assert_eq!(ids(&folder.path().join("a.jsonl")), ids_of(&events));
-    let relay = &session(&folder.path().join("a.jsonl"))["relays"][0];
+    let url = relay_behind_tls(events.clone(), &folder);
+    folder.captured(&url, "a.jsonl", &["--ca", "cert.pem", "--patience", "5s"]);
+    assert_eq!(ids(&folder.path("a.jsonl")), ids_of(&events));
+    let relay = &session(&folder.path("a.jsonl"))["relays"][0];
     assert_eq!(relay["url"], url.as_str());
     assert_eq!((&relay["software"], &relay["version"]), (&"a peer".into(), &"7".into()), "by the same --ca");
 
     let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    fs::write(folder.path().join("other.pem"), other.cert.pem()).unwrap();
-    let args = ["--relay", &url, "--out", "b.jsonl", "--ca", "other.pem", "--patience", "0.3s"];
-    let output = run(&args, folder.path());
-    assert!(!output.status.success());
-    assert!(text(&output.stderr).contains("certificate"), "{}", text(&output.stderr));
+    folder.write("other.pem", other.cert.pem());
+    let flags = ["--ca", "other.pem", "--patience", "0.3s"];
+    folder.capture(&url, "b.jsonl", &flags).ran().ended(1).saying(&["certificate"]);
 }
 
 #[test]
 fn a_password_is_in_no_record() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let url = relay(some_events(10), 100);
     let secret = url.replace("ws://", "WS://me:s3cret@") + "/";
-    let file = folder.path().join("a.jsonl");
+    let file = folder.path("a.jsonl");
     for (url, events) in [(&secret, "10 of them new"), (&url, "0 of them new")] {
-        let output = run(&["--relay", url, "--out", "a.jsonl"], folder.path());
-        let said = text(&output.stderr).to_owned() + text(&output.stdout);
-        assert!(output.status.success() && said.contains(events), "{said}");
-        assert!(!said.contains("s3cret"), "{said}");
+        let Ran { said, out, .. } = folder.captured(url, "a.jsonl", &[]);
+        assert!(out.contains(events) && !(said + &out).contains("s3cret"), "{out}");
     }
     let left_out = &session(&file)["relays"][0]["left_out_before"];
     assert!(left_out.is_i64(), "one relay, however it is spelled");
     assert_eq!(session(&file)["relays"][0]["url"], url.as_str());
-    let wrong = run(&["--relay", "ws://me:s3cret@127.0.0.1:port", "--out", "b.jsonl"], folder.path());
-    assert!(!wrong.status.success() && !text(&wrong.stderr).contains("s3cret"), "{}", text(&wrong.stderr));
+    let wrong = folder.capture("ws://me:s3cret@127.0.0.1:port", "b.jsonl", &[]).ran();
+    assert!(wrong.code != Some(0) && !wrong.said.contains("s3cret"), "{wrong}");
     let nobody = "ws://me:s3cret@127.0.0.1:1";
-    let failed = run(&["--relay", nobody, "--out", "c.jsonl", "--patience", "0.1s"], folder.path());
-    assert!(!failed.status.success() && text(&failed.stderr).contains("ws://127.0.0.1:1: "), "{failed:?}");
-    for entry in fs::read_dir(folder.path()).unwrap().map(Result::unwrap) {
-        assert!(!fs::read_to_string(entry.path()).unwrap().contains("s3cret"), "{entry:?}");
+    let failed = folder.capture(nobody, "c.jsonl", &["--patience", "0.1s"]).ran();
+    failed.ended(1).saying(&["ws://127.0.0.1:1: "]);
+    assert_no_secret(&folder);
+}
+
+fn assert_no_secret(folder: &Folder) {
+    for name in folder.names() {
+        assert!(!String::from_utf8_lossy(&folder.read(&name)).contains("s3cret"), "{name}");
     }
 }
 
 #[test]
 fn a_header_field_is_in_every_request_and_its_value_in_no_record() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let (url, heads) = guarded(&relay(some_events(10), 100), "x-api-key: s3cret/value");
     let (right, wrong) = ("X-Api-Key=s3cret/value", "X-Api-Key=s3cret/other");
     let run = |out, header| {
-        let args = ["--relay", &url, "--out", out, "--patience", "0.1s", "--header", header];
-        let output = run(&args, folder.path());
-        let said = text(&output.stderr).to_owned() + text(&output.stdout);
-        assert!(!said.contains("s3cret"), "{said}");
-        (output.status.code(), said)
+        let ran = folder.capture(&url, out, &["--patience", "0.1s", "--header", header]).ran();
+        assert!(!ran.said.contains("s3cret") && !ran.out.contains("s3cret"), "{ran}");
+        ran
     };
-    assert_eq!(run("a.jsonl", right).0, Some(0));
-    let session = session(&folder.path().join("a.jsonl"));
+    run("a.jsonl", right).ended(0);
+    let session = session(&folder.path("a.jsonl"));
     assert_eq!(
         (&session["headers"], &session["events_new"]),
         (&serde_json::json!(["X-Api-Key"]), &10.into())
@@ -183,25 +169,21 @@ fn a_header_field_is_in_every_request_and_its_value_in_no_record() {
     for head in heads.lock().unwrap().iter() {
         assert_eq!(head.to_ascii_lowercase().matches("x-api-key").count(), 1, "{head}");
     }
-    let (code, said) = run("b.jsonl", wrong);
-    assert!(code == Some(1) && said.contains("403"), "{said}");
+    run("b.jsonl", wrong).ended(1).saying(&["403"]);
     for (header, why) in [("s3cret", "expected NAME=VALUE"), ("Upgrade=s3cret", "leave it out")] {
-        let (code, said) = run("c.jsonl", header);
-        assert!(code == Some(2) && said.contains(why), "{said}");
+        run("c.jsonl", header).ended(2).saying(&[why]);
     }
-    for entry in fs::read_dir(folder.path()).unwrap().map(Result::unwrap) {
-        assert!(!fs::read_to_string(entry.path()).unwrap().contains("s3cret"), "{entry:?}");
-    }
+    assert_no_secret(&folder);
 }
 
 #[test]
 fn a_capture_goes_on_where_the_count_ended_it() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let events = some_events(400);
     let url = relay(events.clone(), 50);
-    let file = folder.path().join("some.pb.gz");
+    let file = folder.path("some.pb.gz");
     for (count, expected) in [("130", 130), ("130", 130), ("131", 131), ("9000", 400)] {
-        captured(&["--relay", &url, "--out", "some.pb.gz", "--count", count], folder.path());
+        folder.captured(&url, "some.pb.gz", &["--count", count]);
         assert_eq!(ids(&file).len(), expected);
     }
     assert_eq!(ids(&file), ids_of(&events));
@@ -209,32 +191,21 @@ fn a_capture_goes_on_where_the_count_ended_it() {
 
 #[test]
 fn filters_decide_and_their_limit_holds() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let events = some_events(600);
     let url = relay(events.clone(), 1_000);
-    let args = [
-        "--relay",
-        &url,
-        "--out",
-        "notes.jsonl",
-        "--page",
-        "40",
-        "--filter",
-        "{\"kinds\":[1],\"limit\":100}",
-    ];
-    captured(&args, folder.path());
-    let taken = ids(&folder.path().join("notes.jsonl"));
+    folder.captured(&url, "notes.jsonl", &["--page", "40", "--filter", r#"{"kinds":[1],"limit":100}"#]);
+    let taken = ids(&folder.path("notes.jsonl"));
     let newest: Vec<_> = events.iter().rev().filter(|event| event.kind == 1).take(90).map(|e| e.id).collect();
     assert!(taken.len() <= 100 && newest.iter().all(|id| taken.contains(id)), "{}", taken.len());
-    let bad = run(&["--relay", &url, "--out", "x.jsonl", "--filter", "{\"kind\":1}"], folder.path());
-    assert!(text(&bad.stderr).contains("NIP-01 filter"), "{}", text(&bad.stderr));
+    folder.capture(&url, "x.jsonl", &["--filter", r#"{"kind":1}"#]).ran().saying(&["NIP-01 filter"]);
 }
 
 /// Starts a capture and waits until its file has something.
-fn start(args: &[&str], folder: &Path, file: &str) -> Child {
-    let mut child = capture(args, folder).spawn().unwrap();
+fn start(url: &str, folder: &Folder, file: &str, time: &str) -> Child {
+    let mut child = folder.capture(url, file, &["--for", time]).spawn().unwrap();
     for _ in 0..400 {
-        if fs::metadata(folder.join(file)).is_ok_and(|file| file.len() > 20_000) {
+        if fs::metadata(folder.path(file)).is_ok_and(|file| file.len() > 20_000) {
             return child;
         }
         thread::sleep(Duration::from_millis(25));
@@ -247,14 +218,12 @@ fn start(args: &[&str], folder: &Path, file: &str) -> Child {
 fn a_signal_leaves_a_whole_file() {
     let events = some_events(400);
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = Folder::new();
         let url = relay(events.clone(), 100);
-        let args = ["--relay", &url, "--out", "live.jsonl", "--for", "5m"];
-        let child = start(&args, folder.path(), "live.jsonl");
-        kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
-        let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
-        let file = folder.path().join("live.jsonl");
+        let child = start(&url, &folder, "live.jsonl", "5m");
+        send(signal, child.id());
+        child.ran().ended(130);
+        let file = folder.path("live.jsonl");
         let taken = ids(&file);
         assert!(taken.is_subset(&ids_of(&events)) && !taken.is_empty());
         let session = session(&file);
@@ -262,18 +231,17 @@ fn a_signal_leaves_a_whole_file() {
             (&session["ended_because"], &session["events_new"]),
             (&"interrupted".into(), &taken.len().into())
         );
-        captured(&["--relay", &url, "--out", "live.jsonl"], folder.path());
+        folder.captured(&url, "live.jsonl", &[]);
         assert_eq!(ids(&file), ids_of(&events), "the rest came with the second run");
     }
 }
 
 #[test]
 fn live_events_are_taken_until_the_time_is_over() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let events = some_events(100);
     let url = relay(events.clone(), 1_000);
-    let args = ["--relay", &url, "--out", "live.jsonl", "--for", "4s"];
-    let child = start(&args, folder.path(), "live.jsonl");
+    let child = start(&url, &folder, "live.jsonl", "4s");
     // Whatever their dates.
     let published = [now() + 7_200, now() - 2 * DAY, 7].map(|created_at| note(created_at, "live"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -286,10 +254,10 @@ fn live_events_are_taken_until_the_time_is_over() {
             socket.next().await.unwrap().unwrap();
         }
     });
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success() && text(&output.stdout).contains("the time was over"));
+    let ran = child.ran().ended(0);
+    assert!(ran.out.contains("the time was over"), "{ran}");
     let expected = ids_of(&[&events[..], &published].concat());
-    assert_eq!(ids(&folder.path().join("live.jsonl")), expected, "{}", text(&output.stderr));
+    assert_eq!(ids(&folder.path("live.jsonl")), expected, "{ran}");
 }
 
 const DAY: i64 = 86_400;
@@ -312,8 +280,8 @@ fn note(created_at: i64, words: &str) -> Event<'static> {
 fn captures_of_a_changing_relay(seeds: std::ops::Range<u64>) {
     for seed in seeds {
         let random = &mut Random::new("changing relay", seed);
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("a.jsonl");
+        let folder = Folder::new();
+        let file = folder.path("a.jsonl");
         let seconds = |random: &mut Random, most: i64| random.below(usize::try_from(most).unwrap()) as i64;
         let stored = peers::Stored::default();
         let url = peers::changing(&stored, 2 + random.below(30));
@@ -341,9 +309,8 @@ fn captures_of_a_changing_relay(seeds: std::ops::Range<u64>) {
             let count = stored.lock().unwrap().len().saturating_sub(random.below(3));
             let is_last = nth + 1 == captures;
             let count = if is_last || random.below(2) == 0 { usize::MAX } else { count };
-            let args = ["--relay", &url, "--out", "a.jsonl", "--count", &count.to_string()];
-            let output = run(&args, folder.path());
-            assert!(stored.lock().unwrap().is_empty() || output.status.success(), "seed {seed}: {output:?}");
+            let ran = folder.capture(&url, "a.jsonl", &["--count", &count.to_string()]).ran();
+            assert!(stored.lock().unwrap().is_empty() || ran.code == Some(0), "seed {seed}: {ran}");
             if count == usize::MAX {
                 let mut expected = ids_of(&stored.lock().unwrap());
                 let taken = ids(&file);
@@ -353,7 +320,7 @@ fn captures_of_a_changing_relay(seeds: std::ops::Range<u64>) {
             let most = [300, 6 * DAY][random.below(2)];
             clock = (clock + seconds(random, most)).min(now() + 7_200);
         }
-        run(&["--relay", &url, "--out", "a.jsonl", "--again"], folder.path());
+        folder.capture(&url, "a.jsonl", &["--again"]).ran();
         assert_eq!(ids(&file), ids_of(&stored.lock().unwrap()), "seed {seed}, all that was asked for again");
     }
 }
@@ -377,17 +344,16 @@ fn an_import_is_found_where_its_newest_events_lead_to_it() {
     }
     let stored = std::sync::Arc::new(std::sync::Mutex::new(first));
     let url = peers::changing(&stored, 100);
-    let folder = tempfile::tempdir().unwrap();
-    let args = ["--relay", &url, "--out", "a.jsonl"];
-    captured(&args, folder.path());
+    let folder = Folder::new();
+    folder.captured(&url, "a.jsonl", &[]);
     stored.lock().unwrap().extend(imported);
-    captured(&args, folder.path());
-    assert_eq!(ids(&folder.path().join("a.jsonl")).len(), 600);
+    folder.captured(&url, "a.jsonl", &[]);
+    assert_eq!(ids(&folder.path("a.jsonl")).len(), 600);
 }
 
 #[test]
 fn a_clock_that_disagrees_with_the_relay_is_named_and_settles_nothing() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     for (date, newest, words) in [
         (-7_200, -7_300, Some("the clock here is 7200 s ahead of the relay's")),
         (7_200, 7_000, Some("the clock here is 7200 s behind the relay's")),
@@ -397,8 +363,7 @@ fn a_clock_that_disagrees_with_the_relay_is_named_and_settles_nothing() {
         let events: Vec<_> = (0..50).map(|n| note(now() + newest - n * DAY / 4, &n.to_string())).collect();
         let url = peers::dated(&relay(events, 100), date);
         let name = format!("at{date}.jsonl");
-        let output = run(&["--relay", &url, "--out", &name], folder.path());
-        let said = text(&output.stderr);
+        let said = folder.capture(&url, &name, &[]).ran().said;
         // A second may pass.
         let doubts = ["the clock here is", "its newest event is"].iter().any(|words| said.contains(words));
         assert_eq!(doubts, words.is_some(), "{said}");
@@ -407,14 +372,14 @@ fn a_clock_that_disagrees_with_the_relay_is_named_and_settles_nothing() {
             words.is_none_or(|words| said.contains(words) || about(words).iter().any(|w| said.contains(w))),
             "{said}"
         );
-        let from = session(&folder.path().join(&name))["relays"][0]["settled"][0]["from"].as_i64().unwrap();
+        let from = session(&folder.path(&name))["relays"][0]["settled"][0]["from"].as_i64().unwrap();
         assert!(from <= now() + date.min(0).min(newest) - 2 * DAY, "{from}");
     }
 }
 
 #[test]
 fn what_is_wrong_is_refused_with_its_reason() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let events = some_events(5);
     let sent = events.clone();
     let url = scripted(move |_, request| {
@@ -436,8 +401,9 @@ fn what_is_wrong_is_refused_with_its_reason() {
         acts.extend(honest(request, &[sent[0].clone(), sent[0].clone(), sent[4].clone()]));
         acts
     });
-    let said = captured(&["--relay", &url, "--out", "a.jsonl", "--patience", "2s"], folder.path());
-    let file = folder.path().join("a.jsonl");
+    let Ran { said, out, .. } = folder.captured(&url, "a.jsonl", &["--patience", "2s"]);
+    let said = said + &out;
+    let file = folder.path("a.jsonl");
     assert_eq!(ids(&file), ids_of(&[events[0].clone(), events[4].clone()]));
     let relay = &session(&file)["relays"][0];
     let rejected = |reason: &str| relay["rejected"][reason].as_u64().unwrap_or(0);
@@ -453,7 +419,7 @@ fn what_is_wrong_is_refused_with_its_reason() {
 
 #[test]
 fn a_relay_that_hangs_up_is_asked_again() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let events = some_events(9);
     let sent = events.clone();
     let url = scripted(move |connection, request| match connection {
@@ -467,8 +433,8 @@ fn a_relay_that_hangs_up_is_asked_again() {
         1 => vec![Act::Say(format!("[\"NOTICE\",\"{}\"]", "x".repeat(20 << 20)))],
         _ => honest(request, &sent),
     });
-    captured(&["--relay", &url, "--out", "a.jsonl", "--patience", "2s"], folder.path());
-    let file = folder.path().join("a.jsonl");
+    folder.captured(&url, "a.jsonl", &["--patience", "2s"]);
+    let file = folder.path("a.jsonl");
     assert_eq!(ids(&file), ids_of(&events));
     assert_eq!(session(&file)["relays"][0]["connections"], 3);
     let peak_kb = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap().max_rss();
@@ -500,13 +466,11 @@ fn a_relay_that_never_ends_or_never_answers_is_given_up_in_bounded_time() {
     for (url, taken, why) in
         [(&endless, 4, "no answer for 0.3 s"), (&silent, 0, "no complete handshake"), (&nobody, 0, "refused")]
     {
-        let folder = tempfile::tempdir().unwrap();
-        let output = run(&["--relay", url, "--out", "a.jsonl", "--patience", "0.3s"], folder.path());
-        let said = text(&output.stderr);
-        assert_eq!(output.status.success(), taken > 0, "{said}");
-        assert!(said.contains("given up") && said.contains(why), "{said}");
-        assert_eq!(ids(&folder.path().join("a.jsonl")).len(), taken);
-        assert!(session(&folder.path().join("a.jsonl"))["relays"][0]["failure"].is_string());
+        let folder = Folder::new();
+        let ran = folder.capture(url, "a.jsonl", &["--patience", "0.3s"]).ran();
+        ran.ended(i32::from(taken == 0)).saying(&["given up", why]);
+        assert_eq!(ids(&folder.path("a.jsonl")).len(), taken);
+        assert!(session(&folder.path("a.jsonl"))["relays"][0]["failure"].is_string());
     }
 }
 
@@ -521,9 +485,8 @@ fn a_flood_of_pings_takes_no_memory() {
             while stream.write_all(&pings).await.is_ok() {}
         }
     });
-    let folder = tempfile::tempdir().unwrap();
-    let args = ["--relay", &url, "--out", "a.jsonl", "--patience", "1s", "--for", "3s"];
-    let mut child = capture(&args, folder.path()).spawn().unwrap();
+    let folder = Folder::new();
+    let mut child = folder.capture(&url, "a.jsonl", &["--patience", "1s", "--for", "3s"]).spawn().unwrap();
     let mut peak_kb = 0;
     while child.try_wait().unwrap().is_none() {
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
@@ -538,12 +501,10 @@ fn a_flood_of_pings_takes_no_memory() {
 fn a_relay_that_is_silent_is_told_of_within_two_seconds() {
     let mute = mute();
     let silent = scripted(|_, _| Vec::new());
-    let folder = tempfile::tempdir().unwrap();
-    let args = ["--relay", &mute, "--relay", &silent, "--out", "a.jsonl", "--for", "1.8s"];
-    let output = run(&args, folder.path());
-    let said = text(&output.stderr);
-    assert!(said.contains(&format!("{mute}: connecting for 1 s")), "{said}");
-    assert!(said.contains(&format!("{silent}: no answer for 1 s")), "{said}");
+    let folder = Folder::new();
+    let ran = folder.capture(&mute, "a.jsonl", &["--relay", &silent, "--for", "1.8s"]).ran();
+    let waits = [format!("{mute}: connecting for 1 s"), format!("{silent}: no answer for 1 s")];
+    let said = ran.saying(&waits.each_ref().map(String::as_str)).said;
     assert!(!said.contains(['\u{1b}', '\r']), "{said:?}");
 }
 
@@ -552,8 +513,8 @@ fn a_file_with_invalid_lines_is_continued_when_asked_and_keeps_them() {
     let events = some_events(60);
     let url = relay(events.clone(), 1_000);
     for name in ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"] {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join(name);
+        let folder = Folder::new();
+        let file = folder.path(name);
         let mut forged = events[50].clone();
         forged.sig[1] ^= 1;
         let good = lines(&events[..40]);
@@ -564,29 +525,26 @@ fn a_file_with_invalid_lines_is_continued_when_asked_and_keeps_them() {
         // A cut end is still mended, where a stream cannot be appended to otherwise.
         let cut = packed(name, &[&b"hello\n"[..], &good[..20].concat()].concat());
         let cut = if name == "a.jsonl" { &b"{\"id\":"[..] } else { &cut[..cut.len() - 10] };
-        fs::write(&file, [&before[..], cut].concat()).unwrap();
-        let refused = run(&["--relay", &url, "--out", name], folder.path());
-        assert!(!refused.status.success(), "{name}");
-        assert!(text(&refused.stderr).contains("--skip-invalid"), "{}", text(&refused.stderr));
-        let said = captured(&["--relay", &url, "--out", name, "--skip-invalid"], folder.path());
-        let bytes = fs::read(&file).unwrap();
-        assert!(bytes.starts_with(&before), "{name}: what was there stays");
+        folder.write(name, [&before[..], cut].concat());
+        folder.capture(&url, name, &[]).ran().ended(1).saying(&["--skip-invalid"]);
+        let ran = folder.captured(&url, name, &["--skip-invalid"]);
+        assert!(folder.read(name).starts_with(&before), "{name}: what was there stays");
         let corpus = Corpus::read_with(&file, true).unwrap();
         assert_eq!(ids_of(&corpus.events), ids_of(&events), "{name}");
         let skipped = session(&file)["invalid_skipped"].as_u64().unwrap();
         // Nothing comes out of a block of zstd that is cut.
         let expected = if name == "a.jsonl.zst" { 2 } else { 3 };
-        assert_eq!(skipped, expected, "{name}: {said}");
-        assert!(said.contains(&format!("{expected} invalid skipped")), "{said}");
+        assert_eq!(skipped, expected, "{ran}");
+        assert!(ran.to_string().contains(&format!("{expected} invalid skipped")), "{ran}");
     }
 }
 
 #[test]
 fn too_few_processes_end_a_capture_with_the_limit_to_raise() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let folder = Folder::new();
+    fs::set_permissions(folder.path(""), Permissions::from_mode(0o755)).unwrap();
     // Where nobody may run it: the limit does not hold for root.
-    let program = folder.path().join("corpus");
+    let program = folder.path("corpus");
     fs::copy(env!("CARGO_BIN_EXE_corpus"), &program).unwrap();
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -u 1 2>&- || ulimit -p 1; exec \"$@\"", "sh"]);
@@ -594,58 +552,30 @@ fn too_few_processes_end_a_capture_with_the_limit_to_raise() {
     if nix::unistd::geteuid().is_root() {
         command.uid(65_534);
     }
-    let output = command.current_dir(folder.path()).output().unwrap();
-    let said = text(&output.stderr);
-    assert!(output.status.code() == Some(1) && said.contains("raise the limit of processes"), "{said}");
+    command.current_dir(folder.path("")).ran().ended(1).saying(&["raise the limit of processes"]);
 }
 
 #[test]
 fn mistakes_are_answered_before_the_work() {
-    let folder = tempfile::tempdir().unwrap();
-    for (args, answer) in [
-        (["--relay", "https://example.com", "--out", "a.jsonl"].as_slice(), "expected ws://"),
-        (&["--relay", "ws://127.0.0.1:1", "--out", "a.csv"], "known: .jsonl"),
-        (
-            &["--relay", "ws://127.0.0.1:1", "--out", "a.jsonl", "--for", "10d"],
-            "as in 10, 10s, 500ms, 2m or 1h",
-        ),
-        (
-            &["--relay", "ws://127.0.0.1:1", "--out", "a.jsonl", "--compression", "zstd"],
-            "expected none or deflate",
-        ),
-        (&["--relay", "wss://127.0.0.1:1", "--out", "a.jsonl", "--ca", "none.pem"], "none.pem"),
+    let folder = Folder::new();
+    for (url, out, more, answer) in [
+        ("https://example.com", "a.jsonl", [].as_slice(), "expected ws://"),
+        ("ws://127.0.0.1:1", "a.csv", &[], "known: .jsonl"),
+        ("ws://127.0.0.1:1", "a.jsonl", &["--for", "10d"], "as in 10, 10s, 500ms, 2m or 1h"),
+        ("ws://127.0.0.1:1", "a.jsonl", &["--compression", "zstd"], "expected none or deflate"),
+        ("wss://127.0.0.1:1", "a.jsonl", &["--ca", "none.pem"], "none.pem"),
     ] {
-        let output = run(args, folder.path());
-        assert!(!output.status.success(), "{args:?}");
-        assert!(text(&output.stderr).contains(answer), "{args:?}: {}", text(&output.stderr));
+        let ran = folder.capture(url, out, more).ran().saying(&[answer]);
+        assert_ne!(ran.code, Some(0), "{ran}");
     }
-    assert!(folder.path().read_dir().unwrap().next().is_none(), "nothing is left behind");
+    assert!(folder.names().is_empty(), "nothing is left behind");
 }
 
 /// Every name of a file that a capture can continue.
 const NAMES: [&str; 5] = ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst", "a.pb.gz", "a.notepack.txt"];
 
-/// The same bytes as a compressed stream of their own.
-fn packed(name: &str, bytes: &[u8]) -> Vec<u8> {
-    if name.ends_with(".gz") {
-        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        encoder.write_all(bytes).unwrap();
-        encoder.finish().unwrap()
-    } else if name.ends_with(".zst") {
-        zstd::encode_all(bytes, 1).unwrap()
-    } else {
-        bytes.to_vec()
-    }
-}
-
 fn lines(events: &[Event<'_>]) -> Vec<Vec<u8>> {
-    let line = |event| {
-        let mut line = Vec::new();
-        json().encode_event(event, &mut line).unwrap();
-        line.push(b'\n');
-        line
-    };
-    events.iter().map(line).collect()
+    events.iter().map(|event| [crate::json(event), b"\n".to_vec()].concat()).collect()
 }
 
 #[test]
@@ -653,17 +583,16 @@ fn a_last_line_without_its_end_is_an_event_like_others() {
     let events = some_events(60);
     let url = relay(events.clone(), 1_000);
     for name in ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"] {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join(name);
+        let folder = Folder::new();
         let mut text_of_user = lines(&events[..40]).concat();
         text_of_user.pop();
         let before = packed(name, &text_of_user);
-        fs::write(&file, &before).unwrap();
-        captured(&["--relay", &url, "--out", name], folder.path());
-        assert!(fs::read(&file).unwrap().starts_with(&before), "{name}: nothing of the user's is changed");
-        assert_eq!(ids(&file), ids_of(&events), "{name}");
-        captured(&["--relay", &url, "--out", name], folder.path());
-        assert_eq!(ids(&file), ids_of(&events), "{name}");
+        folder.write(name, &before);
+        for _ in 0..2 {
+            folder.captured(&url, name, &[]);
+            assert!(folder.read(name).starts_with(&before), "{name}: nothing of the user's is changed");
+            assert_eq!(ids(&folder.path(name)), ids_of(&events), "{name}");
+        }
     }
 }
 
@@ -704,15 +633,11 @@ fn what_is_no_cut_is_named_and_left_alone() {
         ("a.jsonl", packed("a.gz", &good.concat()), "its name says uncompressed, its content is gzip"),
         ("a.jsonl.zst", packed("a.gz", &good.concat()), "its name says zstd, its content is gzip"),
     ] {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join(name);
-        fs::write(&file, &bytes).unwrap();
-        let output = run(&["--relay", &url, "--out", name], folder.path());
-        let said = text(&output.stderr);
-        assert!(!output.status.success(), "{name}: {said}");
-        assert!(said.contains(says) && said.contains(name), "{name}, {says}: {said}");
-        assert_eq!(fs::read(&file).unwrap(), bytes, "{name}, {says}");
-        assert_eq!(folder.path().read_dir().unwrap().count(), 1, "{name}, {says}: no other file");
+        let folder = Folder::new();
+        folder.write(name, &bytes);
+        folder.capture(&url, name, &[]).ran().ended(1).saying(&[says, name]);
+        assert_eq!(folder.read(name), bytes, "{name}, {says}");
+        assert_eq!(folder.names(), [name], "{says}: no other file");
     }
 }
 
@@ -723,37 +648,35 @@ fn a_cut_is_mended_only_for_new_events_and_its_bytes_are_kept() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let nobody = format!("ws://{nobody}");
     for name in NAMES {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join(name);
+        let folder = Folder::new();
+        let file = folder.path(name);
         // Two streams, of which the second is cut.
         for count in ["20", "40"] {
-            let args = ["--relay", &url, "--out", name, "--count", count];
-            captured(&args, folder.path());
+            folder.captured(&url, name, &["--count", count]);
         }
-        let whole = fs::read(&file).unwrap();
+        let whole = folder.read(name);
         let cut = &whole[..whole.len() - 9];
-        fs::write(&file, cut).unwrap();
+        folder.write(name, cut);
         fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
         // A copy of another crash, which is not overwritten.
         let (stem, extension) = name.split_once('.').unwrap();
-        let mine = folder.path().join(format!("{stem}.cut-1.{extension}"));
-        fs::write(&mine, "mine").unwrap();
+        let mine = format!("{stem}.cut-1.{extension}");
+        folder.write(&mine, "mine");
         let link = format!("link.{extension}");
-        symlink(name, folder.path().join(&link)).unwrap();
+        symlink(name, folder.path(&link)).unwrap();
 
-        let args = ["--relay", &nobody, "--out", &link, "--patience", "0.1s"];
-        assert!(!run(&args, folder.path()).status.success(), "{name}");
-        assert_eq!(fs::read(&file).unwrap(), cut, "{name}: no relay answered, nothing is changed");
+        folder.capture(&nobody, &link, &["--patience", "0.1s"]).ran().ended(1);
+        assert_eq!(folder.read(name), cut, "{name}: no relay answered, nothing is changed");
 
-        let said = captured(&["--relay", &url, "--out", &link], folder.path());
-        assert!(said.contains("cut-2"), "{name}: {said}");
+        let ran = folder.captured(&url, &link, &[]);
+        assert!(ran.to_string().contains("cut-2"), "{ran}");
         assert_eq!(ids(&file), ids_of(&events), "{name}");
-        assert_eq!(fs::read(&mine).unwrap(), b"mine");
-        let kept = fs::read(folder.path().join(format!("{stem}.cut-2.{extension}"))).unwrap();
+        assert_eq!(folder.read(&mine), b"mine");
+        let kept = folder.read(&format!("{stem}.cut-2.{extension}"));
         assert!(!kept.is_empty() && cut.ends_with(&kept), "{name}");
         let stays = &cut[..cut.len() - kept.len()];
-        assert!(fs::read(&file).unwrap().starts_with(stays), "{name}");
-        assert!(folder.path().join(&link).is_symlink(), "{name}");
+        assert!(folder.read(name).starts_with(stays), "{name}");
+        assert!(folder.path(&link).is_symlink(), "{name}");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640, "{name}");
     }
 }
@@ -762,20 +685,17 @@ fn a_cut_is_mended_only_for_new_events_and_its_bytes_are_kept() {
 fn one_capture_at_a_time_writes_a_file() {
     let events = some_events(400);
     let url = relay(events.clone(), 100);
-    let folder = tempfile::tempdir().unwrap();
-    let mut first = start(&["--relay", &url, "--out", "a.jsonl", "--for", "5m"], folder.path(), "a.jsonl");
-    symlink("a.jsonl", folder.path().join("b.jsonl")).unwrap();
+    let folder = Folder::new();
+    let mut first = start(&url, &folder, "a.jsonl", "5m");
+    symlink("a.jsonl", folder.path("b.jsonl")).unwrap();
     for name in ["a.jsonl", "b.jsonl"] {
-        let second = run(&["--relay", &url, "--out", name], folder.path());
-        assert!(!second.status.success());
-        assert!(text(&second.stderr).contains("another capture writes"), "{}", text(&second.stderr));
+        folder.capture(&url, name, &[]).ran().ended(1).saying(&["another capture writes"]);
     }
     // The lock ends with its process, however that ends.
     first.kill().unwrap();
     first.wait().unwrap();
-    let third = run(&["--relay", &url, "--out", "b.jsonl"], folder.path());
-    assert!(third.status.success(), "{}", text(&third.stderr));
-    assert_eq!(ids(&folder.path().join("a.jsonl")), ids_of(&events));
+    folder.captured(&url, "b.jsonl", &[]);
+    assert_eq!(ids(&folder.path("a.jsonl")), ids_of(&events));
 }
 
 /// Kills captures, or leaves them `blocks` of 512 bytes of disk, and looks what became of the file.
@@ -784,28 +704,23 @@ fn interrupted(rounds: usize) {
     let url = relay(events.clone(), 40);
     for round in 0..rounds {
         let name = NAMES[round % NAMES.len()];
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join(name);
-        let args = ["--relay", &url, "--out", name];
-        captured(&[&args[..], &["--count", "90"]].concat(), folder.path());
-        let before = fs::read(&file).unwrap();
+        let folder = Folder::new();
+        let file = folder.path(name);
+        folder.captured(&url, name, &["--count", "90"]);
+        let before = folder.read(name);
         let mine = ids(&file);
         if round % 2 == 0 {
-            let mut child = capture(&args, folder.path()).spawn().unwrap();
+            let mut child = folder.capture(&url, name, &[]).spawn().unwrap();
             thread::sleep(Duration::from_millis(7 * (round as u64 % 31)));
             child.kill().unwrap();
             child.wait().unwrap();
         } else {
             let blocks = before.len() / 512 + 1 + round % 60;
-            let script = format!("ulimit -f {blocks}; exec \"$0\" capture \"$@\"");
-            let mut starved = Command::new("sh");
-            starved.args(["-c", &script, env!("CARGO_BIN_EXE_corpus")]).args(args);
-            starved.current_dir(folder.path()).output().unwrap();
+            folder.starved(blocks, &["capture", "--relay", &url, "--out", name]).ran();
         }
-        assert!(fs::read(&file).unwrap().starts_with(&before), "{name}, round {round}");
-        let output = run(&args, folder.path());
-        assert!(output.status.success(), "{name}, round {round}: {}", text(&output.stderr));
-        assert!(fs::read(&file).unwrap().starts_with(&before), "{name}, round {round}");
+        assert!(folder.read(name).starts_with(&before), "{name}, round {round}");
+        folder.captured(&url, name, &[]);
+        assert!(folder.read(name).starts_with(&before), "{name}, round {round}");
         let all = ids(&file);
         assert!(mine.is_subset(&all) && all == ids_of(&events), "{name}, round {round}");
     }
@@ -846,15 +761,13 @@ fn refused_events_do_not_end_a_history() {
             acts.push(Act::Say(format!("[\"EOSE\",\"{subscription}\"]")));
             acts
         });
-        let folder = tempfile::tempdir().unwrap();
-        let args = ["--relay", &url, "--out", "a.jsonl", "--page", "5", "--patience", "2s"];
-        let output = run(&args, folder.path());
-        let (said, file) = (text(&output.stderr), folder.path().join("a.jsonl"));
-        assert_eq!(output.status.success(), dated, "{said}");
+        let folder = Folder::new();
+        let ran = folder.capture(&url, "a.jsonl", &["--page", "5", "--patience", "2s"]).ran();
+        let (ran, file) = (ran.ended(i32::from(!dated)), folder.path("a.jsonl"));
         if dated {
-            assert_eq!(ids(&file), ids_of(&events), "{said}");
+            assert_eq!(ids(&file), ids_of(&events), "{ran}");
         } else {
-            assert!(said.contains("events without a time"), "{said}");
+            ran.saying(&["events without a time"]);
             assert_eq!(session(&file)["relays"][0]["settled"], serde_json::json!([]), "nothing is settled");
         }
     }
@@ -868,10 +781,10 @@ fn a_crowded_second_is_asked_for_again_by_a_capture_with_larger_pages() {
         sign_as(event, &format!("author {n}"));
     }
     let url = relay(events.clone(), 1_000);
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("a.jsonl");
+    let folder = Folder::new();
+    let file = folder.path("a.jsonl");
     let capture = |page: &str| {
-        captured(&["--relay", &url, "--out", "a.jsonl", "--page", page], folder.path());
+        folder.captured(&url, "a.jsonl", &["--page", page]);
         session(&file)["relays"][0].clone()
     };
     assert_eq!(capture("5")["crowded_seconds"], 2);

@@ -4,8 +4,6 @@ use std::{
     borrow::Cow,
     cmp::Reverse,
     collections::HashMap,
-    fs,
-    path::Path,
     sync::{Arc, Mutex, mpsc},
     thread,
     time::{Duration, SystemTime},
@@ -21,6 +19,8 @@ use tokio::{
 };
 use tokio_tungstenite::tungstenite::Message;
 use wire::{Accepted, Connection, ServerConfig, Support, WireLimits};
+
+use crate::Folder;
 
 /// The information document of a relay (NIP-11).
 const INFO: &str = "{\"software\":\"a peer\",\"version\":\"7\"}";
@@ -42,11 +42,11 @@ pub(crate) fn serve<F: Future<Output = ()>>(
 }
 
 /// A relay of NIP-01 behind TLS, with a certificate for `localhost` that is left in `folder`.
-pub(crate) fn relay_behind_tls(events: Vec<Event<'static>>, folder: &Path) -> String {
+pub(crate) fn relay_behind_tls(events: Vec<Event<'static>>, folder: &Folder) -> String {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let (cert, key) = (folder.join("cert.pem"), folder.join("key.pem"));
-    fs::write(&cert, made.cert.pem()).unwrap();
-    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let (cert, key) = (folder.path("cert.pem"), folder.path("key.pem"));
+    folder.write("cert.pem", made.cert.pem());
+    folder.write("key.pem", made.signing_key.serialize_pem());
     let tls = wire::ServerTls::from_files(&cert, &key).unwrap();
     serve(|listener| relay_of(listener, Arc::new(Mutex::new(events)), 1_000, Some(tls)))
         .replace("ws://127.0.0.1", "wss://localhost")
