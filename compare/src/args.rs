@@ -198,6 +198,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 #[command(after_help = INSTRUCTION_EXAMPLES)]
+#[command(next_help_heading = "Hot paths")]
 pub(crate) struct InstructionFlags {
     /// The scenario, by name or TOML file
     #[arg(long, help_heading = "Load", default_value = "note-stream")]
@@ -217,21 +218,18 @@ pub(crate) struct InstructionFlags {
     #[arg(long, help_heading = "Load", requires = "corpus", hide_short_help = true)]
     pub(crate) skip_invalid: bool,
     /// Count codecs, compressions, relay and client one by one instead of a scenario
-    #[arg(
-        long, help_heading = "Hot paths",
-        conflicts_with_all = ["scenario", FACTORS, "seconds", "seed", "corpus", "skip_invalid"]
-    )]
+    #[arg(long, conflicts_with_all = ["scenario", FACTORS, "seconds", "seed", "corpus", "skip_invalid"])]
     pub(crate) hot_paths: bool,
     /// Only the hot paths whose names contain this, as in 'codec json'
-    #[arg(long, help_heading = "Hot paths", requires = "hot_paths", value_name = "TEXT")]
+    #[arg(long, requires = "hot_paths", value_name = "TEXT")]
     pub(crate) only: Option<String>,
     /// Compare with these counts; exit with 100 when a path costs over 3 % more
     ///
     /// With 101 when another compiler, Valgrind, C library or processor made these counts.
-    #[arg(long, help_heading = "Hot paths", requires = "hot_paths", value_name = "FILE")]
+    #[arg(long, requires = "hot_paths", value_name = "FILE")]
     pub(crate) check: Option<PathBuf>,
     /// Write what was counted to the file of --check instead
-    #[arg(long, help_heading = "Hot paths", requires = "check", conflicts_with = "only")]
+    #[arg(long, requires = "check", conflicts_with = "only")]
     pub(crate) accept: bool,
     /// Write what was counted, as JSON
     #[arg(long, help_heading = "Output", value_name = "FILE")]
@@ -239,18 +237,12 @@ pub(crate) struct InstructionFlags {
     /// Count this program, built like this one and from the same source
     ///
     /// Client-sim alone builds sooner.
-    #[arg(long, help_heading = "Hot paths", value_name = "FILE", hide_short_help = true)]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) program: Option<PathBuf>,
     /// Plant a cost, to test the count
     ///
     /// The format encodes one event in so many twice, as in json=50.
-    #[arg(
-        long,
-        help_heading = "Hot paths",
-        value_name = "FORMAT=N",
-        requires = "hot_paths",
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "FORMAT=N", requires = "hot_paths", hide_short_help = true)]
     pub(crate) plant: Option<String>,
 }
 
@@ -366,6 +358,7 @@ fn time(text: &str) -> Result<Duration, String> {
 
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES, after_long_help = run_lists())]
+#[command(next_help_heading = "Rounds")]
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) values: Values<true>,
@@ -433,38 +426,34 @@ pub(crate) struct Run {
     ///
     /// Quick compresses JSON and DannyPack alone and, of a scenario with bursts, measures these two
     /// by deflate at most, unless --format, --compression or --matrix says otherwise.
-    #[arg(long, help_heading = "Rounds", value_enum, default_value = "quick")]
+    #[arg(long, value_enum, default_value = "quick")]
     pub(crate) profile: Profile,
     /// Rounds, instead of the profile's; intervals need 6 or more
     ///
     /// Where times of blocks are invalid, up to half as many further rounds are played. Several
     /// relays have at least 12 unless told otherwise.
-    #[arg(
-        long, help_heading = "Rounds", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS))
-    )]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
     pub(crate) rounds: Option<u32>,
     /// Seconds a block, instead of the profile's
     ///
     /// Of a scenario with bursts at least five bursts.
-    #[arg(
-        long, help_heading = "Rounds", value_parser = program::units::whole_seconds, allow_negative_numbers = true
-    )]
+    #[arg(long, value_parser = program::units::whole_seconds, allow_negative_numbers = true)]
     pub(crate) seconds: Option<u32>,
     /// As many rounds as give CPU times an interval of ± this share, as in 3%
     ///
     /// Planned from a pilot of five rounds that are not counted.
-    #[arg(long, help_heading = "Rounds", value_name = "SHARE", value_parser = half_width, conflicts_with = "rounds", hide_short_help = true)]
-    pub(crate) precision: Option<f64>,
-    /// No more rounds than end within this time (90s, 30m, 2h), the pilot included
     #[arg(
-        long, help_heading = "Rounds", value_name = "TIME", value_parser = time, requires = "precision",
+        long, value_name = "SHARE", value_parser = half_width, conflicts_with = "rounds",
         hide_short_help = true
     )]
+    pub(crate) precision: Option<f64>,
+    /// No more rounds than end within this time (90s, 30m, 2h), the pilot included
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "precision", hide_short_help = true)]
     pub(crate) max_time: Option<Duration>,
     /// TOML file of the values of factors; flags replace what it says
     ///
     /// Its keys are the flags of factors, as in relay-threads = [1, 2], and rate.
-    #[arg(long, help_heading = "Rounds", value_name = "FILE", hide_short_help = true)]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) matrix: Option<PathBuf>,
     /// Cells whose verdicts are corrected for their number by themselves, or all
     ///
@@ -472,16 +461,10 @@ pub(crate) struct Run {
     /// default those that differ from JSON without compression in format or compression alone, at
     /// most eight in a load: one of each by turns, in the order of the lists below; of several
     /// relays, the cells of all but the first. The other cells are secondary, corrected apart.
-    #[arg(
-        long,
-        help_heading = "Rounds",
-        value_delimiter = ',',
-        value_name = "CELLS",
-        hide_short_help = true
-    )]
+    #[arg(long, value_delimiter = ',', value_name = "CELLS", hide_short_help = true)]
     pub(crate) primary: Vec<String>,
     /// Print cells, time and what the rounds find, and measure nothing
-    #[arg(long, help_heading = "Rounds", conflicts_with = "precision")]
+    #[arg(long, conflicts_with = "precision")]
     pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) over: OverAgents,
