@@ -169,7 +169,7 @@ metrics! {
         Value::Each(|all| Some(all.client_cpu.total_ns));
     /// Nanoseconds of CPU of relay and client together for each envelope.
     BothCpu: "relay + client CPU", "relay + client µs/event", US, needs [Quiet Cpu Readers], shown in [],
-        Value::Each(|all| Some(all.relay_cpu?.total_ns + all.client_cpu.total_ns));
+        Value::Each(|all| Some(all.relay_cpu?.total_ns.saturating_add(all.client_cpu.total_ns)));
     /// Allocations of the relay for each envelope, in builds that count them.
     RelayAllocations: "relay allocations", "relay allocations/event", 1.0, needs [], shown in [VerdictsCounting 2],
         Value::Each(|all| Some(all.relay_allocations?.count));
@@ -185,7 +185,7 @@ metrics! {
         Value::Warm(|step| step.renderer_ns);
     /// The same with the browser's network process.
     PageAndNetwork: "renderer + network", "renderer + network µs/event", US, needs [Quiet], shown in [Socket 2],
-        Value::Warm(|step| step.renderer_ns + step.network_ns);
+        Value::Warm(|step| step.renderer_ns.saturating_add(step.network_ns));
     /// Nanoseconds by the page's clock for each event.
     PageWall: "wall time", "wall µs/event", US, needs [Quiet],
         shown in [Socket 3 DecodingByClock 1 SocketByClock 1], Value::Warm(|step| step.wall_ns);
