@@ -8,7 +8,10 @@ use std::{ops::RangeInclusive, path::PathBuf, str::FromStr, time::Duration};
 
 use anyhow::Result;
 use cell::{Factor, Saturate};
-use clap::{Args, Parser, Subcommand};
+use clap::{
+    Args, Parser, Subcommand,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 use codecs::Format;
 use program::Unechoed;
 use wire::{Compression, Header, RelayUrl};
@@ -26,7 +29,7 @@ use crate::{
 };
 use report::{
     FailOn,
-    result::{Config, MAX_ROUNDS, RelayCommand, Role},
+    result::{Config, MAX_ROUNDS, MeasuredBy, RelayCommand, Role},
     slo::Slo,
 };
 
@@ -56,7 +59,7 @@ Exit codes:
   0    fine
   1    error
   2    usage
-  3    a cell has no valid block, or a test of the instrument failed
+  3    a cell has no valid block, a test of the instrument failed, or a sum of a result does not hold
   4    events lost or altered
   5    relay or an agent lost
   6    this host cannot emulate the links
@@ -178,6 +181,20 @@ pub(crate) enum Command {
         /// Ratios to JSON, for github-action-benchmark with `tool: customSmallerIsBetter`
         #[arg(long, value_name = "FILE")]
         github_action_benchmark: PathBuf,
+    /// Check a result folder, and say how to add it to results/contributed
+    ///
+    /// Its sums hold, and it has a commit and a self-test that passed. Writes into result.json who
+    /// measured it.
+    Contribute {
+        /// The folder that `compare run` wrote
+        dir: PathBuf,
+        /// Your part in what was measured
+        #[arg(long, value_name = "WHO", value_parser = measured_by())]
+        provenance: MeasuredBy,
+        /// Who paid for machines or work, if anybody did
+        #[arg(long, value_name = "WHO")]
+        paid_by: Option<String>,
+    },
     },
     /// Compare two results of one kind
     ///
@@ -259,6 +276,15 @@ fn seed(relay_stays: bool) -> u64 {
 
 /// What goes with a relay behind --url.
 #[derive(Debug, Default, Args)]
+/// The parts of who measures, by name.
+fn measured_by() -> impl TypedValueParser<Value = MeasuredBy> {
+    let names = MeasuredBy::ALL.map(|(name, _)| name);
+    PossibleValuesParser::new(names).map(|name| {
+        let found = MeasuredBy::ALL.into_iter().find(|(one, _)| *one == name);
+        found.expect("it is one of these names").1
+    })
+}
+
 #[command(next_help_heading = "Relay")]
 pub(crate) struct UrlFlags {
     /// Root certificates (PEM) to trust for wss:// instead of the platform's

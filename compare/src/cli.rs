@@ -3,6 +3,7 @@
 mod agent;
 mod asking;
 mod browser;
+mod contribute;
 mod folder;
 mod instructions;
 mod links;
@@ -56,6 +57,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Export { dir, github_action_benchmark } => export(&dir, &github_action_benchmark),
         Command::Report { dir, splice, wide, csv } => match (dir, splice) {
             (Some(dir), _) => rerender(&dir, wide, csv.as_deref()),
+        Command::Contribute { dir, provenance, paid_by } => contribute::check(&dir, provenance, paid_by),
             (None, file) => file.map_or(Ok(()), |file| splice_file(&file)),
         }
         .map(|()| Exit::Success),

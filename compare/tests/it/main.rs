@@ -9,6 +9,7 @@ mod browser;
 #[path = "../../../client-sim/tests/common/certificate.rs"]
 mod certificate;
 mod common;
+mod contribute;
 mod diff;
 mod disk;
 #[path = "../../../client-sim/tests/common/few.rs"]

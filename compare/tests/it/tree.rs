@@ -28,7 +28,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             // `results` holds runs of this machine beside what is published.
-            let own_run = folder == root().join("results") && name != "published";
+            let own_run = folder == root().join("results") && !["published", "contributed"].contains(&&*name);
             match path.is_dir() {
                 true if own_run || ["target", ".git", "node_modules"].contains(&&*name) => {}
                 true => folders.push(path),

@@ -105,6 +105,7 @@ pub(crate) fn corpus(result: &ResultFile) -> Vec<String> {
 /// What was measured, as list items.
 pub(crate) fn provenance(result: &ResultFile) -> Vec<String> {
     let mut items = corpus(result);
+    items.extend(result.provenance.as_ref().map(|provenance| format!("Measured by {provenance}")));
     if let Some(foreign) = &result.config.foreign {
         let refused = foreign.refused_events.iter();
         items.extend(

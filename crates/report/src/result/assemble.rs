@@ -35,6 +35,7 @@ impl ResultFile {
             command: header.command,
             git: header.git,
             host: header.host,
+            provenance: None,
             started_utc: header.started_utc,
             status: header.status,
             config: header.config,

@@ -6,6 +6,7 @@ mod browser;
 mod git;
 mod instructions;
 mod planned;
+mod provenance;
 mod search;
 mod selftest;
 pub mod unfinished;
@@ -30,6 +31,7 @@ pub use git::Git;
 pub use instructions::{Conditions, INSTRUCTIONS_FILE, Instructions, RESOLUTION, Row};
 pub use planned::percent;
 pub use planned::{Chosen, PlannedRounds};
+pub use provenance::{MeasuredBy, Provenance};
 pub use search::{
     AtLoad1, Axis, CellProbes, Played, Probe, ProbeOutcome, Purpose, Search, SearchConfig, SearchedLinks,
 };
@@ -70,6 +72,9 @@ pub struct ResultFile {
     pub git: Option<Git>,
     /// The machine.
     pub host: Environment,
+    /// Who measured it; absent where nobody said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<Provenance>,
     /// Wall clock at the start.
     pub started_utc: String,
     /// Whether all blocks of the schedule ran.
