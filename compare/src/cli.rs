@@ -6,6 +6,7 @@ mod browser;
 mod contribute;
 mod folder;
 mod instructions;
+mod last;
 mod links;
 mod open;
 mod rates;

@@ -18,7 +18,7 @@ use super::{
     NO_THROUGHPUT, PAGE, agent,
     asking::{asked, asked_each},
     folder::Folder,
-    instructions, links, open, rates, refused, stopped_code, try_file, write_csv,
+    instructions, last, links, open, rates, refused, stopped_code, try_file, write_csv,
 };
 use crate::{
     args::Run,
@@ -339,6 +339,9 @@ impl<'a> Setup<'a> {
         });
         leave(own);
         let derived = published?;
+        if let Some(line) = last::since(&result, out.made()?) {
+            note(self.flags.quiet, &line);
+        }
         if self.flags.open {
             open::page(&out.made()?.join(PAGE));
         }

@@ -53,6 +53,26 @@ fn a_regression_is_found_and_an_improvement_is_none() {
 }
 
 #[test]
+fn a_run_says_in_a_line_what_became_of_the_last_one_of_its_cells() {
+    let line = report::since(&USUAL, &run(110)).unwrap();
+    assert!(line.starts_with("1 worse (cbor-packed+none relay CPU ×1.10), 0 better, "), "{line}");
+    assert!(report::since(&USUAL, &USUAL).unwrap().starts_with("0 worse, 0 better, "));
+    type Change = fn(&mut ResultFile);
+    let others: [Change; 5] = [
+        |one| one.host.kernel = Some("another".to_owned()),
+        |one| drop(one.cells.pop()),
+        |one| one.config.seconds += 1,
+        |one| one.config.relays.push(report::result::RelayCommand::default()),
+        |one| one.status = measure::Status::Interrupted,
+    ];
+    for change in others {
+        let mut other = USUAL.clone();
+        change(&mut other);
+        assert_eq!(report::since(&other, &USUAL), None);
+    }
+}
+
+#[test]
 fn inconclusive_counts_only_when_strict() {
     // proto's relay CPU is noise in these runs.
     assert_eq!(diff(&USUAL, &USUAL, &["--strict"]).0, Some(101));

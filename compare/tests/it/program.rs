@@ -95,6 +95,26 @@ fn a_small_matrix_runs_from_start_to_table() {
 }
 
 #[test]
+fn a_run_ends_by_comparing_itself_with_the_last_one_of_its_cells() {
+    let out = TempDir::new().unwrap();
+    let said = |args: &str| {
+        let run = compare(out.path(), &words(args));
+        assert!(matches!(run.status.code(), Some(0 | 3)), "{run:?}");
+        String::from_utf8(run.stderr).unwrap()
+    };
+    let first = said("--formats json --compressions none");
+    assert!(!first.contains("since "), "{first}");
+    // Other cells, and a folder that is no result, lie in between.
+    said("--formats json,capnp --compressions none");
+    fs::create_dir(out.path().join("29990101T000000Z")).unwrap();
+    let last = said("--formats json --compressions none");
+    let mut folders: Vec<_> = fs::read_dir(out.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    folders.sort();
+    assert!(last.contains(&format!("since {}: 0 worse, 0 better, ", folders[0].display())), "{last}");
+    assert!(last.ends_with("shows each\n") && last.contains("compare diff "), "{last}");
+}
+
+#[test]
 fn a_run_opens_its_page_or_says_where_it_is() {
     let out = TempDir::new().unwrap();
     let (opener, opened) = (out.path().join("xdg-open"), out.path().join("opened"));

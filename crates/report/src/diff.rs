@@ -79,6 +79,56 @@ pub fn of_other_kinds(before: &ResultFile, after: &ResultFile) -> Option<String>
     (one != other).then(|| format!("the first is {}, the second {}", one.name(), other.name()))
 }
 
+/// Changes that are named in a line.
+const MOST_NAMED: usize = 3;
+
+/// What became of the cells of an earlier run, in a line; `None` where that was of other cells, of
+/// other relays or of another machine, or did not come to its end.
+pub fn since(before: &ResultFile, after: &ResultFile) -> Option<String> {
+    let cells =
+        |result: &ResultFile| -> Vec<String> { result.cells.iter().map(|cell| cell.id.clone()).collect() };
+    let relays = |result: &ResultFile| -> Vec<(String, String)> {
+        result.config.relays.iter().map(|relay| (relay.name.clone(), relay.command.clone())).collect()
+    };
+    let is_alike = Kind::from_result(before) == Kind::from_result(after)
+        && before.incomplete().is_none()
+        && cells(before) == cells(after)
+        && relays(before) == relays(after)
+        && before.config.url == after.config.url
+        && unlike(before, after).is_empty();
+    if !is_alike {
+        return None;
+    }
+    let diff = diff(before, after);
+    let changes =
+        |verdict: Verdict| diff.changes.iter().filter(move |one| one.counts && one.verdict == verdict);
+    let named = |verdict: Verdict| {
+        let all: Vec<String> = changes(verdict)
+            .take(MOST_NAMED)
+            .map(|one| {
+                let ratio = one.change.map_or_else(String::new, |ratio| format!(" {}", number::ratio(ratio)));
+                format!("{} {}{ratio}", one.cell, one.metric)
+            })
+            .collect();
+        let more = if changes(verdict).count() > MOST_NAMED { ", …" } else { "" };
+        match changes(verdict).count() {
+            0 => format!("0 {verdict}"),
+            count => format!("{count} {verdict} ({}{more})", all.join(", ")),
+        }
+    };
+    let same = changes(Verdict::Same).count();
+    let decided =
+        [Verdict::Worse, Verdict::Better].map(|verdict| changes(verdict).count()).iter().sum::<usize>()
+            + same;
+    let all = diff.changes.iter().filter(|one| one.counts).count();
+    Some(format!(
+        "{}, {}, {same} the same, {} not decided",
+        named(Verdict::Worse),
+        named(Verdict::Better),
+        all - decided
+    ))
+}
+
 /// Why two results do not compare; empty when they do.
 pub fn unlike(before: &ResultFile, after: &ResultFile) -> Vec<String> {
     let mut reasons = Vec::new();

@@ -21,7 +21,7 @@ mod verdicts;
 mod view;
 
 pub use derived::{CellFigures, DERIVED_FILE, DERIVED_SCHEMA_VERSION, Derived, comparisons};
-pub use diff::{Change, Diff, diff, of_other_kinds, unlike};
+pub use diff::{Change, Diff, diff, of_other_kinds, since, unlike};
 pub use number::{grouped, rounds};
 pub use pages::export::{github_action_benchmark, observations};
 pub use pages::logs::{write_intervals, write_pictures};
