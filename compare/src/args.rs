@@ -2,6 +2,7 @@
 
 mod agents;
 mod browser;
+mod plan;
 mod search;
 
 use std::{ops::RangeInclusive, path::PathBuf, str::FromStr, time::Duration};
@@ -19,11 +20,12 @@ use wire::{Compression, Header, RelayUrl};
 pub(crate) use self::{
     agents::{AgentFlags, OverAgents},
     browser::BrowserFlags,
+    plan::PlanFlags,
     search::{By, SearchFlags},
 };
 use crate::{
     matrix::{CellSpec, FACTORS, Matrix, ONCE_FOR_ALL, Values},
-    plan::{self, Profile},
+    plan::{Profile, is_quick},
     relays, selftest,
     usage::SKIP_INVALID,
 };
@@ -51,6 +53,7 @@ Examples:
   compare run --scenario note-stream --compression none,deflate --batching off,on
   compare run --url ws://127.0.0.1:8080             # another relay: JSON with and without deflate
   compare search --url ws://127.0.0.1:8080          # its most deliveries/s under p99 < 10 ms
+  compare plan results/A --connections 2000 --publishes-per-second 20 --fan-out 50
   compare selftest --quick                          # is the instrument right?
   compare report results/20261121T080509Z-1a2b3c4d-1
   compare site out                                  # one page over all of results/
@@ -166,6 +169,10 @@ pub(crate) enum Command {
     /// A cell is a format with a compression. The break-even bandwidth (--by bandwidth) is that of
     /// an access link at which two cells take equally long.
     Search(Box<SearchFlags>),
+    /// Plan memory, cores, traffic and money of your relay in each cell of a result
+    ///
+    /// Today, and at 10^5 and 10^6 connections. Every assumption is printed with it.
+    Plan(Box<PlanFlags>),
     /// Measure the cost of events in each format to a page in Chromium
     ///
     /// Decoding, receiving over a WebSocket, verifying and rendering (docs/browsers.md).
@@ -174,13 +181,6 @@ pub(crate) enum Command {
     ///
     /// A cost that repeats, and is not time.
     Instructions(Box<InstructionFlags>),
-    /// Write a result for another tool
-    Export {
-        /// The folder that `compare run` wrote
-        dir: PathBuf,
-        /// Ratios to JSON, for github-action-benchmark with `tool: customSmallerIsBetter`
-        #[arg(long, value_name = "FILE")]
-        github_action_benchmark: PathBuf,
     /// Check a result folder, and say how to add it to results/contributed
     ///
     /// Its sums hold, and it has a commit and a self-test that passed. Writes into result.json who
@@ -195,6 +195,13 @@ pub(crate) enum Command {
         #[arg(long, value_name = "WHO")]
         paid_by: Option<String>,
     },
+    /// Write a result for another tool
+    Export {
+        /// The folder that `compare run` wrote
+        dir: PathBuf,
+        /// Ratios to JSON, for github-action-benchmark with `tool: customSmallerIsBetter`
+        #[arg(long, value_name = "FILE")]
+        github_action_benchmark: PathBuf,
     },
     /// Compare two results of one kind
     ///
@@ -269,13 +276,6 @@ impl InstructionFlags {
     }
 }
 
-/// A relay that stays has the events of earlier runs, and drops what it has.
-fn seed(relay_stays: bool) -> u64 {
-    if relay_stays { rand::random::<u32>().into() } else { 1 }
-}
-
-/// What goes with a relay behind --url.
-#[derive(Debug, Default, Args)]
 /// The parts of who measures, by name.
 fn measured_by() -> impl TypedValueParser<Value = MeasuredBy> {
     let names = MeasuredBy::ALL.map(|(name, _)| name);
@@ -285,6 +285,13 @@ fn measured_by() -> impl TypedValueParser<Value = MeasuredBy> {
     })
 }
 
+/// A relay that stays has the events of earlier runs, and drops what it has.
+fn seed(relay_stays: bool) -> u64 {
+    if relay_stays { rand::random::<u32>().into() } else { 1 }
+}
+
+/// What goes with a relay behind --url.
+#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Relay")]
 pub(crate) struct UrlFlags {
     /// Root certificates (PEM) to trust for wss:// instead of the platform's
@@ -655,7 +662,7 @@ impl Run {
         if self.has_relays_of_others() {
             cell.role != Role::Floor || self.relay.iter().any(RelayCommand::is_floor)
         } else {
-            all || plan::is_quick(cell, self.is_longer(seconds))
+            all || is_quick(cell, self.is_longer(seconds))
         }
     }
 

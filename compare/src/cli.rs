@@ -9,6 +9,7 @@ mod instructions;
 mod last;
 mod links;
 mod open;
+mod plan;
 mod rates;
 mod run;
 mod search;
@@ -53,12 +54,13 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Agent(flags) => agent::attend_run(&flags),
         Command::Selftest(flags) => test_instrument(&flags),
         Command::Search(flags) => search::find(&flags, &args),
+        Command::Plan(flags) => plan::plan(&flags),
         Command::Browser(flags) => browser::measure(&flags, &args),
         Command::Instructions(flags) => instructions::count(&flags),
+        Command::Contribute { dir, provenance, paid_by } => contribute::check(&dir, provenance, paid_by),
         Command::Export { dir, github_action_benchmark } => export(&dir, &github_action_benchmark),
         Command::Report { dir, splice, wide, csv } => match (dir, splice) {
             (Some(dir), _) => rerender(&dir, wide, csv.as_deref()),
-        Command::Contribute { dir, provenance, paid_by } => contribute::check(&dir, provenance, paid_by),
             (None, file) => file.map_or(Ok(()), |file| splice_file(&file)),
         }
         .map(|()| Exit::Success),

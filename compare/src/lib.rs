@@ -31,6 +31,7 @@ pub mod rounds;
 pub mod run;
 pub mod search;
 pub mod selftest;
+mod strfry;
 pub mod this_machine;
 mod usage;
 mod watched;

@@ -21,6 +21,7 @@ mod guard;
 mod help;
 mod loads;
 mod over_nats;
+mod plan;
 mod program;
 #[path = "../../../client-sim/tests/common/python.rs"]
 mod python;

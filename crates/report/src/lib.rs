@@ -11,6 +11,7 @@ pub mod merged;
 pub mod metric;
 mod number;
 mod pages;
+pub mod plan;
 pub mod reference;
 pub mod result;
 pub mod slo;

@@ -35,6 +35,14 @@ pub struct Document {
 /// # Errors
 /// [`DocumentError`].
 pub fn document(relay: &Endpoint, patience: Duration) -> Result<Document, DocumentError> {
+    fetch(relay, "application/nostr+json", patience)
+}
+
+/// The same of another document at the address, in the form of this media type.
+///
+/// # Errors
+/// [`DocumentError`].
+pub fn fetch(relay: &Endpoint, form: &str, patience: Duration) -> Result<Document, DocumentError> {
     let trusted = relay.roots().iter().map(|der| Certificate::from_der(der).to_owned());
     let roots = RootCerts::Specific(Arc::new(trusted.collect()));
     let mut config = ureq::Agent::config_builder()
@@ -47,7 +55,7 @@ pub fn document(relay: &Endpoint, patience: Duration) -> Result<Document, Docume
         config = config.max_redirects(0);
     }
     let agent: ureq::Agent = config.build().into();
-    let mut request = agent.get(relay.url().http()).header("Accept", "application/nostr+json");
+    let mut request = agent.get(relay.url().http()).header("Accept", form);
     for (name, value) in relay.fields() {
         // As `str` it must be ASCII, which RFC 9110 §5.5 does not ask of it.
         request = request.header(name, value.as_bytes());

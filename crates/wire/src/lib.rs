@@ -66,7 +66,7 @@ pub use self::zstd::zstd_message;
 pub use agreement::{Agreement, Layer, Offer, Support, Token, WireLimits};
 pub use client::{Endpoint, connect};
 pub use connection::{Connection, Message};
-pub use document::{Document, DocumentError, document};
+pub use document::{Document, DocumentError, document, fetch};
 pub use error::{CloseCode, WireError};
 pub use memory::in_memory;
 pub use server::{Accepted, Incoming, ServerConfig, accept};
