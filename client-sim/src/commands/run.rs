@@ -529,6 +529,9 @@ pub(crate) fn tell_plan(args: &Args, scenario: &Scenario, corpus: &Corpus, workl
     if let Some(reason) = scenario.too_few_bursts(scenario.seconds) {
         report(&reason);
     }
+    for (what, count) in scenario.replay.iter().flat_map(|replay| &replay.recorded.left_out) {
+        report(&format!("left out {count} {what}"));
+    }
     for (reason, events) in &workload.set_aside {
         report(&format!("set aside {events} of {} corpus events: {reason}", corpus.events.len()));
     }

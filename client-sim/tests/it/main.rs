@@ -25,6 +25,7 @@ mod python;
 #[path = "../common/ran.rs"]
 mod ran;
 mod relay_pids;
+mod replay;
 mod scenarios;
 mod serve;
 mod set_up;

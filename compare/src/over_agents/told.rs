@@ -98,6 +98,10 @@ fn first(cell: &CellSpec) -> Task<'_> {
 /// The name of a cell's scenario and, when it is a file, its text: agents know the others by name.
 fn scenario(cell: &Cell) -> Result<(String, Option<String>)> {
     let file = &cell.scenario;
+    ensure!(
+        !workload::scenario::is_recording(file),
+        "{file} is a recording, which agents are not sent: play it without --nats"
+    );
     let read = || fs::read_to_string(file).with_context(|| format!("cannot read scenario {file}"));
     let text = file.contains(['/', '.']).then(read).transpose()?;
     Ok((cell.scenario_name().to_owned(), text))

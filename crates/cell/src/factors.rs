@@ -377,8 +377,8 @@ static ROWS: [Row; Factor::ALL.len()] = [
         name: "scenario",
         side: Side::Load,
         value_name: "NAME|FILE",
-        help: "A name (client-sim scenarios) or a .toml file",
-        details: "The flag itself may be left out.",
+        help: "A name (client-sim scenarios), a .toml file or a recording",
+        details: "The flag itself may be left out. A recording is a .jsonl.zst file of gateway --record (docs/gateway.md).",
         read: |cell, text| {
             text.clone_into(&mut cell.scenario);
             Ok(())
@@ -405,7 +405,8 @@ static ROWS: [Row; Factor::ALL.len()] = [
         side: Side::Load,
         value_name: "NUMBER",
         help: "Multiple of the scenario's clients and of their rates",
-        details: "One client keeps its pace (scenarios/README.md).",
+        details: "One client keeps its pace (scenarios/README.md). A recording keeps its clients and is played so many times as \
+                  fast.",
         read: read_load,
         write: |cell| cell.load.to_string(),
         recorded: |cell| Some(&cell.load),

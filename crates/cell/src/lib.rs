@@ -158,5 +158,6 @@ fn agreed(parameters: &str) -> String {
 
 /// The name of a scenario: of a file without folder and ending.
 fn stem(scenario: &str) -> &str {
+    let scenario = scenario.strip_suffix(".zst").unwrap_or(scenario);
     Path::new(scenario).file_stem().and_then(OsStr::to_str).unwrap_or(scenario)
 }

@@ -101,6 +101,9 @@ impl Client {
         if let ConnectionState::Connecting { since_ns } = self.connection {
             self.record_always(Timing::Handshake, since_ns, now_ns);
             self.shared.connected_in(now_ns.saturating_sub(since_ns));
+            if self.is_recorded() {
+                self.replay.up_ns = now_ns;
+            }
         }
         if self.shared.workload.auth && !self.shared.workload.ungreeted {
             self.connection = ConnectionState::Challenge { until_ns: now_ns + nanos(auth::GREETING) };
@@ -127,6 +130,9 @@ impl Client {
     /// wait for it do not begin, which is not the relay's fault.
     pub fn on_no_connection(&mut self, why: &str, now_ns: u64) {
         self.go_down();
+        if self.is_recorded() {
+            return self.fail(why.to_owned());
+        }
         self.report.no_connection.get_or_insert_with(|| why.to_owned());
         for session in std::mem::take(&mut self.waiting) {
             self.shared.note_dropped_session(session);

@@ -31,7 +31,8 @@ impl Client {
                 self.shared.incidents.said(About::Connection(self.id), &format!("NOTICE {text}"));
                 false
             }
-            RelayMessage::Count { .. } => false,
+            // Recorded clients ask for it.
+            RelayMessage::Count { .. } => self.is_recorded(),
         };
         if !answers {
             self.pass_over(payload);
@@ -63,10 +64,14 @@ impl Client {
         self.report.last_ns = now_ns;
         let answers = self.acknowledged(id, accepted, text, now_ns);
         self.end_reconciliations(now_ns);
+        self.take_turns(now_ns);
         answers
     }
 
     fn end_of_stored(&mut self, id: &str, now_ns: u64) -> bool {
+        if self.is_recorded() {
+            return self.turn_eose(id, now_ns);
+        }
         let answers = match id.parse() {
             Ok(Subscription::Live(filter)) => take_out(&mut self.opening, filter as usize),
             Ok(Subscription::Stay { session, filter }) => self.stay_eose(session, filter, now_ns),
@@ -81,6 +86,9 @@ impl Client {
 
     /// Takes CLOSED; false when it names no subscription that was opened.
     fn closed(&mut self, id: &str, text: &str, now_ns: u64) -> bool {
+        if self.is_recorded() {
+            return self.turn_closed(id, text, now_ns);
+        }
         let Some(subscription) = id.parse().ok().filter(|subscription| self.has_opened(*subscription)) else {
             return false;
         };

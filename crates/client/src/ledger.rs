@@ -94,6 +94,14 @@ fn add_up(
             counts.deliveries_expected += times * reconciliation.lacks.len() as u64;
         }
     }
+    // What a recording's relay and this one sent may differ, and is set against each other as such.
+    let turns = || workload.turns.iter().filter(|turn| is_one(turn.connection));
+    if turns().next().is_some() {
+        counts.requests += turns().filter(|turn| turn.answered).count() as u64;
+        counts.deliveries_recorded = turns().map(|turn| turn.expected.len() as u64).sum();
+        counts.deliveries_diverged += counts.deliveries_recorded - counts.deliveries;
+        counts.deliveries_expected += counts.deliveries;
+    }
     counts.requests_failed = counts.requests - counts.requests_completed;
     if incidents.is_some() {
         for (n, session) in planned.into_iter().filter(|(n, _)| !began.contains_key(n)) {
@@ -238,7 +246,7 @@ fn name<'f>(
 /// with sessions alone it is the union of their spans, so that a pause between two bursts does not
 /// count.
 pub fn active_spans(workload: &Workload, reports: &[&Report]) -> Vec<(u64, u64)> {
-    if !workload.publications.is_empty() || workload.until.is_some() {
+    if !workload.publications.is_empty() || !workload.turns.is_empty() || workload.until.is_some() {
         let first_ns = nanos(workload.first_due());
         return union_of_spans([(first_ns, first_ns + elapsed_ns(workload, reports))]);
     }
@@ -256,6 +264,8 @@ pub fn throughput_spans(workload: &Workload, reports: &[&Report]) -> (Vec<(u64, 
     let last_ns = reports.iter().map(|report| report.last_ns).max().unwrap_or(0);
     let (spans, wanted_ns) = if let Some(until) = workload.until {
         (vec![(nanos(workload.first_due()), last_ns.min(nanos(until)))], BURST_NS)
+    } else if !workload.turns.is_empty() {
+        (vec![(nanos(workload.first_due()), last_ns.min(nanos(workload.last_due())))], STREAM_NS)
     } else if workload.publications.is_empty() {
         let busy = reports.iter().flat_map(|report| report.busy_ns.iter().copied());
         (union_of_spans(busy), BURST_NS)

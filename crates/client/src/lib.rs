@@ -29,6 +29,7 @@ pub mod shared;
 mod subscription;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use std::{
     borrow::Cow,
@@ -58,6 +59,7 @@ use self::{
     reconcile::OpenReconciliation,
     session::{OpenRequest, OpenSession, lacked, planned_from},
     subscription::RequestId,
+    turns::Replay,
 };
 use crate::{
     incidents::Wrong,
@@ -82,6 +84,8 @@ enum Wake {
     Read,
     /// Publish on, in a loop that waited until less is undelivered.
     GoOn,
+    /// Take the turns of a recorded client that have waited long enough.
+    TakeTurns,
     /// Report that a slow reader has caught up, if everything owed to it has come.
     CaughtUp,
 }
@@ -124,6 +128,7 @@ pub struct Client {
     sessions: HashMap<u32, OpenSession>,
     ended: HashSet<u32>,
     reconciliations: HashMap<u32, OpenReconciliation>,
+    replay: Replay,
     reader: Option<Reader>,
     light: Option<Light>,
     /// For each live subscription of a subscriber, the last publication of each publisher.
@@ -172,6 +177,7 @@ impl Client {
             sessions: HashMap::default(),
             ended: HashSet::default(),
             reconciliations: HashMap::default(),
+            replay: Replay::default(),
             shared,
         }
     }
@@ -200,6 +206,7 @@ impl Client {
                 let due_ns = workload::schedule::nanos(self.shared.workload.sessions[n as usize].at);
                 self.start_session(n, due_ns, now_ns);
             }
+            Due::Turn(n) => self.turn_due(n, now_ns),
             Due::CatchUp => self.catch_up(now_ns),
         }
     }
@@ -225,6 +232,7 @@ impl Client {
                 Wake::LeaveWhenAllIsThere(n) => self.leave(n, now_ns),
                 Wake::Read => self.read_on(),
                 Wake::GoOn => self.end_pause(),
+                Wake::TakeTurns => self.take_turns(now_ns),
                 Wake::CaughtUp => self.end_when_caught_up(now_ns),
             }
         }
@@ -355,6 +363,9 @@ impl Client {
         self.light.iter_mut().for_each(Light::decoded);
         self.report.last_ns = now_ns;
         let Some(found) = self.recognise(subscription, event) else { return };
+        if self.is_recorded() {
+            return self.turn_delivery(subscription, found, now_ns);
+        }
         match subscription.parse() {
             Ok(Subscription::Live(filter)) => self.live_delivery(filter, found, now_ns),
             Ok(Subscription::Stay { session, filter }) => {

@@ -150,7 +150,7 @@ impl Client {
 
     /// Records how long a delivery took. One of another agent's event has no latency, because its
     /// ends are on two clocks; it counts in the throughput.
-    fn time_delivery(&mut self, publication: usize, now_ns: u64) {
+    pub(super) fn time_delivery(&mut self, publication: usize, now_ns: u64) {
         if self.shared.is_elsewhere(publication) {
             if self.reader.is_none() {
                 self.actions.push_back(Action::Count { now_ns });

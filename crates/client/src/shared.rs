@@ -140,7 +140,9 @@ impl Shared {
             Some(_) => (workload.floods.len() + sessions.filter(|session| !session.follows).count(), 0),
             None => {
                 let own = fates.iter().filter(|fate| **fate == Fate::Planned).count();
-                (own + sessions.count(), deliveries)
+                let turns = workload.turns.iter().filter(|turn| carries(turn.connection));
+                let turns = turns.map(|turn| 1 + turn.expected.len()).sum::<usize>();
+                (own + sessions.count() + turns, deliveries)
             }
         };
         let work = i64::try_from(work).expect("plans fit into memory");

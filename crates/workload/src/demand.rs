@@ -36,6 +36,7 @@ pub fn for_workload(workload: &Workload, run: Option<&Link>) -> Demand {
     let mut links = Links::from_workload(workload, run, json);
     links.publications();
     links.sessions();
+    links.turns();
     links.demand
 }
 
@@ -147,6 +148,17 @@ impl<'w> Links<'w> {
             let end_s = steps_s + stay_s + self.round_trip_s(session.connection);
             ended_s.insert(session.connection, end_s);
             self.lasts_until(end_s);
+        }
+    }
+
+    /// Requests of recorded clients, with all that came to each as its answer.
+    fn turns(&mut self) {
+        for turn in self.workload.turns.iter().filter(|turn| turn.is_request()) {
+            let asked: u64 = turn.filters().iter().map(|filter| self.request_bytes(filter)).sum();
+            let answers: u64 = turn.expected.iter().map(|event| self.events[*event as usize]).sum();
+            let there_s = self.carry(turn.connection, UP, turn.at.as_secs_f64(), asked);
+            let here_s = self.carry(turn.connection, DOWN, there_s, answers + ANSWER_BYTES);
+            self.lasts_until(here_s);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use codecs::Format;
 use corpus::{Corpus, CorpusError};
 use program::report;
@@ -12,7 +12,7 @@ use crate::{
     scenario::Scenario,
 };
 
-/// Loads a scenario, changed as asked, and the corpus.
+/// Loads a scenario, changed as asked, and the corpus; of a recording, its own events.
 pub fn load(
     name: &str,
     set: &[String],
@@ -24,7 +24,17 @@ pub fn load(
     if let Some(seconds) = seconds {
         scenario.set_seconds(seconds)?;
     }
-    Ok((scenario, events(corpus, skip_invalid)?))
+    let corpus = match &scenario.replay {
+        None => events(corpus, skip_invalid)?,
+        Some(replay) => {
+            ensure!(
+                corpus.is_none(),
+                "--corpus: {name} is a recording, which has its own events: leave it out"
+            );
+            replay.recorded.corpus()
+        }
+    };
+    Ok((scenario, corpus))
 }
 
 /// Reads `--corpus`, and says what `--skip-invalid` left out; without a file the bundled sample.

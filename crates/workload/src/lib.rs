@@ -12,6 +12,7 @@ pub mod inputs;
 mod machine;
 mod plan;
 pub mod plan_facts;
+pub mod recorded;
 pub mod scenario;
 pub mod schedule;
 mod timing;
@@ -50,6 +51,7 @@ pub fn too_few_bursts(scenario: &str, seconds: u32) -> Option<String> {
 pub fn has_floor(scenario: &str) -> bool {
     scenario::Scenario::load(scenario).is_ok_and(|scenario| {
         !scenario.auth
+            && scenario.replay.is_none()
             && scenario.formats().all(|format| format == Format::JSON)
             && scenario.compressions().all(|compression| compression == Compression::None)
     })

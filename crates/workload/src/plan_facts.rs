@@ -10,7 +10,7 @@ use measure::FlowRecord;
 use serde::Serialize;
 
 use crate::{
-    plan::{Role, Task, Workload},
+    plan::{Role, Says, Task, Workload},
     scenario::{Connect, Scenario},
 };
 
@@ -91,6 +91,7 @@ impl PlanFacts {
         let event_bytes = event_json_bytes(workload, json);
         add_connections(workload, &agents, &mut facts);
         add_sessions(workload, &agents, (&event_bytes, json), &mut facts);
+        add_turns(workload, &agents, (&event_bytes, json), &mut facts);
         for publication in &workload.publications {
             let facts = &mut facts[agents[publication.connection]];
             facts.published += 1;
@@ -138,6 +139,9 @@ pub fn connections_made(workload: &Workload, of: NonZeroU16) -> Vec<u64> {
     let mut made = vec![0; usize::from(of.get())];
     for (role, agent) in workload.roles.iter().zip(&agents) {
         made[*agent] += u64::from(role.connects_before());
+    }
+    for turn in workload.turns.iter().filter(|turn| turn.says == Says::Connect) {
+        made[agents[turn.connection]] += 1;
     }
     for session in &workload.sessions {
         let connects = matches!(
@@ -197,6 +201,34 @@ fn add_sessions(
         let lacks = session.reconciliation.iter().flat_map(|reconciliation| &reconciliation.lacks);
         for event in answers.chain(lacks) {
             facts.stored_deliveries += 1;
+            facts.delivered_json_bytes += event_bytes[*event as usize];
+        }
+    }
+}
+
+/// Adds what recorded clients ask for, and what came to them.
+fn add_turns(
+    workload: &Workload,
+    agents: &[usize],
+    (event_bytes, json): (&[u64], &dyn Codec),
+    facts: &mut [PlanFacts],
+) {
+    let mut buffer = Vec::new();
+    for turn in workload.turns.iter().filter(|turn| turn.is_request()) {
+        let facts = &mut facts[agents[turn.connection]];
+        if let Says::Message(message) = &turn.says {
+            buffer.clear();
+            json.encode_client(message, &mut buffer).ok();
+            facts.requests += 1;
+            facts.request_json_bytes += buffer.len() as u64;
+        }
+        for event in &turn.expected {
+            let publication = workload.publication_of(*event);
+            let publisher = publication.map(|n| workload.publications[n].connection);
+            let is_own = publisher.is_some_and(|publisher| agents[publisher] == agents[turn.connection]);
+            facts.stored_deliveries += u64::from(publisher.is_none());
+            facts.live_deliveries += u64::from(publisher.is_some());
+            facts.live_deliveries_timed += u64::from(is_own);
             facts.delivered_json_bytes += event_bytes[*event as usize];
         }
     }
@@ -284,6 +316,9 @@ fn uses(workload: &Workload) -> Vec<Uses> {
             uses[*event as usize].stored += 1;
         }
     }
+    for event in workload.turns.iter().flat_map(|turn| &turn.expected) {
+        uses[*event as usize].stored += 1;
+    }
     for (publication, fan_out) in workload.publications.iter().zip(workload.fan_out()) {
         let uses = &mut uses[publication.event as usize];
         (uses.published, uses.live) = (true, u64::from(fan_out));
@@ -293,7 +328,11 @@ fn uses(workload: &Workload) -> Vec<Uses> {
 
 fn requests(workload: &Workload) -> impl Iterator<Item = ClientMessage<'static>> {
     let requests = workload.sessions.iter().flat_map(|session| &session.steps).flatten();
-    requests.map(|request| message(&request.filter))
+    let again = workload.turns.iter().filter(|turn| turn.is_request()).filter_map(|turn| match &turn.says {
+        Says::Message(message) => Some(ClientMessage::clone(message)),
+        Says::Connect | Says::Leave => None,
+    });
+    requests.map(|request| message(&request.filter)).chain(again)
 }
 
 fn message(filter: &Filter) -> ClientMessage<'static> {

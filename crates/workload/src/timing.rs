@@ -25,13 +25,16 @@ pub enum Timing {
     Handshake,
     /// From sending AUTH to its OK.
     Auth,
+    /// From the instant of a recorded message to the instant it was sent, where the relay's answer
+    /// that it waits for came later than in the recording.
+    Waited,
     /// From the instant a reconciliation (NIP-77) was due to the instant its difference was known.
     Reconcile,
 }
 
 impl Timing {
     /// All timings, in the order of every table.
-    pub const ALL: [Timing; 11] = [
+    pub const ALL: [Timing; 12] = [
         Timing::Response,
         Timing::Service,
         Timing::SendLag,
@@ -42,6 +45,7 @@ impl Timing {
         Timing::Session,
         Timing::Handshake,
         Timing::Auth,
+        Timing::Waited,
         Timing::Reconcile,
     ];
 
@@ -58,6 +62,7 @@ impl Timing {
             Timing::Session => "session",
             Timing::Handshake => "handshake",
             Timing::Auth => "auth",
+            Timing::Waited => "waited",
             Timing::Reconcile => "reconcile",
         }
     }

@@ -72,6 +72,10 @@ impl Needs {
                 needs.filter(&Filter { ids: Some(ids), ..Filter::default() });
             }
         }
+        for turn in &workload.turns {
+            needs.live |= turn.is_request();
+            turn.filters().iter().for_each(|filter| needs.filter(filter));
+        }
         for role in &workload.roles {
             needs.at_least(SUBSCRIPTIONS, role.filters().len());
             needs.live |= !role.filters().is_empty();

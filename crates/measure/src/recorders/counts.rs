@@ -48,7 +48,7 @@ pub struct Counts {
     pub requests_completed: u64,
     /// Of those, refused, timed out or cut off.
     pub requests_failed: u64,
-    /// Events that should arrive at subscribers.
+    /// Events that should arrive at subscribers. Of a recording, those that arrived again.
     pub deliveries_expected: u64,
     /// Of those, arrived once and unaltered. The content of [`Counts::repeats_peeked`] and of
     /// [`Counts::deliveries_unread`] is not compared.
@@ -98,6 +98,13 @@ pub struct Counts {
     /// stays unanswered is counted as such.
     #[serde(default)]
     pub answers_unexpected: u64,
+    /// Deliveries of the recording that is played.
+    #[serde(default)]
+    pub deliveries_recorded: u64,
+    /// Of those, not arrived again; and matching events that came beside them. No damage within a
+    /// bound: another relay may hold and send others.
+    #[serde(default)]
+    pub deliveries_diverged: u64,
     /// Frames that could not be decoded.
     pub decode_errors: u64,
     /// Clients that read slowly on purpose and that the relay disconnected for it.

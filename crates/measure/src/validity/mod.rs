@@ -13,10 +13,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::reason::{
-    CPU_SUSPECT_ABOVE, DECODED_SUSPECT_BELOW, LAG_INVALID_ABOVE_NS, LAG_SUSPECT_ABOVE_NS,
-    PRESSURE_INVALID_ABOVE, PRESSURE_SUSPECT_ABOVE, RATE_INVALID_BELOW, RATE_SUSPECT_BELOW,
-    RELAY_INVALID_BELOW_NS, RELAY_SUSPECT_BELOW_NS, Spoils, UNANSWERED_INVALID_ABOVE, WAIT_INVALID_ABOVE,
-    WAIT_SUSPECT_ABOVE,
+    CPU_SUSPECT_ABOVE, DECODED_SUSPECT_BELOW, DIVERGED_INVALID_ABOVE, DIVERGED_SUSPECT_ABOVE,
+    LAG_INVALID_ABOVE_NS, LAG_SUSPECT_ABOVE_NS, PRESSURE_INVALID_ABOVE, PRESSURE_SUSPECT_ABOVE,
+    RATE_INVALID_BELOW, RATE_SUSPECT_BELOW, RELAY_INVALID_BELOW_NS, RELAY_SUSPECT_BELOW_NS, Spoils,
+    UNANSWERED_INVALID_ABOVE, WAIT_INVALID_ABOVE, WAIT_SUSPECT_ABOVE,
 };
 use crate::{Counts, CpuQuota, Quantile, Reason, ReasonKind, Subject, ValidityClass};
 
@@ -295,6 +295,13 @@ impl Signals {
                 validity.judge_unanswered(counts);
             }
         }
+        let (diverged, recorded) = (counts.deliveries_diverged, counts.deliveries_recorded);
+        // What the user did not wait for did not diverge.
+        if !self.interrupted {
+            let (suspect, invalid) =
+                (recorded as f64 * DIVERGED_SUSPECT_ABOVE, recorded as f64 * DIVERGED_INVALID_ABOVE);
+            validity.judge(diverged as f64, suspect, invalid, ReasonKind::Diverged { diverged, recorded });
+        }
         let (planned, dropped, not_sent) = (counts.planned, counts.dropped_by_generator, counts.not_sent);
         let (sessions, subscriptions) = (counts.sessions_dropped_by_generator, counts.subscriptions_closed);
         let unconnected = if self.interrupted { 0 } else { counts.sessions_not_connected };
@@ -466,7 +473,7 @@ mod tests {
             (|s| s.relay_quota = Some(quota(0.1, 0)), Suspect, "the relay has a CPU quota of 0.10 cores"),
             (|s| s.clipped = 1, Invalid, "1 samples exceeded"),
         ];
-        let ledger: [(Change, ValidityClass, &str); 8] = [
+        let ledger: [(Change, ValidityClass, &str); 10] = [
             (|s| (s.counts.acked, s.counts.dropped_by_generator) = (990, 10), Invalid, "dropped 10 of 1000"),
             (
                 |s| (s.counts.acked, s.counts.not_sent) = (990, 10),
@@ -475,6 +482,16 @@ mod tests {
             ),
             (|s| s.counts.sessions_not_connected = 2, Invalid, "2 sessions were not connected"),
             (|s| s.counts.decode_errors = 1, Invalid, "decode_errors is 1"),
+            (
+                |s| (s.counts.deliveries_recorded, s.counts.deliveries_diverged) = (5_000, 6),
+                Suspect,
+                "6 deliveries differ from the 5000 of the recording",
+            ),
+            (
+                |s| (s.counts.deliveries_recorded, s.counts.deliveries_diverged) = (5_000, 51),
+                Invalid,
+                "(suspect above 0.1 %, invalid above 1 %)",
+            ),
             (|s| s.counts.deliveries_duplicated = 1, Invalid, "deliveries_duplicated is 1"),
             (|s| s.counts.deliveries -= 1, Invalid, "the ledger does not balance"),
             (|s| s.counts.subscriptions_closed = 2, Suspect, "ended 2 live subscriptions"),

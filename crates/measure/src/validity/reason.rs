@@ -36,6 +36,11 @@ pub(crate) const RELAY_INVALID_BELOW_NS: f64 = 10.0;
 /// run of twenty.
 pub(crate) const DECODED_SUSPECT_BELOW: u64 = 100;
 
+/// Deliveries that differ from those of a recording, as a share of these. A few are events that were
+/// on their way when a subscription opened or closed; beyond that it is another load.
+pub(crate) const DIVERGED_SUSPECT_ABOVE: f64 = 0.001;
+pub(crate) const DIVERGED_INVALID_ABOVE: f64 = 0.01;
+
 /// Share of publications without an OK, and of requests without an EOSE: NIP-01 promises both. A few
 /// may be late; beyond that the run did not measure its plan.
 pub(crate) const UNANSWERED_INVALID_ABOVE: f64 = 0.01;
@@ -262,6 +267,11 @@ reasons! { |whose|
         "{open} of {requests} requests were closed by the relay or got no EOSE (suspect above 0, invalid above \
          {percent:.0} %)",
         percent = UNANSWERED_INVALID_ABOVE * 100.0;
+    Diverged { diverged: u64, recorded: u64 } of Relay spoils All:
+        "{diverged} deliveries differ from the {recorded} of the recording (suspect above {suspect} %, invalid above \
+         {invalid} %): does the relay refuse, hold or withhold other events?",
+        suspect = DIVERGED_SUSPECT_ABOVE * 100.0,
+        invalid = DIVERGED_INVALID_ABOVE * 100.0;
     QueueFull { dropped: u64, planned: u64 } of Clients spoils All:
         "the generator dropped {dropped} of {planned} planned events: its queue was full";
     SessionsNotBegun { sessions: u64 } of Clients spoils All:

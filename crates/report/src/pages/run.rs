@@ -246,6 +246,8 @@ fn fates(record: &RunRecord) -> Table {
         ("counted unread by light readers", counts.deliveries_unread),
         ("after CLOSE", counts.deliveries_after_close),
         ("to readers cut off", counts.deliveries_cut_off),
+        ("of the recording", counts.deliveries_recorded),
+        ("that differ from it", counts.deliveries_diverged),
         ("again from another relay", counts.repeats),
         ("of these expected", counts.repeats_expected),
         ("of these recognised before they were decoded", counts.repeats_peeked),

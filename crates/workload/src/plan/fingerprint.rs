@@ -8,8 +8,11 @@ use crate::{scenario::Scenario, schedule::nanos};
 
 /// The inputs that sessions and live subscriptions follow from, beside the events.
 pub(super) fn inputs(scenario: &Scenario, seed: u64) -> [u8; 32] {
-    let Scenario { subscribe, request, fan_in, reconcile, phase, seconds, .. } = scenario;
-    let text = format!("{seed} {seconds} {phase:?} {subscribe:?} {request:?} {fan_in:?} {reconcile:?}");
+    let Scenario { subscribe, request, fan_in, reconcile, phase, seconds, load, replay, .. } = scenario;
+    let mut text = format!("{seed} {seconds} {phase:?} {subscribe:?} {request:?} {fan_in:?} {reconcile:?}");
+    if let Some(replay) = replay {
+        text += &format!(" {load} {}", codecs::hex::encode(&replay.recorded.sha256));
+    }
     Sha256::digest(text).into()
 }
 
@@ -31,8 +34,9 @@ impl Workload {
             links,
             publications,
             floods,
-            sessions: _, // follow from `inputs`, as the next one does
+            sessions: _, // follow from `inputs`, as the next two do
             live: _,
+            turns: _,
             warm_up,
             until: _,   // follows from the cell, whose loops no agent plays
             readers: _, // in the roles

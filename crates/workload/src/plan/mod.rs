@@ -13,6 +13,7 @@ mod reconcile;
 mod select;
 mod sessions;
 mod stored;
+mod turns;
 
 use std::{
     borrow::Cow,
@@ -33,6 +34,7 @@ use terms::Compression;
 pub(crate) use self::agents::tests::PLANS;
 pub use self::agents::{Elsewhere, Share};
 pub(crate) use self::memory::arrivals;
+pub use self::turns::{Says, Turn};
 use crate::{
     plan::{
         live::{LivePlanner, Published},
@@ -66,6 +68,8 @@ pub struct Workload {
     pub sessions: Vec<Session>,
     /// The filters of live subscriptions.
     pub live: Vec<Live>,
+    /// What recorded clients do beside their publications, in the order of the recording.
+    pub turns: Vec<Turn>,
     /// When closed loops end, from the start, where time ends them: sessions then begin again with
     /// the first, and publications that were not sent by then are not begun.
     pub until: Option<Duration>,
@@ -172,6 +176,8 @@ pub enum Task {
     Reader(Reading),
     /// Reconciles its events with the relay (NIP-77).
     Reconciler,
+    /// Does what a recorded client did, in its [`Workload::turns`] and publications.
+    Recorded,
 }
 
 /// Something that a connection does at a planned instant.
@@ -183,6 +189,8 @@ pub enum Due {
     Flood(u32),
     /// Start `sessions[n]`.
     Session(u32),
+    /// Take `turns[n]`.
+    Turn(u32),
     /// Read at full speed from now on, as a slow reader.
     CatchUp,
 }
@@ -299,8 +307,11 @@ impl Workload {
         formats: &[Format],
         share: Share,
     ) -> anyhow::Result<Workload> {
+        if let Some(replay) = &scenario.replay {
+            return Workload::plan_replay(scenario, replay, seed, formats, share);
+        }
         let formats: Vec<Format> = formats.iter().copied().chain(scenario.formats()).collect();
-        let (eligible, set_aside) = select(corpus, &formats, &scenario.rules);
+        let (eligible, set_aside) = select(&corpus.events, &formats, &scenario.rules);
         memory::check(scenario, &eligible, share)?;
         let mut plan = Workload {
             set_aside,
@@ -333,15 +344,22 @@ impl Workload {
         plan.plan_publications(scenario, &eligible, seed)?;
         plan.plan_subscriptions(scenario, seed);
         plan.plan_sessions(scenario, seed)?;
+        plan.check_keys(scenario)?;
+        plan.indexed()
+    }
+
+    /// # Errors
+    /// When the user gives fewer keys than the plan takes.
+    fn check_keys(&self, scenario: &Scenario) -> anyhow::Result<()> {
         let given = scenario.signing.keys.as_ref().map_or(usize::MAX, Keys::count);
-        let needed = plan.authors + REHEARSAL_KEYS;
+        let needed = self.authors + REHEARSAL_KEYS;
         ensure!(
             needed <= given,
             "it takes {needed} keys, one for each author of its events and {REHEARSAL_KEYS} for a rehearsal, and --keys has \
              {given}: give {} more, or play fewer seconds",
             needed - given
         );
-        plan.indexed()
+        Ok(())
     }
 
     /// Builds the index of events by id, once all events are in the plan.
@@ -410,7 +428,9 @@ impl Workload {
         let expected = requests.flat_map(|request| &request.expected);
         let lacking = self.sessions.iter().filter_map(|session| session.reconciliation.as_ref());
         let lacks = lacking.flat_map(|reconciliation| &reconciliation.lacks);
-        let mut asked: Vec<u32> = expected.chain(lacks).copied().collect();
+        let again = self.turns.iter().flat_map(|turn| &turn.expected);
+        let again = again.filter(|event| (**event as usize) < self.stored);
+        let mut asked: Vec<u32> = expected.chain(lacks).chain(again).copied().collect();
         asked.sort_unstable();
         asked.dedup();
         asked
@@ -547,7 +567,8 @@ impl Workload {
     pub fn first_due(&self) -> Duration {
         let publication = self.publications.first().map(|p| p.at);
         let elsewhere = self.elsewhere.as_ref().and_then(|others| others.first);
-        let firsts = [publication, self.sessions.first().map(|s| s.at), elsewhere];
+        let turn = self.turns.iter().map(|turn| turn.at).min();
+        let firsts = [publication, self.sessions.first().map(|s| s.at), turn, elsewhere];
         firsts.into_iter().flatten().min().unwrap_or_default()
     }
 
@@ -556,7 +577,8 @@ impl Workload {
         let publication = self.publications.last().map(|p| p.at);
         let session = self.sessions.iter().map(|s| s.at + s.stay).max();
         let elsewhere = self.elsewhere.as_ref().map(|others| others.end);
-        publication.max(session).max(elsewhere).max(self.until).unwrap_or_default()
+        let turn = self.turns.iter().map(|turn| turn.at).max();
+        publication.max(session).max(turn).max(elsewhere).max(self.until).unwrap_or_default()
     }
 
     /// Whether any publication or session belongs to a closed loop.
@@ -582,7 +604,10 @@ impl Workload {
         let floods = (0..).zip(&self.floods).map(|(n, f)| (f.at, f.connection, Due::Flood(n)));
         let sessions = (0..).zip(&self.sessions).filter(|(_, s)| !s.follows);
         let sessions = sessions.map(|(n, s)| (s.at, s.connection, Due::Session(n)));
-        let mut timeline: Vec<_> = publications
+        let turns = (0..).zip(&self.turns).map(|(n, t)| (t.at, t.connection, Due::Turn(n)));
+        // Turns first: the first of a recorded connection is to connect.
+        let mut timeline: Vec<_> = turns
+            .chain(publications)
             .chain(floods)
             .chain(sessions)
             .filter(|(_, connection, _)| chosen(*connection))
@@ -764,7 +789,11 @@ impl Role {
     pub fn filters(&self) -> &[u32] {
         match &self.task {
             Task::Subscriber { filters, .. } => filters,
-            Task::Publisher { .. } | Task::Requester { .. } | Task::Reader(_) | Task::Reconciler => &[],
+            Task::Publisher { .. }
+            | Task::Requester { .. }
+            | Task::Reader(_)
+            | Task::Reconciler
+            | Task::Recorded => &[],
         }
     }
 
@@ -775,7 +804,7 @@ impl Role {
 
     /// Whether it is connected before the clock starts.
     pub fn connects_before(&self) -> bool {
-        !matches!(self.task, Task::Requester { connect: Connect::PerSession })
+        !matches!(self.task, Task::Requester { connect: Connect::PerSession } | Task::Recorded)
     }
 }
 

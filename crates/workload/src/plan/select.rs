@@ -6,21 +6,21 @@ use std::{
 };
 
 use codecs::{Codec, Event, Format, KindClass};
-use corpus::{Corpus, Rules};
+use corpus::Rules;
 
 /// Most bytes of an event: below a relay's message limit of 1 MiB, with room for the message around
 /// it.
 const MAX_EVENT_BYTES: usize = 1_000_000;
 
-/// The corpus events that each of `formats` can hold, that the relay takes by its rules and that a
+/// The events of a corpus that each of `formats` can hold, that the relay takes by its rules and that a
 /// relay keeps for the whole run.
 pub(super) fn select<'c>(
-    corpus: &'c Corpus,
+    events: &'c [Event<'static>],
     formats: &[Format],
     rules: &Rules,
 ) -> (Vec<&'c Event<'static>>, BTreeMap<Cow<'static, str>, usize>) {
     let mut newest = HashMap::new();
-    for event in &corpus.events {
+    for event in events {
         if matches!(event.class(), KindClass::Replaceable | KindClass::Addressable) {
             let best = newest.entry((event.pubkey, event.kind, event.address())).or_insert(event);
             if (event.created_at, std::cmp::Reverse(event.id)) > (best.created_at, std::cmp::Reverse(best.id))
@@ -29,23 +29,17 @@ pub(super) fn select<'c>(
             }
         }
     }
-    let ids: HashSet<[u8; 32]> = corpus.events.iter().map(|e| e.id).collect();
+    let ids: HashSet<[u8; 32]> = events.iter().map(|e| e.id).collect();
     let mut set_aside = BTreeMap::new();
     let mut buffer = Vec::new();
     let mut eligible = Vec::new();
-    for event in &corpus.events {
+    for event in events {
         let newest = newest.get(&(event.pubkey, event.kind, event.address()));
         let reason: Cow<'static, str> = if newest.is_some_and(|best| best.id != event.id) {
             "a newer version of it is in the corpus".into()
-        } else if event.kind == crate::CLIENT_AUTH
-            || event.tags.iter().any(|t| t.first().is_some_and(|n| n == "-"))
-        {
-            "relays take it only from its author (NIP-42, NIP-70)".into()
         } else if event.kind == 5 && deletes_another(event, &ids) {
             "it deletes an event of the corpus, or whatever has an address".into()
-        } else if !every_format_holds(formats, event, &mut buffer) {
-            "not every format can hold it in one message".into()
-        } else if let Some(reason) = refused(rules, event, &mut buffer) {
+        } else if let Some(reason) = unfit(event, formats, rules, &mut buffer) {
             reason
         } else {
             eligible.push(event);
@@ -54,6 +48,22 @@ pub(super) fn select<'c>(
         *set_aside.entry(reason).or_default() += 1;
     }
     (eligible, set_aside)
+}
+
+/// Why an event cannot be published, whatever else is.
+pub(super) fn unfit(
+    event: &Event<'_>,
+    formats: &[Format],
+    rules: &Rules,
+    buffer: &mut Vec<u8>,
+) -> Option<Cow<'static, str>> {
+    if event.kind == crate::CLIENT_AUTH || event.tags.iter().any(|t| t.first().is_some_and(|n| n == "-")) {
+        return Some("relays take it only from its author (NIP-42, NIP-70)".into());
+    }
+    if !every_format_holds(formats, event, buffer) {
+        return Some("not every format can hold it in one message".into());
+    }
+    refused(rules, event, buffer)
 }
 
 /// Whether a deletion (NIP-09) names an event of the corpus, or any address.
@@ -104,6 +114,7 @@ fn bytes_at_most(event: &Event<'_>) -> usize {
 #[cfg(test)]
 mod tests {
     use codecs::Tag;
+    use corpus::Corpus;
 
     use super::*;
 
@@ -112,16 +123,16 @@ mod tests {
         let mut corpus = Corpus::bundled();
         corpus.events.truncate(50);
         let formats: Vec<_> = Format::core().collect();
-        let before = select(&corpus, &formats, &Rules::default()).0.len();
+        let before = select(&corpus.events, &formats, &Rules::default()).0.len();
         let mut event = corpus.events[0].clone();
         event.id = [7; 32];
         event.kind = 1;
         event.tags = vec![vec!["summary".into(), "x".repeat(40_000).into()]];
         corpus.events.push(event);
-        let (eligible, set_aside) = select(&corpus, &formats, &Rules::default());
+        let (eligible, set_aside) = select(&corpus.events, &formats, &Rules::default());
         assert_eq!(eligible.len(), before, "Cap'n Proto holds 32,767 bytes in a tag value");
         assert_eq!(set_aside.get("not every format can hold it in one message"), Some(&1));
-        let json = select(&corpus, &[Format::JSON], &Rules::default()).0;
+        let json = select(&corpus.events, &[Format::JSON], &Rules::default()).0;
         assert_eq!(json.len(), before + 1, "only the formats that are compared count");
     }
 
@@ -173,7 +184,7 @@ mod tests {
             let mut corpus = corpus.clone();
             corpus.events[0] =
                 Event { kind: 1, tags: vec![], content: content.into(), ..corpus.events[0].clone() };
-            select(&corpus, &[Format::JSON], &Rules::default()).1.len()
+            select(&corpus.events, &[Format::JSON], &Rules::default()).1.len()
         };
         // As they are, and as six bytes each.
         assert_eq!((set_aside("x".repeat(990_000)), set_aside("x".repeat(1_000_000))), (0, 1));
@@ -185,12 +196,12 @@ mod tests {
         let mut corpus = Corpus::bundled();
         corpus.events.truncate(300);
         let json = [Format::JSON];
-        let (all, none) = select(&corpus, &json, &Rules::default());
+        let (all, none) = select(&corpus.events, &json, &Rules::default());
         let bound = corpus::rules::Bound { most: 1_000, said: "too large".to_owned() };
         let bounds = [(corpus::rules::Property::EventBytes, bound)].into();
         let rules = Rules { bounds, ..Rules::default() };
         let reason = "more than 1000 bytes as JSON: too large";
-        let (small, aside) = select(&corpus, &json, &rules);
+        let (small, aside) = select(&corpus.events, &json, &rules);
         let refused = *aside.get(reason).unwrap();
         assert!(!none.contains_key(reason));
         assert!(refused > 0 && small.len() + refused == all.len(), "{aside:?}");

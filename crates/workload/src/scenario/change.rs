@@ -4,7 +4,7 @@ use anyhow::{Context, bail, ensure};
 use cell::Cell;
 use toml::{Table, Value};
 
-use super::{Arrival, LiveFilter, Scenario};
+use super::{Arrival, LiveFilter, Replay, Scenario};
 
 /// Applies `key=value` to the text's tables. The key is a path of names with dots; a member of a
 /// list is named by its number from 0 or by its `name`, and the number may be left out where the
@@ -71,6 +71,11 @@ impl Scenario {
     /// When `seconds` is not above 0 and at most 3600.
     pub fn set_seconds(&mut self, seconds: f64) -> anyhow::Result<()> {
         ensure!(seconds > 0.0 && seconds <= 3_600.0, "--seconds must be above 0 and at most 3600");
+        if let Some(replay) = &mut self.replay {
+            replay.cut_s = Some(seconds);
+            self.fit();
+            return Ok(());
+        }
         let factor = seconds / self.seconds;
         self.seconds = seconds;
         for phase in &mut self.phase {
@@ -121,10 +126,24 @@ impl Scenario {
         cell.saturate.map_or(Ok(()), |whom| self.set_saturated(whom, cell))
     }
 
+    /// Sets the seconds of a recording: its own at its load, or fewer, and a day at most.
+    pub(super) fn fit(&mut self) {
+        /// A recording of one instant takes some time, too.
+        const LEAST_S: f64 = 0.001;
+        const MOST_S: f64 = 86_400.0;
+        if let Some(Replay { recorded, cut_s }) = &self.replay {
+            // Just beyond the last line, which is played, too.
+            let lasts_s = recorded.length.as_secs_f64() / self.load + LEAST_S;
+            self.seconds = lasts_s.min(cut_s.unwrap_or(MOST_S));
+        }
+    }
+
     /// Multiplies clients and rates, so that each client keeps its pace. Subscribers that take from
-    /// anyone keep their number: each then receives so many times as much.
+    /// anyone keep their number: each then receives so many times as much. A recording keeps its
+    /// clients and is played so many times as fast.
     pub fn set_load(&mut self, load: f64) {
         self.load *= load;
+        self.fit();
         for publish in &mut self.publish {
             times(load, &mut publish.connections, &mut publish.arrival);
         }

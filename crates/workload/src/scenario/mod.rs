@@ -10,17 +10,19 @@ mod reference;
 mod saturate;
 mod schema;
 
-use std::{borrow::Cow, fs, path::Path};
+use std::{borrow::Cow, fs, path::Path, sync::Arc};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use codecs::UnknownName;
 use include_dir::{Dir, include_dir};
 use serde::Deserialize;
 
+use crate::recorded::Recorded;
+
 pub(crate) use self::change::scaled;
 pub use self::schema::{
     Access, Arrival, Bound, Connect, Draw, FanIn, Hot, LiveFilter, OnDuplicate, Phase, Publish, Reconcile,
-    Request, Scenario, Shares, Span, Step, Subscribe, TagChoice,
+    Replay, Request, Scenario, Shares, Span, Step, Subscribe, TagChoice,
 };
 
 static BUILT_IN: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../scenarios");
@@ -36,7 +38,8 @@ impl Scenario {
         names
     }
 
-    /// Loads a built-in scenario by name, or a file when `name` ends in `.toml`.
+    /// Loads a built-in scenario by name, a file when `name` ends in `.toml`, or a recording when it
+    /// ends in `.jsonl.zst`.
     ///
     /// # Errors
     /// Says what is wrong with the file and where, or lists the known scenarios.
@@ -49,8 +52,27 @@ impl Scenario {
     /// # Errors
     /// As [`Scenario::load`], and when a change does not apply.
     pub fn load_with(name: &str, changes: &[String]) -> anyhow::Result<Scenario> {
+        if is_recording(name) {
+            ensure!(
+                changes.is_empty(),
+                "--set changes keys of a scenario, and {name} is a recording: it has none"
+            );
+            return Scenario::of_recording(name).with_context(|| format!("cannot play {name}"));
+        }
         let (stem, text) = read(name)?;
         Scenario::parse_with(&stem, &text, changes).with_context(|| format!("in scenario {name}"))
+    }
+
+    fn of_recording(file: &str) -> anyhow::Result<Scenario> {
+        let recorded = Arc::new(Recorded::read(Path::new(file))?);
+        let mut scenario: Scenario = toml::from_str(
+            "question = \"What does what real clients did cost with this relay, format and compression?\"\n\
+             learn = \"How far invented scenarios are from a real day.\"",
+        )?;
+        recorded.name.trim_end_matches(RECORDING).clone_into(&mut scenario.name);
+        scenario.replay = Some(Replay { recorded, cut_s: None });
+        scenario.fit();
+        Ok(scenario)
     }
 
     /// Reads the text of a scenario file.
@@ -108,6 +130,14 @@ impl Scenario {
     }
 }
 
+/// How names of recordings end.
+const RECORDING: &str = ".jsonl.zst";
+
+/// Whether the name of a scenario is the path of a recording.
+pub fn is_recording(name: &str) -> bool {
+    name.ends_with(RECORDING)
+}
+
 /// The scenario's name and its text.
 fn read(name: &str) -> anyhow::Result<(String, Cow<'static, str>)> {
     if let Some(stem) = name.strip_suffix(".toml") {
@@ -117,7 +147,9 @@ fn read(name: &str) -> anyhow::Result<(String, Cow<'static, str>)> {
     }
     let Some(file) = BUILT_IN.get_file(format!("{name}.toml")) else {
         let unknown = UnknownName::new("scenario", &terms::without_password(name), Scenario::names());
-        bail!("{unknown} (or the path of a file that ends in .toml)");
+        bail!(
+            "{unknown} (or the path of a file that ends in .toml, or of a recording that ends in {RECORDING})"
+        );
     };
     let text = file.contents_utf8().with_context(|| format!("scenario {name} is not UTF-8"))?;
     Ok((name.to_owned(), text.into()))

@@ -30,6 +30,11 @@ impl Scenario {
     /// Names what has no limit of the relay or of the clients to reach.
     pub(super) fn set_saturated(&mut self, whom: Saturate, cell: &Cell) -> anyhow::Result<()> {
         ensure!(
+            self.replay.is_none(),
+            "--saturate: a recording is played at its own instants, which have no limit to reach. Play it with --saturate none, \
+             and faster with --load"
+        );
+        ensure!(
             cell.link.is_none() && !self.has_links(),
             "--saturate over links: a link would be the limit, not {}. Leave one of them out",
             whom.name()

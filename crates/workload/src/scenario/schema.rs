@@ -1,7 +1,7 @@
 //! The tables and keys of a scenario file. `scenarios/README.md` explains every key; a test
 //! compares the two.
 
-use std::{collections::BTreeMap, fmt::Display, str::FromStr, time::Duration};
+use std::{collections::BTreeMap, fmt::Display, str::FromStr, sync::Arc, time::Duration};
 
 use codecs::Format;
 use corpus::{Rules, Signing};
@@ -9,6 +9,8 @@ use link::{Link, LinkError};
 use measure::NO_LINK;
 use serde::{Deserialize, Deserializer, de};
 use terms::Compression;
+
+use crate::recorded::Recorded;
 
 /// A scenario file. Unknown keys are errors.
 #[derive(Debug, Clone, Deserialize)]
@@ -33,6 +35,9 @@ pub struct Scenario {
     /// Whether every arrival is a closed loop that time ends ([`Scenario::set_cell`]).
     #[serde(skip)]
     pub saturated: bool,
+    /// The recording that is played, instead of populations.
+    #[serde(skip)]
+    pub replay: Option<Replay>,
     /// The question that the scenario answers.
     pub question: String,
     /// The lesson for a NIP author.
@@ -67,6 +72,15 @@ pub struct Scenario {
     /// Figures that a run must reach to count as evidence, by name.
     #[serde(default)]
     pub expect: BTreeMap<String, Bound>,
+}
+
+/// A recording that is played as a scenario.
+#[derive(Debug, Clone)]
+pub struct Replay {
+    /// What was recorded.
+    pub recorded: Arc<Recorded>,
+    /// The seconds after which nothing more of it is begun; all of it is played without.
+    pub cut_s: Option<f64>,
 }
 
 fn once() -> f64 {
