@@ -79,13 +79,16 @@ enum Direction {
 }
 
 impl Exchange {
-    /// What the WebSocket agreed on.
+    /// What the WebSocket agreed on. Some sites put secrets in the place of a protocol's name.
     fn agreed(&self) -> Option<String> {
-        let value = |name: &str| {
-            let header = self.response.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
-            header.map(|header| header.value.clone())
+        let value = |name: &str, start: &str| {
+            let named = |header: &&HarHeader| {
+                header.name.eq_ignore_ascii_case(name) && header.value.starts_with(start)
+            };
+            self.response.headers.iter().find(named).map(|header| header.value.clone())
         };
-        value("sec-websocket-protocol").or_else(|| value("sec-websocket-extensions"))
+        value("sec-websocket-protocol", "nostr.")
+            .or_else(|| value("sec-websocket-extensions", "permessage-deflate"))
     }
 }
 

@@ -26,7 +26,7 @@ fn a_browsers_session_becomes_a_recording_without_its_people() {
     let request = format!(r#"["REQ","my feed",{{"authors":["{key}"]}}]"#);
     let har = json!({ "log": { "version": "1.2", "entries": [
         { "request": { "url": "https://client.example/" }, "response": { "headers": [] } },
-        exchange(&json!([]), &[
+        exchange(&json!([{ "name": "Sec-WebSocket-Protocol", "value": "bearer-secret" }]), &[
             message("send", 1_700_000_000.5, 1, &request),
             message("receive", 1_700_000_000.75, 1, r#"["EOSE","my feed"]"#),
             message("receive", 1_700_000_001.5, 2, "AAECAw=="),
@@ -45,6 +45,7 @@ fn a_browsers_session_becomes_a_recording_without_its_people() {
     let (quarter, half, whole) = (250_000_000, 500_000_000, 1_250_000_000);
     assert_eq!(found, [(1, 0), (1, 0), (0, quarter), (0, quarter), (0, half), (0, whole), (0, 0)]);
     assert_eq!(entries[0].what, What::Open { client: Some("nostr.json".to_owned()), relay: None });
+    assert_eq!(entries[2].what, What::Open { client: None, relay: None });
     let bodies = entries.iter().filter_map(|entry| match &entry.what {
         What::Message(message) => Some((message.from, message.wire_bytes, &message.body)),
         _ => None,
