@@ -170,6 +170,18 @@ fn a_text_keeps_its_length_and_its_script() {
 }
 
 #[test]
+fn every_character_is_replaced_by_one_of_its_length() {
+    let all: Vec<char> = ('\0'..=char::MAX).step_by(5).collect();
+    for chars in all.chunks(9_973) {
+        let content: String = chars.iter().collect();
+        let (bodies, _) = recorded(Redaction::Pseudonyms, &[delivery(&event(1, 1, &[], &content))]);
+        let mapped = read_event(&bodies[0]).content.into_owned();
+        let lengths = |text: &str| text.chars().map(char::len_utf8).collect::<Vec<_>>();
+        assert!(lengths(&mapped) == lengths(&content), "from {:?}", chars[0]);
+    }
+}
+
+#[test]
 fn what_is_private_or_not_understood_has_no_text_even_in_a_raw_recording() {
     let secret = "meet me at the harbour";
     let kinds = [4, 13, 14, 15, 1059, 21_059, 22_242, 27_235];
