@@ -12,6 +12,8 @@ export interface Figure {
   high?: number;
   /** The ratio with its interval, as every table shows it. */
   beside_json?: string;
+  /** Its interval leaves out 1 and that of JSON against itself. */
+  differs?: true;
   /** Not the limit: something else was full. */
   at_least?: boolean;
   /** Why it compares with nothing. */
@@ -107,7 +109,7 @@ export const FACETS: [name: string, of: (table: Shown) => string][] = [
   ["result", (table) => table.result.name],
   ["scenario", (table) => table.scenario],
   ["corpus", (table) => table.result.corpus],
-  ["full side", (table) => table.side],
+  ["at its limit", (table) => table.side],
   ["implementation", (table) => table.implementation],
   ["relay", (table) => table.relay],
   ["link", (table) => table.link],

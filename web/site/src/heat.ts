@@ -8,9 +8,9 @@ import type { State } from "./state";
 const MOST = 55;
 
 function colour(figure: Figure, more: boolean): { class?: string; style?: string } {
-  const { ratio, low, high } = figure;
-  if (figure.why) return { class: "greyed" };
-  if (ratio === undefined || low === undefined || high === undefined || (low <= 1 && high >= 1)) return {};
+  const { ratio, differs, why } = figure;
+  if (why) return { class: "greyed" };
+  if (ratio === undefined || !differs) return {};
   const log = Math.log(ratio);
   const share = Math.min(12 + Math.abs(log) * MOST, MOST);
   return { class: log > 0 === more ? "good" : "bad", style: `--heat:${share.toFixed(0)}%` };
@@ -54,7 +54,7 @@ export function heat(state: State, open: (cell: Cell) => void): HTMLElement {
     { class: "legend" },
     el("span", { class: "good", style: "--heat:40%" }, "better than JSON"),
     el("span", { class: "bad", style: "--heat:40%" }, "worse"),
-    el("span", {}, "within noise"),
+    el("span", {}, "within noise: the interval meets 1 or that of A/A"),
     table.cells.some((cell) => cell.figures[metric]?.at_least) &&
       el("span", {}, "≥ a lower bound: something else was full"),
     table.cells.some((cell) => cell.figures[metric]?.why) && el("span", { class: "greyed" }, "does not compare"),

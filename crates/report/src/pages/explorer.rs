@@ -96,12 +96,22 @@ pub(crate) struct BesideJson {
     pub(crate) high: Option<f64>,
     /// As tables show it, with its interval.
     pub(crate) beside_json: String,
+    /// Whether the interval leaves out 1 and that of JSON against itself.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    differs: bool,
 }
 
 impl BesideJson {
     pub(crate) fn new(ratio: f64, interval: Option<(f64, f64)>, beside_json: String) -> BesideJson {
         let (low, high) = interval.unzip();
-        BesideJson { ratio, low, high, beside_json }
+        BesideJson { ratio, low, high, beside_json, differs: false }
+    }
+
+    fn judged(self, control: Option<&BesideJson>) -> BesideJson {
+        let interval = |one: &BesideJson| one.low.zip(one.high);
+        let (least, most) =
+            control.and_then(interval).map_or((1.0, 1.0), |(low, high)| (low.min(1.0), high.max(1.0)));
+        BesideJson { differs: interval(&self).is_some_and(|(low, high)| low > most || high < least), ..self }
     }
 }
 
@@ -264,7 +274,8 @@ fn tables(load: &LoadView<'_>) -> Vec<Table> {
 impl Table {
     fn new(load: &LoadView<'_>, grids: &[Grid], views: &[&CellView<'_>]) -> Table {
         let first = &views[0].cell.cell;
-        let cells: Vec<Cell> = views.iter().map(|view| Cell::new(load, grids, view)).collect();
+        let control = control(load, grids);
+        let cells: Vec<Cell> = views.iter().map(|view| Cell::new(load, grids, &control, view)).collect();
         let lacks = |key: &Key| cells.iter().all(|cell| !cell.figures.contains_key(key));
         let missing = Key::ALL.into_iter().filter(lacks).map(|key| (key, key.missing(load))).collect();
         let counts = &views[0].merged.counts;
@@ -282,7 +293,7 @@ impl Table {
             deliveries_per_s: (counts.deliveries > 0 && views[0].merged.active_ns > 0)
                 .then(|| digits(counts.deliveries as f64 * 1e9 / views[0].merged.active_ns as f64)),
             latency: load.latency.0,
-            control: control(load, grids),
+            control: control.into_iter().map(|(key, ratio)| (key, ratio.beside_json)).collect(),
             missing,
             cells,
         }
@@ -303,16 +314,15 @@ fn relay(view: &CellView<'_>) -> String {
     }
 }
 
-/// JSON against itself, as tables show it.
-fn control(load: &LoadView<'_>, grids: &[Grid]) -> BTreeMap<Key, String> {
+/// JSON against itself.
+type Control = BTreeMap<Key, BesideJson>;
+
+fn control(load: &LoadView<'_>, grids: &[Grid]) -> Control {
     let of = |key: Key| {
         let of_limit = grids.iter().find(|grid| key_of(grid.quantity) == key);
         let ratio = match of_limit {
-            Some(grid) => grid.control?.to_string(),
-            None => {
-                let (ratio, interval) = load.to_anchor(load.control()?, key.metric()?)?;
-                number::with_interval(ratio, interval)
-            }
+            Some(grid) => grid.control?.beside_json(),
+            None => over_rounds(load, load.control()?, key.metric()?)?,
         };
         Some((key, ratio))
     };
@@ -327,7 +337,7 @@ fn key_of(quantity: Quantity) -> Key {
 }
 
 impl Cell {
-    fn new(load: &LoadView<'_>, grids: &[Grid], view: &CellView<'_>) -> Cell {
+    fn new(load: &LoadView<'_>, grids: &[Grid], control: &Control, view: &CellView<'_>) -> Cell {
         let cell = &view.cell.cell;
         let others = load.varying().into_iter().filter(|factor| !APART.contains(factor));
         let others = others.map(|factor| factor_value(factor, view.cell)).filter(|value| *value != "none");
@@ -342,8 +352,8 @@ impl Cell {
         // Ratios across implementations say nothing about a format.
         let is_own =
             load.anchor().is_some_and(|anchor| anchor.cell.cell.implementation == cell.implementation);
-        if !is_own {
-            figures.values_mut().for_each(|figure| figure.ratio = None);
+        for (key, figure) in &mut figures {
+            figure.ratio = figure.ratio.take().filter(|_| is_own).map(|ratio| ratio.judged(control.get(key)));
         }
         Cell {
             id: view.cell.id.clone(),
@@ -360,13 +370,16 @@ impl Cell {
     }
 }
 
+/// A cell ÷ JSON without compression over rounds.
+fn over_rounds(load: &LoadView<'_>, view: &CellView<'_>, metric: Metric) -> Option<BesideJson> {
+    let (ratio, interval) = load.to_anchor(view, metric)?;
+    Some(BesideJson::new(ratio, interval, number::with_interval(ratio, interval)))
+}
+
 /// A figure as the table of costs has it, with its ratio over rounds.
 fn of_metric(load: &LoadView<'_>, view: &CellView<'_>, metric: Metric) -> Option<Figure> {
     let measured = view.blocks_for(metric);
     let value = metric.value(measured, load.latency.0)? / metric.unit();
-    let beside = load.to_anchor(view, metric);
-    let beside = beside
-        .map(|(ratio, interval)| BesideJson::new(ratio, interval, number::with_interval(ratio, interval)));
     let queue = || match view.saturated() {
         reasons if reasons.is_empty() => {
             view.is_unsteady().then(|| "unsteady: it depends on the block's length".to_owned())
@@ -376,7 +389,7 @@ fn of_metric(load: &LoadView<'_>, view: &CellView<'_>, metric: Metric) -> Option
     Some(Figure {
         value: digits(value),
         shown: shown(metric, measured, load.latency.0).unwrap_or_else(|| NOTHING.to_owned()),
-        ratio: beside,
+        ratio: over_rounds(load, view, metric),
         why: if metric.is_latency() { queue() } else { None },
         ..Figure::default()
     })

@@ -190,6 +190,10 @@ pub(crate) struct Ratio {
 }
 
 impl Ratio {
+    pub(crate) fn beside_json(self) -> BesideJson {
+        BesideJson::new(self.value, self.interval, self.to_string())
+    }
+
     /// Whether its interval leaves out equality.
     fn differs(self) -> bool {
         self.interval.is_some_and(|(low, high)| low > 1.0 || high < 1.0)
@@ -296,12 +300,11 @@ impl Grid {
     pub(crate) fn figure(&self, id: &str) -> Option<Figure> {
         let (_, _, entry) = self.entries().find(|(_, _, entry)| entry.id == id)?;
         let sums = entry.measured.sums();
-        let beside = |ratio: Ratio| BesideJson::new(ratio.value, ratio.interval, ratio.to_string());
         let bound = if entry.is_full() { "" } else { "≥" };
         Some(Figure {
             value: entry.value,
             shown: format!("{bound}{}", self.quantity.shown(entry.value)),
-            ratio: entry.ratio.map(beside),
+            ratio: entry.ratio.map(Ratio::beside_json),
             at_least: !entry.is_full(),
             why: None,
             sums: Some([sums.over, sums.under]),
