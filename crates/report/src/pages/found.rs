@@ -9,14 +9,13 @@ use crate::{
 /// Roots, and p99 against the axis.
 pub(crate) fn of_search(search: &Search) -> Vec<Part> {
     let axis = search.config.axis();
-    let ids = || search.cells.iter().map(|cell| cell.cell.as_str());
     let mut parts = vec![
         Part::sentence(limits::title(&search.config, axis)).only(ON_TERMINALS),
-        Part::table(limits::roots(search), ids()),
+        Part::table(limits::roots(search)),
     ];
     parts.extend(limits::remarks(search).into_iter().map(Part::sentence));
     if let Some(curve) = limits::curve(&search.cells) {
-        parts.extend([Part::heading(2, "p99 against rate"), Part::table(curve, ids())]);
+        parts.extend([Part::heading(2, "p99 against rate"), Part::table(curve)]);
     }
     parts
 }
@@ -25,8 +24,7 @@ pub(crate) fn of_search(search: &Search) -> Vec<Part> {
 pub(crate) fn of_browser(found: &Browser) -> Vec<Part> {
     let mut parts = vec![Part::list(browser::findings(found))];
     for (heading, table) in browser::tables(found) {
-        let ids: Vec<String> = table.rows.iter().map(|row| row[0].clone()).collect();
-        parts.extend([Part::heading(2, heading), Part::table(table, ids.iter().map(String::as_str))]);
+        parts.extend([Part::heading(2, heading), Part::table(table)]);
     }
     parts.push(Part::sentence(Verdict::MARKS).only(ON_TERMINALS));
     parts.extend(left_out(browser::left_out(found), IN_FILES));

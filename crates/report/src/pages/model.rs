@@ -130,21 +130,20 @@ fn costs_heading(load: &LoadView<'_>) -> Part {
 fn quoted(load: &LoadView<'_>, comparisons: &[Comparison]) -> Vec<Part> {
     let lines = [
         costs_heading(load),
-        Part::table(load.main_costs().without(VALID), []),
+        Part::table(load.main_costs().without(VALID)),
         Part::sentence(control_line(load, comparisons)),
     ];
-    let rows = Part::table(load.beside_json(comparisons), load.row_ids(false)).only(&[Medium::Rows]);
+    let rows = Part::table(load.beside_json(comparisons)).only(&[Medium::Rows]);
     lines.into_iter().map(|part| part.only(&[Medium::Lines])).chain([rows]).collect()
 }
 
 /// The cost of each cell, and what its columns are of.
 fn costs(load: &LoadView<'_>) -> Vec<Part> {
     let (latency, meaning) = load.latency;
-    let ids = load.row_ids(false);
     let mut parts = vec![
         costs_heading(load),
-        Part::table(load.main_costs(), ids.clone()).only(&[Medium::Terminal]),
-        Part::table(load.costs(), ids).only(&[Medium::WideTerminal, Medium::Summary]),
+        Part::table(load.main_costs()).only(&[Medium::Terminal]),
+        Part::table(load.costs()).only(&[Medium::WideTerminal, Medium::Summary]),
         Part::sentence(format!("p50, p99 and p99.9 are of `{latency}`: {meaning}.")),
         Part::sentence(code_line(load)),
     ];
@@ -155,32 +154,26 @@ fn costs(load: &LoadView<'_>) -> Vec<Part> {
 
 /// Tables beside the costs, under headings of a level.
 pub(crate) fn details(load: &LoadView<'_>, level: usize) -> Vec<Part> {
-    let of_cells = |table: Option<Table>| table.map(|table| (table, load.row_ids(false)));
     let (links, about_links) = load.links().unzip();
     let (agents, about_agents) = load.agents_apart().unzip();
     let (instructions, about_instructions) = load.instructions().unzip();
     let checks = "What a format saves a client beside the client's own checks";
     let differing = "Agents that differ from the others";
-    let detail = |on: Media, heading: &str, found: Option<(Table, Vec<&str>)>, note: Option<String>| {
-        let table = found.map(|(table, ids)| [Part::heading(level, heading), Part::table(table, ids)]);
+    let detail = |on: Media, heading: &str, found: Option<Table>, note: Option<String>| {
+        let table = found.map(|table| [Part::heading(level, heading), Part::table(table)]);
         let note = note.map(Part::sentence);
         table.into_iter().flatten().chain(note).map(|part| part.only(on)).collect::<Vec<_>>()
     };
     [
-        detail(
-            EVERYWHERE,
-            "Sessions, from the instant each was due by plan",
-            of_cells(load.sessions()),
-            None,
-        ),
-        detail(EVERYWHERE, "Links", of_cells(links), about_links),
+        detail(EVERYWHERE, "Sessions, from the instant each was due by plan", load.sessions(), None),
+        detail(EVERYWHERE, "Links", links, about_links),
         detail(EVERYWHERE, "Links apart", load.links_apart(), None),
-        detail(IN_FILES, "CPU, handshakes and first deliveries apart", of_cells(load.apart()), None),
+        detail(IN_FILES, "CPU, handshakes and first deliveries apart", load.apart(), None),
         detail(IN_FILES, checks, load.beside_checks(), None),
         detail(IN_FILES, "Populations", load.populations(), None),
-        detail(IN_FILES, differing, agents.map(|table| (table, Vec::new())), about_agents),
-        detail(EVERYWHERE, "Allocations", of_cells(load.allocations()), None),
-        detail(EVERYWHERE, "Instructions", of_cells(instructions), about_instructions),
+        detail(IN_FILES, differing, agents, about_agents),
+        detail(EVERYWHERE, "Allocations", load.allocations(), None),
+        detail(EVERYWHERE, "Instructions", instructions, about_instructions),
     ]
     .concat()
 }
@@ -192,7 +185,7 @@ fn verdicts(load: &LoadView<'_>, comparisons: &[Comparison]) -> Vec<Part> {
         None => "JSON with the same compression (JSON itself: without compression)".to_owned(),
     };
     let heading = format!("Verdicts, against {against}; [95 % interval]");
-    let table = |form| Part::table(load.verdicts(comparisons, form), load.row_ids(true));
+    let table = |form| Part::table(load.verdicts(comparisons, form));
     // Without a comparison a terminal has nothing to show.
     let on = if comparisons.is_empty() { IN_FILES } else { EVERYWHERE };
     let mut parts = vec![Part::heading(3, heading).only(on), table(Form::Full).only(IN_FILES)];
@@ -213,11 +206,11 @@ fn end(result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<Part> {
     let slos = slos(result, loads);
     if let Some(table) = slo_table(&slos) {
         parts.push(Part::heading(2, "What was demanded"));
-        parts.push(Part::table(table, slos.iter().map(|one| one.cell.as_str())));
+        parts.push(Part::table(table));
     }
     parts.extend(left_out(sentences::left_out(result), IN_FILES));
     let mut files = vec![Part::heading(2, "The instrument's own tests"), Part::sentence(tested(result))];
-    files.extend(selftest_table(result).map(|table| Part::table(table, [])));
+    files.extend(selftest_table(result).map(Part::table));
     files.extend([Part::heading(2, "How to read this"), Part::items(&reading(result, loads))]);
     files.extend([Part::heading(2, "What was measured"), Part::list(provenance::provenance(result))]);
     parts.extend(files.into_iter().map(|part| part.only(IN_FILES)));

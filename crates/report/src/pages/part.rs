@@ -38,13 +38,7 @@ pub(crate) enum What {
     Heading(usize, String),
     Sentence(String),
     List(Vec<String>),
-    /// `ids` name the cells behind its rows, where they have any.
-    Table {
-        #[serde(flatten)]
-        table: Table,
-        #[serde(skip)]
-        ids: Vec<String>,
-    },
+    Table(Table),
 }
 
 impl Part {
@@ -70,8 +64,8 @@ impl Part {
         Part::list(markdown.lines().map(item).collect())
     }
 
-    pub(crate) fn table<'a>(table: Table, ids: impl IntoIterator<Item = &'a str>) -> Part {
-        Part::everywhere(What::Table { table, ids: ids.into_iter().map(str::to_owned).collect() })
+    pub(crate) fn table(table: Table) -> Part {
+        Part::everywhere(What::Table(table))
     }
 
     /// The same in these renderings alone.

@@ -138,12 +138,12 @@ fn warnings(record: &RunRecord) -> Vec<String> {
 
 fn of_load(record: &RunRecord, load: &LoadView<'_>) -> Vec<Part> {
     let costs = load.costs().without(VALID).without("ledger");
-    let mut parts = vec![Part::heading(2, "What it came to"), Part::table(costs, load.row_ids(false))];
+    let mut parts = vec![Part::heading(2, "What it came to"), Part::table(costs)];
     parts.extend(compression_line(load).map(Part::sentence));
     parts.push(Part::sentence(busy(&load.cells[0].utilisation())));
     for (heading, table) in [("Latencies", latencies(record)), ("Fates of events", fates(record))] {
         if !table.is_empty() {
-            parts.extend([Part::heading(2, heading), Part::table(table, [])]);
+            parts.extend([Part::heading(2, heading), Part::table(table)]);
         }
     }
     parts.extend(details(load, 2));

@@ -69,9 +69,11 @@ fn generated(asked: &str, folder: &Path) -> Result<String> {
 /// The rows of these cells.
 fn table(report: &Report<'_>, cells: &[&str]) -> Result<String> {
     let loads: Vec<&What> = report.parts(Medium::Rows).map(|part| &part.what).collect();
-    let [What::Table { table, ids }] = loads[..] else {
+    let [What::Table(table)] = loads[..] else {
         bail!("a table needs a result with one load, not {}", loads.len())
     };
+    // One load has the cells in the order of the result.
+    let ids: Vec<&str> = report.result.cells.iter().map(|cell| cell.id.as_str()).collect();
     let row = |cell: &&str| {
         let known = || format!("the result has no cell {cell:?}; it has {}", ids.join(" "));
         Ok(table.rows[ids.iter().position(|id| id == cell).with_context(known)?].clone())

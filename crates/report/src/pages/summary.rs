@@ -43,7 +43,7 @@ impl Report<'_> {
                 What::Heading(level, heading) => text += &format!("{} {heading}\n", "#".repeat(*level)),
                 What::Sentence(sentence) => text += &format!("{sentence}\n"),
                 What::List(items) => items.iter().for_each(|item| text += &format!("- {item}\n")),
-                What::Table { table, .. } => text.push_str(&table.markdown()),
+                What::Table(table) => text.push_str(&table.markdown()),
             }
         }
         text
@@ -88,7 +88,7 @@ pub(crate) fn draw<'a>(
             }
             What::Sentence(sentence) => fold(text, sentence, width),
             What::List(items) => items.iter().for_each(|item| fold(text, item, width)),
-            What::Table { table, .. } => text.push_str(&table.text(room)),
+            What::Table(table) => text.push_str(&table.text(room)),
         }
     }
 }

@@ -364,7 +364,7 @@ impl Throughput {
         let mut parts = vec![Part::heading(2, self.scenario.clone())];
         for grid in &self.grids {
             parts.push(Part::heading(3, grid.heading()));
-            parts.push(Part::table(grid.table(), []));
+            parts.push(Part::table(grid.table()));
         }
         let notes = [self.bounds(), self.control(), self.closing()];
         parts.extend(notes.into_iter().flatten().map(Part::sentence));

@@ -39,16 +39,15 @@ impl LoadView<'_> {
 }
 
 impl LoadView<'_> {
-    /// One row for each link of a cell whose populations have several, behind it the ids of the
-    /// cells; `None` where all users have the same.
-    pub(crate) fn links_apart(&self) -> Option<(Table, Vec<&str>)> {
+    /// One row for each link of a cell whose populations have several; `None` where all users have the same.
+    pub(crate) fn links_apart(&self) -> Option<Table> {
         let mut headings = self.label_headings();
         headings.push("link".to_owned());
         let names = headings.len();
         let columns =
             ["connections", "kB to a client", "kB from it", "dropped or lost %", "queueing p50 ms", "p99 ms"];
         headings.extend(columns.map(str::to_owned));
-        let (mut rows, mut ids) = (Vec::new(), Vec::new());
+        let mut rows = Vec::new();
         for view in &self.cells {
             let Some(first) = records(view).next() else { continue };
             for (place, part) in first.parts.iter().enumerate() {
@@ -57,10 +56,9 @@ impl LoadView<'_> {
                 row.push(part.link.clone());
                 row.extend(part_figures(&parts));
                 rows.push(row);
-                ids.push(view.cell.id.as_str());
             }
         }
-        (!rows.is_empty()).then_some((Table { names, headings, rows }, ids))
+        (!rows.is_empty()).then_some(Table { names, headings, rows })
     }
 }
 

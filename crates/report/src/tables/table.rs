@@ -97,13 +97,6 @@ impl LoadView<'_> {
         labels.join(" ") + &way
     }
 
-    /// The ids behind the rows of [`LoadView::costs`], or of [`LoadView::verdicts`], where the
-    /// anchor has none.
-    pub(crate) fn row_ids(&self, verdicts: bool) -> Vec<&str> {
-        let shown = self.cells.iter().filter(|view| !verdicts || self.reference(view).is_some());
-        shown.map(|view| view.cell.id.as_str()).collect()
-    }
-
     pub(crate) fn label_headings(&self) -> Vec<String> {
         let all = [Factor::Format, Factor::Compression].into_iter().chain(self.varying());
         all.map(|factor| factor.row().heading()).collect()
@@ -265,9 +258,8 @@ impl LoadView<'_> {
         (!names.is_empty()).then(|| self.table(&columns))
     }
 
-    /// One row for each population of a cell whose populations do not speak the same. Behind it the
-    /// ids of the cells.
-    pub(crate) fn populations(&self) -> Option<(Table, Vec<&str>)> {
+    /// One row for each population of a cell whose populations do not speak the same.
+    pub(crate) fn populations(&self) -> Option<Table> {
         let mut headings = self.label_headings();
         headings.extend(["population", "speaks", "over"].map(str::to_owned));
         let has_link = |record: &RunRecord| record.populations.iter().any(|one| one.link.is_some());
@@ -282,7 +274,7 @@ impl LoadView<'_> {
         headings.extend(
             ["session p50 ms", "response p50 ms"].map(str::to_owned).into_iter().filter(|_| over_links),
         );
-        let (mut rows, mut ids) = (Vec::new(), Vec::new());
+        let mut rows = Vec::new();
         for view in &self.cells {
             let records: Vec<_> = view.cell.blocks.iter().filter_map(Block::counted).collect();
             let Some(first) = records.first() else { continue };
@@ -312,16 +304,14 @@ impl LoadView<'_> {
                 row.push(if is_off { "off" } else { "balanced" }.to_owned());
                 row.extend(waits.into_iter().filter(|_| over_links));
                 rows.push(row);
-                ids.push(view.cell.id.as_str());
             }
         }
-        (!rows.is_empty()).then_some((Table { names, headings, rows }, ids))
+        (!rows.is_empty()).then_some(Table { names, headings, rows })
     }
 
     /// One row for each format and level of the clients' own checks: what a client spends, and what
     /// the format saves of it, where the levels differ.
-    /// Behind it the ids of its rows.
-    pub(crate) fn beside_checks(&self) -> Option<(Table, Vec<&str>)> {
+    pub(crate) fn beside_checks(&self) -> Option<Table> {
         if !self.varies(Factor::ClientVerify) {
             return None;
         }
@@ -348,8 +338,7 @@ impl LoadView<'_> {
                 && self.reference(view).is_some_and(|reference| level(reference) == level(view))
         };
         let cells: Vec<&CellView<'_>> = self.cells.iter().filter(compared).collect();
-        let ids = cells.iter().map(|view| view.cell.id.as_str()).collect();
-        Some((self.table_of(&cells, &columns), ids))
+        Some(self.table_of(&cells, &columns))
     }
 
     /// One row a cell: what both ends allocated, where that was counted.
