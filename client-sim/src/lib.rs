@@ -20,6 +20,7 @@ mod sockets;
 pub use self::{
     cli::main,
     commands::doctor::answers,
+    links::record as link_record,
     relays::own_relay,
     sockets::{dial, swarm},
 };

@@ -104,12 +104,7 @@ pub(crate) fn within_capacity(
 
 /// The emulator's work, for the record. `links` are those of the run, each with how many
 /// connections use it; `run` is that of the command line.
-pub(crate) fn record(
-    links: &[(Link, u64)],
-    run: Option<&Link>,
-    tcp: &TcpSettings,
-    report: &Report,
-) -> LinkRecord {
+pub fn record(links: &[(Link, u64)], run: Option<&Link>, tcp: &TcpSettings, report: &Report) -> LinkRecord {
     let part = |counts: WayCounts, queued: &Latency| PartFlow {
         packets: counts.sent,
         forwarded: counts.forwarded,

@@ -696,6 +696,7 @@ impl Run {
             slo: self.slo.as_ref().map(Slo::to_string),
             planned_rounds: None,
             chosen: Vec::new(),
+            browser: None,
         }
     }
 }

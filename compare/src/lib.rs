@@ -9,7 +9,7 @@
 
 mod args;
 mod assemble;
-pub mod browser;
+mod browser;
 pub mod cli;
 pub mod count;
 pub mod generator;

@@ -139,11 +139,6 @@ impl BlockOrder {
         self.spare.get(further).map(Vec::as_slice).filter(|_| cells.iter().any(lacks))
     }
 
-    /// The same of loads that are pairs of an anchor's index and those of its other cells.
-    pub(crate) fn of_loads(loads: &[(usize, Vec<usize>)], rounds: u32, seed: u64) -> BlockOrder {
-        BlockOrder::drawn(loads, |_, _| false, |_| BETWEEN_ANCHORS, rounds, seed)
-    }
-
     /// Of a pair, which is the control and the one cell of another relay, each round has this cell
     /// twice, beside the anchor and the control: as many blocks of either relay.
     fn drawn(

@@ -140,15 +140,10 @@ impl Progress {
         if let Some(metrics) = &self.metrics {
             metrics.ended(block);
         }
-        self.finish(outcome(block), block.usable().is_some());
-    }
-
-    /// The same for a block that says itself what came of it.
-    pub(crate) fn finish(&mut self, outcome: String, usable: bool) {
         self.finished += 1;
         self.before.clone_from(&self.now);
-        self.last = outcome;
-        self.invalid += usize::from(!usable);
+        self.last = outcome(block);
+        self.invalid += usize::from(block.usable().is_none());
         if let Some(bar) = &self.bar {
             bar.inc(1);
         } else if !self.quiet {
@@ -201,6 +196,10 @@ fn outcome(block: &Block) -> String {
         return "interrupted".to_owned();
     }
     let Some(record) = &block.record else { return "no record".to_owned() };
+    if let Some(page) = &record.page {
+        let each = page.wall_ns as f64 / 1e3 / record.counts.envelopes().max(1) as f64;
+        return format!("{each:.2} µs an event, {}", record.validity.class);
+    }
     let latency = latency_of([record]).0;
     let merged = Merged::from_records([record]);
     let rate = Metric::EnvelopesPerSecond.value(&merged, latency).unwrap_or(0.0);

@@ -96,7 +96,9 @@ impl Rounds<'_> {
                 }
             }
         }
-        if self.cells.iter().any(|cell| cell.cell.saturate.is_none()) {
+        // What it says is of clients and relays.
+        let is_of_pages = config.browser.is_some();
+        if !is_of_pages && self.cells.iter().any(|cell| cell.cell.saturate.is_none()) {
             note(self.quiet, &outline::power(self.cells, &config));
         }
         let plan = BlockOrder::with_spare(self.cells, config.rounds, config.seed);

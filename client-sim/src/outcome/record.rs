@@ -138,6 +138,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         log_level: Some(log_level),
         link,
         host: outcome.host.clone(),
+        page: None,
         memory: outcome.memory,
         compression_memory: compression_memory(&outcome, facts),
         pinned: facts.pinned.clone(),

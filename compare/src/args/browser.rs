@@ -8,8 +8,8 @@ use std::{
 use clap::Args;
 use link::Link;
 
-use crate::browser::{LISTS, MIXED};
-use report::result::{BrowserConfig, MAX_ROUNDS, Part};
+use crate::browser::{LISTS, MIXED, Part};
+use report::result::MAX_ROUNDS;
 
 /// Formats that are measured when none are named: those of the comparison and msgpack.
 pub(crate) const OTHERS: &str = "msgpack";
@@ -48,12 +48,12 @@ pub(crate) struct BrowserFlags {
     ///
     /// Formats: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz.
     #[arg(long, help_heading = "Page", value_name = "FILE")]
-    corpus: Option<String>,
+    pub(crate) corpus: Option<String>,
     /// Leave out what in --corpus is no valid event, and count it
     ///
     /// Each event is then verified.
     #[arg(long, help_heading = "Page", requires = "corpus", hide_short_help = true)]
-    skip_invalid: bool,
+    pub(crate) skip_invalid: bool,
     /// Wire formats, separated by commas
     ///
     /// Or core, or all (that the page can read); JSON is always among them.
@@ -113,16 +113,16 @@ pub(crate) struct BrowserFlags {
         long, help_heading = "Rounds", default_value_t = 6,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS))
     )]
-    rounds: u32,
+    pub(crate) rounds: u32,
     /// Least time of a measured step, after a warm-up
     #[arg(
         long, help_heading = "Rounds", value_name = "MS", default_value_t = 300,
         value_parser = clap::value_parser!(u32).range(10..=60_000)
     )]
-    step_ms: u32,
+    pub(crate) step_ms: u32,
     /// Decides the order of the rows
     #[arg(long, help_heading = "Rounds", default_value_t = 1)]
-    seed: u64,
+    pub(crate) seed: u64,
     /// Where the result folder is made
     #[arg(long, help_heading = "Output", default_value = "results", value_name = "FOLDER")]
     pub(crate) out: PathBuf,
@@ -139,20 +139,6 @@ impl BrowserFlags {
             (names, _) => names.is_empty() || names.iter().any(|name| name == part.name()),
         };
         Part::ALL.into_iter().filter(is_asked).collect()
-    }
-
-    /// The run as asked for, with the formats that the names stand for.
-    pub(crate) fn config(&self, formats: Vec<String>) -> BrowserConfig {
-        BrowserConfig {
-            parts: self.parts(),
-            formats,
-            rounds: self.rounds,
-            step_ms: self.step_ms,
-            seed: self.seed,
-            corpus: self.corpus.clone(),
-            skip_invalid: self.skip_invalid,
-            link: self.link.as_ref().map(|link| format!("{} ({})", link.label(), link.parameters())),
-        }
     }
 
     /// Names of the sets of events, each once.

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use wire::Compression;
 
 use crate::usage::read_corpus;
-use report::result::{BrowserCell, EventSet, Part};
 
 /// Every event of the corpus that all formats of the run can hold: what decoders are checked on.
 pub(crate) const ALL: &str = "all";
@@ -35,7 +34,8 @@ const REQUEST_LIMIT: u64 = 5_000;
 #[derive(Debug)]
 pub(crate) struct Events {
     events: Vec<Event<'static>>,
-    set_aside: usize,
+    /// Events that one of the formats cannot hold.
+    pub(crate) set_aside: usize,
     /// The corpus, for results.
     pub(crate) corpus: CorpusRecord,
 }
@@ -97,38 +97,15 @@ impl Events {
         }
         Ok(frames)
     }
-
-    /// Bytes of what a decoder is given.
-    pub(crate) fn input_bytes(&self, cell: &BrowserCell) -> Result<Option<u64>> {
-        if cell.part != Part::Decode {
-            return Ok(None);
-        }
-        let layer = if cell.compression == "zstd" { ZSTD_LAYER } else { "" };
-        let frames = self.frames(&cell.events, &format!("{}{layer}", cell.format))?;
-        // Without the lengths.
-        Ok(Some((frames.len() - 4 * self.in_set(&cell.events).len()) as u64))
-    }
-
-    /// A set as results have it.
-    pub(crate) fn described(&self, set: &str) -> Result<EventSet> {
-        let events = self.in_set(set).len() as u64;
-        // Without the lengths.
-        let json_bytes = self.frames(set, Format::JSON.name())?.len() as u64 - 4 * events;
-        Ok(EventSet { name: set.to_owned(), events, json_bytes, set_aside: self.set_aside as u64 })
-    }
 }
 
 /// A REQ for everything that is stored, as a page sends it: text in JSON, else a list of bytes.
-pub(crate) fn request(format: &str) -> Result<Value> {
+pub(crate) fn request(format: Format) -> Result<Value> {
     let filter = Filter { limit: Some(REQUEST_LIMIT), ..Filter::default() };
     let message = ClientMessage::Req { subscription: SUBSCRIPTION.into(), filters: vec![filter] };
     let mut bytes = Vec::new();
-    codec(format)?.encode_client(&message, &mut bytes)?;
-    Ok(if format.parse::<Format>()? == Format::JSON {
-        json!(String::from_utf8(bytes)?)
-    } else {
-        json!(bytes)
-    })
+    format.codec(Implementation::Library)?.encode_client(&message, &mut bytes)?;
+    Ok(if format == Format::JSON { json!(String::from_utf8(bytes)?) } else { json!(bytes) })
 }
 
 fn codec(format: &str) -> Result<&'static dyn Codec> {
@@ -171,13 +148,12 @@ mod tests {
             (rest, count) = (behind, count + 1);
         }
         assert_eq!((rest.len(), count), (0, events.in_set(LISTS).len()));
-        assert_eq!(events.described(LISTS).unwrap().json_bytes, (frames.len() - 4 * count) as u64);
     }
 
     #[test]
     fn a_request_is_text_in_json_and_bytes_elsewhere() {
-        assert_eq!(request("json").unwrap(), json!("[\"REQ\",\"feed\",{\"limit\":5000}]"));
-        assert_eq!(request("dannypack").unwrap()[0], json!(2));
-        assert!(request("xml").is_err());
+        let request = |name: &str| request(name.parse().unwrap()).unwrap();
+        assert_eq!(request("json"), json!("[\"REQ\",\"feed\",{\"limit\":5000}]"));
+        assert_eq!(request("dannypack")[0], json!(2));
     }
 }

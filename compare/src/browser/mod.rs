@@ -1,368 +1,510 @@
-//! `compare browser`: what a page in Chromium spends on events in each format.
+//! `compare browser`: what a page in a browser spends on events in each format.
 //!
-//! Every block is a fresh page in a browsing context of its own, and so in a renderer of its own:
-//! within a page V8's inline caches and optimised code are shared between decoders. CPU is read
-//! from outside, from the kernel's clocks of the renderer and of the network process, with an empty
-//! step subtracted ([`docs/browsers.md`](../../docs/browsers.md)). With `--serve` a person opens the
-//! page on a device, which plays the same blocks in frames; what is measured there is wall time.
+//! [`Pages`] is one more player of blocks ([`Generator`]). Every block is a fresh page in a Chromium that
+//! is started for it, because decoders of one page share V8's inline caches and optimised code. The
+//! page asks this program's server for its task, marks where a step begins and ends, and posts what it
+//! found; at marks the kernel's clocks of the renderer and of the network process are read
+//! ([`docs/browsers.md`](../../docs/browsers.md)). With `--serve` a person opens the page on a device,
+//! which plays the same blocks in frames; what is measured there is wall time.
 //!
 //! To add a decoder, add a row to `web/browser/src/rows.js`.
 
-mod cdp;
 mod chromium;
-mod device;
-mod error;
 mod events;
-mod host;
-mod over_link;
-mod page;
+mod found;
 mod relays;
 mod rows;
 mod server;
-mod steps;
 
 use std::{
-    collections::BTreeSet,
-    future::Future,
+    collections::{BTreeMap, BTreeSet},
+    future::pending,
     io::{self, Write},
     net::{Ipv4Addr, SocketAddrV4},
-    path::Path,
+    path::PathBuf,
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
-use anyhow::{Context, Result, bail};
-use link::Link;
-use measure::{CorpusRecord, Status};
+use anyhow::{Context, Result, bail, ensure};
+use futures::{FutureExt, future::LocalBoxFuture};
+use link::{DEFAULT_CONGESTION, Emulation, Link};
+use measure::{CorpusRecord, Environment, Exit, LinkRecord, utc};
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
-use workload::schedule::nanos;
-
-pub use self::error::BrowserError;
-use self::{
-    chromium::Chromium,
-    device::Device,
-    events::{ALL, Events},
-    host::Host,
-    over_link::OverLink,
-    page::Page,
-    relays::Relays,
-    server::{Server, Socket},
-    steps::{WARM_UP_MS, connect, decode, end_to_end, live},
+use tokio::{
+    sync::{Mutex, mpsc, oneshot},
+    time,
 };
+use wire::Compression;
+
 pub(crate) use self::{
     chromium::find,
     events::{LISTS, MIXED},
-    rows::{Rows, Selection},
+    rows::{PageCell, Part, Rows, Selection},
 };
-use crate::{plan::BlockOrder, progress::Progress, run::Stopped};
-use report::result::{Browser, BrowserBlock, BrowserCell, BrowserConfig, BrowserSoftware, EventSet, Part};
+use self::{
+    chromium::{Chromium, Spent, spent},
+    events::{ALL, Events},
+    found::{Found, plain, whole},
+    relays::Relays,
+    server::Told,
+};
+use crate::{
+    generator::{Generator, Interrupt, Played, Task},
+    progress::Progress,
+    usage::{Ended, until_signal},
+};
+use report::result::{Browser, DEVICE, Foreign};
 
-/// Time of a block beyond its steps, before one was measured.
-const BLOCK_OVERHEAD: Duration = Duration::from_millis(700);
+/// Events of the first step: a screen or two.
+const FIRST_EVENTS: u32 = 100;
+/// Time of the step before the measured one: V8 has optimised a hot function by then.
+const WARM_UP_MS: u32 = 200;
+/// Requests before the measured ones.
+const WARM_UP_REQUESTS: u32 = 3;
+/// Live events of the warm-up and of the step.
+const LIVE_EVENTS: [usize; 2] = [500, 2_000];
+/// Time for a browser to finish its own start.
+const SETTLES_MS: u32 = 300;
+/// Limit between two things that a page tells: a step lasts seconds, a comparison of all events with
+/// `JSON.parse` tens of them on a slow phone.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// What a page may tell in a block; it tells a dozen things.
+const MOST_TOLD: usize = 64;
+/// Time for a device to ask for what it hears at the end.
+const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 
 /// The host that the page runs on.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Client<'a> {
+#[derive(Debug, Clone)]
+pub(crate) enum Client {
     /// This browser, headless on this machine.
-    Browser(&'a Path),
+    Browser(PathBuf),
     /// A device that a person opens the page on, which is served at this address.
     Device(SocketAddrV4),
 }
 
-/// Parts to measure, and their host.
+/// What to measure, and where.
 #[derive(Debug)]
 pub(crate) struct Question<'a> {
-    /// The host that the page runs on.
-    pub(crate) client: Client<'a>,
+    pub(crate) client: Client,
     /// The page that npm built.
     pub(crate) rows: &'a Rows,
-    /// The run as asked for.
-    pub(crate) config: &'a BrowserConfig,
+    pub(crate) formats: &'a [String],
+    pub(crate) corpus: Option<&'a str>,
+    pub(crate) skip_invalid: bool,
     /// The emulated access link to the relays.
     pub(crate) link: Option<&'a Link>,
-    /// The cells without blocks.
-    pub(crate) cells: Vec<BrowserCell>,
-    /// Whether progress is hidden.
-    pub(crate) quiet: bool,
+    pub(crate) step_ms: u32,
+    pub(crate) seed: u64,
+    /// The command line, for records.
+    pub(crate) command: Vec<String>,
 }
 
-/// Blocks that were measured until the end, or until it was stopped.
+/// Plays blocks in pages.
 #[derive(Debug)]
-pub(crate) struct Found {
-    pub(crate) browser: Browser,
-    pub(crate) corpus: CorpusRecord,
-    pub(crate) status: Status,
-    pub(crate) stopped: Option<Stopped>,
-    /// The order of the blocks, by the cells' places.
-    pub(crate) plan: BlockOrder,
-}
-
-/// Everything that a block needs.
-struct Bench {
-    host: Host,
+pub(crate) struct Pages {
+    client: Client,
+    /// Where the page is served.
+    url: String,
+    cells: BTreeMap<String, PageCell>,
     relays: Relays,
-    link: Option<OverLink>,
+    link: Option<Link>,
+    corpus: CorpusRecord,
+    environment: Environment,
+    command: Vec<String>,
     step_ms: u32,
+    clock_ns: u64,
+    state: Mutex<State>,
 }
 
-/// Compares every decoder with `JSON.parse`, then measures all rounds.
-///
-/// # Errors
-/// Before anything is measured: without a browser, or when a decoder differs from `JSON.parse`.
-/// Later errors end the run and stand in [`Found::status`]. What was measured so far is passed to
-/// `keep` after each block.
-pub(crate) async fn measure(
-    question: Question<'_>,
-    keep: &dyn Fn(Found),
-    interrupt: impl Future<Output = ()>,
-) -> Result<Found> {
-    let Question { client, rows, config, link, mut cells, quiet } = question;
-    let mut interrupt = Box::pin(interrupt);
-    let events = Arc::new(Events::read(config.corpus.as_deref(), config.skip_invalid, &config.formats)?);
-    let address = match client {
-        Client::Browser(_) => SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0),
-        Client::Device(address) => address,
-    };
-    // In the relays' namespace before this process moves to that of the page.
-    let at_relays =
-        link.map(|link| OverLink::start(link, config.seed, || Relays::start(&events, &cells, link::RELAY)));
-    let (sender, arrival) = oneshot::channel();
-    let server = Server::start(rows.script.clone(), Arc::clone(&events), address, Some(sender)).await?;
-    let (link, relays) = match at_relays.transpose()? {
-        Some((link, relays)) => (Some(link), relays),
-        None => (None, Relays::start(&events, &cells, *address.ip())?),
-    };
-    for cell in &mut cells {
-        cell.input_bytes = events.input_bytes(cell)?;
-    }
-    let sets = described(&events, &cells)?;
-    let corpus = events.corpus.clone();
-    let decoders = rows.decoders(&config.formats);
-    let prepared = async {
-        let host = host(client, &server.url, arrival).await?;
-        let mut bench = Bench { host, relays, link, step_ms: config.step_ms };
-        let software = bench.software().await?;
-        bench.check(&decoders).await?;
-        let not_measured = bench.reach(&mut cells).await?;
-        bench.check_received(&cells).await?;
-        Ok::<_, anyhow::Error>((bench, software, not_measured))
-    };
-    let (mut bench, software, not_measured) = tokio::select! {
-        prepared = prepared => prepared?,
-        () = interrupt.as_mut() => bail!("interrupted before anything was measured"),
-    };
-    if let (true, [why, ..]) = (cells.is_empty(), not_measured.as_slice()) {
-        bail!("nothing is left to measure: {why}");
-    }
-    let plan = BlockOrder::of_loads(&loads(&cells), config.rounds, config.seed);
-    let step = match &bench.link {
-        Some(link) => link.takes(sets.iter().find(|set| set.name == MIXED).map_or(0, |set| set.json_bytes)),
-        None => Duration::from_millis(u64::from(config.step_ms + WARM_UP_MS)),
-    };
-    let guess = BLOCK_OVERHEAD + step;
-    let mut progress = Progress::new(plan.blocks(), guess, quiet);
-    progress.say(&format!("{} decoders read every event as JSON.parse does", decoders.len()));
-    not_measured.iter().for_each(|left_out| progress.say(&format!("not measured: {left_out}")));
-    let found = |cells: &[BrowserCell], status: Status, stopped: Option<Stopped>| {
-        let (config, libraries) = (config.clone(), rows.libraries.clone());
-        let (software, events, cells) = (software.clone(), sets.clone(), cells.to_vec());
-        let browser =
-            Browser { config, software, libraries, events, cells, not_measured: not_measured.clone() };
-        Found { browser, corpus: corpus.clone(), status, stopped, plan: plan.clone() }
-    };
-    let keep = |cells: &[BrowserCell]| keep(found(cells, Status::Complete, None));
-    let ended = rounds(&mut bench, &mut cells, &plan, &mut progress, &keep, interrupt).await;
-    progress.end();
-    let (status, stopped, words) = match ended {
-        Ok(None) => (Status::Complete, None, "Done: compare has the result."),
-        Ok(Some(stopped)) => {
-            (Status::Interrupted, Some(stopped), "Interrupted: compare keeps what was measured.")
-        }
-        Err(error) => {
-            let status = Status::Incomplete { reason: error.to_string() };
-            (status, Some(Stopped::Failing), "The run failed: compare says why.")
-        }
-    };
-    bench.host.stop(words).await;
-    Ok(found(&cells, status, stopped))
+/// What one block has at a time.
+#[derive(Debug)]
+struct State {
+    /// What pages tell.
+    told: mpsc::Receiver<Told>,
+    /// The number of the block in the page's address.
+    block: u64,
+    /// The first device that asked, by the name that it gave itself.
+    device: Option<String>,
+    /// Where the device waits for its next block.
+    waiting: Option<oneshot::Sender<Value>>,
+    emulation: Option<Emulation>,
 }
 
-/// The sets of events that are decoded, and the one that decoders are checked on.
-fn described(events: &Events, cells: &[BrowserCell]) -> Result<Vec<EventSet>> {
-    let sets: BTreeSet<&str> = cells.iter().map(|cell| cell.events.as_str()).chain([ALL]).collect();
-    sets.into_iter().map(|set| events.described(set)).collect()
+/// A page's block.
+#[derive(Debug)]
+struct Seen {
+    found: Found,
+    /// Of a step in Chromium.
+    spent: Option<Spent>,
+    link: Option<LinkRecord>,
 }
 
-/// Starts the browser, or waits for the device.
-async fn host(client: Client<'_>, url: &str, arrival: oneshot::Receiver<Socket>) -> Result<Host> {
-    match client {
-        Client::Browser(program) => {
-            Ok(Host::Chromium(Box::new(Chromium::start(program).await?), format!("{url}page.html")))
-        }
-        Client::Device(_) => {
+/// The page says that something failed.
+#[derive(Debug, thiserror::Error)]
+#[error("the page failed: {0}")]
+struct PageFailed(String);
+
+impl Pages {
+    /// Serves the page, starts the relays, and compares every decoder with `JSON.parse` before anything
+    /// is timed. Leaves out of `cells` what cannot be measured. Call it while this process has one
+    /// thread: with a link it moves to another network namespace.
+    ///
+    /// # Errors
+    /// Without a browser, or when a decoder differs.
+    pub(crate) fn start(
+        question: Question<'_>,
+        cells: &mut Vec<PageCell>,
+    ) -> Result<(Pages, Browser, Foreign)> {
+        let Question { client, rows, formats, link, seed, step_ms, .. } = question;
+        let events = Arc::new(Events::read(question.corpus, question.skip_invalid, formats)?);
+        let (product, flags, address) = match &client {
+            Client::Browser(program) => {
+                (chromium::product(program)?, chromium::flags(), SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))
+            }
+            Client::Device(address) => (String::new(), Vec::new(), *address),
+        };
+        let served = || server::serve(rows.script.clone(), Arc::clone(&events), address);
+        // In the relays' namespace before this process moves to that of the page.
+        let (relays, emulation, (url, told)) = match link {
+            Some(link) => {
+                link::enter()?;
+                let emulation = Emulation::for_program(link, seed, DEFAULT_CONGESTION, || {});
+                let emulation = emulation
+                    .context("cannot emulate the link (client-sim links says what this host needs)")?;
+                let relays = Relays::start(&events, cells, link::RELAY)?;
+                emulation.join_users()?;
+                (relays, Some(emulation), served()?)
+            }
+            None => {
+                let served = served()?;
+                (Relays::start(&events, cells, *address.ip())?, None, served)
+            }
+        };
+        if let Client::Device(_) = client {
             // A closed stderr leaves nobody who could open the page.
             writeln!(io::stderr(), "Open {url} on the device to measure; Ctrl-C ends the run.")?;
-            let device = Device::new(arrival.await.context("the page is served no longer")?);
-            writeln!(io::stderr(), "a device is connected and compares every decoder with JSON.parse first")?;
-            Ok(Host::Device(Box::new(device)))
         }
-    }
-}
-
-/// The places of each load's anchor and of its other cells.
-fn loads(cells: &[BrowserCell]) -> Vec<(usize, Vec<usize>)> {
-    let mut at = 0;
-    let load =
-        |one: &BrowserCell, other: &BrowserCell| (one.part, &one.events) == (other.part, &other.events);
-    let places = cells.chunk_by(load).map(|load| {
-        let anchor = at;
-        at += load.len();
-        (anchor, (anchor + 1..at).collect())
-    });
-    places.collect()
-}
-
-/// Runs the plan; says why it was not finished.
-async fn rounds(
-    bench: &mut Bench,
-    cells: &mut [BrowserCell],
-    plan: &BlockOrder,
-    progress: &mut Progress,
-    keep: &dyn Fn(&[BrowserCell]),
-    mut interrupt: std::pin::Pin<Box<impl Future<Output = ()>>>,
-) -> Result<Option<Stopped>, BrowserError> {
-    let started = Instant::now();
-    for (round, order) in plan.rounds.iter().enumerate() {
-        for (position, &place) in order.iter().enumerate() {
-            let cell = &mut cells[place];
-            progress.block(round, plan.rounds.len(), &cell.id);
-            bench.host.show(progress.shown()).await?;
-            let began = Instant::now();
-            let mut block = tokio::select! {
-                block = bench.block(cell) => block?,
-                () = interrupt.as_mut() => return Ok(Some(Stopped::Interrupted)),
-            };
-            block.round = u32::try_from(round).unwrap_or(u32::MAX);
-            block.position = u32::try_from(position).unwrap_or(u32::MAX);
-            block.started_after_ns = nanos(began - started);
-            block.process_ns = nanos(began.elapsed());
-            progress.finish(outcome(&block), block.why.is_empty());
-            cell.blocks.push(block);
-            keep(cells);
-        }
-    }
-    Ok(None)
-}
-
-/// A block in a line.
-fn outcome(block: &BrowserBlock) -> String {
-    match (&block.warm, block.why.first()) {
-        (_, Some(why)) => why.clone(),
-        (Some(warm), None) if warm.events > 0 => {
-            let each = |ns: u64| ns as f64 / 1e3 / warm.events as f64;
-            match (warm.main_ns, block.link_bytes) {
-                (0, _) | (_, Some(_)) => format!("{:.2} µs an event by the page's clock", each(warm.wall_ns)),
-                (ns, None) => format!("{:.2} µs of the main thread an event", each(ns)),
+        let mut pages = Pages {
+            client,
+            url,
+            cells: cells.iter().map(|cell| (cell.spec.id.clone(), cell.clone())).collect(),
+            relays,
+            link: link.cloned(),
+            corpus: events.corpus.clone(),
+            environment: Environment::collect(),
+            command: question.command,
+            step_ms,
+            clock_ns: 0,
+            state: Mutex::new(State { told, block: 0, device: None, waiting: None, emulation }),
+        };
+        let decoders = rows.decoders(formats);
+        let (about, not_measured) = until_signal(async |interrupt| {
+            tokio::select! {
+                prepared = pages.prepare(&decoders, cells) => prepared,
+                () = interrupt.wait() => {
+                    let reason = "interrupted before anything was measured".to_owned();
+                    Err(Ended { exit: Exit::Interrupted, reason }.into())
+                }
             }
+        })?;
+        if let (true, Some(why)) = (cells.is_empty(), &not_measured) {
+            bail!("nothing is left to measure: {why}");
         }
-        _ => "nothing".to_owned(),
+        pages.clock_ns = whole(about.clock_ms * 1e6);
+        ensure!(pages.clock_ns > 0, "the page does not say how its clock moves");
+        let is_device = pages.is_device();
+        ensure!(is_device || about.isolated, "the page is not isolated, so that its clock is too coarse");
+        let sets: BTreeSet<&str> = cells.iter().map(|cell| &*cell.set).chain([ALL]).collect();
+        let browser = Browser {
+            client: if is_device { DEVICE } else { "browser" }.to_owned(),
+            product: if is_device { plain(&about.user_agent) } else { product },
+            flags,
+            has_to_hex: about.has_to_hex,
+            clock_ns: pages.clock_ns,
+            step_ms,
+            libraries: rows.libraries.clone(),
+            events: sets.into_iter().map(|set| (set.to_owned(), events.in_set(set).len() as u64)).collect(),
+        };
+        let refused = (events.set_aside > 0)
+            .then(|| ("a format of the run cannot hold them".to_owned(), events.set_aside as u64));
+        let foreign = Foreign {
+            declined: not_measured.into_iter().map(|why| format!("Not measured: {why}")).collect(),
+            refused_events: refused.into_iter().collect(),
+        };
+        Ok((pages, browser, foreign))
     }
-}
 
-impl Bench {
-    /// Name and version of the browser or device.
-    async fn software(&mut self) -> Result<BrowserSoftware, BrowserError> {
-        let mut page = Page::open(&mut self.host).await?;
-        let about = page.run("bench.about()").await?;
-        page.close().await?;
-        self.host.software(&about).await
+    fn is_device(&self) -> bool {
+        matches!(self.client, Client::Device(_))
     }
 
-    /// Compares decoders with `JSON.parse` on every event.
-    async fn check(&mut self, decoders: &[&str]) -> Result<(), BrowserError> {
-        let mut page = Page::open(&mut self.host).await?;
-        for decoder in decoders {
-            let found = page.run(&format!("bench.check({}, {})", json!(decoder), json!(ALL))).await?;
-            if !found.is_null() {
-                let text = |name: &str| found[name].as_str().unwrap_or_default().to_owned();
-                let decoder = (*decoder).to_owned();
-                return Err(BrowserError::Differs { decoder, id: text("id"), found: text("found") });
-            }
+    /// Compares decoders with `JSON.parse` on every event, and what each cell receives of a relay with
+    /// what the first does. Leaves out the cells over sockets where a device does not reach a relay, and
+    /// says why.
+    async fn prepare(
+        &self,
+        decoders: &[&str],
+        cells: &mut Vec<PageCell>,
+    ) -> Result<(found::About, Option<String>)> {
+        let different = |reason: String| {
+            let reason = format!("{reason}; nothing was measured");
+            Err(Ended { exit: Exit::Unbalanced, reason }.into())
+        };
+        let task =
+            json!({ "deed": "check", "says": "JSON.parse", "wait_ms": 0, "rows": decoders, "set": ALL });
+        let Found { about, differs, .. } = self.page(None, &task, Value::Null).await?.found;
+        if let Some(found::Differs { row, id, found }) = differs {
+            let (row, id, found) = (plain(&row), plain(&id), plain(&found));
+            return different(format!("{row} reads event {id} otherwise than JSON.parse does: {found}"));
         }
-        page.close().await.map(drop)
-    }
-
-    /// Leaves out the cells over sockets where a device does not reach their relays; says why.
-    async fn reach(&mut self, cells: &mut Vec<BrowserCell>) -> Result<Vec<String>, BrowserError> {
-        if matches!(self.host, Host::Chromium(..)) {
-            return Ok(Vec::new());
-        }
-        let mut reached = BTreeSet::new();
+        let about = about.context("the page does not say what it is")?;
+        let mut expected = None;
         for cell in cells.iter().filter(|cell| cell.part.is_over_sockets()) {
-            if !reached.insert(cell.compression.as_str()) {
-                continue;
-            }
-            let mut page = Page::open(&mut self.host).await?;
-            let connected = connect(&mut page, cell, &self.relays).await;
-            page.close().await?;
-            match connected {
-                Err(BrowserError::Page { why, .. }) => {
+            let mut task = self.relays.connection(cell)?;
+            let token = task["token"].clone();
+            task["deed"] = json!("receive");
+            task["says"] = json!(cell.spec.id);
+            task["wait_ms"] = json!(0);
+            let found = match self.page(Some(cell), &task, Value::Null).await {
+                Ok(seen) => seen.found,
+                Err(error) if self.is_device() && error.is::<PageFailed>() => {
                     cells.retain(|cell| !cell.part.is_over_sockets());
                     let what = "the parts over WebSockets, because the device does not reach a relay";
-                    return Ok(vec![format!("{what}: {why}")]);
+                    return Ok((about, Some(format!("{what}: {error}"))));
                 }
-                other => other?,
+                Err(error) => return Err(error),
+            };
+            let agreed = found.agreed.unwrap_or_default();
+            let deflates = agreed.extensions.contains("permessage-deflate");
+            let asked = matches!(cell.spec.cell.compression, Compression::Deflate(_));
+            ensure!(
+                json!(agreed.protocol) == token && deflates == asked,
+                "connecting for {}: the relay agreed to {:?} with {:?} where {token} was asked for",
+                cell.spec.id,
+                plain(&agreed.protocol),
+                plain(&agreed.extensions)
+            );
+            let received = found.received.unwrap_or_default();
+            let expected = expected.get_or_insert_with(|| received.clone());
+            if *expected != received || received.events == 0 {
+                let id = &cell.spec.id;
+                let why = format!(
+                    "{id} received {received:?} where JSON without compression received {expected:?}"
+                );
+                return different(plain(&why));
             }
         }
-        Ok(Vec::new())
+        Ok((about, None))
     }
 
-    /// Compares what each cell receives of a relay with what the first does.
-    async fn check_received(&mut self, cells: &[BrowserCell]) -> Result<(), BrowserError> {
-        let mut expected: Option<Value> = None;
-        for cell in cells.iter().filter(|cell| cell.part.is_over_sockets()) {
-            let mut page = Page::open(&mut self.host).await?;
-            connect(&mut page, cell, &self.relays).await?;
-            let found = page.run("bench.received()").await?;
-            page.close().await?;
-            let expected = expected.get_or_insert_with(|| found.clone());
-            if *expected != found || found["events"] == json!(0) {
-                let (cell, expected) = (cell.id.clone(), expected.to_string());
-                return Err(BrowserError::Received { cell, found: found.to_string(), expected });
+    /// What the page of a cell's block does.
+    fn task(&self, cell: &PageCell) -> Result<Value> {
+        let mut task = match cell.part {
+            Part::Decode | Part::InProportion => json!({
+                "deed": "decode", "row": cell.row.name, "set": cell.set, "first_events": FIRST_EVENTS,
+                "warm_up_ms": WARM_UP_MS,
+            }),
+            Part::EndToEnd => json!({
+                "deed": "request", "connection": self.relays.connection(cell)?,
+                // Over a link the first request is what a user waits for.
+                "warm_up": if self.link.is_some() { 0 } else { WARM_UP_REQUESTS },
+            }),
+            Part::Live => {
+                json!({ "deed": "live", "connection": self.relays.connection(cell)?, "counts": LIVE_EVENTS })
             }
+        };
+        task["step_ms"] = json!(self.step_ms);
+        task["says"] = json!(cell.spec.id);
+        task["wait_ms"] = json!(if self.is_device() { 0 } else { SETTLES_MS });
+        Ok(task)
+    }
+
+    /// Has a fresh page do a task; shows `show` to who sits before a device.
+    async fn page(&self, cell: Option<&PageCell>, task: &Value, show: Value) -> Result<Seen> {
+        let mut guard = self.state.lock().await;
+        let state = &mut *guard;
+        state.block += 1;
+        let mut chromium = match &self.client {
+            Client::Browser(program) => {
+                Some(Chromium::start(program, &format!("{}page.html?{}", self.url, state.block))?)
+            }
+            Client::Device(_) => {
+                state.next_block(json!({ "block": state.block, "show": show })).await?;
+                None
+            }
+        };
+        let began = Instant::now();
+        let (mut marks, mut publication, mut link) = (Vec::new(), None, None);
+        for _ in 0..MOST_TOLD {
+            let Told { what, said, answer, .. } = tokio::select! {
+                told = state.heard() => told?,
+                how = ended(&mut chromium) => bail!("Chromium ended in the middle of a block: {how}"),
+                () = time::sleep(PATIENCE) => return Err(silent()),
+            };
+            let reply = match &*what {
+                "task" => task.clone(),
+                "mark" => {
+                    if let Some(chromium) = &mut chromium {
+                        marks.push(chromium.read().await?);
+                    }
+                    if let (Some(emulation), Some(over)) = (&mut state.emulation, &self.link) {
+                        let report = emulation.report()?;
+                        let links = [(over.clone(), 1)];
+                        link = Some(client_sim::link_record(&links, Some(over), &emulation.tcp, &report));
+                        emulation.begin()?;
+                    }
+                    Value::Null
+                }
+                "prepare" => {
+                    let count = said["count"].as_u64().and_then(|count| usize::try_from(count).ok());
+                    let count = count.filter(|count| LIVE_EVENTS.contains(count));
+                    let (cell, count) =
+                        cell.zip(count).context("the page asks for events that it does not await")?;
+                    publication = Some(self.relays.publication(cell, count).await?);
+                    Value::Null
+                }
+                "publish" => {
+                    let ready = publication.take().context("the page asks for events that are not ready")?;
+                    ready.send().await.context("the relay failed")?;
+                    Value::Null
+                }
+                "done" => {
+                    // A page that has left hears nothing.
+                    let _ = answer.send(Value::Null);
+                    let found = Found::read(said, began.elapsed())?;
+                    if let Some(error) = &found.error {
+                        // Where the emulator has ended, the page only knows that the relay is silent.
+                        state.emulation.as_mut().map(Emulation::report).transpose()?;
+                        return Err(PageFailed(plain(error)).into());
+                    }
+                    return Ok(Seen { found, spent: spent(&marks), link });
+                }
+                _ => bail!("the page's answer is refused: it tells {:?}", plain(&what)),
+            };
+            let _ = answer.send(reply);
+        }
+        bail!("the page's answer is refused: it tells too much")
+    }
+
+    /// Plays a block and writes its record.
+    async fn block(&self, task: &Task<'_>, show: Value) -> Result<Exit> {
+        let cell = self.cells.get(&task.cell.id).context("the cell is none of the page's")?;
+        let started = utc::format(SystemTime::now());
+        let seen = self.page(Some(cell), &self.task(cell)?, show).await?;
+        ensure!(
+            self.is_device() || seen.spent.is_some_and(|spent| spent.main_ns > 0),
+            "no renderer of Chromium worked in the step"
+        );
+        let record = found::record(self, (task, cell), seen, started);
+        record.write(task.record)?;
+        Ok(if record.validity.class == measure::ValidityClass::Invalid {
+            Exit::Invalid
+        } else {
+            Exit::Success
+        })
+    }
+
+    /// Tells who sits before a device that the run has ended.
+    pub(crate) fn end(self, words: &str) {
+        let mut state = self.state.into_inner();
+        let deadline = Instant::now() + LEAVES_WITHIN;
+        while state.waiting.is_none() && state.device.is_some() && Instant::now() < deadline {
+            match state.told.try_recv() {
+                Ok(told) => drop(state.of_device(told)),
+                Err(_) => std::thread::sleep(Duration::from_millis(10)),
+            }
+        }
+        if let Some(waiting) = state.waiting {
+            // A device that has left hears nothing.
+            let _ = waiting.send(json!({ "end": words }));
+        }
+    }
+}
+
+impl State {
+    /// What the page of this block tells.
+    async fn heard(&mut self) -> Result<Told> {
+        let block = self.block.to_string();
+        loop {
+            let told = self.told.recv().await.context("the page is served no longer")?;
+            match &*told.what {
+                "next" | "left" => self.of_device(told)?,
+                _ if told.block == block => return Ok(told),
+                // A page of an earlier block hears that nobody listens.
+                _ => {}
+            }
+        }
+    }
+
+    /// Waits until the device asks for its next block, the first time as long as it takes.
+    async fn next_block(&mut self, next: Value) -> Result<()> {
+        while self.waiting.is_none() {
+            let told = match self.device {
+                None => self.told.recv().await,
+                Some(_) => time::timeout(PATIENCE, self.told.recv()).await.map_err(|_| silent())?,
+            };
+            self.of_device(told.context("the page is served no longer")?)?;
+        }
+        if let Some(waiting) = self.waiting.take() {
+            // One that has left is silent from now on.
+            let _ = waiting.send(next);
         }
         Ok(())
     }
 
-    /// Measures a cell once, in a fresh page.
-    async fn block(&mut self, cell: &BrowserCell) -> Result<BrowserBlock, BrowserError> {
-        let mut page = Page::open(&mut self.host).await?;
-        let mut block = match cell.part {
-            Part::EndToEnd => match &mut self.link {
-                Some(link) => link.first_request(&mut page, cell, &self.relays).await?,
-                None => end_to_end(&mut page, cell, &self.relays, self.step_ms).await?,
-            },
-            Part::Live => live(&mut page, cell, &self.relays).await?,
-            Part::Decode | Part::InProportion => decode(&mut page, cell, self.step_ms).await?,
-        };
-        page.collect().await?;
-        block.heap_bytes = page.heap_bytes().await?;
-        block.peak_bytes = page.peak_bytes();
-        if page.close().await? {
-            block.why.push("the page was hidden, and browsers slow down hidden pages".to_owned());
+    /// The first device that asks is measured, and others are told so.
+    fn of_device(&mut self, Told { what, said, answer, .. }: Told) -> Result<()> {
+        let name = said["device"].as_str().unwrap_or_default();
+        match (&*what, self.device.get_or_insert_with(|| name.to_owned()) == name) {
+            ("next", true) => self.waiting = Some(answer),
+            ("next", false) => {
+                let _ = answer.send(json!({ "end": "Another device is measured: one at a time." }));
+            }
+            ("left", true) => bail!("the device left: its page was closed"),
+            // What a page of an earlier block tells.
+            _ => {}
         }
-        if let Host::Device(device) = &self.host {
-            device.doubt_clock(&mut block);
-        }
-        Ok(block)
+        Ok(())
     }
 }
 
-/// Starts a runtime around [`measure`].
-///
-/// # Errors
-/// See [`measure`].
-pub(crate) fn run_until_signal(question: Question<'_>, keep: &dyn Fn(Found)) -> Result<Found> {
-    crate::usage::until_signal(async |interrupt| measure(question, keep, interrupt.wait()).await)
+impl Generator for Pages {
+    fn play<'a>(
+        &'a self,
+        task: Task<'a>,
+        progress: &'a mut Progress,
+        mut interrupt: Interrupt<'a>,
+    ) -> LocalBoxFuture<'a, Result<Played>> {
+        async move {
+            let played = tokio::select! {
+                biased;
+                () = interrupt.as_mut() => return Ok(Played { interrupted: true, ..Played::default() }.with_words()),
+                played = self.block(&task, progress.shown()) => played,
+            };
+            let (exit, failure) = match played {
+                Ok(exit) => (exit, None),
+                Err(error) => (Exit::Error, Some(format!("{error:#}"))),
+            };
+            // Another Chromium is started for the next block; another device is not measured.
+            let is_over = failure.is_some() && self.is_device();
+            let exit_code = Some(exit.code().into());
+            Ok(Played { exit_code, failure, is_over, ..Played::default() })
+        }
+        .boxed_local()
+    }
+}
+
+async fn ended(chromium: &mut Option<Chromium>) -> String {
+    match chromium {
+        Some(chromium) => chromium.ended().await,
+        None => pending().await,
+    }
+}
+
+fn silent() -> anyhow::Error {
+    anyhow::anyhow!(
+        "the page did not answer within {} s: of a device, is its page in front and its screen on?",
+        PATIENCE.as_secs()
+    )
 }

@@ -10,17 +10,20 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use client_sim::own_relay::OwnRelay;
 use codecs::{ClientMessage, Event, Format, Implementation};
 use futures::{SinkExt, StreamExt};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{net::TcpStream, time};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async, tungstenite::Message};
+use wire::Compression;
 
-use super::events::{Events, MIXED, ZSTD_LAYER, request};
-use report::result::BrowserCell;
+use super::{
+    events::{Events, MIXED, ZSTD_LAYER, request},
+    rows::PageCell,
+};
 
 /// A kind that relays pass on and do not keep (NIP-01), so that a REQ has the same answer in every
 /// block.
@@ -38,23 +41,12 @@ pub(crate) struct Relays {
     _folder: TempDir,
 }
 
-/// Requests of a page to a relay.
-#[derive(Debug)]
-pub(crate) struct Asking {
-    /// `ws://…`
-    pub(crate) url: String,
-    /// The WebSocket subprotocol that names format and batches.
-    pub(crate) token: String,
-    /// The REQ, as [`request`] has it.
-    pub(crate) request: Value,
-}
-
 impl Relays {
     /// Starts a relay at this address for each compression of the cells.
     ///
     /// # Errors
     /// When a relay does not start, or refuses the compression.
-    pub(crate) fn start(events: &Events, cells: &[BrowserCell], address: Ipv4Addr) -> Result<Relays> {
+    pub(crate) fn start(events: &Events, cells: &[PageCell], address: Ipv4Addr) -> Result<Relays> {
         let folder = tempfile::TempDir::with_prefix("compare-")
             .context("cannot make a folder for the relay's events")?;
         let file = folder.path().join("events.jsonl");
@@ -62,30 +54,24 @@ impl Relays {
         corpus::write(&file, &stored).context("cannot write the relay's events")?;
         let mut by_compression = BTreeMap::new();
         for cell in cells.iter().filter(|cell| cell.part.is_over_sockets()) {
-            if by_compression.contains_key(&cell.compression) {
+            let compression = cell.spec.cell.compression.label();
+            if by_compression.contains_key(&compression) {
                 continue;
             }
             // Ids of live events are no hashes.
-            let flags = [
-                "--compression",
-                cell.compression.as_str(),
-                "--verify",
-                "none",
-                "--keep-expired",
-                "--corpus",
-            ];
+            let flags = ["--compression", &*compression, "--verify", "none", "--keep-expired", "--corpus"];
             let flags: Vec<OsString> =
                 flags.into_iter().map(OsString::from).chain([file.clone().into_os_string()]).collect();
             let relay = OwnRelay::spawn(&flags, (address, 0).into())
-                .with_context(|| format!("a relay with --compression {}", cell.compression))?;
-            by_compression.insert(cell.compression.clone(), relay);
+                .with_context(|| format!("a relay with --compression {compression}"))?;
+            by_compression.insert(compression, relay);
         }
         Ok(Relays { by_compression, stored, published: AtomicU64::new(0), _folder: folder })
     }
 
     /// Events like the stored ones that no relay has seen, ready to be published to the relay of a
     /// cell.
-    pub(crate) async fn publication(&self, cell: &BrowserCell, count: usize) -> Result<Publication> {
+    pub(crate) async fn publication(&self, cell: &PageCell, count: usize) -> Result<Publication> {
         let json = Format::JSON.codec(Implementation::Library)?;
         let mut messages = Vec::with_capacity(count);
         for event in self.stored.iter().cycle().take(count) {
@@ -96,21 +82,23 @@ impl Relays {
             json.encode_client(&ClientMessage::Event(Cow::Owned(event)), &mut bytes)?;
             messages.push(Message::text(String::from_utf8(bytes)?));
         }
-        let (socket, _) =
-            connect_async(self.for_cell(cell)?.url).await.context("cannot connect to publish")?;
+        let (socket, _) = connect_async(&self.of(cell)?.url).await.context("cannot connect to publish")?;
         Ok(Publication { socket, messages })
     }
 
-    /// The relay of a cell.
-    pub(crate) fn for_cell(&self, cell: &BrowserCell) -> Result<Asking> {
-        let Some(relay) = self.by_compression.get(&cell.compression) else {
-            bail!("no relay for {}", cell.compression);
-        };
-        let format: Format = cell.format.parse()?;
-        let batches = if cell.batched { ".batched" } else { "" };
-        let layer = if cell.compression == "zstd" { ZSTD_LAYER } else { "" };
-        let token = format!("{}{batches}{layer}", format.spec().token);
-        Ok(Asking { url: relay.url.clone(), token, request: request(&cell.format)? })
+    fn of(&self, cell: &PageCell) -> Result<&OwnRelay> {
+        let compression = cell.spec.cell.compression.label();
+        self.by_compression.get(&compression).with_context(|| format!("no relay for {compression}"))
+    }
+
+    /// A page's connection to the relay of a cell: row, address, subprotocol, and the REQ.
+    pub(crate) fn connection(&self, cell: &PageCell) -> Result<Value> {
+        let PageCell { spec, row, .. } = cell;
+        let batches = if spec.cell.batching.is_some() { ".batched" } else { "" };
+        let layer = if matches!(spec.cell.compression, Compression::Zstd(_)) { ZSTD_LAYER } else { "" };
+        let token = format!("{}{batches}{layer}", spec.cell.format.spec().token);
+        let request = request(spec.cell.format)?;
+        Ok(json!({ "row": row.name, "url": self.of(cell)?.url, "token": token, "request": request }))
     }
 }
 

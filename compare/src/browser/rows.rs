@@ -6,10 +6,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use anyhow::{Result, anyhow};
+use cell::{Batching, Cell, RelaySide};
+use codecs::{Format, VerifyLevel};
+use link::Link;
+use program::UsageError;
 use serde::Deserialize;
 
-use super::error::BrowserError;
-use report::result::{BrowserCell, CONTROL, Part, Role};
+use super::events::MIXED;
+use crate::matrix::CellSpec;
+use report::result::{CONTROL, Role};
 
 /// The page's folder in the source tree and in packages, below a folder that the program is in.
 const FOLDERS: [&str; 2] = ["web/browser/dist", "share/nostr-load-test/browser"];
@@ -29,36 +35,68 @@ pub(crate) struct Rows {
     tasks: Vec<Row>,
 }
 
+/// A decoder, or what an app does with an event besides decoding it.
 #[derive(Debug, Clone, Deserialize)]
-struct Row {
-    name: String,
+pub(crate) struct Row {
+    pub(crate) name: String,
     #[serde(default = "json")]
-    format: String,
-    #[serde(default = "task")]
+    pub(crate) format: String,
+    #[serde(default)]
     implementation: String,
-    library: Option<String>,
-    #[serde(default = "native")]
-    hex: String,
     #[serde(default = "none")]
     compression: String,
-    script_bytes: u64,
-    script_gzip_bytes: u64,
+    pub(crate) script_gzip_bytes: u64,
 }
 
 fn json() -> String {
     BASE.to_owned()
 }
 
-fn task() -> String {
-    "task".to_owned()
-}
-
-fn native() -> String {
-    "native".to_owned()
-}
-
 fn none() -> String {
     "none".to_owned()
+}
+
+/// A part of a page's work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Bytes or text to the object that an app uses.
+    Decode,
+    /// A REQ for stored events to its EOSE, over a WebSocket.
+    EndToEnd,
+    /// Events as they are published, on a subscription after its EOSE.
+    Live,
+    /// Decoding beside verification and rendering.
+    InProportion,
+}
+
+impl Part {
+    /// Every part, in the order of reports.
+    pub(crate) const ALL: [Part; 4] = [Part::Decode, Part::EndToEnd, Part::Live, Part::InProportion];
+
+    /// Its name in flags and in names of loads.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Part::Decode => "decode",
+            Part::EndToEnd => "end-to-end",
+            Part::Live => "live",
+            Part::InProportion => "in-proportion",
+        }
+    }
+
+    /// Whether its cells have a relay, a compression of their connection, and batches.
+    pub(crate) fn is_over_sockets(self) -> bool {
+        matches!(self, Part::EndToEnd | Part::Live)
+    }
+}
+
+/// What a page does for a cell.
+#[derive(Debug, Clone)]
+pub(crate) struct PageCell {
+    pub(crate) part: Part,
+    /// The set of events.
+    pub(crate) set: String,
+    pub(crate) row: Row,
+    pub(crate) spec: CellSpec,
 }
 
 /// The run as asked for.
@@ -69,6 +107,7 @@ pub(crate) struct Selection<'a> {
     pub(crate) sets: &'a [String],
     pub(crate) compressions: &'a [String],
     pub(crate) batchings: &'a [bool],
+    pub(crate) link: Option<&'a Link>,
 }
 
 impl Rows {
@@ -76,19 +115,25 @@ impl Rows {
     ///
     /// # Errors
     /// When there is none, with the command that builds it, or when it is damaged.
-    pub(crate) fn read(named: Option<&Path>) -> Result<Rows, BrowserError> {
+    pub(crate) fn read(named: Option<&Path>) -> Result<Rows> {
         let program = env::current_exe().unwrap_or_default();
         let known = || program.ancestors().flat_map(|folder| FOLDERS.map(|page| folder.join(page)));
         let built = |folder: &PathBuf| folder.join(SCRIPT).is_file();
         let folder = named.map(Path::to_owned).or_else(|| known().find(built));
-        let folder = folder.ok_or_else(|| BrowserError::NotBuilt("this program has no page".to_owned()))?;
+        let not_built = |why: String| {
+            UsageError(anyhow!(
+                "{why}: run `npm install --ignore-scripts && npm run build` in web/browser, or name the folder of a built \
+                 page with --page FOLDER"
+            ))
+        };
+        let folder = folder.ok_or_else(|| not_built("this program has no page".to_owned()))?;
         let file = |name: &str| folder.join(name).display().to_string();
-        let refused = |name, why: String| BrowserError::NotBuilt(format!("{}: {why}", file(name)));
+        let refused = |name, why: String| not_built(format!("{}: {why}", file(name)));
         let read = |name| fs::read(folder.join(name)).map_err(|error| refused(name, error.to_string()));
         let mut rows: Rows =
             serde_json::from_slice(&read(ROWS)?).map_err(|error| refused(ROWS, error.to_string()))?;
         if rows.decoders.first().is_none_or(|row| row.name != BASE) {
-            return Err(refused(ROWS, format!("its first row is not {BASE}")));
+            return Err(refused(ROWS, format!("its first row is not {BASE}")).into());
         }
         rows.script = read(SCRIPT)?;
         Ok(rows)
@@ -122,38 +167,54 @@ impl Rows {
     ///
     /// # Errors
     /// Names a format without a decoder, and those that have one.
-    pub(crate) fn cells(&self, asked: &Selection<'_>) -> Result<Vec<BrowserCell>, String> {
+    pub(crate) fn cells(&self, asked: &Selection<'_>) -> Result<Vec<PageCell>> {
         let known = self.formats();
         if let Some(unknown) = asked.formats.iter().find(|name| !known.contains(&name.as_str())) {
-            return Err(format!("the page has no decoder of {unknown:?}; known: {}", known.join(" ")));
+            let known = known.join(" ");
+            return Err(UsageError(anyhow!("the page has no decoder of {unknown:?}; known: {known}")).into());
         }
         let mut cells = Vec::new();
         for part in asked.parts {
             match part {
                 Part::Decode => {
                     for set in asked.sets {
-                        self.add(*part, set, self.for_formats(asked.formats).skip(1), &mut cells);
+                        self.add(asked, *part, set, self.for_formats(asked.formats).skip(1), &mut cells)?;
                     }
                 }
-                Part::InProportion => self.add(*part, "mixed", self.tasks.iter(), &mut cells),
-                Part::EndToEnd | Part::Live => self.over_sockets(*part, asked, &mut cells),
+                Part::InProportion => self.add(asked, *part, MIXED, self.tasks.iter(), &mut cells)?,
+                Part::EndToEnd | Part::Live => self.over_sockets(*part, asked, &mut cells)?,
             }
+        }
+        let first = cells.first().map(|cell: &PageCell| cell.spec.cell.scenario.clone());
+        if cells.iter().any(|cell| Some(&cell.spec.cell.scenario) != first.as_ref()) {
+            cells
+                .iter_mut()
+                .for_each(|PageCell { spec, .. }| spec.id = format!("{}+{}", spec.id, spec.cell.scenario));
         }
         Ok(cells)
     }
 
     /// The anchor, its control and these rows.
-    fn add<'a>(&self, part: Part, set: &str, rows: impl Iterator<Item = &'a Row>, to: &mut Vec<BrowserCell>) {
+    fn add<'a>(
+        &self,
+        asked: &Selection<'_>,
+        part: Part,
+        set: &str,
+        rows: impl Iterator<Item = &'a Row>,
+        to: &mut Vec<PageCell>,
+    ) -> Result<()> {
         let base = &self.decoders[0];
-        to.push(cell(part, set, base, Role::Anchor));
-        to.push(cell(part, set, base, Role::Control));
-        to.extend(rows.map(|row| cell(part, set, row, Role::Cell)));
+        for (row, role) in
+            [(base, Role::Anchor), (base, Role::Control)].into_iter().chain(rows.map(|row| (row, Role::Cell)))
+        {
+            to.push(cell(asked, part, set, row, role, (&row.compression, false))?);
+        }
+        Ok(())
     }
 
     /// Of each format its first decoder, under each compression, with batches and without.
-    fn over_sockets(&self, part: Part, asked: &Selection<'_>, to: &mut Vec<BrowserCell>) {
-        let set = "mixed";
-        self.add(part, set, std::iter::empty(), to);
+    fn over_sockets(&self, part: Part, asked: &Selection<'_>, to: &mut Vec<PageCell>) -> Result<()> {
+        self.add(asked, part, MIXED, std::iter::empty(), to)?;
         let mut formats: Vec<&str> = Vec::new();
         for row in self.for_formats(asked.formats) {
             if row.implementation == "head" || formats.contains(&row.format.as_str()) {
@@ -165,59 +226,72 @@ impl Rows {
                     if row.name == BASE && compression == "none" && !batched {
                         continue;
                     }
-                    let plain = cell(part, set, row, Role::Cell);
-                    let batches = if batched { "+batched" } else { "" };
-                    let id = format!("{}+{compression}{batches}", plain.id);
-                    to.push(BrowserCell { id, compression: compression.clone(), batched, ..plain });
+                    to.push(cell(asked, part, MIXED, row, Role::Cell, (compression, batched))?);
                 }
             }
         }
+        Ok(())
     }
 }
 
-fn cell(part: Part, set: &str, row: &Row, role: Role) -> BrowserCell {
+/// A cell of a row under a compression, with batches or without.
+fn cell(
+    asked: &Selection<'_>,
+    part: Part,
+    set: &str,
+    row: &Row,
+    role: Role,
+    (compression, batched): (&str, bool),
+) -> Result<PageCell> {
+    let over_sockets = if part.is_over_sockets() && role == Role::Cell {
+        format!("+{compression}{}", if batched { "+batched" } else { "" })
+    } else {
+        String::new()
+    };
     let name = if role == Role::Control { CONTROL } else { &row.name };
-    let set_in_id = if part == Part::Decode { format!("{set}:") } else { String::new() };
-    BrowserCell {
-        id: format!("{}:{set_in_id}{name}", part.name()),
-        part,
-        events: set.to_owned(),
-        role,
-        row: row.name.clone(),
-        format: row.format.clone(),
-        implementation: row.implementation.clone(),
-        library: row.library.clone(),
-        hex: row.hex.clone(),
-        compression: row.compression.clone(),
-        batched: false,
-        input_bytes: None,
-        script_bytes: row.script_bytes,
-        script_gzip_bytes: row.script_gzip_bytes,
-        blocks: Vec::new(),
-    }
+    let cell = Cell {
+        scenario: if part == Part::Decode {
+            format!("{}-{set}", part.name())
+        } else {
+            part.name().to_owned()
+        },
+        link: asked.link.cloned(),
+        format: row.format.parse::<Format>()?,
+        compression: compression.parse()?,
+        batching: batched.then(Batching::default),
+        // Ids of live events are no hashes.
+        relay: Some(RelaySide { verify: VerifyLevel::None, ..RelaySide::default() }),
+        ..Cell::default()
+    };
+    let id = format!("{name}{over_sockets}");
+    let spec = CellSpec { id, role, cell, utilisation: None, over_links: None, faults: Vec::new() };
+    Ok(PageCell { part, set: set.to_owned(), row: row.clone(), spec })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn cells(parts: &[Part], formats: &[&str]) -> Vec<BrowserCell> {
-        let formats: Vec<String> = formats.iter().map(|name| (*name).to_owned()).collect();
+    fn asked<'a>(parts: &'a [Part], formats: &'a [String], sets: &'a [String]) -> Selection<'a> {
+        Selection { parts, formats, sets, compressions: &[], batchings: &[], link: None }
+    }
+
+    fn cells(parts: &[Part], formats: &[&str]) -> Vec<CellSpec> {
+        let text = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let (formats, sets, compressions) =
+            (text(formats), text(&["mixed", "lists"]), text(&["none", "deflate"]));
         let asked = Selection {
-            parts,
-            formats: &formats,
-            sets: &["mixed".to_owned(), "lists".to_owned()],
-            compressions: &["none".to_owned(), "deflate".to_owned()],
+            compressions: &compressions,
             batchings: &[false, true],
+            ..asked(parts, &formats, &sets)
         };
-        Rows::few().cells(&asked).unwrap()
+        Rows::few().cells(&asked).unwrap().into_iter().map(|cell| cell.spec).collect()
     }
 
     #[test]
     fn every_load_begins_with_its_anchor_and_its_control() {
         let all = cells(&[Part::Decode, Part::EndToEnd, Part::InProportion], &["json", "dannypack"]);
-        let loads: Vec<&[BrowserCell]> =
-            all.chunk_by(|one, other| (one.part, &one.events) == (other.part, &other.events)).collect();
+        let loads: Vec<&[CellSpec]> = all.chunk_by(|one, other| one.load() == other.load()).collect();
         assert_eq!(loads.len(), 4);
         for load in loads {
             assert_eq!((load[0].role, load[1].role), (Role::Anchor, Role::Control), "{}", load[0].id);
@@ -225,12 +299,16 @@ mod tests {
         }
         let ids: std::collections::BTreeSet<&str> = all.iter().map(|cell| cell.id.as_str()).collect();
         assert_eq!(ids.len(), all.len(), "two cells bear one name");
+        assert!(
+            ids.contains("dannypack:tuned+decode-lists") && ids.contains("json+in-proportion"),
+            "{ids:?}"
+        );
     }
 
     #[test]
     fn over_sockets_a_format_has_one_decoder_under_every_compression_with_and_without_batches() {
         let all = cells(&[Part::EndToEnd], &["cbor-packed"]);
-        let ids: Vec<&str> = all.iter().map(|cell| cell.id.trim_start_matches("end-to-end:")).collect();
+        let ids: Vec<&str> = all.iter().map(|cell| cell.id.as_str()).collect();
         let expected = [
             "json",
             "json-control",
@@ -248,8 +326,7 @@ mod tests {
     #[test]
     fn a_format_without_a_decoder_is_refused_with_those_that_have_one() {
         let formats = vec!["tlv".to_owned()];
-        let asked = Selection { parts: &[], formats: &formats, sets: &[], compressions: &[], batchings: &[] };
-        let error = Rows::few().cells(&asked).unwrap_err();
+        let error = Rows::few().cells(&asked(&[], &formats, &[])).unwrap_err().to_string();
         assert!(error.contains("tlv") && error.contains("dannypack"), "{error}");
     }
 }

@@ -1,29 +1,17 @@
-//! The page's own server: its documents, its scripts, the events, and the connection of a device.
+//! The page's own server: its documents, its scripts, the events, and what a page tells its player.
 //!
-//! All of it stands below a token in the path, so that only who was told the address gets any of
-//! it.
+//! All of it stands below a token in the path, so that only who was told the address gets any of it.
 
-use std::{
-    io::{self, Cursor},
-    net::SocketAddrV4,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{io, net::SocketAddrV4, sync::Arc, thread, time::Duration};
 
 use anyhow::{Context, Result};
+use serde_json::Value;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, Chain, Join, join},
-    net::{
-        TcpListener, TcpStream,
-        tcp::{OwnedReadHalf, OwnedWriteHalf},
-    },
-    sync::{Semaphore, oneshot},
-    task::JoinHandle,
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    runtime,
+    sync::{Semaphore, mpsc, oneshot},
     time,
-};
-use tokio_tungstenite::{
-    WebSocketStream, accept_async_with_config,
-    tungstenite::protocol::{CloseFrame, WebSocketConfig, frame::coding::CloseCode},
 };
 
 use super::events::Events;
@@ -34,13 +22,11 @@ const PAGE: &str = include_str!("../../../web/browser/page.html");
 const DEVICE: &str = include_str!("../../../web/browser/device.html");
 const DEVICE_SCRIPT: &str = include_str!("../../../web/browser/src/device.js");
 
-/// Longest request head that is read; Chromium's are below 1 KiB.
-const MAX_HEAD_BYTES: usize = 16 << 10;
-/// Largest answer of a device; those that it gives are below a kilobyte.
-const MAX_ANSWER_BYTES: usize = 16 << 10;
+/// Longest head and longest body of a request; those of pages are below 1 KiB.
+const MAX_BYTES: usize = 16 << 10;
 /// Connections at a time; a browser opens six.
 const MAX_CONNECTIONS: usize = 32;
-/// Time for a request's head, and for a device's handshake.
+/// Time for a request to arrive.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Time to take a response: every event of a corpus, over a slow network.
 const TAKES_WITHIN: Duration = Duration::from_secs(120);
@@ -52,59 +38,61 @@ const ALPHABET: [u8; 32] = *b"23456789abcdefghijkmnpqrstuvwxyz";
 /// Of 2^50 tokens one is right.
 const TOKEN_CHARACTERS: usize = 10;
 
-/// The connection to a device. What was read of it to know that it asks for one comes first.
-pub(crate) type Socket = WebSocketStream<Join<Chain<Cursor<Vec<u8>>, OwnedReadHalf>, OwnedWriteHalf>>;
+const HTML: &str = "text/html; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const JSON: &str = "application/json";
 
-/// A server until it is dropped.
+/// Something that a page tells, which waits for the answer.
 #[derive(Debug)]
-pub(crate) struct Server {
-    /// `http://ADDRESS/TOKEN/`, below which everything is.
-    pub(crate) url: String,
-    task: JoinHandle<()>,
+pub(crate) struct Told {
+    /// The last part of the path, such as `mark`.
+    pub(crate) what: String,
+    /// The block that the page is of, as its address has it.
+    pub(crate) block: String,
+    pub(crate) said: Value,
+    /// Where it is dropped, the page hears that nobody listens.
+    pub(crate) answer: oneshot::Sender<Value>,
 }
 
-/// Files that are served.
+/// Files that are served, and who listens.
 #[derive(Debug)]
 struct Site {
     token: String,
     /// The script of a block's page.
     script: Vec<u8>,
     events: Arc<Events>,
-    /// Takes the first device that connects.
-    device: Mutex<Option<oneshot::Sender<Socket>>>,
+    player: mpsc::Sender<Told>,
 }
 
-impl Server {
-    /// Serves at this address, on a free port where it has none. `device` gets the first device
-    /// that connects; others are turned away.
-    ///
-    /// # Errors
-    /// When this machine does not have the address, or the port is taken.
-    pub(crate) async fn start(
-        script: Vec<u8>,
-        events: Arc<Events>,
-        address: SocketAddrV4,
-        device: Option<oneshot::Sender<Socket>>,
-    ) -> Result<Server> {
-        let listener = TcpListener::bind(address).await;
-        let listener = listener.with_context(|| format!("cannot serve the page at {address}"))?;
-        let address = listener.local_addr().context("cannot serve the page")?;
-        let token: String = (0..TOKEN_CHARACTERS)
-            .map(|_| char::from(ALPHABET[rand::random_range(0..ALPHABET.len())]))
-            .collect();
-        let url = format!("http://{address}/{token}/");
-        let site = Arc::new(Site { token, script, events, device: Mutex::new(device) });
-        Ok(Server { url, task: tokio::spawn(serve(listener, site)) })
-    }
+/// Serves at this address, on a free port where it has none, until the process ends: `http://ADDRESS/TOKEN/`
+/// and what pages tell.
+///
+/// # Errors
+/// When this machine does not have the address, or the port is taken.
+pub(crate) fn serve(
+    script: Vec<u8>,
+    events: Arc<Events>,
+    address: SocketAddrV4,
+) -> Result<(String, mpsc::Receiver<Told>)> {
+    let listener = std::net::TcpListener::bind(address);
+    let listener = listener.with_context(|| format!("cannot serve the page at {address}"))?;
+    let bound = listener.set_nonblocking(true).and_then(|()| listener.local_addr());
+    let address = bound.context("cannot serve the page")?;
+    let token: String =
+        (0..TOKEN_CHARACTERS).map(|_| char::from(ALPHABET[rand::random_range(0..ALPHABET.len())])).collect();
+    let url = format!("http://{address}/{token}/");
+    let (player, told) = mpsc::channel(MAX_CONNECTIONS);
+    let site = Arc::new(Site { token, script, events, player });
+    let runtime =
+        runtime::Builder::new_current_thread().enable_all().build().context("cannot serve the page")?;
+    // Blocks come and go with a runtime each.
+    let serving = move || runtime.block_on(accept(listener, site));
+    thread::Builder::new().name("page".to_owned()).spawn(serving).context("cannot serve the page")?;
+    Ok((url, told))
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-async fn serve(listener: TcpListener, site: Arc<Site>) {
+async fn accept(listener: std::net::TcpListener, site: Arc<Site>) -> io::Result<()> {
+    let listener = TcpListener::from_std(listener)?;
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
         let Ok((stream, _)) = listener.accept().await else {
@@ -118,19 +106,23 @@ async fn serve(listener: TcpListener, site: Arc<Site>) {
             drop(place);
         });
     }
+    Ok(())
 }
 
 async fn answer(mut stream: TcpStream, site: &Site) -> io::Result<()> {
-    let Some(head) = time::timeout(PATIENCE, head(&mut stream)).await?? else { return Ok(()) };
-    let text = String::from_utf8_lossy(&head);
-    let target = text.strip_prefix("GET /").and_then(|rest| rest.split([' ', '?']).next());
-    let target = target.and_then(|target| target.strip_prefix(site.token.as_str()));
-    if target == Some("/device") {
-        return welcome(head, stream, site).await;
-    }
-    let (status, kind, body) = match target.and_then(|target| resource(target, site)) {
+    let Some((head, body)) = time::timeout(PATIENCE, request(&mut stream)).await?? else { return Ok(()) };
+    let mut words = head.split(' ');
+    let (verb, path) = (words.next(), words.next().unwrap_or_default());
+    let (path, block) = path.split_once('?').unwrap_or((path, ""));
+    let target = path.strip_prefix('/').and_then(|path| path.strip_prefix(site.token.as_str()));
+    let found = match (verb, target) {
+        (Some("GET"), Some(target)) => resource(target, site),
+        (Some("POST"), Some(target)) => told(target, block, &body, site).await,
+        _ => None,
+    };
+    let (status, kind, body) = match found {
         Some((kind, body)) => ("200 OK", kind, body),
-        None => ("404 Not Found", "text/plain", b"not found\n".to_vec()),
+        None => ("404 Not Found", "text/plain", b"nothing is here, or the run has ended\n".to_vec()),
     };
     // Isolated by these two headers, a page has a clock of 5 µs instead of 100
     // (https://developer.chrome.com/blog/cross-origin-isolated-hr-timers).
@@ -147,21 +139,32 @@ async fn answer(mut stream: TcpStream, site: &Site) -> io::Result<()> {
     time::timeout(TAKES_WITHIN, respond).await?
 }
 
-/// A request's head and what came with it; nothing when it does not end.
-async fn head(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
-    let mut head = Vec::new();
-    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
-        if head.len() > MAX_HEAD_BYTES || stream.read_buf(&mut head).await? == 0 {
+/// A request's head and its body; nothing when either does not end, or is too long.
+async fn request(stream: &mut TcpStream) -> io::Result<Option<(String, Vec<u8>)>> {
+    let (mut read, mut body_at) = (Vec::new(), None);
+    loop {
+        body_at = body_at.or_else(|| Some(4 + read.windows(4).position(|end| end == b"\r\n\r\n")?));
+        if let Some(at) = body_at {
+            let head = String::from_utf8_lossy(&read[..at]).into_owned();
+            let length = head.lines().find_map(|line| {
+                let (name, value) = line.split_once(':')?;
+                name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())
+            });
+            let Some(length) = length.unwrap_or(Some(0)).filter(|length| *length <= MAX_BYTES) else {
+                return Ok(None);
+            };
+            if let Some(body) = read.get(at..at + length) {
+                return Ok(Some((head, body.to_vec())));
+            }
+        }
+        if read.len() > 2 * MAX_BYTES || stream.read_buf(&mut read).await? == 0 {
             return Ok(None);
         }
     }
-    Ok(Some(head))
 }
 
 /// The file at a path below the token, with its media type.
 fn resource(target: &str, site: &Site) -> Option<(&'static str, Vec<u8>)> {
-    const HTML: &str = "text/html; charset=utf-8";
-    const SCRIPT: &str = "text/javascript; charset=utf-8";
     match target {
         // The address without its last slash, as a person may type it.
         "" => Some((HTML, format!("<meta http-equiv=refresh content='0; url={}/'>", site.token).into())),
@@ -176,64 +179,51 @@ fn resource(target: &str, site: &Site) -> Option<(&'static str, Vec<u8>)> {
     }
 }
 
-/// Takes a device's connection: the first is measured, and others are told so.
-async fn welcome(head: Vec<u8>, stream: TcpStream, site: &Site) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let (read, write) = stream.into_split();
-    let whole = join(Cursor::new(head).chain(read), write);
-    let config = WebSocketConfig::default()
-        .max_message_size(Some(MAX_ANSWER_BYTES))
-        .max_frame_size(Some(MAX_ANSWER_BYTES));
-    let accepted = time::timeout(PATIENCE, accept_async_with_config(whole, Some(config))).await?;
-    // A request for no WebSocket gets none.
-    let Ok(mut socket) = accepted else { return Ok(()) };
-    let expected = site.device.lock().unwrap_or_else(PoisonError::into_inner).take();
-    match expected {
-        // Where nobody waits any longer the run has ended, and the connection with it.
-        Some(sender) => drop(sender.send(socket)),
-        None => {
-            let reason = "Another device is measured: one at a time.".into();
-            let _ = socket.close(Some(CloseFrame { code: CloseCode::Again, reason })).await;
-        }
-    }
-    Ok(())
+/// The player's answer to what a page tells.
+async fn told(target: &str, block: &str, body: &[u8], site: &Site) -> Option<(&'static str, Vec<u8>)> {
+    let (answer, answered) = oneshot::channel();
+    let (what, block) = (target.strip_prefix('/')?.to_owned(), block.to_owned());
+    let told = Told { what, block, said: serde_json::from_slice(body).ok()?, answer };
+    site.player.send(told).await.ok()?;
+    Some((JSON, answered.await.ok()?.to_string().into()))
 }
 
 #[cfg(test)]
 mod tests {
-    use futures::StreamExt;
-    use tokio_tungstenite::{
-        connect_async,
-        tungstenite::{Error, Message},
+    use std::{
+        io::{Read, Write},
+        net,
     };
+
+    use serde_json::json;
 
     use super::*;
 
-    async fn server(device: Option<oneshot::Sender<Socket>>) -> Server {
+    fn served() -> (String, mpsc::Receiver<Told>) {
         let events = Arc::new(Events::read(None, false, &[]).unwrap());
-        Server::start(Vec::new(), events, "127.0.0.1:0".parse().unwrap(), device).await.unwrap()
+        serve(Vec::new(), events, "127.0.0.1:0".parse().unwrap()).unwrap()
     }
 
-    /// `http://ADDRESS/TOKEN/` without the token.
-    fn parts(server: &Server) -> (&str, &str) {
-        server.url.strip_prefix("http://").unwrap().trim_end_matches('/').split_once('/').unwrap()
+    /// Address and token of `http://ADDRESS/TOKEN/`.
+    fn parts(url: &str) -> (&str, &str) {
+        url.strip_prefix("http://").unwrap().trim_end_matches('/').split_once('/').unwrap()
     }
 
-    async fn get(server: &Server, request: &str) -> String {
-        let mut stream = TcpStream::connect(parts(server).0).await.unwrap();
-        stream.write_all(request.as_bytes()).await.unwrap();
+    fn get(url: &str, request: &str) -> String {
+        let mut stream = net::TcpStream::connect(parts(url).0).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
         let mut answer = Vec::new();
         // A request that a server leaves unread ends a connection by a reset (RFC 9293 §3.6.1).
-        if let Err(error) = stream.read_to_end(&mut answer).await {
+        if let Err(error) = stream.read_to_end(&mut answer) {
             assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
         }
         String::from_utf8_lossy(&answer).into_owned()
     }
 
-    #[tokio::test]
-    async fn pages_and_events_are_served_isolated_below_the_token_and_nothing_else() {
-        let server = server(None).await;
-        let token = parts(&server).1;
+    #[test]
+    fn pages_and_events_are_served_isolated_below_the_token_and_nothing_else() {
+        let (url, _told) = served();
+        let token = parts(&url).1;
         assert_eq!(token.len(), TOKEN_CHARACTERS);
         let wrong = if token.starts_with('2') { "3333333333" } else { "2222222222" };
         for (path, status) in [
@@ -252,32 +242,34 @@ mod tests {
             ("page.js".to_owned(), 404),
             (String::new(), 404),
         ] {
-            let answer = get(&server, &format!("GET /{path} HTTP/1.1\r\nHost: x\r\n\r\n")).await;
+            let answer = get(&url, &format!("GET /{path} HTTP/1.1\r\nHost: x\r\n\r\n"));
             assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {}", &answer[..40]);
             assert!(answer.contains("Cross-Origin-Embedder-Policy: require-corp\r\n"), "{path}");
         }
-        let posted = get(&server, &format!("POST /{token}/device HTTP/1.1\r\n\r\n")).await;
-        assert!(posted.starts_with("HTTP/1.1 404 "), "{posted}");
-        let long = format!("GET /{} HTTP/1.1\r\n", "x".repeat(2 * MAX_HEAD_BYTES));
-        assert_eq!(get(&server, &long).await, "");
-        // Asking for the device's connection without a handshake takes no device's place.
-        let plain = get(&server, &format!("GET /{token}/device HTTP/1.1\r\nHost: x\r\n\r\n")).await;
-        assert!(!plain.starts_with("HTTP/1.1 101"), "{plain}");
+        let long = format!("GET /{} HTTP/1.1\r\n", "x".repeat(4 * MAX_BYTES));
+        assert_eq!(get(&url, &long), "");
     }
 
-    #[tokio::test]
-    async fn the_first_device_with_the_token_connects_and_no_other() {
-        let (sender, mut arrival) = oneshot::channel();
-        let server = server(Some(sender)).await;
-        let (address, _) = parts(&server);
-        let wrong = connect_async(format!("ws://{address}/wrong/device")).await.unwrap_err();
-        assert!(matches!(wrong, Error::Http(response) if response.status() == 404));
-        assert!(arrival.try_recv().is_err());
-        let url = format!("{}device", server.url.replacen("http", "ws", 1));
-        let (_first, _) = connect_async(&url).await.unwrap();
-        arrival.await.unwrap();
-        let (mut second, _) = connect_async(&url).await.unwrap();
-        let Some(Ok(Message::Close(Some(frame)))) = second.next().await else { panic!("no close frame") };
-        assert!(frame.reason.contains("one at a time"), "{frame}");
+    #[test]
+    fn what_a_page_tells_reaches_the_player_whole_or_not_at_all() {
+        let (url, mut told) = served();
+        let player = thread::spawn(move || {
+            let one = told.blocking_recv().unwrap();
+            assert_eq!((&*one.what, &*one.block, one.said), ("mark", "7", json!({ "a": 1 })));
+            one.answer.send(json!({ "b": 2 })).unwrap();
+            // Dropped, it is answered, too.
+            drop(told.blocking_recv().unwrap());
+        });
+        let token = parts(&url).1;
+        let post = |path: &str, length: usize, body: &str| {
+            get(&url, &format!("POST /{path} HTTP/1.1\r\ncontent-length: {length}\r\n\r\n{body}"))
+        };
+        assert!(post("2222222222/mark?7", 7, r#"{"a":1}"#).starts_with("HTTP/1.1 404"));
+        assert!(post(&format!("{token}/mark?7"), 2, "[{").starts_with("HTTP/1.1 404"));
+        assert_eq!(post(&format!("{token}/mark?7"), MAX_BYTES + 1, "{}"), "");
+        let answer = post(&format!("{token}/mark?7"), 7, r#"{"a":1}"#);
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with(r#"{"b":2}"#), "{answer}");
+        assert!(post(&format!("{token}/mark"), 2, "{}").starts_with("HTTP/1.1 404"));
+        player.join().unwrap();
     }
 }

@@ -1,110 +1,99 @@
-//! `compare browser`: pages are measured in rounds, and a result folder is written.
+//! `compare browser`: pages play rounds, and a result folder is written.
 
 use std::{ffi::OsString, time::SystemTime};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use codecs::Format;
-use measure::{Environment, Exit, utc};
-use program::{command_line, report as say};
+use measure::{Exit, Status, utc};
+use program::command_line;
 
-use super::{folder::Folder, stopped_code};
+use super::{folder::Folder, run, stopped_code};
 use crate::{
     args::BrowserFlags,
-    browser::{self, BrowserError, Client, Found, Question, Rows, Selection},
+    assemble::{self, assemble},
+    browser::{Client, Pages, Part, Question, Rows, Selection, find},
     git,
+    matrix::CellSpec,
+    rounds::{Measured, Rounds},
+    usage::{Ended, NOTHING_MEASURED, note, refuse},
 };
-use report::result::{Header, Part, ResultFile};
+use report::result::{Config, Header};
 
 /// Measures and writes a result folder.
 pub(super) fn measure(flags: &BrowserFlags, args: &[OsString]) -> Result<Exit> {
-    if flags.link.is_some() && flags.parts() != [Part::EndToEnd] {
-        say(
-            "error: over --link only the part end-to-end is measured: the others have no transfer to wait for",
-        );
-        return Ok(Exit::Usage);
-    }
-    let rows = Rows::read(flags.page.as_deref());
-    let program = browser::find(flags.chromium.as_deref());
+    let parts = flags.parts();
+    let only = "over --link only the part end-to-end is measured: the others have no transfer to wait for";
+    refuse((flags.link.is_some() && parts != [Part::EndToEnd]).then_some(only))?;
+    let rows = Rows::read(flags.page.as_deref())?;
     let client = match flags.serve {
-        Some(address) => Ok(Client::Device(address)),
-        None => program.as_deref().map(Client::Browser),
+        Some(address) => Client::Device(address),
+        None => Client::Browser(find(flags.chromium.as_deref())?),
     };
-    let (rows, client) = match (&rows, client) {
-        (Ok(rows), Ok(client)) => (rows, client),
-        (Err(error), _) | (_, Err(error)) => {
-            say(&format!("error: {error}"));
-            return Ok(Exit::Usage);
-        }
-    };
-    let formats = formats(&flags.formats, rows);
-    let config = flags.config(formats);
-    let asked = Selection {
-        parts: &config.parts,
-        formats: &config.formats,
+    let formats = formats(&flags.formats, &rows);
+    let mut cells = rows.cells(&Selection {
+        parts: &parts,
+        formats: &formats,
         sets: &flags.sets(),
         compressions: &flags.compressions(),
         batchings: &flags.batchings(),
-    };
-    let cells = match rows.cells(&asked) {
-        Ok(cells) => cells,
-        Err(reason) => {
-            say(&format!("error: {reason}"));
-            return Ok(Exit::Usage);
-        }
-    };
+        link: flags.link.as_ref(),
+    })?;
     Folder::try_out(&flags.out)?;
-    let started = SystemTime::now();
-    let (git, host) = (git::current(), Environment::collect());
-    let (link, quiet) = (flags.link.as_ref(), flags.quiet);
-    let question = Question { client, rows, config: &config, link, cells, quiet };
-    let folder = Folder::new(&flags.out, format!("{}-browser-{}", utc::compact(started), config.seed));
-    let result_of = |found: Found| {
-        let id = |place: &usize| found.browser.cells[*place].id.clone();
-        let schedule = found.plan.rounds.iter().map(|round| round.iter().map(id).collect()).collect();
-        let header = Header {
-            command: command_line(args),
-            git: git.clone(),
-            host: host.clone(),
-            started_utc: utc::format(started),
-            status: found.status,
-            config: config.as_run(),
-            selftest: None,
-        };
-        ResultFile::of_browser(header, found.browser, schedule, found.corpus)
+    let (began, git) = (SystemTime::now(), git::current());
+    let question = Question {
+        client,
+        rows: &rows,
+        formats: &formats,
+        corpus: flags.corpus.as_deref(),
+        skip_invalid: flags.skip_invalid,
+        link: flags.link.as_ref(),
+        step_ms: flags.step_ms,
+        seed: flags.seed,
+        command: command_line(args),
     };
-    let keep = |so_far: Found| folder.keep(&result_of(so_far));
-    let found = match browser::run_until_signal(question, &keep) {
-        Err(error)
-            if matches!(
-                error.downcast_ref(),
-                Some(BrowserError::Differs { .. } | BrowserError::Received { .. })
-            ) =>
-        {
-            say(&format!("error: {error}; nothing was measured"));
-            return Ok(Exit::Unbalanced);
-        }
-        found => found?,
+    let (pages, browser, foreign) = Pages::start(question, &mut cells)?;
+    let decoders = rows.decoders(&formats).len();
+    note(flags.quiet, &format!("{decoders} decoders read every event as JSON.parse does"));
+    foreign.declined.iter().for_each(|left_out| note(flags.quiet, left_out));
+    let cells: Vec<CellSpec> = cells.into_iter().map(|cell| cell.spec).collect();
+    let config = Config {
+        scenarios: parts.iter().map(|part| part.name().to_owned()).collect(),
+        profile: "browser".to_owned(),
+        rounds: flags.rounds,
+        seconds: flags.step_ms.div_ceil(1_000),
+        seed: flags.seed,
+        corpus: flags.corpus.clone(),
+        foreign: Some(foreign),
+        browser: Some(browser),
+        ..Config::default()
     };
-    let blocks = || found.browser.cells.iter().flat_map(|cell| &cell.blocks);
-    if blocks().next().is_none() {
-        say("error: nothing was measured, so no result was written");
-        if let Some(reason) = found.status.reason() {
-            say(reason);
-        }
-        return Ok(stopped_code(found.stopped).unwrap_or(Exit::Error));
+    let header = assemble::header(args, git, began, config);
+    let folder = Folder::new(&flags.out, format!("{}-browser-{}", utc::compact(began), flags.seed));
+    let running = tempfile::TempDir::with_prefix("compare-").context("cannot make a folder for records")?;
+    let rounds = Rounds {
+        generator: &pages,
+        cells: &cells,
+        running: running.path(),
+        folder: folder.made()?,
+        quiet: flags.quiet,
+        metrics: None,
+    };
+    let Measured { config, plan, outcome } = rounds.play(header.clone(), None, None)?;
+    pages.end(match outcome.status {
+        Status::Complete => "Done: compare has the result.",
+        Status::Interrupted => "Interrupted: compare keeps what was measured.",
+        Status::Incomplete { .. } => "The run failed: compare says why.",
+    });
+    if outcome.blocks.iter().all(|(_, block)| block.record.is_none()) {
+        // A folder with other files stays.
+        let _ = folder.abandon();
+        let exit = stopped_code(outcome.stopped).unwrap_or(Exit::Error);
+        return Err(Ended { exit, reason: NOTHING_MEASURED.to_owned() }.into());
     }
-    let usable = found.browser.cells.iter().all(|cell| cell.blocks.iter().any(|block| block.why.is_empty()));
-    let (stopped, status) = (found.stopped, found.status.clone());
-    folder.publish(&mut result_of(found), false, |_, _| Ok(()))?;
-    Ok(match (stopped_code(stopped), status.reason()) {
-        (Some(exit), _) => exit,
-        (None, Some(reason)) => {
-            say(&format!("error: {reason}"));
-            Exit::Error
-        }
-        (None, None) if !usable => Exit::Invalid,
-        (None, None) => Exit::Success,
-    })
+    let header = Header { status: outcome.status, config, ..header };
+    let mut result = assemble(header, &cells, &plan, outcome.blocks);
+    let derived = folder.publish(&mut result, false, |_, _| Ok(()))?;
+    Ok(run::exit_code(&result, &derived, outcome.stopped))
 }
 
 /// The formats behind names and groups, in the order of every table.

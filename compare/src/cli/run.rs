@@ -378,7 +378,7 @@ fn refusal(profile: Profile, (with_bursts, seconds): (&[String], u32), git: Opti
 }
 
 /// The exit code of the worst outcome.
-fn exit_code(result: &ResultFile, derived: &Derived, stopped: Option<Stopped>) -> Exit {
+pub(super) fn exit_code(result: &ResultFile, derived: &Derived, stopped: Option<Stopped>) -> Exit {
     // The floor is no format.
     let cells = || result.cells.iter().filter(|cell| cell.role != Role::Floor);
     let ended = |exit: &Exit| cells().flat_map(|cell| &cell.blocks).any(|block| exit.is(block.exit_code));

@@ -13,12 +13,7 @@ use crate::{
     result::ResultFile,
     slo::SloResult,
     statistics::{bracket::Limit, steady::Steadiness},
-    tables::{
-        browser::{self, PageFigures},
-        floor::AboveFloor,
-        limits,
-        slos::slos,
-    },
+    tables::{floor::AboveFloor, limits, slos::slos},
     utilisation::Utilisation,
     verdicts::comparison::Comparison,
     view::{LoadView, views},
@@ -28,7 +23,7 @@ use crate::{
 pub const DERIVED_FILE: &str = "derived.json";
 
 /// The layout of [`Derived`]. An added field raises the second number, any other change the first.
-pub const DERIVED_SCHEMA_VERSION: &str = "1.8";
+pub const DERIVED_SCHEMA_VERSION: &str = "2.0";
 
 /// Figures, comparisons and verdicts that follow from a result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -52,9 +47,6 @@ pub struct Derived {
     pub slos: Vec<SloResult>,
     /// The root of each cell, or pair of cells, of a search.
     pub limits: Vec<Limit>,
-    /// Each cell of `compare browser` in numbers.
-    #[serde(default)]
-    pub pages: Vec<PageFigures>,
 }
 
 /// One cell over its usable blocks.
@@ -104,7 +96,6 @@ impl Derived {
             cells: loads.iter().flat_map(cells).collect(),
             comparisons: comparisons(result),
             slos: slos(result, &loads),
-            pages: result.browser.as_ref().map_or_else(Vec::new, browser::figures),
             limits: result.search.as_ref().map_or_else(Vec::new, limits::limits),
         }
     }
@@ -129,8 +120,7 @@ impl Derived {
 
 /// Each cell of a result against its reference, for every judged metric.
 pub fn comparisons(result: &ResultFile) -> Vec<Comparison> {
-    let pages = result.browser.iter().flat_map(browser::comparisons);
-    views(result).iter().flat_map(LoadView::comparisons).chain(pages).collect()
+    views(result).iter().flat_map(LoadView::comparisons).collect()
 }
 
 fn cells(load: &LoadView<'_>) -> Vec<CellFigures> {

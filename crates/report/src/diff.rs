@@ -59,7 +59,7 @@ impl Kind {
     fn from_result(result: &ResultFile) -> Kind {
         match () {
             () if result.search.is_some() => Kind::Search,
-            () if result.browser.is_some() => Kind::Browser,
+            () if result.config.browser.is_some() => Kind::Browser,
             () => Kind::Run,
         }
     }
@@ -160,7 +160,8 @@ pub fn unlike(before: &ResultFile, after: &ResultFile) -> Vec<String> {
     check("rates", counted(before), counted(after));
     check("scenarios", before.config.scenarios.join(","), after.config.scenarios.join(","));
     check("host", host(before), host(after));
-    let pages = |result: &ResultFile| result.browser.as_ref().map_or("none".to_owned(), browser::conditions);
+    let pages =
+        |result: &ResultFile| result.config.browser.as_ref().map_or("none".to_owned(), browser::conditions);
     check("browser", pages(before), pages(after));
     check("seconds of a block", before.config.seconds.to_string(), after.config.seconds.to_string());
     check("arguments of clients", before.config.client_args.join(" "), after.config.client_args.join(" "));

@@ -35,7 +35,6 @@ pub use result::{
     Block, CellResult, Config, Foreign, Git, Header, PlannedRounds, RESULT_FILE, ResultFile, Role,
 };
 pub use statistics::{bracket, power, precision, stats, steady::Steadiness};
-pub use tables::browser::PageFigures;
 pub use tables::check::{Check, FAILS, Outcome, check, unsteady};
 pub use tables::floor::AboveFloor;
 pub use tables::table::Table;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use measure::{
-    AddUp, Allocations, Counts, CpuTime, EncodingsRecord, FirstDelivery, Latency, LinkRecord, PinnedCores,
-    Quantile, RunRecord, Throughput, TrafficRecord, UsableCores,
+    AddUp, Allocations, Counts, CpuTime, EncodingsRecord, FirstDelivery, Latency, LinkRecord, PageRecord,
+    PinnedCores, Quantile, RunRecord, Throughput, TrafficRecord, UsableCores,
 };
 /// Candidates for the latency columns, in order of preference.
 const LATENCIES: [(&str, &str); 3] = [
@@ -54,6 +54,8 @@ pub struct Merged {
     pub relay_allocations: Option<Allocations>,
     /// Deliveries by where the relays had the bytes from, when every block knows it.
     pub encodings: Option<EncodingsRecord>,
+    /// The sums of pages, when pages played every block.
+    pub page: Option<PageRecord>,
     /// Cost of first deliveries to the relays before the clock started, where that was measured.
     pub first_delivery: Option<FirstDelivery>,
     /// Envelope throughput by interval, of the blocks that know it.
@@ -65,7 +67,8 @@ pub struct Merged {
 measure::sums! {
     Merged {
         blocks, counts, traffic, over_links, packet_bytes, elapsed_ns, active_ns, relay_capacity_ns, client_capacity_ns, client_cpu,
-        relay_cpu, gateway_cpu, relay_written_bytes, client_allocations, relay_allocations, encodings
+        relay_cpu, gateway_cpu, relay_written_bytes, client_allocations, relay_allocations, encodings,
+        page
     }
 }
 
@@ -112,6 +115,7 @@ impl Merged {
             client_allocations: record.allocations.map(|both| both.client),
             relay_allocations: record.allocations.and_then(|both| both.relay),
             encodings: record.encodings,
+            page: record.page.clone(),
             ..Merged::default()
         }
     }

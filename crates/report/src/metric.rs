@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{merged::Merged, result::BrowserStep};
+use crate::merged::Merged;
 
 /// A metric as every table knows it.
 pub(crate) struct Row {
@@ -42,10 +42,6 @@ pub(crate) enum Value {
     /// Divided by envelopes.
     Each(fn(&Merged) -> Option<u64>),
     Whole(fn(&Merged) -> Option<f64>),
-    /// Nanoseconds of a warm page of `compare browser`, divided by events.
-    Warm(fn(&BrowserStep) -> u64),
-    /// The same of the first events of a fresh page.
-    Cold(fn(&BrowserStep) -> u64),
 }
 
 /// A table that shows metrics.
@@ -72,19 +68,20 @@ pub enum ShownIn {
     /// Metrics that rounds are planned for, and that the control must resolve: CPU time decides
     /// between formats and varies from round to round, and does not depend on a tail.
     Planned,
-    /// Decoding in a page.
-    Decoding,
-    /// Decoding in a page whose CPU times cannot be read.
-    DecodingByClock,
-    /// Messages over a page's WebSocket.
-    Socket,
-    /// The same where CPU times cannot be read.
-    SocketByClock,
+    /// What pages in a browser cost.
+    CostsOfPages,
+    /// Verdicts about pages.
+    VerdictsOfPages,
 }
 
 const MS: f64 = 1e6;
 const US: f64 = 1e3;
 const MIB: f64 = 1_048_576.0;
+
+/// A sum that cannot be zero: where it is, it was not measured.
+fn known(sum: u64) -> Option<u64> {
+    Some(sum).filter(|sum| *sum > 0)
+}
 
 /// Rows: documentation, name, heading, unit, needs, tables with the place in each, value.
 macro_rules! metrics {
@@ -150,12 +147,13 @@ metrics! {
     HandshakeP50: "handshake p50", "handshake ms", MS, needs [Quiet Links],
         shown in [CostsOverLinks 6 VerdictsOverLinks 7], Value::Latency(Some("handshake"), 0.5);
     /// Bytes of the IP packets that crossed the users' links, both ways, for each envelope.
-    PacketBytes: "IP bytes", "IP B/event", 1.0, needs [Links], shown in [CostsOverLinks 7 VerdictsOverLinks 5],
+    PacketBytes: "IP bytes", "IP B/event", 1.0, needs [Links], shown in [CostsOverLinks 7 VerdictsOverLinks 5 CostsOfPages 5 VerdictsOfPages 5],
         Value::Each(|all| Some(all.packet_bytes));
     /// Bytes at the socket, both ways, for each envelope.
     WireBytes: "wire bytes", "wire B/event", 1.0, needs [],
-        shown in [Costs 7 CostsOfRelays 5 CostsOverLinks 8 WideOverLinks 1 Verdicts 1 VerdictsOfRelays 5 VerdictsCounting 1],
-        Value::Each(|all| Some(all.traffic.wire_bytes()));
+        shown in [Costs 7 CostsOfRelays 5 CostsOverLinks 8 WideOverLinks 1 Verdicts 1 VerdictsOfRelays 5 VerdictsCounting 1
+                  CostsOfPages 6],
+        Value::Each(|all| known(all.traffic.wire_bytes()));
     /// Nanoseconds of the relay's CPU for each envelope.
     RelayCpu: "relay CPU", "relay µs/event", US, needs [Quiet Cpu],
         shown in [Costs 8 CostsOfRelays 6 Verdicts 2 VerdictsOfRelays 1 Planned 1],
@@ -165,8 +163,8 @@ metrics! {
         Value::Whole(|all| Some(all.relay_peak_bytes? as f64));
     /// Nanoseconds of the client's CPU for each envelope.
     ClientCpu: "client CPU", "client µs/event", US, needs [Quiet Cpu Readers],
-        shown in [Costs 9 CostsOfRelays 8 Verdicts 3 VerdictsOfRelays 6 Planned 2],
-        Value::Each(|all| Some(all.client_cpu.total_ns));
+        shown in [Costs 9 CostsOfRelays 8 Verdicts 3 VerdictsOfRelays 6 Planned 2 CostsOfPages 2 VerdictsOfPages 2],
+        Value::Each(|all| known(all.client_cpu.total_ns));
     /// Nanoseconds of CPU of relay and client together for each envelope.
     BothCpu: "relay + client CPU", "relay + client µs/event", US, needs [Quiet Cpu Readers], shown in [],
         Value::Each(|all| Some(all.relay_cpu?.total_ns.saturating_add(all.client_cpu.total_ns)));
@@ -176,25 +174,25 @@ metrics! {
     /// Allocations of the client for each envelope, in builds that count them.
     ClientAllocations: "client allocations", "client allocations/event", 1.0, needs [Readers],
         shown in [VerdictsCounting 3], Value::Each(|all| Some(all.client_allocations?.count));
-    /// Nanoseconds of CPU of a browser's main thread for each event. This one and the next five are
+    /// Nanoseconds of CPU of a renderer's main thread for each event. This one and the next five are
     /// of `compare browser`.
-    PageMain: "main thread", "main µs/event", US, needs [Quiet], shown in [Decoding 1 Socket 1],
-        Value::Warm(|step| step.main_ns);
-    /// Nanoseconds of CPU of all of the renderer's threads for each event.
-    PageRenderer: "renderer", "renderer µs/event", US, needs [Quiet], shown in [Decoding 2],
-        Value::Warm(|step| step.renderer_ns);
-    /// The same with the browser's network process.
-    PageAndNetwork: "renderer + network", "renderer + network µs/event", US, needs [Quiet], shown in [Socket 2],
-        Value::Warm(|step| step.renderer_ns.saturating_add(step.network_ns));
+    PageMain: "main thread", "main µs/event", US, needs [Quiet Cpu], shown in [CostsOfPages 1 VerdictsOfPages 1],
+        Value::Each(|all| all.page.as_ref()?.main_ns);
     /// Nanoseconds by the page's clock for each event.
-    PageWall: "wall time", "wall µs/event", US, needs [Quiet],
-        shown in [Socket 3 DecodingByClock 1 SocketByClock 1], Value::Warm(|step| step.wall_ns);
-    /// Nanoseconds of the main thread for each of the first events of a fresh page.
-    PageCold: "first 100, main thread", "first 100 µs/event", US, needs [Quiet], shown in [Decoding 3],
-        Value::Cold(|step| step.main_ns);
-    /// The same by the page's clock, where CPU time cannot be read.
-    PageColdWall: "first 100, wall time", "first 100 wall µs/event", US, needs [Quiet], shown in [DecodingByClock 2],
-        Value::Cold(|step| step.wall_ns);
+    PageWall: "wall time", "wall µs/event", US, needs [Quiet], shown in [CostsOfPages 3 VerdictsOfPages 3],
+        Value::Each(|all| Some(all.page.as_ref()?.wall_ns));
+    /// The same of each of the first events of a fresh page.
+    PageCold: "first 100", "first 100 wall µs/event", US, needs [Quiet], shown in [CostsOfPages 4 VerdictsOfPages 4],
+        Value::Whole(|all| all.page.as_ref()?.first.map(|first| first.ns as f64 / first.events as f64));
+    /// Messages that an event comes in, over a WebSocket.
+    PageMessages: "messages", "messages/event", 1.0, needs [], shown in [CostsOfPages 7],
+        Value::Each(|all| all.page.as_ref().and(known(all.traffic.to_client.messages)));
+    /// Bytes of the script that the row alone needs, under gzip.
+    PageScript: "script", "script gzip KB", 1e3, needs [], shown in [CostsOfPages 8],
+        Value::Whole(|all| Some(all.page.as_ref()?.script_gzip_bytes as f64 / all.blocks as f64));
+    /// Bytes of the JavaScript heap after a collection.
+    PageHeap: "heap", "heap MB", 1e6, needs [Quiet], shown in [CostsOfPages 9],
+        Value::Whole(|all| Some(all.page.as_ref()?.heap_bytes? as f64 / all.blocks as f64));
 }
 
 impl Metric {
@@ -258,8 +256,6 @@ impl Metric {
             Value::Throughput(q) => Some(measured.low_throughput(q).ns()? as f64),
             Value::Each(sum) => Some(sum(measured)? as f64 / envelopes),
             Value::Whole(value) => value(measured),
-            // No run of a swarm has a page.
-            Value::Warm(_) | Value::Cold(_) => None,
         }
     }
 }

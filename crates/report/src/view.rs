@@ -139,6 +139,7 @@ impl<'a> LoadView<'a> {
     /// The metrics with verdicts.
     pub(crate) fn judged(&self) -> Vec<Metric> {
         Metric::shown_in(match () {
+            () if self.is_of_pages() => ShownIn::VerdictsOfPages,
             () if self.counts_allocations() => ShownIn::VerdictsCounting,
             () if self.is_over_links() => ShownIn::VerdictsOverLinks,
             () if self.first_relay().is_some() => ShownIn::VerdictsOfRelays,
@@ -155,11 +156,18 @@ impl<'a> LoadView<'a> {
         let all_have = self.cells.iter().all(has_p1);
         let other_tail = if all_have { Metric::ThroughputP10 } else { Metric::ThroughputP1 };
         let mut columns = Metric::shown_in(match () {
+            () if self.is_of_pages() => ShownIn::CostsOfPages,
             () if self.is_over_links() => ShownIn::CostsOverLinks,
             () if self.first_relay().is_some() => ShownIn::CostsOfRelays,
             () => ShownIn::Costs,
         });
         columns.retain(|metric| *metric != other_tail);
+        if self.is_of_pages() {
+            // A device has no CPU time, a decoder no packets.
+            let is_known =
+                |metric: Metric| self.cells.iter().any(|view| view.value(metric, self.latency.0).is_some());
+            columns.retain(|metric| is_known(*metric));
+        }
         columns
     }
 
@@ -328,7 +336,7 @@ fn divide_by_round(
 
 /// The logarithm of a value divided by what is known of the last anchor before its place (round and
 /// position) and of the first behind it in the same round.
-pub(crate) fn log_to_anchors<V>(
+fn log_to_anchors<V>(
     anchors: &BTreeMap<(u32, u32), V>,
     (round, position): (u32, u32),
     own: f64,

@@ -2,6 +2,7 @@
 
 pub(crate) mod link;
 pub(crate) mod merge;
+pub(crate) mod page;
 pub(crate) mod relay;
 pub(crate) mod share;
 
@@ -13,8 +14,9 @@ use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
 use crate::{
     AgentRecord, Allocations, ClockRecord, Counts, CpuQuota, CpuTime, EncodingsRecord, Environment,
-    FirstDeliveryRecord, HostRecord, Latency, LatencyBound, LinkRecord, NOT_SATURATED, PinnedCores,
-    Saturated, ShareRecord, Slices, Throughput, UsableCores, Validity, files::unpack, write_whole,
+    FirstDeliveryRecord, HostRecord, Latency, LatencyBound, LinkRecord, NOT_SATURATED, PageRecord,
+    PinnedCores, Saturated, ShareRecord, Slices, Throughput, UsableCores, Validity, files::unpack,
+    write_whole,
 };
 
 /// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second
@@ -86,6 +88,9 @@ pub struct RunRecord {
     /// What the host did meanwhile; absent in older records and where several agents played.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostRecord>,
+    /// The page that played the block, where a browser did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page: Option<PageRecord>,
     /// Memory of connections, where it was looked at.
     #[serde(default)]
     pub memory: Option<MemoryRecord>,
@@ -332,7 +337,8 @@ pub struct Cell {
     pub format: String,
     /// Who wrote the codec: `library` or `tuned`.
     pub implementation: String,
-    /// Whose code that is: a crate's name, or `this repository`; empty in older records.
+    /// Whose code that is: a crate's name, or `this repository`; of a page its row, the format and what
+    /// decodes it; empty in older records.
     #[serde(default)]
     pub code: String,
     /// The compression's name.

@@ -325,6 +325,11 @@ reasons! { |whose|
         "{whose} has a CPU quota of {quota_cores:.2} cores and used {share:.0} % of it (suspect above {most:.0} %)",
         share = percent(used_ns, elapsed_ns, quota_cores),
         most = CPU_SUSPECT_ABOVE * 100.0;
+    PageHidden {} of Clients spoils Times: "the page was hidden, and browsers slow down hidden pages";
+    CoarseClock { took_ns: u64, clock_ns: u64 } of Clients spoils Times:
+        "a step of {took:.1} ms by a clock that moves every {clock:.3} ms",
+        took = ms(took_ns),
+        clock = ms(clock_ns);
     Logs { level: String } of Run spoils Times:
         "the log level of {whose} is {level}, which takes CPU time (suspect above info): set RUST_LOG=info or leave \
          it out";

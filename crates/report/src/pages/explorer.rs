@@ -341,7 +341,7 @@ impl Cell {
         let cell = &view.cell.cell;
         let others = load.varying().into_iter().filter(|factor| !APART.contains(factor));
         let others = others.map(|factor| factor_value(factor, view.cell)).filter(|value| *value != "none");
-        let row: Vec<&str> = std::iter::once(cell.format.as_str()).chain(others).collect();
+        let row: Vec<&str> = std::iter::once(load.row_of(view.cell)).chain(others).collect();
         let mut figures: BTreeMap<Key, Figure> = Key::ALL
             .into_iter()
             .filter_map(|key| Some((key, of_metric(load, view, key.metric()?)?)))
@@ -433,7 +433,7 @@ impl BlockRow {
             validity: record.validity.class.to_string(),
             envelopes: Some(record.counts.envelopes()),
             relay_s: record.relay_cpu.map(|cpu| seconds(cpu.total_ns)),
-            client_s: Some(seconds(record.client_cpu.total_ns)),
+            client_s: Some(record.client_cpu.total_ns).filter(|ns| *ns > 0).map(seconds),
             bytes: value(Metric::WireBytes),
             p50: value(Metric::LatencyP50),
             p99: value(Metric::LatencyP99),

@@ -1,9 +1,8 @@
-//! What a search or a browser found, as parts of a report.
+//! What a search found, as parts of a report.
 use crate::{
-    pages::part::{IN_FILES, ON_TERMINALS, Part, left_out},
-    result::{Browser, Search},
-    tables::{browser, limits},
-    verdicts::comparison::Verdict,
+    pages::part::{ON_TERMINALS, Part},
+    result::Search,
+    tables::limits,
 };
 
 /// Roots, and p99 against the axis.
@@ -17,16 +16,5 @@ pub(crate) fn of_search(search: &Search) -> Vec<Part> {
     if let Some(curve) = limits::curve(&search.cells) {
         parts.extend([Part::heading(2, "p99 against rate"), Part::table(curve)]);
     }
-    parts
-}
-
-/// Sentences, and a table for each part with its verdicts.
-pub(crate) fn of_browser(found: &Browser) -> Vec<Part> {
-    let mut parts = vec![Part::list(browser::findings(found))];
-    for (heading, table) in browser::tables(found) {
-        parts.extend([Part::heading(2, heading), Part::table(table)]);
-    }
-    parts.push(Part::sentence(Verdict::MARKS).only(ON_TERMINALS));
-    parts.extend(left_out(browser::left_out(found), IN_FILES));
     parts
 }

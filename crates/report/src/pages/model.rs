@@ -12,6 +12,7 @@ use crate::{
     },
     result::ResultFile,
     tables::{
+        browser::ROWS,
         slos::{slo_table, slos},
         table::{Form, Table, VALID},
     },
@@ -36,7 +37,7 @@ pub struct Report<'a> {
     throughput: Vec<Throughput>,
     /// The same as parts.
     first: Vec<Part>,
-    /// Of a search or of a browser.
+    /// Of a search.
     found: Vec<Part>,
     loads: Vec<OfLoad>,
     /// What is of all loads.
@@ -59,8 +60,6 @@ impl Report<'_> {
     pub fn from_result(result: &ResultFile) -> Report<'_> {
         let loads = views(result);
         let throughput = throughputs(&loads);
-        let mut found: Vec<Part> = result.search.iter().flat_map(found::of_search).collect();
-        found.extend(result.browser.iter().flat_map(found::of_browser));
         Report {
             result,
             derived: Derived::from_result(result),
@@ -70,7 +69,7 @@ impl Report<'_> {
             headline: headline(result),
             first: throughput.iter().flat_map(Throughput::parts).collect(),
             throughput,
-            found,
+            found: result.search.iter().flat_map(found::of_search).collect(),
             loads: loads.iter().map(|load| OfLoad::new(load, loads.len() > 1)).collect(),
             end: end(result, &loads),
         }
@@ -144,11 +143,17 @@ fn costs(load: &LoadView<'_>) -> Vec<Part> {
         costs_heading(load),
         Part::table(load.main_costs()).only(&[Medium::Terminal]),
         Part::table(load.costs()).only(&[Medium::WideTerminal, Medium::Summary]),
-        Part::sentence(format!("p50, p99 and p99.9 are of `{latency}`: {meaning}.")),
-        Part::sentence(code_line(load)),
     ];
-    let others = [compression_line(load), Some(load.warmth_line()), load.starts_line()];
-    parts.extend(others.into_iter().flatten().map(Part::sentence));
+    let of_swarm = |line: String| (!load.is_of_pages()).then_some(line);
+    let lines = [
+        of_swarm(format!("p50, p99 and p99.9 are of `{latency}`: {meaning}.")),
+        of_swarm(code_line(load)),
+        load.is_of_pages().then(|| ROWS.to_owned()),
+        compression_line(load),
+        of_swarm(load.warmth_line()),
+        load.starts_line(),
+    ];
+    parts.extend(lines.into_iter().flatten().map(Part::sentence));
     parts
 }
 

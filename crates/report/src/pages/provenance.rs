@@ -121,9 +121,8 @@ pub(crate) fn provenance(result: &ResultFile) -> Vec<String> {
                 format!("Seed: {seed}. Probes of {probe_seconds} s, precision {:.0} %", precision * 100.0)
             }
         });
-    } else if let Some(found) = &result.browser {
-        items.push(format!("Seed: {}", found.config.seed));
-        items.extend(browser::provenance(found).lines().map(|line| line.trim_start_matches("- ").to_owned()));
+    } else if let Some(found) = &result.config.browser {
+        items.push(format!("Seed: {}. Browser: {}", result.config.seed, browser::conditions(found)));
     } else {
         items.push(measured(result));
     }

@@ -15,10 +15,10 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
     if let Some(search) = &result.search {
         return limits::reading(&search.config);
     }
-    if let Some(found) = &result.browser {
-        return browser::reading(found);
-    }
     let correction = correction(loads, result.config.rounds);
+    if let Some(browser) = &result.config.browser {
+        return browser::reading(browser, &correction);
+    }
     let batches = |load: &LoadView<'_>| load.varies(Factor::Batching);
     let batched = if loads.iter().any(batches) {
         "; batches with JSON in batches, and that with JSON event by event"

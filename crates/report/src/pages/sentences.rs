@@ -22,7 +22,7 @@ use crate::{
 /// The subject of the result.
 pub(crate) fn title(result: &ResultFile) -> String {
     let scenarios = result.config.scenarios.join(", ");
-    if result.browser.is_some() {
+    if result.config.browser.is_some() {
         return "Wire formats in a browser".to_owned();
     }
     match &result.search {
@@ -217,8 +217,8 @@ pub(crate) fn headline(result: &ResultFile) -> String {
     if let Some(search) = &result.search {
         return limits::headline(search);
     }
-    if let Some(found) = &result.browser {
-        return browser::headline(found);
+    if let Some(found) = &result.config.browser {
+        return browser::headline(result, found);
     }
     let blocks: Vec<&Block> = result.cells.iter().flat_map(|cell| &cell.blocks).collect();
     let scheduled: usize = result.schedule.iter().map(Vec::len).sum();

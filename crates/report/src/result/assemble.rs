@@ -2,7 +2,7 @@
 
 use measure::{CorpusRecord, Environment, SCHEMA_VERSION, Status, Tool};
 
-use super::{Browser, CellResult, Config, Git, ResultFile, Search, SelfTest};
+use super::{CellResult, Config, Git, ResultFile, Search, SelfTest};
 
 /// A result without its blocks.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,7 +44,7 @@ impl ResultFile {
             schedule,
             cells,
             search: None,
-            browser: None,
+            old_pages: None,
             instructions: None,
         }
     }
@@ -53,16 +53,5 @@ impl ResultFile {
     pub fn of_search(header: Header, search: Search, corpus: Option<CorpusRecord>) -> ResultFile {
         let empty = ResultFile::assemble(header, Vec::new(), Vec::new());
         ResultFile { corpus, search: Some(search), ..empty }
-    }
-
-    /// The result of pages in a browser; `schedule` has their cells by round.
-    pub fn of_browser(
-        header: Header,
-        found: Browser,
-        schedule: Vec<Vec<String>>,
-        corpus: CorpusRecord,
-    ) -> ResultFile {
-        let empty = ResultFile::assemble(header, Vec::new(), Vec::new());
-        ResultFile { corpus: Some(corpus), schedule, browser: Some(found), ..empty }
     }
 }

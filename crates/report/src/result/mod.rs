@@ -20,13 +20,11 @@ use std::{
 use anyhow::{Result, ensure};
 use measure::{Cell, CorpusRecord, Environment, RunRecord, Status, Tool, ValidityClass};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 use terms::RelayUrl;
 
 pub use assemble::Header;
-pub use browser::{
-    Browser, BrowserBlock, BrowserCell, BrowserConfig, BrowserSoftware, BrowserStep, DEVICE, EventSet, Part,
-};
+pub use browser::{Browser, DEVICE};
 pub use git::Git;
 pub use instructions::{Conditions, INSTRUCTIONS_FILE, Instructions, RESOLUTION, Row};
 pub use planned::percent;
@@ -94,9 +92,10 @@ pub struct ResultFile {
     /// Settings and probes of `compare search`; absent in other results.
     #[serde(default)]
     pub search: Option<Search>,
-    /// Settings and blocks of `compare browser`; absent in other results.
-    #[serde(default)]
-    pub browser: Option<Browser>,
+    /// Pages as layouts before 2.14 have them, which are refused.
+    #[serde(default, rename = "browser", skip_serializing)]
+    #[schemars(skip)]
+    pub old_pages: Option<IgnoredAny>,
     /// Counts of the same cells: a file of its own beside the result's.
     #[serde(skip)]
     pub instructions: Option<Instructions>,
@@ -146,6 +145,9 @@ pub struct Config {
     /// The rate of each scenario, or the load of each cell, that pilots chose.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chosen: Vec<Chosen>,
+    /// The browser of `compare browser`, whose pages played the blocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub browser: Option<Browser>,
 }
 
 /// A relay that a run starts for each block.
@@ -312,6 +314,11 @@ impl ResultFile {
             Some(result) => result,
             None => measure::read_versioned(&file, "result")?,
         };
+        ensure!(
+            result.old_pages.is_none(),
+            "{name} has pages as `compare browser` wrote them before layout 2.14: measure them anew, or read them with \
+             the build that wrote it"
+        );
         let counted = file.with_file_name(INSTRUCTIONS_FILE);
         result.instructions = counted.exists().then(|| Instructions::read(&counted)).transpose()?;
         let rounds = result.config.rounds;
@@ -325,12 +332,6 @@ impl ResultFile {
         let known = |block: &Block| (block.round as usize) < played;
         ensure!(
             result.cells.iter().flat_map(|cell| &cell.blocks).all(known),
-            "{name} has blocks beyond its rounds"
-        );
-        let in_browser =
-            result.browser.iter().flat_map(|browser| &browser.cells).flat_map(|cell| &cell.blocks);
-        ensure!(
-            in_browser.map(|block| block.round).all(|round| round < rounds),
             "{name} has blocks beyond its rounds"
         );
         Ok(result)

@@ -112,11 +112,8 @@ pub(super) fn read(folder: &Path) -> Result<Option<ResultFile>> {
         place.blocks.push(block);
     }
     let of = result.incomplete().map_or_else(String::new, |what| format!(" ({what})"));
-    let holds = if result.search.is_some() || result.browser.is_some() {
-        String::new()
-    } else {
-        format!(", {BLOCKS} holds {count} blocks")
-    };
+    let holds =
+        if result.search.is_some() { String::new() } else { format!(", {BLOCKS} holds {count} blocks") };
     result.status = Status::Incomplete { reason: format!("unfinished{of}: no result was written{holds}") };
     Ok(Some(result))
 }

@@ -80,10 +80,15 @@ impl LoadView<'_> {
         let format = match cell.role {
             Role::Control => CONTROL,
             Role::Floor => FLOOR,
-            Role::Cell | Role::Anchor => &cell.cell.format,
+            Role::Cell | Role::Anchor => self.row_of(cell),
         };
         let others = self.varying().into_iter().map(|factor| factor_value(factor, cell).to_owned());
         [format.to_owned(), cell.cell.compression.clone()].into_iter().chain(others).collect()
+    }
+
+    /// The format of a cell; of a page the row, which names its format and leads the name of its cell.
+    pub(crate) fn row_of<'c>(&self, cell: &'c CellResult) -> &'c str {
+        if self.is_of_pages() { cell.id.split('+').next().unwrap_or_default() } else { &cell.cell.format }
     }
 
     /// The same in one, without the compression: `json khatru, behind the gateway`.
@@ -178,9 +183,9 @@ impl LoadView<'_> {
     /// One row a cell: CPU in user mode and in the kernel, what a connection costs before its first
     /// message, what the first delivery of an event costs, the most memory that the relay had, what it
     /// wrote to disks, and what of CPU and memory is a gateway's; `None` over links, where CPU times are
-    /// no evidence.
+    /// no evidence, and of pages.
     pub(crate) fn apart(&self) -> Option<Table> {
-        if self.is_over_links() {
+        if self.is_over_links() || self.is_of_pages() {
             return None;
         }
         let micros = |heading: &str, ns: fn(&Merged) -> Option<u64>| {
