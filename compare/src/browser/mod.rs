@@ -439,12 +439,18 @@ impl State {
 
     /// Waits until the device asks for its next block, the first time as long as it takes.
     async fn next_block(&mut self, next: Value) -> Result<()> {
-        while self.waiting.is_none() {
-            let told = match self.device {
-                None => self.told.recv().await,
-                Some(_) => time::timeout(PATIENCE, self.told.recv()).await.map_err(|_| silent())?,
-            };
-            self.of_device(told.context("the page is served no longer")?)?;
+        let is_known = self.device.is_some();
+        let asked = async {
+            while self.waiting.is_none() {
+                let told = self.told.recv().await.context("the page is served no longer")?;
+                self.of_device(told)?;
+            }
+            anyhow::Ok(())
+        };
+        if is_known {
+            time::timeout(PATIENCE, asked).await.map_err(|_| silent())??;
+        } else {
+            asked.await?;
         }
         if let Some(waiting) = self.waiting.take() {
             // One that has left is silent from now on.
@@ -456,7 +462,10 @@ impl State {
     /// The first device that asks is measured, and others are told so.
     fn of_device(&mut self, Told { what, said, answer, .. }: Told) -> Result<()> {
         let name = said["device"].as_str().unwrap_or_default();
-        match (&*what, self.device.get_or_insert_with(|| name.to_owned()) == name) {
+        if what == "next" {
+            self.device.get_or_insert_with(|| name.to_owned());
+        }
+        match (&*what, self.device.as_deref() == Some(name)) {
             ("next", true) => self.waiting = Some(answer),
             ("next", false) => {
                 let _ = answer.send(json!({ "end": "Another device is measured: one at a time." }));
