@@ -140,6 +140,7 @@ pub(super) fn record(
     RunRecord {
         schema_version: SCHEMA_VERSION.to_owned(),
         tool: Tool { name: "compare".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
+        commit: program::built_from().map(str::to_owned),
         environment: pages.environment.clone(),
         command: pages.command.clone(),
         started_utc,

@@ -98,9 +98,9 @@ fn a_small_matrix_runs_from_start_to_table() {
 fn a_run_ends_by_comparing_itself_with_the_last_one_of_its_cells() {
     let out = TempDir::new().unwrap();
     let said = |args: &str| {
-        let run = compare(out.path(), &words(args));
-        assert!(matches!(run.status.code(), Some(0 | 3)), "{run:?}");
-        String::from_utf8(run.stderr).unwrap()
+        let Ran { code, said, .. } = run(out.path(), &words(args));
+        assert!(matches!(code, Some(0 | 3)), "{code:?}\n{said}");
+        said
     };
     let first = said("--formats json --compressions none");
     assert!(!first.contains("since "), "{first}");
