@@ -30,7 +30,6 @@ use workload::{Share, scenario::Scenario};
     group = ArgGroup::new("part_of_a_block").args(["share", "serve"]),
     group = ArgGroup::new("plan_for_others").args(["url", "floor"])
 )]
-#[command(next_help_heading = "Relay")]
 pub struct Args {
     /// A command other than a run.
     #[command(subcommand)]
@@ -115,7 +114,7 @@ pub struct Args {
     ///
     /// As in ws://host:port or wss://host:port. Without --format or --compression clients offer
     /// everything, and the relay chooses. Flags insist.
-    #[arg(long)]
+    #[arg(long, help_heading = "Relay")]
     pub url: Option<String>,
 
     /// Play against the relay-sim that listens there; without one, or with none, start one.
@@ -123,7 +122,7 @@ pub struct Args {
     /// A loopback address. Any other program there is left alone. A run with flags for its own relay
     /// (--verify, --link, --floor, --no-pin and others) starts one.
     #[arg(
-        long, value_name = "ADDRESS", default_value = relay_sim::DEFAULT_ADDRESS,
+        long, help_heading = "Relay", value_name = "ADDRESS", default_value = relay_sim::DEFAULT_ADDRESS,
         value_parser = meet::local_relay, conflicts_with = "relay_of_others", hide_short_help = true
     )]
     pub local_relay: LocalRelay,
@@ -132,22 +131,31 @@ pub struct Args {
     ///
     /// For a relay on this machine, separated by commas. Includes their children. A relay-sim needs
     /// no ids.
-    #[arg(long, requires = "url", value_name = "PIDS", value_delimiter = ',')]
+    #[arg(long, help_heading = "Relay", requires = "url", value_name = "PIDS", value_delimiter = ',')]
     pub relay_pid: Vec<u32>,
 
     /// The folder in which the relay at --url keeps its events, for its size at the end.
-    #[arg(long, requires = "relay_pid", value_name = "FOLDER", value_parser = folder, hide_short_help = true)]
+    #[arg(
+        long, help_heading = "Relay", requires = "relay_pid", value_name = "FOLDER", value_parser = folder,
+        hide_short_help = true
+    )]
     pub relay_dir: Option<PathBuf>,
 
     /// Root certificates (PEM) to trust for wss:// instead of the platform's.
-    #[arg(long, requires = "relay_of_others", value_name = "FILE", hide_short_help = true)]
+    #[arg(
+        long,
+        help_heading = "Relay",
+        requires = "relay_of_others",
+        value_name = "FILE",
+        hide_short_help = true
+    )]
     pub ca: Option<PathBuf>,
 
     /// A header field of every request to the relay at --url, for a proxy.
     ///
     /// May be repeated. Records have only its name.
     #[arg(
-        long, requires = "relay_of_others", value_name = "NAME=VALUE",
+        long, help_heading = "Relay", requires = "relay_of_others", value_name = "NAME=VALUE",
         value_parser = Unechoed::<Header>::NEW, hide_short_help = true
     )]
     pub header: Vec<Header>,
@@ -159,28 +167,34 @@ pub struct Args {
     ///
     /// The relay is then not probed again, and clients insist on format and compression. With --floor
     /// the plan fits such a relay.
-    #[arg(long, requires = "plan_for_others", value_name = "FILE", hide_short_help = true)]
+    #[arg(
+        long,
+        help_heading = "Relay",
+        requires = "plan_for_others",
+        value_name = "FILE",
+        hide_short_help = true
+    )]
     pub doctor: Option<PathBuf>,
 
     /// Count an event that comes before EOSE and again after it as duplicated.
     ///
     /// Without it such events are tolerated and counted apart. Without --url they always count as
     /// duplicated.
-    #[arg(long, requires = "url", hide_short_help = true)]
+    #[arg(long, help_heading = "Relay", requires = "url", hide_short_help = true)]
     pub strict_seam: bool,
 
     /// Let the kernel place relay and clients.
     ///
     /// Without this, each process is pinned to its half of the cores. Only without --url.
-    #[arg(long, conflicts_with = "url", hide_short_help = true)]
+    #[arg(long, help_heading = "Relay", conflicts_with = "url", hide_short_help = true)]
     pub no_pin: bool,
 
     /// Let the relay keep its events on disk in this format, instead of in memory.
     ///
     /// In a new directory in TMPDIR, removed after the run. Only without --url.
     #[arg(
-        long, value_name = "FORMAT", conflicts_with_all = ["url", "relay_at", "serve", "floor"],
-        hide_short_help = true
+        long, help_heading = "Relay", value_name = "FORMAT",
+        conflicts_with_all = ["url", "relay_at", "serve", "floor"], hide_short_help = true
     )]
     pub at_rest: Option<Format>,
 
@@ -188,14 +202,22 @@ pub struct Args {
     ///
     /// The cost of generator and sockets remains. JSON without compression. Only without
     /// --url.
-    #[arg(long, conflicts_with_all = ["url", "relay_fault"], hide_short_help = true)]
+    #[arg(
+        long, help_heading = "Relay", conflicts_with_all = ["url", "relay_fault"], hide_short_help = true
+    )]
     pub floor: bool,
 
     /// Plant a fault in the relay, to test the measurement.
     ///
     /// As in stall=500ms@3s, burn=20us, delay=50ms (see relay-sim --help); may be repeated. The
     /// record names the faults and is suspect. Only without --url.
-    #[arg(long, value_name = "FAULT", conflicts_with = "url", hide_short_help = true)]
+    #[arg(
+        long,
+        help_heading = "Relay",
+        value_name = "FAULT",
+        conflicts_with = "url",
+        hide_short_help = true
+    )]
     pub relay_fault: Vec<String>,
 
     /// TCP's congestion control on links, as the kernel names it: cubic, bbr, reno.
@@ -396,7 +418,6 @@ pub struct Doctor {
 
 /// Who signs events for a relay of others, and with how much work.
 #[derive(Debug, Clone, clap::Args)]
-#[command(next_help_heading = "Relay")]
 pub struct Signs {
     /// Secret keys that sign the events, one a line, in hex or as nsec.
     ///
@@ -404,13 +425,16 @@ pub struct Signs {
     /// too few says how many it takes. Give keys of which the relay has no events: it would keep a
     /// newer profile or list. Without a file the keys follow from the seed (client-sim explain
     /// --pubkeys).
-    #[arg(long, requires = "url", value_name = "FILE", hide_short_help = true)]
+    #[arg(long, help_heading = "Relay", requires = "url", value_name = "FILE", hide_short_help = true)]
     pub keys: Option<PathBuf>,
 
     /// Bits of proof of work of each event (NIP-13), at most 20 [default: what NIP-11 asks for].
     ///
     /// Made before the clock starts.
-    #[arg(long, requires = "url", value_name = "BITS", value_parser = work_bits, hide_short_help = true)]
+    #[arg(
+        long, help_heading = "Relay", requires = "url", value_name = "BITS", value_parser = work_bits,
+        hide_short_help = true
+    )]
     pub pow: Option<u8>,
 }
 

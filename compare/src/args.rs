@@ -221,8 +221,7 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = INSTRUCTION_EXAMPLES)]
-#[command(next_help_heading = "Hot paths")]
+#[command(after_help = INSTRUCTION_EXAMPLES, next_help_heading = "Hot paths")]
 pub(crate) struct InstructionFlags {
     /// The scenario, by name or TOML file
     #[arg(long, help_heading = "Load", default_value = "note-stream")]
@@ -391,7 +390,6 @@ fn time(text: &str) -> Result<Duration, String> {
 
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES, after_long_help = run_lists())]
-#[command(next_help_heading = "Rounds")]
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) values: Values<true>,
@@ -459,34 +457,38 @@ pub(crate) struct Run {
     ///
     /// Quick compresses JSON and DannyPack alone and, of a scenario with bursts, measures these two
     /// by deflate at most, unless --format, --compression or --matrix says otherwise.
-    #[arg(long, value_enum, default_value = "quick")]
+    #[arg(long, help_heading = "Rounds", value_enum, default_value = "quick")]
     pub(crate) profile: Profile,
     /// Rounds, instead of the profile's; intervals need 6 or more
     ///
     /// Where times of blocks are invalid, up to half as many further rounds are played. Several
     /// relays have at least 12 unless told otherwise.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
+    #[arg(
+        long, help_heading = "Rounds", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS))
+    )]
     pub(crate) rounds: Option<u32>,
     /// Seconds a block, instead of the profile's
     ///
     /// Of a scenario with bursts at least five bursts.
-    #[arg(long, value_parser = program::units::whole_seconds, allow_negative_numbers = true)]
+    #[arg(
+        long, help_heading = "Rounds", value_parser = program::units::whole_seconds, allow_negative_numbers = true
+    )]
     pub(crate) seconds: Option<u32>,
     /// As many rounds as give CPU times an interval of ± this share, as in 3%
     ///
     /// Planned from a pilot of five rounds that are not counted.
-    #[arg(
-        long, value_name = "SHARE", value_parser = half_width, conflicts_with = "rounds",
-        hide_short_help = true
-    )]
+    #[arg(long, help_heading = "Rounds", value_name = "SHARE", value_parser = half_width, conflicts_with = "rounds", hide_short_help = true)]
     pub(crate) precision: Option<f64>,
     /// No more rounds than end within this time (90s, 30m, 2h), the pilot included
-    #[arg(long, value_name = "TIME", value_parser = time, requires = "precision", hide_short_help = true)]
+    #[arg(
+        long, help_heading = "Rounds", value_name = "TIME", value_parser = time, requires = "precision",
+        hide_short_help = true
+    )]
     pub(crate) max_time: Option<Duration>,
     /// TOML file of the values of factors; flags replace what it says
     ///
     /// Its keys are the flags of factors, as in relay-threads = [1, 2], and rate.
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    #[arg(long, help_heading = "Rounds", value_name = "FILE", hide_short_help = true)]
     pub(crate) matrix: Option<PathBuf>,
     /// Cells whose verdicts are corrected for their number by themselves, or all
     ///
@@ -494,10 +496,16 @@ pub(crate) struct Run {
     /// default those that differ from JSON without compression in format or compression alone, at
     /// most eight in a load: one of each by turns, in the order of the lists below; of several
     /// relays, the cells of all but the first. The other cells are secondary, corrected apart.
-    #[arg(long, value_delimiter = ',', value_name = "CELLS", hide_short_help = true)]
+    #[arg(
+        long,
+        help_heading = "Rounds",
+        value_delimiter = ',',
+        value_name = "CELLS",
+        hide_short_help = true
+    )]
     pub(crate) primary: Vec<String>,
     /// Print cells, time and what the rounds find, and measure nothing
-    #[arg(long, conflicts_with = "precision")]
+    #[arg(long, help_heading = "Rounds", conflicts_with = "precision")]
     pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) over: OverAgents,
