@@ -377,8 +377,9 @@ static ROWS: [Row; Factor::ALL.len()] = [
         name: "scenario",
         side: Side::Load,
         value_name: "NAME|FILE",
-        help: "A name (client-sim scenarios), a .toml file or a recording",
-        details: "The flag itself may be left out. A recording is a .jsonl.zst file of gateway --record (docs/gateway.md).",
+        help: "A name (client-sim scenarios) or a .toml file",
+        details: "The flag itself may be left out. A recording of gateway --record, a .jsonl.zst file, is a scenario, too \
+                  (docs/gateway.md).",
         read: |cell, text| {
             text.clone_into(&mut cell.scenario);
             Ok(())
