@@ -56,6 +56,9 @@ pub(crate) fn script(args: &Args, workload: &Workload) -> anyhow::Result<ScriptF
     if workload.auth {
         return Err(NotPossible("it sends no challenge, which this scenario answers").into());
     }
+    if !workload.turns.is_empty() {
+        return Err(NotPossible("its script has no answers to a recording").into());
+    }
     let codec = args.cell.format.codec(args.cell.implementation)?;
     let script = of_plan(workload, codec)?;
     let path = std::env::temp_dir().join(format!("relay-sim-floor-{}.json", std::process::id()));
