@@ -207,7 +207,8 @@ fn what_is_no_recording_or_cannot_be_played_is_refused_with_the_place() {
     // A recorder that is killed leaves what it wrote.
     fs::write(path("torn.jsonl.zst"), &whole[..whole.len() - 9]).unwrap();
     let counts = measured(&folder, "torn.jsonl.zst", &[]).0.counts;
-    assert_eq!((counts.planned, counts.requests, counts.deliveries_diverged), (PUBLISHED as u64 + 1, 3, 0));
+    // What came behind the cut may come again before its client leaves.
+    assert_eq!((counts.planned, counts.requests), (PUBLISHED as u64 + 1, 3));
 }
 
 #[test]
