@@ -211,8 +211,9 @@ fn run(args: Args) -> Result<()> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(threads).enable_all().build();
     runtime.context("cannot start the async runtime")?.block_on(async {
-        let gateway = Gateway::open(config).await?;
+        // First, so that an address in use leaves no new recording behind.
         let listener = program::listen(listen)?;
+        let gateway = Gateway::open(config).await?;
         let address = listener.local_addr().context("the listening socket has no address")?;
         let stop = program::stopped(announces.then_some(|_: &str| {}))?;
         if let Some(address) = metrics_listen {

@@ -299,7 +299,7 @@ impl Plan {
     pub fn new(result: &ResultFile, demand: Demand, prices: PriceBook) -> Result<Plan> {
         let loads = views(result);
         let mut scales = Vec::new();
-        for load in loads.iter().filter(|load| load.saturates() != "clients") {
+        for load in loads.iter().filter(|load| load.saturates() != "clients" && !load.is_of_pages()) {
             scales.extend(of_load(load, &demand, &prices)?);
         }
         ensure!(
