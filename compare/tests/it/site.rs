@@ -7,7 +7,10 @@ use std::{
 };
 
 use measure::{Cell, ReasonKind, RunRecord, Slice, Slices, Status, ValidityClass};
-use report::{ResultFile, Site};
+use report::{
+    ResultFile, Site,
+    result::{MeasuredBy, Provenance},
+};
 use serde_json::Value;
 
 use crate::{
@@ -49,8 +52,10 @@ fn figures<'a>(table: &'a Value, key: &str) -> Vec<&'a Value> {
 
 #[test]
 fn figures_are_those_of_the_tables_and_their_sums_hold() {
-    let result = played(|task| measured(block(task)));
+    let mut result = played(|task| measured(block(task)));
+    result.provenance = Some(Provenance { by: MeasuredBy::Vendor, paid_by: Some("a sponsor".to_owned()) });
     let data = data(&page(&result));
+    assert_eq!(data[0]["measured_by"], "a vendor of what was measured, paid by a sponsor");
     let [relay, clients] = array(&data[0]["tables"]) else { panic!("{data}") };
     assert_eq!([&relay["side"], &clients["side"]], ["relay", "clients"]);
     assert_eq!(
@@ -264,6 +269,9 @@ fn all_that_is_published_is_on_one_small_page_without_requests() {
         assert!(summary.contains(&field), "{field}");
     }
     assert_eq!(array(&named("limit-fan-out")["tables"]).len(), 4);
+    // Pages of a browser have tables of their own.
+    let pages = named("browser-decode-wasm");
+    assert!(array(&pages["tables"]).is_empty() && array(&pages["parts"]).len() > 3);
 }
 
 #[test]

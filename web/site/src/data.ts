@@ -83,6 +83,8 @@ export interface Result {
   started_utc: string;
   commit?: string;
   machine: string;
+  /** Who measured it, as they say. */
+  measured_by?: string;
   corpus: string;
   warnings: string[];
   headline: string;

@@ -37,6 +37,7 @@ export function detail(table: Shown, cell: Cell, close: () => void): HTMLElement
     ["result", `${result.name}, ${result.started_utc}`],
     ["commit", result.commit ?? "not known"],
     ["machine", result.machine],
+    ["measured by", result.measured_by ?? "not stated"],
     ["corpus", result.corpus],
     ["code", cell.code],
     ["compression", `${cell.compression} ${cell.parameters}`],

@@ -125,6 +125,9 @@ struct Explored<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     commit: Option<String>,
     machine: String,
+    /// Who measured it, as they say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured_by: Option<String>,
     corpus: String,
     warnings: &'a [String],
     headline: &'a str,
@@ -234,6 +237,7 @@ impl Said<'_> {
             commit: git
                 .map(|git| format!("{}{}", git.commit, if git.dirty { " with local changes" } else { "" })),
             machine: provenance::machine(&result.host).replacen("Machine: ", "", 1),
+            measured_by: result.provenance.as_ref().map(ToString::to_string),
             corpus: result.corpus.as_ref().map_or_else(
                 || "unknown".to_owned(),
                 |corpus| {
@@ -256,6 +260,10 @@ impl Said<'_> {
 const APART: [Factor; 3] = [Factor::Implementation, Factor::Relay, Factor::Via];
 
 fn tables(load: &LoadView<'_>) -> Vec<Table> {
+    // Rows of a page are decoders, and its costs other ones: the summary has them.
+    if load.is_of_pages() {
+        return Vec::new();
+    }
     let grids: Vec<Grid> =
         Quantity::ALL.into_iter().filter_map(|quantity| Grid::at_limit(load, quantity)).collect();
     let shown = || load.cells.iter().filter(|view| matches!(view.cell.role, Role::Anchor | Role::Cell));
