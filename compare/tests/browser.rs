@@ -91,7 +91,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 #[ignore = "needs chromium or google-chrome"]
 fn a_browser_is_measured_from_the_page_to_the_table() {
     let out = TempDir::new().unwrap();
-    let args = ["--formats", "json,dannypack", "--rounds", "1", "--step-ms", "20", "--events", "lists"];
+    let args = ["--formats", "json,dannypack", "--rounds", "1", "--step-ms", "100", "--events", "lists"];
     let over_sockets = ["--compressions", "deflate", "--batching", "on", "--corpus"];
     let file = few_events(out.path());
     let run = compare(out.path(), &[&args[..], &over_sockets, &[file.to_str().unwrap()]].concat());
