@@ -13,6 +13,7 @@ const TAG: u8 = 6;
 const HEAD: &str = "a CBOR head";
 
 /// Appends a head with its argument in the shortest form (RFC 8949 §4.2.1).
+#[inline]
 pub(super) fn write_head(major: u8, argument: u64, out: &mut Vec<u8>) {
     let [.., c, b, a] = argument.to_be_bytes();
     match argument {
@@ -31,6 +32,7 @@ pub(super) fn write_head(major: u8, argument: u64, out: &mut Vec<u8>) {
 }
 
 /// The major type of the next head.
+#[inline]
 pub(super) fn major(reader: &Reader<'_>) -> Option<u8> {
     reader.rest().first().map(|head| head >> 5)
 }

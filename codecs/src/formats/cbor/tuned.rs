@@ -138,12 +138,14 @@ impl<D: Dialect> TunedFormat for TunedCbor<D> {
 
 // --- writing ---
 
+#[inline]
 fn write_fixed(key: &[u8], bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(key);
     write_head(BYTES, bytes.len() as u64, out);
     out.extend_from_slice(bytes);
 }
 
+#[inline]
 fn write_text(text: &str, out: &mut Vec<u8>) {
     write_head(TEXT, text.len() as u64, out);
     out.extend_from_slice(text.as_bytes());
@@ -212,6 +214,7 @@ fn read_fixed<'a, const N: usize>(
     }
 }
 
+#[inline]
 fn read_text<'a>(reader: &mut Reader<'a>, what: &'static str) -> Result<&'a str, DecodeError> {
     let len = read_argument(reader, TEXT, what)?;
     reader.text(len, what)
