@@ -3,8 +3,7 @@
 //! A [`Corpus`] is a list of signed events, read once before any clock starts: real ones from a
 //! file, or the sample bundled with this repository, which [`generate`] made. Its [`Fingerprint`]
 //! shows whether two results measured the same events. Its [`Origin`] separates generated from real
-//! events. A [`Sampler`] picks from it by seed, and [`fresh`] makes as many new events of the same
-//! shape as a long run needs.
+//! events. [`fresh`] makes as many new events of the same shape as a long run needs.
 //!
 //! Reading does not verify: that takes 50 µs an event and files rarely change. `corpus verify FILE`
 //! does it.
@@ -45,5 +44,5 @@ pub use keys::sign_as;
 pub use origin::Origin;
 pub use random::Random;
 pub use rules::Rules;
-pub use sampler::{Reservoir, Sampler};
+pub use sampler::Reservoir;
 pub use signing::{Keys, KeysError, MOST_WORK_BITS, NONCE_BYTES, REHEARSAL_KEYS, Signing};

@@ -7,7 +7,7 @@ use std::{
 
 use codecs::{Event, Format, Implementation, VerifyLevel, hex};
 use corpus::{
-    Corpus, Fingerprint, Sampler,
+    Corpus, Fingerprint,
     fresh::{self, Keep},
 };
 
@@ -198,7 +198,7 @@ fn ciphertext_and_short_references_are_renewed() {
 #[test]
 fn a_shorter_draw_is_the_beginning_of_a_longer_one() {
     let corpus = Corpus::bundled();
-    let templates = Sampler::new(3).take(&corpus.events, 90);
+    let templates = refs(&corpus.events[..90]);
     let events = fresh::events(&templates, 200, 42);
     assert_eq!(
         Fingerprint::from_events(&events),

@@ -12,7 +12,6 @@ mod fresh;
 mod generated;
 mod import_har;
 mod invalid;
-mod sampling;
 
 #[path = "../../../../client-sim/tests/common/ran.rs"]
 #[expect(dead_code, reason = "this program measures nothing")]
