@@ -55,6 +55,48 @@ impl fmt::Display for UnknownName {
 
 impl std::error::Error for UnknownName {}
 
+/// Gives an enum its names from one list: `ALL`, `name`, `Display`, and `FromStr`, whose
+/// [`UnknownName`] lists them.
+///
+/// ```
+/// #[derive(Debug, Clone, Copy, PartialEq)]
+/// enum Side { Left, Right }
+///
+/// codecs::names! { Side, "side": Left = "left", Right = "right" }
+/// assert_eq!(("left".parse(), Side::ALL.map(Side::name)), (Ok(Side::Left), ["left", "right"]));
+/// ```
+#[macro_export]
+macro_rules! names {
+    ($type:ident, $what:literal: $($variant:ident = $name:literal),+ $(,)?) => {
+        impl $type {
+            /// Every one, in the order of every table.
+            pub const ALL: [$type; [$($name),+].len()] = [$($type::$variant),+];
+
+            /// The word on the command line and in results.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $($type::$variant => $name,)+
+                }
+            }
+        }
+
+        impl ::std::fmt::Display for $type {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl ::std::str::FromStr for $type {
+            type Err = $crate::UnknownName;
+
+            fn from_str(name: &str) -> Result<Self, $crate::UnknownName> {
+                let found = Self::ALL.into_iter().find(|one| one.name() == name);
+                found.ok_or_else(|| $crate::UnknownName::new($what, name, Self::ALL.map(Self::name)))
+            }
+        }
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -419,32 +419,4 @@ pub enum Implementation {
     Tuned,
 }
 
-impl Implementation {
-    /// Every implementation.
-    pub const ALL: [Implementation; 2] = [Implementation::Library, Implementation::Tuned];
-
-    /// The word on the command line and in results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Implementation::Library => "library",
-            Implementation::Tuned => "tuned",
-        }
-    }
-}
-
-impl fmt::Display for Implementation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Implementation {
-    type Err = UnknownName;
-
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
-        Self::ALL
-            .into_iter()
-            .find(|implementation| implementation.name() == name)
-            .ok_or_else(|| UnknownName::new("implementation", name, Self::ALL.map(Self::name)))
-    }
-}
+crate::names! { Implementation, "implementation": Library = "library", Tuned = "tuned" }

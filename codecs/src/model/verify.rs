@@ -1,14 +1,12 @@
 //! Did the author sign this event? SHA-256 of NIP-01's canonical form, and BIP-340.
 
-use std::{fmt, str::FromStr};
-
 #[cfg(feature = "signatures")]
 use secp256k1::{SECP256K1, XOnlyPublicKey, schnorr::Signature};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::{ByteEvent, Event};
-use crate::{hex, name::UnknownName};
+use crate::hex;
 
 /// How much of an event is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,36 +19,7 @@ pub enum VerifyLevel {
     Full,
 }
 
-impl VerifyLevel {
-    /// Every level, weakest first.
-    pub const ALL: [VerifyLevel; 3] = [VerifyLevel::None, VerifyLevel::Id, VerifyLevel::Full];
-
-    /// The word on the command line and in results.
-    pub fn name(self) -> &'static str {
-        match self {
-            VerifyLevel::None => "none",
-            VerifyLevel::Id => "id",
-            VerifyLevel::Full => "full",
-        }
-    }
-}
-
-impl fmt::Display for VerifyLevel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for VerifyLevel {
-    type Err = UnknownName;
-
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
-        Self::ALL
-            .into_iter()
-            .find(|level| level.name() == name)
-            .ok_or_else(|| UnknownName::new("verification level", name, Self::ALL.map(Self::name)))
-    }
-}
+crate::names! { VerifyLevel, "verification level": None = "none", Id = "id", Full = "full" }
 
 /// Why an event is not what its author signed. The text completes NIP-01's `invalid: …`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! Real or generated?
 
-use std::{collections::HashSet, fmt, sync::LazyLock};
+use std::{collections::HashSet, sync::LazyLock};
 
 use codecs::Event;
 
@@ -30,22 +30,9 @@ impl Origin {
         events.iter().for_each(|event| sample.add(event));
         sample.origin()
     }
-
-    /// The word in results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Origin::Generated => "generated",
-            Origin::Real => "real",
-            Origin::Mixed => "mixed",
-        }
-    }
 }
 
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
+codecs::names! { Origin, "origin": Generated = "generated", Real = "real", Mixed = "mixed" }
 
 /// A uniform sample of the signers of up to 256 events of a stream.
 #[derive(Debug)]

@@ -32,38 +32,19 @@ pub enum Timing {
     Reconcile,
 }
 
-impl Timing {
-    /// All timings, in the order of every table.
-    pub const ALL: [Timing; 12] = [
-        Timing::Response,
-        Timing::Service,
-        Timing::SendLag,
-        Timing::PublishOk,
-        Timing::Eose,
-        Timing::FirstEvent,
-        Timing::FiftiethEvent,
-        Timing::Session,
-        Timing::Handshake,
-        Timing::Auth,
-        Timing::Waited,
-        Timing::Reconcile,
-    ];
-
-    /// The name in results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Timing::Response => "response",
-            Timing::Service => "service",
-            Timing::SendLag => "send_lag",
-            Timing::PublishOk => "publish_ok",
-            Timing::Eose => "eose",
-            Timing::FirstEvent => "first_event",
-            Timing::FiftiethEvent => "fiftieth_event",
-            Timing::Session => "session",
-            Timing::Handshake => "handshake",
-            Timing::Auth => "auth",
-            Timing::Waited => "waited",
-            Timing::Reconcile => "reconcile",
-        }
-    }
+// In the order of every table.
+codecs::names! {
+    Timing, "timing":
+    Response = "response",
+    Service = "service",
+    SendLag = "send_lag",
+    PublishOk = "publish_ok",
+    Eose = "eose",
+    FirstEvent = "first_event",
+    FiftiethEvent = "fiftieth_event",
+    Session = "session",
+    Handshake = "handshake",
+    Auth = "auth",
+    Waited = "waited",
+    Reconcile = "reconcile",
 }
