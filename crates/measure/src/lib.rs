@@ -53,7 +53,7 @@ pub use system::environment::Environment;
 pub use system::host::{HostMeter, HostRecord, MemoryKills};
 pub use system::platform::{UNKNOWN_HERE, own_program};
 pub use system::processes::{Processes, ProcessesCpu, ProcessesSpent, children, started_by};
-pub use system::quota::{CpuQuota, QuotaMeter, UsableCores};
+pub use system::quota::{CpuQuota, QuotaMeter, UsableCores, memory_bytes};
 pub use validity::bounds::{Expectation, LatencyBound};
 pub use validity::reason::{FULL_FROM, Full, Reason, ReasonKind, Subject, ValidityClass};
 pub use validity::saturated::{NOT_SATURATED, Saturated};

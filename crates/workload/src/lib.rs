@@ -9,7 +9,6 @@ pub mod expect;
 pub mod explain;
 mod figure;
 pub mod inputs;
-mod machine;
 mod plan;
 pub mod plan_facts;
 pub mod recorded;

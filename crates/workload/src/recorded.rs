@@ -13,10 +13,7 @@ use corpus::Corpus;
 use recording::{Body, Entry, Message, Reader, Side, What};
 use sha2::{Digest, Sha256};
 
-use crate::{
-    machine,
-    plan::{Says, Turn},
-};
+use crate::plan::{Says, Turn};
 
 /// A recording may have one part in so many of the memory: the plan has its events once more.
 const PARTS: u64 = 8;
@@ -98,7 +95,7 @@ impl Recorded {
     /// # Errors
     /// [`RecordedError`].
     pub fn read(file: &Path) -> Result<Recorded, RecordedError> {
-        let most_bytes = machine::memory_bytes().map_or(MOST_BYTES, |memory| memory / PARTS);
+        let most_bytes = measure::memory_bytes().map_or(MOST_BYTES, |memory| memory / PARTS);
         Recorded::from_entries(Reader::open(file)?, file, most_bytes)
     }
 

@@ -85,7 +85,7 @@ impl Environment {
                 .map(|flags| flags.split(' ').any(|flag| flag == "hypervisor"))
                 .or_else(|| Some(sysctl("kern.hv_vmm_present")? == "1")),
             governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-            memory_bytes: memory_bytes().or_else(|| sysctl("hw.memsize")?.parse().ok()),
+            memory_bytes: memory_bytes(),
             os: os_name().or_else(|| Some(format!("macOS {}", sysctl("kern.osproductversion")?))),
             kernel: line("/proc/sys/kernel/osrelease").or_else(|| sysctl("kern.osrelease")),
             load_1_minute: line("/proc/loadavg")
@@ -134,8 +134,9 @@ fn first_load(text: &str) -> Option<f64> {
     text.trim_start_matches(['{', ' ']).split(' ').next()?.parse().ok()
 }
 
-fn memory_bytes() -> Option<u64> {
-    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
+/// Main memory.
+pub(super) fn memory_bytes() -> Option<u64> {
+    let Ok(meminfo) = fs::read_to_string("/proc/meminfo") else { return sysctl("hw.memsize")?.parse().ok() };
     let kib: u64 = after(&meminfo, "MemTotal", ':')?.strip_suffix(" kB")?.parse().ok()?;
     Some(kib * 1024)
 }

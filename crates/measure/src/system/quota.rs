@@ -1,5 +1,5 @@
-//! CPU quotas, which control groups take from a process, and of which containers and services are
-//! made (<https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu-interface-files>,
+//! CPU quotas and limits of memory, which control groups set to a process, and of which containers and
+//! services are made (<https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu-interface-files>,
 //! <https://docs.kernel.org/scheduler/sched-bwc.html>).
 
 use std::{
@@ -8,9 +8,11 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
+use nix::sys::resource::{Resource, getrlimit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::environment;
 use crate::{AddUp, whole};
 
 /// The smallest CPU quota over some processes, and what quotas took from them.
@@ -121,7 +123,7 @@ impl QuotaMeter {
     }
 
     fn under(root: &Path, pids: &[String]) -> QuotaMeter {
-        let groups: BTreeSet<PathBuf> = pids.iter().flat_map(|pid| groups_of(root, pid)).collect();
+        let groups: BTreeSet<PathBuf> = pids.iter().flat_map(|pid| groups_of(root, pid, "cpu")).collect();
         QuotaMeter { before: throttled(&groups), groups }
     }
 
@@ -138,12 +140,12 @@ impl QuotaMeter {
     }
 }
 
-/// The folders of a process's groups that may limit its CPU, each up to where the hierarchy is
-/// mounted.
-fn groups_of(root: &Path, pid: &str) -> Vec<PathBuf> {
+/// The folders of a process's groups that may limit what a controller gives it, each up to where the
+/// hierarchy is mounted.
+fn groups_of(root: &Path, pid: &str, controller: &str) -> Vec<PathBuf> {
     let read = |file: String| fs::read_to_string(root.join(file)).unwrap_or_default();
     let (own, mounts) = (read(format!("proc/{pid}/cgroup")), read("proc/self/mountinfo".to_owned()));
-    let mounts: Vec<Mount> = mounts.lines().filter_map(Mount::parse).collect();
+    let mounts: Vec<Mount> = mounts.lines().filter_map(|line| Mount::parse(line, controller)).collect();
     let mut groups = Vec::new();
     for line in own.lines() {
         let mut fields = line.splitn(3, ':');
@@ -151,7 +153,7 @@ fn groups_of(root: &Path, pid: &str) -> Vec<PathBuf> {
             continue;
         };
         let is_v2 = controllers.is_empty();
-        if !is_v2 && !controllers.split(',').any(|name| name == "cpu") {
+        if !is_v2 && !controllers.split(',').any(|name| name == controller) {
             continue;
         }
         let found = mounts.iter().filter(|mount| mount.is_v2 == is_v2).find_map(|mount| {
@@ -167,7 +169,25 @@ fn groups_of(root: &Path, pid: &str) -> Vec<PathBuf> {
     groups
 }
 
-/// A mounted hierarchy that may limit CPU.
+/// The memory that this process may have: the machine's, or less where a control group (cgroups(7))
+/// or the limit of its address space says so; `None` where the system tells none.
+pub fn memory_bytes() -> Option<u64> {
+    let address_space = getrlimit(Resource::RLIMIT_AS).ok().map(|(soft, _)| soft);
+    environment::memory_bytes().into_iter().chain(group_bytes(Path::new("/"))).chain(address_space).min()
+}
+
+/// The least memory that a control group of this process leaves it.
+fn group_bytes(root: &Path) -> Option<u64> {
+    let read = |group: PathBuf| {
+        let v2 = fs::read_to_string(group.join("memory.max"));
+        v2.or_else(|_| fs::read_to_string(group.join("memory.limit_in_bytes"))).ok()
+    };
+    // `max` stands for no limit.
+    let limits = groups_of(root, "self", "memory").into_iter().filter_map(read);
+    limits.filter_map(|text| text.trim().parse().ok()).min()
+}
+
+/// A mounted hierarchy that may limit what a controller gives.
 #[derive(Debug)]
 struct Mount {
     is_v2: bool,
@@ -178,12 +198,12 @@ struct Mount {
 
 impl Mount {
     /// Reads a line of `/proc/PID/mountinfo` (proc_pid_mountinfo(5)).
-    fn parse(line: &str) -> Option<Mount> {
+    fn parse(line: &str, controller: &str) -> Option<Mount> {
         let (left, right) = line.split_once(" - ")?;
         let (left, right): (Vec<&str>, Vec<&str>) = (left.split(' ').collect(), right.split(' ').collect());
         let is_v2 = match *right.first()? {
             "cgroup2" => true,
-            "cgroup" if right.get(2)?.split(',').any(|option| option == "cpu") => false,
+            "cgroup" if right.get(2)?.split(',').any(|option| option == controller) => false,
             _ => return None,
         };
         Some(Mount { is_v2, root: unescaped(left.get(3)?), at: unescaped(left.get(4)?) })
@@ -326,6 +346,23 @@ mod tests {
         assert_eq!(system.cores(), None);
         system.write("sys/fs/c u/cpu.max", "20000 100000");
         assert_eq!(system.cores(), Some(0.2));
+    }
+
+    #[test]
+    fn the_least_limit_of_memory_counts_whichever_version_has_it() {
+        let system = System::with(&[V2, ("proc/self/cgroup", "0::/a/b\n")]);
+        let bytes = |system: &System| group_bytes(system.0.path());
+        system.write("sys/fs/cgroup/a/b/memory.max", "max\n");
+        assert_eq!(bytes(&system), None);
+        system.write("sys/fs/cgroup/a/memory.max", "4096\n");
+        assert_eq!(bytes(&system), Some(4096));
+        let mount = "32 31 0:29 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+        let system =
+            System::with(&[("proc/self/mountinfo", mount), ("proc/self/cgroup", "4:memory:/job\n")]);
+        system.write("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "9223372036854771712\n");
+        assert_eq!(bytes(&system), Some(9_223_372_036_854_771_712));
+        system.write("sys/fs/cgroup/memory/memory.limit_in_bytes", "1024\n");
+        assert_eq!(bytes(&system), Some(1024));
     }
 
     #[test]

@@ -7,10 +7,7 @@ use anyhow::ensure;
 use codecs::Event;
 
 use super::{Live, PlannedRequest, Publication, Role, Session, Share};
-use crate::{
-    machine,
-    scenario::{Arrival, LiveFilter, Scenario, Span, Step},
-};
+use crate::scenario::{Arrival, LiveFilter, Scenario, Span, Step};
 
 /// A plan may have one part in so many of the memory. The rest is for the relay of our own, which
 /// keeps the events, for what clients note of them, and for others.
@@ -34,7 +31,7 @@ struct Part {
 /// # Errors
 /// When it does, with what would fit.
 pub(super) fn check(scenario: &Scenario, eligible: &[&Event<'static>], share: Share) -> anyhow::Result<()> {
-    machine::memory_bytes().map_or(Ok(()), |memory| fits(&parts(scenario, eligible, share), memory))
+    measure::memory_bytes().map_or(Ok(()), |memory| fits(&parts(scenario, eligible, share), memory))
 }
 
 fn fits(parts: &[Part], memory: u64) -> anyhow::Result<()> {
