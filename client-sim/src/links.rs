@@ -36,7 +36,7 @@ impl Links {
             // Fails when the run is over already.
             let _ = sender.send(());
         };
-        let emulation = Emulation::start(links, seed, congestion, tell)
+        let emulation = Emulation::start(links, seed, congestion, link::UNSHAPED, tell)
             .context("cannot emulate the link (client-sim links says what this host needs)")?;
         Ok(Links { emulation, ended: Some(ended) })
     }

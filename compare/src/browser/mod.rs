@@ -169,8 +169,10 @@ impl Pages {
         let (relays, emulation, (url, told)) = match link {
             Some(link) => {
                 link::enter()?;
-                let emulation = Emulation::for_program(link, seed, DEFAULT_CONGESTION, || {});
-                let emulation = emulation
+                // A browser binds no address: all of its connections share the link.
+                let page = link::user_address(0, 0).context("one user of one link has an address")?;
+                let links = std::slice::from_ref(link);
+                let emulation = Emulation::start(links, seed, DEFAULT_CONGESTION, page, || {})
                     .context("cannot emulate the link (client-sim links says what this host needs)")?;
                 let relays = Relays::start(&events, cells, link::RELAY)?;
                 emulation.join_users()?;

@@ -18,7 +18,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    addresses::{MOST_LINKS, user_address},
+    addresses::{MOST_LINKS, UNSHAPED, user_address},
     check::{dial, late_ns, serve},
     emulation::Emulation,
     host,
@@ -69,7 +69,7 @@ struct Step {
 pub(crate) fn run() -> anyhow::Result<Carries> {
     host::enter()?;
     let links = links()?;
-    let mut emulation = Emulation::start(&links, 1, DEFAULT_CONGESTION, || {})?;
+    let mut emulation = Emulation::start(&links, 1, DEFAULT_CONGESTION, UNSHAPED, || {})?;
     let relay = serve()?;
     emulation.join_users()?;
     for (place, link) in links.iter().enumerate().rev() {

@@ -16,7 +16,7 @@ use nix::sys::socket::{AddressFamily, SockType, SockaddrIn, bind, connect, socke
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    addresses::{RELAY, user_address},
+    addresses::{RELAY, UNSHAPED, user_address},
     emulation::Emulation,
     host,
     profile::{Capacity, Link},
@@ -155,7 +155,7 @@ pub(crate) fn run(order: &str) -> anyhow::Result<Checked> {
     let emulated = order.emulated.as_ref().map(|text| text.parse()).transpose()?;
     let links = [emulated.unwrap_or_else(|| claimed.clone()), LOSSY.parse()?];
     host::enter()?;
-    let mut emulation = Emulation::start(&links, 1, DEFAULT_CONGESTION, || {})?;
+    let mut emulation = Emulation::start(&links, 1, DEFAULT_CONGESTION, UNSHAPED, || {})?;
     let relay = serve()?;
     let void = echo_datagrams()?;
     emulation.join_users()?;
@@ -448,13 +448,6 @@ impl Model {
     /// Seconds until a packet with `payload` bytes is at the user.
     fn down_s(&self, payload: u64) -> f64 {
         (HEADERS + payload) as f64 * 8.0 / self.down_bits_per_s + self.down_delay_s
-    }
-
-    /// Seconds until a connection is open for the user: a packet each way without payload, with
-    /// the 60 bytes of headers that SYN has by its options (RFC 9293 §3.1, RFC 7323).
-    pub fn connect_s(&self) -> f64 {
-        const SYN_BITS: f64 = 60.0 * 8.0;
-        SYN_BITS / self.up_bits_per_s + self.up_delay_s + SYN_BITS / self.down_bits_per_s + self.down_delay_s
     }
 
     /// Seconds from a request of a few bytes until its answer of `bytes` is at the user, on a

@@ -2,6 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader, Write},
+    net::Ipv4Addr,
     os::unix::process::CommandExt,
     process::{Child, Command, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
@@ -12,7 +13,6 @@ use std::{
 use anyhow::{Context, bail};
 
 use crate::{
-    addresses::{UNSHAPED, user_address},
     host,
     profile::Link,
     protocol::{LINK_ROLE, Order, Ready, Report, TcpSettings},
@@ -35,8 +35,8 @@ pub struct Emulation {
 impl Emulation {
     /// Starts an emulator for these links. The network namespace of the calling thread, which
     /// [`crate::enter`] made, becomes the relay's. Start the relay next, then call
-    /// [`Emulation::join_users`]. `ended` is called when the emulator's process ends, for any
-    /// reason.
+    /// [`Emulation::join_users`]. `unbound` is the user whose connections bind no address. `ended` is
+    /// called when the emulator's process ends, for any reason.
     ///
     /// # Errors
     /// When the host forbids a device or a namespace; the emulator has reported it on standard
@@ -45,44 +45,15 @@ impl Emulation {
         links: &[Link],
         seed: u64,
         congestion: &str,
+        unbound: Ipv4Addr,
         ended: impl FnOnce() + Send + 'static,
     ) -> anyhow::Result<Emulation> {
-        Emulation::run(
-            &Order {
-                links: links.iter().map(Link::spelled_out).collect(),
-                seed,
-                congestion: congestion.to_owned(),
-                unbound: UNSHAPED,
-            },
-            ended,
-        )
-    }
-
-    /// The same for a program that binds no address, such as a browser: all of its connections
-    /// share this link.
-    ///
-    /// # Errors
-    /// See [`Emulation::start`].
-    pub fn for_program(
-        link: &Link,
-        seed: u64,
-        congestion: &str,
-        ended: impl FnOnce() + Send + 'static,
-    ) -> anyhow::Result<Emulation> {
-        let order = Order {
-            links: vec![link.spelled_out()],
-            seed,
-            congestion: congestion.to_owned(),
-            unbound: user_address(0, 0).context("one user of one link has an address")?,
-        };
-        Emulation::run(&order, ended)
-    }
-
-    fn run(order: &Order, ended: impl FnOnce() + Send + 'static) -> anyhow::Result<Emulation> {
+        let links = links.iter().map(Link::spelled_out).collect();
+        let order = Order { links, seed, congestion: congestion.to_owned(), unbound };
         let program = measure::own_program().context("cannot find the file of this program")?;
         let mut child = Command::new(program)
             .arg(LINK_ROLE)
-            .arg(serde_json::to_string(order)?)
+            .arg(serde_json::to_string(&order)?)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // A process group of its own keeps Ctrl-C from the emulator, which must live until the
