@@ -173,7 +173,6 @@ pub(crate) fn host() -> Environment {
         memory_bytes: Some(8 << 30),
         os: Some("Example Linux 1".to_owned()),
         kernel: Some("6.18.0".to_owned()),
-        load_1_minute: Some(0.5),
         rustc: Some("rustc 1.95.0".to_owned()),
         optimised: true,
         ..Environment::default()

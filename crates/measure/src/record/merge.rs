@@ -367,11 +367,9 @@ impl Said {
         Said { agent, reasons: std::mem::take(&mut record.validity.reasons), incomplete }
     }
 
-    /// The agent's record, with its machine where it or what keeps its clock is another than agent
-    /// 0's.
+    /// The agent's record, with its machine where it is another than agent 0's.
     fn agent_beside(self, first: &Environment) -> AgentRecord {
-        let differs = |own: &Environment| !own.is_same_machine(first) || own.clock_sync != first.clock_sync;
-        let environment = self.agent.environment.filter(differs);
+        let environment = self.agent.environment.filter(|own| !own.is_same_machine(first));
         AgentRecord { environment, ..self.agent }
     }
 }

@@ -22,9 +22,6 @@ pub struct HostRecord {
     /// (`ListenOverflows`), in the network namespace of a relay whose process is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listen_overflows: Option<u64>,
-    /// Connections that the kernel dropped at a listener for any reason (`ListenDrops`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub listen_drops: Option<u64>,
     /// Time that the hypervisor gave to other guests (steal, proc_stat(5)) ÷ time, of the CPUs that
     /// relay and clients may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,9 +32,6 @@ pub struct HostRecord {
     /// The cores of relay and clients at the start and at the end, where they differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repinned: Option<[PinnedCores; 2]>,
-    /// The soft limit of open files of the relay's process.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub relay_open_files: Option<u64>,
     /// Whether the kernel reports CPU pressure.
     pub reports_pressure: bool,
 }
@@ -48,7 +42,7 @@ pub struct HostMeter {
     relay: Vec<u32>,
     cores: Option<PinnedCores>,
     netstat: Option<PathBuf>,
-    listen: Option<Listen>,
+    overflows: Option<u64>,
     ticks: Option<Ticks>,
 }
 
@@ -59,7 +53,7 @@ impl HostMeter {
         let netstat = relay.first().map(|pid| PathBuf::from(format!("/proc/{pid}/net/netstat")));
         let cores = cores::of_both(relay);
         HostMeter {
-            listen: netstat.as_deref().and_then(Listen::read),
+            overflows: netstat.as_deref().and_then(overflows),
             ticks: Ticks::read(cores.as_ref()),
             relay: relay.to_vec(),
             cores,
@@ -69,42 +63,30 @@ impl HostMeter {
 
     /// Reads the counters again, while the relay lives.
     pub fn read(&self) -> HostRecord {
-        let listen = self.listen.zip(self.netstat.as_deref().and_then(Listen::read));
+        let overflows = self.overflows.zip(self.netstat.as_deref().and_then(overflows));
         let ticks = self.ticks.zip(Ticks::read(self.cores.as_ref()));
         let now = cores::of_both(&self.relay);
         let repinned = self.cores.clone().zip(now).filter(|(before, now)| before != now);
         HostRecord {
-            listen_overflows: listen.map(|(before, now)| now.overflows.saturating_sub(before.overflows)),
-            listen_drops: listen.map(|(before, now)| now.drops.saturating_sub(before.drops)),
+            listen_overflows: overflows.map(|(before, now)| now.saturating_sub(before)),
             steal: ticks.and_then(|(before, now)| now.stolen_since(before)),
             siblings: self.cores.as_ref().map(cores::siblings_of_both).unwrap_or_default(),
             repinned: repinned.map(|(before, now)| [before, now]),
-            relay_open_files: self.relay.first().and_then(|pid| open_files(*pid)),
             reports_pressure: cpu_pressure_percent().is_some(),
         }
     }
 }
 
-/// Counters of `TcpExt` in `/proc/net/netstat`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Listen {
-    overflows: u64,
-    drops: u64,
+/// `ListenOverflows` of `TcpExt` in `/proc/net/netstat`.
+fn overflows(file: &Path) -> Option<u64> {
+    overflows_in(&fs::read_to_string(file).ok()?)
 }
 
-impl Listen {
-    fn read(file: &Path) -> Option<Listen> {
-        Listen::parse(&fs::read_to_string(file).ok()?)
-    }
-
-    /// Names stand in one line, their values in the next.
-    fn parse(netstat: &str) -> Option<Listen> {
-        let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("TcpExt:"));
-        let (names, values) = (lines.next()?.split_whitespace(), lines.next()?.split_whitespace());
-        let pairs: Vec<(&str, &str)> = names.zip(values).collect();
-        let value = |name: &str| pairs.iter().find(|(key, _)| *key == name)?.1.parse().ok();
-        Some(Listen { overflows: value("ListenOverflows")?, drops: value("ListenDrops")? })
-    }
+/// Names stand in one line, their values in the next.
+fn overflows_in(netstat: &str) -> Option<u64> {
+    let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("TcpExt:"));
+    let (mut names, mut values) = (lines.next()?.split_whitespace(), lines.next()?.split_whitespace());
+    values.nth(names.position(|name| name == "ListenOverflows")?)?.parse().ok()
 }
 
 /// Ticks of some CPUs in `/proc/stat` (proc_stat(5)).
@@ -145,18 +127,6 @@ impl Ticks {
         let all = self.all.checked_sub(earlier.all).filter(|all| *all > 0)?;
         Some(self.stolen.saturating_sub(earlier.stolen) as f64 / all as f64)
     }
-}
-
-/// The soft limit of open files of a process, from `/proc/PID/limits`.
-fn open_files(pid: u32) -> Option<u64> {
-    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
-    limits
-        .lines()
-        .find_map(|line| line.strip_prefix("Max open files"))?
-        .split_whitespace()
-        .next()?
-        .parse()
-        .ok()
 }
 
 /// Processes that the kernel has killed for memory by a moment, in every control group.
@@ -200,11 +170,9 @@ mod tests {
     #[test]
     fn counters_are_read_as_the_kernel_writes_them() {
         let netstat = "TcpExt: SyncookiesSent ListenOverflows ListenDrops\nTcpExt: 1 7 9\nIpExt: InNoRoutes\nIpExt: 0\n";
-        assert_eq!(Listen::parse(netstat), Some(Listen { overflows: 7, drops: 9 }));
-        for other in
-            ["", "TcpExt: ListenOverflows", "TcpExt: ListenOverflows\nTcpExt: 1\n", "TcpExt: \nTcpExt: \n"]
-        {
-            assert_eq!(Listen::parse(other), None, "{other}");
+        assert_eq!(overflows_in(netstat), Some(7));
+        for other in ["", "TcpExt: ListenOverflows", "TcpExt: \nTcpExt: \n"] {
+            assert_eq!(overflows_in(other), None, "{other}");
         }
         let stat = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 2 3 4 5 6 7 8 1 1\ncpu1 10 0 0 0 0 0 0 20 0 0\nintr 5\n";
         assert_eq!(Ticks::parse(stat, &[0]), Some(Ticks { all: 36, stolen: 8 }));
@@ -221,6 +189,5 @@ mod tests {
         }
         let exited = MemoryKills(Some(7)).how_until(MemoryKills(Some(8)), ExitStatus::from_raw(1 << 8));
         assert_eq!(exited, "exit status: 1");
-        assert!(open_files(std::process::id()).is_some_and(|files| files > 2));
     }
 }

@@ -40,8 +40,7 @@ impl Merge {
 
 fn with(mut merged: RunRecord, relay: &RelayRecord) -> RunRecord {
     let (own, first) = (&relay.environment, &merged.environment);
-    let differs = !own.is_same_machine(first) || own.clock_sync != first.clock_sync;
-    let environment = differs.then(|| relay.environment.clone());
+    let environment = (!own.is_same_machine(first)).then(|| own.clone());
     merged.relay = Some(RelayProcess { environment, clock: None, ..relay.process.clone() });
     if let Some(cores) = &mut merged.usable_cores {
         cores.relay = Some(relay.cores);
