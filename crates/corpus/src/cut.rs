@@ -43,11 +43,12 @@ pub fn find_cut(
 ) -> Result<Cut, CorpusError> {
     let format = FileFormat::from_path(path)?;
     let start_bytes = match &damage {
-        CorpusError::Line { offset_bytes, reason: RecordError::Decode(_), .. } if !format.is_compressed() => {
+        CorpusError::Damaged { line: Some(_), offset_bytes, reason: RecordError::Decode(_), .. }
+            if !format.is_compressed() =>
+        {
             line_cut(path, format, *offset_bytes)?
         }
-        CorpusError::Line { reason: RecordError::Read(reason), .. }
-        | CorpusError::Offset { reason: RecordError::Read(reason), .. }
+        CorpusError::Damaged { reason: RecordError::Read(reason), .. }
             if format.is_compressed() && reason.kind() == io::ErrorKind::UnexpectedEof =>
         {
             stream_cut(path, format)?

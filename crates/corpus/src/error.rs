@@ -27,22 +27,14 @@ pub enum CorpusError {
     /// The file cannot be opened, created or written.
     #[error("cannot {action} {path:?}: {reason}")]
     Io { action: &'static str, path: PathBuf, reason: io::Error },
-    /// A line of a JSON file is not an event, or the file ends or is damaged there.
+    /// A record of a file is not an event, or the file ends or is damaged there.
     ///
-    /// `line` counts from 1, `offset_bytes` from 0.
+    /// `line` counts from 1, in formats that have lines; `offset_bytes` from 0.
     #[error(
-        "{path:?}, line {line}, {}: {reason} ({events_read} events read before it){}",
-        place(path, *offset_bytes), fix(path, reason)
+        "{path:?}, {}{}: {reason} ({events_read} events read before it){}",
+        line.map_or_else(String::new, |line| format!("line {line}, ")), place(path, *offset_bytes), fix(path, reason)
     )]
-    Line { path: PathBuf, line: u64, offset_bytes: u64, events_read: usize, reason: RecordError },
-    /// A record of a ProtoEvent file is not an event, or the file ends or is damaged there.
-    ///
-    /// `offset_bytes` is the length prefix's, from 0.
-    #[error(
-        "{path:?}, {}: {reason} ({events_read} events read before it){}",
-        place(path, *offset_bytes), fix(path, reason)
-    )]
-    Offset { path: PathBuf, offset_bytes: u64, events_read: usize, reason: RecordError },
+    Damaged { path: PathBuf, line: Option<u64>, offset_bytes: u64, events_read: usize, reason: RecordError },
     /// The name announces another compression than the content has.
     #[error("{path:?}: its name says {named}, its content is {content}; rename it, known: {known}",
         known = FileFormat::known())]

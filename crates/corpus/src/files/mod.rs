@@ -497,11 +497,7 @@ pub(crate) struct Damage {
 impl Damage {
     pub(crate) fn at(self, path: &Path, events_read: usize) -> CorpusError {
         let Damage { line, offset_bytes, reason, .. } = self;
-        let path = path.to_owned();
-        match line {
-            Some(line) => CorpusError::Line { path, line, offset_bytes, events_read, reason },
-            None => CorpusError::Offset { path, offset_bytes, events_read, reason },
-        }
+        CorpusError::Damaged { path: path.to_owned(), line, offset_bytes, events_read, reason }
     }
 }
 

@@ -94,8 +94,8 @@ fn a_bad_line_is_named() {
         ("x.jsonl.zst", zstd::encode_all(lines.join("\n").as_bytes(), 1).unwrap()),
     ] {
         match read_bytes(name, &bytes).unwrap_err() {
-            CorpusError::Line {
-                line: 5,
+            CorpusError::Damaged {
+                line: Some(5),
                 events_read: 3,
                 offset_bytes,
                 reason: RecordError::Decode(_),
@@ -119,13 +119,7 @@ fn compressed_files_cut_short_are_refused_at_every_length() {
             let error = read_bytes(&format!("x{}", format.extension()), &whole[..length]).err();
             // Nothing at all is an empty zstd stream: no frame, no events.
             let empty = length == 0 && matches!(error, Some(CorpusError::Empty { .. }));
-            let named = matches!(
-                error,
-                Some(
-                    CorpusError::Line { reason: RecordError::Read(_), .. }
-                        | CorpusError::Offset { reason: RecordError::Read(_), .. }
-                )
-            );
+            let named = matches!(error, Some(CorpusError::Damaged { reason: RecordError::Read(_), .. }));
             assert!(empty || named, "{format:?} cut to {length} bytes: {error:?}");
         }
     }
@@ -138,7 +132,8 @@ fn a_batch_cut_short_or_too_long_is_refused_with_its_name() {
         let name = format!("x{}", format.extension());
         for bytes in [&whole[..whole.len() - 1], &[&whole, &b"\0"[..]].concat()] {
             match read_bytes(&name, bytes).unwrap_err() {
-                CorpusError::Offset {
+                CorpusError::Damaged {
+                    line: None,
                     events_read: 0,
                     offset_bytes: 0,
                     reason: RecordError::Batch(_),
@@ -149,7 +144,7 @@ fn a_batch_cut_short_or_too_long_is_refused_with_its_name() {
         }
     }
     match read_bytes("x.notepack.batch", &vec![0xff; MAX_BATCH_BYTES + 1]).unwrap_err() {
-        CorpusError::Offset { reason: RecordError::BatchTooLarge, .. } => {}
+        CorpusError::Damaged { reason: RecordError::BatchTooLarge, .. } => {}
         error => panic!("{error}"),
     }
 }
@@ -178,7 +173,7 @@ fn a_record_stream_cut_short_is_named_by_offset_and_count() {
             _ => (third as u64, 2),
         };
         match read_bytes("x.pb.gz", &gzip(&records[..length])).unwrap_err() {
-            CorpusError::Offset {
+            CorpusError::Damaged {
                 offset_bytes,
                 events_read,
                 reason: RecordError::Truncated { .. } | RecordError::Length,
@@ -193,7 +188,7 @@ fn a_record_stream_cut_short_is_named_by_offset_and_count() {
 fn lengths_are_claims_to_check() {
     let first = gunzip(&file_of(FileFormat::ProtoGzip, &some_events()[..1]));
     let check = |tail: &[u8]| match read_bytes("x.pb.gz", &gzip(&[&first, tail].concat())).unwrap_err() {
-        CorpusError::Offset { offset_bytes, events_read: 1, reason, .. } => {
+        CorpusError::Damaged { offset_bytes, events_read: 1, reason, .. } => {
             assert_eq!(offset_bytes, first.len() as u64);
             reason
         }
@@ -218,7 +213,7 @@ fn a_line_without_end_does_not_fill_memory() {
     let blanks = vec![b'x'; 3 * MAX_RECORD_BYTES];
     fs::write(&file, zstd::encode_all(blanks.as_slice(), 1).unwrap()).unwrap();
     match Corpus::read(&file).unwrap_err() {
-        CorpusError::Line { line: 1, events_read: 0, reason: RecordError::TooLarge, .. } => {}
+        CorpusError::Damaged { line: Some(1), events_read: 0, reason: RecordError::TooLarge, .. } => {}
         error => panic!("{error}"),
     }
 }
@@ -242,10 +237,7 @@ fn a_stream_longer_than_is_read_is_refused_in_every_format() {
         let most = stream_of(format, &bytes).len() as u64;
         assert_eq!(Corpus::read_within(&file, most).unwrap().events.len(), 8, "{format:?}");
         match Corpus::read_within(&file, most - 1) {
-            Err(
-                CorpusError::Line { reason: RecordError::StreamTooLarge(_), .. }
-                | CorpusError::Offset { reason: RecordError::StreamTooLarge(_), .. },
-            ) => {}
+            Err(CorpusError::Damaged { reason: RecordError::StreamTooLarge(_), .. }) => {}
             read => panic!("{format:?}: {:?}", read.map(|corpus| corpus.events.len())),
         }
     }
