@@ -1,10 +1,10 @@
 //! One batch of a wire format, read and written whole.
 
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 
 use codecs::{Batch, EncodeError, Event, Format, Implementation};
 
-use super::{Damage, WriteError, read_up_to};
+use super::{Damage, read_up_to};
 use crate::{MAX_BATCH_BYTES, RecordError};
 
 fn layout(format: Format) -> Batch {
@@ -56,26 +56,24 @@ impl Waiting {
         Waiting { format, events: Vec::new(), bytes: 0 }
     }
 
-    /// Adds an event that the format holds; `record` is a scratch buffer.
-    pub(super) fn add(&mut self, event: &Event<'_>, record: &mut Vec<u8>) -> Result<(), WriteError> {
-        record.clear();
-        self.format.spec().library.encode_event(event, record).map_err(WriteError::Encode)?;
+    /// Adds an event that the format holds; `record` is an empty buffer.
+    pub(super) fn add(&mut self, event: &Event<'_>, record: &mut Vec<u8>) -> Result<(), EncodeError> {
+        self.format.spec().library.encode_event(event, record)?;
         self.bytes += record.len();
         self.check(self.bytes)?;
         self.events.push(event.clone().into_owned());
         Ok(())
     }
 
-    pub(super) fn write(&self, out: &mut impl Write) -> Result<(), WriteError> {
+    pub(super) fn encode(&self) -> Result<Vec<u8>, EncodeError> {
         let mut bytes = Vec::with_capacity(self.bytes);
-        layout(self.format).encode(&self.events, &mut bytes).map_err(WriteError::Encode)?;
+        layout(self.format).encode(&self.events, &mut bytes)?;
         self.check(bytes.len())?;
-        Ok(out.write_all(&bytes)?)
+        Ok(bytes)
     }
 
-    fn check(&self, actual: usize) -> Result<(), WriteError> {
+    fn check(&self, actual: usize) -> Result<(), EncodeError> {
         let (format, what, max) = (self.format.name(), "a batch in a file in bytes", MAX_BATCH_BYTES);
-        let refused = EncodeError::TooLarge { format, what, actual, max };
-        if actual <= max { Ok(()) } else { Err(WriteError::Encode(refused)) }
+        if actual <= max { Ok(()) } else { Err(EncodeError::TooLarge { format, what, actual, max }) }
     }
 }

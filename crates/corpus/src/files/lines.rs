@@ -1,10 +1,10 @@
 //! One event a line: a NIP-01 object or EVENT message, or Notepack's text form.
 
-use std::io::{BufRead, Read, Write};
+use std::io::{BufRead, Read};
 
-use codecs::{DecodeError, Event, Format, RelayMessage, notepack_text};
+use codecs::{DecodeError, EncodeError, Event, Format, RelayMessage, notepack_text};
 
-use super::{Damage, WriteError};
+use super::Damage;
 use crate::{MAX_RECORD_BYTES, RecordError};
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
@@ -139,18 +139,12 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-/// Writes one line; `line` is a scratch buffer.
-pub(super) fn write(
-    event: &Event<'_>,
-    form: Form,
-    line: &mut Vec<u8>,
-    out: &mut impl Write,
-) -> Result<(), WriteError> {
-    line.clear();
+/// Appends one line.
+pub(super) fn encode(event: &Event<'_>, form: Form, line: &mut Vec<u8>) -> Result<(), EncodeError> {
     match form {
-        Form::Json => Format::JSON.spec().library.encode_event(event, line).map_err(WriteError::Encode)?,
+        Form::Json => Format::JSON.spec().library.encode_event(event, line)?,
         Form::NotepackText => notepack_text::encode(event, line),
     }
     line.push(b'\n');
-    Ok(out.write_all(line)?)
+    Ok(())
 }

@@ -6,12 +6,12 @@ mod proto;
 
 use std::{
     fmt,
-    fs::{File, OpenOptions},
+    fs::File,
     io::{self, BufRead, BufReader, BufWriter, Read, Write},
     path::{Path, PathBuf},
 };
 
-use codecs::{Event, Format};
+use codecs::{EncodeError, Event, Format};
 use flate2::{Compression, GzBuilder, bufread::MultiGzDecoder, write::GzEncoder};
 
 use self::lines::{Form, Lines};
@@ -275,28 +275,9 @@ pub struct EventWriter {
 }
 
 enum Sink {
-    Plain(BufWriter<Out>),
-    Gzip(GzEncoder<BufWriter<Out>>),
-    Zstd(zstd::Encoder<'static, BufWriter<Out>>),
-}
-
-/// A file that is new once it is finished, or that grows.
-enum Out {
-    New(WholeFile),
-    Grows(File),
-}
-
-impl Write for Out {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Out::New(file) => file.write(bytes),
-            Out::Grows(file) => file.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+    Plain(BufWriter<WholeFile>),
+    Gzip(GzEncoder<BufWriter<WholeFile>>),
+    Zstd(zstd::Encoder<'static, BufWriter<WholeFile>>),
 }
 
 impl fmt::Debug for EventWriter {
@@ -314,7 +295,7 @@ impl EventWriter {
     /// # Errors
     /// [`CorpusError`] when the name announces no known format or the file cannot be created.
     pub fn create(path: &Path) -> Result<EventWriter, CorpusError> {
-        EventWriter::open(path, |path| WholeFile::replacing(path).map(Out::New))
+        EventWriter::open(path, WholeFile::replacing)
     }
 
     /// Creates a file that does not exist yet.
@@ -322,7 +303,7 @@ impl EventWriter {
     /// # Errors
     /// As [`EventWriter::create`], and [`CorpusError::Exists`].
     pub fn create_new(path: &Path) -> Result<EventWriter, CorpusError> {
-        EventWriter::open(path, |path| WholeFile::new(path).map(Out::New))
+        EventWriter::open(path, WholeFile::new)
     }
 
     /// Appends to a file, or creates it. A compressed file gets another member or frame, which
@@ -334,9 +315,7 @@ impl EventWriter {
         if !FileFormat::from_path(path)?.can_grow() {
             return Err(CorpusError::CannotGrow { path: path.to_owned() });
         }
-        EventWriter::open(path, |path| {
-            OpenOptions::new().append(true).create(true).open(path).map(Out::Grows)
-        })
+        EventWriter::open(path, WholeFile::growing)
     }
 
     /// Ends a line that has no line feed, before the first event is appended.
@@ -347,7 +326,7 @@ impl EventWriter {
         self.sink.write_all(b"\n").map_err(|reason| io_error("write", &self.path, reason))
     }
 
-    fn open(path: &Path, open: impl Fn(&Path) -> io::Result<Out>) -> Result<EventWriter, CorpusError> {
+    fn open(path: &Path, open: impl Fn(&Path) -> io::Result<WholeFile>) -> Result<EventWriter, CorpusError> {
         let format = FileFormat::from_path(path)?;
         let file = BufWriter::new(open(path).map_err(|reason| io_error("create", path, reason))?);
         let sink = match format {
@@ -373,14 +352,18 @@ impl EventWriter {
     /// # Errors
     /// [`CorpusError`] when the file cannot be written, or its format cannot hold the event.
     pub fn write(&mut self, event: &Event<'_>) -> Result<(), CorpusError> {
-        let (record, sink) = (&mut self.record, &mut self.sink);
-        let written = match (self.format, &mut self.batch) {
+        self.record.clear();
+        let record = &mut self.record;
+        let encoded = match (self.format, &mut self.batch) {
             (_, Some(batch)) => batch.add(event, record),
-            (FileFormat::ProtoGzip, _) => proto::write(event, record, sink),
-            (FileFormat::NotepackText, _) => lines::write(event, Form::NotepackText, record, sink),
-            _ => lines::write(event, Form::Json, record, sink),
+            (FileFormat::ProtoGzip, _) => proto::encode(event, record),
+            (FileFormat::NotepackText, _) => lines::encode(event, Form::NotepackText, record),
+            _ => lines::encode(event, Form::Json, record),
         };
-        written.map_err(|error| self.failed(error))?;
+        encoded.map_err(|reason| self.refused(reason))?;
+        if self.batch.is_none() {
+            self.sink.write_all(&self.record).map_err(|reason| io_error("write", &self.path, reason))?;
+        }
         self.index += 1;
         Ok(())
     }
@@ -392,29 +375,20 @@ impl EventWriter {
     /// [`CorpusError::Encode`] when its format cannot hold the events.
     pub fn finish(mut self) -> Result<(), CorpusError> {
         if let Some(batch) = &self.batch {
-            batch.write(&mut self.sink).map_err(|error| self.failed(error))?;
+            let bytes = batch.encode().map_err(|reason| self.refused(reason))?;
+            self.sink.write_all(&bytes).map_err(|reason| io_error("write", &self.path, reason))?;
         }
         let file = match self.sink {
             Sink::Plain(file) => Ok(file),
             Sink::Gzip(encoder) => encoder.finish(),
             Sink::Zstd(encoder) => encoder.finish(),
         };
-        let finished = file.and_then(|file| match file.into_inner()? {
-            Out::New(file) => file.finish(),
-            Out::Grows(_) => Ok(()),
-        });
+        let finished = file.and_then(|file| file.into_inner()?.finish());
         finished.map_err(|reason| io_error("write", &self.path, reason))
     }
-}
 
-impl EventWriter {
-    fn failed(&self, error: WriteError) -> CorpusError {
-        match error {
-            WriteError::Io(reason) => io_error("write", &self.path, reason),
-            WriteError::Encode(reason) => {
-                CorpusError::Encode { path: self.path.clone(), index: self.index, reason }
-            }
-        }
+    fn refused(&self, reason: EncodeError) -> CorpusError {
+        CorpusError::Encode { path: self.path.clone(), index: self.index, reason }
     }
 }
 
@@ -498,19 +472,6 @@ impl Damage {
     pub(crate) fn at(self, path: &Path, events_read: usize) -> CorpusError {
         let Damage { line, offset_bytes, reason, .. } = self;
         CorpusError::Damaged { path: path.to_owned(), line, offset_bytes, events_read, reason }
-    }
-}
-
-/// Cause of a failed write; the writer adds the path.
-#[derive(Debug)]
-enum WriteError {
-    Io(io::Error),
-    Encode(codecs::EncodeError),
-}
-
-impl From<io::Error> for WriteError {
-    fn from(error: io::Error) -> Self {
-        WriteError::Io(error)
     }
 }
 

@@ -1,12 +1,12 @@
 //! ProtoEvent messages, each after its length as a varint: the layout that the loader of
 //! dannym-arx/binostr reads.
 
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, BufRead, Read};
 
-use codecs::{DecodeError, Event, hex};
+use codecs::{DecodeError, EncodeError, Event, hex};
 use prost::Message;
 
-use super::{Damage, WriteError, read_up_to};
+use super::{Damage, read_up_to};
 use crate::{MAX_RECORD_BYTES, RecordError};
 
 /// All text, ids included.
@@ -106,11 +106,10 @@ fn read_varint(input: &mut impl BufRead) -> Result<Option<(u64, u64)>, RecordErr
     Err(RecordError::Length)
 }
 
-/// Writes one record; `record` is a scratch buffer.
-pub(super) fn write(event: &Event<'_>, record: &mut Vec<u8>, out: &mut impl Write) -> Result<(), WriteError> {
-    record.clear();
-    ProtoEvent::from_event(event).encode_length_delimited(record).expect("a Vec grows as far as it must");
-    Ok(out.write_all(record)?)
+/// Appends one record.
+pub(super) fn encode(event: &Event<'_>, record: &mut Vec<u8>) -> Result<(), EncodeError> {
+    let encoded = ProtoEvent::from_event(event).encode_length_delimited(record);
+    encoded.map_err(|error| EncodeError::Library(error.to_string()))
 }
 
 impl ProtoEvent {

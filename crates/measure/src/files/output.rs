@@ -113,7 +113,7 @@ pub struct WholeFile {
 enum Place {
     /// Whether it may replace a file.
     Beside(NamedTempFile, bool),
-    /// Of what cannot be replaced.
+    /// Of what cannot be replaced, or grows.
     There(File),
 }
 
@@ -162,6 +162,15 @@ impl WholeFile {
             return Err(ErrorKind::AlreadyExists.into());
         }
         Ok(WholeFile { target: path.to_owned(), place: Place::Beside(beside(path, None)?, false) })
+    }
+
+    /// Appends to a file, or creates it.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn growing(path: &Path) -> io::Result<WholeFile> {
+        let file = OpenOptions::new().append(true).create(true).open(path)?;
+        Ok(WholeFile { target: path.to_owned(), place: Place::There(file) })
     }
 
     /// Puts the file in its place.
