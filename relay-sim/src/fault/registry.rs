@@ -2,48 +2,7 @@
 //!
 //! The parser and the help of `--fault` and the table of `docs/test-relay.md` are made from it.
 
-use self::{ActsOn::*, Kind::*, Parameter::*};
-
-/// The subject of a fault; one of each in [`REGISTRY`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Stall,
-    Burn,
-    Delay,
-    Lose,
-    Double,
-    Alter,
-    Invent,
-    Misroute,
-    WrongId,
-    WrongSig,
-    NoEose,
-    DoubleEose,
-    EarlyEose,
-    ReverseOrder,
-    Flood,
-    ClosedStorm,
-    NoOk,
-    LateOk,
-    FalseOk,
-    WrongOk,
-    RateLimited,
-    AuthRequired,
-    AuthLoop,
-    NoticeStorm,
-    Clock,
-    Close,
-    Reset,
-    HalfOpen,
-    ResetHandshake,
-    IgnoreHandshake,
-    DeclineCompression,
-    Slow,
-    Fragment,
-    FlipBit,
-    Bfinal,
-    Nip11Lies,
-}
+use self::{ActsOn::*, Parameter::*};
 
 /// The value behind `NAME=`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,135 +92,145 @@ impl Entry {
 impl Kind {
     /// The text about it.
     pub(crate) fn entry(self) -> &'static Entry {
-        REGISTRY.iter().find(|entry| entry.kind == self).expect("every kind has an entry")
+        &REGISTRY[self as usize]
     }
 }
 
 /// The longest storm or flood for one message, which goes out as fast as the client reads.
 const MOST: u32 = 100_000;
 
-#[rustfmt::skip]
-pub(crate) static REGISTRY: &[Entry] = &[
-    entry(Stall, "stall=500ms@3s", TimeAt, Process,
-        "sleeps on the thread that serves, once, 3 s after the start",
-        "waits, and does not open a second connection", "NIP-01"),
-    entry(Burn, "burn=20us", Time, Process,
-        "wastes CPU time for each event sent",
-        "shows events as they come", "NIP-01"),
-    entry(Delay, "delay=50ms", Time, Process,
-        "sends everything later by this much",
-        "does not wait for one answer before the next request", "NIP-01"),
-    entry(Lose, "lose=1%", Share, Deliveries,
-        "leaves the delivery out",
-        "uses several relays, and requests again with `since`", "NIP-65, NIP-01"),
-    entry(Double, "double=1%", Share, Deliveries,
-        "sends the delivery twice",
-        "identifies events by `id` and shows each once", "NIP-01"),
-    entry(Alter, "alter=1%", Share, Deliveries,
-        "changes one field of the event, never its id",
-        "checks id and signature, and drops the event", "NIP-01"),
-    entry(Invent, "invent=1%", Share, Deliveries,
-        "also sends an invented event with a random id",
-        "checks the id, and drops the event", "NIP-01"),
-    entry(Misroute, "misroute=1%", Share, Deliveries,
-        "sends the event for another subscription, or for \"nobody\"",
-        "drops events that its filter does not match", "NIP-01"),
-    entry(WrongId, "wrong-id=1%", Share, Deliveries,
-        "sends the event with a random id",
-        "checks the id, and drops the event", "NIP-01"),
-    entry(WrongSig, "wrong-sig=1%", Share, Deliveries,
-        "sends the event with a wrong signature",
-        "checks the signature, and drops the event", "NIP-01"),
-    entry(NoEose, "no-eose", Share, Requests,
-        "never sends EOSE",
-        "shows events as they come, and stops waiting after a while", "NIP-01"),
-    entry(DoubleEose, "double-eose", Share, Requests,
-        "sends EOSE twice",
-        "ignores the second", "NIP-01"),
-    entry(EarlyEose, "early-eose", Share, Requests,
-        "sends EOSE before the stored events",
-        "treats later events as live ones", "NIP-01"),
-    entry(ReverseOrder, "reverse-order", Share, Requests,
-        "sends stored events oldest first, those with `limit` too",
-        "sorts by `created_at`, then by `id`", "NIP-01"),
-    entry(Flood, "flood=1000", Number(1, MOST), Requests,
-        "sends this many valid events of kind 9999 after EOSE",
-        "drops them by its filter, and sends CLOSE", "NIP-01"),
-    entry(ClosedStorm, "closed-storm=100", Number(1, MOST), Requests,
-        "sends this many CLOSED with `error:`, and opens no subscription",
-        "ends the subscription at the first, and requests again later", "NIP-01"),
-    entry(NoOk, "no-ok", Share, Oks,
-        "leaves OK out, also for AUTH",
-        "stops waiting after a while, and may send the same event again", "NIP-01"),
-    entry(LateOk, "late-ok=2s", Time, Oks,
-        "sends OK later by this much",
-        "assigns OK by its event's id", "NIP-01"),
-    entry(FalseOk, "false-ok", Share, Oks,
-        "answers OK false with `error:` for a stored event",
-        "shows the reason", "NIP-01"),
-    entry(WrongOk, "wrong-ok", Share, Oks,
-        "sends OK for another id",
-        "ignores it, and waits for its own", "NIP-01"),
-    entry(RateLimited, "rate-limited", Share, RequestsAndEvents,
-        "rejects with `rate-limited:`, by CLOSED or OK false",
-        "tries again later, each time after a longer pause", "NIP-01"),
-    entry(AuthRequired, "auth-required", Share, RequestsAndEvents,
-        "rejects with `auth-required:` until the client authenticated, and sends a challenge",
-        "signs the challenge, waits for that OK, and sends the message again", "NIP-42"),
-    entry(AuthLoop, "auth-loop", Share, RequestsAndEvents,
-        "rejects with `auth-required:` and a new challenge, also after AUTH",
-        "gives up after one AUTH that changed nothing", "NIP-42"),
-    entry(NoticeStorm, "notice-storm=100", Number(1, MOST), Messages,
-        "sends this many NOTICEs",
-        "shows few, and takes none as an answer", "NIP-01"),
-    entry(Clock, "clock=-1h", Offset, Messages,
-        "has a wrong clock: events look expired or ahead, AUTH old",
-        "reports the difference, and does not send the event again unchanged", "NIP-40, NIP-42"),
-    entry(Close, "close=4000", Number(1000, 4999), Messages,
-        "closes with this code instead of an answer",
-        "reconnects after a random pause, and reopens its subscriptions", "RFC 6455 §7.2.3, §7.4"),
-    entry(Reset, "reset", Share, Messages,
-        "resets TCP instead of an answer",
-        "reconnects after a random pause, and resends events without OK", "RFC 6455 §7.2.3"),
-    entry(HalfOpen, "half-open", Share, Messages,
-        "stops reading and writing, and keeps TCP open",
-        "sends Pings, and drops a connection without a Pong", "RFC 6455 §5.5.2"),
-    entry(ResetHandshake, "reset-handshake", Share, Connections,
-        "resets TCP instead of the handshake's answer",
-        "tries again after a random pause that grows", "RFC 6455 §7.2.3"),
-    entry(IgnoreHandshake, "ignore-handshake", Share, Connections,
-        "never answers the handshake, and keeps TCP open",
-        "times out, and uses other relays meanwhile", "RFC 6455 §4.1"),
-    entry(DeclineCompression, "decline-compression", Share, Connections,
-        "agrees to no compression",
-        "continues without compression", "RFC 7692 §5"),
-    entry(Slow, "slow=1000", Number(1, 1_000_000_000), Connections,
-        "sends this many bytes per second, in small pieces",
-        "takes an incomplete message for a sign of life", "RFC 6455 §5.5.2"),
-    entry(Fragment, "fragment=100", Number(1, 1_000_000_000), Sent,
-        "sends a message in frames of at most this many bytes",
-        "joins them, with Pings in between", "RFC 6455 §5.4"),
-    entry(FlipBit, "flip-bit", Share, Compressed,
-        "flips a bit after the header of the first block",
-        "fails the connection with 1007 or 1002, or drops the event", "RFC 7692 §7.2.2, RFC 6455 §7.1.7"),
-    entry(Bfinal, "bfinal", Share, Compressed,
-        "sends stored blocks, the last with BFINAL, which is allowed",
-        "reads it, and keeps its window or fails with 1007 at the next message", "RFC 7692 §7.2.3.4"),
-    entry(Nip11Lies, "nip11-lies", Share, Documents,
-        "claims NIP-50, hardly any limits, and the opposite about AUTH",
-        "trusts OK, CLOSED and NOTICE instead", "NIP-11"),
-];
+/// Makes [`Kind`] and [`REGISTRY`] of one list.
+macro_rules! faults {
+    ($($kind:ident, $example:literal, $parameter:expr, $acts_on:expr, $does:literal, $client:literal, $source:literal;)*) => {
+        /// The subject of a fault.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum Kind {
+            $($kind,)*
+        }
 
-const fn entry(
-    kind: Kind,
-    example: &'static str,
-    parameter: Parameter,
-    acts_on: ActsOn,
-    does: &'static str,
-    client: &'static str,
-    source: &'static str,
-) -> Entry {
-    Entry { kind, example, parameter, acts_on, does, client, source }
+        /// An entry of each, in their order.
+        pub(crate) static REGISTRY: &[Entry] = &[$(Entry {
+            kind: Kind::$kind,
+            example: $example,
+            parameter: $parameter,
+            acts_on: $acts_on,
+            does: $does,
+            client: $client,
+            source: $source,
+        },)*];
+    };
+}
+
+#[rustfmt::skip]
+faults! {
+    Stall, "stall=500ms@3s", TimeAt, Process,
+        "sleeps on the thread that serves, once, 3 s after the start",
+        "waits, and does not open a second connection", "NIP-01";
+    Burn, "burn=20us", Time, Process,
+        "wastes CPU time for each event sent",
+        "shows events as they come", "NIP-01";
+    Delay, "delay=50ms", Time, Process,
+        "sends everything later by this much",
+        "does not wait for one answer before the next request", "NIP-01";
+    Lose, "lose=1%", Share, Deliveries,
+        "leaves the delivery out",
+        "uses several relays, and requests again with `since`", "NIP-65, NIP-01";
+    Double, "double=1%", Share, Deliveries,
+        "sends the delivery twice",
+        "identifies events by `id` and shows each once", "NIP-01";
+    Alter, "alter=1%", Share, Deliveries,
+        "changes one field of the event, never its id",
+        "checks id and signature, and drops the event", "NIP-01";
+    Invent, "invent=1%", Share, Deliveries,
+        "also sends an invented event with a random id",
+        "checks the id, and drops the event", "NIP-01";
+    Misroute, "misroute=1%", Share, Deliveries,
+        "sends the event for another subscription, or for \"nobody\"",
+        "drops events that its filter does not match", "NIP-01";
+    WrongId, "wrong-id=1%", Share, Deliveries,
+        "sends the event with a random id",
+        "checks the id, and drops the event", "NIP-01";
+    WrongSig, "wrong-sig=1%", Share, Deliveries,
+        "sends the event with a wrong signature",
+        "checks the signature, and drops the event", "NIP-01";
+    NoEose, "no-eose", Share, Requests,
+        "never sends EOSE",
+        "shows events as they come, and stops waiting after a while", "NIP-01";
+    DoubleEose, "double-eose", Share, Requests,
+        "sends EOSE twice",
+        "ignores the second", "NIP-01";
+    EarlyEose, "early-eose", Share, Requests,
+        "sends EOSE before the stored events",
+        "treats later events as live ones", "NIP-01";
+    ReverseOrder, "reverse-order", Share, Requests,
+        "sends stored events oldest first, those with `limit` too",
+        "sorts by `created_at`, then by `id`", "NIP-01";
+    Flood, "flood=1000", Number(1, MOST), Requests,
+        "sends this many valid events of kind 9999 after EOSE",
+        "drops them by its filter, and sends CLOSE", "NIP-01";
+    ClosedStorm, "closed-storm=100", Number(1, MOST), Requests,
+        "sends this many CLOSED with `error:`, and opens no subscription",
+        "ends the subscription at the first, and requests again later", "NIP-01";
+    NoOk, "no-ok", Share, Oks,
+        "leaves OK out, also for AUTH",
+        "stops waiting after a while, and may send the same event again", "NIP-01";
+    LateOk, "late-ok=2s", Time, Oks,
+        "sends OK later by this much",
+        "assigns OK by its event's id", "NIP-01";
+    FalseOk, "false-ok", Share, Oks,
+        "answers OK false with `error:` for a stored event",
+        "shows the reason", "NIP-01";
+    WrongOk, "wrong-ok", Share, Oks,
+        "sends OK for another id",
+        "ignores it, and waits for its own", "NIP-01";
+    RateLimited, "rate-limited", Share, RequestsAndEvents,
+        "rejects with `rate-limited:`, by CLOSED or OK false",
+        "tries again later, each time after a longer pause", "NIP-01";
+    AuthRequired, "auth-required", Share, RequestsAndEvents,
+        "rejects with `auth-required:` until the client authenticated, and sends a challenge",
+        "signs the challenge, waits for that OK, and sends the message again", "NIP-42";
+    AuthLoop, "auth-loop", Share, RequestsAndEvents,
+        "rejects with `auth-required:` and a new challenge, also after AUTH",
+        "gives up after one AUTH that changed nothing", "NIP-42";
+    NoticeStorm, "notice-storm=100", Number(1, MOST), Messages,
+        "sends this many NOTICEs",
+        "shows few, and takes none as an answer", "NIP-01";
+    Clock, "clock=-1h", Offset, Messages,
+        "has a wrong clock: events look expired or ahead, AUTH old",
+        "reports the difference, and does not send the event again unchanged", "NIP-40, NIP-42";
+    Close, "close=4000", Number(1000, 4999), Messages,
+        "closes with this code instead of an answer",
+        "reconnects after a random pause, and reopens its subscriptions", "RFC 6455 §7.2.3, §7.4";
+    Reset, "reset", Share, Messages,
+        "resets TCP instead of an answer",
+        "reconnects after a random pause, and resends events without OK", "RFC 6455 §7.2.3";
+    HalfOpen, "half-open", Share, Messages,
+        "stops reading and writing, and keeps TCP open",
+        "sends Pings, and drops a connection without a Pong", "RFC 6455 §5.5.2";
+    ResetHandshake, "reset-handshake", Share, Connections,
+        "resets TCP instead of the handshake's answer",
+        "tries again after a random pause that grows", "RFC 6455 §7.2.3";
+    IgnoreHandshake, "ignore-handshake", Share, Connections,
+        "never answers the handshake, and keeps TCP open",
+        "times out, and uses other relays meanwhile", "RFC 6455 §4.1";
+    DeclineCompression, "decline-compression", Share, Connections,
+        "agrees to no compression",
+        "continues without compression", "RFC 7692 §5";
+    Slow, "slow=1000", Number(1, 1_000_000_000), Connections,
+        "sends this many bytes per second, in small pieces",
+        "takes an incomplete message for a sign of life", "RFC 6455 §5.5.2";
+    Fragment, "fragment=100", Number(1, 1_000_000_000), Sent,
+        "sends a message in frames of at most this many bytes",
+        "joins them, with Pings in between", "RFC 6455 §5.4";
+    FlipBit, "flip-bit", Share, Compressed,
+        "flips a bit after the header of the first block",
+        "fails the connection with 1007 or 1002, or drops the event", "RFC 7692 §7.2.2, RFC 6455 §7.1.7";
+    Bfinal, "bfinal", Share, Compressed,
+        "sends stored blocks, the last with BFINAL, which is allowed",
+        "reads it, and keeps its window or fails with 1007 at the next message", "RFC 7692 §7.2.3.4";
+    Nip11Lies, "nip11-lies", Share, Documents,
+        "claims NIP-50, hardly any limits, and the opposite about AUTH",
+        "trusts OK, CLOSED and NOTICE instead", "NIP-11";
 }
 
 #[cfg(test)]
