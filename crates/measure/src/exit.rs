@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 /// The exit codes of client-sim and compare. Each code means the same in both.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::TryFrom)]
+#[try_from(repr)]
 #[repr(u8)]
 pub enum Exit {
     /// Everything ran, and every demand was met.
@@ -31,23 +32,9 @@ pub enum Exit {
 }
 
 impl Exit {
-    const ALL: [Exit; 11] = [
-        Exit::Success,
-        Exit::Error,
-        Exit::Usage,
-        Exit::Invalid,
-        Exit::Unbalanced,
-        Exit::Incomplete,
-        Exit::NotPossible,
-        Exit::BoundMissed,
-        Exit::Regression,
-        Exit::Inconclusive,
-        Exit::Interrupted,
-    ];
-
     /// The meaning of an exit code, if it is one of these.
     pub fn from_code(code: i32) -> Option<Exit> {
-        Exit::ALL.into_iter().find(|exit| exit.is(Some(code)))
+        u8::try_from(code).ok()?.try_into().ok()
     }
 
     /// The number that the shell sees.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
 use crate::{
     AgentRecord, Allocations, ClockRecord, Counts, CpuQuota, CpuTime, EncodingsRecord, Environment,
-    FirstDeliveryRecord, HostRecord, Latency, LatencyBound, LinkRecord, NOT_SATURATED, PageRecord,
+    FirstDeliveryRecord, HostRecord, Latency, LatencyBound, LinkRecord, PageRecord,
     PinnedCores, Saturated, ShareRecord, Slices, Throughput, UsableCores, Validity, files::unpack,
     write_whole,
 };
@@ -92,17 +92,13 @@ pub struct RunRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<PageRecord>,
     /// Memory of connections, where it was looked at.
-    #[serde(default)]
     pub memory: Option<MemoryRecord>,
     /// Memory of compression in that, where it was looked at.
-    #[serde(default)]
     pub compression_memory: Option<CompressionMemoryRecord>,
     /// The cores that relay and clients kept to, where a relay of our own had cores apart from the
     /// clients.
-    #[serde(default)]
     pub pinned: Option<PinnedCores>,
     /// How many cores each process could use; absent in older records.
-    #[serde(default)]
     pub usable_cores: Option<UsableCores>,
     /// What was full while work was outstanding; absent in older records and where several agents
     /// played.
@@ -110,22 +106,17 @@ pub struct RunRecord {
     pub saturated: Option<Saturated>,
     /// Allocations of both processes during the run, in builds that count them. Latencies and CPU
     /// times of such a run are no evidence.
-    #[serde(default)]
     pub allocations: Option<AllocationsRecord>,
     /// Deliveries by where the relay had the event's bytes from, of a relay of our own that ended
     /// well.
-    #[serde(default)]
     pub encodings: Option<EncodingsRecord>,
     /// Cost of first deliveries of stored events to the relay before the clock started, where its
     /// CPU clock can be read.
-    #[serde(default)]
     pub first_delivery: Option<FirstDeliveryRecord>,
     /// Envelope throughput: envelopes and wire bytes a second by interval; absent in older records,
     /// and where no interval had work outstanding throughout.
-    #[serde(default)]
     pub throughput: Option<Throughput>,
     /// The run second by second.
-    #[serde(default)]
     pub slices: Option<Slices>,
     /// The part of the plan that this run played, where several agents play it together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -348,76 +339,58 @@ pub struct Cell {
     /// The check before the relay accepts an event: `none`, `id` or `full`.
     pub verify: String,
     /// Batches of events: `none`, or the relay's limits (`ms=5 n=64 bytes=65536`).
-    #[serde(default = "no_batching")]
+    #[serde(default = "none")]
     pub batching: String,
     /// Whether the relay encodes an event anew in its publisher's format: `always` (all that older
     /// relays could), or `never-if-canonical`.
     #[serde(default = "always")]
     pub reencode: String,
     /// Threads of the relay; `1` in older records, `unknown` of another's.
-    #[serde(default = "one_thread")]
+    #[serde(default = "one")]
     pub relay_threads: String,
     /// The check of each event that clients receive: `none` (all that older clients could), `id` or
     /// `full`.
-    #[serde(default = "no_check")]
+    #[serde(default = "none")]
     pub client_verify: String,
     /// The form in which clients keep ids and keys in tags of what they receive: `text` (all that
     /// older clients could), or `bytes`.
-    #[serde(default = "as_text")]
+    #[serde(default = "text")]
     pub client_keeps: String,
     /// How many times the scenario's clients and rates were played; `1` in older records.
-    #[serde(default = "once")]
+    #[serde(default = "one")]
     pub load: String,
     /// The process that closed loops brought to its limit: `relay`, `clients`, or `none` (all that
     /// older records have) where the scenario's arrivals were played.
-    #[serde(default = "not_saturated")]
+    #[serde(default = "none")]
     pub saturate: String,
     /// The relay's name, where one run started several; else empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub relay: String,
     /// What stood before the relay: `gateway`, or `none` (all that older records have).
-    #[serde(default = "no_gateway")]
+    #[serde(default = "none")]
     pub via: String,
     /// The emulated access link of each user: a profile, or its parameters; `none` for loopback, or
     /// the network that is there.
-    #[serde(default = "no_link")]
+    #[serde(default = "none")]
     pub link: String,
 }
 
-fn as_text() -> String {
+// Values that all older records have.
+
+fn text() -> String {
     "text".to_owned()
 }
 
-fn once() -> String {
+fn one() -> String {
     "1".to_owned()
 }
 
-fn no_gateway() -> String {
-    NO_GATEWAY.to_owned()
-}
-
-fn no_link() -> String {
-    NO_LINK.to_owned()
-}
-
-fn not_saturated() -> String {
-    NOT_SATURATED.to_owned()
-}
-
-fn one_thread() -> String {
-    "1".to_owned()
-}
-
-fn no_check() -> String {
+fn none() -> String {
     "none".to_owned()
 }
 
 fn always() -> String {
     "always".to_owned()
-}
-
-fn no_batching() -> String {
-    NO_BATCHES.to_owned()
 }
 
 /// The events a run sent.
@@ -547,11 +520,9 @@ pub struct RelayProcess {
     #[serde(default)]
     pub faults: Vec<String>,
     /// How many deliveries it spoiled, because it was told to and where it is our own.
-    #[serde(default)]
     pub planted: Option<Planted>,
     /// The format of its events on disk, where it is our own and keeps them there; otherwise they
     /// were in memory.
-    #[serde(default)]
     pub at_rest: Option<String>,
     /// Bytes that its processes wrote to disks during the run (`write_bytes`, proc_pid_io(5)): whole
     /// pages that they changed, without sockets, pipes and file systems in memory.
