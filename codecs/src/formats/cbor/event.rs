@@ -42,13 +42,13 @@ impl<D> From<OneTag<D>> for Tag<'static> {
     }
 }
 
-const ID: Name = Name(0, "id");
-const PUBKEY: Name = Name(1, "pubkey");
-const CREATED_AT: Name = Name(2, "created_at");
-const KIND: Name = Name(3, "kind");
-const TAGS: Name = Name(4, "tags");
-const CONTENT: Name = Name(5, "content");
-const SIG: Name = Name(6, "sig");
+const ID: Name = Name(0, "id", "");
+const PUBKEY: Name = Name(1, "pubkey", "");
+const CREATED_AT: Name = Name(2, "created_at", "");
+const KIND: Name = Name(3, "kind", "");
+const TAGS: Name = Name(4, "tags", "");
+const CONTENT: Name = Name(5, "content", "");
+const SIG: Name = Name(6, "sig", "");
 const FIELDS: &[Name] = &[ID, PUBKEY, CREATED_AT, KIND, TAGS, CONTENT, SIG];
 
 /// Writes the event as a map in the order of NIP-01.

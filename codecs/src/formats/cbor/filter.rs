@@ -14,16 +14,16 @@ use super::{
 };
 use crate::{Filter, TagFilter};
 
-const IDS: Name = Name(1, "ids");
-const AUTHORS: Name = Name(2, "authors");
-const KINDS: Name = Name(3, "kinds");
-const SINCE: Name = Name(4, "since");
-const UNTIL: Name = Name(5, "until");
-const LIMIT: Name = Name(6, "limit");
-const SEARCH: Name = Name(7, "search");
+const IDS: Name = Name(1, "ids", "");
+const AUTHORS: Name = Name(2, "authors", "");
+const KINDS: Name = Name(3, "kinds", "");
+const SINCE: Name = Name(4, "since", "");
+const UNTIL: Name = Name(5, "until", "");
+const LIMIT: Name = Name(6, "limit", "");
+const SEARCH: Name = Name(7, "search", "");
 /// Numbered dialects only: a map from letter to values. The spelled one has a field `#x` for each
 /// letter.
-const TAGS: Name = Name(8, "tags");
+const TAGS: Name = Name(8, "tags", "");
 
 /// The fields of a dialect in the only order allowed; the spelled one's `#x` come last.
 const fn fields<D: Dialect>() -> &'static [Name] {
@@ -127,7 +127,7 @@ impl<'de, D: Dialect> Visitor<'de> for FilterVisitor<D> {
         let mut filter = Filter::default();
         let mut last = 0;
         while let Some(name) = map.next_key_seed(ReadName::<D>::with_known(fields::<D>()))? {
-            let Some(&Name(number, word)) = fields::<D>().iter().find(|field| field.1 == name) else {
+            let Some(&Name(number, word, _)) = fields::<D>().iter().find(|field| field.1 == name) else {
                 other_field::<D, A>(&mut filter, name, &mut map)?;
                 continue;
             };

@@ -182,9 +182,9 @@ impl Visitor<'_> for CompactVisitor {
     }
 }
 
-/// A verb or field: its number and JSON's word for it.
+/// A verb or field: its number, JSON's word for it, and the form of a verb's messages.
 #[derive(Clone, Copy)]
-pub(in crate::formats) struct Name(pub(in crate::formats) u64, pub(in crate::formats) &'static str);
+pub(super) struct Name(pub(super) u64, pub(super) &'static str, pub(super) &'static str);
 
 impl Name {
     /// The name as the word or as the number.

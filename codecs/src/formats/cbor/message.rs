@@ -15,31 +15,30 @@ use super::{
 };
 use crate::{ClientMessage, DecodeError, EoseHints, Event, Filter, RelayMessage};
 
-/// EVENT in both directions.
-pub(super) const EVENT: Name = Name(1, "EVENT");
-
 pub(super) mod client {
     use super::Name;
-    pub(in crate::formats::cbor) const REQ: Name = Name(2, "REQ");
-    pub(super) const CLOSE: Name = Name(3, "CLOSE");
-    pub(super) const AUTH: Name = Name(4, "AUTH");
-    pub(in crate::formats::cbor) const COUNT: Name = Name(5, "COUNT");
-    pub(in crate::formats::cbor) const NEG_OPEN: Name = Name(6, "NEG-OPEN");
-    pub(super) const NEG_MSG: Name = Name(7, "NEG-MSG");
-    pub(super) const NEG_CLOSE: Name = Name(8, "NEG-CLOSE");
+    pub(super) const EVENT: Name = Name(1, "EVENT", "[EVENT, event]");
+    pub(in crate::formats::cbor) const REQ: Name = Name(2, "REQ", "[REQ, subscription, filter…]");
+    pub(super) const CLOSE: Name = Name(3, "CLOSE", "[CLOSE, subscription]");
+    pub(super) const AUTH: Name = Name(4, "AUTH", "[AUTH, event]");
+    pub(in crate::formats::cbor) const COUNT: Name = Name(5, "COUNT", "[COUNT, subscription, filter…]");
+    pub(in crate::formats::cbor) const NEG_OPEN: Name = Name(6, "NEG-OPEN", "[NEG-OPEN, subscription, filter, bytes]");
+    pub(super) const NEG_MSG: Name = Name(7, "NEG-MSG", "[NEG-MSG, subscription, bytes]");
+    pub(super) const NEG_CLOSE: Name = Name(8, "NEG-CLOSE", "[NEG-CLOSE, subscription]");
 }
 
 pub(super) mod relay {
     use super::Name;
-    pub(super) const OK: Name = Name(2, "OK");
-    pub(super) const EOSE: Name = Name(3, "EOSE");
-    pub(super) const CLOSED: Name = Name(4, "CLOSED");
-    pub(super) const NOTICE: Name = Name(5, "NOTICE");
-    pub(super) const AUTH: Name = Name(6, "AUTH");
-    pub(super) const COUNT: Name = Name(7, "COUNT");
-    pub(super) const NEG_MSG: Name = Name(8, "NEG-MSG");
-    pub(super) const NEG_ERR: Name = Name(9, "NEG-ERR");
-    pub(in crate::formats::cbor) const EVENTS: Name = Name(10, "EVENTS");
+    pub(in crate::formats::cbor) const EVENT: Name = Name(1, "EVENT", "[EVENT, subscription, event]");
+    pub(super) const OK: Name = Name(2, "OK", "[OK, id, accepted, text]");
+    pub(super) const EOSE: Name = Name(3, "EOSE", "[EOSE, subscription] or [EOSE, subscription, hints]");
+    pub(super) const CLOSED: Name = Name(4, "CLOSED", "[CLOSED, subscription, text]");
+    pub(super) const NOTICE: Name = Name(5, "NOTICE", "[NOTICE, text]");
+    pub(super) const AUTH: Name = Name(6, "AUTH", "[AUTH, challenge]");
+    pub(super) const COUNT: Name = Name(7, "COUNT", "[COUNT, subscription, count], then approximate, then hll");
+    pub(super) const NEG_MSG: Name = Name(8, "NEG-MSG", "[NEG-MSG, subscription, bytes]");
+    pub(super) const NEG_ERR: Name = Name(9, "NEG-ERR", "[NEG-ERR, subscription, text]");
+    pub(in crate::formats::cbor) const EVENTS: Name = Name(10, "EVENTS", "[EVENTS, subscription, [event, …]]");
 }
 
 // --- writing ---
@@ -56,7 +55,7 @@ impl<D: Dialect> Serialize for ClientCbor<'_, '_, D> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let verb = |name: Name| name.written(D::SPELLED);
         match self.0 {
-            ClientMessage::Event(event) => (verb(EVENT), EventCbor::<D>::new(event)).serialize(serializer),
+            ClientMessage::Event(event) => (verb(client::EVENT), EventCbor::<D>::new(event)).serialize(serializer),
             ClientMessage::Auth(event) => {
                 (verb(client::AUTH), EventCbor::<D>::new(event)).serialize(serializer)
             }
@@ -112,7 +111,7 @@ impl<D: Dialect> Serialize for RelayCbor<'_, '_, D> {
         let verb = |name: Name| name.written(D::SPELLED);
         match self.0 {
             RelayMessage::Event { subscription, event } => {
-                (verb(EVENT), subscription, EventCbor::<D>::new(event)).serialize(serializer)
+                (verb(relay::EVENT), subscription, EventCbor::<D>::new(event)).serialize(serializer)
             }
             RelayMessage::Ok { id, accepted, text } => {
                 (verb(relay::OK), Bytes(id), accepted, text).serialize(serializer)
@@ -192,7 +191,8 @@ impl<'de, D: Dialect, M: Direction> Visitor<'de> for MessageVisitor<D, M> {
         let Some(verb) = array.next_element_seed(ReadName::<D>::with_known(M::VERBS))? else {
             return Err(de::Error::custom("expected a verb, found an empty array"));
         };
-        let mut rest = Elements { array, expected: "" };
+        let expected = M::VERBS.iter().find(|name| name.1 == verb).map_or("", |name| name.2);
+        let mut rest = Elements { array, expected };
         let message = M::read::<D, A>(&verb, &mut rest)?;
         let more = rest.array.next_element::<IgnoredAny>()?.is_some();
         match message {
@@ -244,7 +244,7 @@ impl<'de, A: SeqAccess<'de>> Elements<A> {
 
 impl Direction for ClientMessage<'_> {
     const VERBS: &'static [Name] = &[
-        EVENT,
+        client::EVENT,
         client::REQ,
         client::CLOSE,
         client::AUTH,
@@ -259,42 +259,18 @@ impl Direction for ClientMessage<'_> {
         rest: &mut Elements<A>,
     ) -> Result<Option<Self>, A::Error> {
         Ok(Some(match verb {
-            "EVENT" => {
-                rest.expected = "[EVENT, event]";
-                ClientMessage::Event(rest.event::<D>()?)
-            }
-            "AUTH" => {
-                rest.expected = "[AUTH, event]";
-                ClientMessage::Auth(rest.event::<D>()?)
-            }
-            "REQ" => {
-                rest.expected = "[REQ, subscription, filter…]";
-                ClientMessage::Req { subscription: rest.text()?, filters: rest.filters::<D>()? }
-            }
-            "COUNT" => {
-                rest.expected = "[COUNT, subscription, filter…]";
-                ClientMessage::Count { subscription: rest.text()?, filters: rest.filters::<D>()? }
-            }
-            "CLOSE" => {
-                rest.expected = "[CLOSE, subscription]";
-                ClientMessage::Close { subscription: rest.text()? }
-            }
-            "NEG-OPEN" => {
-                rest.expected = "[NEG-OPEN, subscription, filter, bytes]";
-                ClientMessage::NegOpen {
-                    subscription: rest.text()?,
-                    filter: rest.next::<OwnedFilter<D>>()?.into(),
-                    message: rest.bytes()?,
-                }
-            }
-            "NEG-MSG" => {
-                rest.expected = "[NEG-MSG, subscription, bytes]";
-                ClientMessage::NegMsg { subscription: rest.text()?, message: rest.bytes()? }
-            }
-            "NEG-CLOSE" => {
-                rest.expected = "[NEG-CLOSE, subscription]";
-                ClientMessage::NegClose { subscription: rest.text()? }
-            }
+            "EVENT" => ClientMessage::Event(rest.event::<D>()?),
+            "AUTH" => ClientMessage::Auth(rest.event::<D>()?),
+            "REQ" => ClientMessage::Req { subscription: rest.text()?, filters: rest.filters::<D>()? },
+            "COUNT" => ClientMessage::Count { subscription: rest.text()?, filters: rest.filters::<D>()? },
+            "CLOSE" => ClientMessage::Close { subscription: rest.text()? },
+            "NEG-OPEN" => ClientMessage::NegOpen {
+                subscription: rest.text()?,
+                filter: rest.next::<OwnedFilter<D>>()?.into(),
+                message: rest.bytes()?,
+            },
+            "NEG-MSG" => ClientMessage::NegMsg { subscription: rest.text()?, message: rest.bytes()? },
+            "NEG-CLOSE" => ClientMessage::NegClose { subscription: rest.text()? },
             _ => return Ok(None),
         }))
     }
@@ -302,7 +278,7 @@ impl Direction for ClientMessage<'_> {
 
 impl Direction for RelayMessage<'_> {
     const VERBS: &'static [Name] = &[
-        EVENT,
+        relay::EVENT,
         relay::OK,
         relay::EOSE,
         relay::CLOSED,
@@ -319,48 +295,20 @@ impl Direction for RelayMessage<'_> {
         rest: &mut Elements<A>,
     ) -> Result<Option<Self>, A::Error> {
         Ok(Some(match verb {
-            "EVENT" => {
-                rest.expected = "[EVENT, subscription, event]";
-                RelayMessage::Event { subscription: rest.text()?, event: rest.event::<D>()? }
-            }
-            "OK" => {
-                rest.expected = "[OK, id, accepted, text]";
-                RelayMessage::Ok {
-                    id: rest.next::<Fixed<32>>()?.0,
-                    accepted: rest.next()?,
-                    text: rest.text()?,
-                }
-            }
-            "EOSE" => {
-                rest.expected = "[EOSE, subscription] or [EOSE, subscription, hints]";
-                RelayMessage::Eose { subscription: rest.text()?, hints: hints(rest)? }
-            }
-            "CLOSED" => {
-                rest.expected = "[CLOSED, subscription, text]";
-                RelayMessage::Closed { subscription: rest.text()?, text: rest.text()? }
-            }
-            "NOTICE" => {
-                rest.expected = "[NOTICE, text]";
-                RelayMessage::Notice { text: rest.text()? }
-            }
-            "AUTH" => {
-                rest.expected = "[AUTH, challenge]";
-                RelayMessage::Auth { challenge: rest.text()? }
-            }
-            "COUNT" => {
-                rest.expected = "[COUNT, subscription, count], then approximate, then hll";
-                count(rest)?
-            }
-            "NEG-MSG" => {
-                rest.expected = "[NEG-MSG, subscription, bytes]";
-                RelayMessage::NegMsg { subscription: rest.text()?, message: rest.bytes()? }
-            }
-            "NEG-ERR" => {
-                rest.expected = "[NEG-ERR, subscription, text]";
-                RelayMessage::NegErr { subscription: rest.text()?, text: rest.text()? }
-            }
+            "EVENT" => RelayMessage::Event { subscription: rest.text()?, event: rest.event::<D>()? },
+            "OK" => RelayMessage::Ok {
+                id: rest.next::<Fixed<32>>()?.0,
+                accepted: rest.next()?,
+                text: rest.text()?,
+            },
+            "EOSE" => RelayMessage::Eose { subscription: rest.text()?, hints: hints(rest)? },
+            "CLOSED" => RelayMessage::Closed { subscription: rest.text()?, text: rest.text()? },
+            "NOTICE" => RelayMessage::Notice { text: rest.text()? },
+            "AUTH" => RelayMessage::Auth { challenge: rest.text()? },
+            "COUNT" => count(rest)?,
+            "NEG-MSG" => RelayMessage::NegMsg { subscription: rest.text()?, message: rest.bytes()? },
+            "NEG-ERR" => RelayMessage::NegErr { subscription: rest.text()?, text: rest.text()? },
             "EVENTS" => {
-                rest.expected = "[EVENTS, subscription, [event, …]]";
                 let subscription = rest.text()?;
                 let List(events, _) = rest.next::<List<OwnedEvent<D>, Event<'static>>>()?;
                 if events.is_empty() {

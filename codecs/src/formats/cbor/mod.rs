@@ -138,7 +138,7 @@ impl<D: Dialect> Codec for Cbor<D> {
     fn around_event(&self, subscription: &str, _event: &[u8], out: &mut Vec<u8>) -> &'static [u8] {
         const ARRAY_OF_3: u8 = 0x83;
         out.push(ARRAY_OF_3);
-        write(&message::EVENT.written(D::SPELLED), out).expect("a name always serializes into memory");
+        write(&message::relay::EVENT.written(D::SPELLED), out).expect("a name always serializes into memory");
         write(&subscription, out).expect("text always serializes into memory");
         &[]
     }
