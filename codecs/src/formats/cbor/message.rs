@@ -165,10 +165,9 @@ pub(super) struct ReadMessage<D, M>(pub(super) Result<M, DecodeError>, PhantomDa
 pub(super) trait Direction: Sized {
     const VERBS: &'static [Name];
 
-    /// Reads the elements after `verb`; `None` if the protocol has no such verb.
+    /// Reads the elements after the verb; `None` if the protocol has no such verb.
     fn read<'de, D: Dialect, A: SeqAccess<'de>>(
-        verb: &str,
-        rest: &mut Elements<A>,
+        rest: &mut Elements<'_, A>,
     ) -> Result<Option<Self>, A::Error>;
 }
 
@@ -191,13 +190,12 @@ impl<'de, D: Dialect, M: Direction> Visitor<'de> for MessageVisitor<D, M> {
         let Some(verb) = array.next_element_seed(ReadName::<D>::with_known(M::VERBS))? else {
             return Err(de::Error::custom("expected a verb, found an empty array"));
         };
-        let expected = M::VERBS.iter().find(|name| name.1 == verb).map_or("", |name| name.2);
-        let mut rest = Elements { array, expected };
-        let message = M::read::<D, A>(&verb, &mut rest)?;
+        let mut rest = Elements { array, verb: &verb, verbs: M::VERBS };
+        let message = M::read::<D, A>(&mut rest)?;
         let more = rest.array.next_element::<IgnoredAny>()?.is_some();
         match message {
             Some(_) if more => {
-                Err(de::Error::custom(format!("expected {} and nothing after it", rest.expected)))
+                Err(de::Error::custom(format!("expected {} and nothing after it", rest.expected())))
             }
             Some(message) => Ok(ReadMessage(Ok(message), PhantomData)),
             None => {
@@ -211,14 +209,19 @@ impl<'de, D: Dialect, M: Direction> Visitor<'de> for MessageVisitor<D, M> {
 }
 
 /// The elements of a message after its verb.
-pub(super) struct Elements<A> {
+pub(super) struct Elements<'v, A> {
     array: A,
-    expected: &'static str,
+    verb: &'v str,
+    verbs: &'static [Name],
 }
 
-impl<'de, A: SeqAccess<'de>> Elements<A> {
+impl<'de, A: SeqAccess<'de>> Elements<'_, A> {
+    fn expected(&self) -> &'static str {
+        self.verbs.iter().find(|name| name.1 == self.verb).map_or("", |name| name.2)
+    }
+
     fn next<T: Deserialize<'de>>(&mut self) -> Result<T, A::Error> {
-        self.array.next_element()?.ok_or_else(|| de::Error::custom(format!("expected {}", self.expected)))
+        self.array.next_element()?.ok_or_else(|| de::Error::custom(format!("expected {}", self.expected())))
     }
 
     fn text(&mut self) -> Result<Cow<'static, str>, A::Error> {
@@ -255,10 +258,9 @@ impl Direction for ClientMessage<'_> {
     ];
 
     fn read<'de, D: Dialect, A: SeqAccess<'de>>(
-        verb: &str,
-        rest: &mut Elements<A>,
+        rest: &mut Elements<'_, A>,
     ) -> Result<Option<Self>, A::Error> {
-        Ok(Some(match verb {
+        Ok(Some(match rest.verb {
             "EVENT" => ClientMessage::Event(rest.event::<D>()?),
             "AUTH" => ClientMessage::Auth(rest.event::<D>()?),
             "REQ" => ClientMessage::Req { subscription: rest.text()?, filters: rest.filters::<D>()? },
@@ -291,10 +293,9 @@ impl Direction for RelayMessage<'_> {
     ];
 
     fn read<'de, D: Dialect, A: SeqAccess<'de>>(
-        verb: &str,
-        rest: &mut Elements<A>,
+        rest: &mut Elements<'_, A>,
     ) -> Result<Option<Self>, A::Error> {
-        Ok(Some(match verb {
+        Ok(Some(match rest.verb {
             "EVENT" => RelayMessage::Event { subscription: rest.text()?, event: rest.event::<D>()? },
             "OK" => RelayMessage::Ok {
                 id: rest.next::<Fixed<32>>()?.0,
@@ -321,7 +322,7 @@ impl Direction for RelayMessage<'_> {
     }
 }
 
-fn hints<'de, A: SeqAccess<'de>>(rest: &mut Elements<A>) -> Result<EoseHints, A::Error> {
+fn hints<'de, A: SeqAccess<'de>>(rest: &mut Elements<'_, A>) -> Result<EoseHints, A::Error> {
     let Some(List(words, _)) = rest.array.next_element::<List<String>>()? else {
         return Ok(EoseHints::default());
     };
@@ -332,7 +333,7 @@ fn hints<'de, A: SeqAccess<'de>>(rest: &mut Elements<A>) -> Result<EoseHints, A:
     Ok(EoseHints { finish: has("finish"), more: has("more") })
 }
 
-fn count<'de, 'm, A: SeqAccess<'de>>(rest: &mut Elements<A>) -> Result<RelayMessage<'m>, A::Error> {
+fn count<'de, 'm, A: SeqAccess<'de>>(rest: &mut Elements<'_, A>) -> Result<RelayMessage<'m>, A::Error> {
     let (subscription, count) = (rest.text()?, rest.next()?);
     let approximate: Option<bool> = rest.array.next_element()?;
     let hll: Option<Fixed<256>> = rest.array.next_element()?;

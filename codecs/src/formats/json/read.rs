@@ -210,22 +210,28 @@ impl<M> Known<M> {
 }
 
 /// The elements of a message after its verb.
-struct Elements<A> {
+struct Elements<'v, A> {
     array: A,
-    expected: &'static str,
+    verb: &'v str,
+    forms: &'static [&'static str],
 }
 
 /// The subscription and the filters of a request.
 type NamedFilters<'a> = (Cow<'a, str>, Vec<Filter>);
 
-impl<'de, A: SeqAccess<'de>> Elements<A> {
+impl<'de, A: SeqAccess<'de>> Elements<'_, A> {
+    fn expected(&self) -> &'static str {
+        let form = self.forms.iter().find(|form| form.split('"').nth(1) == Some(self.verb));
+        form.copied().unwrap_or(MESSAGE)
+    }
+
     fn next<T: Deserialize<'de>>(&mut self) -> Result<T, A::Error> {
         self.next_seed(PhantomData)
     }
 
     fn next_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, A::Error> {
         let next = self.array.next_element_seed(seed)?;
-        next.ok_or_else(|| de::Error::custom(format!("expected {}", self.expected)))
+        next.ok_or_else(|| de::Error::custom(format!("expected {}", self.expected())))
     }
 
     fn text(&mut self) -> Result<Cow<'de, str>, A::Error> {
@@ -255,7 +261,7 @@ impl<'de, A: SeqAccess<'de>> Elements<A> {
     fn finish<M>(mut self, message: M) -> Result<Known<M>, A::Error> {
         match self.array.next_element::<IgnoredAny>()? {
             None => Ok(Known::Yes(message)),
-            Some(_) => Err(de::Error::custom(format!("expected {} and nothing after it", self.expected))),
+            Some(_) => Err(de::Error::custom(format!("expected {} and nothing after it", self.expected()))),
         }
     }
 }
@@ -284,7 +290,7 @@ impl<'de> Visitor<'de> for ClientSeed<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
         let verb = verb(&mut array)?;
-        read_client(&verb, Elements { array, expected: "" }, self)
+        read_client(Elements { array, verb: &verb, forms: CLIENT }, self)
     }
 }
 
@@ -300,7 +306,7 @@ impl<'de> Deserialize<'de> for Known<RelayMessage<'de>> {
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
                 let verb = verb(&mut array)?;
-                read_relay(&verb, Elements { array, expected: "" })
+                read_relay(Elements { array, verb: &verb, forms: RELAY })
             }
         }
         deserializer.deserialize_seq(RelayVisitor)
@@ -314,69 +320,68 @@ fn verb<'de, A: SeqAccess<'de>>(array: &mut A) -> Result<Cow<'de, str>, A::Error
     verb.map(|verb| verb.0).ok_or_else(|| de::Error::custom("expected a verb, found an empty array"))
 }
 
+/// What a client's messages look like, for errors.
+const CLIENT: &[&str] = &[
+    r#"["EVENT",event]"#,
+    r#"["AUTH",event]"#,
+    r#"["REQ",subscription,filter…]"#,
+    r#"["COUNT",subscription,filter…]"#,
+    r#"["CLOSE",subscription]"#,
+    r#"["NEG-OPEN",subscription,filter,hex]"#,
+    r#"["NEG-MSG",subscription,hex]"#,
+    r#"["NEG-CLOSE",subscription]"#,
+];
+
+/// The same for a relay's messages.
+const RELAY: &[&str] = &[
+    r#"["EVENT",subscription,event]"#,
+    r#"["OK",id,accepted,text]"#,
+    r#"["EOSE",subscription] or ["EOSE",subscription,[hint…]]"#,
+    r#"["CLOSED",subscription,text]"#,
+    r#"["NOTICE",text]"#,
+    r#"["AUTH",challenge]"#,
+    r#"["COUNT",subscription,{"count":N}]"#,
+    r#"["NEG-MSG",subscription,hex]"#,
+    r#"["NEG-ERR",subscription,text]"#,
+    r#"["EVENTS",subscription,[event,…]]"#,
+];
+
 fn read_client<'de, A: SeqAccess<'de>>(
-    verb: &str,
-    mut rest: Elements<A>,
+    mut rest: Elements<'_, A>,
     seed: ClientSeed<'_>,
 ) -> Result<Known<ClientMessage<'de>>, A::Error> {
-    let message = match verb {
-        "EVENT" => {
-            rest.expected = "[\"EVENT\",event]";
-            ClientMessage::Event(rest.event()?)
-        }
-        "AUTH" => {
-            rest.expected = "[\"AUTH\",event]";
-            ClientMessage::Auth(rest.event()?)
-        }
+    let message = match rest.verb {
+        "EVENT" => ClientMessage::Event(rest.event()?),
+        "AUTH" => ClientMessage::Auth(rest.event()?),
         "REQ" => {
-            rest.expected = "[\"REQ\",subscription,filter…]";
             let (subscription, filters) = rest.request(Request::Req, seed)?;
             ClientMessage::Req { subscription, filters }
         }
         "COUNT" => {
-            rest.expected = "[\"COUNT\",subscription,filter…]";
             let (subscription, filters) = rest.request(Request::Count, seed)?;
             ClientMessage::Count { subscription, filters }
         }
-        "CLOSE" => {
-            rest.expected = "[\"CLOSE\",subscription]";
-            ClientMessage::Close { subscription: rest.text()? }
-        }
+        "CLOSE" => ClientMessage::Close { subscription: rest.text()? },
         "NEG-OPEN" => {
-            rest.expected = "[\"NEG-OPEN\",subscription,filter,hex]";
             let subscription = rest.text()?;
             let bounds = stop(Bounds::new(seed.limits, Request::NegOpen, &subscription), seed.over)?;
             let filter = rest.next_seed(FilterSeed { bounds: &bounds, over: seed.over })?;
             ClientMessage::NegOpen { subscription, filter, message: rest.hex()? }
         }
-        "NEG-MSG" => {
-            rest.expected = "[\"NEG-MSG\",subscription,hex]";
-            ClientMessage::NegMsg { subscription: rest.text()?, message: rest.hex()? }
-        }
-        "NEG-CLOSE" => {
-            rest.expected = "[\"NEG-CLOSE\",subscription]";
-            ClientMessage::NegClose { subscription: rest.text()? }
-        }
-        _ => return unknown(verb, rest),
+        "NEG-MSG" => ClientMessage::NegMsg { subscription: rest.text()?, message: rest.hex()? },
+        "NEG-CLOSE" => ClientMessage::NegClose { subscription: rest.text()? },
+        _ => return unknown(rest),
     };
     rest.finish(message)
 }
 
 fn read_relay<'de, A: SeqAccess<'de>>(
-    verb: &str,
-    mut rest: Elements<A>,
+    mut rest: Elements<'_, A>,
 ) -> Result<Known<RelayMessage<'de>>, A::Error> {
-    let message = match verb {
-        "EVENT" => {
-            rest.expected = "[\"EVENT\",subscription,event]";
-            RelayMessage::Event { subscription: rest.text()?, event: rest.event()? }
-        }
-        "OK" => {
-            rest.expected = "[\"OK\",id,accepted,text]";
-            RelayMessage::Ok { id: rest.next::<Hex<32>>()?.0, accepted: rest.next()?, text: rest.text()? }
-        }
+    let message = match rest.verb {
+        "EVENT" => RelayMessage::Event { subscription: rest.text()?, event: rest.event()? },
+        "OK" => RelayMessage::Ok { id: rest.next::<Hex<32>>()?.0, accepted: rest.next()?, text: rest.text()? },
         "EOSE" => {
-            rest.expected = "[\"EOSE\",subscription] or [\"EOSE\",subscription,[hint…]]";
             let subscription = rest.text()?;
             let mut hints = EoseHints::default();
             for word in rest.array.next_element::<Vec<Text<'de>>>()?.into_iter().flatten() {
@@ -388,43 +393,24 @@ fn read_relay<'de, A: SeqAccess<'de>>(
             }
             RelayMessage::Eose { subscription, hints }
         }
-        "CLOSED" => {
-            rest.expected = "[\"CLOSED\",subscription,text]";
-            RelayMessage::Closed { subscription: rest.text()?, text: rest.text()? }
-        }
-        "NOTICE" => {
-            rest.expected = "[\"NOTICE\",text]";
-            RelayMessage::Notice { text: rest.text()? }
-        }
-        "AUTH" => {
-            rest.expected = "[\"AUTH\",challenge]";
-            RelayMessage::Auth { challenge: rest.text()? }
-        }
+        "CLOSED" => RelayMessage::Closed { subscription: rest.text()?, text: rest.text()? },
+        "NOTICE" => RelayMessage::Notice { text: rest.text()? },
+        "AUTH" => RelayMessage::Auth { challenge: rest.text()? },
         "COUNT" => {
-            rest.expected = "[\"COUNT\",subscription,{\"count\":N}]";
             let (subscription, answer) = (rest.text()?, rest.next::<CountAnswer>()?);
             let CountAnswer { count, approximate, hll } = answer;
             RelayMessage::Count { subscription, count, approximate, hll }
         }
-        "NEG-MSG" => {
-            rest.expected = "[\"NEG-MSG\",subscription,hex]";
-            RelayMessage::NegMsg { subscription: rest.text()?, message: rest.hex()? }
-        }
-        "NEG-ERR" => {
-            rest.expected = "[\"NEG-ERR\",subscription,text]";
-            RelayMessage::NegErr { subscription: rest.text()?, text: rest.text()? }
-        }
-        "EVENTS" => {
-            rest.expected = "[\"EVENTS\",subscription,[event,…]]";
-            RelayMessage::Events { subscription: rest.text()?, events: rest.next::<Batch<'de>>()?.0 }
-        }
-        _ => return unknown(verb, rest),
+        "NEG-MSG" => RelayMessage::NegMsg { subscription: rest.text()?, message: rest.hex()? },
+        "NEG-ERR" => RelayMessage::NegErr { subscription: rest.text()?, text: rest.text()? },
+        "EVENTS" => RelayMessage::Events { subscription: rest.text()?, events: rest.next::<Batch<'de>>()?.0 },
+        _ => return unknown(rest),
     };
     rest.finish(message)
 }
 
 /// Reads on to the end of the array: only well-formed JSON deserves the answer "unknown verb".
-fn unknown<'de, A: SeqAccess<'de>, M>(verb: &str, mut rest: Elements<A>) -> Result<Known<M>, A::Error> {
+fn unknown<'de, A: SeqAccess<'de>, M>(mut rest: Elements<'_, A>) -> Result<Known<M>, A::Error> {
     while rest.array.next_element::<IgnoredAny>()?.is_some() {}
-    Ok(Known::No(verb.chars().take(32).collect()))
+    Ok(Known::No(rest.verb.chars().take(32).collect()))
 }
