@@ -1,7 +1,5 @@
 //! Did two runs use the same events?
 
-use std::fmt;
-
 use codecs::{Event, hex};
 use sha2::{Digest, Sha256};
 
@@ -9,7 +7,8 @@ use sha2::{Digest, Sha256};
 /// Printed as hex.
 ///
 /// Includes the signature, which is a part of every message and not covered by the id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, derive_more::Display, Clone, Copy, PartialEq, Eq, Hash)]
+#[display("{}", hex::encode(_0))]
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
@@ -38,11 +37,5 @@ impl FingerprintHasher {
 
     pub(crate) fn finish(self) -> Fingerprint {
         Fingerprint(self.0.finalize().into())
-    }
-}
-
-impl fmt::Display for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex::encode(&self.0))
     }
 }

@@ -3,7 +3,6 @@
 
 use std::{
     collections::HashMap,
-    fmt,
     fs::File,
     io::Read,
     path::{Path, PathBuf},
@@ -48,8 +47,9 @@ pub struct Signing {
     pub worked: Arc<AtomicU64>,
 }
 
-/// Secret keys, in the order in which authors take them.
-#[derive(Clone)]
+/// Secret keys, in the order in which authors take them. They are not shown.
+#[derive(Clone, derive_more::Debug)]
+#[debug("{} keys", _0.len())]
 pub struct Keys(Arc<[Keypair]>);
 
 /// Why a file is no list of keys.
@@ -133,13 +133,6 @@ impl Keys {
     /// Signs the event with the key of this number, after the last with the first again.
     pub fn sign(&self, event: &mut Event<'_>, number: usize, work_bits: u8) {
         sign(event, &self.0[number % self.0.len()], work_bits);
-    }
-}
-
-/// Secrets are not shown.
-impl fmt::Debug for Keys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} keys", self.0.len())
     }
 }
 

@@ -5,7 +5,6 @@
 //! train-dictionary` makes dictionaries; one for each format is bundled (`data/dictionaries`).
 
 use std::{
-    fmt,
     str::FromStr,
     sync::{LazyLock, Mutex, PoisonError},
 };
@@ -25,16 +24,19 @@ static BUNDLED: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../../data/dict
 /// assert_eq!(Dictionary::hold(dictionary.bytes().to_vec()), dictionary);
 /// assert_eq!(dictionary.id().to_string().parse::<DictionaryId>(), Ok(dictionary.id()));
 /// ```
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct Dictionary(&'static Held);
 
+#[derive(derive_more::Debug)]
 struct Held {
+    #[debug("{} bytes", bytes.len())]
     bytes: Vec<u8>,
     sha256: [u8; 32],
 }
 
-/// The first four bytes of a dictionary's SHA-256, which name it in tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The first four bytes of a dictionary's SHA-256, which name it in tokens: eight lower-case hex digits.
+#[derive(Debug, derive_more::Display, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[display("{:08x}", u32::from_be_bytes(*_0))]
 pub struct DictionaryId([u8; 4]);
 
 impl Dictionary {
@@ -86,19 +88,6 @@ impl PartialEq for Dictionary {
 }
 
 impl Eq for Dictionary {}
-
-impl fmt::Debug for Dictionary {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "Dictionary({}, {} bytes)", self.id(), self.bytes().len())
-    }
-}
-
-/// Eight lower-case hex digits.
-impl fmt::Display for DictionaryId {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "{:08x}", u32::from_be_bytes(self.0))
-    }
-}
 
 /// Text that is not eight lower-case hex digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! Header fields that a user adds to requests to a relay, shown without their values.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 use http::{HeaderName, HeaderValue};
 
@@ -19,7 +19,9 @@ const OWN_PREFIX: &str = "sec-websocket-";
 /// assert_eq!(header.to_string(), "X-Api-Key");
 /// assert_eq!(header.with_value(), "X-Api-Key=s3cret");
 /// ```
-#[derive(Clone, PartialEq, Eq)]
+#[derive(derive_more::Debug, derive_more::Display, Clone, PartialEq, Eq)]
+#[debug("Header({name})")]
+#[display("{name}")]
 pub struct Header {
     /// As the user gave it. Names have no case (RFC 9110 §5.1), but the path may have.
     name: String,
@@ -100,18 +102,6 @@ impl FromStr for Header {
             Ok(_) => Ok(Header { name, value }),
             Err(_) => Err(HeaderError::Value(name)),
         }
-    }
-}
-
-impl fmt::Display for Header {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)
-    }
-}
-
-impl fmt::Debug for Header {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Header({self})")
     }
 }
 

@@ -19,7 +19,8 @@ use url::{Host, ParseError, Url};
 /// assert_eq!(url.to_string(), "wss://relay.example");
 /// assert_eq!(url.authorization(), Some("Basic bWU6czNjcmV0"));
 /// ```
-#[derive(Clone, PartialEq, Eq)]
+#[derive(derive_more::Debug, Clone, PartialEq, Eq)]
+#[debug("RelayUrl({url})")]
 pub struct RelayUrl {
     /// Without user and password.
     url: Url,
@@ -171,12 +172,6 @@ impl fmt::Display for RelayUrl {
         let text = self.url.as_str();
         let bare = self.url.path() == "/" && self.url.query().is_none();
         f.write_str(if bare { text.trim_end_matches('/') } else { text })
-    }
-}
-
-impl fmt::Debug for RelayUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RelayUrl({self})")
     }
 }
 

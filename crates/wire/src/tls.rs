@@ -21,7 +21,8 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use crate::{error::WireError, socket::Counted};
 
 /// The roots that a client trusts.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("ClientTls(..)")]
 pub(crate) struct ClientTls {
     connector: TlsConnector,
     /// The roots that it trusts.
@@ -47,7 +48,8 @@ impl ResolvesClientCert for AskedForCertificate {
 }
 
 /// A relay's certificate and key. With them it speaks only `wss://`.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("ServerTls(..)")]
 pub struct ServerTls(TlsAcceptor);
 
 /// Why certificates or keys cannot be used.
@@ -223,16 +225,4 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 
 fn file(what: &'static str, path: &Path, why: &dyn std::fmt::Display) -> TlsError {
     TlsError::File { what, path: path.display().to_string(), why: why.to_string() }
-}
-
-impl std::fmt::Debug for ClientTls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ClientTls(..)")
-    }
-}
-
-impl std::fmt::Debug for ServerTls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ServerTls(..)")
-    }
 }

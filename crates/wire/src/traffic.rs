@@ -1,7 +1,6 @@
 //! Counts of messages and bytes.
 
-use std::ops::{Add, AddAssign, Sub};
-
+use derive_more::{Add, AddAssign, Sub};
 use serde::{Deserialize, Serialize};
 
 /// Counts of one connection, or a sum over many.
@@ -15,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// sum += one;
 /// assert_eq!(sum.sent - one.sent, one.sent);
 /// ```
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Add, AddAssign, Serialize, Deserialize)]
 pub struct Traffic {
     /// From this end to the peer.
     pub sent: Flow,
@@ -28,7 +27,7 @@ pub struct Traffic {
 }
 
 /// Counts of one direction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Add, AddAssign, Sub, Serialize, Deserialize)]
 pub struct Flow {
     /// Data messages.
     pub messages: u64,
@@ -37,47 +36,4 @@ pub struct Flow {
     /// Bytes at the socket after the handshake: frame headers, masks, compressed payloads, control
     /// frames; with TLS, its records.
     pub wire_bytes: u64,
-}
-
-impl Add for Flow {
-    type Output = Flow;
-
-    fn add(self, other: Flow) -> Flow {
-        Flow {
-            messages: self.messages + other.messages,
-            payload_bytes: self.payload_bytes + other.payload_bytes,
-            wire_bytes: self.wire_bytes + other.wire_bytes,
-        }
-    }
-}
-
-impl Sub for Flow {
-    type Output = Flow;
-
-    fn sub(self, earlier: Flow) -> Flow {
-        Flow {
-            messages: self.messages - earlier.messages,
-            payload_bytes: self.payload_bytes - earlier.payload_bytes,
-            wire_bytes: self.wire_bytes - earlier.wire_bytes,
-        }
-    }
-}
-
-impl Add for Traffic {
-    type Output = Traffic;
-
-    fn add(self, other: Traffic) -> Traffic {
-        Traffic {
-            sent: self.sent + other.sent,
-            received: self.received + other.received,
-            handshake_sent_bytes: self.handshake_sent_bytes + other.handshake_sent_bytes,
-            handshake_received_bytes: self.handshake_received_bytes + other.handshake_received_bytes,
-        }
-    }
-}
-
-impl AddAssign for Traffic {
-    fn add_assign(&mut self, other: Traffic) {
-        *self = *self + other;
-    }
 }

@@ -14,7 +14,7 @@
 //! Contexts of single frames keep nothing between messages, so those of a thread serve all its
 //! connections. A stream has contexts of its own, made when its first message needs them.
 
-use std::{cell::RefCell, fmt, sync::OnceLock};
+use std::{cell::RefCell, sync::OnceLock};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use zstd::zstd_safe::{
@@ -53,9 +53,12 @@ struct Pool {
 }
 
 /// Both directions of one connection.
+#[derive(derive_more::Debug)]
 pub(crate) struct ZstdLayer {
     params: ZstdParams,
+    #[debug(skip)]
     compress: Option<CCtx<'static>>,
+    #[debug(skip)]
     decompress: Option<DCtx<'static>>,
 }
 
@@ -289,12 +292,6 @@ pub fn zstd_message(params: ZstdParams, payload: &[u8]) -> Result<Bytes, WireErr
     let mut message = BytesMut::new();
     ZstdLayer::new(params).compress(payload, &mut message)?;
     Ok(message.freeze())
-}
-
-impl fmt::Debug for ZstdLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ZstdLayer").field("params", &self.params).finish_non_exhaustive()
-    }
 }
 
 fn dictionary(params: &ZstdParams) -> Option<Dictionary> {

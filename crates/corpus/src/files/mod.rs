@@ -5,7 +5,6 @@ mod lines;
 mod proto;
 
 use std::{
-    fmt,
     fs::File,
     io::{self, BufRead, BufReader, BufWriter, Read, Write},
     path::{Path, PathBuf},
@@ -92,9 +91,10 @@ pub(crate) fn read_bundled(bytes: &'static [u8]) -> Result<Vec<Event<'static>>, 
 
 /// Reads a file event by event, in constant memory; a batch, which is bounded, at once. Ends at the
 /// first damage, since half a corpus is another corpus.
-#[derive(Debug)]
+#[derive(derive_more::Debug)]
 pub struct EventReader {
     path: PathBuf,
+    #[debug(skip)]
     source: Source,
     events_read: usize,
     ended: bool,
@@ -104,16 +104,6 @@ enum Source {
     Lines(Lines<Box<dyn BufRead + Send>>),
     Records(proto::Records<Box<dyn BufRead + Send>>),
     Batch(batch::Events<Box<dyn BufRead + Send>>),
-}
-
-impl fmt::Debug for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Source::Lines(_) => "Lines",
-            Source::Records(_) => "Records",
-            Source::Batch(_) => "Batch",
-        })
-    }
 }
 
 impl EventReader {
@@ -264,13 +254,17 @@ impl Iterator for EventReader {
 
 /// Writes a file event by event, in constant memory; a batch, which is bounded, when it is
 /// finished. Without [`EventWriter::finish`] there is no new file, and one that grows is cut short.
+#[derive(derive_more::Debug)]
 pub struct EventWriter {
     path: PathBuf,
     format: FileFormat,
+    #[debug(skip)]
     sink: Sink,
     /// Only in [`FileFormat::Batch`].
+    #[debug(skip)]
     batch: Option<batch::Waiting>,
     index: usize,
+    #[debug(skip)]
     record: Vec<u8>,
 }
 
@@ -278,15 +272,6 @@ enum Sink {
     Plain(BufWriter<WholeFile>),
     Gzip(GzEncoder<BufWriter<WholeFile>>),
     Zstd(zstd::Encoder<'static, BufWriter<WholeFile>>),
-}
-
-impl fmt::Debug for EventWriter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventWriter")
-            .field("path", &self.path)
-            .field("events", &self.index)
-            .finish_non_exhaustive()
-    }
 }
 
 impl EventWriter {

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use derive_more::Display;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -72,8 +73,10 @@ pub struct Reason {
 }
 
 /// What follows from reasons, best first.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Display, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[display(rename_all = "snake_case")]
 pub enum ValidityClass {
     /// No rule fired.
     #[default]
@@ -82,16 +85,6 @@ pub enum ValidityClass {
     Suspect,
     /// Stays in the file, leaves the tables.
     Invalid,
-}
-
-impl fmt::Display for ValidityClass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            ValidityClass::Valid => "valid",
-            ValidityClass::Suspect => "suspect",
-            ValidityClass::Invalid => "invalid",
-        })
-    }
 }
 
 /// What a [`Reason`] is about.
@@ -113,28 +106,21 @@ pub enum Subject {
 }
 
 /// The process that had no time to spare.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Display, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Full {
     /// The relay; with full clients, too, where clients were not asked for.
+    #[display("the relay was full first")]
     Relay,
     /// The clients.
+    #[display("the clients were full first")]
     Clients,
     /// Neither, so that something else is the limit, or nothing is.
+    #[display("neither relay nor clients were full")]
     Neither,
     /// Not the clients; the relay's CPU time is not known.
+    #[display("the relay's CPU time is not known")]
     Unknown,
-}
-
-impl fmt::Display for Full {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Full::Relay => "the relay was full first",
-            Full::Clients => "the clients were full first",
-            Full::Neither => "neither relay nor clients were full",
-            Full::Unknown => "the relay's CPU time is not known",
-        })
-    }
 }
 
 /// Which numbers a reason spoils.
