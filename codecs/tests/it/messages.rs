@@ -3,27 +3,19 @@
 use codecs::{ClientMessage, DecodeError, RelayMessage};
 
 use crate::common::{
-    ENVELOPE, PROTOBUF, Subject, batch, client_messages, negentropy, relay_messages, sample_event, subjects,
+    ENVELOPE, Message, PROTOBUF, Subject, batch, negentropy, relay_messages, sample_event, subjects,
 };
 
 /// What each implementation writes behind other bytes is the library's, and comes back the same.
 #[test]
 fn every_message_round_trips() {
     for subject in subjects() {
-        let library = subject.format.spec().library;
-        for message in client_messages() {
-            let (mut bytes, mut behind) = (Vec::new(), b"before".to_vec());
-            library.encode_client(&message, &mut bytes).unwrap();
-            subject.codec.encode_client(&message, &mut behind).unwrap();
+        for message in Message::all() {
+            let bytes = message.bytes(subject.format.spec().library).unwrap();
+            let mut behind = b"before".to_vec();
+            message.write(subject.codec, &mut behind).unwrap();
             assert_eq!(behind, [b"before", &bytes[..]].concat(), "{}, {message:?}", subject.label);
-            assert_eq!(subject.read_client(&bytes), Ok(message), "{}", subject.label);
-        }
-        for message in relay_messages() {
-            let (mut bytes, mut behind) = (Vec::new(), b"before".to_vec());
-            library.encode_relay(&message, &mut bytes).unwrap();
-            subject.codec.encode_relay(&message, &mut behind).unwrap();
-            assert_eq!(behind, [b"before", &bytes[..]].concat(), "{}, {message:?}", subject.label);
-            assert_eq!(subject.read_relay(&bytes), Ok(message), "{}", subject.label);
+            assert_eq!(message.read(subject.codec, &bytes), Ok(message), "{}", subject.label);
         }
     }
 }
@@ -132,24 +124,23 @@ fn negentropy_is_hex_in_json_and_bytes_elsewhere() {
 /// The common envelope lets the last text or bytes run to the end of the message, so a shorter
 /// message is a shorter text; so is a batch that ends between two events. The frame's length is
 /// what guards it.
-fn may_be_shorter(subject: &Subject, message: &RelayMessage<'_>) -> bool {
+fn may_be_shorter(subject: &Subject, message: &Message) -> bool {
     ENVELOPE.contains(&subject.format.name())
-        && matches!(
-            message,
-            RelayMessage::Ok { .. }
-                | RelayMessage::Closed { .. }
-                | RelayMessage::Notice { .. }
-                | RelayMessage::Auth { .. }
-                | RelayMessage::NegMsg { .. }
-                | RelayMessage::NegErr { .. }
-                | RelayMessage::Events { .. }
-        )
-}
-
-/// As [`may_be_shorter`], of a client's messages.
-fn client_may_be_shorter(subject: &Subject, message: &ClientMessage<'_>) -> bool {
-    ENVELOPE.contains(&subject.format.name())
-        && matches!(message, ClientMessage::NegOpen { .. } | ClientMessage::NegMsg { .. })
+        && match message {
+            Message::Client(message) => {
+                matches!(message, ClientMessage::NegOpen { .. } | ClientMessage::NegMsg { .. })
+            }
+            Message::Relay(message) => matches!(
+                message,
+                RelayMessage::Ok { .. }
+                    | RelayMessage::Closed { .. }
+                    | RelayMessage::Notice { .. }
+                    | RelayMessage::Auth { .. }
+                    | RelayMessage::NegMsg { .. }
+                    | RelayMessage::NegErr { .. }
+                    | RelayMessage::Events { .. }
+            ),
+        }
 }
 
 #[test]
@@ -160,32 +151,17 @@ fn every_truncation_is_refused() {
             let result = subject.codec.decode_event(&event[..len]);
             assert!(result.is_err(), "{}: an event of {len} bytes gave {result:?}", subject.label);
         }
-        for message in client_messages() {
-            let bytes = subject.client(&message).unwrap();
+        for message in Message::all() {
+            let bytes = message.bytes(subject.codec).unwrap();
             for len in 0..bytes.len() {
-                let result = subject.read_client(&bytes[..len]);
-                let shorter = client_may_be_shorter(&subject, &message)
+                let result = message.read(subject.codec, &bytes[..len]);
+                let shorter = may_be_shorter(&subject, &message)
                     && result.as_ref().is_ok_and(|shorter| *shorter != message);
                 assert!(
                     shorter || result.is_err(),
                     "{}, {message:?}: {len} bytes gave {result:?}",
                     subject.label
                 );
-            }
-        }
-        for message in relay_messages() {
-            let bytes = subject.relay(&message).unwrap();
-            for len in 0..bytes.len() {
-                match subject.read_relay(&bytes[..len]) {
-                    Err(_) => {}
-                    Ok(shorter) => {
-                        assert!(
-                            may_be_shorter(&subject, &message) && shorter != message,
-                            "{}, {message:?}: {len} bytes gave {shorter:?}",
-                            subject.label
-                        );
-                    }
-                }
             }
         }
     }
@@ -199,23 +175,17 @@ fn a_byte_behind_the_message_is_refused() {
             let mut event = subject.event(&sample_event()).unwrap();
             event.push(extra);
             assert!(subject.codec.decode_event(&event).is_err(), "{}: {extra:#x}", subject.label);
-            for message in client_messages() {
-                let mut bytes = subject.client(&message).unwrap();
+            for message in Message::all() {
+                let mut bytes = message.bytes(subject.codec).unwrap();
                 bytes.push(extra);
-                let result = subject.read_client(&bytes);
-                let grown = client_may_be_shorter(&subject, &message);
-                assert!(grown || result.is_err(), "{}, {message:?}: {extra:#x}", subject.label);
-            }
-            for message in relay_messages() {
-                let mut bytes = subject.relay(&message).unwrap();
-                bytes.push(extra);
-                let result = subject.read_relay(&bytes);
+                let result = message.read(subject.codec, &bytes);
                 // Bytes take any byte; a batch wants a whole event.
-                let grown = match &message {
-                    RelayMessage::Events { .. } => false,
-                    RelayMessage::NegMsg { .. } => may_be_shorter(&subject, &message),
-                    _ => extra != 0xff && may_be_shorter(&subject, &message),
+                let takes = match &message {
+                    Message::Relay(RelayMessage::Events { .. }) => false,
+                    Message::Relay(RelayMessage::NegMsg { .. }) | Message::Client(_) => true,
+                    Message::Relay(_) => extra != 0xff,
                 };
+                let grown = takes && may_be_shorter(&subject, &message);
                 assert!(grown || result.is_err(), "{}, {message:?}: {extra:#x}", subject.label);
             }
         }

@@ -9,7 +9,7 @@ use proptest::{collection::vec, option, prelude::*, sample::Index, test_runner::
 use crate::{
     checks,
     common::{
-        Subject,
+        Message, Subject,
         any::{edits, event, mutate, text},
         client_messages, relay_messages, sample_event, subjects, vectors,
     },
@@ -237,21 +237,17 @@ proptest! {
     ) {
         for subject in subjects() {
             let sub = || "neg".into();
-            let messages = [
+            let client = [
                 ClientMessage::NegOpen { subscription: sub(), filter: filter.clone(), message: message.clone().into() },
                 ClientMessage::NegMsg { subscription: sub(), message: message.clone().into() },
             ];
-            for message in messages {
-                let bytes = subject.client(&message).unwrap();
-                prop_assert_eq!(subject.read_client(&bytes), Ok(message), "{}", subject.label);
-            }
-            let messages = [
+            let relay = [
                 RelayMessage::NegMsg { subscription: sub(), message: message.clone().into() },
                 RelayMessage::NegErr { subscription: sub(), text: text.clone().into() },
             ];
-            for message in messages {
-                let bytes = subject.relay(&message).unwrap();
-                prop_assert_eq!(subject.read_relay(&bytes), Ok(message), "{}", subject.label);
+            for message in client.map(Message::Client).into_iter().chain(relay.map(Message::Relay)) {
+                let bytes = message.bytes(subject.codec).unwrap();
+                prop_assert_eq!(message.read(subject.codec, &bytes), Ok(message), "{}", subject.label);
             }
         }
     }

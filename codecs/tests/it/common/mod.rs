@@ -73,6 +73,43 @@ impl Subject {
     }
 }
 
+/// A message of either direction.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Message {
+    Client(ClientMessage<'static>),
+    Relay(RelayMessage<'static>),
+}
+
+impl Message {
+    /// Every message.
+    pub(crate) fn all() -> Vec<Message> {
+        let client = client_messages().into_iter().map(Message::Client);
+        client.chain(relay_messages().into_iter().map(Message::Relay)).collect()
+    }
+
+    pub(crate) fn write(&self, codec: &dyn Codec, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        match self {
+            Message::Client(message) => codec.encode_client(message, out),
+            Message::Relay(message) => codec.encode_relay(message, out),
+        }
+    }
+
+    pub(crate) fn bytes(&self, codec: &dyn Codec) -> Result<Vec<u8>, EncodeError> {
+        let mut out = Vec::new();
+        self.write(codec, &mut out).map(|()| out)
+    }
+
+    /// Reads bytes as a message of the same direction.
+    pub(crate) fn read(&self, codec: &dyn Codec, bytes: &[u8]) -> Result<Message, DecodeError> {
+        match self {
+            Message::Client(_) => {
+                codec.decode_client(bytes).map(|message| Message::Client(message.into_owned()))
+            }
+            Message::Relay(_) => codec.decode_relay(bytes).map(|message| Message::Relay(message.into_owned())),
+        }
+    }
+}
+
 /// A committed vector file.
 pub(crate) fn committed(file: &str) -> Value {
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/vectors")).join(file);
