@@ -74,48 +74,32 @@ fn a_request_at_every_limit_is_read() {
     }
 }
 
+/// Also frames of up to a mebibyte, of which nothing is kept.
 #[test]
-fn one_entry_too_many_is_refused_by_name() {
-    let values = Limit::FilterValues(LIMITS.max_filter_values);
+fn one_entry_too_many_is_refused_by_name_and_has_taken_no_room() {
     for subject in subjects() {
+        // As long as the envelope can say; elsewhere the whole frame.
+        let is_short = common::ENVELOPE.contains(&subject.format.name());
+        let long = format!("sub-äöü1{}", "x".repeat(if is_short { 200 } else { 1_000_000 }));
         for request in [Request::Req, Request::Count, Request::NegOpen] {
-            for filter in lists(LIMITS.max_filter_values + 1) {
-                let message = message(request, "sub-äöü1", &[filter]);
-                is_refused(&subject, &message, request, values);
+            let limit = Limit::FilterValues(LIMITS.max_filter_values);
+            for filter in [LIMITS.max_filter_values + 1, 10_000].into_iter().flat_map(lists) {
+                is_refused(&subject, &message(request, "sub-äöü1", &[filter]), request, limit);
             }
             let limit = Limit::SubscriptionChars(LIMITS.max_subscription_chars);
-            is_refused(&subject, &message(request, "sub-äöü12", &lists(1)), request, limit);
-            if request != Request::NegOpen {
-                let filters = vec![Filter::default(); LIMITS.max_filters + 1];
-                let limit = Limit::Filters(LIMITS.max_filters);
+            for subscription in ["sub-äöü12", &long] {
+                is_refused(&subject, &message(request, subscription, &lists(1)), request, limit);
+            }
+            let limit = Limit::Filters(LIMITS.max_filters);
+            for count in [LIMITS.max_filters + 1, 4_096].into_iter().filter(|_| request != Request::NegOpen) {
+                let filters = vec![Filter { limit: Some(1), ..Filter::default() }; count];
                 is_refused(&subject, &message(request, "sub-äöü1", &filters), request, limit);
             }
         }
     }
 }
 
-/// Frames of up to a mebibyte, of which nothing is kept.
-#[test]
-fn what_is_refused_has_taken_no_room() {
-    let values = Limit::FilterValues(LIMITS.max_filter_values);
-    for subject in subjects() {
-        for request in [Request::Req, Request::NegOpen] {
-            for filter in lists(10_000) {
-                is_refused(&subject, &message(request, "sub-äöü1", &[filter]), request, values);
-            }
-        }
-        let filters = vec![Filter { limit: Some(1), ..Filter::default() }; 4_096];
-        let limit = Limit::Filters(LIMITS.max_filters);
-        is_refused(&subject, &message(Request::Req, "sub-äöü1", &filters), Request::Req, limit);
-        // As long as the envelope can say; elsewhere the whole frame.
-        let is_short = common::ENVELOPE.contains(&subject.format.name());
-        let long = format!("sub-äöü1{}", "x".repeat(if is_short { 200 } else { 1_000_000 }));
-        let limit = Limit::SubscriptionChars(LIMITS.max_subscription_chars);
-        is_refused(&subject, &message(Request::Count, &long, &[]), Request::Count, limit);
-    }
-}
-
-/// The bound that every format has is a limit like the others; `memory.rs` reads more than that.
+/// The bound that every format has is a limit like the others.
 #[test]
 fn without_limits_a_request_has_4096_filters() {
     let request = |filters| message(Request::Req, "s", &vec![Filter::default(); filters]);

@@ -32,12 +32,16 @@ fn hex_id(id: u8) -> String {
 fn check(title: &str, steps: Vec<Step>, left: &[u8]) {
     let mut store = Store::new(1 << 20);
     for (n, (event, expected)) in steps.into_iter().enumerate() {
-        let outcome = store.insert(&Arc::new(StoredEvent::new(&event, store.encodings())));
+        let outcome = insert(&mut store, &event);
         assert_eq!(outcome, expected, "{title}: step {n}");
     }
     assert_eq!(ids(&mut store, &[Filter::default()]), left, "{title}");
     assert_eq!(ids(&mut store, &[Filter { authors: Some(vec![ME, [8; 32]]), ..Filter::default() }]), left);
     assert_eq!(store.len(), left.len(), "{title}");
+}
+
+fn insert(store: &mut Store, event: &Event<'_>) -> Outcome {
+    store.insert(&Arc::new(StoredEvent::new(event, store.encodings())))
 }
 
 fn ids(store: &mut Store, filters: &[Filter]) -> Vec<u8> {
@@ -168,7 +172,7 @@ fn filled() -> (Store, Vec<Event<'static>>) {
         })
         .collect();
     for event in &events {
-        assert_eq!(store.insert(&Arc::new(StoredEvent::new(event, store.encodings()))), Outcome::Stored);
+        assert_eq!(insert(&mut store, event), Outcome::Stored);
     }
     (store, events)
 }
@@ -200,7 +204,7 @@ fn check_cost(events: u32) {
             content: "".into(),
             sig: [0; 64],
         };
-        assert_eq!(store.insert(&Arc::new(StoredEvent::new(&event, store.encodings()))), Outcome::Stored);
+        assert_eq!(insert(&mut store, &event), Outcome::Stored);
     }
     let condition = |letter, value: &str| TagFilter { letter, values: vec![value.to_owned()] };
     let (p, t, x) = (condition('p', &person(events / 20)), condition('t', "nostr"), condition('x', "1"));
@@ -266,7 +270,7 @@ fn a_full_store_refuses_and_forgets_nothing() {
     let first = Arc::new(StoredEvent::new(&event(1), &Arc::default()));
     let mut store = Store::new(first.held_bytes() * 3 / 2);
     assert_eq!(store.insert(&first), Outcome::Stored);
-    assert_eq!(store.insert(&Arc::new(StoredEvent::new(&event(2), store.encodings()))), Outcome::Full);
+    assert_eq!(insert(&mut store, &event(2)), Outcome::Full);
     assert_eq!(store.insert(&first), Outcome::Duplicate);
     assert_eq!(ids(&mut store, &[Filter::default()]), [1]);
 }
@@ -300,7 +304,7 @@ fn encodings_count_towards_the_store_as_long_as_their_event_lives() {
     }
     assert!(expected > formats.len() * 100);
     assert_eq!(
-        store.insert(&Arc::new(StoredEvent::new(&event(2), store.encodings()))),
+        insert(&mut store, &event(2)),
         Outcome::Full,
         "{expected} bytes of encodings leave no room"
     );
@@ -323,7 +327,7 @@ fn random_filters_give_what_a_scan_gives_while_random_events_come_and_go() {
         let mut kept: Vec<Event<'static>> = Vec::new();
         for n in 0..12 * MAX_CHUNK {
             let event = random_event(random, times, values, &kept);
-            if store.insert(&Arc::new(StoredEvent::new(&event, store.encodings()))) == Outcome::Stored {
+            if insert(&mut store, &event) == Outcome::Stored {
                 kept.retain(|earlier| earlier.id != event.id);
                 kept.push(event);
             }
@@ -412,7 +416,7 @@ fn what_has_expired_is_gone_and_its_address_is_free() {
         expiring(4, 1, "soon"),
         event(5),
     ] {
-        assert_eq!(store.insert(&Arc::new(StoredEvent::new(&event, store.encodings()))), Outcome::Stored);
+        assert_eq!(insert(&mut store, &event), Outcome::Stored);
     }
     let older =
         Arc::new(StoredEvent::new(&Event { created_at: 1, ..expiring(6, 0, "300") }, store.encodings()));
@@ -436,7 +440,7 @@ fn many_equal_authors_and_kinds_cost_no_more_than_one() {
     let mut store = Store::new(1 << 20);
     for id in 0..100 {
         let event = Event { kind: 1, created_at: i64::from(id), ..event(id) };
-        store.insert(&Arc::new(StoredEvent::new(&event, store.encodings())));
+        insert(&mut store, &event);
     }
     let repeated =
         Filter { authors: Some(vec![ME; 2_000]), kinds: Some(vec![1; 2_000]), ..Filter::default() };

@@ -159,37 +159,6 @@ async fn the_wrong_kind_of_frame_is_a_notice_in_json_and_1003_in_binary_formats(
 }
 
 #[tokio::test]
-async fn oversize_messages_are_closed_with_1009_also_when_they_inflate_to_it() {
-    let relay = TestRelay::start(|config| config.wire.max_message_bytes = 100_000).await;
-    for format in Format::all() {
-        for compression in compressions() {
-            let mut client = relay.client(format, compression).await;
-            client.send_bytes(vec![b' '; 100_001]).await;
-            assert_eq!(client.expect_close().await, Some(1009), "{format} {compression}");
-            check_served(&relay).await;
-        }
-    }
-    relay.stop().await;
-}
-
-#[tokio::test]
-async fn protocol_errors_are_closed_with_1002_and_text_that_is_no_text_with_1007() {
-    let relay = TestRelay::start(|_| {}).await;
-    // Masked with zeros: an unknown opcode, a control frame in fragments, text that is not UTF-8.
-    for (frame, code) in [
-        (&[0x83, 0x80, 0, 0, 0, 0][..], 1002),
-        (&[0x09, 0x80, 0, 0, 0, 0], 1002),
-        (&[0x81, 0x81, 0, 0, 0, 0, 0xff], 1007),
-    ] {
-        let mut socket = websocket(&relay, "nostr.json").await;
-        socket.get_mut().write_all(frame).await.unwrap();
-        assert_eq!(hear_close(&mut socket).await, (vec![], Some(code)), "{frame:x?}");
-        check_served(&relay).await;
-    }
-    relay.stop().await;
-}
-
-#[tokio::test]
 async fn a_peer_that_breaks_off_anywhere_harms_nobody() {
     let relay = TestRelay::start(|_| {}).await;
     let request = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -382,27 +351,4 @@ async fn strict_negotiation_refuses_unknown_tokens_and_the_default_speaks_json()
         let totals = relay.stop().await;
         assert_eq!(totals.http_requests, u64::from(strict));
     }
-}
-
-#[tokio::test]
-async fn nip_11_is_answered_over_plain_http() {
-    let relay = TestRelay::start(|_| {}).await;
-    let mut stream = TcpStream::connect(&relay.address).await.unwrap();
-    let request = "GET / HTTP/1.1\r\nHost: x\r\nAccept: application/nostr+json\r\n\r\n";
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    timeout(PATIENCE, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
-    let document: serde_json::Value = serde_json::from_str(body).unwrap();
-    let tokens = document["wire"]["tokens"].as_array().unwrap();
-    assert_eq!(
-        tokens.len(),
-        2 * 5 * Format::all().len(),
-        "alone and batched: plain, zstd, zstd-stream, zstd-shared, zstd-dict"
-    );
-    drop(stream);
-    check_served(&relay).await; // the relay noticed by then
-    let totals = relay.stop().await;
-    assert_eq!((totals.http_requests, totals.connections), (1, 1));
 }
