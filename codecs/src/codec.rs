@@ -186,6 +186,29 @@ pub(crate) fn encode_batch(
     Ok(())
 }
 
+/// Encodes a message with events as [`Codec::encode_relay`] does where splicing is all that a format
+/// has: each event alone, then the splice. `others` encodes the messages without.
+pub(crate) fn encode_spliced(
+    codec: &(impl Codec + ?Sized),
+    format: &'static str,
+    message: &RelayMessage<'_>,
+    out: &mut Vec<u8>,
+    others: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,
+) -> Result<(), EncodeError> {
+    match message {
+        RelayMessage::Event { subscription, event } => {
+            let mut bytes = Vec::new();
+            codec.encode_event(event, &mut bytes)?;
+            codec.wrap_event(subscription, &bytes, out);
+            Ok(())
+        }
+        RelayMessage::Events { subscription, events } => {
+            encode_batch(codec, format, subscription, events, out)
+        }
+        _ => others(out),
+    }
+}
+
 /// Says what [`Codec::wrap_events`] demands.
 pub(crate) fn assert_batch(events: &[&[u8]]) {
     assert!(!events.is_empty(), "a batch holds at least one event");

@@ -23,7 +23,7 @@ use super::capnp::{
 };
 use crate::{
     ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, Limits, RelayMessage,
-    codec::{assert_batch, encode_batch},
+    codec::{assert_batch, encode_spliced},
     reader::Reader,
 };
 
@@ -64,16 +64,7 @@ impl Codec for CapnpPacked {
     }
 
     fn encode_relay(&self, message: &RelayMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        if let RelayMessage::Event { subscription, event } = message {
-            let mut bytes = Vec::new();
-            self.encode_event(event, &mut bytes)?;
-            self.wrap_event(subscription, &bytes, out);
-            return Ok(());
-        }
-        if let RelayMessage::Events { subscription, events } = message {
-            return encode_batch(self, "capnp-packed", subscription, events, out);
-        }
-        write(&build_relay(message)?, out)
+        encode_spliced(self, "capnp-packed", message, out, |out| write(&build_relay(message)?, out))
     }
 
     fn decode_relay<'a>(&self, bytes: &'a [u8]) -> Result<RelayMessage<'a>, DecodeError> {

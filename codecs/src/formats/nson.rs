@@ -29,7 +29,7 @@ use serde::de::IgnoredAny;
 use super::json::{Json, Text};
 use crate::{
     ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, Limits, RelayMessage, Tag,
-    codec::encode_batch, hex, reader::Reader,
+    codec::encode_spliced, hex, reader::Reader,
 };
 
 #[derive(Debug)]
@@ -96,16 +96,7 @@ impl Codec for Nson {
     }
 
     fn encode_relay(&self, message: &RelayMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        if let RelayMessage::Event { subscription, event } = message {
-            let mut bytes = Vec::new();
-            self.encode_event(event, &mut bytes)?;
-            self.wrap_event(subscription, &bytes, out);
-            return Ok(());
-        }
-        if let RelayMessage::Events { subscription, events } = message {
-            return encode_batch(self, "nson", subscription, events, out);
-        }
-        Json.encode_relay(message, out)
+        encode_spliced(self, "nson", message, out, |out| Json.encode_relay(message, out))
     }
 
     fn decode_relay<'a>(&self, bytes: &'a [u8]) -> Result<RelayMessage<'a>, DecodeError> {

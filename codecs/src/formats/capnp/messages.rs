@@ -116,19 +116,13 @@ fn length(len: usize, what: &'static str) -> Result<u32, EncodeError> {
         .ok_or_else(|| too_large(what, len, MAX_BLOB_BYTES))
 }
 
-/// Builds any message. Peers get EVENT and EVENTS spliced: the same bytes in one segment.
+/// Builds any message but EVENT and EVENTS, which are spliced.
 pub(super) fn build_relay(
     message: &RelayMessage<'_>,
     mut root: relay_msg::Builder<'_>,
 ) -> Result<(), EncodeError> {
     match message {
-        RelayMessage::Event { subscription, event } => {
-            let mut bytes = Vec::new();
-            super::Capnp.encode_event(event, &mut bytes)?;
-            let mut out = root.init_event();
-            out.set_sub(fits(&**subscription, SUBSCRIPTION)?);
-            out.set_event(fits(&bytes, "an event in bytes")?);
-        }
+        RelayMessage::Event { .. } | RelayMessage::Events { .. } => unreachable!("they are spliced"),
         RelayMessage::Ok { id, accepted, text } => {
             let mut out = root.init_ok();
             out.set_id(id);
@@ -166,16 +160,6 @@ pub(super) fn build_relay(
             let mut out = root.init_neg_err();
             out.set_sub(fits(&**subscription, SUBSCRIPTION)?);
             out.set_text(fits(&**text, "NEG-ERR's text in bytes")?);
-        }
-        RelayMessage::Events { subscription, events } => {
-            let mut out = root.init_events();
-            out.set_sub(fits(&**subscription, SUBSCRIPTION)?);
-            let mut list = out.init_events(length(events.len(), "a number of events")?);
-            for (index, event) in (0..).zip(events) {
-                let mut bytes = Vec::new();
-                super::Capnp.encode_event(event, &mut bytes)?;
-                list.set(index, fits(&bytes, "an event in bytes")?);
-            }
         }
     }
     Ok(())

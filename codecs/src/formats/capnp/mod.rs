@@ -43,7 +43,7 @@ use super::{
 };
 use crate::{
     ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, Limits, RelayMessage, Tag,
-    codec::{assert_batch, encode_batch},
+    codec::{assert_batch, encode_spliced},
     fixed::{Fixed, VALUE},
     hex,
     reader::Reader,
@@ -147,7 +147,7 @@ pub(super) fn build_client(message: &ClientMessage<'_>) -> Result<Built, EncodeE
     Ok(builder)
 }
 
-/// A relay's message other than EVENT.
+/// A relay's message other than EVENT and EVENTS.
 pub(super) fn build_relay(message: &RelayMessage<'_>) -> Result<Built, EncodeError> {
     let mut builder = builder();
     messages::build_relay(message, builder.init_root())?;
@@ -181,17 +181,10 @@ impl Codec for Capnp {
     }
 
     fn encode_relay(&self, message: &RelayMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        if let RelayMessage::Event { subscription, event } = message {
-            let mut bytes = Vec::new();
-            self.encode_event(event, &mut bytes)?;
-            self.wrap_event(fits(&**subscription, "a subscription id in bytes")?, &bytes, out);
-            return Ok(());
+        if let RelayMessage::Event { subscription, .. } | RelayMessage::Events { subscription, .. } = message {
+            fits(&**subscription, "a subscription id in bytes")?;
         }
-        if let RelayMessage::Events { subscription, events } = message {
-            let subscription = fits(&**subscription, "a subscription id in bytes")?;
-            return encode_batch(self, "capnp", subscription, events, out);
-        }
-        write(&build_relay(message)?, out)
+        encode_spliced(self, "capnp", message, out, |out| write(&build_relay(message)?, out))
     }
 
     fn decode_relay<'a>(&self, bytes: &'a [u8]) -> Result<RelayMessage<'a>, DecodeError> {
