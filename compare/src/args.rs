@@ -125,7 +125,7 @@ pub(crate) enum Command {
     Run(Box<Run>),
     /// Show the table of a result folder again and rewrite its renderings
     ///
-    /// They are summary.md, report.html, observations.csv, pictures and derived.json, from result.json alone.
+    /// They are summary.md, report.html, observations.csv and derived.json, from result.json alone.
     Report {
         /// The folder that `compare run` wrote
         #[arg(required_unless_present = "splice")]

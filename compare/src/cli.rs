@@ -235,10 +235,6 @@ fn write_reports(report: &Report<'_>, result: &ResultFile, folder: &Path) -> Res
     write("summary.md", report.summary())?;
     write("observations.csv", report::observations(result))?;
     write(PAGE, report.html()?)?;
-    // A picture by itself would look whole.
-    if result.incomplete().is_none() {
-        report::write_pictures(result, folder)?;
-    }
     report.derived.write(folder)
 }
 

@@ -8,7 +8,7 @@ use expect_test::expect_file;
 use flate2::{Compression, write::GzEncoder};
 use measure::{AddUp, PopulationRecord, Quantile, ReasonKind, RunRecord, Status, ValidityClass};
 use report::{
-    DERIVED_FILE, Derived, Git, RESULT_FILE, ResultFile, Role, Verdict,
+    DERIVED_FILE, Derived, Git, RESULT_FILE, ResultFile, Verdict,
     merged::Merged,
     metric::{Metric, ShownIn},
     result::{Oracle, SELFTESTS, SelfTest},
@@ -614,19 +614,6 @@ fn a_late_generator_takes_away_time_and_leaves_bytes() {
     let record = result.cells[2].blocks[0].record.as_mut().unwrap();
     record.validity.add(ValidityClass::Invalid, ReasonKind::NothingPlanned {});
     assert_eq!(of(&result, Metric::WireBytes), (5, Verdict::Inconclusive));
-}
-
-#[test]
-fn a_picture_names_every_cell_beside_json() {
-    let result = result("standard", 12, &CELLS, measured);
-    let folder = tempfile::tempdir().unwrap();
-    report::write_pictures(&result, folder.path()).unwrap();
-    let svg = fs::read_to_string(folder.path().join("bytes-and-cpu.svg")).unwrap();
-    assert!(svg.contains("prefers-color-scheme:dark") && !svg.contains("href"));
-    let shown = result.cells.iter().filter(|cell| matches!(cell.role, Role::Anchor | Role::Cell));
-    let titles: Vec<&str> = svg.split("<title>").skip(1).collect();
-    assert_eq!(titles.len(), shown.count(), "{titles:?}");
-    assert!(titles[0].starts_with("json none: wire bytes ×1.00 [1.00, 1.00], CPU ×1.00 ["), "{titles:?}");
 }
 
 #[test]

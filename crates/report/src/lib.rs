@@ -6,7 +6,6 @@
 
 mod derived;
 mod diff;
-mod figures;
 pub mod merged;
 pub mod metric;
 mod number;
@@ -25,7 +24,7 @@ pub use derived::{CellFigures, DERIVED_FILE, DERIVED_SCHEMA_VERSION, Derived, co
 pub use diff::{Change, Diff, diff, of_other_kinds, since, unlike};
 pub use number::{grouped, rounds};
 pub use pages::export::{github_action_benchmark, observations};
-pub use pages::logs::{write_intervals, write_pictures};
+pub use pages::logs::write_intervals;
 pub use pages::model::Report;
 pub use pages::run::{run_html, run_text};
 pub use pages::site::Site;

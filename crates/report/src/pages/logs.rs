@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result};
 use measure::log::{IntervalLog, Unit};
 
-use crate::{figures, result::ResultFile, view::views};
+use crate::result::ResultFile;
 
 /// Writes `hlog/<cell>.hlog` into the result's folder: every metric, and envelope throughput in
 /// envelopes and in wire bytes a second; one interval for each usable block.
@@ -41,25 +41,6 @@ pub fn write_intervals(result: &ResultFile, started: SystemTime, folder: &Path) 
             Ok(())
         };
         write().with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(())
-}
-
-/// Writes `bytes-and-cpu.svg`, or one for each load where there are several.
-///
-/// # Errors
-/// When a file cannot be written.
-pub fn write_pictures(result: &ResultFile, folder: &Path) -> Result<()> {
-    let loads = views(result);
-    for load in &loads {
-        let Some(svg) = figures::picture(load) else { continue };
-        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-        let which = match loads.len() {
-            1 => String::new(),
-            _ => format!("-{}", load.name().chars().map(plain).collect::<String>()),
-        };
-        let path = folder.join(format!("bytes-and-cpu{which}.svg"));
-        fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
 }

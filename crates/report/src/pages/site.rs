@@ -4,7 +4,6 @@
 use anyhow::{Context, Result};
 
 use crate::{
-    figures::escape,
     pages::{explorer::Said, model::Report, part::Medium},
     result::ResultFile,
 };
@@ -53,6 +52,11 @@ fn page(title: &str, results: &str) -> Result<String> {
     let (head, rest) = TEMPLATE.split_once("<title>{title}</title>").context(no_place)?;
     let (body, script) = rest.split_once("id=\"data\">{data}<").context(no_place)?;
     Ok(format!("{head}<title>{}</title>{body}id=\"data\">[{results}]<{script}", escape(title)))
+}
+
+/// Text for HTML; titles come from files that anyone may have written.
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 impl Report<'_> {
