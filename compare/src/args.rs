@@ -195,14 +195,6 @@ pub(crate) enum Command {
         #[arg(long, value_name = "WHO")]
         paid_by: Option<String>,
     },
-    /// Write a result for another tool
-    Export {
-        /// The folder that `compare run` wrote
-        dir: PathBuf,
-        /// Ratios to JSON, for github-action-benchmark with `tool: customSmallerIsBetter`
-        #[arg(long, value_name = "FILE")]
-        github_action_benchmark: PathBuf,
-    },
     /// Compare two results of one kind
     ///
     /// Each cell with JSON in its own run, of a search capacities, or times at each bandwidth.

@@ -58,7 +58,6 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Browser(flags) => browser::measure(&flags, &args),
         Command::Instructions(flags) => instructions::count(&flags),
         Command::Contribute { dir, provenance, paid_by } => contribute::check(&dir, provenance, paid_by),
-        Command::Export { dir, github_action_benchmark } => export(&dir, &github_action_benchmark),
         Command::Report { dir, splice, wide, csv } => match (dir, splice) {
             (Some(dir), _) => rerender(&dir, wide, csv.as_deref()),
             (None, file) => file.map_or(Ok(()), |file| splice_file(&file)),
@@ -78,23 +77,6 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
             if usage { Exit::Usage } else { Exit::Error }.into()
         }
     }
-}
-
-fn export(dir: &Path, file: &Path) -> Result<Exit> {
-    try_file("--github-action-benchmark", Some(file))?;
-    let entries = report::github_action_benchmark(&ResultFile::read(dir).map_err(UsageError)?);
-    if entries.as_array().is_some_and(Vec::is_empty) {
-        program::report(&format!(
-            "error: {} has no ratio to JSON to export; those of `compare run` have them",
-            dir.display()
-        ));
-        return Ok(Exit::Usage);
-    }
-    let mut text = serde_json::to_string_pretty(&entries).context("a list serializes")?;
-    text.push('\n');
-    measure::write_whole(file, text.as_bytes())
-        .with_context(|| format!("cannot write {}", file.display()))?;
-    Ok(Exit::Success)
 }
 
 /// Runs the instrument's own tests and prints each result.

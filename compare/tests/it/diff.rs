@@ -160,16 +160,3 @@ fn results_of_other_kinds_or_without_a_shared_cell_are_never_compared() {
     let (code, text) = diff(&others[0], &other, &[]);
     assert!(code == Some(101) && text.contains("nothing compares"), "{text}");
 }
-
-#[test]
-fn a_search_has_nothing_to_export_and_leaves_no_file() {
-    let folder = tempfile::tempdir().unwrap();
-    search::sustaining([900, 3_000]).write(folder.path()).unwrap();
-    let file = folder.path().join("benchmark.json");
-    let mut export = Command::new(env!("CARGO_BIN_EXE_compare"));
-    export.arg("export").arg(folder.path()).arg("--github-action-benchmark").arg(&file);
-    let output = export.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(2) && said.contains("no ratio to JSON to export"), "{said}");
-    assert!(!file.exists());
-}

@@ -38,7 +38,6 @@ fn a_file_that_cannot_be_written_is_refused_before_anything_is_measured() {
             &["selftest", "--out", path][..],
             &["instructions", "--out", path],
             &["instructions", "--hot-paths", "--accept", "--check", path],
-            &["export", "no result is read", "--github-action-benchmark", path],
         ] {
             let said = compare(args).ended(2).said;
             let flag = args[args.len() - 2];
@@ -276,14 +275,8 @@ fn what_is_no_result_is_named_with_the_way_out() {
     ] {
         let path = within(name);
         let path = path.to_str().unwrap();
-        let new = within("new.json");
-        for args in [
-            &["report", path][..],
-            &["diff", path, path],
-            &["export", path, "--github-action-benchmark", new.to_str().unwrap()],
-        ] {
+        for args in [&["report", path][..], &["diff", path, path]] {
             assert_eq!(compare(args).ended(2).saying(&[says]).out, "");
         }
-        assert!(!new.exists());
     }
 }

@@ -88,10 +88,6 @@ fn a_small_matrix_runs_from_start_to_table() {
         assert!(record.relay_cpu.as_ref().unwrap().total_ns > 0);
     }
     assert!(fs::read_to_string(folder.join("summary.md")).unwrap().contains("| dannypack | zstd | none |"));
-    let file = out.path().join("benchmark.json");
-    compare().arg("export").arg(&folder).arg("--github-action-benchmark").arg(&file).ran().ended(0);
-    let entries: serde_json::Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
-    assert!(entries.is_array());
 }
 
 #[test]
@@ -233,7 +229,6 @@ fn what_cannot_be_measured_is_refused_before_anything_runs_with_exit_code_2() {
         ("selftest --only stal", "stall|plus-10"),
         ("report missing", "there is no missing"),
         ("diff missing missing", "there is no missing"),
-        ("export missing --github-action-benchmark out.json", "there is no missing"),
         ("run --metrics-listen 0 --profile publish", "--metrics-listen has clients count"),
         (taken.as_str(), "cannot listen on --metrics-listen 127.0.0.1"),
         ("run --scenario follow-list-burst --seconds 1 --profile quick", "--seconds 5 would do"),

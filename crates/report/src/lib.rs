@@ -23,7 +23,7 @@ mod view;
 pub use derived::{CellFigures, DERIVED_FILE, DERIVED_SCHEMA_VERSION, Derived, comparisons};
 pub use diff::{Change, Diff, diff, of_other_kinds, since, unlike};
 pub use number::{grouped, rounds};
-pub use pages::export::{github_action_benchmark, observations};
+pub use pages::export::observations;
 pub use pages::logs::write_intervals;
 pub use pages::model::Report;
 pub use pages::run::{run_html, run_text};
