@@ -162,54 +162,19 @@ fn verdict(interval: Option<(f64, f64)>, p: f64) -> Verdict {
 
 /// The rounds of one cell in one metric.
 #[derive(Debug, Clone)]
-pub(crate) struct Sample {
+pub(crate) struct Sample<'a> {
+    /// The cell's name.
+    pub(crate) cell: &'a str,
+    /// The name of the cell it is divided by.
+    pub(crate) reference: &'a str,
     pub(crate) role: Role,
     pub(crate) family: Option<Family>,
     /// Whether verdicts of its family are corrected: [`is_corrected`].
     pub(crate) is_corrected: bool,
     /// Logarithms of cell ÷ reference, one a round.
     pub(crate) logs: Vec<f64>,
-}
-
-/// A [`Sample`] with its verdict.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Judged {
-    ratio: f64,
-    interval: Option<(f64, f64)>,
-    rounds: u32,
-    p: f64,
-    corrected: bool,
-    family: Option<Family>,
-    aa_interval: Option<(f64, f64)>,
-    verdict: Verdict,
-}
-
-impl Judged {
-    /// The same with its names. `withheld` stands for the verdict where there is reason to.
-    pub(crate) fn named(
-        self,
-        cell: &str,
-        reference: &str,
-        metric: Metric,
-        withheld: Option<Verdict>,
-    ) -> Comparison {
-        let Judged { ratio, interval, rounds, p, corrected, family, aa_interval, verdict } = self;
-        let verdict = withheld.unwrap_or(verdict);
-        let (cell, reference) = (cell.to_owned(), reference.to_owned());
-        Comparison {
-            cell,
-            reference,
-            metric,
-            ratio,
-            interval,
-            rounds,
-            p,
-            corrected,
-            family,
-            aa_interval,
-            verdict,
-        }
-    }
+    /// Stands for the verdict where there is reason to.
+    pub(crate) withheld: Option<Verdict>,
 }
 
 /// Whether verdicts of a family of so many cells are corrected: with fewer rounds than Holm's
@@ -219,10 +184,13 @@ pub(crate) fn is_corrected(rounds: u32, cells: usize) -> bool {
 }
 
 /// Judges the cells of a load in one metric; `None` of a cell that has no round.
-pub(crate) fn judge(samples: &[Sample]) -> Vec<Option<Judged>> {
-    let plain = |sample: &Sample| {
+pub(crate) fn judge(metric: Metric, samples: &[Sample<'_>]) -> Vec<Option<Comparison>> {
+    let plain = |sample: &Sample<'_>| {
         let interval = stats::signed_rank_interval(&sample.logs);
-        Some(Judged {
+        Some(Comparison {
+            cell: sample.cell.to_owned(),
+            reference: sample.reference.to_owned(),
+            metric,
             ratio: stats::hodges_lehmann(&sample.logs)?.exp(),
             interval: interval.map(|(low, high)| (low.exp(), high.exp())),
             rounds: u32::try_from(sample.logs.len()).expect("a round number is a u32"),
@@ -233,21 +201,22 @@ pub(crate) fn judge(samples: &[Sample]) -> Vec<Option<Judged>> {
             verdict: Verdict::Inconclusive,
         })
     };
-    let mut judged: Vec<Option<Judged>> = samples.iter().map(plain).collect();
+    let mut judged: Vec<Option<Comparison>> = samples.iter().map(plain).collect();
     for family in Family::ALL {
         correct(samples, &mut judged, family);
     }
-    let mut both = samples.iter().zip(&judged);
-    let aa_interval = both.find_map(|(sample, one)| one.filter(|_| sample.role == Role::Control)?.interval);
+    let mut controls = samples.iter().zip(&judged).filter(|(sample, _)| sample.role == Role::Control);
+    let aa_interval = controls.find_map(|(_, one)| one.as_ref()?.interval);
     let broken = control_of(aa_interval) == Control::Broken;
     for (sample, one) in samples.iter().zip(&mut judged) {
         let Some(one) = one else { continue };
         one.aa_interval = aa_interval;
-        one.verdict = match verdict(one.interval, one.p) {
+        let found = match verdict(one.interval, one.p) {
             _ if broken && sample.role == Role::Cell => Verdict::Inconclusive,
             Verdict::Better | Verdict::Worse if is_noise(one.ratio, aa_interval) => Verdict::Inconclusive,
             verdict => verdict,
         };
+        one.verdict = sample.withheld.unwrap_or(found);
     }
     judged
 }
@@ -258,10 +227,10 @@ fn is_noise(ratio: f64, aa_interval: Option<(f64, f64)>) -> bool {
 }
 
 /// Corrects the cells of one family for their number.
-fn correct(samples: &[Sample], judged: &mut [Option<Judged>], family: Option<Family>) {
-    let is_of = |sample: &Sample| sample.role == Role::Cell && sample.family == family && sample.is_corrected;
+fn correct(samples: &[Sample<'_>], judged: &mut [Option<Comparison>], family: Option<Family>) {
+    let is_of = |sample: &Sample<'_>| sample.role == Role::Cell && sample.family == family && sample.is_corrected;
     let all = samples.iter().zip(judged).filter(|(sample, _)| is_of(sample));
-    let mut members: Vec<&mut Judged> = all.filter_map(|(_, one)| one.as_mut()).collect();
+    let mut members: Vec<&mut Comparison> = all.filter_map(|(_, one)| one.as_mut()).collect();
     let corrected = stats::holm(&members.iter().map(|one| one.p).collect::<Vec<_>>());
     for (one, p) in members.iter_mut().zip(corrected) {
         (one.p, one.corrected) = (p, true);

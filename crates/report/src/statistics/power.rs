@@ -146,16 +146,18 @@ mod tests {
         let trials = 300;
         let is_found = |_: &u32| {
             let mut sample = |shift: f64| Sample {
+                cell: "a",
+                reference: "b",
                 role: Role::Cell,
                 family: None,
                 is_corrected: is_corrected(rounds, cells),
                 logs: (0..rounds).map(|_| shift + deviation * normal(random)).collect(),
+                withheld: None,
             };
-            let samples: Vec<Sample> =
+            let samples: Vec<Sample<'_>> =
                 (0..cells).map(|cell| sample(if cell == 0 { effect } else { 0.0 })).collect();
-            let (cell, reference) = ("a", "b");
-            let first = judge(&samples)[0].expect("each cell has rounds");
-            first.named(cell, reference, Metric::RelayCpu, None).verdict == Verdict::Worse
+            let judged = judge(Metric::RelayCpu, &samples);
+            judged[0].as_ref().expect("each cell has rounds").verdict == Verdict::Worse
         };
         f64::from(u32::try_from((0..trials).filter(is_found).count()).unwrap()) / f64::from(trials)
     }

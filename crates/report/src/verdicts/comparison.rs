@@ -29,19 +29,20 @@ impl LoadView<'_> {
     }
 
     fn compare(&self, metric: Metric) -> Vec<Comparison> {
-        let pairs: Vec<_> =
-            self.cells.iter().filter_map(|view| Some((view, self.reference(view)?))).collect();
-        let sample = |(view, reference): &(&CellView<'_>, &CellView<'_>)| {
+        let pairs = self.cells.iter().filter_map(|view| Some((view, self.reference(view)?)));
+        let samples = pairs.map(|(view, reference)| {
             let family = self.family(view);
-            let logs = self.log_ratios(view, reference, metric).into_values().collect();
-            Sample { role: view.cell.role, family, is_corrected: self.is_corrected(family), logs }
-        };
-        let judged = judge(&pairs.iter().map(sample).collect::<Vec<_>>());
-        let named = pairs.into_iter().zip(judged).filter_map(|((view, reference), judged)| {
-            let withheld = withheld([view, reference]).filter(|_| metric.is_latency());
-            Some(judged?.named(&view.cell.id, &reference.cell.id, metric, withheld))
+            Sample {
+                cell: &view.cell.id,
+                reference: &reference.cell.id,
+                role: view.cell.role,
+                family,
+                is_corrected: self.is_corrected(family),
+                logs: self.log_ratios(view, reference, metric).into_values().collect(),
+                withheld: withheld([view, reference]).filter(|_| metric.is_latency()),
+            }
         });
-        named.collect()
+        judge(metric, &samples.collect::<Vec<_>>()).into_iter().flatten().collect()
     }
 }
 
