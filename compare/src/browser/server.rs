@@ -2,17 +2,19 @@
 //!
 //! All of it stands below a token in the path, so that only who was told the address gets any of it.
 
-use std::{io, net::SocketAddrV4, sync::Arc, thread, time::Duration};
+use std::{
+    net::{SocketAddrV4, TcpListener},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-    runtime,
-    sync::{Semaphore, mpsc, oneshot},
+    sync::{mpsc, oneshot},
     time,
 };
+use wire::{Incoming, ServerConfig};
 
 use super::events::Events;
 
@@ -22,7 +24,7 @@ const PAGE: &str = include_str!("../../../web/browser/page.html");
 const DEVICE: &str = include_str!("../../../web/browser/device.html");
 const DEVICE_SCRIPT: &str = include_str!("../../../web/browser/src/device.js");
 
-/// Longest head and longest body of a request; those of pages are below 1 KiB.
+/// Longest body of a request; those of pages are below 1 KiB.
 const MAX_BYTES: usize = 16 << 10;
 /// Connections at a time; a browser opens six.
 const MAX_CONNECTIONS: usize = 32;
@@ -30,9 +32,6 @@ const MAX_CONNECTIONS: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Time to take a response: every event of a corpus, over a slow network.
 const TAKES_WITHIN: Duration = Duration::from_secs(120);
-/// Wait behind a connection that the system could not accept.
-const ACCEPTS_AGAIN: Duration = Duration::from_millis(50);
-
 /// Characters of the token, without those that look alike: a person may have to type it.
 const ALPHABET: [u8; 32] = *b"23456789abcdefghijkmnpqrstuvwxyz";
 /// Of 2^50 tokens one is right.
@@ -74,93 +73,56 @@ pub(crate) fn serve(
     events: Arc<Events>,
     address: SocketAddrV4,
 ) -> Result<(String, mpsc::Receiver<Told>)> {
-    let listener = std::net::TcpListener::bind(address);
-    let listener = listener.with_context(|| format!("cannot serve the page at {address}"))?;
-    let bound = listener.set_nonblocking(true).and_then(|()| listener.local_addr());
-    let address = bound.context("cannot serve the page")?;
+    let listener =
+        TcpListener::bind(address).with_context(|| format!("cannot serve the page at {address}"))?;
+    let address = listener.local_addr().context("cannot serve the page")?;
     let token: String =
         (0..TOKEN_CHARACTERS).map(|_| char::from(ALPHABET[rand::random_range(0..ALPHABET.len())])).collect();
     let url = format!("http://{address}/{token}/");
     let (player, told) = mpsc::channel(MAX_CONNECTIONS);
     let site = Arc::new(Site { token, script, events, player });
-    let runtime =
-        runtime::Builder::new_current_thread().enable_all().build().context("cannot serve the page")?;
+    let answering = move |request, config: Arc<ServerConfig>| {
+        let site = Arc::clone(&site);
+        // A request that fails is seen by the page, which says so.
+        async move { answer(request, &config, &site).await }
+    };
     // Blocks come and go with a runtime each.
-    let serving = move || runtime.block_on(accept(listener, site));
-    thread::Builder::new().name("page".to_owned()).spawn(serving).context("cannot serve the page")?;
+    wire::serve_pages(listener, (MAX_CONNECTIONS, PATIENCE), answering).context("cannot serve the page")?;
     Ok((url, told))
 }
 
-async fn accept(listener: std::net::TcpListener, site: Arc<Site>) -> io::Result<()> {
-    let listener = TcpListener::from_std(listener)?;
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
-        let Ok((stream, _)) = listener.accept().await else {
-            time::sleep(ACCEPTS_AGAIN).await;
-            continue;
-        };
-        let site = Arc::clone(&site);
-        tokio::spawn(async move {
-            // A request that fails is seen by the page, which says so.
-            let _ = answer(stream, &site).await;
-            drop(place);
-        });
-    }
-    Ok(())
-}
-
-async fn answer(mut stream: TcpStream, site: &Site) -> io::Result<()> {
-    let Some((head, body)) = time::timeout(PATIENCE, request(&mut stream)).await?? else { return Ok(()) };
-    let mut words = head.split(' ');
-    let (verb, path) = (words.next(), words.next().unwrap_or_default());
-    let (path, block) = path.split_once('?').unwrap_or((path, ""));
+async fn answer(mut request: Incoming, config: &ServerConfig, site: &Site) {
+    let (verb, target) = (request.method().to_owned(), request.target().to_owned());
+    let (path, block) = target.split_once('?').unwrap_or((&target, ""));
     let target = path.strip_prefix('/').and_then(|path| path.strip_prefix(site.token.as_str()));
-    let found = match (verb, target) {
-        (Some("GET"), Some(target)) => resource(target, site),
-        (Some("POST"), Some(target)) => told(target, block, &body, site).await,
+    let found = match (&*verb, target) {
+        ("GET", Some(target)) => resource(target, site),
+        ("POST", Some(target)) => match body(&mut request, config).await {
+            Some(body) => told(target, block, &body, site).await,
+            None => None,
+        },
         _ => None,
     };
     let (status, kind, body) = match found {
         Some((kind, body)) => ("200 OK", kind, body),
         None => ("404 Not Found", "text/plain", b"nothing is here, or the run has ended\n".to_vec()),
     };
-    // Isolated by these two headers, a page has a clock of 5 µs instead of 100
+    // Isolated by the last two headers, a page has a clock of 5 µs instead of 100
     // (https://developer.chrome.com/blog/cross-origin-isolated-hr-timers).
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\nCache-Control: no-store\r\n\
-         Cross-Origin-Opener-Policy: same-origin\r\nCross-Origin-Embedder-Policy: require-corp\r\n\r\n",
-        body.len()
-    );
-    let respond = async {
-        stream.write_all(head.as_bytes()).await?;
-        stream.write_all(&body).await?;
-        stream.shutdown().await
-    };
-    time::timeout(TAKES_WITHIN, respond).await?
+    let headers = [
+        ("Content-Type", kind),
+        ("Cache-Control", "no-store"),
+        ("Cross-Origin-Opener-Policy", "same-origin"),
+        ("Cross-Origin-Embedder-Policy", "require-corp"),
+    ];
+    // Who takes longer is gone.
+    let _ = time::timeout(TAKES_WITHIN, request.answer_with(status, &headers, &body)).await;
 }
 
-/// A request's head and its body; nothing when either does not end, or is too long.
-async fn request(stream: &mut TcpStream) -> io::Result<Option<(String, Vec<u8>)>> {
-    let (mut read, mut body_at) = (Vec::new(), None);
-    loop {
-        body_at = body_at.or_else(|| Some(4 + read.windows(4).position(|end| end == b"\r\n\r\n")?));
-        if let Some(at) = body_at {
-            let head = String::from_utf8_lossy(&read[..at]).into_owned();
-            let length = head.lines().find_map(|line| {
-                let (name, value) = line.split_once(':')?;
-                name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())
-            });
-            let Some(length) = length.unwrap_or(Some(0)).filter(|length| *length <= MAX_BYTES) else {
-                return Ok(None);
-            };
-            if let Some(body) = read.get(at..at + length) {
-                return Ok(Some((head, body.to_vec())));
-            }
-        }
-        if read.len() > 2 * MAX_BYTES || stream.read_buf(&mut read).await? == 0 {
-            return Ok(None);
-        }
-    }
+/// A request's body; nothing when it does not end, or is too long.
+async fn body(request: &mut Incoming, config: &ServerConfig) -> Option<Vec<u8>> {
+    let length = request.header("content-length").map_or(Some(0), |length| length.parse().ok());
+    request.body(length.filter(|length| *length <= MAX_BYTES)?, config).await.ok()
 }
 
 /// The file at a path below the token, with its media type.
@@ -191,8 +153,8 @@ async fn told(target: &str, block: &str, body: &[u8], site: &Site) -> Option<(&'
 #[cfg(test)]
 mod tests {
     use std::{
-        io::{Read, Write},
-        net,
+        io::{self, Read, Write},
+        net, thread,
     };
 
     use serde_json::json;
@@ -246,8 +208,6 @@ mod tests {
             assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {}", &answer[..40]);
             assert!(answer.contains("Cross-Origin-Embedder-Policy: require-corp\r\n"), "{path}");
         }
-        let long = format!("GET /{} HTTP/1.1\r\n", "x".repeat(4 * MAX_BYTES));
-        assert_eq!(get(&url, &long), "");
     }
 
     #[test]
@@ -266,7 +226,7 @@ mod tests {
         };
         assert!(post("2222222222/mark?7", 7, r#"{"a":1}"#).starts_with("HTTP/1.1 404"));
         assert!(post(&format!("{token}/mark?7"), 2, "[{").starts_with("HTTP/1.1 404"));
-        assert_eq!(post(&format!("{token}/mark?7"), MAX_BYTES + 1, "{}"), "");
+        assert!(post(&format!("{token}/mark?7"), MAX_BYTES + 1, "{}").starts_with("HTTP/1.1 404"));
         let answer = post(&format!("{token}/mark?7"), 7, r#"{"a":1}"#);
         assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with(r#"{"b":2}"#), "{answer}");
         assert!(post(&format!("{token}/mark"), 2, "{}").starts_with("HTTP/1.1 404"));
