@@ -4,14 +4,20 @@ use std::{
     env, fs,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use measure::RunRecord;
+use nix::unistd::Pid;
 
 use super::finding::Options;
 
 const SCENARIO: &str = include_str!("selftest.toml");
+
+/// How long a client may take to start another process.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where the tests run.
 pub(crate) struct Bench<'a> {
@@ -31,7 +37,7 @@ pub(super) struct Run {
 
 /// A client that runs.
 pub(super) struct Running {
-    pub(super) child: Child,
+    child: Child,
     record: PathBuf,
 }
 
@@ -91,6 +97,23 @@ impl<'a> Bench<'a> {
 }
 
 impl Running {
+    /// Waits for the process that this client starts with such an argument.
+    pub(super) fn started(&self, argument: &str) -> Result<Pid> {
+        // A client also asks programs, such as chronyc, which end at once.
+        let is_it = |pid: &u32| {
+            let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.split('\0').any(|one| one == argument)
+        };
+        let began = Instant::now();
+        loop {
+            if let Some(pid) = measure::children(self.child.id()).into_iter().find(is_it) {
+                return Ok(Pid::from_raw(pid.try_into()?));
+            }
+            ensure!(began.elapsed() < PATIENCE, "the client started no process with {argument}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     pub(super) fn finish(self) -> Result<Run> {
         let output = self.child.wait_with_output().context("cannot wait for the client")?;
         if !self.record.exists() {

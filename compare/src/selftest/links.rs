@@ -1,22 +1,13 @@
 //! Do emulated access links take the time that they should, and is a late emulator noticed?
 
-use std::{
-    fs, thread,
-    time::{Duration, Instant},
-};
+use std::{thread, time::Duration};
 
-use anyhow::{Context, Error, Result, ensure};
+use anyhow::{Context, Error, Result};
 use link::{CheckOrder, LINK_ROLE};
 use measure::{ReasonKind, ValidityClass};
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::sys::signal::{Signal, kill};
 
-use super::{
-    bench::{Bench, Running},
-    finding::Finding,
-};
+use super::{bench::Bench, finding::Finding};
 
 /// A link that takes longer than the one that the check's model is of, and how many figures show
 /// it.
@@ -26,9 +17,6 @@ const WRONG_FIGURES: usize = 5;
 /// How long the emulator stands still, of the seconds of a run: what comes meanwhile is read late.
 const STALL: Duration = Duration::from_millis(500);
 const SECONDS: f64 = 3.0;
-
-/// Upper bound on the start of an emulator.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Bench<'_> {
     /// Round trips, transfers and goodput over a link, beside what its rates and delays demand.
@@ -75,7 +63,7 @@ impl Bench<'_> {
         // An emulator that stands still is late whatever the host carries.
         let flags = ["--link", "wifi", "--link-capacity", "1000000", "--rate", "300", "--verify", "none"];
         let running = self.start(SECONDS, &flags)?;
-        let emulator = running.emulator()?;
+        let emulator = running.started(LINK_ROLE)?;
         // The measured time begins when the clients are connected.
         thread::sleep(Duration::from_secs(1));
         kill(emulator, Signal::SIGSTOP).context("cannot stop the emulator")?;
@@ -98,23 +86,5 @@ impl Bench<'_> {
             passed: noticed && run.record.validity.class == ValidityClass::Invalid,
             untested: None,
         })
-    }
-}
-
-impl Running {
-    /// Waits for the emulator that this client starts.
-    fn emulator(&self) -> Result<Pid> {
-        let is_emulator = |pid: &u32| {
-            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            line.split(|byte| *byte == 0).nth(1) == Some(LINK_ROLE.as_bytes())
-        };
-        let began = Instant::now();
-        loop {
-            if let Some(pid) = measure::children(self.child.id()).into_iter().find(is_emulator) {
-                return Ok(Pid::from_raw(pid.try_into()?));
-            }
-            ensure!(began.elapsed() < PATIENCE, "the client started no emulator");
-            thread::sleep(Duration::from_millis(20));
-        }
     }
 }

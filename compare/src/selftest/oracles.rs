@@ -1,24 +1,21 @@
 //! The tests that take seconds.
 
 use std::{
-    fs, hint,
+    hint,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use measure::{Counts, Exit, Status, ValidityClass};
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::sys::signal::{Signal, kill};
 
 use super::{
-    bench::{Bench, Running},
+    bench::Bench,
     finding::Finding,
     proxy::CountedRelay,
 };
@@ -40,9 +37,6 @@ const BURN_TOLERANCE: f64 = 0.03;
 
 /// Busy threads for each core; the generator gets a fraction of one.
 const BUSY_PER_CORE: usize = 8;
-
-/// Upper bound on the start of a client's relay.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Bench<'_> {
     /// A relay that stands still for 500 ms delays every event that is due meanwhile, uniformly
@@ -254,7 +248,7 @@ impl Bench<'_> {
     /// A killed relay leaves an incomplete record, which no table uses.
     pub(super) fn killed(&mut self) -> Result<Finding> {
         let running = self.start(10.0, &["--rate", "200", "--verify", "none"])?;
-        let relay = running.relay()?;
+        let relay = running.started("--announce")?;
         thread::sleep(Duration::from_secs(1));
         kill(relay, Signal::SIGKILL).context("cannot kill the relay")?;
         let run = running.finish()?;
@@ -269,26 +263,5 @@ impl Bench<'_> {
             passed: incomplete && told,
             untested: None,
         })
-    }
-}
-
-impl Running {
-    /// Waits for the relay that this client starts.
-    fn relay(&self) -> Result<Pid> {
-        let pid = self.child.id();
-        let began = Instant::now();
-        loop {
-            let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-            // A client also asks programs, such as chronyc, which end at once.
-            let is_relay = |child: &&str| {
-                let command = fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
-                command.split('\0').any(|flag| flag == "--announce")
-            };
-            if let Some(relay) = children.split_whitespace().find(is_relay) {
-                return Ok(Pid::from_raw(relay.parse().context("a process id is a number")?));
-            }
-            ensure!(began.elapsed() < PATIENCE, "the client started no relay");
-            thread::sleep(Duration::from_millis(20));
-        }
     }
 }

@@ -5,12 +5,18 @@ use std::{env, time::SystemTime};
 use anyhow::{Result, ensure};
 use cell::{Cell, RelaySide};
 use codecs::VerifyLevel;
-use measure::{Environment, Status, utc};
-use program::command_line;
+use measure::Status;
 
 use super::bench::Bench;
-use crate::{assemble::assemble, matrix::CellSpec, plan::BlockOrder, run::Outcome};
-use report::result::{Config, Header, ResultFile, Role};
+use crate::{
+    assemble::{assemble, header},
+    matrix::CellSpec,
+    plan::BlockOrder,
+    progress::Progress,
+    run::{self, Request, Stopped},
+    this_machine::ThisMachine,
+};
+use report::result::{Config, ResultFile, Role};
 
 impl Bench<'_> {
     /// JSON without compression, whose relay checks `verify` and has these faults.
@@ -32,32 +38,30 @@ impl Bench<'_> {
             ..Config::default()
         }
     }
-}
 
-/// The result of a plan that was played.
-///
-/// # Errors
-/// When it was not played to its end.
-pub(super) fn result(
-    config: &Config,
-    cells: &[CellSpec],
-    plan: &BlockOrder,
-    outcome: Outcome,
-    started: SystemTime,
-) -> Result<ResultFile> {
-    ensure!(
-        outcome.status == Status::Complete,
-        "a comparison did not end: {}",
-        outcome.blocks.iter().find_map(|(_, block)| block.failure.as_deref()).unwrap_or_default()
-    );
-    let header = Header {
-        command: command_line(&env::args_os().collect::<Vec<_>>()),
-        git: None,
-        host: Environment::collect(),
-        started_utc: utc::format(started),
-        status: outcome.status,
-        config: config.clone(),
-        selftest: None,
-    };
-    Ok(assemble(header, cells, plan, outcome.blocks))
+    /// The result of a plan that this machine plays; `None` after an interruption.
+    ///
+    /// # Errors
+    /// When it is not played to its end.
+    pub(super) async fn compared(
+        &self,
+        (config, cells, plan): (&Config, &[CellSpec], &BlockOrder),
+        progress: &mut Progress,
+        interrupt: impl Future<Output = ()>,
+    ) -> Result<Option<ResultFile>> {
+        let generator = &ThisMachine::new(self.program, config, None);
+        let request = Request { generator, config, cells, plan, folder: self.folder, keep: None };
+        let started = SystemTime::now();
+        let outcome = run::run(&request, progress, interrupt).await?;
+        if outcome.stopped == Some(Stopped::Interrupted) {
+            return Ok(None);
+        }
+        ensure!(
+            outcome.status == Status::Complete,
+            "a comparison did not end: {}",
+            outcome.blocks.iter().find_map(|(_, block)| block.failure.as_deref()).unwrap_or_default()
+        );
+        let header = header(&env::args_os().collect::<Vec<_>>(), None, started, config.clone());
+        Ok(Some(assemble(header, cells, plan, outcome.blocks)))
+    }
 }

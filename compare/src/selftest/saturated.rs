@@ -1,17 +1,15 @@
 //! Does a relay without time to spare lose its verdicts on latency, and only such a relay?
 
-use std::{future, time::SystemTime};
+use std::future;
 
 use anyhow::{Context, Result};
 use codecs::VerifyLevel;
 use measure::RunRecord;
 
-use super::{bench::Bench, finding::Finding, rounds};
+use super::{bench::Bench, finding::Finding};
 use crate::{
     plan::{self, BlockOrder},
     progress::Progress,
-    run::{self, Request},
-    this_machine::ThisMachine,
 };
 use report::{
     Derived, Verdict,
@@ -51,22 +49,12 @@ impl Bench<'_> {
         let config = self.config(1, SECONDS, ["--rate", &RATE_PER_S.to_string()]);
         // A cell is divided by one anchor beside it, too.
         let plan = BlockOrder { rounds: vec![vec![0, 1, 2]], spare: Vec::new() };
-        let request = Request {
-            generator: &ThisMachine::new(self.program, &config, None),
-            config: &config,
-            cells: &cells,
-            plan: &plan,
-            folder: self.folder,
-            keep: None,
-        };
         let mut progress = Progress::new(plan.blocks(), plan::block_estimate(SECONDS), true);
-        let started = SystemTime::now();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("cannot start the runtime")?;
         // Ctrl-C ends this program, as in the tests before and behind.
-        let outcome = runtime.block_on(run::run(&request, &mut progress, future::pending()));
-        progress.end();
-        let result = rounds::result(&config, &cells, &plan, outcome?, started)?;
+        let compared = self.compared((&config, &cells, &plan), &mut progress, future::pending());
+        let result = runtime.block_on(compared)?.context("nobody interrupts it")?;
         let derived = Derived::from_result(&result);
         let seen = |id| Observed::from_result(&result, &derived, id);
         Ok(finding(&seen(ANCHOR), &seen(FULL.0), &seen(SPARE.0)))

@@ -1,19 +1,17 @@
 //! The tests that take minutes: whole comparisons of JSON with itself and with a JSON that costs 10
 //! % more.
 
-use std::{fs, io, time::SystemTime};
+use std::io;
 
 use anyhow::{Context, Result, ensure};
 use codecs::VerifyLevel;
 use program::Interrupt;
 
-use super::{bench::Bench, finding::Finding, rounds};
+use super::{bench::Bench, finding::Finding};
 use crate::{
     matrix::CellSpec,
     plan::{self, BlockOrder},
     progress::Progress,
-    run::{self, Request, Stopped},
-    this_machine::ThisMachine,
 };
 use report::{
     Comparison, Verdict, comparisons,
@@ -75,8 +73,6 @@ impl Bench<'_> {
 
     /// The comparisons: all that were asked for, or those until Ctrl-C.
     fn repeated(&self, burn_ns: u32) -> Result<Vec<ResultFile>> {
-        let running = self.folder.join("running");
-        fs::create_dir_all(&running).context("cannot make a folder for records")?;
         let trials: Vec<_> = (0..self.options.repeats).map(|n| self.trial(n.into(), burn_ns)).collect();
         let blocks = trials.iter().map(|(.., plan)| plan.blocks()).sum();
         let guess = plan::block_estimate(self.options.seconds);
@@ -85,20 +81,9 @@ impl Bench<'_> {
         let mut interrupt = runtime.block_on(async { Interrupt::listen() })?;
         let mut results = Vec::new();
         for (n, (config, cells, plan)) in trials.iter().enumerate() {
-            let request = Request {
-                generator: &ThisMachine::new(self.program, config, None),
-                config,
-                cells,
-                plan,
-                folder: &running,
-                keep: None,
-            };
-            let started = SystemTime::now();
-            let outcome = runtime.block_on(run::run(&request, &mut progress, interrupt.wait()))?;
-            if outcome.stopped == Some(Stopped::Interrupted) {
-                break;
-            }
-            results.push(rounds::result(config, cells, plan, outcome, started)?);
+            let compared = self.compared((config, cells, plan), &mut progress, interrupt.wait());
+            let Some(result) = runtime.block_on(compared)? else { break };
+            results.push(result);
             if !progress.is_live() {
                 progress.note(&format!("comparison {} of {} is done", n + 1, trials.len()));
             }
