@@ -39,9 +39,9 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         None if args.serve.is_some() => done(serve::serve(&args).map(|()| Exit::Success)),
         None => done(run::run(&mut args).map(|record| exit(&record))),
         Some(Command::Doctor(args)) => examine(args),
-        Some(Command::Links { check: true, links, .. }) => check_links(*links),
+        Some(Command::Links { check: true, links, .. }) => ask_links(links::check(links.map(usize::from))),
         Some(Command::Links { capacity: true, .. }) => {
-            ask_links(links::capacity().map(|text| (links::Outcome::Right, text)))
+            ask_links(links::capacity().map(|text| (Exit::Success, text)))
         }
         Some(Command::Links { .. }) => say(links::list()),
         Some(Command::Scenarios) => say(explain::list()),
@@ -50,22 +50,22 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// The exit code of a scenario that was played, or why it was not.
-fn done(played: anyhow::Result<Exit>) -> ExitCode {
-    let exit = played.unwrap_or_else(|error| {
+/// Ends the program with its exit code; of an error, which is said, with the one that belongs to it.
+fn ended(done: anyhow::Result<Exit>, exit_of: impl FnOnce(&anyhow::Error) -> Exit) -> ExitCode {
+    let exit = done.unwrap_or_else(|error| {
         report(&format!("client-sim: {error:#}"));
-        match () {
-            () if error.is::<UsageError>() => Exit::Usage,
-            () if error.is::<floor::NotPossible>()
-                || error.is::<link::NotPossible>()
-                || error.is::<links::TooMuch>() =>
-            {
-                Exit::NotPossible
-            }
-            () => Exit::Error,
-        }
+        if error.is::<UsageError>() { Exit::Usage } else { exit_of(&error) }
     });
     exit.into()
+}
+
+fn done(played: anyhow::Result<Exit>) -> ExitCode {
+    ended(played, |error| {
+        let is_not_possible = error.is::<floor::NotPossible>()
+            || error.is::<link::NotPossible>()
+            || error.is::<links::TooMuch>();
+        if is_not_possible { Exit::NotPossible } else { Exit::Error }
+    })
 }
 
 /// Logs of the HTTP client, which hold the heads of requests and so what is secret in them.
@@ -82,50 +82,20 @@ fn log_filter() -> EnvFilter {
 fn examine(args: &Doctor) -> ExitCode {
     let examined = doctor::run(args).and_then(|(fine, text)| {
         print(&text)?;
-        Ok(fine || args.scenario.is_empty())
+        Ok(if fine || args.scenario.is_empty() { Exit::Success } else { Exit::Error })
     });
-    match examined {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => Exit::Error.into(),
-        Err(error) => {
-            report(&format!("client-sim: {error:#}"));
-            match () {
-                () if error.is::<UsageError>() => Exit::Usage,
-                () if error.is::<Interrupted>() => Exit::Interrupted,
-                () => Exit::Error,
-            }
-            .into()
-        }
-    }
-}
-
-/// Runs `client-sim links --check`.
-fn check_links(users: Option<u16>) -> ExitCode {
-    ask_links(links::check(users.map(usize::from)))
+    ended(examined, |error| if error.is::<Interrupted>() { Exit::Interrupted } else { Exit::Error })
 }
 
 /// Prints what a measurement of links came to, or why there is none.
-fn ask_links(asked: anyhow::Result<(links::Outcome, String)>) -> ExitCode {
-    match asked.and_then(|(outcome, text)| print(&text).map(|()| outcome)) {
-        Ok(links::Outcome::Right) => ExitCode::SUCCESS,
-        Ok(links::Outcome::Wrong) => Exit::Error.into(),
-        Ok(links::Outcome::Untested) => Exit::Invalid.into(),
-        Err(error) => {
-            report(&format!("client-sim: {error:#}"));
-            if error.is::<links::TooBusy>() { Exit::Invalid } else { Exit::NotPossible }.into()
-        }
-    }
+fn ask_links(asked: anyhow::Result<(Exit, String)>) -> ExitCode {
+    let asked = asked.and_then(|(exit, text)| print(&text).map(|()| exit));
+    ended(asked, |error| if error.is::<links::TooBusy>() { Exit::Invalid } else { Exit::NotPossible })
 }
 
 /// Prints what a command says, or why it cannot.
 fn say(text: anyhow::Result<String>) -> ExitCode {
-    match text.and_then(|text| print(&text)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            report(&format!("client-sim: {error:#}"));
-            Exit::Usage.into()
-        }
-    }
+    ended(text.and_then(|text| print(&text)).map(|()| Exit::Success), |_| Exit::Usage)
 }
 
 /// The plan of a scenario.

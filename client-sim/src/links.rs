@@ -4,7 +4,7 @@ use std::{fmt::Write, future::Future, path::PathBuf};
 
 use anyhow::{Context, bail};
 use link::{Carries, CheckOrder, Demand, Emulation, Finding, Link, PROFILES, Report, TcpSettings, WayCounts};
-use measure::{Latency, LinkFlow, LinkPart, LinkRecord, PartFlow};
+use measure::{Exit, Latency, LinkFlow, LinkPart, LinkRecord, PartFlow};
 use tokio::sync::oneshot;
 
 /// A plan that asks for more packets a second than this host emulates on time.
@@ -186,26 +186,16 @@ pub(crate) fn list() -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Outcome of a check of links.
-pub(crate) enum Outcome {
-    /// Every figure is as it should be.
-    Right,
-    /// A figure is off, with an emulator that was on time.
-    Wrong,
-    /// The host was too busy to tell.
-    Untested,
-}
-
 /// Times transfers over a link, and of so many users at once: what came of it, and a line for each
 /// figure.
 ///
 /// # Errors
 /// When this host cannot emulate links.
-pub(crate) fn check(users: Option<usize>) -> anyhow::Result<(Outcome, String)> {
+pub(crate) fn check(users: Option<usize>) -> anyhow::Result<(Exit, String)> {
     let program = own_file()?;
     let carries = measured_capacity()?;
     let mut text = carried(&carries);
-    let mut worst = Outcome::Right;
+    let mut worst = Exit::Success;
     let order = CheckOrder { packets_per_s: carries.packets_per_s, ..CheckOrder::default() };
     let many = users.map(|users| CheckOrder { users: Some(users), ..order.clone() });
     for order in std::iter::once(order).chain(many) {
@@ -222,12 +212,12 @@ pub(crate) fn check(users: Option<usize>) -> anyhow::Result<(Outcome, String)> {
                 .expect("writing into a String cannot fail");
         }
         worst = match (busy, worst) {
-            (_, Outcome::Wrong) => Outcome::Wrong,
+            (_, Exit::Error) => Exit::Error,
             (Some(why), _) => {
                 writeln!(text, "not tested: {why}").expect("writing into a String cannot fail");
-                Outcome::Untested
+                Exit::Invalid
             }
-            (None, _) if !checked.holds() => Outcome::Wrong,
+            (None, _) if !checked.holds() => Exit::Error,
             (None, other) => other,
         };
     }

@@ -568,26 +568,25 @@ fn any_seed() -> u64 {
     std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id())
 }
 
-/// The run's format, and those that populations speak instead.
+/// The formats that clients speak, that of the cell first.
 fn formats(args: &Args, workload: &Workload) -> Vec<Format> {
-    let mut formats = vec![args.cell.format];
-    for format in workload.spoken().into_iter().filter_map(|speaks| speaks.format) {
-        if !formats.contains(&format) {
-            formats.push(format);
-        }
-    }
-    formats
+    with_own(args.cell.format, workload.spoken().into_iter().filter_map(|speaks| speaks.format))
 }
 
-/// The run's compression, and those that populations speak instead.
+/// The same of compressions.
 fn compressions(args: &Args, workload: &Workload) -> Vec<Compression> {
-    let mut compressions = vec![args.cell.compression];
-    for compression in workload.spoken().into_iter().filter_map(|speaks| speaks.compression) {
-        if !compressions.contains(&compression) {
-            compressions.push(compression);
+    with_own(args.cell.compression, workload.spoken().into_iter().filter_map(|speaks| speaks.compression))
+}
+
+/// What a cell asks for, and what else populations do, each once.
+fn with_own<T: PartialEq>(own: T, others: impl Iterator<Item = T>) -> Vec<T> {
+    let mut all = vec![own];
+    for other in others {
+        if !all.contains(&other) {
+            all.push(other);
         }
     }
-    compressions
+    all
 }
 
 /// Refuses a format without the implementation, and compressions between which a relay could not
