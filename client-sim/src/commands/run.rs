@@ -376,21 +376,14 @@ pub(crate) fn relay_process(
     Some(RelayProcess {
         pid: Some(*pid),
         more_pids: more_pids.to_vec(),
-        processes: None,
-        cpu_quota: None,
-        unproven: None,
         software: stated(software),
         version: stated(version),
         own: own_relay.is_some(),
         is_floor: own_relay.is_some() && args.floor,
         faults: own_relay.map(|relay| relay.faults.clone()).unwrap_or_default(),
-        planted: None,
         at_rest: own_relay.and_then(|relay| relay.at_rest.clone()),
-        written_bytes: None,
-        stored_bytes: None,
         log_level: own_relay.and_then(|relay| relay.log_level.clone()),
-        environment: None,
-        clock: None,
+        ..RelayProcess::default()
     })
 }
 

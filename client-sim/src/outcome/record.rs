@@ -138,7 +138,6 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         log_level: Some(log_level),
         link,
         host: outcome.host.clone(),
-        page: None,
         memory: outcome.memory,
         compression_memory: compression_memory(&outcome, facts),
         pinned: facts.pinned.clone(),
@@ -148,7 +147,6 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         encodings: encodings(facts),
         // Packets cost CPU that loopback does not take.
         first_delivery: facts.prepared.first_delivery.clone().filter(|_| facts.links.is_none()),
-        latency_bounds: Vec::new(),
         share: facts.player.as_ref().map(|player| ShareRecord {
             index: player.share.index,
             of: player.share.of,
@@ -165,10 +163,10 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
             pace: pace(shared, &outcome),
             expected: Vec::new(),
         }),
-        agents: Vec::new(),
         throughput: outcome.recorder.throughput.within(&spans, interval_ns),
         slices: outcome.recorder.slices(u64::try_from(facts.window.as_nanos()).unwrap_or(u64::MAX)),
         latency: outcome.recorder.into_named(&shared.workload.labels),
+        ..RunRecord::default()
     }
 }
 

@@ -1,11 +1,11 @@
 //! What a page tells of its block, which is hostile input where a device tells it, and the record of it.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use measure::{
-    AgreementRecord, Counts, CpuTime, FirstEvents, FlowRecord, PageRecord, ReasonKind, RunRecord,
-    SCHEMA_VERSION, Status, Tool, TrafficRecord, Validity, ValidityClass,
+    Counts, CpuTime, FirstEvents, FlowRecord, PageRecord, ReasonKind, RunRecord, SCHEMA_VERSION, Tool,
+    TrafficRecord, Validity, ValidityClass,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -147,22 +147,14 @@ pub(super) fn record(
         cell: measure::Cell { code: cell.row.name.clone(), ..cell.spec.cell.recorded() },
         seed: task.seed,
         corpus: pages.corpus.clone(),
-        status: Status::Complete,
-        agreement: AgreementRecord::default(),
-        relay: None,
         connections: u64::from(cell.part.is_over_sockets()),
         elapsed_ns: wall_ns,
         active_ns: wall_ns,
         counts: Counts { deliveries_expected: found.events, deliveries: found.events, ..Counts::default() },
         traffic: TrafficRecord { to_client, ..TrafficRecord::default() },
         client_cpu: CpuTime { total_ns, user_ns: None, system_ns: None },
-        relay_cpu: None,
-        gateway_cpu: None,
-        populations: Vec::new(),
         validity,
-        log_level: None,
         link,
-        host: None,
         page: Some(PageRecord {
             main_ns: spent.map(|spent| spent.main_ns),
             wall_ns,
@@ -170,20 +162,7 @@ pub(super) fn record(
             heap_bytes: found.heap_bytes,
             script_gzip_bytes: cell.row.script_gzip_bytes,
         }),
-        memory: None,
-        compression_memory: None,
-        pinned: None,
-        usable_cores: None,
-        saturated: None,
-        allocations: None,
-        encodings: None,
-        first_delivery: None,
-        throughput: None,
-        slices: None,
-        share: None,
-        agents: Vec::new(),
-        latency_bounds: Vec::new(),
-        latency: BTreeMap::new(),
+        ..RunRecord::default()
     }
 }
 

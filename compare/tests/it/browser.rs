@@ -46,17 +46,7 @@ fn block(cell: &Cell, ns: u64, round: u32, position: u32) -> Block {
         latency: BTreeMap::new(),
         ..record("json+none", 1, PLAIN)
     };
-    Block {
-        round,
-        position,
-        seed: 1,
-        started_after_ns: 0,
-        process_ns: 1,
-        exit_code: Some(0),
-        failure: None,
-        interrupted: false,
-        record: Some(record),
-    }
+    Block { round, position, exit_code: Some(0), record: Some(record), ..Block::default() }
 }
 
 fn cell(load: &str, row: &str, role: Role, ns: u64, places: &[u32]) -> CellResult {

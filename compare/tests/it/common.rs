@@ -228,9 +228,8 @@ pub(crate) fn result(
                     started_after_ns: u64::from(round * 10 + position) * 1_000_000_000,
                     process_ns: 2_500_000_000,
                     exit_code: Some(0),
-                    failure: None,
-                    interrupted: false,
                     record: Some(measure(&cells[*cell].id, round, position)),
+                    ..Block::default()
                 },
             ));
         }

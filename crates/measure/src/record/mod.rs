@@ -24,7 +24,7 @@ use crate::{
 pub const SCHEMA_VERSION: &str = "2.14";
 
 /// One run: its deliveries, bytes, times and cost, and whether they may be believed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunRecord {
     /// [`SCHEMA_VERSION`] of the writer.
     pub schema_version: String,
@@ -302,7 +302,7 @@ pub enum RecordError {
 }
 
 /// A program and its version.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tool {
     /// The binary's name.
     pub name: String,
@@ -320,7 +320,7 @@ pub const NO_GATEWAY: &str = "none";
 pub const NO_BATCHES: &str = "none";
 
 /// The cell that one number of the table belongs to.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Cell {
     /// The scenario's name.
     pub scenario: String,
@@ -394,7 +394,7 @@ fn always() -> String {
 }
 
 /// The events a run sent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CorpusRecord {
     /// The file's name without its folder.
     pub name: String,
@@ -488,7 +488,7 @@ pub struct AgreementRecord {
 }
 
 /// The relay's process.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RelayProcess {
     /// Its process id, where it runs on this machine.
     pub pid: Option<u32>,

@@ -92,15 +92,10 @@ fn of_one(record: &RunRecord) -> ResultFile {
     };
     let shown = RunRecord { status: Status::Complete, validity: Validity::default(), ..record.clone() };
     let block = Block {
-        round: 0,
-        position: 0,
         seed: record.seed,
-        started_after_ns: 0,
         process_ns: record.elapsed_ns,
-        exit_code: None,
-        failure: None,
-        interrupted: false,
         record: Some(shown),
+        ..Block::default()
     };
     let id = format!("{}+{}", record.cell.format, record.cell.compression);
     let cell = CellResult {

@@ -225,7 +225,7 @@ pub struct CellResult {
 }
 
 /// One run of one cell.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Block {
     /// The round, from 0.
     pub round: u32,
