@@ -15,36 +15,46 @@ use crate::{
     usage::{Ended, NOTHING_MEASURED, until_signal},
 };
 
-/// Asks the relay behind `--url`. Returns the file of its answers, too.
-pub(super) fn asked(
-    question: &Question<'_>,
-    url: &wire::RelayUrl,
-    cells: &mut Vec<CellSpec>,
-    folder: &Path,
-) -> Result<(Option<Foreign>, Option<PathBuf>)> {
-    let answers = until_signal(async |interrupt| grants::ask(question, url, cells, interrupt).await)?;
-    let mut answers = ByRelay::from([(String::new(), answers)]);
-    let foreign = left_out(&mut answers, cells)?;
-    let file = folder.join("doctor.json");
-    answers.values().try_for_each(|answers| grants::write(answers, Some(url), &file))?;
-    Ok((Some(foreign), Some(file)))
+/// Answers of relays of others, asked before the first block; none of relays of our own.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    /// What was left out.
+    pub(super) foreign: Option<Foreign>,
+    /// The file of the answers of a relay behind `--url`.
+    pub(super) file: Option<PathBuf>,
+    /// The answers of each relay of `--relay`.
+    pub(super) by_relay: ByRelay,
 }
 
-/// Starts each relay of `--relay` once, and asks it. Notes the programs that ran for it.
-pub(super) fn asked_each(
+/// Asks the relay behind `--url`, or starts each of `--relay` once, asks it, and notes the programs
+/// that ran for it.
+pub(super) fn asked(
     question: &Question<'_>,
+    url: Option<&wire::RelayUrl>,
     relays: &mut [RelayCommand],
     cells: &mut Vec<CellSpec>,
-) -> Result<(Foreign, ByRelay)> {
-    let mut answers = until_signal(async |interrupt| {
+    folder: &Path,
+) -> Result<Asked> {
+    if let Some(url) = url {
+        let answers = until_signal(async |interrupt| grants::ask(question, url, cells, interrupt).await)?;
+        let mut answers = ByRelay::from([(String::new(), answers)]);
+        let foreign = left_out(&mut answers, cells)?;
+        let file = folder.join("doctor.json");
+        answers.values().try_for_each(|answers| grants::write(answers, Some(url), &file))?;
+        return Ok(Asked { foreign: Some(foreign), file: Some(file), ..Asked::default() });
+    }
+    if relays.is_empty() {
+        return Ok(Asked::default());
+    }
+    let mut by_relay = until_signal(async |interrupt| {
         let mut answers = ByRelay::new();
         for relay in relays.iter_mut().filter(|relay| !relay.is_floor()) {
             answers.insert(relay.name.clone(), ask_one(question, relay, cells, interrupt).await?);
         }
         Ok(answers)
     })?;
-    let foreign = left_out(&mut answers, cells)?;
-    Ok((foreign, answers))
+    let foreign = left_out(&mut by_relay, cells)?;
+    Ok(Asked { foreign: Some(foreign), by_relay, ..Asked::default() })
 }
 
 async fn ask_one(

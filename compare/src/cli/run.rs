@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use super::{
     NO_THROUGHPUT, PAGE, agent,
-    asking::{asked, asked_each},
+    asking::{Asked, asked},
     folder::Folder,
     instructions, last, links, open, rates, refused, stopped_code, try_file, write_csv,
 };
@@ -26,7 +26,7 @@ use crate::{
     count::{NotInstalled, Program},
     generator::Generator,
     git,
-    grants::{ByRelay, Question},
+    grants::Question,
     junit,
     matrix::{CellSpec, Matrix, cells},
     metrics::Metrics,
@@ -68,7 +68,7 @@ pub(super) fn measure(flags: &Run, args: &[OsString]) -> Result<Exit> {
     let header = Header { selftest, ..header };
     let out = Folder::new(&flags.out, setup.name(began));
     setup.play_pilots(&header, &out)?;
-    let foreign = setup.config.url.as_ref().zip(setup.answers.as_deref());
+    let foreign = setup.config.url.as_ref().zip(setup.asked.file.as_deref());
     let agents = agent::gather(flags, foreign, &setup.cells)?;
     let started = SystemTime::now();
     let config = setup.config.clone();
@@ -94,10 +94,8 @@ struct Setup<'a> {
     chooses_rate: bool,
     /// Where somebody scrapes it.
     metrics: Option<Metrics>,
-    /// Answers of another's relay.
-    answers: Option<PathBuf>,
-    /// Answers of each relay that is started for a block.
-    answers_by_relay: ByRelay,
+    /// Answers of relays of others.
+    asked: Asked,
 }
 
 /// Why `--utilisation` cannot choose the load: a matrix file does.
@@ -174,7 +172,6 @@ impl<'a> Setup<'a> {
         let is_paced = cells.iter().all(|cell| cell.cell.saturate.is_none());
         refuse(flags.csv.as_ref().filter(|_| is_paced).map(|_| NO_THROUGHPUT))?;
         let metrics = flags.metrics_listen.as_deref().map(Metrics::serve).transpose()?;
-        let (answers, answers_by_relay) = (None, ByRelay::new());
         Ok(Setup {
             flags,
             client,
@@ -184,8 +181,7 @@ impl<'a> Setup<'a> {
             counter,
             chooses_rate,
             metrics,
-            answers,
-            answers_by_relay,
+            asked: Asked::default(),
         })
     }
 
@@ -199,13 +195,12 @@ impl<'a> Setup<'a> {
             skip_invalid: self.flags.skip_invalid,
             client_args: &self.flags.client_args,
         };
-        if let Some(url) = &self.config.url {
-            (self.config.foreign, self.answers) = asked(&question, url, &mut self.cells, folder)?;
-        } else if !self.config.relays.is_empty() {
+        if !self.config.relays.is_empty() {
             note(self.flags.quiet, "Asks each relay what it takes");
-            let (foreign, answers) = asked_each(&question, &mut self.config.relays, &mut self.cells)?;
-            (self.config.foreign, self.answers_by_relay) = (Some(foreign), answers);
         }
+        let (url, relays) = (self.config.url.as_ref(), &mut self.config.relays);
+        self.asked = asked(&question, url, relays, &mut self.cells, folder)?;
+        self.config.foreign = self.asked.foreign.take();
         Ok(())
     }
 
@@ -285,8 +280,8 @@ impl<'a> Setup<'a> {
             None => own.path().to_owned(),
         };
         fs::create_dir_all(&running).with_context(|| format!("cannot make {}", running.display()))?;
-        let machine = ThisMachine::new(&self.client, &self.config, self.answers.as_deref())
-            .with_relays(&self.config.relays, &self.answers_by_relay)?;
+        let machine = ThisMachine::new(&self.client, &self.config, self.asked.file.as_deref())
+            .with_relays(&self.config.relays, &self.asked.by_relay)?;
         let generator: &dyn Generator = match agents {
             Some(agents) => agents,
             None => &machine,

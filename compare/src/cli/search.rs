@@ -6,14 +6,14 @@ use anyhow::{Context, Result};
 use measure::{Exit, Status, utc};
 
 use super::{
-    asking::{asked, asked_each},
+    asking::{Asked, asked},
     folder::Folder,
     links, rates, refused,
 };
 use crate::{
     args::{By, SearchFlags},
     assemble, git,
-    grants::{ByRelay, Question},
+    grants::Question,
     matrix::{CellSpec, cells},
     search::{Probes, begun, link, search},
     this_machine::ThisMachine,
@@ -55,18 +55,10 @@ pub(super) fn find(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
         skip_invalid: flags.skip_invalid,
         client_args: &flags.client_args,
     };
-    let mut by_relay = ByRelay::new();
-    let (foreign, answers) = match url {
-        Some(url) => asked(&question, url, &mut cells, running.path())?,
-        None if relay.is_empty() => (None, None),
-        None => {
-            let (foreign, answers) = asked_each(&question, &mut config.relays, &mut cells)?;
-            by_relay = answers;
-            (Some(foreign), None)
-        }
-    };
+    let Asked { foreign, file, by_relay } =
+        asked(&question, url.as_ref(), &mut config.relays, &mut cells, running.path())?;
     let header = assemble::header(args, git::current(), started, Config { foreign, ..config.as_run() });
-    let machine = ThisMachine::new(&program, &config.as_run(), answers.as_deref())
+    let machine = ThisMachine::new(&program, &config.as_run(), file.as_deref())
         .with_relays(&config.relays, &by_relay)?;
     let mut probes = Probes::new(&machine, &cells, &config, running.path())?;
     let corpus = probes.corpus();
