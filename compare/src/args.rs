@@ -448,7 +448,7 @@ pub(crate) struct Run {
     /// Extent
     ///
     /// Quick compresses JSON and DannyPack alone and, of a scenario with bursts, measures these two
-    /// by deflate at most, unless --format, --compression or --matrix says otherwise.
+    /// by deflate at most, unless --format or --compression says otherwise.
     #[arg(long, help_heading = "Rounds", value_enum, default_value = "quick")]
     pub(crate) profile: Profile,
     /// Rounds, instead of the profile's; intervals need 6 or more
@@ -477,11 +477,6 @@ pub(crate) struct Run {
         hide_short_help = true
     )]
     pub(crate) max_time: Option<Duration>,
-    /// TOML file of the values of factors; flags replace what it says
-    ///
-    /// Its keys are the flags of factors, as in relay-threads = [1, 2], and rate.
-    #[arg(long, help_heading = "Rounds", value_name = "FILE", hide_short_help = true)]
-    pub(crate) matrix: Option<PathBuf>,
     /// Cells whose verdicts are corrected for their number by themselves, or all
     ///
     /// By name, as in json+deflate, separated by commas; all makes one family of all cells. By
@@ -571,12 +566,11 @@ impl Run {
     }
 
     pub(crate) fn matrix(&self) -> Result<Matrix> {
-        let matrix = match &self.matrix {
-            Some(file) => Matrix::read(file)?,
-            None if self.url.is_some() => Matrix::of_a_foreign_relay(),
-            None if !self.relay.is_empty() => Matrix::of_relays(),
-            None if self.is_at_the_limit() => Matrix::at_the_limit(),
-            None => Matrix::default(),
+        let matrix = match () {
+            () if self.url.is_some() => Matrix::of_a_foreign_relay(),
+            () if !self.relay.is_empty() => Matrix::of_relays(),
+            () if self.is_at_the_limit() => Matrix::at_the_limit(),
+            () => Matrix::default(),
         };
         let mut matrix = self.values.over(matrix);
         if let Some(rates) = &self.rates {
@@ -629,7 +623,7 @@ impl Run {
             || self.seconds.is_some()
             || self.precision.is_some()
             || !self.primary.is_empty();
-        let is_other_plan = self.matrix.is_some() || self.has_relays_of_others() || self.over.nats.is_some();
+        let is_other_plan = self.has_relays_of_others() || self.over.nats.is_some();
         let is_other_test = self.slo.is_some() || self.instructions || !self.client_args.is_empty();
         !(asks_for_load || asks_for_rounds || is_other_plan || is_other_test)
     }
@@ -649,8 +643,7 @@ impl Run {
     /// others a floor only if it is named, and the quick profile compresses few formats unless told
     /// otherwise.
     pub(crate) fn measures(&self, cell: &CellSpec, seconds: u32) -> bool {
-        let chosen =
-            self.matrix.is_some() || self.values.has(Factor::Format) || self.values.has(Factor::Compression);
+        let chosen = self.values.has(Factor::Format) || self.values.has(Factor::Compression);
         if cell.cell.saturate.is_some() {
             // Nothing is compared with the floor at the limit.
             let is_asked = self.values.has(Factor::Compression) || !self.is_at_the_limit();

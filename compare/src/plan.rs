@@ -39,7 +39,7 @@ const BLOCK_OVERHEAD: Duration = Duration::from_millis(1_250);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Profile {
     /// 6 rounds of 1 s blocks, or of five bursts where a scenario has bursts, for trying things,
-    /// not for decisions; unless --format, --compression or --matrix is given, only JSON and
+    /// not for decisions; unless --format or --compression is given, only JSON and
     /// DannyPack are compressed, and with bursts only these two are measured
     Quick,
     /// 12 rounds of 10 s blocks, for everyday

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow};
-use cell::{Factor, Side};
+use cell::Factor;
 use measure::{Exit, NOT_SATURATED, Status, utc};
 use tempfile::TempDir;
 
@@ -28,7 +28,7 @@ use crate::{
     git,
     grants::Question,
     junit,
-    matrix::{CellSpec, Matrix, cells},
+    matrix::{CellSpec, cells},
     metrics::Metrics,
     outline::outline,
     over_agents::Agents,
@@ -98,17 +98,6 @@ struct Setup<'a> {
     asked: Asked,
 }
 
-/// Why `--utilisation` cannot choose the load: a matrix file does.
-fn chosen_twice(matrix: &Matrix) -> Option<String> {
-    let standing = Matrix::default();
-    let set = Factor::on_side(Side::Load)
-        .find(|factor| *factor != Factor::Scenario && matrix.values(*factor) != standing.values(*factor))?;
-    Some(format!(
-        "--utilisation chooses the load of each cell: leave {} out of the matrix file",
-        set.row().name
-    ))
-}
-
 impl Setup<'_> {
     /// That no relay can fail the run in so few rounds; `None` where one can, and without others.
     fn cannot_fail(&self) -> Option<String> {
@@ -146,7 +135,6 @@ impl<'a> Setup<'a> {
         let seconds = flags.block_seconds(with_bursts);
         cells.retain(|cell| flags.measures(cell, seconds) && flags.over.can_play(cell));
         if !flags.utilisation.is_empty() {
-            refuse(chosen_twice(&matrix))?;
             cells = pilot::at_shares(&cells, &flags.utilisation);
         }
         let git = git::current();

@@ -3,12 +3,10 @@
 mod flags;
 mod names;
 
-use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
-use anyhow::Context;
 use cell::{Cell, Factor, Side, UNKNOWN};
 use codecs::{Format, Implementation};
-use serde::{Deserialize, Deserializer, de::Error as _};
 
 pub(crate) use flags::{FACTORS, Values};
 pub use names::UnknownName;
@@ -22,8 +20,7 @@ use report::{
 /// clients read it as deflate, and five minutes hold no more.
 pub(crate) const ONCE_FOR_ALL: &str = "deflate-shared";
 
-/// The values of every factor. A matrix file has a key for each (`format`, `link`, …); what it
-/// leaves out keeps its default.
+/// The values of every factor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Matrix(BTreeMap<Factor, Vec<String>>);
 
@@ -74,7 +71,7 @@ impl Matrix {
         Matrix::default().with(Factor::Format, [BASE_FORMAT]).with(Factor::Compression, ["none", "deflate"])
     }
 
-    /// The same for another's relay, whatever a file says of our own.
+    /// The same for another's relay.
     ///
     /// # Errors
     /// Names the flag that is for a relay of our own.
@@ -86,47 +83,6 @@ impl Matrix {
             anyhow::bail!("{flag} is for relays of our own: leave out {flag}, or --url and --relay");
         }
         Ok(Factor::on_side(Side::Relay).fold(self, |matrix, factor| matrix.with(factor, [UNKNOWN])))
-    }
-
-    /// Reads a TOML file whose keys are the factors.
-    ///
-    /// # Errors
-    /// When it cannot be read or has an unknown key; the text names the known ones.
-    pub fn read(path: &Path) -> anyhow::Result<Matrix> {
-        let text =
-            fs::read_to_string(path).with_context(|| format!("cannot read matrix {}", path.display()))?;
-        toml::from_str(&text).with_context(|| format!("{} is not a matrix", path.display()))
-    }
-}
-
-/// A value in a matrix file: a name, or a number of the factors that are numbers.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Value {
-    Text(String),
-    Number(u32),
-    Fraction(f64),
-}
-
-impl<'de> Deserialize<'de> for Matrix {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Matrix, D::Error> {
-        let mut matrix = Matrix::default();
-        for (key, values) in BTreeMap::<String, Vec<Value>>::deserialize(deserializer)? {
-            // A relay needs a command, which `--relay` gives.
-            let known = || Factor::ALL.into_iter().filter(|factor| factor.row().side != Side::Program);
-            let factor = known().find(|factor| factor.row().name == key).ok_or_else(|| {
-                let known: Vec<&str> = known().map(|factor| factor.row().name).collect();
-                let known = known.join(" ");
-                D::Error::custom(format!("unknown field `{key}`; known: {known}"))
-            })?;
-            let text = |value| match value {
-                Value::Text(text) => text,
-                Value::Number(number) => number.to_string(),
-                Value::Fraction(number) => number.to_string(),
-            };
-            matrix = matrix.with(factor, values.into_iter().map(text));
-        }
-        Ok(matrix)
     }
 }
 
@@ -488,21 +444,5 @@ mod tests {
             assert!(error.contains(says), "{error}");
         }
         assert!(ids_of(&with_values(&tuned("all"))).unwrap().ends_with("notepack+zstd"));
-    }
-
-    #[test]
-    fn a_matrix_file_states_what_differs_from_the_default() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("m.toml");
-        fs::write(&file, "format = [\"json\"]\nverify = [\"full\", \"none\"]\n").unwrap();
-        let matrix = Matrix::read(&file).unwrap();
-        assert_eq!(matrix, with_values(&[(Factor::Format, "json"), (Factor::Verify, "full,none")]));
-        fs::write(&file, "load = [0.5, 4]\n").unwrap();
-        assert_eq!(Matrix::read(&file).unwrap(), with_values(&[(Factor::Load, "0.5,4")]));
-        fs::write(&file, "rate = [10]\n").unwrap();
-        assert_eq!(Matrix::read(&file).unwrap(), with_values(&[(Factor::Rate, "10")]));
-        fs::write(&file, "colour = [\"red\"]\n").unwrap();
-        let error = format!("{:#}", Matrix::read(&file).unwrap_err());
-        assert!(error.contains("unknown field `colour`; known: format"), "{error}");
     }
 }

@@ -224,7 +224,6 @@ fn what_cannot_be_measured_is_refused_before_anything_runs_with_exit_code_2() {
         ("run --scenario missing.toml", "cannot read scenario missing.toml"),
         ("run --formats xml", "unknown format \"xml\"|dannypack"),
         ("run --compressions lz4", "unknown compression \"lz4\"|deflate"),
-        ("run --matrix missing.toml", "cannot read matrix missing.toml"),
         ("run --selftest missing.json", "there is no missing.json"),
         ("selftest --only stal", "stall|plus-10"),
         ("report missing", "there is no missing"),

@@ -62,7 +62,7 @@ pub enum Side {
 /// A factor as every program knows it.
 #[derive(Debug)]
 pub struct Row {
-    /// Its one name: its flag, its key in `--cell` and in a matrix file, and with spaces the heading of
+    /// Its one name: its flag, its key in `--cell`, and with spaces the heading of
     /// its column.
     pub name: &'static str,
     /// Whose property it is.
