@@ -5,7 +5,6 @@
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
     path::PathBuf,
-    process::Output,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -23,6 +22,7 @@ use crate::{
     between::Between,
     common::{Relay, program},
     events::write_few,
+    ran::{Ran, Runs},
 };
 
 /// Fate of an event.
@@ -348,6 +348,9 @@ extra = 3
 frame_bytes = 64000
 "#;
 
+/// A run by answers that nobody gave.
+const UNASKED: [&str; 2] = ["--doctor", "unasked.json"];
+
 struct Setup(tempfile::TempDir);
 
 impl Setup {
@@ -383,13 +386,13 @@ impl Setup {
         self.0.path().join(name)
     }
 
-    fn run(&self, url: &str, scenario: &str, extra: &[&str]) -> (Output, Option<Counts>) {
+    fn run(&self, url: &str, scenario: &str, extra: &[&str]) -> (Ran, Option<Counts>) {
         let record = self.path("record.json");
         std::fs::remove_file(&record).ok();
         let mut command = program();
         command.args(["--url", url, "--corpus"]).arg(self.path("events.jsonl"));
         command.arg("--scenario").arg(self.path(scenario)).arg("--record").arg(&record).args(extra);
-        let output = command.output().unwrap();
+        let output = command.current_dir(self.0.path()).ran();
         (output, RunRecord::read(&record).ok().map(|record| record.counts))
     }
 
@@ -400,9 +403,9 @@ impl Setup {
 
     fn plays_with(&self, url: &str, scenario: &str, extra: &[&str]) -> (String, Counts) {
         let (output, counts) = self.run(url, scenario, extra);
-        let said = said(&output);
+        let said = output.to_string();
         // Allows 3: late answers on a busy machine make a run invalid.
-        assert!(matches!(output.status.code(), Some(0 | 3)), "{said}");
+        output.measured();
         let counts = counts.unwrap();
         assert_eq!((counts.balanced(), counts.acked), (Ok(()), counts.planned), "{said}");
         assert_eq!(counts.requests_failed, 0, "{said}");
@@ -415,8 +418,8 @@ impl Setup {
         for scenario in scenarios {
             command.arg("--scenario").arg(self.path(scenario));
         }
-        let output = command.output().unwrap();
-        (output.status.code(), said(&output))
+        let output = command.ran();
+        (output.code, output.to_string())
     }
 
     /// The doctor refuses the scenario, so does a run, and one that is forced to play fails.
@@ -424,19 +427,11 @@ impl Setup {
         let (code, table) = self.doctor(url, &[scenario]);
         assert!(code == Some(1) && table.contains("cannot be played") && table.contains(says), "{table}");
         let (output, counts) = self.run(url, scenario, &[]);
-        assert_eq!((output.status.code(), counts), (Some(1), None), "{}", said(&output));
-        assert!(said(&output).contains(says), "{}", said(&output));
-        let (output, _) = self.run(url, scenario, &self.unasked().each_ref().map(String::as_str));
-        assert!(!matches!(output.status.code(), Some(0 | 3)), "{}", said(&output));
+        assert_eq!((output.code, counts), (Some(1), None), "{output}");
+        assert!(output.to_string().contains(says), "{output}");
+        let (output, _) = self.run(url, scenario, &UNASKED);
+        assert!(!matches!(output.code, Some(0 | 3)), "{output}");
     }
-
-    fn unasked(&self) -> [String; 2] {
-        ["--doctor".to_owned(), self.path("unasked.json").display().to_string()]
-    }
-}
-
-fn said(output: &Output) -> String {
-    [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat()
 }
 
 #[test]
@@ -519,8 +514,8 @@ fn sessions_wait_for_each_other_where_a_relay_takes_few_subscriptions() {
     assert!(text.contains("sessions of a connection wait for each other: \"blocked: too many"), "{text}");
     // Without the answers of the doctor they do not.
     let (output, counts) =
-        setup.run(&relay.url, "reads.toml", &setup.unasked().each_ref().map(String::as_str));
-    assert!(counts.is_some_and(|counts| counts.requests_failed > 0), "{}", said(&output));
+        setup.run(&relay.url, "reads.toml", &UNASKED);
+    assert!(counts.is_some_and(|counts| counts.requests_failed > 0), "{output}");
 }
 
 #[test]
@@ -585,14 +580,14 @@ fn a_relay_lets_write_whom_explain_names_or_a_file_of_keys_has() {
     for (scenario, manners) in [("all.toml", PLAIN), ("inbox.toml", private)] {
         let mut command = program();
         command.arg("explain").arg(setup.path(scenario)).args(["--pubkeys", "--seed", "7", "--corpus"]);
-        let output = command.arg(setup.path("events.jsonl")).output().unwrap();
-        let named: HashSet<String> = said(&output).lines().map(str::to_owned).collect();
+        let output = command.arg(setup.path("events.jsonl")).ran();
+        let named: HashSet<String> = output.out.lines().map(str::to_owned).collect();
         assert!(named.iter().all(|key| key.len() == 64), "{named:?}");
         let (relay, _other) = picky_about(manners, Some(named));
         setup.plays_with(&relay.url, scenario, &["--seed", "7"]);
         let (output, counts) = setup.run(&relay.url, scenario, &["--seed", "8"]);
-        assert_eq!((output.status.code(), counts), (Some(1), None), "{}", said(&output));
-        assert!(said(&output).contains("restricted: not on the list"), "{}", said(&output));
+        assert_eq!((output.code, counts), (Some(1), None), "{output}");
+        assert!(output.to_string().contains("restricted: not on the list"), "{output}");
     }
     let file = setup.path("keys");
     let flags = ["--keys", file.to_str().unwrap()];
@@ -603,8 +598,8 @@ fn a_relay_lets_write_whom_explain_names_or_a_file_of_keys_has() {
     give(3);
     let (relay, _other) = picky(PLAIN);
     let (output, counts) = setup.run(&relay.url, "all.toml", &flags);
-    assert_eq!((output.status.code(), counts), (Some(2), None), "{}", said(&output));
-    assert!(said(&output).contains("for a rehearsal, and --keys has 3: give "), "{}", said(&output));
+    assert_eq!((output.code, counts), (Some(2), None), "{output}");
+    assert!(output.to_string().contains("for a rehearsal, and --keys has 3: give "), "{output}");
     give(400);
     let writers =
         || corpus::Keys::read(&file).unwrap().public().map(|key| codecs::hex::encode(&key)).collect();
@@ -625,9 +620,8 @@ fn a_relay_that_asks_for_work_is_given_it_before_the_start() {
     }
     let (output, _) = setup.run(&relay.url, "notes.toml", &["--pow", "21"]);
     assert!(
-        output.status.code() == Some(2) && said(&output).contains("doubles the work"),
-        "{}",
-        said(&output)
+        output.code == Some(2) && output.said.contains("doubles the work"),
+        "{output}"
     );
 }
 
@@ -645,14 +639,12 @@ fn keep_alives_that_are_no_messages_are_counted_and_the_run_goes_on() {
 #[test]
 fn what_a_relay_refuses_in_a_run_is_refused_and_all_else_is_sent_and_answered() {
     let setup = Setup::new();
-    let unasked = setup.unasked();
-    let unasked = unasked.each_ref().map(String::as_str);
     let fate = |_, number: u64| if number.is_multiple_of(3) { BLOCKED } else { Fate::Passed };
     let (relay, _other) = picky(Manners { fate, ..PLAIN });
-    let (output, counts) = setup.run(&relay.url, "all.toml", &unasked);
+    let (output, counts) = setup.run(&relay.url, "all.toml", &UNASKED);
     let counts = counts.unwrap();
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", said(&output));
-    assert_eq!(counts.balanced(), Ok(()), "{}", said(&output));
+    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    assert_eq!(counts.balanced(), Ok(()), "{output}");
     assert_eq!(counts.rejected, counts.planned.div_ceil(3), "{counts:?}");
     assert_eq!((counts.not_sent, counts.timed_out, counts.unknown), (0, 0, 0), "{counts:?}");
     assert_eq!(counts.deliveries, 2 * counts.acked, "{counts:?}");
@@ -676,20 +668,19 @@ fn what_comes_wrong_before_the_start_is_named_and_fails_the_run_and_what_is_miss
     ];
     for (by_id, wrong) in cases {
         let (relay, _other) = picky(Manners { by_id, ..PLAIN });
-        let unasked = setup.unasked();
-        let (output, counts) = setup.run(&relay.url, "reads.toml", &unasked.each_ref().map(String::as_str));
-        let (said, counts) = (said(&output), counts.unwrap());
+        let (output, counts) = setup.run(&relay.url, "reads.toml", &UNASKED);
+        let (said, counts) = (output.to_string(), counts.unwrap());
         assert!(counts.deliveries > 0, "{said}");
         match wrong {
             None => {
                 assert_eq!((counts.balanced(), counts.deliveries_wrong_before_start), (Ok(()), 0), "{said}");
                 // Allows 3: late answers on a busy machine make a run invalid.
-                assert!(matches!(output.status.code(), Some(0 | 3)), "{said}");
+                assert!(matches!(output.code, Some(0 | 3)), "{said}");
             }
             Some(wrong) => {
                 assert!(counts.deliveries_wrong_before_start > 0, "{said}");
                 assert!(said.contains(&format!("before the start {wrong} 1 of ")), "{said}");
-                assert_eq!(output.status.code(), Some(4), "{said}");
+                assert_eq!(output.code, Some(4), "{said}");
                 let of_run = Counts { deliveries_wrong_before_start: 0, ..counts };
                 assert_eq!(of_run.balanced(), Ok(()), "{said}");
             }
@@ -707,20 +698,19 @@ fn with(event: &Value, field: &str, text: &str) -> Value {
 #[test]
 fn what_waits_behind_events_without_an_answer_was_not_sent() {
     let setup = Setup::new();
-    let unasked = setup.unasked();
-    let flags = [&unasked.each_ref().map(String::as_str)[..], &["--drain-seconds", "1"]].concat();
+    let flags = [&UNASKED[..], &["--drain-seconds", "1"]].concat();
     let fate = |_, number| if number < 12 { Fate::Passed } else { Fate::Ignored };
     let (relay, _other) = picky(Manners { fate, ..PLAIN });
     let (output, counts) = setup.run(&relay.url, "all.toml", &flags);
     let counts = counts.unwrap();
-    assert_eq!((counts.acked, counts.rejected, counts.unknown), (12, 0, 0), "{}", said(&output));
+    assert_eq!((counts.acked, counts.rejected, counts.unknown), (12, 0, 0), "{output}");
     // The closed loop has four unanswered at a time, and what is due by the clock was sent.
     assert!(counts.not_sent > 0 && counts.not_sent <= 30 - 4, "{counts:?}");
     assert_eq!(counts.planned, 12 + counts.timed_out + counts.not_sent, "{counts:?}");
     // A relay that swallows an event owes its deliveries all the same.
-    assert_eq!((output.status.code(), counts.deliveries_lost), (Some(4), 2 * counts.timed_out), "{counts:?}");
+    assert_eq!((output.code, counts.deliveries_lost), (Some(4), 2 * counts.timed_out), "{counts:?}");
     let named = format!("lost {}: kind ", counts.deliveries_lost);
-    assert!(said(&output).contains(&named), "{}", said(&output));
+    assert!(output.to_string().contains(&named), "{output}");
 }
 
 #[test]
@@ -728,10 +718,10 @@ fn what_the_doctor_and_earlier_runs_left_on_a_relay_is_no_fault_of_a_reconciliat
     let setup = Setup::new();
     let balances = |url: &str, scenario: &str| {
         let (output, counts) = setup.run(url, scenario, &[]);
-        let counts = counts.unwrap_or_else(|| panic!("{}", said(&output)));
-        assert_eq!(counts.balanced(), Ok(()), "{}", said(&output));
+        let counts = counts.unwrap_or_else(|| panic!("{output}"));
+        assert_eq!(counts.balanced(), Ok(()), "{output}");
         assert_eq!((counts.reconciliations, counts.deliveries_unexpected), (2, 0), "{counts:?}");
-        said(&output)
+        output.to_string()
     };
     let relay = Relay::start(&["--keep-expired"]);
     let text = balances(&relay.url, "reconcile.toml");
@@ -752,9 +742,9 @@ fn a_relay_that_does_not_reconcile_so_many_events_is_told_so_before_the_start() 
     let setup = Setup::new();
     let relay = Relay::start(&["--keep-expired", "--max-reconcile-events", "100"]);
     let (output, counts) = setup.run(&relay.url, "reconcile.toml", &[]);
-    assert_eq!((output.status.code(), counts), (Some(1), None), "{}", said(&output));
+    assert_eq!((output.code, counts), (Some(1), None), "{output}");
     let why = "the relay does not reconcile the events of the run; the relay said NEG-ERR n0: blocked: ";
-    assert!(said(&output).contains(why), "{}", said(&output));
+    assert!(output.to_string().contains(why), "{output}");
 }
 
 /// Manners from a seed, of which two in three are plain, and a scenario.
@@ -803,30 +793,29 @@ fn examine(seed: u64) -> Result<Option<String>, String> {
     let (relay, _other) = picky(manners);
     let mut doctor = program();
     doctor.args(["doctor", "--json", "--url", &relay.url, "--corpus"]).arg(setup.path("events.jsonl"));
-    let examined = doctor.arg("--scenario").arg(setup.path(scenario)).output().unwrap();
-    let wrong = |what: &str, output: &Output| {
-        Err(format!("seed {seed}, {scenario}: {what}: {:?} {manners:?}\n{}", output.status, said(output)))
+    let examined = doctor.arg("--scenario").arg(setup.path(scenario)).ran();
+    let wrong = |what: &str, output: &Ran| {
+        Err(format!("seed {seed}, {scenario}: {what}: {manners:?}\n{output}"))
     };
-    let Ok(found) = serde_json::from_slice::<Value>(&examined.stdout) else {
+    let Ok(found) = serde_json::from_str::<Value>(&examined.out) else {
         return wrong("the doctor failed", &examined);
     };
-    let unasked = setup.unasked();
     let Some(reason) = found["scenarios"][0]["reasons"][0].as_str() else {
         let (output, counts) = setup.run(&relay.url, scenario, &[]);
         // Allows 3: late answers on a busy machine make a run invalid.
-        let is_played = matches!(output.status.code(), Some(0 | 3));
+        let is_played = matches!(output.code, Some(0 | 3));
         let is_whole = |counts: &Counts| counts.balanced() == Ok(()) && counts.requests_failed == 0;
         return match counts.filter(is_whole) {
             Some(_) if is_played => Ok(None),
             _ => wrong("the doctor lets it through, and it does not play", &output),
         };
     };
-    let (output, counts) = setup.run(&relay.url, scenario, &unasked.each_ref().map(String::as_str));
+    let (output, counts) = setup.run(&relay.url, scenario, &UNASKED);
     let is_harmed = |counts: Counts| {
         let Counts { rejected, timed_out, requests_failed, subscriptions_closed, .. } = counts;
         rejected + timed_out + requests_failed + subscriptions_closed + counts.deliveries_lost > 0
     };
-    if matches!(output.status.code(), Some(0 | 3)) && !counts.is_some_and(is_harmed) {
+    if matches!(output.code, Some(0 | 3)) && !counts.is_some_and(is_harmed) {
         return wrong(&format!("refused, \"{reason}\", and it plays"), &output);
     }
     let words = reason.split(':').next().unwrap_or(reason);
