@@ -3,13 +3,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
+#[path = "../../client-sim/tests/common/ran.rs"]
+mod ran;
+
 use std::{
     fs,
     io::{Read, Write},
     net::TcpStream,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -17,9 +20,10 @@ use std::{
 use corpus::Corpus;
 use measure::Exit;
 use nix::{
-    sys::signal::{Signal, kill, killpg},
+    sys::signal::{Signal, killpg},
     unistd::Pid,
 };
+use ran::{Ran, Runs, send};
 use report::{ResultFile, Role, comparisons};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -42,8 +46,8 @@ fn command(out: &Path, args: &[&str]) -> Command {
     command
 }
 
-fn compare(out: &Path, args: &[&str]) -> Output {
-    command(out, args).output().unwrap()
+fn compare(out: &Path, args: &[&str]) -> Ran {
+    command(out, args).ran()
 }
 
 /// A page for runs in which no browser opens it.
@@ -63,7 +67,7 @@ fn blocks_in(out: &Path) -> usize {
 
 /// Processes whose command line names the folder, but for `compare` itself: whether each is the
 /// browser's first, and its id.
-fn processes(folder: &Path) -> Vec<(bool, i32)> {
+fn processes(folder: &Path) -> Vec<(bool, u32)> {
     let profile = format!("--user-data-dir={}", folder.display());
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap() {
@@ -95,9 +99,8 @@ fn a_browser_is_measured_from_the_page_to_the_table() {
     let over_sockets = ["--compressions", "deflate", "--batching", "on", "--corpus"];
     let file = few_events(out.path());
     let run = compare(out.path(), &[&args[..], &over_sockets, &[file.to_str().unwrap()]].concat());
-    let (table, progress) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    let Ran { out: table, said: progress, .. } = run.measured();
     // A busy machine may make every block of a row count for nothing (3).
-    assert!(matches!(run.status.code(), Some(0 | 3)), "{:?}\n{progress}", run.status);
     assert!(table.contains("dannypack:tuned") && table.contains("json-control"), "{table}");
     assert!(progress.contains("decoders read every event as JSON.parse does"), "{progress}");
     let result = result_in(out.path());
@@ -145,9 +148,8 @@ fn a_browser_over_a_link_waits_for_the_bytes_that_the_link_carries() {
     let args = ["--link", "down=8mbit,up=8mbit,rtt=40ms", "--formats", "dannypack", "--rounds", "1"];
     let batches = ["--compressions", "none", "--batching", "on", "--corpus", file.to_str().unwrap()];
     let run = compare(out.path(), &[&args[..], &batches].concat());
-    let (table, progress) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    let Ran { out: table, said: progress, .. } = run.measured();
     // A busy machine may make every block of a row count for nothing (3).
-    assert!(matches!(run.status.code(), Some(0 | 3)), "{:?}\n{progress}", run.status);
     assert!(table.contains("IP B/event") && !table.contains("main µs"), "{table}");
     let result = result_in(out.path());
     let json = fs::read_to_string(&file).unwrap();
@@ -175,10 +177,7 @@ fn a_browser_over_a_link_is_measured_end_to_end_alone() {
         (&["--link", "slow-4g", "--serve"], "cannot be used with"),
         (&["--link", "5g-in-a-tunnel"], "--link"),
     ] {
-        let run = compare(out.path(), args);
-        let told = String::from_utf8_lossy(&run.stderr);
-        assert_eq!(run.status.code(), Some(2), "{told}");
-        assert!(told.contains(says), "{told}");
+        compare(out.path(), args).ended(2).saying(&[says]);
     }
 }
 
@@ -195,8 +194,7 @@ fn a_browser_with_a_broken_decoder_is_not_measured_and_the_event_is_named() {
     }
     let args = ["--formats", "dannypack", "--part", "decode", "--page", page.to_str().unwrap(), "--corpus"];
     let run = compare(out.path(), &[&args[..], &[file.to_str().unwrap()]].concat());
-    let told = String::from_utf8_lossy(&run.stderr);
-    assert_eq!(run.status.code(), Some(4), "{told}");
+    let told = run.ended(4).said;
     let (_, said) = told.split_once("dannypack:tuned reads event ").unwrap();
     let id: String = said.chars().take_while(char::is_ascii_hexdigit).collect();
     assert!(id.len() == 64 && said.contains("otherwise than JSON.parse"), "{told}");
@@ -229,7 +227,7 @@ fn told_until(child: &mut Child, what: &str) -> String {
 }
 
 fn interrupt(child: &Child) {
-    kill(Pid::from_raw(child.id().try_into().unwrap()), Signal::SIGINT).unwrap();
+    send(Signal::SIGINT, child.id());
 }
 
 #[test]
@@ -239,11 +237,11 @@ fn a_browser_that_is_killed_fails_its_block_and_the_run_goes_on() {
     let mut child = running(out.path());
     let first = || processes(out.path()).into_iter().find(|(is_first, _)| *is_first);
     wait_until("a browser runs", || first().is_some());
-    kill(Pid::from_raw(first().unwrap().1), Signal::SIGKILL).unwrap();
+    send(Signal::SIGKILL, first().unwrap().1);
     let told = told_until(&mut child, "block 5/");
     assert!(told.contains("Chromium ended in the middle of a block: signal 9 ended it"), "{told}");
     interrupt(&child);
-    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
+    child.ran().ended(130);
     assert!(blocks_in(out.path()) >= 3);
     wait_until("no process is left", || processes(out.path()).is_empty());
 }
@@ -254,8 +252,7 @@ fn a_browser_ends_on_ctrl_c_and_what_was_measured_is_kept() {
     let out = TempDir::new().unwrap();
     let child = running(out.path());
     interrupt(&child);
-    let run = child.wait_with_output().unwrap();
-    assert_eq!(run.status.code(), Some(130), "{}", String::from_utf8_lossy(&run.stderr));
+    child.ran().ended(130);
     assert!(blocks_in(out.path()) >= 2);
     assert_eq!(processes(out.path()), []);
 }
@@ -263,29 +260,20 @@ fn a_browser_ends_on_ctrl_c_and_what_was_measured_is_kept() {
 #[test]
 fn without_chromium_the_way_to_get_it_is_told() {
     let out = TempDir::new().unwrap();
-    let run = command(out.path(), &NO_SCRIPT).env("PATH", out.path()).output().unwrap();
-    let told = String::from_utf8_lossy(&run.stderr);
-    assert_eq!(run.status.code(), Some(2), "{told}");
-    assert!(told.contains("apt-get install chromium"), "{told}");
+    command(out.path(), &NO_SCRIPT).env("PATH", out.path()).ran().ended(2).saying(&["apt-get install chromium"]);
 }
 
 #[test]
 fn a_program_that_is_no_browser_is_told_of() {
     let out = TempDir::new().unwrap();
     let args = ["--chromium", "/bin/false", "--formats", "json", "--part", "decode"];
-    let run = compare(out.path(), &[&NO_SCRIPT[..], &args].concat());
-    let told = String::from_utf8_lossy(&run.stderr);
-    assert_eq!(run.status.code(), Some(1), "{told}");
-    assert!(told.contains("/bin/false did not start: it ended with"), "{told}");
+    compare(out.path(), &[&NO_SCRIPT[..], &args].concat()).ended(1).saying(&["/bin/false did not start: it ended with"]);
 }
 
 #[test]
 fn a_format_that_the_page_cannot_read_is_refused_with_those_that_it_can() {
     let out = TempDir::new().unwrap();
-    let run = compare(out.path(), &[&NO_SCRIPT[..], &["--serve", "--formats", "tlv"]].concat());
-    let told = String::from_utf8_lossy(&run.stderr);
-    assert_eq!(run.status.code(), Some(2), "{told}");
-    assert!(told.contains("no decoder of \"tlv\"") && told.contains("dannypack"), "{told}");
+    compare(out.path(), &[&NO_SCRIPT[..], &["--serve", "--formats", "tlv"]].concat()).ended(2).saying(&["no decoder of \"tlv\"", "dannypack"]);
 }
 
 #[test]
@@ -296,10 +284,7 @@ fn without_the_page_the_command_that_builds_it_is_told() {
         [(None, "No such file"), (Some("[]"), "invalid"), (Some(none), "first row is not json")]
     {
         rows.iter().for_each(|rows| fs::write(out.path().join("rows.json"), rows).unwrap());
-        let run = compare(out.path(), &["--serve", "--page", out.path().to_str().unwrap()]);
-        let told = String::from_utf8_lossy(&run.stderr);
-        assert_eq!(run.status.code(), Some(2), "{told}");
-        assert!(told.contains(says) && told.contains("npm run build` in web/browser"), "{told}");
+        compare(out.path(), &["--serve", "--page", out.path().to_str().unwrap()]).ended(2).saying(&[says, "npm run build` in web/browser"]);
     }
 }
 
@@ -376,9 +361,8 @@ fn a_device_is_measured_by_its_clock_and_without_a_way_to_the_relay() {
     let out = TempDir::new().unwrap();
     let (child, url) = scripted(out.path(), &["--formats", "json", "--part", "decode,live", "--rounds", "1"]);
     let (shown, words) = play(&url, |task| Some(done(task)));
-    let run = child.wait_with_output().unwrap();
-    let (table, told) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
-    assert_eq!(run.status.code(), Some(0), "{told}");
+    let run = child.ran();
+    let Ran { out: table, said: told, .. } = run.ended(0);
     assert!(words.starts_with("Done"), "{words:?}");
     // Anchor, three rows and the anchor.
     assert_eq!(shown.len(), 5, "{shown:?}");
@@ -427,10 +411,7 @@ fn a_device_that_answers_nonsense_or_leaves_ends_the_run_and_what_was_measured_i
             decoded += u32::from(task["deed"] == "decode");
             if decoded < 3 { Some(done(task)) } else { answer(task) }
         });
-        let run = child.wait_with_output().unwrap();
-        let told = String::from_utf8_lossy(&run.stderr);
-        assert_eq!(run.status.code(), Some(Exit::Incomplete.code().into()), "{told}");
-        assert!(told.contains(expected), "{expected:?} is not in\n{told}");
+        child.ran().ended(Exit::Incomplete.code().into()).saying(&[expected]);
         assert!(words.is_empty() || words.starts_with("The run failed"), "{words}");
         assert_eq!(blocks_in(out.path()), 2, "{expected}");
     }
@@ -448,13 +429,7 @@ fn a_step_that_the_clock_is_too_coarse_for_is_no_figure() {
         }
         Some(found)
     });
-    let run = child.wait_with_output().unwrap();
-    assert_eq!(
-        run.status.code(),
-        Some(Exit::Invalid.code().into()),
-        "{}",
-        String::from_utf8_lossy(&run.stderr)
-    );
+    child.ran().ended(Exit::Invalid.code().into());
     let result = result_in(out.path());
     for record in result.cells.iter().flat_map(|cell| &cell.blocks).filter_map(|block| block.record.as_ref())
     {
@@ -472,10 +447,7 @@ fn a_device_whose_decoder_differs_is_not_measured() {
         found["differs"] = json!({ "row": "json", "id": "ab", "found": "\u{1b}[2J" });
         Some(found)
     });
-    let run = child.wait_with_output().unwrap();
-    let told = String::from_utf8_lossy(&run.stderr);
-    assert_eq!(run.status.code(), Some(4), "{told}");
-    assert!(told.contains("json reads event ab otherwise than JSON.parse does: ??2J"), "{told}");
+    child.ran().ended(4).saying(&["json reads event ab otherwise than JSON.parse does: ??2J"]);
 }
 
 #[test]
@@ -486,10 +458,7 @@ fn a_page_is_not_served_at_all_addresses_or_at_that_of_another_machine() {
         ("0.0.0.0", 2, "expected one IPv4 address of this machine"),
         ("192.0.2.1", 1, "cannot serve the page at 192.0.2.1:0"),
     ] {
-        let run = compare(out.path(), &[&NO_SCRIPT[..], &["--format", "json", "--serve", address]].concat());
-        let told = String::from_utf8_lossy(&run.stderr);
-        assert_eq!(run.status.code(), Some(code), "{told}");
-        assert!(told.contains(expected), "{told}");
+        compare(out.path(), &[&NO_SCRIPT[..], &["--format", "json", "--serve", address]].concat()).ended(code).saying(&[expected]);
     }
 }
 
@@ -509,12 +478,11 @@ fn a_browser_as_a_device_decodes_and_receives_by_wall_clock() {
         device.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn().ok()
     });
     let mut device = device.expect("a browser on PATH");
-    let run = child.wait_with_output().unwrap();
+    let run = child.ran();
     killpg(Pid::from_raw(device.id().try_into().unwrap()), Signal::SIGKILL).unwrap();
     device.wait().unwrap();
-    let (table, told) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
     // On a busy machine a step may be too short for its clock (3).
-    assert!(matches!(run.status.code(), Some(0 | 3)), "{:?}\n{told}", run.status);
+    let table = run.measured().out;
     assert!(table.contains("wall clock only") && table.contains("dannypack:tuned"), "{table}");
     let result = result_in(out.path());
     let browser = result.config.browser.as_ref().unwrap();
