@@ -209,15 +209,17 @@ fn metrics(published: u32, stored: u32, written: u32) -> String {
     )
 }
 
+fn file_in(folder: &TempDir, name: &str, text: &str) -> String {
+    let file = folder.path().join(name);
+    fs::write(&file, text).unwrap();
+    file.display().to_string()
+}
+
 #[test]
 fn rates_of_a_strfry_are_read_twice_from_files_and_from_its_address() {
     let folder = TempDir::new().unwrap();
     MEASURED.write(folder.path()).unwrap();
-    let file = |name: &str, text: &str| {
-        let file = folder.path().join(name);
-        fs::write(&file, text).unwrap();
-        file.display().to_string()
-    };
+    let file = |name: &str, text: &str| file_in(&folder, name, text);
     let (before, after) = (file("before", &metrics(100, 0, 100)), file("after", &metrics(160, 600, 130)));
     let of_files =
         ["--from-strfry", &before, "--from-strfry", &after, "--over", "30", "--fan-out", "10", "--json"];
@@ -261,11 +263,7 @@ fn rates_of_a_strfry_are_read_twice_from_files_and_from_its_address() {
 fn what_gives_no_rates_is_refused_with_its_reason() {
     let folder = TempDir::new().unwrap();
     MEASURED.write(folder.path()).unwrap();
-    let file = |name: &str, text: &str| {
-        let file = folder.path().join(name);
-        fs::write(&file, text).unwrap();
-        file.display().to_string()
-    };
+    let file = |name: &str, text: &str| file_in(&folder, name, text);
     let (some, page) = (file("some", &metrics(100, 10, 100)), file("page", "<html>\u{1b}[2J</html>"));
     let rates = ["--connections", "5", "--publishes-per-second", "2"];
     let twice = |one: &str, other: &str| format!("--from-strfry {one} --from-strfry {other} --fan-out 1");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use measure::{
     AddUp, Allocations, Counts, CpuTime, EncodingsRecord, FirstDelivery, Latency, LinkRecord, PageRecord,
-    PinnedCores, Quantile, RunRecord, Throughput, TrafficRecord, UsableCores,
+    Quantile, RunRecord, Throughput, TrafficRecord,
 };
 /// Candidates for the latency columns, in order of preference.
 const LATENCIES: [(&str, &str); 3] = [
@@ -96,7 +96,7 @@ impl Merged {
     }
 
     fn of_block(record: &RunRecord) -> Merged {
-        let (cores, elapsed_ns) = (usable_cores(record), record.elapsed_ns);
+        let (cores, elapsed_ns) = (record.usable_cores, record.elapsed_ns);
         Merged {
             blocks: 1,
             counts: record.counts,
@@ -174,14 +174,4 @@ pub fn latency_of<'a>(records: impl IntoIterator<Item = &'a RunRecord>) -> (&'st
 fn utilisation(cpu: CpuTime, capacity_ns: Option<u64>) -> Option<f64> {
     let capacity_ns = capacity_ns.filter(|capacity| *capacity > 0)?;
     Some(cpu.total_ns as f64 / capacity_ns as f64)
-}
-
-/// Cores that relay and clients could use. Records without them state the pinned ones.
-fn usable_cores(record: &RunRecord) -> Option<UsableCores> {
-    let pinned = |cores: &PinnedCores| UsableCores {
-        relay: Some(cores.relay.len() as u64),
-        clients: cores.clients.len() as u64,
-        ..UsableCores::default()
-    };
-    record.usable_cores.or_else(|| record.pinned.as_ref().map(pinned))
 }

@@ -44,7 +44,6 @@ impl ResultFile {
             schedule,
             cells,
             search: None,
-            old_pages: None,
             instructions: None,
         }
     }

@@ -201,8 +201,7 @@ pub struct Probe {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
-    /// Finding the capacity. Older results repeated the ends under another name.
-    #[serde(alias = "confirm")]
+    /// Finding the capacity.
     Search,
     /// p99 against rate.
     Curve,
