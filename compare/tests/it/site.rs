@@ -260,7 +260,7 @@ fn all_that_is_published_is_on_one_small_page_without_requests() {
     for cell in array(&named("limit-tuned")["tables"][0]["cells"]) {
         let rate = &cell["figures"]["rate"];
         if cell["compression"] == "none" {
-            // As docs/decisions/throughput.md says.
+            // As results/published/limit-tuned/plan.md says.
             let significant = ["capnp", "dannypack", "notepack"].contains(&cell["row"].as_str().unwrap());
             assert_eq!(rate["differs"] == true, significant, "{}", cell["row"]);
         }
