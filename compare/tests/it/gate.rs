@@ -50,7 +50,7 @@ fn a_relay_that_is_decided_to_cost_more_fails_and_is_named() {
     assert_eq!(failing(&slower, Some("p99>0%")), [""; 0], "another metric");
 }
 
-/// A table says "not decided" of it, because the interval begins within the band.
+/// A table says "not significant" of it, because the interval begins within the band.
 #[test]
 fn a_relay_that_costs_more_for_certain_fails_though_the_interval_begins_within_the_band() {
     let run = |percent: u32, certain: u32| {

@@ -117,15 +117,15 @@ pub fn since(before: &ResultFile, after: &ResultFile) -> Option<String> {
         }
     };
     let same = changes(Verdict::Same).count();
-    let decided =
+    let settled =
         [Verdict::Worse, Verdict::Better].map(|verdict| changes(verdict).count()).iter().sum::<usize>()
             + same;
     let all = diff.changes.iter().filter(|one| one.counts).count();
     Some(format!(
-        "{}, {}, {same} the same, {} not decided",
+        "{}, {}, {same} the same, {} not significant",
         named(Verdict::Worse),
         named(Verdict::Better),
-        all - decided
+        all - settled
     ))
 }
 

@@ -83,7 +83,8 @@ fn table(report: &Report<'_>, cells: &[&str]) -> Result<String> {
 }
 
 impl LoadView<'_> {
-    /// One row a cell: its bytes, what it adds to the relay's CPU, and its ratios to JSON without compression, bold where decided.
+    /// One row per cell: its bytes, the CPU that it adds to the relay's, and its ratios to JSON without
+    /// compression. Ratios with a verdict are bold.
     pub(crate) fn beside_json(&self, comparisons: &[Comparison]) -> Table {
         let resolution = |metric: Metric| {
             let interval = self.control().and_then(|control| self.to_anchor(control, metric)?.1);
@@ -126,13 +127,13 @@ impl LoadView<'_> {
         }
         let Some((ratio, interval)) = self.to_anchor(view, metric) else { return NOTHING.to_owned() };
         // A verdict is about the reference, which for compressed cells is another one.
-        let decided = comparisons.iter().any(|c| {
+        let settled = comparisons.iter().any(|c| {
             let against = self.anchor().is_some_and(|anchor| anchor.cell.id == c.reference);
             let verdict = matches!(c.verdict, Verdict::Better | Verdict::Worse | Verdict::Same);
             c.cell == view.cell.id && c.metric == metric && against && verdict
         });
         let ratio = number::ratio(ratio);
-        let ratio = if decided { format!("**{ratio}**") } else { ratio };
+        let ratio = if settled { format!("**{ratio}**") } else { ratio };
         interval.map_or_else(|| ratio.clone(), |(low, high)| format!("{ratio} [{low:.2}, {high:.2}]"))
     }
 }

@@ -1,5 +1,6 @@
-//! The answer in five lines: what each format buys and costs, what is not decided, and how long
-//! deciding it would take.
+//! The answer in five lines: what each format buys and costs, which verdicts are missing, and how long
+//! settling them would take.
+
 use crate::{
     metric::Metric,
     number,
@@ -16,7 +17,7 @@ const NAMED: usize = 7;
 /// Rounds below which no comparison has an interval.
 const FEWEST_ROUNDS: u32 = 6;
 
-/// One line for each cost, then one about what is not decided.
+/// One line for each cost, then one about missing verdicts.
 pub(crate) fn answer(load: &LoadView<'_>, comparisons: &[Comparison]) -> Vec<String> {
     // One quantile stands for both; over links a block has too few sessions for their p99.
     let other = if load.is_over_links() { Metric::LatencyP99 } else { Metric::LatencyP50 };
@@ -24,7 +25,7 @@ pub(crate) fn answer(load: &LoadView<'_>, comparisons: &[Comparison]) -> Vec<Str
     let mut lines: Vec<String> = judged.filter_map(|metric| of_metric(load, comparisons, metric)).collect();
     let of_cells: Vec<&Comparison> = comparisons.iter().filter(|c| is_cell(load, &c.cell)).collect();
     if !of_cells.is_empty() {
-        lines.push(undecided(load.result, &of_cells));
+        lines.push(not_significant(load.result, &of_cells));
     }
     lines
 }
@@ -68,7 +69,7 @@ fn of_metric(load: &LoadView<'_>, comparisons: &[Comparison], metric: Metric) ->
         named("less:", Verdict::Better),
         named("more:", Verdict::Worse),
         named("same:", Verdict::Same),
-        named("not decided:", Verdict::Inconclusive),
+        named("not significant:", Verdict::Inconclusive),
         named("unsteady:", Verdict::Unsteady),
         named("saturated:", Verdict::Saturated),
     ];
@@ -76,7 +77,7 @@ fn of_metric(load: &LoadView<'_>, comparisons: &[Comparison], metric: Metric) ->
     (!parts.is_empty()).then(|| format!("{}: {}", metric.short(), parts.join("; ")))
 }
 
-/// The differences that an undecided interval leaves possible.
+/// The differences that an inconclusive interval leaves possible.
 fn bound(interval: Option<(f64, f64)>) -> String {
     let Some((low, high)) = interval else { return String::new() };
     let percent = |ratio: f64| format!("{:.0} %", (ratio - 1.0).abs() * 100.0);
@@ -94,7 +95,7 @@ fn choice(id: &str) -> &str {
 
 /// How many verdicts of each family are missing, and the rounds that would bring half of the first
 /// family's.
-fn undecided(result: &ResultFile, comparisons: &[&Comparison]) -> String {
+fn not_significant(result: &ResultFile, comparisons: &[&Comparison]) -> String {
     let of_family = |family| comparisons.iter().copied().filter(move |c| c.family == family);
     let open_of = |family| of_family(family).filter(|c| c.verdict == Verdict::Inconclusive);
     let families = || Family::ALL.into_iter().filter(|family| of_family(*family).next().is_some());
@@ -103,16 +104,16 @@ fn undecided(result: &ResultFile, comparisons: &[&Comparison]) -> String {
         let open = if open == 0 { "none".to_owned() } else { open.to_string() };
         format!("{open} of {all} {}verdicts", Family::of_cells(family))
     });
-    let mut text = format!("not decided: {}", counts.collect::<Vec<_>>().join(", "));
+    let mut text = format!("not significant: {}", counts.collect::<Vec<_>>().join(", "));
     let first = families().next().flatten();
-    let mut needed: Vec<f64> = open_of(first).map(|c| rounds_to_decide(c).unwrap_or(f64::INFINITY)).collect();
+    let mut needed: Vec<f64> = open_of(first).map(|c| rounds_to_settle(c).unwrap_or(f64::INFINITY)).collect();
     needed.sort_by(f64::total_cmp);
     if let Some(half) = needed.get(needed.len().saturating_sub(1) / 2) {
         let them = if first.is_some() { "the primary ones" } else { "them" };
         text.push_str(&if result.config.rounds < FEWEST_ROUNDS {
             format!("; none can be below {FEWEST_ROUNDS} rounds{}", time(result, f64::from(FEWEST_ROUNDS)))
         } else if *half <= f64::from(MAX_ROUNDS) {
-            format!("; about {half:.0} rounds{} would decide half of {them}", time(result, *half))
+            format!("; about {half:.0} rounds{} would settle half of {them}", time(result, *half))
         } else {
             format!("; half of {them} need more than {MAX_ROUNDS} rounds")
         });
@@ -127,14 +128,14 @@ fn undecided(result: &ResultFile, comparisons: &[&Comparison]) -> String {
 
 /// Rounds after which an interval that shrinks with their square root lies wholly on one side of an
 /// edge of the band.
-fn rounds_to_decide(comparison: &Comparison) -> Option<f64> {
+fn rounds_to_settle(comparison: &Comparison) -> Option<f64> {
     let (low, high) = comparison.interval?;
     let reach = (high.ln() - low.ln()) / 2.0;
     let effect = comparison.ratio.ln();
     let edges = [(1.0 - BAND).ln(), (1.0 + BAND).ln()];
     let margin = edges.iter().map(|edge| (effect - edge).abs()).fold(f64::INFINITY, f64::min);
     let times = (reach / margin).powi(2).max(1.0);
-    // An effect on the edge of the band is never decided.
+    // An effect on the edge of the band is never settled.
     times.is_finite().then(|| (f64::from(comparison.rounds) * times).ceil())
 }
 
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_decided_still_has_a_bound() {
+    fn an_inconclusive_interval_still_has_a_bound() {
         for (interval, said) in [
             (Some((0.92, 1.05)), " (at most 8 % less, at most 5 % more)"),
             (Some((0.89, 0.99)), " (1 % to 11 % less)"),
@@ -184,13 +185,13 @@ mod tests {
     #[test]
     fn an_interval_four_times_too_wide_needs_sixteen_times_the_rounds() {
         let at = |ratio: f64, half: f64| {
-            rounds_to_decide(&comparison(ratio, Some((ratio * (-half).exp(), ratio * half.exp()))))
+            rounds_to_settle(&comparison(ratio, Some((ratio * (-half).exp(), ratio * half.exp()))))
         };
         let margin = 1.1_f64.ln() - 1.02_f64.ln();
         assert_eq!(at(1.1, 3.999 * margin), Some(160.0));
         // Nothing beyond the present rounds: the test or its correction was what failed.
         assert_eq!(at(1.1, 0.5 * margin), Some(10.0));
         assert!(at(1.02, 0.1).is_none_or(|rounds| rounds > 1e6));
-        assert_eq!(rounds_to_decide(&comparison(1.1, None)), None);
+        assert_eq!(rounds_to_settle(&comparison(1.1, None)), None);
     }
 }

@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// The widest half of the interval of JSON against itself: beyond it a difference of 10 % is missed
-/// more often than found. By simulation (docs/methodology.md, "When the anchor is too noisy").
+/// more often than found. By simulation (docs/methodology.md, "From blocks to verdicts").
 const WIDEST: f64 = 0.07;
 
 /// The half of the interval at which that difference is found four times of five.
