@@ -7,8 +7,8 @@ use measure::{CpuTime, Full, Latency, Quantile, RunRecord, Saturated, Validity};
 /// Columns of a line.
 const COLUMNS: usize = 80;
 
-/// Most reasons that are named.
-const REASONS: usize = 3;
+/// Most lines of reasons, so that no summary has more than 20 lines.
+const REASONS: usize = 4;
 
 /// Latencies, of which the first three that a run has are what its scenario is about.
 const LATENCIES: [&str; 8] =
@@ -61,24 +61,18 @@ fn write_brief(out: &mut String, record: &RunRecord, whom: &str, lost: Option<St
             grouped(envelopes)
         ),
     )?;
-    let shown = latencies(&record.latency);
+    let shown: Vec<(&str, [Quantile; 3])> = latencies(&record.latency)
+        .into_iter()
+        .map(|(name, latency)| (name, [0.5, 0.9, 0.99].map(|q| latency.quantile_ns(q))))
+        .collect();
     if !shown.is_empty() {
-        line("latency", format!("{:>34}{:>14}{:>14}", "p50", "p90", "p99"))?;
+        let is_thin = |quantile: &Quantile| matches!(quantile, Quantile::Bracketed(_));
+        let note = if shown.iter().any(|(_, all)| all.iter().any(is_thin)) { "[few values above]" } else { "" };
+        line("latency", format!("{note:<20}{:>14}{:>14}{:>14}", "p50", "p90", "p99"))?;
     }
-    let mut is_thin = false;
-    for (name, latency) in shown {
-        let quantiles: String = [0.5, 0.9, 0.99]
-            .iter()
-            .map(|q| {
-                let quantile = latency.quantile_ns(*q);
-                is_thin |= matches!(quantile, Quantile::Bracketed(_));
-                format!("{:>14}", milliseconds(quantile))
-            })
-            .collect();
-        line("", format!("{name:<20}{quantiles}"))?;
-    }
-    if is_thin {
-        line("", "[few values lie above it]".to_owned())?;
+    for (name, quantiles) in shown {
+        let quantiles = quantiles.map(|quantile| format!("{:>14}", milliseconds(quantile)));
+        line("", format!("{name:<20}{}", quantiles.concat()))?;
     }
     let each = |total: u64| total as f64 / envelopes.max(1) as f64;
     let (down, up) = (record.traffic.to_client.wire_bytes, record.traffic.to_relay.wire_bytes);
@@ -119,13 +113,16 @@ fn latencies(of_all: &BTreeMap<String, Latency>) -> Vec<(&str, &Latency)> {
     LATENCIES.iter().flat_map(named).take(3).collect()
 }
 
-/// Class and reasons, those about a busy host as one.
+/// Class and reasons, those about a busy host as one. The last line counts reasons that are not named.
 fn reasons(validity: &Validity) -> Vec<String> {
     let busy = validity.reasons.iter().filter(|reason| reason.blames_host()).count();
     let host = (busy > 0).then(|| format!("the host was busy, by {busy} signs"));
-    let others = validity.reasons.iter().filter(|reason| !reason.blames_host()).take(REASONS);
-    let others = others.map(ToString::to_string);
+    let others = validity.reasons.iter().filter(|reason| !reason.blames_host()).map(ToString::to_string);
     let mut lines: Vec<String> = host.into_iter().chain(others).collect();
+    if lines.len() > REASONS {
+        let unnamed = lines.split_off(REASONS - 1).len();
+        lines.push(format!("and {unnamed} more reasons"));
+    }
     match lines.first_mut() {
         Some(first) => *first = format!("{}: {first}", validity.class),
         None => lines.push(validity.class.to_string()),
@@ -221,5 +218,9 @@ mod tests {
         let (busy, other) =
             ("suspect: the host was busy, by 2 signs", "nothing was planned, so nothing was measured");
         assert_eq!(reasons(&validity), [busy, other]);
+        for _ in 0..3 {
+            validity.add(ValidityClass::Suspect, ReasonKind::NothingPlanned {});
+        }
+        assert_eq!(reasons(&validity), [busy, other, other, "and 2 more reasons"]);
     }
 }
