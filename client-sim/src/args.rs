@@ -416,7 +416,7 @@ pub struct Doctor {
     pub json: bool,
 }
 
-/// Who signs events for a relay of others, and with how much work.
+/// Who signs events for an external relay, and with how much work.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Signs {
     /// Secret keys that sign the events, one a line, in hex or as nsec.

@@ -1,4 +1,4 @@
-//! Asks each relay of others once, before the first round, what it grants and refuses, so that
+//! Asks each external relay once, before the first round, what it grants and refuses, so that
 //! no cell is measured that cannot be and each bears the name of what is measured.
 
 use std::{collections::BTreeMap, fs, path::Path, process::Output};

@@ -64,7 +64,7 @@ pub struct ThisMachine {
 
 impl ThisMachine {
     /// The first argument of the `client` program is `role:client`; `answers` are those of the
-    /// relay of others behind the URL of `config`, for `--doctor`.
+    /// external relay behind the URL of `config`, for `--doctor`.
     pub fn new(client: &Path, config: &Config, answers: Option<&Path>) -> ThisMachine {
         ThisMachine {
             client: client.to_owned(),

@@ -123,7 +123,7 @@ async fn prepare(
             (0, None)
         }
     };
-    // A relay of others may hold what an earlier run, the doctor or anybody else left.
+    // An external relay may hold what an earlier run, the doctor or anybody else left.
     if args.url.is_some() {
         workload.foreign = prepare::foreign(target, workload).await?;
         if !workload.foreign.is_empty() && !args.quiet {

@@ -356,7 +356,7 @@ fn links_of(args: &Args, workload: &Workload) -> Vec<(Link, u64)> {
 }
 
 /// The relay's process as the record describes it, where its process id is known. `info` is what a
-/// relay of others says of itself.
+/// external relay says of itself.
 pub(crate) fn relay_process(
     args: &Args,
     pids: &[u32],

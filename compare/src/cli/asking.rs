@@ -1,4 +1,4 @@
-//! Asks relays of others before the first block, and reports what is left out for them.
+//! Asks external relays before the first block, and reports what is left out for them.
 
 use std::path::{Path, PathBuf};
 

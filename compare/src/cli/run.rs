@@ -173,7 +173,7 @@ impl<'a> Setup<'a> {
         })
     }
 
-    /// Leaves out what relays of others do not grant.
+    /// Leaves out what external relays do not grant.
     fn ask_relays(&mut self, folder: &Path) -> Result<()> {
         let question = Question {
             client: &self.client,

@@ -35,7 +35,7 @@ pub(super) fn find(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
     flags.corpus.as_deref().map(|file| read_corpus(file, flags.skip_invalid)).transpose()?;
     Folder::try_out(&flags.out)?;
     let mut cells = cells(&flags.matrix().map_err(UsageError)?)?;
-    // Beside relays of others there is a floor only if it is named, and it takes no user's time.
+    // Beside external relays there is a floor only if it is named, and it takes no user's time.
     let is_own = url.is_none() && relay.is_empty() && flags.by != By::Bandwidth;
     let has_floor = is_own || relay.iter().any(RelayCommand::is_floor);
     cells.retain(|cell| cell.role != Role::Control && (has_floor || cell.role != Role::Floor));

@@ -18,7 +18,7 @@ use crate::{
     frames, fresh, median, pin, play, relay_sim, say,
 };
 
-/// Deliveries of one fan-out: relays of others take a hundred times as long as the floor, and
+/// Deliveries of one fan-out: external relays take a hundred times as long as the floor, and
 /// longer with each event where their store goes through all of them.
 const DELIVERIES: usize = 8_000;
 
@@ -28,7 +28,7 @@ const ADDRESS: &str = "{address}";
 /// How long a relay may take until it listens.
 const START: Duration = Duration::from_secs(10);
 
-/// A relay of others, and how it is started.
+/// An external relay, and how it is started.
 #[derive(Debug, Clone)]
 pub(super) struct Other {
     name: String,

@@ -38,7 +38,7 @@ enum Part {
     Publish,
     /// Publications to relays of several threads
     Threads,
-    /// The fan-outs of relays of others, started by --beside
+    /// The fan-outs of external relays, started by --beside
     Beside,
 }
 
@@ -91,7 +91,7 @@ struct Args {
     #[arg(long, value_delimiter = ',', default_values_t = [8, 16, 500], value_parser = clap::value_parser!(u16).range(1..=1_000))]
     subscribers: Vec<u16>,
 
-    /// A relay of others that plays the fan-outs beside relay-sim in the part beside; {address} in
+    /// An external relay that plays the fan-outs beside relay-sim in the part beside; {address} in
     /// its command stands for what it is to listen on. May be repeated.
     #[arg(long, value_name = "NAME=COMMAND")]
     beside: Vec<Other>,

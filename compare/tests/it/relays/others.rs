@@ -1,4 +1,4 @@
-//! `compare/relays`: relays of others, built and started by scripts.
+//! `compare/relays`: external relays, built and started by scripts.
 
 use std::{
     collections::BTreeSet,
@@ -17,7 +17,7 @@ use crate::{
     ran::{Ran, Runs},
 };
 
-/// The scripts that build and start relays of others.
+/// The scripts that build and start external relays.
 const RELAYS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/relays");
 
 /// Runs a script of a `compare/relays`.

@@ -139,7 +139,7 @@ fn what_is_lost_doubled_invented_or_cut_off_is_counted() {
     }
 }
 
-/// A relay of others may add elements to EVENT (see [`crate::meaning`]): such a message is read as
+/// An external relay may add elements to EVENT (see [`crate::meaning`]): such a message is read as
 /// text, whatever the client keeps.
 #[test]
 fn an_event_in_a_message_with_more_elements_is_compared_as_well() {

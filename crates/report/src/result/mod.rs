@@ -178,7 +178,7 @@ impl RelayCommand {
     }
 }
 
-/// Cells that a relay of others declined and refused by its own rules.
+/// Cells that an external relay declined and refused by its own rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Foreign {
     /// Cells that are not measured or bear another name, each with the reason.

@@ -97,7 +97,7 @@ pub struct Workload {
     pub fresh: usize,
     /// How many corpus events are not streamed, by reason.
     pub set_aside: BTreeMap<Cow<'static, str>, usize>,
-    /// Ids of events that the relay of others had before the run and the plan does not know:
+    /// Ids of events that the external relay had before the run and the plan does not know:
     /// reconciliations name them.
     pub foreign: HashSet<[u8; 32]>,
     /// Whether clients report such ids.
