@@ -639,8 +639,8 @@ impl Run {
         }
     }
 
-    /// Whether a cell of the matrix is measured in blocks of so many seconds: beside relays of
-    /// others a floor only if it is named, and the quick profile compresses few formats unless told
+    /// Whether a cell of the matrix is measured in blocks of so many seconds. Next to external relays a
+    /// floor is measured only if it is named. The quick profile compresses few formats unless told
     /// otherwise.
     pub(crate) fn measures(&self, cell: &CellSpec, seconds: u32) -> bool {
         let chosen = self.values.has(Factor::Format) || self.values.has(Factor::Compression);

@@ -113,8 +113,8 @@ async fn output_unless_interrupted(mut command: Command, interrupt: &mut Interru
 /// The answers of each relay by its name, which is empty where there is one.
 pub(crate) type ByRelay = BTreeMap<String, Answers>;
 
-/// Drops the cells that their relays decline, names the others by what is granted, and has all
-/// relays play by the rules of the strictest. Returns what was dropped and refused.
+/// Drops the cells that their relays decline, and names the others by the terms that are granted. All
+/// relays get the rules of the strictest. Returns the dropped cells and the refused events.
 ///
 /// # Errors
 /// When a relay does not speak JSON.

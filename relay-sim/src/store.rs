@@ -416,6 +416,7 @@ impl Store {
         }
     }
 
+    /// Removes the event at an address if it is not newer than `until`, and remembers to refuse others.
     fn delete_address(&mut self, address: Address, until: i64) {
         let current = self.addresses.get(&address).copied();
         if let Some(id) = current

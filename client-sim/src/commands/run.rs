@@ -355,8 +355,8 @@ fn links_of(args: &Args, workload: &Workload) -> Vec<(Link, u64)> {
     run.chain(own).collect()
 }
 
-/// The relay's process as the record describes it, where its process id is known. `info` is what a
-/// external relay says of itself.
+/// The relay's process as the record describes it, where its process id is known. `info` is an
+/// external relay's description of itself.
 pub(crate) fn relay_process(
     args: &Args,
     pids: &[u32],

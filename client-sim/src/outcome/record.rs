@@ -359,8 +359,8 @@ fn ran_dry(shared: &Shared) -> Option<ReasonKind> {
         .then_some(ReasonKind::EventsUsedUp { after_ns, of_ns })
 }
 
-/// The cores that each end can keep busy: its threads, and no more than it is pinned to. A relay of
-/// our own has the quota of this process.
+/// The cores that each end can keep busy: its threads, and no more than it is pinned to. The
+/// run's own relay has the quota of this process.
 fn usable_cores(outcome: &Outcome, facts: &Facts<'_>) -> UsableCores {
     let (threads, workers) = (u64::from(facts.args.relay_threads()), u64::from(facts.args.workers));
     // The gateway before it has as many.

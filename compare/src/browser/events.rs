@@ -22,12 +22,12 @@ const LISTS_EVENTS: usize = 200;
 /// The tags from which an event is a list.
 const LIST_TAGS: usize = 20;
 
-/// Behind a format: its messages are those of the zstd layer.
+/// Ends the name of a format whose messages are those of the zstd layer.
 pub(crate) const ZSTD_LAYER: &str = "+zstd";
 
 /// The subscription of every REQ.
 const SUBSCRIPTION: &str = "feed";
-/// More than a set has.
+/// The limit of every REQ: more events than a set has.
 const REQUEST_LIMIT: u64 = 5_000;
 
 /// The events by set.
@@ -36,7 +36,7 @@ pub(crate) struct Events {
     events: Vec<Event<'static>>,
     /// Events that one of the formats cannot hold.
     pub(crate) set_aside: usize,
-    /// The corpus, for results.
+    /// Name and fingerprint of the corpus, as results record them.
     pub(crate) corpus: CorpusRecord,
 }
 

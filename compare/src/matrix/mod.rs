@@ -55,7 +55,7 @@ impl Matrix {
             .with(Factor::Compression, ["none", "deflate", ONCE_FOR_ALL, "zstd-dict"])
     }
 
-    /// The matrix of external relays beside each other: JSON as every relay speaks it.
+    /// The cells that every external relay can play: JSON without compression.
     pub(crate) fn of_relays() -> Matrix {
         Matrix::of_a_foreign_relay().with(Factor::Compression, [BASE_COMPRESSION])
     }

@@ -94,7 +94,10 @@ impl Client {
         self.light.iter_mut().for_each(|light| light.awaited = light.awaited.saturating_sub(1));
     }
 
-    /// Takes a delivery on a live subscription of a session.
+    /// Takes a delivery on a live subscription of a session, which ends before the run does.
+    ///
+    /// The delivery is one of: misrouted, the stored event that opens the subscription, a stray, late,
+    /// owed, or a repeat.
     pub(super) fn stay_delivery(&mut self, (session, filter): (u32, u32), found: u32, now_ns: u64) {
         let subscription = Subscription::Stay { session, filter };
         let workload = &self.shared.workload;
@@ -109,7 +112,8 @@ impl Client {
             && live.filter.limit != Some(0)
             && live.filter.matches(&workload.events[found as usize]);
         if is_answer && visit.as_mut().is_some_and(|visit| !visit.answered.put(filter as usize)) {
-            return; // Asked with `limit: 1`, the relay sends one stored event.
+            // The REQ has `limit: 1`, so the relay owes one stored event, and this is it.
+            return;
         }
         let matching = workload.publication_of(found).filter(|p| live.matches.contains(*p));
         let Some((visit, publication)) = visit.zip(matching) else {
@@ -122,7 +126,7 @@ impl Client {
         if stay.closed {
             self.wrong(Wrong::Unexpected, &subscription, found);
         } else if !stay.seen.put(publication) {
-            // Before EOSE events are stored ones, which come the newest first.
+            // Only live events have an order: stored ones, before EOSE, come the newest first.
             let is_live = !visit.opening.contains(filter as usize);
             let later = is_live.then(|| stay.last.note(workload, publication)).flatten();
             self.time_delivery(publication, now_ns);

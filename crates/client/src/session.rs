@@ -184,8 +184,8 @@ impl Client {
         true
     }
 
-    /// Counts a stored event that came behind one that it precedes. NIP-01 asks for the newest first
-    /// where a filter has a limit, and for the lowest id first among equals.
+    /// Counts the stored event `found` if it should have come before `last`. NIP-01 asks for the newest
+    /// first if a filter has a limit, and for the lowest id first among events of one second.
     fn judge_order(&mut self, last: u32, found: u32) {
         let events = &self.shared.workload.events;
         let (last, found) = (&events[last as usize], &events[found as usize]);

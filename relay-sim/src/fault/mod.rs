@@ -147,7 +147,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The text is no fault.
+/// Why a text does not name a fault, with the form that would.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct UnknownFault(String);

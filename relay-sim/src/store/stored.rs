@@ -277,7 +277,7 @@ impl StoredEvent {
         })
     }
 
-    /// [`StoredEvent::encoded`] while the `event` that it was made of is still at hand.
+    /// As [`StoredEvent::encoded`], for a caller that still has the decoded `event`: no row is read.
     pub(crate) fn encoded_from(
         &self,
         event: &Event<'_>,

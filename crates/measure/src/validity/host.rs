@@ -4,8 +4,8 @@ use super::reason::{STEAL_INVALID_ABOVE, STEAL_SUSPECT_ABOVE};
 use crate::{HostRecord, ReasonKind, UNKNOWN_HERE, Validity, ValidityClass};
 
 impl HostRecord {
-    /// Judges what the host did to latencies and CPU times. Over emulated links CPU pressure says
-    /// nothing, known or not.
+    /// Judges what the host did to latencies and CPU times. Over emulated links CPU pressure counts for
+    /// nothing, so the kernel need not report it.
     pub fn judge(&self, over_links: bool, validity: &mut Validity) {
         let suspect = |validity: &mut Validity, kind| validity.add(ValidityClass::Suspect, kind);
         if let Some(overflows) = self.listen_overflows.filter(|overflows| *overflows > 0) {

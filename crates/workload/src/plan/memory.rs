@@ -9,8 +9,8 @@ use codecs::Event;
 use super::{Live, PlannedRequest, Publication, Role, Session, Share};
 use crate::scenario::{Arrival, LiveFilter, Scenario, Span, Step};
 
-/// A plan may have one part in so many of the memory. The rest is for the relay of our own, which
-/// keeps the events, for what clients note of them, and for others.
+/// A plan may take this part of the memory: a half. The rest is for the run's own relay, which keeps the
+/// events, for the clients' notes of them, and for other programs.
 const PARTS: u64 = 2;
 
 /// The allocator's own bytes beside a small block, and the pointer to it.
@@ -149,19 +149,21 @@ pub(crate) fn arrivals(arrival: Arrival, connections: usize, spans: &[Span]) -> 
     }
 }
 
-/// About what a published event of these kinds takes: in its population's list and in the plan's,
-/// which grow by doubling, its template, and its places in indices.
+/// About the bytes of one published event of these kinds, with its template and its entries in lists.
+/// Lists grow by doubling, so each is counted with room to spare.
 fn event_bytes(eligible: &[&Event<'static>], kinds: Option<&[u16]>) -> f64 {
     let wanted = eligible.iter().filter(|event| kinds.is_none_or(|kinds| kinds.contains(&event.kind)));
-    let value = |value: &Cow<'_, str>| value.len() as f64 + BLOCK;
-    let heap = |event: &Event<'_>| {
-        let tags = event.tags.iter().map(|tag| tag.iter().map(value).sum::<f64>() + BLOCK);
+    let value_bytes = |value: &Cow<'_, str>| value.len() as f64 + BLOCK;
+    let heap_bytes = |event: &Event<'_>| {
+        let tags = event.tags.iter().map(|tag| tag.iter().map(value_bytes).sum::<f64>() + BLOCK);
         event.content.len() as f64 + BLOCK + tags.sum::<f64>()
     };
-    let (sum, count) = wanted.fold((0.0, 0.0), |(sum, count), event| (sum + heap(event), count + 1.0));
-    let mean = if count > 0.0 { sum / count } else { 0.0 };
-    let places = size_of::<([u8; 32], u32)>() * 2 + size_of::<Publication>() * 3;
-    3.0 * size_of::<Event<'_>>() as f64 + 2.0 * mean + places as f64
+    let (sum, count) = wanted.fold((0.0, 0.0), |(sum, count), event| (sum + heap_bytes(event), count + 1.0));
+    let mean_heap_bytes = if count > 0.0 { sum / count } else { 0.0 };
+    // Two slots in the plan's growing list, and one of the template. Event and template own their text.
+    let events = 3.0 * size_of::<Event<'_>>() as f64 + 2.0 * mean_heap_bytes;
+    let entries = size_of::<([u8; 32], u32)>() * 2 + size_of::<Publication>() * 3;
+    events + entries as f64
 }
 
 /// About what the requests of a step take.
