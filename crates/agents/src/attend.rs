@@ -11,7 +11,8 @@ use tokio::{
 };
 
 use crate::{
-    message::{Ask, EXIT_HEADER, Facts, Opened, Phase, Status, bounded, decode, encode},
+    json::{decode, encode},
+    message::{Ask, EXIT_HEADER, Facts, Opened, Phase, Status, bounded},
     player::{Commanded, Ending, Player, Said, now_ns},
     policy::Policy,
     server::{NatsConnection, NatsError, Server, reach},

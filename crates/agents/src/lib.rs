@@ -11,6 +11,7 @@ mod board;
 mod clock;
 mod coordinate;
 mod events;
+mod json;
 mod message;
 mod player;
 mod policy;

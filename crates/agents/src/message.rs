@@ -3,13 +3,10 @@
 use std::fmt;
 
 use measure::LiveCounts;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 use terms::RelayUrl;
 
 use crate::spec::{Play, Spec};
-
-/// Longest message except records.
-pub(crate) const MESSAGE_BYTES: usize = 256 << 10;
 
 /// Longest record of a player: twenty times the usual record.
 pub(crate) const RECORD_BYTES: usize = 900 << 10;
@@ -113,16 +110,6 @@ pub struct Facts {
     pub url: Option<RelayUrl>,
 }
 
-/// Reads a message, unless it is too long or does not follow the type.
-pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
-    (bytes.len() <= MESSAGE_BYTES).then(|| serde_json::from_slice(bytes).ok())?
-}
-
-/// Writes a message.
-pub(crate) fn encode<T: Serialize>(message: &T) -> Vec<u8> {
-    serde_json::to_vec(message).expect("messages are structs of strings and numbers")
-}
-
 /// A reason as it is passed on and shown: on one line, short and harmless to a terminal.
 pub(crate) fn bounded(reason: impl AsRef<str>) -> String {
     codecs::quoted_up_to(reason.as_ref(), REASON_CHARS)
@@ -131,7 +118,10 @@ pub(crate) fn bounded(reason: impl AsRef<str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::tests::play;
+    use crate::{
+        json::{MESSAGE_BYTES, decode, encode},
+        spec::tests::play,
+    };
 
     #[test]
     fn a_message_that_is_cut_or_too_long_or_has_other_fields_is_none() {

@@ -7,7 +7,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use terms::RelayUrl;
 
-use crate::message::{MESSAGE_BYTES, encode};
+use crate::json::{MESSAGE_BYTES, encode};
 
 /// Longest name of a run, a scenario or a file of events.
 const NAME_BYTES: usize = 128;

@@ -1,6 +1,6 @@
 //! The answer to a relay's challenge (NIP-42), and what the relay refuses until then.
 
-use std::{borrow::Cow, time::Duration};
+use std::borrow::Cow;
 
 use ahash::HashSet;
 use codecs::{ClientMessage, Event, quoted};
@@ -11,10 +11,6 @@ use super::{
     connect::{ConnectionState, Patience},
 };
 use workload::{CLIENT_AUTH, Timing};
-
-/// How long a client waits for a challenge on a new connection. Some relays send it only when a
-/// message needs it.
-pub(super) const GREETING: Duration = Duration::from_secs(1);
 
 /// The contents of AUTH events: the URL of the relay, and the time.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fixedbitset::FixedBitSet;
 
-use super::{Action, Client, Failure, Owed, Subscription, Wake, auth};
+use super::{Action, Client, Failure, Owed, Proof, Subscription, Wake};
 use crate::incidents;
 use workload::{Timing, schedule::nanos};
 
@@ -14,6 +14,10 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// How long the set-up may take, however much the relay says meanwhile: a relay may send stored
 /// events without end, and never EOSE.
 const SET_UP: Duration = Duration::from_secs(60);
+
+/// How long a client waits for a challenge on a new connection. Some relays send it only when a
+/// message needs it.
+const GREETING: Duration = Duration::from_secs(1);
 
 /// Resolution of the timers of tokio, one millisecond.
 const TIMER_STEP_NS: u64 = 1_000_000;
@@ -106,7 +110,7 @@ impl Client {
             }
         }
         if self.shared.workload.auth && !self.shared.workload.ungreeted {
-            self.connection = ConnectionState::Challenge { until_ns: now_ns + nanos(auth::GREETING) };
+            self.connection = ConnectionState::Challenge { until_ns: now_ns + nanos(GREETING) };
         } else {
             self.set_up(now_ns);
         }
@@ -162,7 +166,7 @@ impl Client {
     pub(super) fn go_down(&mut self) {
         self.connection = ConnectionState::Down;
         self.patience = None;
-        self.proof = auth::Proof::default();
+        self.proof = Proof::default();
     }
 
     /// Opens live subscriptions and begins the sessions that waited for the connection.

@@ -17,7 +17,7 @@ use wire::WireError;
 use super::{
     answers::{Answer, Answers},
     needs::{CONNECTIONS, Needs, STORED, SUBSCRIPTIONS, UNLIMITED, json_bytes},
-    talk::{Peer, Talk, now_s},
+    talk::{FIRST, Peer, Talk, now_s},
 };
 use crate::sockets::resources;
 
@@ -51,8 +51,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// upper bound, with a list of no ids.
 const NOTHING: [u8; 5] = [0x61, 0, 0, 2, 0];
 
-/// The author of most events, and that of those that are published after AUTH.
-pub(super) const FIRST: usize = 0;
+/// The author of events that are published after AUTH; [`FIRST`] is that of the others.
 const AFTER_AUTH: usize = 1;
 
 /// How many keys its authors take: a bound on a replaceable event takes one for each step.

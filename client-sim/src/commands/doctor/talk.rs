@@ -20,7 +20,7 @@ use tokio::{
 };
 use wire::{CloseCode, Compression, Connection, Endpoint, Offer, WireLimits};
 
-use super::{TELL_EVERY, answers::Answer, rehearsal::FIRST};
+use super::{TELL_EVERY, answers::Answer};
 use crate::sockets::driver;
 use client::{
     auth,
@@ -35,6 +35,9 @@ const PAUSES_MS: [u64; 4] = [50, 1_000, 2_000, 4_000];
 
 /// Answers and events that are remembered of a connection.
 pub(super) const MOST_HEARD: usize = 10_000;
+
+/// The author of AUTH and of most events, as an index of the peer's keys.
+pub(super) const FIRST: usize = 0;
 
 /// The subscription that stays open.
 const LIVE: &str = "doctor-live";
