@@ -26,6 +26,7 @@ use terms::Compression;
 pub const CLIENT_AUTH: u16 = 22_242;
 
 pub use plan::*;
+pub use recorded::{Says, Turn};
 pub use timing::Timing;
 
 /// The corpus as results name it.

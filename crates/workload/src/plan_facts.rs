@@ -10,7 +10,8 @@ use measure::FlowRecord;
 use serde::Serialize;
 
 use crate::{
-    plan::{Role, Says, Task, Workload},
+    plan::{Role, Task, Workload},
+    recorded::Says,
     scenario::{Connect, Scenario},
 };
 

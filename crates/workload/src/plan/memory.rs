@@ -7,7 +7,7 @@ use anyhow::ensure;
 use codecs::Event;
 
 use super::{Live, PlannedRequest, Publication, Role, Session, Share};
-use crate::scenario::{Arrival, LiveFilter, Scenario, Span, Step};
+use crate::scenario::{LiveFilter, Scenario, Step};
 
 /// A plan may take this part of the memory: a half. The rest is for the run's own relay, which keeps the
 /// events, for the clients' notes of them, and for other programs.
@@ -95,11 +95,11 @@ fn parts(scenario: &Scenario, eligible: &[&Event<'static>], share: Share) -> Vec
 fn publications(scenario: &Scenario, eligible: &[&Event<'static>]) -> (f64, f64) {
     let publish = scenario.publish.iter().map(|publish| {
         let spans = scenario.spans(publish.phases.as_deref());
-        (arrivals(publish.arrival, publish.connections, &spans), publish.kinds.as_deref())
+        (publish.arrival.expected(publish.connections, &spans), publish.kinds.as_deref())
     });
     let reconcile = scenario.reconcile.iter().map(|reconcile| {
         let spans = scenario.spans(reconcile.phases.as_deref());
-        let rounds = arrivals(reconcile.arrival, reconcile.connections, &spans);
+        let rounds = reconcile.arrival.expected(reconcile.connections, &spans);
         (rounds * reconcile.extra as f64, reconcile.kinds.as_deref())
     });
     publish.chain(reconcile).fold((0.0, 0.0), |(count, bytes), (more, kinds)| {
@@ -111,42 +111,24 @@ fn publications(scenario: &Scenario, eligible: &[&Event<'static>]) -> (f64, f64)
 fn sessions(scenario: &Scenario, stored: usize, bits: f64, share: Share) -> (f64, f64) {
     let request = scenario.request.iter().map(|request| {
         let spans = scenario.spans(request.phases.as_deref());
-        let count = arrivals(request.arrival, request.connections, &spans) / f64::from(share.of.get());
+        let count = request.arrival.expected(request.connections, &spans) / f64::from(share.of.get());
         let steps: f64 = request.step.iter().map(|step| step_bytes(step, stored)).sum();
         let live: f64 = request.live.iter().map(|live| live_bytes(live) + 2.0 * bits).sum();
         (count, steps + live)
     });
     let fan_in = scenario.fan_in.iter().map(|fan_in| {
         let spans = scenario.spans(fan_in.phases.as_deref());
-        let count = arrivals(fan_in.arrival, fan_in.clients, &spans) * fan_in.relays as f64;
+        let count = fan_in.arrival.expected(fan_in.clients, &spans) * fan_in.relays as f64;
         (count, fan_in.events as f64 * size_of::<([u8; 32], u32)>() as f64 + BLOCK)
     });
     let reconcile = scenario.reconcile.iter().map(|reconcile| {
         let spans = scenario.spans(reconcile.phases.as_deref());
-        let count = arrivals(reconcile.arrival, reconcile.connections, &spans);
+        let count = reconcile.arrival.expected(reconcile.connections, &spans);
         (count, (stored + reconcile.extra) as f64 * size_of::<u32>() as f64 + BLOCK)
     });
     let own = 2.0 * size_of::<Session>() as f64 + BLOCK;
     let all = request.chain(fan_in).chain(reconcile);
     all.fold((0.0, 0.0), |(count, bytes), (more, each)| (count + more, bytes + more * (own + each)))
-}
-
-/// About how often clients are due.
-pub(crate) fn arrivals(arrival: Arrival, connections: usize, spans: &[Span]) -> f64 {
-    let length_s = |span: &Span| (span.to - span.from).as_secs_f64();
-    let connections = connections as f64;
-    match arrival {
-        Arrival::Burst { period_ms } => {
-            let bursts = |span: &Span| (length_s(span) * 1e3 / (period_ms.max(1) as f64)).ceil();
-            connections * spans.iter().map(bursts).sum::<f64>()
-        }
-        Arrival::Constant { rate_per_s } | Arrival::Poisson { rate_per_s } => {
-            let work_s = |span: &Span| length_s(span) * (span.load[0] + span.load[1]) / 2.0;
-            rate_per_s * spans.iter().map(work_s).sum::<f64>()
-        }
-        Arrival::Spread { .. } => connections * spans.len() as f64,
-        Arrival::Closed { rounds, .. } => connections * rounds as f64,
-    }
 }
 
 /// About the bytes of one published event of these kinds, with its template and its entries in lists.

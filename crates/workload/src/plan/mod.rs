@@ -33,8 +33,6 @@ use terms::Compression;
 #[cfg(test)]
 pub(crate) use self::agents::tests::PLANS;
 pub use self::agents::{Elsewhere, Share};
-pub(crate) use self::memory::arrivals;
-pub use self::turns::{Says, Turn};
 use crate::{
     plan::{
         live::{LivePlanner, Published},
@@ -42,6 +40,7 @@ use crate::{
         sessions::{Asker, position},
         stored::StoredIndex,
     },
+    recorded::Turn,
     scenario::{Access, Arrival, Connect, Request, Scenario},
     schedule,
 };

@@ -15,54 +15,9 @@ use super::{
     sessions::position,
 };
 use crate::{
-    recorded::Source,
+    recorded::{Says, Source, Turn},
     scenario::{Replay, Scenario},
 };
-
-/// Something that a recorded client does beside publishing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Turn {
-    /// When it is due, from the start.
-    pub at: Duration,
-    /// The connection that does it.
-    pub connection: usize,
-    /// What it does.
-    pub says: Says,
-    /// The REQ whose EOSE it waits for, as a place in [`Workload::turns`]: the one that was answered
-    /// last when the recorded client did it.
-    pub after: Option<u32>,
-    /// Whether the recorded REQ got its EOSE.
-    pub answered: bool,
-    /// The events that came to the recorded REQ, in ascending order.
-    pub expected: Vec<u32>,
-}
-
-/// What a recorded client does.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Says {
-    /// Connects.
-    Connect,
-    /// Sends a REQ, a COUNT or a CLOSE.
-    Message(Box<ClientMessage<'static>>),
-    /// Closes its connection.
-    Leave,
-}
-
-impl Turn {
-    /// The filters of a REQ or COUNT.
-    pub fn filters(&self) -> &[Filter] {
-        let Says::Message(message) = &self.says else { return &[] };
-        match &**message {
-            ClientMessage::Req { filters, .. } | ClientMessage::Count { filters, .. } => filters,
-            _ => &[],
-        }
-    }
-
-    /// Whether it is a REQ.
-    pub fn is_request(&self) -> bool {
-        matches!(&self.says, Says::Message(message) if matches!(**message, ClientMessage::Req { .. }))
-    }
-}
 
 impl Workload {
     /// Plans a replay. Each agent plans the whole.

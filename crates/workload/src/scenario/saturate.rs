@@ -7,7 +7,6 @@ use cell::{Cell, Saturate};
 use codecs::VerifyLevel;
 
 use super::{Arrival, Scenario, Span, scaled};
-use crate::plan::arrivals;
 
 /// Light readers decode every n-th delivery.
 const DECODE_EVERY: u32 = 64;
@@ -82,7 +81,7 @@ impl Scenario {
 
 /// A loop over as many sessions of a connection as its arrival starts in a run.
 fn again(arrival: Arrival, connections: usize, span: Span) -> Arrival {
-    looped(scaled(arrivals(arrival, connections, &[span]), 1.0 / connections as f64))
+    looped(scaled(arrival.expected(connections, &[span]), 1.0 / connections as f64))
 }
 
 fn looped(rounds: usize) -> Arrival {

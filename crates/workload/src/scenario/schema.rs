@@ -438,6 +438,26 @@ pub enum Arrival {
     },
 }
 
+impl Arrival {
+    /// About how many sessions or events start within `spans`, of all connections together.
+    pub(crate) fn expected(self, connections: usize, spans: &[Span]) -> f64 {
+        let length_s = |span: &Span| (span.to - span.from).as_secs_f64();
+        let connections = connections as f64;
+        match self {
+            Arrival::Burst { period_ms } => {
+                let bursts = |span: &Span| (length_s(span) * 1e3 / (period_ms.max(1) as f64)).ceil();
+                connections * spans.iter().map(bursts).sum::<f64>()
+            }
+            Arrival::Constant { rate_per_s } | Arrival::Poisson { rate_per_s } => {
+                let work_s = |span: &Span| length_s(span) * (span.load[0] + span.load[1]) / 2.0;
+                rate_per_s * spans.iter().map(work_s).sum::<f64>()
+            }
+            Arrival::Spread { .. } => connections * spans.len() as f64,
+            Arrival::Closed { rounds, .. } => connections * rounds as f64,
+        }
+    }
+}
+
 /// The bounds of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
