@@ -1,5 +1,7 @@
 //! The command line.
 
+pub(crate) mod stated;
+
 use std::{net::SocketAddr, num::NonZeroU16, path::PathBuf};
 
 use anyhow::Context;
@@ -10,7 +12,7 @@ use corpus::{Keys, MOST_WORK_BITS, Signing};
 use program::Unechoed;
 use wire::{Compression, Header};
 
-use crate::relays::meet::{self, LocalRelay, Stated};
+use self::stated::{LocalRelay, Stated};
 use workload::{Share, scenario::Scenario};
 
 /// A swarm of simulated Nostr clients.
@@ -123,7 +125,7 @@ pub struct Args {
     /// (--verify, --link, --floor, --no-pin and others) starts one.
     #[arg(
         long, help_heading = "Relay", value_name = "ADDRESS", default_value = relay_sim::DEFAULT_ADDRESS,
-        value_parser = meet::local_relay, conflicts_with = "relay_of_others", hide_short_help = true
+        value_parser = stated::local_relay, conflicts_with = "relay_of_others", hide_short_help = true
     )]
     pub local_relay: LocalRelay,
 

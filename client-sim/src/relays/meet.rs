@@ -9,12 +9,11 @@ use std::{
 
 use anyhow::Context;
 use cell::Cell;
-use clap::{ArgMatches, Command, FromArgMatches};
 use codecs::Format;
 use wire::{Agreement, CloseCode, Compression, Connection, Offer, Token, WireError, WireLimits};
 
 use crate::{
-    args::Args,
+    args::{Args, stated::Stated},
     commands::doctor::{answers::Info, handshakes, info},
     dial::endpoint,
     interruption::{self, Interrupted, unless_interrupted},
@@ -22,70 +21,11 @@ use crate::{
 };
 use program::{Interrupt, UsageError};
 
-/// The word for no address, where `--local-relay` takes one.
-const NO_RELAY: &str = "none";
-
 /// The software of relay-sim in its NIP-11 document.
 pub(crate) const RELAY_SIM: &str = "relay-sim";
 
 /// Time for a connection over loopback.
 const NEARBY: Duration = Duration::from_secs(1);
-
-/// The address at which a run looks for a relay-sim.
-///
-/// # Errors
-/// When it is no loopback address.
-pub(crate) fn local_relay(text: &str) -> Result<LocalRelay, String> {
-    if text == NO_RELAY {
-        return Ok(LocalRelay(None));
-    }
-    let address = text.parse().ok().filter(|address: &SocketAddr| address.ip().is_loopback());
-    address.map(|address| LocalRelay(Some(address))).ok_or_else(|| {
-        format!(
-            "expected a loopback address with a port, as in 127.0.0.1:7777, or {NO_RELAY}; --url takes others"
-        )
-    })
-}
-
-/// The value of `--local-relay`.
-#[derive(Debug, Clone, Copy)]
-pub struct LocalRelay(Option<SocketAddr>);
-
-/// Which factors the command line states.
-#[derive(Debug, Clone, Copy)]
-pub struct Stated {
-    /// Whether it states all, by `--cell`.
-    cell: bool,
-    /// Whether clients insist on a format.
-    format: bool,
-    /// Whether clients insist on a compression.
-    compression: bool,
-    /// Whether it sets what only a relay of our own takes.
-    relay: bool,
-}
-
-impl clap::Args for Stated {
-    fn augment_args(command: Command) -> Command {
-        command
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        command
-    }
-}
-
-impl FromArgMatches for Stated {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Stated, clap::Error> {
-        let has = |id: &str| matches.try_contains_id(id).unwrap_or(false);
-        let relay = cell::Factor::on_side(cell::Side::Relay).any(|factor| has(factor.row().name));
-        Ok(Stated { cell: has("cell"), format: has("format"), compression: has("compression"), relay })
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Stated::from_arg_matches(matches)?;
-        Ok(())
-    }
-}
 
 /// What is known of the relay before the plan is made.
 #[derive(Debug, Default)]

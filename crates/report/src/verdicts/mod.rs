@@ -6,3 +6,4 @@ pub(crate) mod dispersion;
 pub(crate) mod family;
 pub(crate) mod gate;
 pub(crate) mod likeness;
+mod sums;
