@@ -90,9 +90,8 @@ struct Said {
 }
 
 /// The orders of a coordinator: `start NANOSECONDS` of CLOCK_MONOTONIC, `on` and `stop`, a line
-/// each. The end of the input is a stop, and so is what is no order. Who has said `on` says so at
-/// least once a second: silence is a stop from then on, because a process that is stopped (SIGSTOP)
-/// keeps its end of the pipe open.
+/// each. The end of the input is a stop, and so is any other line. After the first `on` a second of
+/// silence is a stop, too, because a process that is stopped (SIGSTOP) keeps its end of the pipe open.
 #[derive(Debug, Clone)]
 pub struct Orders(watch::Receiver<Said>);
 

@@ -281,14 +281,14 @@ fn seed(relay_stays: bool) -> u64 {
     if relay_stays { rand::random::<u32>().into() } else { 1 }
 }
 
-/// What goes with a relay behind --url.
+/// Flags for a relay at --url.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Relay")]
 pub(crate) struct UrlFlags {
     /// Root certificates (PEM) to trust for wss:// instead of the platform's
     #[arg(long, requires = "url", value_name = "FILE", hide_short_help = true)]
     pub(crate) ca: Option<String>,
-    /// A header field of every request to the relay behind --url, as a proxy may want it
+    /// A header field of every request to the relay at --url, as a proxy may want it
     ///
     /// May be repeated. Results have its name alone.
     #[arg(
@@ -296,7 +296,7 @@ pub(crate) struct UrlFlags {
         hide_short_help = true
     )]
     pub(crate) header: Vec<Header>,
-    /// Process ids of the relay behind --url, for its CPU time
+    /// Process ids of the relay at --url, for its CPU time
     ///
     /// Of a relay on this machine, separated by commas. The time of all that they start is in it.
     #[arg(long, requires = "url", value_name = "PIDS", value_delimiter = ',', hide_short_help = true)]
@@ -387,9 +387,9 @@ pub(crate) struct Run {
     pub(crate) values: Values<true>,
     /// Events published per second, or auto
     ///
-    /// Separated by commas, instead of the scenario's rate; several draw curves. Auto is
-    /// one that every cell keeps with at most 60 % of its cores, found by a pilot that is not
-    /// counted, so that no latency is the length of a queue.
+    /// Separated by commas, instead of the scenario's rate; several draw curves. With auto a pilot
+    /// finds a rate that every cell keeps with at most 60 % of its cores, so that no latency is the
+    /// length of a queue.
     #[arg(long, help_heading = "Load", value_delimiter = ',', value_name = "PER_SECOND")]
     pub(crate) rates: Option<Vec<Rate>>,
     /// Shares of each relay's own cores, as in 10%,30%: each cell has the load that uses as much
@@ -431,9 +431,9 @@ pub(crate) struct Run {
     ///
     /// As in --relay 'old=./relay-old --listen {address}' --relay 'new=./relay-new {port}'. All are
     /// compared with the first. {address} is 127.0.0.1 with a free port, {port} the port alone,
-    /// {dir} an empty folder, in which it runs; no shell reads the command. relay-sim alone is the
-    /// relay of this project, floor alone one that does no Nostr work. Formats then default to
-    /// json, compressions to none.
+    /// {dir} an empty folder, in which it runs. No shell reads the command. Without a command,
+    /// relay-sim is the relay of this project, and floor a relay that does no Nostr work. Formats
+    /// then default to json, compressions to none.
     #[arg(
         long, help_heading = "Relay", value_name = "NAME=COMMAND", value_parser = relays::read,
         conflicts_with_all = ["url", "link", "nats", "utilisation", "instructions"]
@@ -447,8 +447,8 @@ pub(crate) struct Run {
     pub(crate) listen_within: Option<u32>,
     /// Extent
     ///
-    /// Quick compresses JSON and DannyPack alone and, of a scenario with bursts, measures these two
-    /// by deflate at most, unless --format or --compression says otherwise.
+    /// Without --format and --compression, quick compresses JSON and DannyPack alone. If the
+    /// scenario has bursts, it measures these two alone, without compression and by deflate.
     #[arg(long, help_heading = "Rounds", value_enum, default_value = "quick")]
     pub(crate) profile: Profile,
     /// Rounds, instead of the profile's; intervals need 6 or more
@@ -479,10 +479,10 @@ pub(crate) struct Run {
     pub(crate) max_time: Option<Duration>,
     /// Cells whose verdicts are corrected for their number by themselves, or all
     ///
-    /// By name, as in json+deflate, separated by commas; all makes one family of all cells. By
-    /// default those that differ from JSON without compression in format or compression alone, at
-    /// most eight in a load: one of each by turns, in the order of the lists below; of several
-    /// relays, the cells of all but the first. The other cells are secondary, corrected apart.
+    /// By name, as in json+deflate, separated by commas; all makes one family of all cells. The
+    /// default: at most eight per load that differ from JSON without compression in format or
+    /// compression alone, taken by turns in the order of the lists below. With several relays: the
+    /// cells of all but the first. The other cells are secondary, corrected apart.
     #[arg(
         long,
         help_heading = "Rounds",
@@ -510,9 +510,9 @@ pub(crate) struct Run {
     pub(crate) slo: Option<Slo>,
     /// What a relay may cost more than the first, or exit code 100: 'p99>10%'
     ///
-    /// As in 'relay CPU>3%, p99>10%', also one a flag. A relay fails where a one-sided test at 1 %
-    /// says that it costs more, and the estimate exceeds the bound, or 2 % without any. It takes 8
-    /// rounds, or 7 for one bound.
+    /// As in 'relay CPU>3%, p99>10%', also one a flag. A relay fails if a one-sided test at 1 % finds
+    /// that it costs more, and the estimate exceeds the bound (2 % without one). It takes 8 rounds,
+    /// or 7 for one bound.
     #[arg(
         long, help_heading = "Output", value_name = "BOUNDS", requires = "relay", value_parser = FailOn::from_str
     )]
@@ -659,7 +659,7 @@ impl Run {
         }
     }
 
-    /// Whether blocks of so many seconds are longer than the profile's, and nobody asked for that.
+    /// Whether blocks of this length are longer than the profile's, although no flag asks for that.
     pub(crate) fn is_longer(&self, seconds: u32) -> bool {
         self.seconds.is_none() && seconds > self.profile.size().1
     }

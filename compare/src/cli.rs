@@ -170,8 +170,8 @@ fn splice_file(file: &Path) -> Result<()> {
         .with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// Why arguments for clients are refused: the command has such a flag itself, for all of a run, and
-/// results repeat what stands behind the `--`; or they are not counted.
+/// Why arguments after `--` are refused: the command has such a flag for the whole run, or the argument
+/// has no effect on counted instructions.
 fn refused(command: &str, client_args: &[String], instructions: bool) -> Option<String> {
     let program = Cli::command();
     let own = program.find_subcommand(command).into_iter().flat_map(clap::Command::get_arguments);
@@ -186,11 +186,11 @@ fn refused(command: &str, client_args: &[String], instructions: bool) -> Option<
     }
     if client_args.iter().any(|arg| sets(arg, "--relay-at")) {
         return Some(
-            "give a relay's address before the --, by --url: results repeat what stands behind".into(),
+            "give a relay's address before the --, by --url: results repeat the arguments after it".into(),
         );
     }
     (instructions && !client_args.is_empty())
-        .then(|| "--instructions counts without the arguments behind --: leave out either".to_owned())
+        .then(|| "--instructions counts without the arguments after --: leave out either".to_owned())
 }
 
 /// Whether an argument is this flag, with or without its value.

@@ -1,5 +1,5 @@
-//! Asks each external relay once, before the first round, what it grants and refuses, so that
-//! no cell is measured that cannot be and each bears the name of what is measured.
+//! Asks each external relay once, before the first round, which terms and events it accepts. Cells that
+//! it declines are dropped, and the others are named by the granted terms.
 
 use std::{collections::BTreeMap, fs, path::Path, process::Output};
 

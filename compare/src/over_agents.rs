@@ -198,11 +198,11 @@ pub(crate) fn identity(corpus: &Corpus) -> Result<Identity> {
 /// # Errors
 /// The part to leave out.
 pub(crate) fn check(client_args: &[String], cells: &[CellSpec], is_foreign: bool) -> Result<()> {
-    ensure!(client_args.is_empty(), "agents take no arguments behind --: leave them out");
+    ensure!(client_args.is_empty(), "agents take no arguments after --: leave them out");
     ensure!(cells.iter().all(|cell| cell.faults.is_empty()), "agents play against no planted faults");
     ensure!(
         !is_foreign || cells.iter().all(|cell| cell.cell.batching.is_none_or(Batching::leaves_limits)),
-        "the limits of batches are those of the relay behind --url: use --batching on"
+        "the limits of batches are those of the relay at --url: use --batching on"
     );
     Ok(())
 }

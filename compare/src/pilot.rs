@@ -1,7 +1,9 @@
-//! Pilots of `compare run`, which are not counted: the rate that each cell keeps with a share of its
-//! cores (`--rates auto`), so that its latency is not the length of a queue, and the load at which
-//! each uses a share of its own relay's (`--utilisation`), so that a format is measured as busy as
-//! it would be, and not as busy as the others make it.
+//! Pilots of `compare run`, whose blocks are not counted:
+//!
+//! - `--rates auto` finds the rate that each cell keeps with a share of its cores, so that its latency is
+//!   not the length of a queue.
+//! - `--utilisation` finds the load at which each cell's relay uses a share of its cores, so that every
+//!   format is measured equally busy.
 
 use anyhow::{Context, Result};
 

@@ -114,10 +114,10 @@ impl BlockOrder {
         BlockOrder { rounds: all, spare }
     }
 
-    /// The order of the next round after these blocks: the planned ones, then further ones while a
-    /// cell lacks usable rounds and has lost more of them to the host than further ones were played. A
-    /// block that the cell itself made late is a result and is not replaced, so the number of rounds
-    /// does not depend on what was measured.
+    /// The order of the next round after these blocks. Further rounds follow the planned ones while a cell
+    /// lacks usable rounds and lost more to the host than further rounds were played. A block that the
+    /// cell itself made late is a result and is not replaced, so the number of rounds does not depend on
+    /// the measurements.
     pub(crate) fn next_round(&self, round: usize, blocks: &[(usize, Block)]) -> Option<&[usize]> {
         let Some(further) = round.checked_sub(self.rounds.len()) else { return Some(&self.rounds[round]) };
         let cells: BTreeSet<usize> = blocks.iter().map(|(cell, _)| *cell).collect();
@@ -139,8 +139,8 @@ impl BlockOrder {
         self.spare.get(further).map(Vec::as_slice).filter(|_| cells.iter().any(lacks))
     }
 
-    /// Of a pair, which is the control and the one cell of another relay, each round has this cell
-    /// twice, beside the anchor and the control: as many blocks of either relay.
+    /// Draws the rounds. If only one cell is compared with the first relay, each round has it twice, next
+    /// to the anchor and the control, so that both relays have as many blocks.
     fn drawn(
         loads: &[(usize, Vec<usize>)],
         is_pair: impl Fn(usize, &[usize]) -> bool,

@@ -43,7 +43,7 @@ pub struct Rounds<'a> {
     pub folder: &'a Path,
     /// Whether nothing is said on stderr.
     pub quiet: bool,
-    /// Where somebody scrapes what is seen of it.
+    /// The counts for `--metrics-listen`, if it is given.
     pub metrics: Option<&'a Metrics>,
 }
 

@@ -1,8 +1,10 @@
-//! Bisects: searches the root of each subject, a cell or two of them, along an axis
-//! ([`Limit`](report::bracket::Limit)): the highest rate or load under an SLO, the one at which a
-//! relay uses a share of its cores, the bandwidth at which two cells take equally long.
+//! Root finding along an axis ([`Limit`](report::bracket::Limit)), for one cell or a pair:
 //!
-//! Subjects take turns in random order, so that drift of the machine meets all of them.
+//! - the highest rate or load under an SLO,
+//! - the load at which a relay uses a share of its cores,
+//! - the bandwidth at which two cells take equally long.
+//!
+//! Cells take turns in random order, so that drift of the machine meets all of them.
 
 use std::{cell::OnceCell, io, path::Path, rc::Rc};
 

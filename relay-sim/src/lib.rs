@@ -1,8 +1,7 @@
 //! A Nostr relay in every wire format, made to measure its cost.
 //!
 //! [`serve`] is the relay: NIP-01 with everything in memory, or in a directory ([`StoreConfig`]),
-//! fast enough that what is measured is the format. [`Config`] says how it behaves, [`Totals`] what
-//! it did.
+//! fast enough that a measurement shows the format. [`Config`] has its settings, [`Totals`] its counts.
 //!
 //! One task owns a connection (`session.rs`) and drives its [`machine::Connection`], which has no
 //! socket and no clock. That decodes, asks its `Peer` (`peer.rs`, no bytes) what to answer, and

@@ -4,11 +4,11 @@
 //! place in one order: a REQ finds the events before it in its snapshot and gets the events after
 //! it through its outbox. Nothing falls between the two, nothing is in both.
 //!
-//! A relay with a store on disk gives an event its place when it was committed: before that nobody
-//! sees it, and nobody hears OK (`committer.rs`).
+//! A relay with a store on disk gives an event its place after the commit. Until then no client sees the
+//! event, and its publisher gets no OK (`committer.rs`).
 //!
-//! The lock covers that order alone: what an event costs in a format is spent outside of it, once
-//! for each format, and so are the outboxes and all that is read from disk. The events that one
+//! The lock covers that order alone. Encoding (once per format), outboxes and reads from disk happen
+//! outside of it. The events that one
 //! connection publishes reach every subscription in the order in which they were published. Events
 //! of two connections may reach a subscription in another order than the store has them, and in
 //! another order than the next subscription: NIP-01 demands none of live events.

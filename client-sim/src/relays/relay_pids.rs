@@ -1,6 +1,6 @@
-//! Whether the processes of `--relay-pid` are the relay behind `--url`, as far as this system
-//! tells. A process is refused only when nothing can reach it; containers, proxies and processes of
-//! others are taken, and the record says what is not known.
+//! Checks that the processes of `--relay-pid` are the relay at `--url`. A process is refused only if
+//! nothing can reach it. Containers, proxies and other users' processes are accepted, and the record
+//! states what could not be checked.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

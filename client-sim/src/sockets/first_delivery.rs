@@ -1,6 +1,5 @@
-//! Has every stored event that the plan asks for sent before the clock starts, so that the measured
-//! time has steady deliveries, and reads what the first delivery of an event costs the relay
-//! (docs/decisions/warm.md).
+//! Requests every stored event of the plan before the clock starts, so that the relay has encoded it.
+//! Reads the relay's CPU for these first deliveries (docs/decisions/warm.md).
 
 use std::{cell::RefCell, rc::Rc, sync::Arc, time::Instant};
 

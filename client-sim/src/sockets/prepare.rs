@@ -139,8 +139,7 @@ async fn store(
     while shared.outstanding() > 1 {
         progress.turn(&mut driver).await?;
     }
-    // A relay may put off the indexing of what it stored until somebody asks: before the clock
-    // starts.
+    // A relay may index stored events at the first request, so make one before the clock starts.
     driver.on_due(Due::Session(1)).await?;
     while !shared.is_done() {
         progress.turn(&mut driver).await?;

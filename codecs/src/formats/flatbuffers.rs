@@ -281,7 +281,7 @@ impl<'a> Buffer<'a> {
         let field = self.field::<4>(table, slot, what)?.ok_or(DecodeError::Missing(what))?;
         let nul = self.offset(field, what)? + 4 + text.len();
         if self.read(nul, 1, what)? != [0] {
-            return Err(DecodeError::Malformed("text: a NUL stands behind it"));
+            return Err(DecodeError::Malformed("text: a NUL follows it"));
         }
         str::from_utf8(text).map(Some).map_err(|_| DecodeError::Utf8(what))
     }

@@ -129,7 +129,7 @@ impl GoNostr {
             for _ in 0..values {
                 tag.push(read_text(reader, "tag value")?);
                 if reader.u8("tag value")? != 0 {
-                    return Err(DecodeError::Malformed("tag value: a zero byte stands behind it"));
+                    return Err(DecodeError::Malformed("tag value: a zero byte follows it"));
                 }
             }
             tags.push(tag);

@@ -80,7 +80,7 @@ pub(crate) struct SearchFlags {
     /// Arguments for every client, after --
     #[arg(last = true, help_heading = "Load", hide_short_help = true)]
     pub(crate) client_args: Vec<String>,
-    /// First value of what is varied [default: that of load 1, of rates 250, of downlinks 250]
+    /// First value of the axis [default: the rate of load 1; 250 for rates and downlinks]
     ///
     /// In deliveries per second, with --by rate in events published per second, with --by bandwidth
     /// in kbit/s, of which none lower is tried.

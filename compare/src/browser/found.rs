@@ -1,4 +1,4 @@
-//! What a page tells of its block, which is hostile input where a device tells it, and the record of it.
+//! A page's answer for its block, which is hostile input if it comes from a device, and its record.
 
 use std::time::Duration;
 

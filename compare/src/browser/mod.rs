@@ -1,11 +1,11 @@
 //! `compare browser`: what a page in a browser spends on events in each format.
 //!
-//! [`Pages`] is one more player of blocks ([`Generator`]). Every block is a fresh page in a Chromium that
-//! is started for it, because decoders of one page share V8's inline caches and optimised code. The
-//! page asks this program's server for its task, marks where a step begins and ends, and posts what it
-//! found; at marks the kernel's clocks of the renderer and of the network process are read
+//! [`Pages`] plays blocks ([`Generator`]). Every block is a page in a new Chromium, because decoders of
+//! one page share V8's inline caches and optimised code. The page gets its task from this program's
+//! server, marks the begin and end of each step, and posts its figures. At a mark the program reads the
+//! kernel's clocks of the renderer and of the network process
 //! ([`docs/browsers.md`](../../docs/browsers.md)). With `--serve` a person opens the page on a device,
-//! which plays the same blocks in frames; what is measured there is wall time.
+//! which plays the same blocks in frames and reports wall time.
 //!
 //! To add a decoder, add a row to `web/browser/src/rows.js`.
 
@@ -66,8 +66,8 @@ const WARM_UP_REQUESTS: u32 = 3;
 const LIVE_EVENTS: [usize; 2] = [500, 2_000];
 /// Time for a browser to finish its own start.
 const SETTLES_MS: u32 = 300;
-/// Limit between two things that a page tells: a step lasts seconds, a comparison of all events with
-/// `JSON.parse` tens of them on a slow phone.
+/// The longest silence of a page: a step lasts seconds, and a comparison of all events with `JSON.parse`
+/// tens of seconds on a slow phone.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// What a page may tell in a block; it tells a dozen things.
 const MOST_TOLD: usize = 64;

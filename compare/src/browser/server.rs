@@ -49,7 +49,7 @@ pub(crate) struct Told {
     /// The block that the page is of, as its address has it.
     pub(crate) block: String,
     pub(crate) said: Value,
-    /// Where it is dropped, the page hears that nobody listens.
+    /// If it is dropped, the page gets an error.
     pub(crate) answer: oneshot::Sender<Value>,
 }
 

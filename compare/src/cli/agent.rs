@@ -137,7 +137,7 @@ pub(super) fn gather(
     })
 }
 
-/// Whether agents tell what they count: where somebody watches, and never beside what is published.
+/// Whether agents report counts during a block: if somebody watches, and never with the profile publish.
 fn is_live(profile: Profile, is_watched: bool) -> bool {
     is_watched && profile != Profile::Publish
 }

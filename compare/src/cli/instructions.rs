@@ -22,8 +22,8 @@ use report::{
     result::{INSTRUCTIONS_FILE, Instructions, ResultFile},
 };
 
-/// Seconds of a plan whose cells are counted beside what is measured: two bursts of every bundled
-/// scenario, or two periods of it.
+/// Seconds of the plan that is counted next to a measured one: two bursts, or two periods, of every
+/// bundled scenario.
 const SECONDS: f64 = 2.0;
 
 /// Why the instructions of these cells are not counted.

@@ -7,8 +7,8 @@ use report::result::ResultFile;
 /// Folders that are looked at, the latest first: each is read whole.
 const MOST_LOOKED_AT: usize = 8;
 
-/// What became of the same cells since they were measured last, with the folder of that run; `None`
-/// where none of the latest folders beside this one has them.
+/// Changes since the same cells were measured last, with the folder of that run; `None` if no recent
+/// folder next to this one has them.
 pub(super) fn since(result: &ResultFile, folder: &Path) -> Option<String> {
     if result.incomplete().is_some() {
         return None;

@@ -47,9 +47,9 @@ pub(super) fn needs_own_relay(config: &Config) -> Result<Option<String>> {
 /// Demand of each cell on links; `None` without any.
 type Demands = Vec<Option<Demand>>;
 
-/// Makes blocks as long as a session over the slowest link, unless `seconds` were given, and notes
-/// in each cell how long a block lasts and what the host carries; `note` hears what was chosen.
-/// Returns why this host cannot measure the plan.
+/// Makes blocks as long as a session over the slowest link, unless `seconds` were given. Writes the
+/// length of a block and the host's capacity into each cell, and passes sentences about the choice to
+/// `note`. Returns why this host cannot measure the plan.
 ///
 /// # Errors
 /// When a plan cannot be made, or no process can be started.

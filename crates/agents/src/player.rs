@@ -71,8 +71,8 @@ pub struct Ending {
 /// Plays one agent's share of a block.
 pub trait Player: Send + Sync {
     /// Plays share `index` of `of`: prepares, says so, waits for its start, plays, and returns how
-    /// it ended. Stops when told, when `commands` closes, or when the future is dropped. Where the
-    /// block is live, it says what it counts so far, and in the end all.
+    /// it ended. Stops when told, when `commands` closes, or when the future is dropped. If the
+    /// block is live, it reports its counts so far, and all at the end.
     ///
     /// # Errors
     /// A reason for people, when there is no record.

@@ -77,12 +77,12 @@ pub struct Row {
     pub is_rare: bool,
     /// Flags of client-sim that leave no choice.
     pub(crate) conflicts: &'static [&'static str],
-    /// The names that a matrix may have, in the order of tables; empty where values are not names,
-    /// or stand in the order in which they are given.
+    /// The names that a matrix may have, in the order of tables. Empty if values are not names, or keep
+    /// the order in which they are given.
     pub names: fn() -> Vec<&'static str>,
-    /// Words of a matrix that stand for several values, beside `all`.
+    /// Words of a matrix that stand for several values, next to `all`.
     pub(crate) families: fn() -> Vec<(&'static str, Vec<&'static str>)>,
-    /// Puts a value into a cell, or says what would be one.
+    /// Puts a value into a cell, or returns the values that are allowed.
     pub read: fn(&mut Cell, &str) -> Result<(), String>,
     /// The text that `read` takes.
     pub write: fn(&Cell) -> String,
@@ -92,7 +92,7 @@ pub struct Row {
     pub in_id: fn(&str) -> String,
 }
 
-/// What a row is unless it says otherwise: numbers or other values without names.
+/// The defaults of a row, for a factor whose values are numbers or have no names.
 const PLAIN: Row = Row {
     name: "",
     side: Side::Load,
@@ -147,10 +147,10 @@ impl Factor {
         &ROWS[self as usize]
     }
 
-    /// A value as it is written, or what is wrong with it.
+    /// A value in its written form.
     ///
     /// # Errors
-    /// Says what would be a value.
+    /// Names the values that are allowed.
     pub fn normalised(self, text: &str) -> Result<String, String> {
         let mut cell = Cell::default();
         (self.row().read)(&mut cell, text)?;

@@ -33,8 +33,8 @@ const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, or a record is no valid 
 /// A file's format follows from its name: .jsonl .jsonl.gz .jsonl.zst (one NIP-01 object a line),
 /// .pb.gz (length-delimited ProtoEvent), .notepack.txt (one notepack_… a line) or .FORMAT.batch
 /// (one batch of a wire format, up to 64 MiB). A file of another name is read by its content, and -
-/// is standard input. Files of any length are worked on in bounded memory.
-/// data/README.md says what the bundled sample is and how to get real events.
+/// is standard input. Files of any length are read in bounded memory. data/README.md describes the
+/// bundled sample and sources of real events.
 #[derive(Debug, Parser)]
 #[command(name = "corpus", version, after_help = EXIT_CODES)]
 struct Cli {

@@ -1,10 +1,9 @@
 //! Counts and times of a run, and whether they may be believed.
 //!
-//! [`Latency`] collects durations, [`CpuClock`] what a process spent, [`Counts`] is the ledger,
-//! [`Signals`] become a [`Validity`], and all of it ends in a [`RunRecord`], the file one run
-//! writes and the report reads; [`Merge`] makes one of the records of several agents and the
-//! [`RelayRecord`] of their relay. Nothing here knows a runtime, a socket or Nostr: a result names
-//! its [`Cell`] by strings.
+//! [`Latency`] collects durations, [`CpuClock`] reads the CPU time of a process, [`Counts`] is the
+//! ledger, and [`Signals`] become a [`Validity`]. A [`RunRecord`] has all of these: a run writes it, the
+//! report reads it. [`Merge`] makes one record of those of several agents and the [`RelayRecord`] of
+//! their relay. This crate has no runtime, socket or Nostr: a result names its [`Cell`] by strings.
 //!
 //! To add a signal, give [`Signals`] a field, [`Signals::judge`] a rule with its two thresholds, and
 //! the table of reasons (`validity/reason.rs`) a row.

@@ -177,7 +177,7 @@ impl From<Entry> for Line {
 }
 
 impl Line {
-    /// What the line says, or what it lacks.
+    /// The line's entry, or the field that is missing.
     pub(crate) fn entry(self) -> Result<Entry, &'static str> {
         let what = match self {
             Line { end: Some(end), .. } => return Ok(Entry { conn: 0, t_ns: 0, what: What::End(end) }),

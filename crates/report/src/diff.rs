@@ -82,8 +82,8 @@ pub fn of_other_kinds(before: &ResultFile, after: &ResultFile) -> Option<String>
 /// Changes that are named in a line.
 const MOST_NAMED: usize = 3;
 
-/// What became of the cells of an earlier run, in a line; `None` where that was of other cells, of
-/// other relays or of another machine, or did not come to its end.
+/// Changes since an earlier run, in one line. `None` if that run had other cells, relays or another
+/// machine, or is incomplete.
 pub fn since(before: &ResultFile, after: &ResultFile) -> Option<String> {
     let cells =
         |result: &ResultFile| -> Vec<String> { result.cells.iter().map(|cell| cell.id.clone()).collect() };

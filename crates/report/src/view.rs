@@ -56,7 +56,7 @@ impl<'a> LoadView<'a> {
         let latency = latency_of(cells.iter().flat_map(|cell| &cell.blocks).filter_map(Block::usable));
         let with_role = |role: Role| cells.iter().copied().find(|cell| cell.role == role);
         let anchors = Anchors::from_cell(with_role(Role::Anchor), latency.0);
-        // Of two relays alone the first one's blocks all stand beside those of the other.
+        // With two relays alone, every block of the first is next to a block of the other.
         let pair = (cells.len() == 3).then(|| Some([with_role(Role::Anchor)?, with_role(Role::Control)?]));
         let to_anchor = |cell: &CellResult| match (cell.role, pair.flatten()) {
             (Role::Anchor, _) => BTreeMap::new(),
@@ -334,8 +334,8 @@ fn divide_by_round(
     ratios
 }
 
-/// The logarithm of a value divided by what is known of the last anchor before its place (round and
-/// position) and of the first behind it in the same round.
+/// The mean logarithm of a value divided by that of the last anchor before its place (round and
+/// position), and by that of the first anchor after it in the same round.
 fn log_to_anchors<V>(
     anchors: &BTreeMap<(u32, u32), V>,
     (round, position): (u32, u32),

@@ -41,13 +41,13 @@ pub fn corpus_record(corpus: &Corpus) -> CorpusRecord {
     }
 }
 
-/// Why a block of so many seconds of a scenario holds too few bursts, and what would do; `None`
-/// without bursts, and of a name that is no scenario.
+/// Why a block of this length holds too few bursts of a scenario, and the length that would do. `None` for
+/// a scenario without bursts, and for an unknown name.
 pub fn too_few_bursts(scenario: &str, seconds: u32) -> Option<String> {
     scenario::Scenario::load(scenario).ok()?.too_few_bursts(f64::from(seconds))
 }
 
-/// Whether a relay that does no Nostr work can play a scenario; false of a name that is none.
+/// Whether a relay that does no Nostr work can play a scenario; false for an unknown name.
 pub fn has_floor(scenario: &str) -> bool {
     scenario::Scenario::load(scenario).is_ok_and(|scenario| {
         !scenario.auth

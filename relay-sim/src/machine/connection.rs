@@ -193,8 +193,8 @@ impl Connection {
         }
     }
 
-    /// Answers what does not decode as what it asked, and where nothing asks for an answer by
-    /// NOTICE in text; a binary format ends the connection then.
+    /// Answers a message that does not decode: by the answer of its verb if the verb could be read, else
+    /// by NOTICE in a text format. A binary format then ends the connection.
     fn refuse(&mut self, payload: &[u8], error: &DecodeError, now: Instant) -> Result<(), Close> {
         if let DecodeError::UnknownMessage(name) = error {
             add(&self.relay.counters.unsupported, 1);

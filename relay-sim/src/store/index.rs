@@ -1,9 +1,9 @@
 //! Where are the events that match a filter?
 //!
 //! Events are listed by all that filters ask for, newest first with ties by lowest id: by author,
-//! author and kind, one-letter tag, kind, or nothing. A list is found by the hash of what it is by,
-//! so a new event costs one look-up for each of its lists, and mostly goes to their end. An entry
-//! has as much of its event as mostly decides the order.
+//! author and kind, one-letter tag, kind, or nothing. A list is found by the hash of its
+//! key, so a new event costs one look-up for each of its lists, and mostly goes to their end. An entry
+//! has the part of its event that mostly decides the order.
 //!
 //! Where several lists hold all matches, which one has fewest others between them is not known
 //! beforehand: each is gone through by turns, and the first that has found enough, or has no more,

@@ -1,4 +1,4 @@
-//! What Linux alone tells of processes and cores; `elsewhere.rs` stands for it on other systems.
+//! Facts about processes and cores that only Linux reports; `elsewhere.rs` replaces them on other systems.
 
 use std::{io, path::PathBuf};
 

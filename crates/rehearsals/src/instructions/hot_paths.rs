@@ -1,8 +1,8 @@
 //! Cost of each path by itself: codecs, compressions, the check of an event, relay and client.
 //!
-//! In a section of a codec the relay's side encodes and the clients' decodes; in one of a
-//! compression the relay's side sends and the clients' receives; in the one of the corpus clients
-//! find and compare what they have decoded.
+//! - codec: the relay's side encodes, the clients' side decodes.
+//! - compression: the relay's side sends, the clients' side receives.
+//! - corpus: clients find and compare the decoded events.
 
 use std::{
     borrow::Cow,

@@ -1,10 +1,9 @@
 //! Work that is counted under Valgrind (`valgrind --tool=callgrind`): relay and clients in one
 //! thread, from a seed, over connections in memory.
 //!
-//! The program runs in sections. `probe` has the functions by which the counting side (`compare
-//! instructions`) tells relay from clients and one section from the next; what a section was of,
-//! the program prints as one line of JSON when the section ends. Without Valgrind it does the same
-//! work and nothing is counted.
+//! The program runs in sections, and prints a line of JSON about each when it ends. The functions of
+//! `probe` mark relay, clients and sections for the counting side (`compare instructions`). Without
+//! Valgrind the program does the same work, and nothing is counted.
 //!
 //! Counted are real state machines, real messages, compression and WebSocket frames. Not counted
 //! are the kernel, sockets, the runtime's scheduling, handshakes and clocks.

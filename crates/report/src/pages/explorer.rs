@@ -1,5 +1,5 @@
-//! What the page shows of a result, as data: tables of formats × compressions with each figure and
-//! its interval as every rendering has them, and the blocks behind them. The page computes none.
+//! The page's data: tables of formats × compressions, each figure with its interval and its blocks. The
+//! page computes no figure.
 
 use std::collections::BTreeMap;
 
@@ -214,7 +214,7 @@ struct BlockRow {
     why: String,
 }
 
-/// What a page says beside its data.
+/// The page's sentences next to its data.
 pub(crate) struct Said<'a> {
     /// Of the result's folder.
     pub(crate) name: &'a str,

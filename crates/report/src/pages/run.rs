@@ -208,7 +208,7 @@ fn latencies(record: &RunRecord) -> Table {
 /// One row a fate; those that nothing has to do with are left out.
 fn fates(record: &RunRecord) -> Table {
     let counts = &record.counts;
-    // Of a run that ended early nobody knows what was still on its way.
+    // A run that ended early may have had deliveries on their way.
     let lost = if record.status == Status::Complete { "lost" } else { "not arrived" };
     let publishes = [
         ("planned", counts.planned),

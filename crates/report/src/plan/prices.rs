@@ -30,7 +30,7 @@ pub struct Provider {
     pub vcpus: f64,
     /// Its memory in GiB.
     pub memory_gib: f64,
-    /// What it sends to the internet at most; absent where nobody says.
+    /// The most that it may send to the internet; absent if the provider states none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_mbit_per_s: Option<f64>,
     /// The price of a month.

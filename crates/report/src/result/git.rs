@@ -15,7 +15,7 @@ pub struct Git {
 }
 
 impl Git {
-    /// What a program knows of its build: the commit, with `-dirty` behind it where files differed.
+    /// Reads a program's build: the commit, followed by `-dirty` if files differed.
     pub fn described(text: &str) -> Git {
         let commit = text.strip_suffix("-dirty").unwrap_or(text);
         Git { commit: commit.to_owned(), dirty: commit != text }

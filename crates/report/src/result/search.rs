@@ -53,9 +53,8 @@ pub struct SearchConfig {
     /// The share of its cores that a cell is to use, where that is sought.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilisation: Option<f64>,
-    /// Demand of the scenario at load 1, where loads are searched: a rate is then one of
-    /// deliveries, and a probe is played at the load that asks for so many. Absent where rates of
-    /// publishing are.
+    /// Demand of the scenario at load 1, if the search varies the load: a rate is then deliveries per
+    /// second, and a probe plays the load with that demand. Absent if it varies the rate of publishing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_load_1: Option<AtLoad1>,
     /// The first rate: deliveries per second where loads are searched, otherwise events published;

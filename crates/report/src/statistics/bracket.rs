@@ -39,8 +39,8 @@ const KEPT_BEFORE: u32 = 2;
 /// Tails outside of the 95 % interval.
 const TAIL: f64 = 0.025;
 
-/// How many times a rate the next may be where a share of cores points to it: what a delivery takes
-/// at a low load says little of what it takes far from there.
+/// The largest step from one rate to the next when a share of cores suggests it: the cost of a delivery
+/// at a low load predicts little about a much higher one.
 const FARTHEST: f64 = 40.0;
 
 /// The fewest probes that call one of two cells faster throughout: with five, chance alone does so

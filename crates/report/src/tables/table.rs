@@ -180,10 +180,9 @@ impl LoadView<'_> {
         })
     }
 
-    /// One row a cell: CPU in user mode and in the kernel, what a connection costs before its first
-    /// message, what the first delivery of an event costs, the most memory that the relay had, what it
-    /// wrote to disks, and what of CPU and memory is a gateway's; `None` over links, where CPU times are
-    /// no evidence, and of pages.
+    /// One row per cell: CPU in user mode and in the kernel, cost of a handshake and of an event's first
+    /// delivery, the relay's peak memory and disk writes, and the gateway's part of CPU and memory.
+    /// `None` for pages, and over links, where CPU times are no evidence.
     pub(crate) fn apart(&self) -> Option<Table> {
         if self.is_over_links() || self.is_of_pages() {
             return None;

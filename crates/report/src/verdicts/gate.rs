@@ -50,9 +50,9 @@ pub fn rounds_to_fail(cells: usize, fail_on: Option<&FailOn>) -> u32 {
     (1..MAX_ROUNDS).find(suffice).unwrap_or(MAX_ROUNDS)
 }
 
-/// Into how many parts the level is divided, of which this metric has one: by a weighted Bonferroni
-/// correction the relay's CPU has half of it, since that is what short runs find, and the others
-/// share the rest.
+/// The number of equal parts of the level, of which this metric has one. By a weighted Bonferroni
+/// correction the relay's CPU has half of the level, because short runs find differences there. The other
+/// metrics share the rest.
 fn parts_of_level(metrics: &BTreeSet<Metric>, metric: Metric) -> usize {
     let others = metrics.iter().filter(|one| **one != Metric::RelayCpu).count();
     match (metrics.contains(&Metric::RelayCpu), metric == Metric::RelayCpu) {

@@ -88,8 +88,8 @@ fn refused(rules: &Rules, event: &Event<'_>, buffer: &mut Vec<u8>) -> Option<Cow
     rules.refuses(event, buffer.len() as u64)
 }
 
-/// By what the registry says of the formats: encoding every event of a corpus in every format takes
-/// seconds without optimisation.
+/// Whether every format can hold an event. The registry's capacities decide for small events, because
+/// encoding a whole corpus in every format takes seconds.
 fn every_format_holds(formats: &[Format], event: &Event<'_>, buffer: &mut Vec<u8>) -> bool {
     let is_small = bytes_at_most(event) <= MAX_EVENT_BYTES;
     formats
