@@ -2,6 +2,7 @@
 
 pub(crate) mod explorer;
 pub(crate) mod export;
+pub(crate) mod figure;
 pub(crate) mod found;
 pub(crate) mod logs;
 pub(crate) mod model;

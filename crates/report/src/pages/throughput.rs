@@ -12,7 +12,7 @@ use measure::{NOT_SATURATED, RunRecord};
 use crate::{
     number,
     pages::{
-        explorer::{BesideJson, Figure},
+        figure::{BesideJson, Figure},
         part::Part,
     },
     reference::{BASE_COMPRESSION, BASE_FORMAT},
