@@ -40,18 +40,21 @@ pub struct Report<'a> {
     /// Of a search.
     found: Vec<Part>,
     loads: Vec<OfLoad>,
-    /// What is of all loads.
+    /// Sentences about all loads.
     end: Vec<Part>,
 }
 
-/// What a load says.
+/// The parts of a load.
 struct OfLoad {
     /// Its name and the answer.
-    first: Vec<Part>,
+    answer: Vec<Part>,
+    /// The cost of each cell.
     costs: Vec<Part>,
+    /// Sentences about columns and conditions.
+    about: Vec<Part>,
     details: Vec<Part>,
     verdicts: Vec<Part>,
-    /// What other documents quote.
+    /// Tables and lines that other documents quote.
     quoted: Vec<Part>,
 }
 
@@ -82,15 +85,15 @@ impl Report<'_> {
         let medium = if quotes_first { Medium::Terminal } else { medium };
         let loads = self.loads.iter();
         let of_loads: Vec<&[Part]> = match medium {
-            // The first table says it all on a narrow terminal.
+            // A narrow terminal shows the first table alone.
             Medium::Terminal if !self.first.is_empty() => Vec::new(),
-            Medium::Terminal | Medium::WideTerminal => {
-                let rest = self.loads.iter().flat_map(|load| [&*load.costs, &load.details, &load.verdicts]);
-                loads.map(|load| &*load.first).chain(rest).collect()
-            }
-            Medium::Summary => {
-                loads.flat_map(|load| [&*load.first, &load.costs, &load.details, &load.verdicts]).collect()
-            }
+            // The table, the answer, then details.
+            Medium::Terminal | Medium::WideTerminal => loads
+                .flat_map(|load| [&*load.costs, &load.answer, &load.about, &load.details, &load.verdicts])
+                .collect(),
+            Medium::Summary => loads
+                .flat_map(|load| [&*load.answer, &load.costs, &load.about, &load.details, &load.verdicts])
+                .collect(),
             Medium::Lines | Medium::Rows => loads.map(|load| &*load.quoted).collect(),
         };
         let all = self.first.iter().chain(&self.found).chain(of_loads.into_iter().flatten()).chain(&self.end);
@@ -111,8 +114,9 @@ impl OfLoad {
         let name = Part::heading(2, load.name());
         let answer = Part::list(answer(load, &comparisons));
         OfLoad {
-            first: is_one_of_several.then_some(name).into_iter().chain([answer]).collect(),
+            answer: is_one_of_several.then_some(name).into_iter().chain([answer]).collect(),
             costs: costs(load),
+            about: about(load),
             details: details(load, 3),
             verdicts: verdicts(load, &comparisons),
             quoted: quoted(load, &comparisons),
@@ -136,14 +140,18 @@ fn quoted(load: &LoadView<'_>, comparisons: &[Comparison]) -> Vec<Part> {
     lines.into_iter().map(|part| part.only(&[Medium::Lines])).chain([rows]).collect()
 }
 
-/// The cost of each cell, and what its columns are of.
+/// The cost of each cell.
 fn costs(load: &LoadView<'_>) -> Vec<Part> {
-    let (latency, meaning) = load.latency;
-    let mut parts = vec![
+    vec![
         costs_heading(load),
         Part::table(load.main_costs()).only(&[Medium::Terminal]),
         Part::table(load.costs()).only(&[Medium::WideTerminal, Medium::Summary]),
-    ];
+    ]
+}
+
+/// The meaning of the columns, and the conditions of the blocks.
+fn about(load: &LoadView<'_>) -> Vec<Part> {
+    let (latency, meaning) = load.latency;
     let of_swarm = |line: String| (!load.is_of_pages()).then_some(line);
     let lines = [
         of_swarm(format!("p50, p99 and p99.9 are of `{latency}`: {meaning}.")),
@@ -153,11 +161,10 @@ fn costs(load: &LoadView<'_>) -> Vec<Part> {
         of_swarm(load.warmth_line()),
         load.starts_line(),
     ];
-    parts.extend(lines.into_iter().flatten().map(Part::sentence));
-    parts
+    lines.into_iter().flatten().map(Part::sentence).collect()
 }
 
-/// Tables beside the costs, under headings of a level.
+/// Tables next to the costs, under headings of a level.
 pub(crate) fn details(load: &LoadView<'_>, level: usize) -> Vec<Part> {
     let (links, about_links) = load.links().unzip();
     let (agents, about_agents) = load.agents_apart().unzip();
