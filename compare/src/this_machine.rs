@@ -79,10 +79,10 @@ impl ThisMachine {
         }
     }
 
-    /// The same with the relays of the configuration, which answered so.
+    /// Adds the configured relays and their doctor answers.
     ///
     /// # Errors
-    /// When the system does not tell which cores there are, for relays and clients.
+    /// When the system does not report its cores.
     pub(crate) fn with_relays(mut self, relays: &[RelayCommand], answers: &ByRelay) -> Result<ThisMachine> {
         let answered = |relay: &RelayCommand| Some((relay.clone(), answers.get(&relay.name)?.clone()));
         self.relays = relays.iter().filter_map(answered).collect();

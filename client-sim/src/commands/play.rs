@@ -137,8 +137,8 @@ async fn prepare(
     Ok(Prepared { agreement: Some(agreement), address, first_delivery, wrong, totals: None })
 }
 
-/// Has every stored event sent that the plan asks for, in all that populations speak. Returns how much
-/// came wrong, and what that cost the relay in what the run speaks.
+/// Requests every stored event of the plan once per format and compression, so that the relay has encoded
+/// it. Returns the number of wrong deliveries, and the relay's CPU for the run's own format.
 async fn warm(
     target: &Target,
     workload: &Workload,

@@ -325,12 +325,12 @@ pub(crate) fn over_links(args: &Args) -> anyhow::Result<bool> {
     let is_alone = args.starts_relay() && args.serve.is_none();
     anyhow::ensure!(
         is_alone || args.cell.link.is_none(),
-        "links are emulated for a relay that the run itself starts, and one of others is given"
+        "--link needs a relay that this run starts: leave out --url"
     );
     anyhow::ensure!(
         is_alone || !of_populations,
-        "populations of {name} have links, which are emulated for a relay that the run itself starts: leave out --url, or set \
-         their link to none"
+        "populations of {name} have links, which need a relay that this run starts: leave out --url, or set their link \
+         to none"
     );
     Ok(of_populations || args.cell.link.is_some())
 }
@@ -582,8 +582,8 @@ fn with_own<T: PartialEq>(own: T, others: impl Iterator<Item = T>) -> Vec<T> {
     all
 }
 
-/// Refuses a format without the implementation, and compressions between which a relay could not
-/// choose by what clients offer.
+/// Refuses a format without the implementation, and compressions that a relay could not tell apart by
+/// clients' offers.
 fn check_spoken(args: &Args, workload: &Workload) -> anyhow::Result<()> {
     for format in formats(args, workload) {
         format.codec(args.cell.implementation).context("a population of the scenario speaks it")?;

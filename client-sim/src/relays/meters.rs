@@ -92,8 +92,9 @@ impl Clocks {
 }
 
 impl Meters {
-    /// Reads everything again; allocations after the clocks, for the same reason. Call it while the
-    /// workers live: `/proc/self/task` (proc(5)) has no waiting time of a thread that ended.
+    /// Reads all meters again. Allocations come last: asking for them costs the relay CPU that must not
+    /// be measured. Call it while the workers live: `/proc/self/task` (proc(5)) has no waiting time of a
+    /// thread that ended.
     ///
     /// # Errors
     /// When the clock of this process cannot be read, or the emulator of links has ended. The CPU

@@ -295,7 +295,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Leaves the next messages as they come which a light reader does not decode.
+    /// Hands over, undecoded, the messages that a light reader skips.
     fn choose_what_to_read(&mut self) {
         if let Some(link) = self.link.as_mut().filter(|_| self.reads_lightly) {
             link.leave_unread(self.client.counts_from());

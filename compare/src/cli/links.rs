@@ -36,8 +36,8 @@ pub(super) fn needs_own_relay(config: &Config) -> Result<Option<String>> {
     for name in &config.scenarios {
         if Scenario::load_with(name, &set)?.has_links() {
             return Ok(Some(format!(
-                "populations of {name} have links, which are emulated for a relay that its client starts: leave out \
-                 {others}, or set their link to none"
+                "populations of {name} have links, which need a relay that the run starts: leave out {others}, or set \
+                 their link to none"
             )));
         }
     }

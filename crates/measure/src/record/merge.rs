@@ -1,4 +1,4 @@
-//! One record of the records of all agents that played a plan together, added one by one.
+//! Merges the agents' records of a plan into one.
 
 mod relay;
 

@@ -49,8 +49,7 @@ pub(crate) fn at(axis: Axis, rate: u32) -> String {
     }
 }
 
-/// The roots, for people; of a search of loads with what the highest probe that passed was played
-/// with.
+/// A row per root. A search of loads adds the demand of the highest probe that passed.
 pub(crate) fn roots(search: &Search) -> Table {
     let axis = search.config.axis();
     let (root, played) = match axis {

@@ -14,7 +14,7 @@ pub(crate) fn slos(result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<SloResult
     found
 }
 
-/// The SLO of the command line. One that cannot be read is met by no cell.
+/// Verdicts on the SLO of the command line. No cell meets an SLO that cannot be read.
 fn given(text: &str, result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<SloResult> {
     let slo = text.parse::<Slo>();
     let mut found = Vec::new();

@@ -86,7 +86,7 @@ impl LoadView<'_> {
         [format.to_owned(), cell.cell.compression.clone()].into_iter().chain(others).collect()
     }
 
-    /// The format of a cell; of a page the row, which names its format and leads the name of its cell.
+    /// The first column: the format of a cell, or the row of a page, which begins the name of its cell.
     pub(crate) fn row_of<'c>(&self, cell: &'c CellResult) -> &'c str {
         if self.is_of_pages() { cell.id.split('+').next().unwrap_or_default() } else { &cell.cell.format }
     }

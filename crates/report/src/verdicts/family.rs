@@ -41,13 +41,9 @@ impl LoadView<'_> {
             .map(|view| view.cell.id.as_str())
             .collect();
         (secondary > 0).then(|| {
-            let rest = match secondary {
-                1 => "The other is secondary and corrected by itself: what it shows".to_owned(),
-                _ => format!("The other {secondary} are secondary and corrected by themselves: what they show"),
-            };
             format!(
-                "Primary cells, named before the run and corrected by themselves: {}. {rest} is for another run \
-                 to confirm.",
+                "Primary cells (pre-registered, Holm-corrected): {}. Secondary, corrected apart, for another run to \
+                 confirm: {secondary} more.",
                 primary.join(", ")
             )
         })

@@ -76,7 +76,7 @@ pub struct Contender {
     pub name: String,
     /// The crate's version, from the lock file.
     pub version: String,
-    /// What differs from the group's settings, or was chosen where the crate has a choice.
+    /// Settings that differ from the group's, and choices that the crate leaves open.
     pub remark: String,
 }
 
