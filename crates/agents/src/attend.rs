@@ -20,7 +20,7 @@ use crate::{
     times::{LOOK, SILENCE, STOP},
 };
 
-/// What a player says that its agent has not read yet.
+/// Messages of a player that wait for its agent.
 const WAITING: usize = 16;
 
 /// Which slot of which run.

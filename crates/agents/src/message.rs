@@ -20,7 +20,7 @@ pub(crate) const EXIT_HEADER: &str = "Nsim-Exit";
 /// Longest reason that is passed on.
 const REASON_CHARS: usize = 1_024;
 
-/// What a coordinator says of its run to anybody.
+/// A coordinator's answer to whoever looks for its run.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Opened {

@@ -86,12 +86,13 @@ pub trait Player: Send + Sync {
     ) -> impl Future<Output = Result<Ending, String>> + Send;
 }
 
-/// Starts a process for each block; of the relay's agent one that starts a relay (`--serve` among
-/// its first arguments). The process states its facts in one line of JSON on stdout,
-/// `{"prepared":{"plan_sha256":"…","corpus_sha256":"…"}}`, with `url` for a relay, reads `start
-/// NANOSECONDS` or `stop` on stdin, and `on` every 200 ms, stops when stdin ends or nothing comes
-/// for a second, and writes its record to the file of `--record`. Where the block is live, further
-/// lines of JSON have what it counts in `so_far`.
+/// Starts a process for each block. The relay's agent starts one with `--serve`, which starts a relay.
+///
+/// - stdout: a line of JSON with its facts, `{"prepared":{"plan_sha256":"…","corpus_sha256":"…"}}`, with
+///   `url` for a relay. If the block is live, further lines have its counts in `so_far`.
+/// - stdin: `start NANOSECONDS` or `stop`, and `on` every 200 ms. The process stops when stdin ends or
+///   nothing comes for a second.
+/// - the file of `--record`: its record.
 #[derive(Debug)]
 pub struct Process {
     /// The program.
@@ -192,8 +193,8 @@ impl Player for Process {
     }
 }
 
-/// Passes on the facts in the player's first line, then what it counts, until it writes no more.
-/// Reads and drops what is no count, so that the player never waits for a reader.
+/// Passes on the facts in the player's first line, then its counts, until its output ends. Drops any
+/// other line, so that the player never waits for a reader.
 async fn pass_on(mut stdout: impl AsyncBufRead + Unpin, says: mpsc::Sender<Said>) -> Result<(), String> {
     let mut line = Vec::new();
     let mut is_prepared = false;

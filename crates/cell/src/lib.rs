@@ -1,8 +1,8 @@
 //! Which combination of factors is measured?
 //!
-//! A [`Cell`] has one value of every [`Factor`]. The [`Factor::row`] of a factor is all that other
-//! crates know of it: its names and flags, whose property it is, how it is read, written and
-//! recorded, and its column in tables.
+//! A [`Cell`] has one value of every [`Factor`]. Other crates know a factor by its [`Factor::row`] alone:
+//! its name and flag, whose property it is, how it is read, written and recorded, and its column in
+//! tables.
 //!
 //! To add a factor, add a field to [`Cell`] or [`RelaySide`], a variant to [`Factor`] and a row to
 //! the table in `factors.rs`.

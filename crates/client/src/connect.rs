@@ -130,8 +130,8 @@ impl Client {
         }
     }
 
-    /// Takes the failure to make a connection that this machine had no room for: the sessions that
-    /// wait for it do not begin, which is not the relay's fault.
+    /// This machine had no room for the connection. The sessions that wait for it do not begin, which is
+    /// not the relay's fault.
     pub fn on_no_connection(&mut self, why: &str, now_ns: u64) {
         self.go_down();
         if self.is_recorded() {

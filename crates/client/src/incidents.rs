@@ -1,8 +1,7 @@
-//! Incidents behind a ledger that does not balance: each delivery that was lost, doubled, altered
-//! or not owed, with what the relay said.
+//! The reasons why a ledger does not balance: each delivery that was lost, doubled, altered or not owed,
+//! with the relay's words.
 //!
-//! Five of each are kept to be named, every one goes into the file of `--ledger` as it is
-//! found.
+//! Five of each sort are kept to be printed. The file of `--ledger` gets every one at once.
 
 use std::{
     borrow::Cow,
@@ -136,8 +135,8 @@ impl Ledger {
 }
 
 impl Incidents {
-    /// Those of a run that is still to start: what does not come is no loss, because a relay may bound
-    /// what it sends for one filter.
+    /// Incidents before the start of a run. A missing delivery is not a loss there, because a relay may
+    /// bound its answer to one filter.
     pub fn before_start() -> Incidents {
         Incidents(Mutex::new(Kept { before_start: true, ..Kept::default() }))
     }

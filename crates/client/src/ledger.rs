@@ -50,7 +50,7 @@ fn add_up(
     let dropped = shared.dropped_sessions();
     let mut began: HashMap<u32, u64> = HashMap::new();
     ones().flat_map(|(_, report)| &report.began).for_each(|n| *began.entry(*n).or_default() += 1);
-    // Time ends a loop: what it did not reach is owed to nobody.
+    // Time ends a loop, so deliveries of publications that it did not reach are not owed.
     let is_looped = workload.until.is_some();
     let waited: HashSet<u32> = ones().flat_map(|(_, report)| report.not_connected.iter().copied()).collect();
     let times = |n: u32| match is_looped {
@@ -187,9 +187,9 @@ fn close_live(
     }
 }
 
-/// Sets the deliveries that a light reader counted against what did not come to it decoded: first
-/// what is owed, then what the relay may have sent before it ended a subscription, or without an
-/// OK. The rest nobody was owed.
+/// Assigns the deliveries that a light reader counted without decoding: first to owed deliveries, then to
+/// those that the relay may have sent before it ended a subscription, or without an OK. The rest counts
+/// as not owed.
 fn set_off_unread((shared, fate): Fates<'_>, role: &Role, client: &Report, counts: &mut Counts) {
     let mut unread = client.unread;
     if unread == 0 {
@@ -253,11 +253,15 @@ pub fn active_spans(workload: &Workload, reports: &[&Report]) -> Vec<(u64, u64)>
     union_of_spans(reports.iter().flat_map(|report| report.busy_ns.iter().copied()))
 }
 
-/// The spans of envelope throughput in nanoseconds from the start, disjoint and in ascending order,
-/// and the interval that they ask for. With publications it is one span, from the first planned
-/// instant to the last, in a closed loop to the last answer; with sessions alone the union of
-/// theirs, which may be bursts of a fraction of a second. Loops that time ends are one span until
-/// then. Warm-up phases are cut out.
+/// The spans of envelope throughput, in nanoseconds from the start, and the length of its intervals. Spans
+/// are disjoint and in ascending order:
+///
+/// - with publications one span, from the first planned instant to the last (in a closed loop: to the
+///   last answer),
+/// - with sessions alone the union of their spans, which may be bursts of a fraction of a second,
+/// - for loops that time ends one span until then.
+///
+/// Warm-up phases are cut out.
 pub fn throughput_spans(workload: &Workload, reports: &[&Report]) -> (Vec<(u64, u64)>, u64) {
     const STREAM_NS: u64 = 100_000_000;
     const BURST_NS: u64 = 10_000_000;

@@ -245,7 +245,7 @@ impl Client {
         if self.passes_over(payload, now_ns) {
             return;
         }
-        // What a relay extended is no message here, and is read as text below.
+        // An extended message does not decode here, and is read as text below.
         if self.shared.kept().is_some()
             && let Ok(message) = self.codec.decode_relay_keeping_bytes(payload)
         {

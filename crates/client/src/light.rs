@@ -1,9 +1,9 @@
 //! Light readers: clients that decode every n-th delivery and count the others, so that a core of
 //! clients keeps up with a core of relay.
 //!
-//! What comes while deliveries are owed, and is as large as one, is taken for a delivery unread.
-//! The ledger then goes by count: what a subscriber was sent is set against all that it was owed
-//! ([`crate::ledger`]), what a session was sent against the requests that were open.
+//! While deliveries are owed, an undecoded message that is as large as a delivery counts as one. The ledger
+//! then compares counts ([`crate::ledger`]): a subscriber's messages with its owed deliveries, a
+//! session's messages with its open requests.
 
 use super::{Action, Client};
 use workload::Task;

@@ -250,7 +250,7 @@ impl Client {
             let seen = &self.report.seen[filter as usize];
             let matches = self.shared.workload.live[*live as usize].matches.ones();
             let unseen = matches.filter(|p| !seen.contains(*p));
-            // What a light reader counted came first, and the run waits for it no more.
+            // A light reader has counted these deliveries, so the run waits for them no more.
             let (unread, mut awaited) =
                 self.light.as_ref().map_or((0, u64::MAX), |light| (light.unread, light.awaited));
             for publication in unseen.skip(usize::try_from(unread).unwrap_or(usize::MAX)) {

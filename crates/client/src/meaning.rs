@@ -18,7 +18,7 @@ pub enum Meaning<'a> {
     Message(RelayMessage<'a>),
     /// The same with elements more or fewer than its NIP has.
     Extended(RelayMessage<'a>),
-    /// What no NIP knows, or what lacks what would make it an answer.
+    /// A message that no NIP defines, or an answer without a required element.
     Foreign,
     /// No message: a fault.
     Undecodable(DecodeError),

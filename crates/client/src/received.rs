@@ -4,7 +4,7 @@ use codecs::{ByteEvent, Event, VerifyError, VerifyLevel};
 
 use crate::shared::Shared;
 
-/// What the client asks of an event that came.
+/// The fields of a received event that a client reads.
 pub(crate) trait Received {
     fn id(&self) -> &[u8; 32];
 

@@ -41,7 +41,7 @@ pub struct Report {
     pub cut_off: Option<String>,
     /// Whether no challenge (NIP-42) came on a new connection.
     pub ungreeted: bool,
-    /// Ids that a reconciliation named and the plan does not know, where the plan asks for them.
+    /// Ids that a reconciliation named although no event of the plan has them, if the plan asks for them.
     pub foreign: Vec<[u8; 32]>,
 }
 

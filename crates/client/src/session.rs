@@ -101,7 +101,7 @@ impl Client {
         }
     }
 
-    /// Whether the relay takes the subscriptions of a session beside those of the open ones.
+    /// Whether the relay's limit leaves room for the subscriptions of a session, next to the open sessions.
     fn has_room(&self, n: u32) -> bool {
         let workload = &self.shared.workload;
         let width = |n: u32| workload.sessions[n as usize].subscriptions();

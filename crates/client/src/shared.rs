@@ -45,9 +45,9 @@ impl Fate {
     }
 }
 
-/// How far apart the clocks of agents are at most, with much to spare: so long before the start a
-/// share's clients begin to count what comes, and what another agent publishes is owed to a stay
-/// only when it is due so long after the stay began.
+/// An upper bound on the difference between agents' clocks. A share's clients count deliveries from this
+/// long before the start. A stay is owed another agent's event only if the event is due this long after
+/// the stay began.
 pub const CLOCKS_APART: Duration = Duration::from_millis(100);
 
 /// How many windows of publications a reader may lag behind in a loop that time ends.

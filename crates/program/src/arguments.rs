@@ -37,7 +37,7 @@ pub fn parse<A: Parser>(args: &[OsString]) -> Result<A, NotParsed> {
         .map_err(|error| {
             let text = error.to_string();
             let hidden = without_secrets(&text, args);
-            // Where nobody reads any more the exit code is left.
+            // If nothing reads standard error, the exit code remains.
             match &hidden {
                 Some(hidden) => crate::report(hidden.trim_end()),
                 None => error.print().unwrap_or_default(),

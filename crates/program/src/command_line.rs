@@ -8,9 +8,8 @@ const SERVER: &str = "--nats";
 /// The flag whose value is `NAME=VALUE`, with a value that may be a secret.
 const HEADER: &str = "--header";
 
-/// The words of a command line, with `***` for user and password of addresses and for values of
-/// header fields, and without the folder of the program, which differs between machines: results
-/// are published.
+/// The words of a command line, for published results: `***` replaces user and password of addresses and
+/// values of header fields, and the program's folder is left out.
 pub fn command_line(args: &[OsString]) -> Vec<String> {
     let program = args.first().map(|program| Path::new(program).file_name().unwrap_or_default());
     let mut words: Vec<_> = program.map(|name| name.to_string_lossy().into_owned()).into_iter().collect();

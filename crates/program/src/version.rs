@@ -13,8 +13,8 @@ pub(crate) fn short() -> &'static str {
     &SHORT
 }
 
-/// The commit that the program was built from, with `-dirty` behind it where its files differed from that;
-/// `None` in builds that are not optimised, and in those without a checkout around them.
+/// The commit that the program was built from, followed by `-dirty` if files differed from it. `None` in
+/// builds without optimisation or without a checkout.
 pub fn built_from() -> Option<&'static str> {
     option_env!("PROGRAM_COMMIT")
 }

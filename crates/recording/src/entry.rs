@@ -111,7 +111,7 @@ pub struct End {
     pub ratio_written: f64,
 }
 
-/// A line as it stands in the file: which fields there are says what it is.
+/// A line of the file. Its fields determine its kind.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -15,7 +15,7 @@ use crate::nip19;
 /// Words that say nothing of people: beginnings of addresses.
 const KEPT_WORDS: [&str; 5] = ["http", "https", "nostr", "ws", "wss"];
 
-/// Names of tags that are part of the protocol, beside those of one letter.
+/// Names of tags that the protocol defines, next to names of one letter.
 const KEPT_NAMES: [&str; 24] = [
     "alt",
     "amount",
@@ -101,7 +101,7 @@ enum Scope<'s> {
 }
 
 impl Pseudonyms {
-    /// Under a key that nobody knows.
+    /// Pseudonyms under a new random key, which is never written.
     pub(crate) fn new() -> Pseudonyms {
         let mut pseudonyms =
             Pseudonyms { key: rand::random(), vocabulary: Vec::new(), taken: HashMap::new() };

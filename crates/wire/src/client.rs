@@ -492,8 +492,8 @@ fn may_be_about_tokens(status: u16) -> bool {
 /// Firewalls answer 403 to a request without a User-Agent (RFC 9110 §10.1.5).
 const USER_AGENT: &str = concat!("nostr-load-test/", env!("CARGO_PKG_VERSION"));
 
-/// Connects to the first address that answers. An address that is silent has 250 ms before the next
-/// one is tried beside it, and families take turns (Happy Eyeballs, RFC 8305 §4 and §5).
+/// Connects to the first address that answers. After 250 ms of silence the next one is
+/// tried, too, and families take turns (Happy Eyeballs, RFC 8305 §4 and §5).
 async fn tcp(addresses: &[SocketAddr], receive_buffer_bytes: Option<u32>) -> io::Result<TcpStream> {
     let mut left = in_turns(addresses).into_iter();
     let mut attempts = FuturesUnordered::new();

@@ -107,8 +107,7 @@ fn checks(events: &[&Event<'static>], wanted: &impl Fn(&str) -> bool) -> anyhow:
     Ok(())
 }
 
-/// Publishes where nobody is sent anything: alone, and beside subscriptions that ask for the
-/// authors and for another kind.
+/// Publishes without readers: alone, and next to subscriptions that request the authors with another kind.
 fn publications(corpus: &Corpus, wanted: &impl Fn(&str) -> bool, feeds: usize) -> anyhow::Result<()> {
     let formats = [
         (Format::JSON, "json", 0),

@@ -1,5 +1,5 @@
-//! Cost of a publication to a relay that sends it to nobody: to take it from the wire, decode it,
-//! store it, find the subscriptions that it matches, and answer.
+//! The relay's cost of a publication without a reader: to take it from the wire, decode it, store it, find
+//! the matching subscriptions, and answer.
 
 use std::{borrow::Cow, collections::BTreeSet, sync::Arc, time::Instant};
 
@@ -32,7 +32,7 @@ const WINDOW: usize = 64;
 
 const UNIX_S: u64 = 1_800_000_000;
 
-/// Publishes the corpus's notes beside so many feeds. Each author of a note is in 200 of them, as
+/// Publishes the corpus's notes next to this number of feeds. Each author of a note is in 200 of them, as
 /// far as there are as many feeds as authors. Returns the number of notes.
 pub(super) fn publish(corpus: &Corpus, cell: &Cell, feeds: usize) -> anyhow::Result<u64> {
     let notes: Vec<_> = corpus.events.iter().filter(|event| event.kind == 1).take(NOTES).collect();

@@ -55,7 +55,7 @@ pub(super) fn flush(connection: &mut Connection) -> anyhow::Result<()> {
     Ok(at_once(connection.flush())??)
 }
 
-/// A relay's turn on one connection: reads what `client` sent, and says what it has to say.
+/// A relay's turn on one connection: reads the messages of `client` and sends its own.
 pub(super) fn serve(
     connection: &mut Connection,
     client: &Connection,

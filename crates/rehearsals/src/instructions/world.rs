@@ -288,7 +288,7 @@ impl World {
         }
     }
 
-    /// Tells a client something, and carries out what it wants.
+    /// Passes an input to a client, and carries out its actions.
     fn tell(&mut self, id: usize, input: &Input) -> anyhow::Result<()> {
         let mut input = Some(*input);
         loop {
@@ -343,7 +343,7 @@ impl World {
 }
 
 impl BothEnds {
-    /// The relay reads what the client sent, and says what it has to say.
+    /// The relay reads the client's messages and sends its own.
     fn relay_works(&mut self, time: Time) -> anyhow::Result<()> {
         let BothEnds { client, relay, machine, .. } = self;
         let mut done = Ok(());
@@ -354,7 +354,7 @@ impl BothEnds {
     }
 }
 
-/// A client's turn: it hears `input`, and does what follows, up to what it cannot do itself.
+/// A client's turn: it takes `input` and acts, up to the first action that only its owner can carry out.
 fn work(
     client: &mut Client,
     ends: &mut Option<BothEnds>,
