@@ -6,7 +6,6 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use codecs::{Format, Implementation, UnknownName, VerifyLevel};
 use corpus::Corpus;
-use recording::{Recorder, Redaction};
 use terms::{BatchLimits, Compression, CompressionError, Reencode};
 use tracing::{info, warn};
 use wire::ServerTls;
@@ -202,7 +201,7 @@ pub(crate) struct Args {
     /// Keys, ids, texts and names are replaced while they are written. docs/gateway.md has what pseudonyms do
     /// not hide.
     #[arg(long, help_heading = EVENTS, value_name = "FILE", hide_short_help = true)]
-    record: Option<PathBuf>,
+    pub(crate) record: Option<PathBuf>,
 
     /// Keep events in this directory, which is created if missing
     ///
@@ -422,12 +421,6 @@ impl Args {
                 warn!("{}: {}; `corpus verify` lists all", path.display(), corpus.skipped);
             }
             config.preload = corpus.events;
-        }
-        if let Some(file) = self.record {
-            let by = concat!("relay-sim ", env!("CARGO_PKG_VERSION"));
-            let recorder = Recorder::start(&file, Redaction::Pseudonyms, by)
-                .with_context(|| format!("cannot record in {}: name a new file", file.display()))?;
-            config.recorder = Some(recorder);
         }
         Ok(config)
     }

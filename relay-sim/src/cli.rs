@@ -2,7 +2,9 @@
 
 use std::{
     ffi::OsString,
+    fs,
     io::{self, Write},
+    path::Path,
     process::ExitCode,
     sync::Arc,
     time::Duration,
@@ -10,6 +12,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use codecs::Format;
+use recording::{Recorder, Redaction};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tracing::{info, level_filters::LevelFilter, warn};
@@ -93,10 +96,11 @@ fn say_failed(why: &str) {
     writeln!(io::stdout(), "{refusal}").ok();
 }
 
-fn run(args: Args) -> Result<()> {
+fn run(mut args: Args) -> Result<()> {
     let (listen, threads, announce) = (args.listen, usize::from(args.threads), args.announce);
     let script = args.floor.as_deref().map(Script::read).transpose()?;
-    let config = args.into_config()?;
+    let record = args.record.take();
+    let mut config = args.into_config()?;
     if let Err(error) = program::raise_descriptor_limit() {
         warn!(%error, "cannot raise the limit of open descriptors; it also limits connections");
     }
@@ -109,10 +113,12 @@ fn run(args: Args) -> Result<()> {
     };
     let scheme = if config.tls.is_some() { "wss" } else { "ws" };
     runtime.context("cannot start the async runtime")?.block_on(async {
+        // First, so that an address in use leaves no new recording behind.
         let listener = program::listen(listen)?;
         let address = listener.local_addr().context("the listening socket has no address")?;
         let faults: Vec<_> = config.faults.iter().map(ToString::to_string).collect();
-        let relay = server::open(config)?;
+        config.recorder = record.as_deref().map(recorder).transpose()?;
+        let relay = server::open(config).inspect_err(|_| _ = record.as_deref().map(fs::remove_file))?;
         let listener = delayed(listener, &relay).context("cannot delay what is sent")?;
         let config = &relay.config;
         let asked = Arc::clone(&relay);
@@ -154,6 +160,13 @@ fn run(args: Args) -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// Begins to record.
+fn recorder(file: &Path) -> Result<Arc<Recorder>> {
+    let by = concat!("relay-sim ", env!("CARGO_PKG_VERSION"));
+    Recorder::start(file, Redaction::Pseudonyms, by)
+        .with_context(|| format!("cannot record in {}: name a new file", file.display()))
 }
 
 /// The listener that the relay serves: another one behind a delay, when that is among the faults.

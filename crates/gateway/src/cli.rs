@@ -213,11 +213,11 @@ fn run(args: Args) -> Result<()> {
     runtime.context("cannot start the async runtime")?.block_on(async {
         // First, so that an address in use leaves no new recording behind.
         let listener = program::listen(listen)?;
+        let for_metrics = metrics_listen.map(program::listen).transpose().context("cannot serve --metrics-listen")?;
         let gateway = Gateway::open(config).await?;
         let address = listener.local_addr().context("the listening socket has no address")?;
         let stop = program::stopped(announces.then_some(|_: &str| {}))?;
-        if let Some(address) = metrics_listen {
-            let listener = program::listen(address).context("cannot serve --metrics-listen")?;
+        if let Some(listener) = for_metrics {
             info!(address = %listener.local_addr()?, "metrics");
             tokio::spawn(Arc::clone(&gateway).serve_metrics(listener));
         }

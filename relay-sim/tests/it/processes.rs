@@ -116,9 +116,12 @@ fn sigterm_stops_in_order() {
 fn a_port_in_use_is_named_with_a_way_out() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let (code, stderr) = run(&["--listen", &address]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("day.jsonl.zst");
+    let (code, stderr) = run(&["--listen", &address, "--record", file.to_str().unwrap()]);
     assert_eq!(code, Some(1));
     assert!(stderr.contains(&address) && stderr.contains("--listen 127.0.0.1:PORT"), "{stderr}");
+    assert!(!file.exists(), "a relay that does not start records nothing");
     // Whatever the log leaves out.
     let silent = program().env("RUST_LOG", "off").args(["--listen", &address]).output().unwrap();
     let said = String::from_utf8(silent.stderr).unwrap();

@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
     process::{Command, Stdio},
 };
 
@@ -34,6 +34,20 @@ fn short_help_fills_one_screen_at_most_and_mistakes_are_named() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
         assert!(said.contains(why), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn an_address_in_use_leaves_no_recording_behind() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("day.jsonl.zst");
+    for listens in [["--listen", &address, "--metrics-listen", "127.0.0.1:0"], ["--listen", "127.0.0.1:0", "--metrics-listen", &address]] {
+        let output = program(&listens).arg("--record").arg(&file).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1) && said.contains(&address), "{said}");
+        assert!(!file.exists(), "{listens:?}");
     }
 }
 
