@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::HashMap, future::Future, sync::Arc, time::Du
 use tokio::{
     net::{TcpListener, TcpStream},
     task::{Id, JoinError, JoinSet},
-    time::{Instant, interval, sleep, timeout},
+    time::{Instant, interval, timeout},
 };
 use tracing::{debug, error, info, warn};
 use wire::{Accepted, Incoming, ServerConfig, WireError};
@@ -20,9 +20,6 @@ use crate::{
     session,
     totals::{Totals, add},
 };
-
-/// The pause after a failed accept: a relay without descriptors accepts when a connection ends.
-const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// How often a busy relay logs its totals.
 const REPORT: Duration = Duration::from_secs(10);
@@ -86,7 +83,7 @@ pub(crate) async fn serve_relay(
     loop {
         tokio::select! {
             () = &mut shutdown => break,
-            stream = accept(&listener) => sessions.start(stream),
+            stream = program::accept(&listener) => sessions.start(stream),
             Some(ended) = sessions.tasks.join_next_with_id() => sessions.ended(ended),
             _ = report.tick() => {
                 let totals = relay.totals();
@@ -118,22 +115,6 @@ pub(crate) fn log(totals: &Totals, when: &str) {
         malformed = totals.malformed,
         "{when}"
     );
-}
-
-/// The next connection. Never fails: what keeps a relay from accepting passes.
-async fn accept(listener: &TcpListener) -> TcpStream {
-    let mut told = false;
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => return stream,
-            Err(error) => {
-                if !std::mem::replace(&mut told, true) {
-                    warn!(%error, "cannot accept connections; trying again every {ACCEPT_RETRY:?}");
-                }
-                sleep(ACCEPT_RETRY).await;
-            }
-        }
-    }
 }
 
 struct Sessions {

@@ -17,7 +17,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
     task::JoinSet,
-    time::{sleep, timeout},
+    time::timeout,
 };
 use tracing::{debug, error, info, warn};
 use wire::{
@@ -36,9 +36,6 @@ use crate::{
     shunned::Shunned,
     tunnel,
 };
-
-/// The pause after a failed accept: descriptors become free when a connection ends.
-const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// Time for the relay to take the connection of a health check.
 const HEALTH: Duration = Duration::from_secs(2);
@@ -130,7 +127,7 @@ impl Gateway {
         let config = Arc::new(config);
         let mut tasks = JoinSet::new();
         loop {
-            let stream = accept(&listener).await;
+            let stream = program::accept(&listener).await;
             while tasks.try_join_next().is_some() {}
             let (gateway, config) = (Arc::clone(&self), Arc::clone(&config));
             tasks.spawn(async move {
@@ -174,7 +171,7 @@ pub async fn serve(listener: TcpListener, gateway: Arc<Gateway>, shutdown: impl 
     loop {
         tokio::select! {
             () = &mut shutdown => break,
-            stream = accept(&listener) => {
+            stream = program::accept(&listener) => {
                 if tasks.len() >= gateway.config.max_connections {
                     refuse(stream, &gateway);
                 } else {
@@ -220,22 +217,6 @@ fn log_panic(ended: Result<(), tokio::task::JoinError>) {
         && failure.is_panic()
     {
         error!(%failure, "a connection panicked: this is a bug; the gateway goes on");
-    }
-}
-
-/// The next connection. Never fails: what keeps a gateway from accepting passes.
-async fn accept(listener: &TcpListener) -> TcpStream {
-    let mut told = false;
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => return stream,
-            Err(error) => {
-                if !std::mem::replace(&mut told, true) {
-                    warn!(%error, "cannot accept connections; trying again every {ACCEPT_RETRY:?}");
-                }
-                sleep(ACCEPT_RETRY).await;
-            }
-        }
     }
 }
 

@@ -20,7 +20,7 @@ pub use command_line::command_line;
 pub use descriptors::raise_descriptor_limit;
 pub use exposition::Exposition;
 pub use interrupt::{Interrupt, leave_terminal_to_parent, stopped};
-pub use listen::listen;
+pub use listen::{accept, listen};
 pub use output::{UsageError, print, report};
 pub use terminal::rewrites_lines;
 pub use threads::try_threads;

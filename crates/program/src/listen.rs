@@ -1,8 +1,15 @@
-//! The socket on which a server listens.
+//! The socket on which a server listens, and those that it accepts.
 
-use std::{io, net::SocketAddr};
+use std::{io, net::SocketAddr, time::Duration};
 
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::{
+    net::{TcpListener, TcpSocket, TcpStream},
+    time::sleep,
+};
+use tracing::warn;
+
+/// The pause after a failed accept: descriptors become free when a connection ends.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// Listens with a queue long enough for a thousand clients that connect at once. Needs a runtime
 /// around it.
@@ -32,4 +39,20 @@ pub fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
         ),
         _ => anyhow::Error::new(error).context(format!("cannot listen on {address}")),
     })
+}
+
+/// The next connection. Never fails: what keeps a server from accepting passes. Cancel-safe.
+pub async fn accept(listener: &TcpListener) -> TcpStream {
+    let mut told = false;
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(error) => {
+                if !std::mem::replace(&mut told, true) {
+                    warn!(%error, "cannot accept connections; trying again every {ACCEPT_RETRY:?}");
+                }
+                sleep(ACCEPT_RETRY).await;
+            }
+        }
+    }
 }
