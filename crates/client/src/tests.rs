@@ -5,6 +5,7 @@ mod auth;
 mod bytes;
 mod light;
 mod reconcile;
+mod turns;
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 

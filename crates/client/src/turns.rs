@@ -1,8 +1,9 @@
 //! A recorded client, played again: connects, asks, closes and leaves as it did, at its own instants.
 //!
 //! A turn waits for the EOSE that had come last when the recorded client took it, and turns of a
-//! connection keep their order. Publications wait for nothing. A client leaves when the relay has
-//! answered what it published and all deliveries have come, or soon after.
+//! connection keep their order. A REQ that had its EOSE when it ended has it again before it ends.
+//! Publications wait for nothing. A client leaves when the relay has answered what it published and
+//! all deliveries have come, or soon after.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -81,11 +82,29 @@ impl Client {
         let turn = &self.shared.workload.turns[n as usize];
         let is_answered = turn.after.is_none_or(|after| self.replay.answered.contains(&after));
         let is_late = now_ns >= nanos(turn.at + LEAVE_PATIENCE);
-        match turn.says {
+        let Replay { open, .. } = &self.replay;
+        match &turn.says {
             Says::Connect => true,
-            Says::Message(_) => is_answered && self.connection.is_up(),
-            Says::Leave => is_late || is_answered && self.in_flight.is_empty() && self.missing() == 0,
+            Says::Message(message) => {
+                let ends = match &**message {
+                    ClientMessage::Req { subscription, .. } | ClientMessage::Close { subscription } => {
+                        open.get(&**subscription)
+                    }
+                    _ => None,
+                };
+                is_answered && self.connection.is_up() && !ends.is_some_and(|request| self.awaits_eose(*request))
+            }
+            Says::Leave => {
+                let has_all = || is_answered && self.in_flight.is_empty() && self.missing() == 0;
+                !open.values().any(|request| self.awaits_eose(*request)) && (is_late || has_all())
+            }
         }
+    }
+
+    /// Whether an open REQ waits for the EOSE that the recorded one got.
+    fn awaits_eose(&self, request: u32) -> bool {
+        let asked = self.replay.asked.get(&request);
+        self.shared.workload.turns[request as usize].answered && asked.is_some_and(|asked| !asked.has_eose)
     }
 
     /// Deliveries that have not come to open subscriptions.
@@ -135,8 +154,8 @@ impl Client {
 
     /// Ends a REQ that the client or the relay ended: nothing more comes to it.
     fn end_asked(&mut self, request: u32) {
+        let awaits = self.awaits_eose(request);
         let Some(asked) = self.replay.asked.remove(&request) else { return };
-        let awaits = self.shared.workload.turns[request as usize].answered && !asked.has_eose;
         self.shared.done(i64::try_from(asked.missing()).unwrap_or(i64::MAX) + i64::from(awaits));
         // What waits for its EOSE waits no more.
         self.replay.answered.insert(request);

@@ -1,0 +1,106 @@
+//! Recorded clients before a relay that is slower than the recorded one, or answers in another order.
+
+use super::*;
+use workload::{Says, Turn};
+
+const LATE: u64 = 5_000 * MS;
+
+/// What a client says; the REQ whose EOSE it waits for, by its place behind the connect; and whether
+/// the recorded one got its EOSE.
+type Spoken = (ClientMessage<'static>, Option<u32>, bool);
+
+/// A client whose connection comes late, with all that it was to say on it, and to leave. Each REQ
+/// asks for the first event.
+fn recorded(spoken: Vec<Spoken>) -> Table {
+    let last = spoken.iter().rposition(|(.., answered)| *answered);
+    let leave = (Says::Leave, last.map(|n| u32::try_from(n + 1).unwrap()), false);
+    let says = |(message, after, answered)| (Says::Message(Box::new(message)), after, answered);
+    let all = [(Says::Connect, None, false)].into_iter().chain(spoken.into_iter().map(says)).chain([leave]);
+    let turns = (0..).zip(all).map(|(ms, (says, after, answered))| {
+        let mut turn =
+            Turn { at: Duration::from_millis(ms), connection: 0, says, after, answered, expected: vec![] };
+        turn.expected.extend(turn.is_request().then_some(0));
+        turn
+    });
+    let turns: Vec<_> = turns.collect();
+    let roles = vec![Role::new(None, Speaks::default(), Task::Recorded)];
+    let due = 1..u32::try_from(turns.len()).unwrap();
+    let plan = Workload { turns, roles, sessions: vec![], publications: vec![], live: vec![], ..plan() };
+    let shared = Arc::new(Shared::new(plan.indexed().unwrap()));
+    let codec = Format::JSON.codec(codecs::Implementation::Library).unwrap();
+    let mut client = Client::new(Arc::clone(&shared), codec, 0, ("ws://127.0.0.1", 0));
+    client.start(0);
+    client.on_due(Due::Turn(0), 0);
+    assert_eq!(client.next_action(), Some(Action::Connect));
+    client.on_connected(LATE);
+    due.for_each(|n| client.on_due(Due::Turn(n), LATE));
+    Table { shared, clients: vec![client], format: Format::JSON }
+}
+
+impl Table {
+    /// What the recorded client did since the last call: messages in JSON, and its leaving.
+    fn did(&mut self) -> Vec<String> {
+        let actions = std::iter::from_fn(|| self.clients[0].next_action());
+        let texts = actions.filter_map(|action| match action {
+            Action::Send(payload) => Some(String::from_utf8(payload.to_vec()).unwrap()),
+            Action::Close => Some("leaves".to_owned()),
+            _ => None,
+        });
+        texts.collect()
+    }
+
+    fn brings(&mut self, subscription: &'static str) {
+        let event = self.shared.workload.events[0].clone();
+        self.say(0, vec![delivery(subscription, &event), eose(subscription)], LATE);
+    }
+}
+
+fn asks(id: &'static str) -> ClientMessage<'static> {
+    ClientMessage::Req { subscription: id.into(), filters: vec![Filter::default()] }
+}
+
+fn closes(id: &'static str) -> ClientMessage<'static> {
+    ClientMessage::Close { subscription: id.into() }
+}
+
+#[test]
+fn a_late_client_closes_and_leaves_behind_the_eose_that_the_recorded_one_had() {
+    let spoken = vec![(asks("a"), None, true), (closes("a"), Some(1), false), (asks("b"), Some(1), true)];
+    let mut table = recorded(spoken);
+    assert_eq!(table.did(), [r#"["REQ","a",{}]"#]);
+    table.clients[0].on_timer(2 * LATE);
+    assert_eq!(table.did(), [""; 0], "however late it is");
+    table.brings("a");
+    assert_eq!(table.did(), [r#"["CLOSE","a"]"#, r#"["REQ","b",{}]"#]);
+    table.clients[0].on_timer(3 * LATE);
+    assert_eq!(table.did(), [""; 0]);
+    table.brings("b");
+    assert_eq!(table.did(), ["leaves"]);
+    assert!(table.shared.is_done());
+    let counts = table.close();
+    assert_eq!((counts.requests, counts.requests_completed, counts.deliveries_diverged), (2, 2, 0));
+}
+
+#[test]
+fn a_request_ends_behind_its_own_eose_where_another_comes_first() {
+    for (end, text, answered) in
+        [(closes("a"), r#"["CLOSE","a"]"#, false), (asks("a"), r#"["REQ","a",{}]"#, true)]
+    {
+        let mut table =
+            recorded(vec![(asks("a"), None, true), (asks("b"), None, true), (end, Some(2), answered)]);
+        assert_eq!(table.did(), [r#"["REQ","a",{}]"#, r#"["REQ","b",{}]"#]);
+        table.brings("b");
+        assert_eq!(table.did(), [""; 0], "{text}");
+        table.brings("a");
+        assert_eq!(table.did()[0], text);
+    }
+}
+
+#[test]
+fn a_request_that_was_closed_before_its_eose_is_closed_at_once_and_owed_none() {
+    let mut table = recorded(vec![(asks("a"), None, false), (closes("a"), None, false)]);
+    assert_eq!(table.did(), [r#"["REQ","a",{}]"#, r#"["CLOSE","a"]"#, "leaves"]);
+    assert!(table.shared.is_done());
+    let counts = table.close();
+    assert_eq!((counts.requests, counts.requests_failed, counts.deliveries_diverged), (0, 0, 1));
+}
