@@ -22,11 +22,17 @@ impl Relay {
 
     /// A relay that another program starts, which is given the program and its flags.
     pub(crate) fn started_by(mut command: Command, flags: &[&str]) -> Relay {
-        command.args(["role:relay", "--listen", "127.0.0.1:0", "--announce", "--verify", "none"]).args(flags);
+        command.args(["role:relay", "--verify", "none"]).args(flags);
+        Relay::announced(command)
+    }
+
+    /// What listens as a relay does, by a command that takes the flags of one.
+    pub(crate) fn announced(mut command: Command) -> Relay {
+        command.args(["--listen", "127.0.0.1:0", "--announce"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let url = line.split('"').find(|part| part.starts_with("ws")).unwrap().to_owned();
+        let url = line.split('"').find(|part| part.starts_with("ws")).expect(&line).to_owned();
         Relay { child, url }
     }
 }

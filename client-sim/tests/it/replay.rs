@@ -1,6 +1,6 @@
 //! Tests that a recording is played again: the same dialogue, with new keys, at any relay.
 
-use std::{collections::BTreeSet, fs};
+use std::{collections::BTreeSet, env, ffi::OsStr, fs, path::Path, process::Command};
 
 use codecs::{ClientMessage, EoseHints, Event, Filter, Format, RelayMessage};
 use corpus::Corpus;
@@ -211,31 +211,90 @@ fn what_is_no_recording_or_cannot_be_played_is_refused_with_the_place() {
     assert_eq!((counts.planned, counts.requests), (PUBLISHED as u64 + 1, 3));
 }
 
-#[test]
-fn a_mixed_day_that_a_relay_recorded_brings_its_deliveries_and_bytes_again() {
-    let folder = TempDir::new().unwrap();
-    let file = folder.path().join("mixed.jsonl.zst");
-    let mut relay = Relay::start(&["--record", file.to_str().unwrap()]);
-    let few = ["subscribe.connections=6", "request.opener.connections=6"].map(|set| ["--set", set]).concat();
-    let events = folder.path().join("few.jsonl");
-    corpus::write(&events, &Corpus::bundled().events[..700]).unwrap();
-    let flags =
-        ["mixed-day", "--seconds", "2", "--format", "json", "--compression", "none", "--url", &relay.url];
-    program().args(flags).args(few).arg("--corpus").arg(&events).ran().measured();
-    send(Signal::SIGTERM, relay.child.id());
-    relay.child.wait().unwrap();
+/// A gateway that records in this file before a relay, with flags of its own.
+fn recording(relay: &Relay, file: &Path, flags: &[&str]) -> Relay {
+    let mut command = program();
+    command.args(["role:gateway", "--relay", &relay.url, "--record"]).arg(file).args(flags);
+    Relay::announced(command)
+}
+
+/// Plays a recording at a relay of this program, and compares it with what was recorded of the
+/// messages that are played.
+fn comes_again(folder: &TempDir, name: &str, at_least: u64) {
     // Messages whose text was withheld are not played.
     let bytes = |what: &What| match what {
         What::Message(Message { body: Body::Withheld { .. }, .. }) => 0,
         What::Message(message) => message.wire_bytes,
         _ => 0,
     };
-    let recorded: u64 = Reader::open(&file).unwrap().map(|entry| bytes(&entry.unwrap().what)).sum();
-    // As that relay did: without optimisation a signature takes longer than all else.
-    let (record, _) = measured(&folder, "mixed.jsonl.zst", &["--verify", "none"]);
+    let entries = Reader::open(&folder.path().join(name)).unwrap();
+    let recorded: u64 = entries.map(|entry| bytes(&entry.unwrap().what)).sum();
+    // As the recorded relay did: without optimisation a signature takes longer than all else.
+    let (record, _) = measured(folder, name, &["--verify", "none"]);
     let counts = &record.counts;
-    assert!(counts.deliveries_recorded > 1_000, "{counts:?}");
+    assert!(counts.deliveries_recorded > at_least, "{counts:?}");
     assert!(counts.deliveries_diverged * 100 <= counts.deliveries_recorded, "{counts:?}");
+    assert_eq!(counts.requests_failed, 0, "{counts:?}");
     let again = record.traffic.wire_bytes();
     assert!(again.abs_diff(recorded) * 50 <= recorded, "{again} bytes of {recorded}");
+}
+
+#[test]
+fn a_mixed_day_that_a_relay_or_a_gateway_recorded_brings_its_deliveries_and_bytes_again() {
+    for by_gateway in [false, true] {
+        let folder = TempDir::new().unwrap();
+        let file = folder.path().join("mixed.jsonl.zst");
+        let own = ["--record", file.to_str().unwrap()];
+        let mut servers = vec![Relay::start(if by_gateway { &[] } else { &own[..] })];
+        if by_gateway {
+            servers.push(recording(&servers[0], &file, &[]));
+        }
+        let recorder = servers.last_mut().unwrap();
+        let few = ["subscribe.connections=6", "request.opener.connections=6"].map(|set| ["--set", set]).concat();
+        let events = folder.path().join("few.jsonl");
+        corpus::write(&events, &Corpus::bundled().events[..700]).unwrap();
+        let cell = ["--format", "json", "--compression", "none", "--url", &recorder.url];
+        let mut command = program();
+        command.args(["mixed-day", "--seconds", "2"]).args(cell).args(few).arg("--corpus").arg(&events);
+        command.ran().measured();
+        send(Signal::SIGTERM, recorder.child.id());
+        recorder.child.wait().unwrap();
+        comes_again(&folder, "mixed.jsonl.zst", 1_000);
+    }
+}
+
+/// Plays tests/peers/feed.cjs.
+fn feed(args: &[&OsStr]) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/feed.cjs");
+    Command::new("node").arg(script).args(args).ran().ended(0);
+}
+
+/// Deliveries of a feed: contacts, profiles, two pages and what came live.
+const FEED: u64 = 1 + 3 + 20 + 10 + 20;
+
+#[test]
+#[ignore = "needs node with nostr-tools and ws"]
+fn a_feed_of_nostr_tools_that_a_gateway_recorded_comes_again() {
+    let folder = TempDir::new().unwrap();
+    let relay = Relay::start(&[]);
+    let file = folder.path().join("feed.jsonl.zst");
+    let mut gateway = recording(&relay, &file, &["--compression", "none"]);
+    feed(&[gateway.url.as_ref()]);
+    send(Signal::SIGTERM, gateway.child.id());
+    gateway.child.wait().unwrap();
+    comes_again(&folder, "feed.jsonl.zst", FEED - 1);
+}
+
+#[test]
+#[ignore = "needs Chromium, node with nostr-tools, and corpus beside client-sim"]
+fn a_feed_of_nostr_tools_on_a_page_of_a_browser_comes_again_from_its_har() {
+    let folder = TempDir::new().unwrap();
+    let relay = Relay::start(&[]);
+    let found = |name: &&str| env::split_paths(&env::var_os("PATH").unwrap()).any(|folder| folder.join(name).is_file());
+    let chromium = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(found).unwrap();
+    let (har, recording) = (folder.path().join("feed.har"), folder.path().join("feed.jsonl.zst"));
+    feed(&[relay.url.as_ref(), har.as_ref(), chromium.as_ref()]);
+    let corpus = Path::new(env!("CARGO_BIN_EXE_client-sim")).with_file_name("corpus");
+    Command::new(corpus).arg("import-har").args([har, recording]).ran().ended(0);
+    comes_again(&folder, "feed.jsonl.zst", FEED - 1);
 }
