@@ -1,13 +1,17 @@
 //! How connections end: by the client, the relay, the gateway or a limit.
 
-use std::time::Duration;
+use std::{future::pending, time::Duration};
 
 use futures::{SinkExt, StreamExt};
-use tokio::{io::AsyncWriteExt, net::TcpStream, sync::mpsc};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+};
 use tokio_tungstenite::tungstenite::Message;
 use wire::{CloseCode, WireError};
 
-use crate::common::{TestGateway, handshake, head, http, patiently, relay, upgraded};
+use crate::common::{TestGateway, handshake, head, http, patiently, relay, switching, upgraded};
 
 #[tokio::test]
 async fn a_relay_that_dies_is_1012_and_one_that_is_not_there_502() {
@@ -110,7 +114,7 @@ async fn silent_peers_are_left_and_others_are_pinged() {
     silent.write_all(request.as_bytes()).await.unwrap();
     let mut alive = gateway.client("json", "zstd-dict").await;
     let mut all = Vec::new();
-    let silent_ends = tokio::io::AsyncReadExt::read_to_end(&mut silent, &mut all);
+    let silent_ends = silent.read_to_end(&mut all);
     tokio::select! {
         end = patiently(silent_ends) => { end.unwrap(); }
         message = alive.next() => panic!("{message:?}"),
@@ -140,10 +144,107 @@ async fn a_gateway_that_stops_says_so_and_takes_nobody() {
     let (_, message, read) = tokio::join!(
         gateway.stop(),
         patiently(client.next()),
-        patiently(tokio::io::AsyncReadExt::read_to_end(&mut tunnelled, &mut rest)),
+        patiently(tunnelled.read_to_end(&mut rest)),
     );
     assert!(message.is_none(), "{message:?}");
     assert_eq!(client.peer_close().map(|(code, _)| code.code()), Some(1001));
     read.ok();
     assert!(TcpStream::connect(&address).await.is_err());
+}
+
+#[tokio::test]
+async fn clients_that_come_again_are_served_once_a_killed_relay_is_back() {
+    let serve = |listener| tokio::spawn(relay_sim::serve(listener, relay_sim::Config::default(), pending()));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let first = serve(listener);
+    let gateway = TestGateway::before(&address, |_| {}).await;
+    let asks = async || {
+        let mut client = gateway.client("dannypack", "zstd-dict").await;
+        client.feed(r#"["REQ","a",{"limit":0}]"#.into()).await.unwrap();
+        client.flush().await.unwrap();
+        assert!(patiently(client.next()).await.unwrap().is_ok(), "EOSE");
+        client
+    };
+    let mut client = asks().await;
+    let mut passed = TcpStream::connect(&gateway.address).await.unwrap();
+    passed.write_all(handshake("").as_bytes()).await.unwrap();
+    head(&mut passed).await;
+    first.abort();
+    let ended = patiently(client.next()).await;
+    assert!(matches!(&ended, Some(Err(WireError::Closed { code: 1012, .. }))), "{ended:?}");
+    patiently(passed.read_to_end(&mut Vec::new())).await.ok();
+    assert!(http(&gateway.address, &handshake("")).await.starts_with("HTTP/1.1 502"));
+    serve(TcpListener::bind(&address).await.unwrap());
+    asks().await;
+}
+
+/// Headers of empty frames that end in a breach of RFC 6455, or promise more than anybody takes, and
+/// the code for whoever sends them.
+const BROKEN: [(&[&[u8]], u16); 5] = [
+    // RSV2, and RSV1 on a continuation.
+    (&[b"\xa1\x00"], 1002),
+    (&[b"\x01\x00", b"\xc0\x00"], 1002),
+    // A reserved opcode.
+    (&[b"\x83\x00"], 1002),
+    (&[b"\x81\x7f\x80\x00\x00\x00\x00\x00\x00\x01"], 1009),
+    (&[b"\x81\x7f\x00\xff\xff\xff\xff\xff\xff\xff"], 1009),
+];
+
+#[tokio::test]
+async fn broken_frames_bombs_and_endless_requests_end_their_own_connection_alone() {
+    // Answers a message of one byte, a number, with those frames, and others in order.
+    let relay = relay(|mut stream| async move {
+        let request = head(&mut stream).await;
+        stream.write_all(switching(&request).as_bytes()).await.unwrap();
+        let mut asked = [0; 7];
+        if stream.read_exact(&mut asked).await.is_ok() {
+            let broken = BROKEN.get(usize::from(asked[6] ^ asked[2]));
+            let frames = broken.map_or_else(|| b"\x81\x02[]".to_vec(), |(headers, _)| headers.concat());
+            stream.write_all(&frames).await.unwrap();
+            stream.read_to_end(&mut Vec::new()).await.ok();
+        }
+    })
+    .await;
+    let gateway = TestGateway::before(&relay, |_| {}).await;
+    let mut bystander = gateway.client("json", "zstd-dict").await;
+    for (n, (headers, code)) in (0..).zip(BROKEN) {
+        let mut client = TcpStream::connect(&gateway.address).await.unwrap();
+        let request = handshake("Sec-WebSocket-Extensions: permessage-deflate\r\n");
+        client.write_all(request.as_bytes()).await.unwrap();
+        assert!(head(&mut client).await.contains("permessage-deflate"));
+        for header in headers {
+            // A client masks its frames.
+            let masked = [&[header[0], header[1] | 0x80], &header[2..], &[0; 4]].concat();
+            client.write_all(&masked).await.unwrap();
+        }
+        let mut answer = Vec::new();
+        patiently(client.read_to_end(&mut answer)).await.ok();
+        assert!(answer.len() > 4 && answer[0] == 0x88, "{n}: {answer:?}");
+        assert_eq!(answer[2..4], u16::to_be_bytes(code), "{n}: {answer:?}");
+
+        let mut client = gateway.client("json", "none").await;
+        client.feed(vec![n].into()).await.unwrap();
+        client.flush().await.unwrap();
+        let ended = patiently(client.next()).await;
+        assert!(matches!(&ended, Some(Err(WireError::Closed { code: 1014, .. }))), "{n}: {ended:?}");
+    }
+    for compression in ["deflate", "zstd-dict"] {
+        let mut bomb = gateway.client_that_offers("json", compression).await;
+        assert_ne!(bomb.agreement().compression, wire::Compression::None);
+        bomb.feed(vec![b' '; 8 << 20].into()).await.unwrap();
+        bomb.flush().await.unwrap();
+        let ended = patiently(bomb.next()).await;
+        assert!(matches!(&ended, Some(Err(WireError::Closed { code: 1009, .. }))), "{compression}: {ended:?}");
+        assert!(bomb.traffic().sent.wire_bytes < 1 << 17, "{:?}", bomb.traffic());
+    }
+    bystander.feed(vec![99].into()).await.unwrap();
+    bystander.flush().await.unwrap();
+    assert_eq!(patiently(bystander.next()).await.unwrap().unwrap().payload, "[]");
+
+    let hasty = Duration::from_millis(300);
+    let gateway = TestGateway::before(&relay, |config| config.limits.handshake_timeout = hasty).await;
+    let mut slow = TcpStream::connect(&gateway.address).await.unwrap();
+    slow.write_all(b"GET / HTTP/1.1\r\nHost: ").await.unwrap();
+    patiently(slow.read_to_end(&mut Vec::new())).await.unwrap();
 }

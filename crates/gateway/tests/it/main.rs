@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 mod common;
+mod endurance;
 mod ends;
 mod formats;
 mod http;
@@ -10,3 +11,4 @@ mod passes;
 mod program;
 mod record;
 mod shared;
+mod unchanged;

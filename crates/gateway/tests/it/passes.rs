@@ -11,7 +11,7 @@ use std::{
 use codecs::Opcode;
 use futures::{SinkExt, StreamExt};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::AsyncWriteExt,
     net::TcpStream,
     time::{sleep, timeout},
 };
@@ -21,7 +21,7 @@ use tokio_tungstenite::tungstenite::{
 };
 use wire::CloseCode as Code;
 
-use crate::common::{Draw, TestGateway, handshake, head, patiently, relay, switching, upgraded};
+use crate::common::{Draw, TestGateway, handshake, head, patiently, relay, upgraded};
 
 /// Messages of every type, of which some are no Nostr.
 fn messages(count: usize, seed: u64) -> Vec<Message> {
@@ -39,40 +39,6 @@ fn messages(count: usize, seed: u64) -> Vec<Message> {
         }
     };
     (0..count).map(message).collect()
-}
-
-#[tokio::test]
-async fn bytes_of_a_client_that_asks_for_nothing_pass_unchanged_whatever_they_are() {
-    const BYTES: usize = 3 << 20;
-    let relay = relay(|mut stream| async move {
-        let request = head(&mut stream).await;
-        let answer = switching(&request);
-        let sent = [answer.as_bytes(), &Draw(1).bytes(BYTES)].concat();
-        let (mut input, mut output) = stream.split();
-        let mut received = vec![0; BYTES];
-        let (sent, _) = tokio::join!(output.write_all(&sent), input.read_exact(&mut received));
-        sent.unwrap();
-        let is_equal = received == Draw(2).bytes(BYTES);
-        stream.write_all(if is_equal { b"equal" } else { b"other" }).await.unwrap();
-    })
-    .await;
-    let gateway = TestGateway::before(&relay, |_| {}).await;
-    let mut client = TcpStream::connect(&gateway.address).await.unwrap();
-    let request = handshake("Sec-WebSocket-Extensions: x-unknown\r\n");
-    client.write_all(request.as_bytes()).await.unwrap();
-    assert_eq!(head(&mut client).await, switching(&request), "the relay's answer, too");
-    let sent = Draw(2).bytes(BYTES);
-    let (mut input, mut output) = client.split();
-    let mut received = Vec::new();
-    let (sent, read) =
-        patiently(async { tokio::join!(output.write_all(&sent), input.read_to_end(&mut received)) }).await;
-    sent.unwrap();
-    read.unwrap();
-    assert!(
-        received == [&Draw(1).bytes(BYTES)[..], b"equal"].concat(),
-        "both hear what was sent, and its end"
-    );
-    gateway.stop().await;
 }
 
 #[tokio::test]

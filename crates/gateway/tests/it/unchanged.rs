@@ -1,0 +1,180 @@
+//! A client that asks for nothing of ours hears the relay's bytes and is heard with its own, whatever
+//! they are.
+
+use std::{path::Path, process::Stdio};
+
+use futures::{SinkExt, StreamExt, stream};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::TcpStream,
+    process::Command,
+    sync::mpsc,
+};
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::common::{Draw, TestGateway, event, field, handshake, head, patiently, relay, switching, upgraded};
+
+/// Frames as sound, careless and hostile peers write them: any type and reserved bit, a length in any
+/// of its forms, with a mask or without one, and texts that are no Nostr or no UTF-8.
+fn frames(seed: u64, count: usize) -> Vec<u8> {
+    let mut draw = Draw(seed);
+    let mut bytes = Vec::new();
+    for _ in 0..count {
+        let most = if draw.below(50) == 0 { 70_000 } else { 200 };
+        let len = draw.below(most);
+        let payload = match draw.below(8) {
+            0 => draw.bytes(len),
+            1 => [&4_321_u16.to_be_bytes()[..], "é, enough".as_bytes()].concat(),
+            2 => b"[\"WHISPER\" ,\"\xff\"".to_vec(),
+            3 => "ü\0\\\"\n".repeat(len / 8).into_bytes(),
+            _ => format!(r#"["EVENT", "s",{}]"#, event(1, &len.to_string())).into_bytes(),
+        };
+        let any = [0x81, 0x81, 0x81, 0x82, 0x88, 0x89, draw.bytes(1)[0]];
+        let mask = [0x80, 0][draw.below(2)];
+        let short = u16::try_from(payload.len()).ok().filter(|_| draw.below(20) > 0);
+        bytes.push(any[draw.below(any.len())]);
+        match (payload.len(), short) {
+            (len @ ..126, Some(_)) => bytes.push(mask | u8::try_from(len).unwrap()),
+            (_, Some(len)) => bytes.extend([&[mask | 126][..], &len.to_be_bytes()].concat()),
+            (len, None) => {
+                let highest_bit = [0, 1 << 63][draw.below(2)];
+                bytes.extend([&[mask | 127][..], &(highest_bit | len as u64).to_be_bytes()].concat());
+            }
+        }
+        bytes.extend(if mask > 0 { draw.bytes(4) } else { vec![] });
+        bytes.extend(payload);
+    }
+    bytes
+}
+
+/// Sends bytes in pieces of any size while it reads as many as are expected; whether those are equal.
+async fn exchanges(stream: &mut TcpStream, sent: &[u8], expected: &[u8]) -> bool {
+    let mut draw = Draw(sent.len() as u64);
+    let (mut input, mut output) = stream.split();
+    let writing = async {
+        let mut rest = sent;
+        while !rest.is_empty() {
+            let (piece, more) = rest.split_at((1 + draw.below(6_000)).min(rest.len()));
+            output.write_all(piece).await.unwrap();
+            rest = more;
+        }
+    };
+    let mut received = vec![0; expected.len()];
+    let ((), read) = tokio::join!(writing, input.read_exact(&mut received));
+    read.is_ok() && received == expected
+}
+
+/// Plays connections, each with so many frames each way; every second one is ended by its client.
+async fn fuzzes(connections: u64, count: usize) {
+    let relay = relay(move |mut stream| async move {
+        let request = head(&mut stream).await;
+        stream.write_all(switching(&request).as_bytes()).await.unwrap();
+        let seed = field(&request, "x-seed").unwrap().parse::<u64>().unwrap();
+        let is_equal = exchanges(&mut stream, &frames(2 * seed + 1, count), &frames(2 * seed, count)).await;
+        if seed % 2 == 1 {
+            assert_eq!(stream.read_to_end(&mut Vec::new()).await.unwrap(), 0);
+        }
+        stream.write_all(if is_equal { b"equal" } else { b"other" }).await.unwrap();
+    })
+    .await;
+    let gateway = TestGateway::before(&relay, |_| {}).await;
+    let address = &gateway.address;
+    let play = |seed: u64| async move {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let request = handshake(&format!("Sec-WebSocket-Extensions: x-unknown\r\nX-Seed: {seed}\r\n"));
+        client.write_all(request.as_bytes()).await.unwrap();
+        assert_eq!(head(&mut client).await, switching(&request), "the relay's answer, too");
+        let (sent, expected) = (frames(2 * seed, count), frames(2 * seed + 1, count));
+        assert!(patiently(exchanges(&mut client, &sent, &expected)).await, "{seed}");
+        if seed % 2 == 1 {
+            client.shutdown().await.unwrap();
+        }
+        let mut end = Vec::new();
+        patiently(client.read_to_end(&mut end)).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&end), "equal", "{seed}");
+    };
+    stream::iter(0..connections).map(play).buffer_unordered(8).collect::<()>().await;
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn bytes_of_a_client_that_asks_for_nothing_pass_unchanged_whatever_they_are() {
+    fuzzes(8, 500).await;
+}
+
+/// A line that one of both ends says: an event, an unknown verb or no Nostr.
+fn line(seed: u64, n: usize) -> String {
+    let mut draw = Draw(seed.wrapping_add(n as u64));
+    match draw.below(8) {
+        0 => format!(" [\"LIMITS\",{{\"n\":{n}}}]\t"),
+        1 => format!("{n} ü✓😀 \\\" \u{7f} no JSON"),
+        2 => format!("[\"EVENT\", \"sub\" ,{{\"kind\":{n}}} ]"),
+        _ => format!(r#"["EVENT","s",{{"kind":1,"content":"{}"}}]"#, "words ".repeat(draw.below(40))),
+    }
+}
+
+/// The last message: clients of crates/wire/clients end behind it.
+const END: &str = "the end of the campaign";
+
+/// A client of crates/wire/clients: sends each line of a file, and prints each message.
+fn client(program: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/clients")).args(args);
+    command.env("MODULES", "").stdout(Stdio::piped()).kill_on_drop(true);
+    command
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a campaign; needs node with ws, python3 with websockets, and go with the modules of crates/wire/clients/go"]
+async fn campaign_of_foreign_clients_and_a_fuzzer() {
+    const EACH: usize = 170_000;
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let relay = relay(move |stream| {
+        let tell = tell.clone();
+        async move {
+            let (mut output, mut input) = upgraded(stream).await.0.split();
+            let saying = async {
+                for n in 0..EACH {
+                    output.feed(Message::text(line(1, n))).await.unwrap();
+                }
+                output.flush().await.unwrap();
+            };
+            let hearing = async {
+                let mut equal = 0;
+                for n in 0..EACH {
+                    let heard = input.next().await.unwrap().unwrap();
+                    equal += usize::from(heard == Message::text(line(2, n)));
+                }
+                equal
+            };
+            let ((), equal) = tokio::join!(saying, hearing);
+            tell.send(equal).unwrap();
+            output.send(Message::text(END)).await.unwrap();
+            while input.next().await.is_some_and(|rest| rest.is_ok()) {}
+        }
+    })
+    .await;
+    let gateway = TestGateway::before(&relay, |config| config.compressions.clear()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let [script, go] = ["script.txt", "go-client"].map(|name| folder.path().join(name).display().to_string());
+    std::fs::write(&script, (0..EACH).map(|n| line(2, n) + "\n").collect::<String>()).unwrap();
+    let mut build = client("go", &["build", "-mod=readonly", "-o", &go, "."]);
+    build.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/clients/go"));
+    assert!(build.envs([("GOPROXY", "off"), ("CGO_ENABLED", "0")]).status().await.unwrap().success());
+    let url = format!("ws://{}", gateway.address);
+    for (program, args) in [
+        ("node", &["node.mjs", "ws"][..]),
+        ("python3", &["python.py", "websockets-plain"]),
+        (&*go, &["gorilla"]),
+    ] {
+        let mut child = client(program, args).args([&url, &script]).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        for n in 0..EACH {
+            let heard = patiently(lines.next_line()).await.unwrap();
+            assert_eq!(heard.as_ref(), Some(&line(1, n)), "{program} {n}");
+        }
+        assert_eq!(patiently(lines.next_line()).await.unwrap().as_deref(), Some(END), "{program}");
+        assert_eq!(told.recv().await, Some(EACH), "{program} is heard");
+    }
+    fuzzes(1_000, 500).await;
+}
