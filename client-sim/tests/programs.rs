@@ -311,8 +311,8 @@ fn a_worker_that_cannot_connect_ends_the_run_with_its_reason() {
 }
 
 /// Starts a run long enough to be disturbed and waits until it has had deliveries.
-fn start_long(setup: &Setup) -> Child {
-    let mut child = setup.command(&["--seconds", "30", "--progress-json"]).spawn().unwrap();
+fn start_long(setup: &Setup, flags: &[&str]) -> Child {
+    let mut child = setup.command(&["--seconds", "30", "--progress-json"]).args(flags).spawn().unwrap();
     let mut seconds = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     while !line.contains("\"samples\"") || line.contains("\"deliveries\":0,") {
@@ -323,34 +323,24 @@ fn start_long(setup: &Setup) -> Child {
     child
 }
 
-/// Waits until a process has a child, and returns it.
-fn wait_for_children(pid: u32) -> u32 {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    loop {
-        if let Some(child) = measure::children(pid).first() {
-            return *child;
-        }
-        assert!(Instant::now() < deadline, "no relay process appeared");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 #[test]
-fn a_relay_that_dies_leaves_a_record_that_says_so() {
-    let setup = setup();
-    let child = start_long(&setup);
-    let relay = wait_for_children(child.id());
-    send(Signal::SIGKILL, relay);
-    child.ran().ended(5);
-    let record = setup.record();
-    let Status::Incomplete { reason } = &record.status else { panic!("{:?}", record.status) };
-    assert!(
-        reason.contains(&format!("the relay's process {relay} ended with signal: 9 (SIGKILL)")),
-        "{reason}"
-    );
-    assert!(record.counts.deliveries > 0, "what was measured is kept");
-    let counts = &record.counts;
-    assert!(counts.unknown + counts.not_sent > 0, "what was planned and not answered is accounted for");
+fn a_relay_or_gateway_that_dies_leaves_a_record_that_says_so() {
+    for (what, flags) in [("relay", &[][..]), ("gateway", &["--via", "gateway", "--compression", "zstd-dict"])] {
+        let setup = setup();
+        let run = start_long(&setup, flags);
+        let role = format!("role:{what}");
+        let plays = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap().contains(&role);
+        let pid = measure::children(run.id()).into_iter().find(plays).unwrap();
+        send(Signal::SIGKILL, pid);
+        run.ran().ended(5);
+        let record = setup.record();
+        let Status::Incomplete { reason } = &record.status else { panic!("{:?}", record.status) };
+        let how = format!("the {what}'s process {pid} ended with signal: 9 (SIGKILL)");
+        assert!(reason.contains(&how), "{reason}");
+        assert!(record.counts.deliveries > 0, "what was measured is kept");
+        let counts = &record.counts;
+        assert!(counts.unknown + counts.not_sent > 0, "what was planned and not answered is accounted for");
+    }
 }
 
 #[test]
@@ -387,7 +377,7 @@ fn a_run_that_was_stopped_beyond_its_patience_waits_for_what_is_owed_all_the_sam
 
 fn what_a_signal_keeps(signal: Signal) {
     let setup = setup();
-    let child = start_long(&setup);
+    let child = start_long(&setup, &[]);
     send(signal, child.id());
     let output = child.ran().ended(130);
     let record = setup.record();
