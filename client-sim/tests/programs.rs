@@ -325,7 +325,9 @@ fn start_long(setup: &Setup, flags: &[&str]) -> Child {
 
 #[test]
 fn a_relay_or_gateway_that_dies_leaves_a_record_that_says_so() {
-    for (what, flags) in [("relay", &[][..]), ("gateway", &["--via", "gateway", "--compression", "zstd-dict"])] {
+    for (what, flags) in
+        [("relay", &[][..]), ("gateway", &["--via", "gateway", "--compression", "zstd-dict"])]
+    {
         let setup = setup();
         let run = start_long(&setup, flags);
         let role = format!("role:{what}");

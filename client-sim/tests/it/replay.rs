@@ -250,7 +250,8 @@ fn a_mixed_day_that_a_relay_or_a_gateway_recorded_brings_its_deliveries_and_byte
             servers.push(recording(&servers[0], &file, &[]));
         }
         let recorder = servers.last_mut().unwrap();
-        let few = ["subscribe.connections=6", "request.opener.connections=6"].map(|set| ["--set", set]).concat();
+        let few =
+            ["subscribe.connections=6", "request.opener.connections=6"].map(|set| ["--set", set]).concat();
         let events = folder.path().join("few.jsonl");
         corpus::write(&events, &Corpus::bundled().events[..700]).unwrap();
         let cell = ["--format", "json", "--compression", "none", "--url", &recorder.url];
@@ -290,7 +291,9 @@ fn a_feed_of_nostr_tools_that_a_gateway_recorded_comes_again() {
 fn a_feed_of_nostr_tools_on_a_page_of_a_browser_comes_again_from_its_har() {
     let folder = TempDir::new().unwrap();
     let relay = Relay::start(&[]);
-    let found = |name: &&str| env::split_paths(&env::var_os("PATH").unwrap()).any(|folder| folder.join(name).is_file());
+    let found = |name: &&str| {
+        env::split_paths(&env::var_os("PATH").unwrap()).any(|folder| folder.join(name).is_file())
+    };
     let chromium = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(found).unwrap();
     let (har, recording) = (folder.path().join("feed.har"), folder.path().join("feed.jsonl.zst"));
     feed(&[relay.url.as_ref(), har.as_ref(), chromium.as_ref()]);

@@ -58,6 +58,7 @@ async function feed({ Relay, finalizeEvent, generateSecretKey, getPublicKey }, u
   sub.close()
   reader.close()
   writer.close()
+  await pause(500)
 }
 
 async function onPage(url, file, chromium) {

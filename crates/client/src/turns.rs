@@ -92,7 +92,9 @@ impl Client {
                     }
                     _ => None,
                 };
-                is_answered && self.connection.is_up() && !ends.is_some_and(|request| self.awaits_eose(*request))
+                is_answered
+                    && self.connection.is_up()
+                    && ends.is_none_or(|request| !self.awaits_eose(*request))
             }
             Says::Leave => {
                 let has_all = || is_answered && self.in_flight.is_empty() && self.missing() == 0;

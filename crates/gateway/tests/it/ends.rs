@@ -141,11 +141,8 @@ async fn a_gateway_that_stops_says_so_and_takes_nobody() {
 
     let address = gateway.address.clone();
     let mut rest = Vec::new();
-    let (_, message, read) = tokio::join!(
-        gateway.stop(),
-        patiently(client.next()),
-        patiently(tunnelled.read_to_end(&mut rest)),
-    );
+    let (_, message, read) =
+        tokio::join!(gateway.stop(), patiently(client.next()), patiently(tunnelled.read_to_end(&mut rest)));
     assert!(message.is_none(), "{message:?}");
     assert_eq!(client.peer_close().map(|(code, _)| code.code()), Some(1001));
     read.ok();
@@ -235,7 +232,10 @@ async fn broken_frames_bombs_and_endless_requests_end_their_own_connection_alone
         bomb.feed(vec![b' '; 8 << 20].into()).await.unwrap();
         bomb.flush().await.unwrap();
         let ended = patiently(bomb.next()).await;
-        assert!(matches!(&ended, Some(Err(WireError::Closed { code: 1009, .. }))), "{compression}: {ended:?}");
+        assert!(
+            matches!(&ended, Some(Err(WireError::Closed { code: 1009, .. }))),
+            "{compression}: {ended:?}"
+        );
         assert!(bomb.traffic().sent.wire_bytes < 1 << 17, "{:?}", bomb.traffic());
     }
     bystander.feed(vec![99].into()).await.unwrap();

@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 mod common;
-mod endurance;
 mod ends;
+mod endurance;
 mod formats;
 mod http;
 mod passes;

@@ -43,7 +43,10 @@ fn an_address_in_use_leaves_no_recording_behind() {
     let address = taken.local_addr().unwrap().to_string();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("day.jsonl.zst");
-    for listens in [["--listen", &address, "--metrics-listen", "127.0.0.1:0"], ["--listen", "127.0.0.1:0", "--metrics-listen", &address]] {
+    for listens in [
+        ["--listen", &address, "--metrics-listen", "127.0.0.1:0"],
+        ["--listen", "127.0.0.1:0", "--metrics-listen", &address],
+    ] {
         let output = program(&listens).arg("--record").arg(&file).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(1) && said.contains(&address), "{said}");

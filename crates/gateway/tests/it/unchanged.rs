@@ -12,7 +12,9 @@ use tokio::{
 };
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::common::{Draw, TestGateway, event, field, handshake, head, patiently, relay, switching, upgraded};
+use crate::common::{
+    Draw, TestGateway, event, field, handshake, head, patiently, relay, switching, upgraded,
+};
 
 /// Frames as sound, careless and hostile peers write them: any type and reserved bit, a length in any
 /// of its forms, with a mask or without one, and texts that are no Nostr or no UTF-8.
