@@ -6,7 +6,7 @@ use codecs::hex;
 use fixedbitset::FixedBitSet;
 
 use super::{Action, Client, Stay, Subscription, Wake, take_out};
-use crate::incidents::Wrong;
+use crate::{incidents::Wrong, shared::Fate};
 use workload::{Task, Timing, Workload, schedule::nanos};
 
 /// The live subscriptions of a session.
@@ -292,20 +292,26 @@ impl Client {
         visit.missing.is_empty()
     }
 
-    /// Adds what a session's live subscriptions saw to the report. A session whose stay did not
-    /// end is owed no delivery.
+    /// Sums up what a session's live subscriptions saw, and keeps what a later answer may still change.
+    /// A session whose stay did not end is owed no delivery.
     pub(super) fn keep_visit(&mut self, session: u32, visit: Visit) {
-        let workload = &self.shared.workload;
-        let list = |publications: &mut dyn Iterator<Item = usize>| {
-            publications.map(|n| u32::try_from(n).expect("a plan numbers its events by u32")).collect()
-        };
-        let stays = (0..).zip(visit.subscriptions).map(|(filter, stay)| {
+        let shared = Arc::clone(&self.shared);
+        let place = |n: usize| u32::try_from(n).expect("a plan numbers its events by u32");
+        for (filter, stay) in (0..).zip(visit.subscriptions) {
             let OpenStay { live, during, seen, closed, .. } = stay;
-            let matches = &workload.live[live as usize].matches;
-            let missing = list(&mut during.ones().filter(|n| matches.contains(*n) && !seen.contains(*n)));
-            let subscription = Subscription::Stay { session, filter };
-            Stay { subscription, live, seen: list(&mut seen.ones()), missing, closed }
-        });
-        self.report.stays.extend(stays);
+            let matches = &shared.workload.live[live as usize].matches;
+            let missing = during.ones().filter(|n| matches.contains(*n) && !seen.contains(*n));
+            let missing = missing.filter(|n| !shared.fate(*n).is_undelivered());
+            let came = |n: &usize| matches!(shared.fate(*n), Fate::Acked | Fate::Elsewhere);
+            let (came, open): (Vec<_>, Vec<_>) = seen.ones().partition(came);
+            self.report.counts.deliveries_expected += came.len() as u64;
+            self.report.counts.deliveries += came.len() as u64;
+            let [seen, missing]: [Box<[u32]>; 2] =
+                [open.into_iter().map(place).collect(), missing.map(place).collect()];
+            if !seen.is_empty() || !missing.is_empty() {
+                let subscription = Subscription::Stay { session, filter };
+                self.report.stays.push(Stay { subscription, live, seen, missing, closed });
+            }
+        }
     }
 }

@@ -20,7 +20,7 @@ pub struct Report {
     pub began: Vec<u32>,
     /// Sessions that had no connection at the end, and never began.
     pub not_connected: Vec<u32>,
-    /// Live subscriptions of sessions.
+    /// Live subscriptions of sessions that are not summed up in `counts` alone.
     pub stays: Vec<Stay>,
     /// When each session began and ended its steps, in nanoseconds from the start; as one where a
     /// session began when another ended.
@@ -53,17 +53,18 @@ impl Report {
     }
 }
 
-/// What remains of a live subscription of a session that has ended: a run has as many as sessions.
+/// What is not decided of a live subscription of a session that has ended. Its deliveries of what the
+/// relay has accepted are in the counts.
 #[derive(Debug)]
 pub struct Stay {
     /// Its id.
     pub subscription: Subscription,
     /// Its filter, as a place in `Workload::live`.
     pub live: u32,
-    /// The publications that came.
+    /// The publications that came, and that the relay had not accepted by then.
     pub seen: Box<[u32]>,
     /// The matching publications that were sent during the stay, from its EOSE to its planned end,
-    /// and did not come. Earlier and later ones may come or not.
+    /// did not come and were not refused by then. Earlier and later ones may come or not.
     pub missing: Box<[u32]>,
     /// Whether the relay ended the subscription (CLOSED).
     pub closed: bool,

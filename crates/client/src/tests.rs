@@ -410,6 +410,32 @@ fn a_copy_across_eose_is_tolerated_where_the_plan_says_so() {
 }
 
 #[test]
+fn of_a_session_that_ended_nothing_is_kept_but_what_a_later_answer_may_change() {
+    let events = Arc::clone(&plan().events);
+    // The refusal of the second publication comes when the session has ended.
+    for (answered, kept) in [(3, 0), (1, 1)] {
+        let mut table = Table::new(Format::JSON);
+        let script = honest(&events);
+        table.clients[2].on_due(Due::Session(0), 0);
+        table.say(2, script.stored, MS / 2);
+        (0..3).for_each(|n| table.clients[0].on_due(Due::Publication(n), MS));
+        table.say(0, script.answers[..answered].to_vec(), 2 * MS);
+        table.say(1, script.live, 3 * MS);
+        table.say(2, script.stay, 3 * MS);
+        table.clients[2].on_timer(8 * MS);
+        let report = table.clients[2].report();
+        assert_eq!(report.stays.iter().map(|stay| stay.seen.len()).sum::<usize>(), kept, "{report:?}");
+        assert_eq!((report.stays.len(), report.counts.deliveries), (kept, 4 + 2 - kept as u64));
+        let late = [ok(&events[5], false, "blocked: no"), ok(&events[6], true, "")];
+        table.say(0, if answered == 1 { late.to_vec() } else { vec![] }, 9 * MS);
+        let counts = table.close();
+        let unexpected = if answered == 1 { vec![("unexpected", 2), ("refused", 1)] } else { vec![] };
+        assert_eq!(damage(&counts), unexpected);
+        assert_eq!(counts.deliveries, 4 + 3 + 2 - 2 * kept as u64, "{counts:?}");
+    }
+}
+
+#[test]
 fn a_stay_that_asks_with_limit_1_is_sent_one_stored_event() {
     let play = |early: &[usize]| {
         let mut workload = plan();
