@@ -138,6 +138,36 @@ fn a_corpus_that_cannot_be_read_is_named() {
 }
 
 #[test]
+fn hits_of_faults_of_the_process_are_counted() {
+    let faults = ["stall=1ms@0s", "burn=1us", "delay=1ms"];
+    let flags: Vec<&str> = faults.iter().flat_map(|fault| ["--fault", fault]).collect();
+    let (mut child, url, mut stdout) = announced(&[&["--verify", "none"][..], &flags].concat());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut conn = requested(&url, &[]).await;
+        let (id, sig) = ("ab".repeat(32), "ab".repeat(64));
+        let event = format!(
+            r#"{{"id":"{id}","pubkey":"{id}","created_at":1700000000,"kind":1,"tags":[],"content":"","sig":"{sig}"}}"#
+        );
+        conn.feed(format!(r#"["EVENT",{event}]"#).into()).await.unwrap();
+        for name in ["a", "b"] {
+            conn.feed(format!(r#"["REQ","{name}",{{}}]"#).into()).await.unwrap();
+        }
+        conn.flush().await.unwrap();
+        while conn.next().await.unwrap().unwrap().payload != r#"["EOSE","b"]"# {}
+    });
+    drop(child.stdin.take());
+    let mut totals = String::new();
+    stdout.read_to_string(&mut totals).unwrap();
+    let totals: Value = serde_json::from_str(&totals).unwrap();
+    let hits: Vec<u64> =
+        totals["hits"].as_array().unwrap().iter().map(|hits| hits.as_u64().unwrap()).collect();
+    // One stall, an event for each of two subscriptions, and bytes that came late, in any pieces.
+    assert!(hits[..2] == [1, 2] && hits[2] > 0, "{totals}");
+    child.wait().unwrap();
+}
+
+#[test]
 fn a_script_acts_and_what_is_none_is_named_with_its_line() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("script.toml");
