@@ -108,6 +108,54 @@ fn the_same_relay_or_a_cheaper_one_passes() {
     assert_eq!(failing(&formats, None), [""; 0]);
 }
 
+/// The old relay grants no takeover of uploads, the new one does, and compresses by zstd, too. To
+/// compress an event takes 64 µs, by deflate the new relay so many.
+fn granted_differently(new_us: u64) -> ResultFile {
+    const OLD: &str = "deflate:upload_takeover=no";
+    // Cells of the matrix that stand for those of the relays.
+    let cells = [
+        ("json+none", "old", "none", 50),
+        ("json-control", "old", "none", 50),
+        ("json+deflate", "old", OLD, 64),
+        ("cbor-packed+none", "new", "none", 50),
+        ("cbor-packed+deflate", "new", "deflate", new_us),
+        ("cbor+deflate", "new", "zstd", 64),
+    ];
+    let of = |id: &str| *cells.iter().find(|cell| cell.0 == id).unwrap();
+    let ids = cells.map(|cell| cell.0);
+    let mut result = result("standard", 12, &ids, |id, round, _| {
+        let run = Run { relay_us_per_event: of(id).3 * u64::from(10 + round), ..PLAIN };
+        record("json+none", 1 + u64::from(round), run)
+    });
+    for cell in &mut result.cells {
+        let (_, relay, compression, _) = of(&cell.id);
+        if cell.role == Role::Cell || cell.role == Role::Anchor {
+            cell.id = format!("json+{compression}+{relay}");
+        }
+        (cell.cell.format, cell.cell.relay) = ("json".to_owned(), relay.to_owned());
+        cell.cell.compression = compression.to_owned();
+    }
+    result.config.relays = two_relays(50).config.relays;
+    result
+}
+
+#[test]
+fn relays_are_judged_by_what_they_send_and_never_by_a_cell_that_the_first_has_not() {
+    let equal = granted_differently(64);
+    assert_eq!(failing(&equal, None), [""; 0], "compressed beside compressed");
+    let slower = granted_differently(71);
+    let named = "relay CPU of json+deflate+new is ×1.11 [1.11, 1.11] of json+deflate:upload_takeover=no+old";
+    assert_eq!(failing(&slower, None), [named]);
+    // What the old relay does not grant stands beside its own relay's JSON alone.
+    let comparisons = Derived::from_result(&equal).comparisons;
+    let references = |id: &str| -> Vec<&str> {
+        let of = comparisons.iter().filter(|one| one.cell == id && one.metric.short() == "relay CPU");
+        of.map(|one| &*one.reference).collect()
+    };
+    assert_eq!(references("json+zstd+new"), ["json+none+new"]);
+    assert_eq!(references("json+none+new"), ["json+none+old"]);
+}
+
 /// A run of two relays, drawn from blocks of equal ones: each round has four that followed each
 /// other, in any order. The CPU time of the new one is multiplied.
 fn drawn_run(equal: &ResultFile, rounds: u32, percent: u64, random: &mut ChaCha8Rng) -> ResultFile {

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, Permissions},
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::TcpListener,
     os::unix::fs::PermissionsExt,
     path::Path,
@@ -88,6 +88,34 @@ fn a_small_matrix_runs_from_start_to_table() {
         assert!(record.relay_cpu.as_ref().unwrap().total_ns > 0);
     }
     assert!(fs::read_to_string(folder.join("summary.md")).unwrap().contains("| dannypack | zstd | none |"));
+}
+
+#[test]
+fn a_program_that_is_replaced_during_a_run_plays_every_block_as_the_build_that_began() {
+    let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let [program, other] = ["compare", "other"].map(|name| folder.path().join(name));
+    fs::hard_link(env!("CARGO_BIN_EXE_compare"), &program).unwrap();
+    fs::write(&other, "#!/bin/sh\ntouch \"$0.ran\"; exit 1\n").unwrap();
+    fs::set_permissions(&other, Permissions::from_mode(0o755)).unwrap();
+    let mut run = Command::new(&program);
+    run.args(["run", "--scenario", "note-stream", "--formats", "json", "--rounds", "1", "--seconds", "1"]);
+    run.arg("--corpus").arg(few_events()).arg("--out").arg(folder.path().join("results"));
+    let mut run = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    for line in BufReader::new(run.stderr.take().unwrap()).lines() {
+        said = said + &line.unwrap() + "\n";
+        if said.lines().last().is_some_and(|line| line.starts_with("block ")) && other.exists() {
+            fs::rename(&other, &program).unwrap();
+        }
+    }
+    // A busy machine may make a block invalid (3).
+    assert!(matches!(run.wait().unwrap().code(), Some(0 | 3)) && !other.exists(), "{said}");
+    assert!(!folder.path().join("compare.ran").exists(), "another build played: {said}");
+    assert!(said.contains("every block ran the build that was started"), "{said}");
+    let result = ResultFile::read(&only_folder(&folder.path().join("results"))).unwrap();
+    let records = result.cells.iter().flat_map(|cell| &cell.blocks).map(|block| block.record.as_ref());
+    let played: Vec<_> = records.map(|record| record.unwrap().counts.balanced()).collect();
+    assert!(played.len() > 1 && played.iter().all(Result::is_ok), "{played:?} {said}");
 }
 
 #[test]

@@ -4,7 +4,14 @@ mod interrupted;
 mod keeper;
 mod others;
 
-use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
 
 use report::{DERIVED_FILE, Derived, ResultFile, bracket::End};
 use tempfile::TempDir;
@@ -140,6 +147,53 @@ fn a_relay_whose_program_is_replaced_ends_the_run() {
     let relay = format!("new={} {{address}}", script.display());
     let says = format!("relay new: {} is another program", script.display());
     run(&folder.path().join("results"), &["--relay", &relay]).ended(5).saying(&[&says]);
+}
+
+/// A control group that holds so few bytes, by version 1 or 2.
+struct MemoryGroup(PathBuf);
+
+impl MemoryGroup {
+    fn of(bytes: u32) -> MemoryGroup {
+        let (all, name) = (Path::new("/sys/fs/cgroup"), format!("memory-test-{}", std::process::id()));
+        let is_second =
+            fs::read_to_string(all.join("cgroup.controllers")).is_ok_and(|names| names.contains("memory"));
+        let (group, limit) = match is_second {
+            true => {
+                // Groups below the root have it already on systems that use it.
+                let _ = fs::write(all.join("cgroup.subtree_control"), "+memory");
+                (MemoryGroup(all.join(name)), "memory.max")
+            }
+            false => (MemoryGroup(all.join("memory").join(name)), "memory.limit_in_bytes"),
+        };
+        fs::create_dir(&group.0).unwrap();
+        fs::write(group.0.join(limit), bytes.to_string()).unwrap();
+        group
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        // It stays while one of its processes does.
+        for _ in 0..100 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a control group that it may make below /sys/fs/cgroup"]
+fn a_relay_that_the_kernel_kills_for_memory_is_named_with_the_fix() {
+    let (out, group) = (TempDir::new().unwrap(), MemoryGroup::of(20_000_000));
+    let procs = group.0.join("cgroup.procs");
+    // Outside of the group it would end by a limit of its own.
+    let grows = format!("ulimit -v 1000000; echo $$ > {} && exec tail /dev/zero", procs.display());
+    let says =
+        ["relay old ended before it listened", "out of memory", "raise the memory limit of its control"];
+    let ran = run(out.path(), &["--relay", &format!("old=sh -c '{grows}' {{address}}")]).saying(&says);
+    assert!(ran.code != Some(0) && fs::read_dir(out.path()).unwrap().count() == 0, "{ran}");
 }
 
 #[test]
