@@ -372,7 +372,7 @@ of the largest size, most tags, longest tag value and earliest and latest date, 
 many connections as they make (256 at most). It asks back what it published, also on other connections, tries AUTH, \
 and offers formats, compressions and batches. What is refused or not given back is named in the relay's words.
 
-Publishes some 40 events with throw-away keys (or --keys) and an expiration (NIP-40), deleted at the end (NIP-09). Ends after two \
+Publishes some 40 events with throw-away keys (or --keys) and an expiration (NIP-40), deleted at the end (NIP-09). Ends after three \
 minutes at most. Every run with --url begins with the rehearsal of its scenario.";
 
 /// Options of `client-sim doctor`.

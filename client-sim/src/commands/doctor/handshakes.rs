@@ -16,18 +16,21 @@ const TRIES: usize = 3;
 /// Time for the first answer in the agreed format.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Offers every format with every compression, and with batches.
+/// Offers every format with every compression, and with batches, as far as there is time.
 pub(super) async fn all(
     relay: &Endpoint,
     (formats, compressions): (&[Format], &[Compression]),
     tokens: &[String],
+    time: Duration,
 ) -> Vec<Handshake> {
-    let mut found = Vec::new();
+    let (mut found, deadline) = (Vec::new(), Instant::now() + time);
     for format in formats {
         let plain = compressions.iter().map(|compression| (*compression, false));
         for (compression, batched) in plain.chain([(Compression::None, true)]) {
-            let mut granted =
-                one(relay, *format, compression, batched).await.map_err(|error| format!("{error:#}"));
+            let mut granted = match timeout_at(deadline, one(relay, *format, compression, batched)).await {
+                Ok(granted) => granted.map_err(|error| format!("{error:#}")),
+                Err(_) => Err(format!("not known, because handshakes took more than {} s", time.as_secs())),
+            };
             let token = Token { format: *format, batched, layer: Layer::None }.to_string();
             if batched && granted.is_ok() && !tokens.contains(&token) {
                 // Such a relay would send single events under the name of batches.

@@ -29,7 +29,10 @@ fn read(text: &str) -> anyhow::Result<Info> {
         serde_json::from_str(text).context("the relay's NIP-11 document is not JSON")?;
     let text = |name: &str| Some(quoted(document.get(name)?.as_str()?));
     let limitation = document.get("limitation");
-    let number = |name: &str| Some((name.to_owned(), limitation?.get(name)?.as_u64()?.try_into().ok()?));
+    // A relay that takes nothing would serve nobody: 0 states no limit.
+    let number =
+        |name: &str| limitation?.get(name)?.as_u64()?.try_into().ok().filter(|limit: &i64| *limit > 0);
+    let number = |name: &str| Some((name.to_owned(), number(name)?));
     let tokens = document.get("wire").and_then(|wire| wire.get("tokens")?.as_array());
     let tokens = tokens.into_iter().flatten().filter_map(|token| Some(token.as_str()?.to_owned()));
     Ok(Info {
@@ -48,7 +51,7 @@ mod tests {
     #[test]
     fn a_document_is_read_as_far_as_its_fields_have_their_types() {
         let info = read(
-            r#"{"name":"x","software":7,"limitation":{"max_limit":500,
+            r#"{"name":"x","software":7,"limitation":{"max_limit":500,"default_limit":0,
             "max_subscriptions":"many","auth_required":true}}"#,
         )
         .unwrap();

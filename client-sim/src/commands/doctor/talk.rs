@@ -5,6 +5,7 @@ use std::{
     borrow::Cow,
     cell::{Cell, RefCell},
     collections::{HashMap, HashSet},
+    hash::BuildHasher,
     rc::Rc,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -39,11 +40,11 @@ pub(super) const MOST_HEARD: usize = 10_000;
 /// The author of AUTH and of most events, as an index of the peer's keys.
 pub(super) const FIRST: usize = 0;
 
+/// The longest that an answer is about: an event's id in hex.
+const LONGEST_ABOUT: usize = 64;
+
 /// The subscription that stays open.
 const LIVE: &str = "doctor-live";
-
-/// What a newer event replaces: author, kind and `d` value (NIP-01).
-type Address = ([u8; 32], u16, String);
 
 /// The relay to talk to, and what its conversations share.
 #[derive(Debug)]
@@ -69,8 +70,9 @@ pub(super) struct Heard {
     answers: HashMap<String, Answer>,
     /// Stored events.
     pub(super) stored: HashSet<[u8; 32]>,
-    /// The newest stored event of each author, kind and address, seconds since 1970.
-    newest: HashMap<Address, i64>,
+    /// The newest stored event by a hash of what it replaces, seconds since 1970: a relay's own words
+    /// may be long.
+    newest: HashMap<u64, i64>,
     /// Deliveries to the subscription that stays.
     pub(super) live: HashSet<[u8; 32]>,
     /// Whether that subscription is open.
@@ -285,10 +287,6 @@ impl Peer {
     }
 }
 
-fn address(event: &Event<'_>) -> Address {
-    (event.pubkey, event.kind, event.address().to_owned())
-}
-
 fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
     heard.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -364,11 +362,12 @@ impl Heard {
             }
             RelayMessage::Event { subscription, event } => {
                 let is_live = subscription == LIVE;
+                let replaced = self.replaced_by(&event);
                 let heard = if is_live { &mut self.live } else { &mut self.stored };
                 if heard.len() < MOST_HEARD {
                     heard.insert(event.id);
                     if !is_live && event.class() != KindClass::Regular {
-                        let newest = self.newest.entry(address(&event)).or_insert(event.created_at);
+                        let newest = self.newest.entry(replaced).or_insert(event.created_at);
                         *newest = event.created_at.max(*newest);
                     }
                 }
@@ -384,11 +383,16 @@ impl Heard {
     /// Whether this event came as stored, or one that replaces it.
     pub(super) fn has(&self, event: &Event<'_>) -> bool {
         let replaces = |newest: &i64| event.class() != KindClass::Regular && *newest >= event.created_at;
-        self.stored.contains(&event.id) || self.newest.get(&address(event)).is_some_and(replaces)
+        self.stored.contains(&event.id) || self.newest.get(&self.replaced_by(event)).is_some_and(replaces)
+    }
+
+    /// What a newer event replaces: author, kind and `d` value (NIP-01).
+    fn replaced_by(&self, event: &Event<'_>) -> u64 {
+        self.newest.hasher().hash_one((event.pubkey, event.kind, event.address()))
     }
 
     fn answer(&mut self, about: String, answer: Answer) {
-        if self.answers.len() < MOST_HEARD {
+        if about.len() <= LONGEST_ABOUT && self.answers.len() < MOST_HEARD {
             self.answers.entry(about).or_insert(answer);
         }
     }
@@ -397,4 +401,19 @@ impl Heard {
 /// Seconds since 1970.
 pub(super) fn now_s() -> i64 {
     i64::try_from(driver::unix_s()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_to_what_nobody_asked_take_no_memory() {
+        let (mut heard, interpreter) = (Heard::default(), Interpreter::new(Format::JSON.spec().library));
+        for name in ["x".repeat(1 << 20), "doctor-7".to_owned()] {
+            heard.take(&interpreter, format!(r#"["EOSE","{name}"]"#).as_bytes());
+            heard.take(&interpreter, format!(r#"["CLOSED","{name}","no"]"#).as_bytes());
+        }
+        assert_eq!(heard.answers, [("doctor-7".to_owned(), Answer::Taken)].into());
+    }
 }

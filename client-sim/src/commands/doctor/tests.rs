@@ -255,6 +255,24 @@ fn answers_of_another_relay_are_refused() {
 }
 
 #[test]
+fn handshakes_that_take_too_long_are_not_known_and_no_reason_against_a_scenario() {
+    let server = Server::start(|listener, _stopped| async move {
+        let mut streams = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            streams.push(stream);
+        }
+    });
+    let (formats, compressions) = ([Format::JSON], ["none".parse().unwrap(), "deflate".parse().unwrap()]);
+    let offers = (&formats[..], &compressions[..]);
+    let asking = async { Ok(handshakes::all(&server.endpoint(), offers, &[], PATIENCE).await) };
+    let handshakes = interruption::block_on(asking).unwrap();
+    let why = |one: &answers::Handshake| one.granted.clone().unwrap_err();
+    assert!(handshakes.len() == 3 && handshakes.iter().all(|one| why(one).starts_with("not known")));
+    let answers = Answers { read: Answer::Taken, handshakes, ..Answers::default() };
+    assert_eq!(table::refusal(&answers, &Needs::default()), None);
+}
+
+#[test]
 fn a_relay_that_sends_events_without_end_is_not_remembered_without_end() {
     let server = Server::answering(|message| {
         let parsed: serde_json::Value = serde_json::from_str(message).unwrap();
