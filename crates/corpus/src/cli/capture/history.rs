@@ -37,12 +37,14 @@ pub(super) struct Page {
     pub(super) matching: u64,
     /// Events rejected here, with a time that was requested.
     pub(super) rejected: u64,
-    /// Refused here, without a time that can be read.
-    pub(super) undated: u64,
+    /// Refused here: without a time that can be read, or not requested.
+    pub(super) strange: u64,
     pub(super) new: u64,
     /// The oldest of all events with a time.
     pub(super) oldest: Option<i64>,
     pub(super) newest: Option<i64>,
+    /// Whether an event came behind an older one.
+    pub(super) is_mixed: bool,
     /// The relay refused it.
     pub(super) refused: bool,
     pub(super) ended: bool,
@@ -51,7 +53,7 @@ pub(super) struct Page {
 impl Page {
     /// Events of the page, kept or refused.
     pub(super) fn events(&self) -> u64 {
-        self.matching + self.rejected + self.undated
+        self.matching + self.rejected + self.strange
     }
 
     /// Counts an invalid event, with its time or without one. A time that was not requested is
@@ -59,7 +61,7 @@ impl Page {
     pub(super) fn reject(&mut self, time: Option<Option<i64>>, asked: &Filter) {
         match time {
             None => {}
-            Some(None) => self.undated += 1,
+            Some(None) => self.strange += 1,
             Some(Some(time)) if asked.since.is_some_and(|since| time < since) => {}
             Some(Some(time)) if asked.until.is_some_and(|until| time > until) => {}
             Some(Some(time)) => {
@@ -71,6 +73,7 @@ impl Page {
 
     /// Counts an event's time for paging.
     pub(super) fn reaches(&mut self, created_at: i64) {
+        self.is_mixed |= self.oldest.is_some_and(|oldest| oldest < created_at);
         self.oldest = Some(self.oldest.map_or(created_at, |oldest| oldest.min(created_at)));
         self.newest = self.newest.max(Some(created_at));
     }
@@ -126,13 +129,14 @@ impl History {
 
     /// Records a page. Returns a second of which the relay may have more events than it sends at
     /// once. A page whose events have no time does not give the next one's beginning: nothing older
-    /// is settled.
+    /// is settled. Neither is the time of one without an end that did not begin with the newest: any
+    /// of its events may be missing.
     pub(super) fn advance(&mut self, page: &Page) -> Option<i64> {
         self.left = self.left.map(|left| left.saturating_sub(page.matching));
         self.newest = self.newest.max(page.newest);
         let Some(oldest) = page.oldest else {
             self.done = true;
-            if !page.refused && page.undated == 0 {
+            if !page.refused && page.strange == 0 {
                 self.until = Some(self.end());
             }
             return None;
@@ -143,7 +147,11 @@ impl History {
         let crowded = stuck && page.events() > 1 && page.events() >= self.largest_page;
         self.largest_page = self.largest_page.max(page.events());
         let until = if stuck { oldest.saturating_sub(1) } else { oldest };
-        self.until = Some(until);
+        let before = self.until.replace(until);
+        if page.is_mixed && !page.ended && self.asked.len() < MAX_GAPS {
+            self.asked.push(self.range(before.unwrap_or(i64::MAX)));
+            self.unasked = until;
+        }
         if crowded && self.asked.len() < MAX_GAPS {
             self.asked.push(self.range(oldest));
             self.unasked = until;

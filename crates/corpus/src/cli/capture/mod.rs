@@ -155,8 +155,10 @@ enum End {
     Count,
     /// `--for` elapsed.
     Time,
-    /// Every relay ended or was given up.
+    /// Every relay ended.
     Relays,
+    /// Every relay ended or was given up.
+    GivenUp,
     /// By a signal.
     Interrupted,
 }
@@ -167,16 +169,17 @@ impl End {
             End::Count => "the count was reached",
             End::Time => "the time was over",
             End::Relays => "the relays had no more of what was asked for",
+            End::GivenUp => "of relays that were given up more may be missing",
             End::Interrupted => "interrupted",
         }
     }
 }
 
 async fn capture(args: &Args, relays: Vec<Endpoint>) -> anyhow::Result<ExitCode> {
-    // Before anything is opened, so that a signal from here on ends the capture in order.
-    let mut interrupt = Interrupt::listen()?;
+    // Until here nothing is changed, and a signal ends the program at once: a large file takes time.
     let mut output = Output::open(&args.out, args.skip_invalid)?;
     let mut provenance = Provenance::open(&args.out, output.events(), args.again)?;
+    let mut interrupt = Interrupt::listen()?;
     let count = args.count.or(args.time.is_none().then_some(DEFAULT_COUNT));
     let started = unix_seconds();
     let filters = if args.filters.is_empty() { vec![Filter::default()] } else { args.filters.clone() };
@@ -251,6 +254,9 @@ async fn capture(args: &Args, relays: Vec<Endpoint>) -> anyhow::Result<ExitCode>
     reports.iter().for_each(|report| tell(&report.to_string()));
     tell_skipped(&args.out, output.skipped());
     let failed = reports.iter().all(|report| report.failure.is_some());
+    if end == End::Relays && reports.iter().any(|report| report.failure.is_some()) {
+        end = End::GivenUp;
+    }
     let (events, new, skipped) = (output.events(), output.new_events(), output.skipped().count());
     output.checkpoint()?;
     provenance.push(Session::from_reports(args, started, end.words(), new, skipped, reports));
@@ -261,7 +267,7 @@ async fn capture(args: &Args, relays: Vec<Endpoint>) -> anyhow::Result<ExitCode>
         return Ok(ExitCode::from(130));
     }
     ensure!(
-        end != End::Relays || !failed || new > 0,
+        end != End::GivenUp || !failed || new > 0,
         "no relay gave anything; the reasons are above and in the provenance"
     );
     Ok(ExitCode::SUCCESS)

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashSet,
-    fs::{File, OpenOptions, TryLockError},
+    fs::{self, File, OpenOptions, TryLockError},
     io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -167,6 +167,12 @@ impl Output {
 
 /// The file, locked against other captures; created if absent.
 fn locked(path: &Path) -> anyhow::Result<File> {
+    // A pipe would wait for its reader, and keeps nothing to go on from.
+    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        bail!(
+            "{path:?} is a folder, a pipe or a device, and a capture goes on where its file ends: name a file"
+        );
+    }
     let file = OpenOptions::new()
         .append(true)
         .create(true)

@@ -170,8 +170,8 @@ impl Talk<'_> {
                         self.report.crowded_examples.push(second);
                     }
                 }
-                if page.undated > 0 && page.oldest.is_none() {
-                    let reason = "a page held nothing but events without a time";
+                if page.strange > 0 && page.oldest.is_none() {
+                    let reason = "a page held nothing but events that were not asked for or have no time";
                     self.report.failure = Some(reason.to_owned());
                 }
                 // Where late events come, more of them may be older.
@@ -257,6 +257,7 @@ impl Talk<'_> {
                 };
                 self.report.events_received += 1;
                 if !wanted {
+                    page.strange += u64::from(of_page);
                     self.reject("not asked for", &codecs::hex::encode(&event.id));
                     return ControlFlow::Continue(());
                 }

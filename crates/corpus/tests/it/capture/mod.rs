@@ -12,6 +12,7 @@ use std::{
     },
     path::Path,
     process::{Child, Command},
+    sync::atomic::{AtomicUsize, Ordering},
     thread,
     time::{Duration, SystemTime},
 };
@@ -569,6 +570,8 @@ fn mistakes_are_answered_before_the_work() {
         assert_ne!(ran.code, Some(0), "{ran}");
     }
     assert!(folder.names().is_empty(), "nothing is left behind");
+    nix::unistd::mkfifo(&folder.path("a.jsonl"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    folder.capture("ws://127.0.0.1:1", "a.jsonl", &[]).ran().ended(1).saying(&["name a file"]);
 }
 
 /// Every name of a file that a capture can continue.
@@ -767,10 +770,55 @@ fn refused_events_do_not_end_a_history() {
         if dated {
             assert_eq!(ids(&file), ids_of(&events), "{ran}");
         } else {
-            ran.saying(&["events without a time"]);
+            ran.saying(&["or have no time"]);
             assert_eq!(session(&file)["relays"][0]["settled"], serde_json::json!([]), "nothing is settled");
         }
     }
+}
+
+/// A relay's answer to a REQ, by the number of the request, and its events by days before the newest.
+fn answered(
+    answer: impl Fn(usize, &ClientMessage<'_>, &[Event<'static>]) -> Vec<Act> + Send + 'static,
+) -> String {
+    let events: Vec<_> = (0..20).map(|n| note(1_700_000_000 - n * DAY, &n.to_string())).collect();
+    let requests = AtomicUsize::new(0);
+    scripted(move |_, request| answer(requests.fetch_add(1, Ordering::Relaxed), request, &events))
+}
+
+#[test]
+fn a_relay_that_knows_no_until_has_more_than_it_sends() {
+    let url = answered(|_, request, events| {
+        let newest = events.iter().take(5).map(|event| event_message(request, event));
+        newest.chain([peers::eose(request)]).collect()
+    });
+    let folder = Folder::new();
+    let ran = folder.captured(&url, "a.jsonl", &["--patience", "2s"]);
+    let ran = ran.saying(&["given up: a page held nothing but events that were not asked for"]);
+    assert!(ran.out.contains("5 of them new; of relays that were given up more may be missing"), "{ran}");
+    let settled = session(&folder.path("a.jsonl"))["relays"][0]["settled"].clone();
+    let oldest = settled.as_array().unwrap().iter().map(|span| span["to"].as_i64().unwrap()).min();
+    assert!(oldest.is_none_or(|oldest| oldest >= 1_700_000_000 - 4 * DAY - 1), "{settled}");
+}
+
+#[test]
+fn an_answer_that_stops_before_its_end_in_no_order_is_asked_for_again() {
+    let url = answered(|nth, request, events| {
+        let ClientMessage::Req { filters, .. } = request else { return vec![] };
+        if nth == 0 {
+            // No EOSE, and thirteen in between did not come.
+            let some = events[..5].iter().chain([&events[19], &events[5]]);
+            return some.map(|event| event_message(request, event)).collect();
+        }
+        let limit = usize::try_from(filters[0].limit.unwrap()).unwrap();
+        let found = events.iter().filter(|event| filters[0].matches(event)).take(limit);
+        honest(request, &found.cloned().collect::<Vec<_>>())
+    });
+    let folder = Folder::new();
+    let file = folder.path("a.jsonl");
+    folder.captured(&url, "a.jsonl", &["--patience", "0.5s"]);
+    assert_eq!(ids(&file).len(), 7);
+    folder.captured(&url, "a.jsonl", &["--page", "5", "--patience", "2s"]);
+    assert_eq!(ids(&file).len(), 20, "{}", session(&file));
 }
 
 #[test]
