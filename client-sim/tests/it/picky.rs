@@ -23,6 +23,7 @@ use crate::{
     common::{Relay, program},
     events::write_few,
     ran::{Ran, Runs},
+    scenarios,
 };
 
 /// Fate of an event.
@@ -745,6 +746,56 @@ fn a_relay_that_does_not_reconcile_so_many_events_is_told_so_before_the_start() 
     assert_eq!((output.code, counts), (Some(1), None), "{output}");
     let why = "the relay does not reconcile the events of the run; the relay said NEG-ERR n0: blocked: ";
     assert!(output.to_string().contains(why), "{output}");
+}
+
+/// The defaults of strfry.conf (<https://github.com/hoytech/strfry>): sizes, dates, subscriptions, the
+/// kinds that it keeps back without AUTH, and no `relay.auth.serviceUrl`.
+const STRFRY: Manners = Manners {
+    withheld: &[4, 1059],
+    accepts_auth: false,
+    bytes: 65_536,
+    dates_s: (94_608_000, 900),
+    subscriptions: 20,
+    ..PLAIN
+};
+
+#[test]
+fn defaults_of_strfry_play_every_scenario_or_the_setting_is_named() {
+    let all = scenarios::Setup::new();
+    let (relay, _other) = picky(STRFRY);
+    let mut doctor = program();
+    doctor.args(["doctor", "--json", "--compressions", "none", "--url", &relay.url, "--corpus"]);
+    let examined = doctor.arg(all.path("small.jsonl")).ran();
+    let mut found: Value = serde_json::from_str(&examined.out).unwrap_or_else(|_| panic!("{examined}"));
+    found["url"] = "".into();
+    std::fs::write(all.path("doctor.json"), found.to_string()).unwrap();
+    let texts = |of: &Value| -> Vec<String> {
+        of.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+    };
+    let settings = texts(&found["settings"]);
+    let set_by = |reason: &str| {
+        settings.iter().any(|setting| {
+            let (word, of) = setting.strip_prefix("settings for \"").unwrap().split_once("\": ").unwrap();
+            reason.split(": ").next().unwrap().contains(word) && of.contains("strfry: ")
+        })
+    };
+    let played = AtomicUsize::new(0);
+    scenarios::for_every_scenario(|n, name| {
+        assert_eq!(found["scenarios"][n]["scenario"], name);
+        let reasons = texts(&found["scenarios"][n]["reasons"]);
+        if !reasons.is_empty() {
+            return assert!(reasons.iter().any(|reason| set_by(reason)), "{name}: {reasons:?} {settings:?}");
+        }
+        let (setup, (relay, _other)) = (scenarios::Setup::new(), picky(STRFRY));
+        let answers = all.path("doctor.json").display().to_string();
+        let flags = ["--url", &relay.url, "--doctor", &answers, "--seconds", "0.4"];
+        let (ran, record) = setup.run(name, &[&flags[..], &scenarios::smaller(name)].concat());
+        let ran = ran.measured();
+        let counts = record.unwrap().counts;
+        assert_eq!((counts.balanced(), counts.rejected, counts.requests_failed), (Ok(()), 0, 0), "{ran}");
+        played.fetch_add(1, Ordering::Relaxed);
+    });
+    assert!(played.into_inner() >= 15, "{}", found["scenarios"]);
 }
 
 /// Manners from a seed, of which two in three are plain, and a scenario.

@@ -49,22 +49,22 @@ static EVENTS: LazyLock<Vec<Event<'static>>> = LazyLock::new(|| {
     events
 });
 
-struct Setup {
+pub(crate) struct Setup {
     folder: TempDir,
 }
 
 impl Setup {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = TempDir::new().unwrap();
         corpus::write(&folder.path().join("small.jsonl"), &EVENTS).unwrap();
         Setup { folder }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn run(&self, scenario: &str, extra: &[&str]) -> (Ran, Option<RunRecord>) {
+    pub(crate) fn run(&self, scenario: &str, extra: &[&str]) -> (Ran, Option<RunRecord>) {
         let record = self.path("record.json");
         fs::remove_file(&record).ok();
         let mut command = program();
@@ -75,13 +75,13 @@ impl Setup {
 }
 
 /// The flags that make a scenario smaller.
-fn smaller(scenario: &str) -> Vec<&'static str> {
+pub(crate) fn smaller(scenario: &str) -> Vec<&'static str> {
     let found = SMALLER.iter().find(|(name, _)| *name == scenario);
     found.iter().flat_map(|(_, sets)| sets.iter()).flat_map(|set| ["--set", set]).collect()
 }
 
 /// Every scenario, by two threads: a run mostly waits.
-fn for_every_scenario(play: impl Fn(usize, &str) + Sync) {
+pub(crate) fn for_every_scenario(play: impl Fn(usize, &str) + Sync) {
     let names: Vec<_> = workload::scenario::Scenario::names().into_iter().enumerate().collect();
     thread::scope(|scope| {
         for half in names.chunks(names.len().div_ceil(2)) {
