@@ -165,7 +165,12 @@ const SIGKILL: i32 = 9;
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
+    use nix::unistd::Pid;
+
     use super::*;
+    use crate::system::platform;
 
     #[test]
     fn counters_are_read_as_the_kernel_writes_them() {
@@ -189,5 +194,20 @@ mod tests {
         }
         let exited = MemoryKills(Some(7)).how_until(MemoryKills(Some(8)), ExitStatus::from_raw(1 << 8));
         assert_eq!(exited, "exit status: 1");
+    }
+
+    #[test]
+    fn cores_that_the_kernel_takes_away_meanwhile_are_noticed() {
+        let mut relay = Command::new("sleep").arg("60").spawn().unwrap();
+        let meter = HostMeter::start(&[relay.id()]);
+        let unchanged = meter.read().repinned;
+        let all = meter.cores.clone().unwrap().relay;
+        platform::keep_to(Pid::from_raw(i32::try_from(relay.id()).unwrap()), &all[..1]).unwrap();
+        let changed = meter.read().repinned;
+        relay.kill().unwrap();
+        relay.wait().unwrap();
+        assert_eq!(unchanged, None);
+        let now = changed.map(|[before, now]| (before.relay, now.relay));
+        assert_eq!(now, (all.len() > 1).then(|| (all.clone(), all[..1].to_vec())));
     }
 }
