@@ -575,6 +575,21 @@ fn a_challenge_may_come_with_a_restricted_request_and_its_answer_is_tried() {
 }
 
 #[test]
+fn a_request_that_is_refused_for_its_kinds_is_not_called_too_wide() {
+    let setup = Setup::new();
+    let open = INBOX.replace("auth = true\n", "").replace("authors = 1", "authors = 2");
+    std::fs::write(setup.path("open.toml"), open).unwrap();
+    let (relay, _other) = picky(Manners { withheld: &[4], ..PLAIN });
+    let (code, table) = setup.doctor(&relay.url, &["open.toml"]);
+    let (output, counts) = setup.run(&relay.url, "open.toml", &[]);
+    assert_eq!((code, output.status.code(), counts), (Some(1), Some(1), None), "{table}{}", said(&output));
+    for text in [table, said(&output)] {
+        let says = ["it takes no request for kind 4: \"auth-required: ", "relay.auth.restrictedReadKinds"];
+        assert!(says.iter().all(|says| text.contains(says)) && !text.contains(" entries"), "{text}");
+    }
+}
+
+#[test]
 fn a_relay_lets_write_whom_explain_names_or_a_file_of_keys_has() {
     let setup = Setup::new();
     let private = Manners { withheld: &[4], ..PLAIN };

@@ -14,6 +14,8 @@ pub(super) const SUBSCRIPTIONS: &str = "subscriptions at one time";
 pub(super) const OVERLAPPING: &str = "subscriptions of sessions that overlap";
 pub(super) const STORED: &str = "stored events for one filter";
 pub(super) const UNLIMITED: &str = "events for one filter without a limit";
+/// With the kinds of a request behind it.
+pub(super) const ENTRIES: &str = "entries in a list of a request for ";
 
 /// The extremes of one plan, or of several.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -118,7 +120,7 @@ impl Needs {
         let mut kinds = filter.kinds.clone().unwrap_or_default();
         kinds.sort_unstable();
         let of = if kinds.is_empty() { "events of any kind".to_owned() } else { of_kinds(&kinds) };
-        let what = format!("entries in a list of a request for {of}");
+        let what = format!("{ENTRIES}{of}");
         let lists = [filter.ids.as_ref().map(Vec::len), filter.authors.as_ref().map(Vec::len)];
         let tags = filter.tags.iter().map(|tag| tag.values.len());
         let width = lists.into_iter().flatten().chain(tags).max().unwrap_or(1).max(1);

@@ -335,11 +335,15 @@ impl Rehearsal<'_> {
             return;
         }
         for ((what, width), filter) in &self.needs.requests {
-            let limit = filter.limit.map(|limit| limit.max(1));
-            if !self.answers.bounds.contains_key(what)
-                && let Some(said) = talk.request(Filter { limit, ..filter.clone() }).await.refusal()
-            {
-                self.bound(what, width - 1, said);
+            if self.answers.bounds.contains_key(what) {
+                continue;
+            }
+            let wide = Filter { limit: filter.limit.map(|limit| limit.max(1)), ..filter.clone() };
+            let Some(said) = talk.request(wide.clone()).await.refusal() else { continue };
+            // One that is refused for its kinds is not too wide.
+            match talk.request(narrowest(wide)).await.refusal() {
+                Some(said) => self.bound(what, 0, said),
+                None => self.bound(what, width - 1, said),
             }
         }
         if !self.answers.bounds.contains_key(SUBSCRIPTIONS) {
@@ -409,6 +413,14 @@ async fn largest(
         }
     }
     Some((taken, said))
+}
+
+/// The request with one entry in each list.
+fn narrowest(mut filter: Filter) -> Filter {
+    let lists = [&mut filter.ids, &mut filter.authors];
+    lists.into_iter().flatten().for_each(|list| list.truncate(1));
+    filter.tags.iter_mut().for_each(|tag| tag.values.truncate(1));
+    filter
 }
 
 /// Whether a relay may store the event.

@@ -4,11 +4,14 @@
 use std::collections::BTreeMap;
 
 use codecs::Event;
-use corpus::{Rules, rules::of_kinds};
+use corpus::{
+    Rules,
+    rules::{Bound, of_kinds},
+};
 
 use super::{
     answers::{Answer, Answers, Info},
-    needs::{Needs, json_bytes},
+    needs::{ENTRIES, Needs, json_bytes},
 };
 
 /// Software, words of findings and setting, a line each.
@@ -36,8 +39,11 @@ pub(super) fn reasons(answers: &Answers, needs: &Needs) -> Vec<String> {
     reasons.extend(auth.map(|said| format!("it does not accept AUTH (NIP-42): {said}")));
     for (what, needed) in &needs.most {
         let bound = answers.bounds.get(what).filter(|bound| bound.most < *needed);
-        reasons.extend(bound.map(|bound| {
-            format!("it takes {} {what}, and the scenario needs {needed}: {}", bound.most, bound.said)
+        reasons.extend(bound.map(|bound| match no_request(what, bound) {
+            Some(of) => of,
+            None => {
+                format!("it takes {} {what}, and the scenario needs {needed}: {}", bound.most, bound.said)
+            }
         }));
     }
     let reconcile = answers.reconcile.refusal().filter(|_| needs.reconciles);
@@ -47,6 +53,12 @@ pub(super) fn reasons(answers: &Answers, needs: &Needs) -> Vec<String> {
         reasons.extend(set_aside(&rules));
     }
     reasons
+}
+
+/// That a relay refuses a request however few entries its lists have, with its words.
+fn no_request(what: &str, bound: &Bound) -> Option<String> {
+    let of = what.strip_prefix(ENTRIES).filter(|_| bound.most == 0)?;
+    Some(format!("it takes no request for {of}: {}", bound.said))
 }
 
 /// Kinds that are set aside, with the relay's words.
@@ -103,8 +115,10 @@ pub(super) fn findings(answers: &Answers) -> Vec<String> {
     let rules = &answers.rules;
     let mut all: Vec<String> = set_aside(rules).collect();
     all.extend(rules.bounds.iter().map(|(property, bound)| format!("it refuses {}", property.beyond(bound))));
-    let bounds = answers.bounds.iter();
-    all.extend(bounds.map(|(what, bound)| format!("it takes {} {what}: {}", bound.most, bound.said)));
+    let bounds = answers.bounds.iter().map(|(what, bound)| {
+        no_request(what, bound).unwrap_or_else(|| format!("it takes {} {what}: {}", bound.most, bound.said))
+    });
+    all.extend(bounds);
     let mut of = |is: &dyn Fn(u16) -> bool, text: &str| {
         let kinds: Vec<u16> = rules.kinds.keys().copied().filter(|kind| is(*kind)).collect();
         all.extend((!kinds.is_empty()).then(|| format!("{}{text}", of_kinds(&kinds))));
