@@ -34,7 +34,7 @@ fn write_brief(out: &mut String, record: &RunRecord, whom: &str, lost: Option<St
         line("INCOMPLETE", reason.to_owned())?;
     }
     let ledger = match record.owed().balanced() {
-        Ok(()) => "balances".to_owned(),
+        Ok(()) => "balances: nothing is lost".to_owned(),
         Err(why) => format!("does not balance: {why}"),
     };
     line("ledger", ledger)?;
