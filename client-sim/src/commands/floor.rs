@@ -1,15 +1,12 @@
 //! The script of a floor relay (`relay-sim --floor`): its answer to each request of a plan, and its
 //! deliveries.
 
-use std::{
-    fs::OpenOptions,
-    io::Write,
-    path::{Path, PathBuf},
-};
+use std::io::Write;
 
 use anyhow::Context;
 use codecs::{ClientMessage, Codec, Filter};
 use relay_sim::floor::Script;
+use tempfile::NamedTempFile;
 use wire::Compression;
 
 use crate::args::Args;
@@ -20,29 +17,13 @@ use workload::{Speaks, Workload};
 #[error("not possible with --floor: {0}")]
 pub(crate) struct NotPossible(&'static str);
 
-/// The file of a script; dropping it deletes the file.
-#[derive(Debug)]
-pub(crate) struct ScriptFile(PathBuf);
-
-impl ScriptFile {
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for ScriptFile {
-    fn drop(&mut self) {
-        // A leftover in the temporary folder is harmless.
-        std::fs::remove_file(&self.0).ok();
-    }
-}
-
-/// Writes the answer to each request of the plan and the deliveries of each publication to a file.
+/// Writes the answer to each request of the plan and the deliveries of each publication to a file,
+/// which dropping deletes.
 ///
 /// # Errors
 /// [`NotPossible`] when a floor relay cannot serve the plan; otherwise when the file cannot be
 /// written.
-pub(crate) fn script(args: &Args, workload: &Workload) -> anyhow::Result<ScriptFile> {
+pub(crate) fn script(args: &Args, workload: &Workload) -> anyhow::Result<NamedTempFile> {
     if args.cell.format != codecs::Format::JSON || args.cell.compression != Compression::None {
         return Err(NotPossible("it speaks JSON without compression").into());
     }
@@ -61,17 +42,11 @@ pub(crate) fn script(args: &Args, workload: &Workload) -> anyhow::Result<ScriptF
     }
     let codec = args.cell.format.codec(args.cell.implementation)?;
     let script = of_plan(workload, codec)?;
-    let path = std::env::temp_dir().join(format!("relay-sim-floor-{}.json", std::process::id()));
-    // `create_new` (O_EXCL) refuses a file or symbolic link that another user put there.
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&path)
-        .with_context(|| format!("cannot make {}", path.display()))?;
-    let path = ScriptFile(path);
+    let file = tempfile::Builder::new().prefix("client-sim-floor-").suffix(".json").tempfile();
+    let mut file = file.context("cannot make a file in TMPDIR for --floor")?;
     file.write_all(&serde_json::to_vec(&script)?)
-        .with_context(|| format!("cannot write {}", path.0.display()))?;
-    Ok(path)
+        .with_context(|| format!("cannot write {}", file.path().display()))?;
+    Ok(file)
 }
 
 fn of_plan(workload: &Workload, codec: &dyn Codec) -> anyhow::Result<Script> {
