@@ -20,7 +20,8 @@ use super::{
 };
 use crate::cli::unix_seconds;
 
-/// Failures in a row, without a new event between them, after which a relay is given up.
+/// Failures in a row, without a new event between them, after which a relay is given up: one that
+/// never was there, and every one that is not asked for live events until a time.
 const MAX_FAILURES: u32 = 5;
 
 /// Larger than any event that is kept, so that a larger event is refused without losing the
@@ -76,20 +77,25 @@ impl Task {
         });
         let mut report = RelayReport::for_url(self.relay.url());
         let mut histories: Vec<_> = self.filters.iter().cloned().map(History::new).collect();
-        let mut failures = 0;
+        let (mut failures, mut given_up) = (0, None);
         loop {
-            let before = report.events_new;
+            let (events_before, connections_before) = (report.events_new, report.connections);
             match self.connection(&mut histories, &mut report).await {
-                Ok(()) | Err(Left::Stopped) => break,
+                Ok(()) | Err(Left::Stopped) => {
+                    given_up = given_up.filter(|_| report.connections == connections_before);
+                    break;
+                }
                 Err(Left::Failed(reason)) => {
-                    let progressed = report.events_new > before;
-                    failures = if progressed { 1 } else { failures + 1 };
-                    if failures > MAX_FAILURES {
-                        report.failure = Some(reason);
+                    let progressed = report.events_new > events_before;
+                    failures = if progressed { 1 } else { (failures + 1).min(MAX_FAILURES + 1) };
+                    given_up = (failures > MAX_FAILURES).then(|| reason.clone());
+                    // A relay that starts anew may be away for minutes of a night's capture.
+                    let comes_back = self.live && report.connections > 0;
+                    if given_up.is_some() && !comes_back {
                         break;
                     }
                     self.doing.say(Doing::Pausing(reason));
-                    // 1, 2, 4, 8 and 16 seconds with the patience of 30.
+                    // 1, 2, 4, 8, 16 and then 32 seconds with the patience of 30.
                     let pause = self.patience * (1 << (failures - 1)) / 30;
                     if time::timeout(pause, stop(&mut self.stopped)).await.is_ok() {
                         break;
@@ -97,6 +103,7 @@ impl Task {
                 }
             }
         }
+        report.failure = report.failure.take().or(given_up);
         self.doing.say(Doing::Ended);
         if let Ok(Ok(Some(info))) = time::timeout(NIP11_GRACE, document).await {
             (report.software, report.version, report.clock_ahead_seconds) = info;

@@ -442,6 +442,29 @@ fn a_relay_that_hangs_up_is_asked_again() {
     assert!(peak_kb < 300 << 10, "{peak_kb} KB of memory");
 }
 
+#[test]
+fn a_relay_that_is_away_for_a_while_is_not_given_up_while_live_events_are_taken() {
+    let events = some_events(2);
+    let sent = events.clone();
+    let url = scripted(move |connection, request| match connection {
+        0 => {
+            let mut acts = honest(request, &sent[..1]);
+            // Behind the answers to both requests it leaves.
+            if matches!(request, ClientMessage::Req { subscription, .. } if *subscription != "live") {
+                acts.push(Act::HangUp);
+            }
+            acts
+        }
+        1..=9 => vec![Act::HangUp],
+        _ => honest(request, &sent),
+    });
+    let folder = Folder::new();
+    let flags = ["--patience", "0.3s", "--for", "2min", "--count", "2"];
+    let ran = folder.captured(&url, "a.jsonl", &flags);
+    assert_eq!(ids(&folder.path("a.jsonl")), ids_of(&events), "{ran}");
+    assert_eq!(session(&folder.path("a.jsonl"))["relays"][0]["failure"], Value::Null);
+}
+
 /// A server that takes connections and says nothing.
 fn mute() -> String {
     serve(|listener| async move {
