@@ -10,14 +10,19 @@ use std::{
     thread,
 };
 
-use measure::MemoryRecord;
+use measure::{MemoryRecord, RunRecord};
 use report::{
-    ResultFile,
+    CellResult, ResultFile, Role,
     plan::{Demand, Needs, Plan, PriceBook, Resource, Scale},
 };
 use tempfile::TempDir;
 
-use crate::common::{PLAIN, Run, record, result};
+use crate::{
+    common::{PLAIN, Run, compare, only_folder, record, result},
+    few::few_events,
+    help::words,
+    ran::Runs,
+};
 
 /// 4,000 deliveries of 1,000 publishes in 1.6 s to 20 connections; CBOR takes two thirds of JSON's CPU.
 static MEASURED: LazyLock<ResultFile> = LazyLock::new(|| {
@@ -292,5 +297,98 @@ fn what_gives_no_rates_is_refused_with_its_reason() {
             "{args}: {said}"
         );
         assert!(refused.stdout.is_empty());
+    }
+}
+
+/// A short run against relay-sim, whose load the last word says.
+fn played(corpus: Option<&Path>, args: &str, load: &str) -> ResultFile {
+    let out = TempDir::new().unwrap();
+    let mut run = compare();
+    run.args(["run", "--quiet", "--out"]).arg(out.path());
+    run.args(corpus.into_iter().flat_map(|file| [Path::new("--corpus"), file]));
+    run.args(words(args)).arg(load).ran().measured();
+    ResultFile::read(&only_folder(out.path())).unwrap()
+}
+
+/// What a cell took, over all of its blocks.
+struct Taken {
+    demand: Demand,
+    cores: f64,
+    /// Of WebSocket, without headers of TCP and TLS.
+    out_mbit_per_s: f64,
+    memory_bytes: f64,
+}
+
+impl Taken {
+    fn new(cell: &CellResult) -> Taken {
+        let records: Vec<&RunRecord> =
+            cell.blocks.iter().filter_map(|block| block.record.as_ref()).collect();
+        let sum = |of: fn(&RunRecord) -> u64| records.iter().map(|one| of(one)).sum::<u64>() as f64;
+        let seconds = sum(|one| one.active_ns) / 1e9;
+        let demand = Demand {
+            connections: records[0].connections as f64,
+            deliveries_per_s: sum(|one| one.counts.deliveries) / seconds,
+            publishes_per_s: sum(|one| one.counts.acked) / seconds,
+            relay_cores: None,
+            speaks: None,
+            source: String::new(),
+        };
+        let memory = records[0].memory.and_then(|memory| memory.relay_after_bytes);
+        Taken {
+            demand,
+            cores: sum(|one| one.relay_cpu.unwrap().total_ns) / 1e9 / seconds,
+            out_mbit_per_s: sum(|one| one.traffic.to_client.wire_bytes) * 8.0 / 1e6 / seconds,
+            memory_bytes: memory.unwrap() as f64,
+        }
+    }
+}
+
+/// What the lesser of two loads plans for each cell of the greater one, and what that took.
+fn foretold(corpus: Option<&Path>, args: &str, loads: [&str; 2]) -> Vec<(Needs, Taken)> {
+    let [less, more] = loads.map(|load| played(corpus, args, load));
+    let is_planned = |cell: &&CellResult| matches!(cell.role, Role::Anchor | Role::Cell);
+    let beside = |cell: &CellResult| {
+        let taken = Taken::new(cell);
+        let scales = Plan::new(&less, taken.demand.clone(), prices()).unwrap().scales;
+        let needs = scales[0].cells.iter().find(|needs| needs.cell == cell.id).unwrap();
+        (needs.clone(), taken)
+    };
+    more.cells.iter().filter(is_planned).map(beside).collect()
+}
+
+/// Bytes do not depend on how busy the machine is.
+#[test]
+fn traffic_of_a_plan_is_what_relay_sim_sends_at_the_planned_rate() {
+    let args = "--scenario note-stream --formats json --compressions none --rounds 1 --seconds 1 -- --rate 200 --set";
+    let found = foretold(Some(few_events()), args, ["subscribe.connections=8", "subscribe.connections=14"]);
+    let [(needs, taken)] = &found[..] else { panic!("{} cells", found.len()) };
+    assert_eq!(taken.demand.connections, 15.0);
+    // A note is one packet, with 74 bytes of headers and seal. An eighth of an `OK` comes with each, and less
+    // than one acknowledgement.
+    let headers = (needs.out_mbit_per_s - taken.out_mbit_per_s) * 1e6 / 8.0 / taken.demand.deliveries_per_s;
+    assert!((75.0..105.0).contains(&headers), "{headers} bytes of headers a delivery");
+}
+
+/// Most that busy cores and memory may differ from a plan by half of the load, either way.
+const WITHIN: f64 = 1.5;
+
+#[test]
+#[ignore = "two minutes: cargo test --release -p compare --test it -- --ignored campaign_a_plan"]
+fn campaign_a_plan_is_what_relay_sim_takes_at_the_planned_rate() {
+    let args = "--scenario mixed-day --implementation tuned --formats json,dannypack --compressions none,zstd-dict \
+                --rounds 3 --seconds 4";
+    for (needs, taken) in foretold(None, args, ["--load=2", "--load=3"]) {
+        let (cores, memory) = (needs.cores.unwrap(), needs.memory_bytes.unwrap());
+        println!(
+            "{}: {cores:.3} cores planned, {:.3} taken; {:.1} MiB planned, {:.1} taken",
+            needs.cell,
+            taken.cores,
+            memory / f64::from(1 << 20),
+            taken.memory_bytes / f64::from(1 << 20),
+        );
+        assert!(needs.extrapolated.is_empty(), "{needs:?}");
+        for ratio in [cores / taken.cores, memory / taken.memory_bytes] {
+            assert!((1.0 / WITHIN..WITHIN).contains(&ratio), "{}: {ratio:.2}", needs.cell);
+        }
     }
 }

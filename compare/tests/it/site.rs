@@ -91,6 +91,11 @@ fn figures_are_those_of_the_tables_and_their_sums_hold() {
     assert_eq!(figures(relay, "rate")[3]["at_least"], true);
     assert_eq!(relay["missing"]["client_cpu"], "light readers do less than clients");
     assert!(relay["control"]["rate"].as_str().unwrap().starts_with("×1.00±"), "{relay}");
+    // Its sentence is that of every rendering.
+    let [answer] = array(&relay["answer"]) else { panic!("{relay}") };
+    let folded = report::terminal(&result, false).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(folded.contains(answer.as_str().unwrap()), "{answer} in {folded}");
+    assert!(array(&clients["answer"]).is_empty(), "{clients}");
     assert_eq!(relay["fan_out"], 4.0);
 }
 
@@ -99,6 +104,8 @@ fn what_does_not_compare_says_why() {
     let planned = data(&page(&common::result("standard", 12, &CELLS, of_a_plan)));
     let table = &planned[0]["tables"][0];
     assert_eq!(table["missing"]["rate"], "the plan sets the rate; --saturate measures it");
+    let answer = array(&table["answer"]);
+    assert!(answer[0].as_str().unwrap().starts_with("wire bytes: less: "), "{answer:?}");
     // Deflate and packed CBOR differ; what is JSON with noise does not.
     let differ: Vec<bool> = figures(table, "relay_cpu").iter().map(|one| one["differs"] == true).collect();
     assert_eq!(differ, [false, true, true, true, false], "{table}");
@@ -342,24 +349,54 @@ if (cells.length) {
   const beside = document.querySelector("select[name='beside it']");
   const barred = beside ? [...beside.options].filter(one => one.disabled) : [];
   if (beside && SEVERAL && !barred.some(one => /another (machine|commit|corpus)/.test(one.text))) seen.push("what does not compare can be chosen");
+  const asked = document.querySelectorAll("nav button").length;
+  if (SEVERAL && asked !== 6) seen.push(`${asked} questions`);
+  for (let n = 0; n < asked; n++) {
+    document.querySelectorAll("nav button")[n].click();
+    look(`question ${n}`);
+    // Each leads to what came out, to a cell, or to a summary that is open.
+    if (!document.querySelector(".answer") && !document.querySelector("details.result[open]")) seen.push(`question ${n} has no answer`);
+  }
   const results = document.querySelector("select[name=result]");
   for (const value of results ? [...results.options].map(one => one.value) : []) {
     const select = document.querySelector("select[name=result]");
     select.value = value; select.dispatchEvent(new Event("change"));
     look(value);
+    const chart = name => document.querySelector(`figure[aria-label^="${name}"] svg`);
+    if (/limit-fan-out$/.test(value) && !chart("Fan-out: ")) seen.push("no curve of the fan-out");
+    if (/limit-tuned$/.test(value) && !(chart("Bytes against") && chart("Time of an envelope"))) seen.push("no front, or no times");
   }
 }
 const requests = performance.getEntriesByType("resource").map(entry => entry.name);
 if (requests.length) seen.push(`requests: ${requests}`);
 parent.postMessage(`${width}: ${cells.length} cells, faults: ${[...new Set(seen)].slice(0, 12).join(" | ") || "none"}`, "*");
-});</script></body>"##;
+});</script>"##;
+
+/// The page with a second script, which in this copy the policy lets run; it still forbids every request.
+fn inspected(page: &str, script: &str) -> String {
+    let page = page.replacen("script-src 'sha256-", "script-src 'unsafe-inline'; x-was 'sha256-", 1);
+    let (before, _) = page.rsplit_once("</body>").unwrap();
+    format!("{before}{script}</body></html>")
+}
+
+/// The title that the scripts of a file leave in a browser, and what the browser logged.
+fn titled(file: &Path) -> (String, String) {
+    let version =
+        |name: &&&str| Command::new(name).arg("--version").output().is_ok_and(|o| o.status.success());
+    let browser = BROWSERS.iter().find(version).expect("a browser on PATH");
+    let Ran { out: dom, said: log, .. } = Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
+        .args(["--window-size=1700,1000", "--enable-logging=stderr", "--virtual-time-budget=60000", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", file.with_file_name("profile").display()))
+        .arg(format!("file://{}", file.display()))
+        .ran();
+    let title = dom.split("<title>").nth(1).and_then(|rest| rest.split("</title>").next());
+    (title.unwrap_or_default().to_owned(), log)
+}
 
 #[test]
 #[ignore = "needs chromium or google-chrome"]
 fn a_browser_shows_and_works_the_page_at_both_widths_without_a_fault() {
-    let version =
-        |name: &&&str| Command::new(name).arg("--version").output().is_ok_and(|o| o.status.success());
-    let browser = BROWSERS.iter().find(version).expect("a browser on PATH");
     let folder = tempfile::tempdir().unwrap();
     for (name, page, cells) in [
         ("published", published(folder.path()), 36),
@@ -367,26 +404,11 @@ fn a_browser_shows_and_works_the_page_at_both_widths_without_a_fault() {
         ("troubled", page(&troubled()), 5),
         ("one run", report::run_html(&one_run()).unwrap(), 1),
     ] {
-        // The inspector is a second script: in this copy the policy lets it run and still forbids
-        // every request.
-        let page = page.replacen("script-src 'sha256-", "script-src 'unsafe-inline'; x-was 'sha256-", 1);
         let inspect = INSPECT.replace("SEVERAL", if name == "published" { "true" } else { "false" });
-        let (before, _) = page.rsplit_once("</body>").unwrap();
-        fs::write(folder.path().join("page.html"), format!("{before}{inspect}</html>")).unwrap();
+        fs::write(folder.path().join("page.html"), inspected(&page, &inspect)).unwrap();
         let file = folder.path().join("frames.html");
         fs::write(&file, FRAMES).unwrap();
-        let Ran { out: dom, said: log, .. } = Command::new(browser)
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
-            .args([
-                "--window-size=1700,1000",
-                "--enable-logging=stderr",
-                "--virtual-time-budget=60000",
-                "--dump-dom",
-            ])
-            .arg(format!("--user-data-dir={}", folder.path().join("profile").display()))
-            .arg(format!("file://{}", file.display()))
-            .ran();
-        let title = dom.split("<title>").nth(1).and_then(|rest| rest.split("</title>").next()).unwrap();
+        let (title, log) = titled(&file);
         let mut said: Vec<&str> = title.split("; ").collect();
         said.sort_unstable();
         let fine = |width: u32| format!("{width}: {cells} cells, faults: none");
@@ -395,4 +417,79 @@ fn a_browser_shows_and_works_the_page_at_both_widths_without_a_fault() {
             log.lines().filter(|line| line.contains("CONSOLE") && !line.contains("x-was")).collect();
         assert!(console.is_empty(), "{console:?}");
     }
+}
+
+/// What may stand beside the first result, the lower figures that links to each bring, and who measured.
+const GREYED: &str = r##"<script>addEventListener("load", () => {
+const shown = selection => {
+  history.replaceState(null, "", `#${new URLSearchParams(selection)}`);
+  dispatchEvent(new Event("hashchange"));
+};
+const names = ["same", "machine", "commit", "corpus", "changed"];
+const choices = [...document.querySelector("select[name='beside it']").options].map(one => [one.text.split(":")[0], one.disabled ? one.text : ""]);
+const lower = names.map(name => {
+  shown({ table: "own/1", metric: "bytes", beside: `${name}/1` });
+  return document.querySelectorAll("table.heat td .other").length;
+});
+const measured = ["own", "same", "machine"].map(name => {
+  shown({ table: `${name}/1`, cell: "cbor-packed+none" });
+  return [...document.querySelectorAll("#cell dd, #table > .note")].map(one => one.textContent);
+});
+document.title = JSON.stringify({ choices, lower, measured });
+});</script>"##;
+
+#[test]
+#[ignore = "needs chromium or google-chrome"]
+fn a_browser_greys_what_must_not_be_compared_and_names_who_measured() {
+    let base = || {
+        let mut result = common::result("standard", 2, &["cbor-packed+none"], |id, round, _| {
+            record(id, round.into(), PLAIN)
+        });
+        result.git.as_mut().unwrap().dirty = false;
+        result
+    };
+    let by = |by: MeasuredBy, paid_by: Option<&str>| {
+        Some(Provenance { by, paid_by: paid_by.map(str::to_owned) })
+    };
+    let other = |change: fn(&mut ResultFile)| {
+        let mut result = base();
+        change(&mut result);
+        result
+    };
+    let mut site = Site::default();
+    let own = ResultFile { provenance: by(MeasuredBy::Maintainer, None), ..base() };
+    let vendors = ResultFile {
+        provenance: by(MeasuredBy::Vendor, Some("Example Ltd")),
+        ..other(|one| one.host.cpu = Some("Another CPU".to_owned()))
+    };
+    for (name, result) in [
+        ("own", own),
+        ("same", base()),
+        ("machine", vendors),
+        ("commit", other(|one| one.git.as_mut().unwrap().commit = "f".repeat(40))),
+        ("corpus", other(|one| one.corpus.as_mut().unwrap().sha256 = "f".repeat(64))),
+        ("changed", other(|one| one.git.as_mut().unwrap().dirty = true)),
+    ] {
+        site.add(name, &result).unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("page.html");
+    fs::write(&file, inspected(&site.html("a title").unwrap(), GREYED)).unwrap();
+    let (title, log) = titled(&file);
+    let seen: Value = serde_json::from_str(&title).unwrap_or_else(|error| panic!("{error}: {title}\n{log}"));
+    let choices: Vec<(&str, &str)> = array(&seen["choices"])
+        .iter()
+        .map(|one| (one[0].as_str().unwrap(), one[1].as_str().unwrap()))
+        .collect();
+    let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["nothing", "same", "machine", "commit", "corpus", "changed"]);
+    let barred: Vec<&str> =
+        choices.iter().map(|(_, why)| why.rsplit_once(": ").map_or("", |(_, why)| why)).collect();
+    assert_eq!(barred, ["", "", "another machine", "another commit", "another corpus", "another commit"]);
+    // A link that was made by hand brings no figure beside either.
+    assert_eq!(seen["lower"], serde_json::json!([2, 0, 0, 0, 0]), "{seen}");
+    let who = |place: usize| seen["measured"][place].to_string();
+    assert!(who(0).matches("maintainers of this repository, paid by nobody").count() == 2, "{seen}");
+    assert!(who(1).contains("not stated"), "{seen}");
+    assert!(who(2).matches("a vendor of what was measured, paid by Example Ltd").count() == 2, "{seen}");
 }

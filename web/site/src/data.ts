@@ -61,6 +61,8 @@ export interface Table {
   fan_out?: number;
   deliveries_per_s?: number;
   latency: string;
+  /** What came out, in sentences. */
+  answer: string[];
   /** JSON against itself. */
   control: Partial<Record<Metric, string>>;
   /** Why a metric has no figures. */
@@ -81,7 +83,9 @@ export interface Result {
   command: string;
   reproduce: string;
   started_utc: string;
-  commit?: string;
+  /** The commit, and whether files differed from it. */
+  source?: string;
+  changed?: true;
   machine: string;
   /** Who measured it, as they say. */
   measured_by?: string;
@@ -135,12 +139,17 @@ export const KEYS = Object.keys(METRICS) as Metric[];
 
 export const has = (table: Table, metric: Metric) => table.cells.some((cell) => cell.figures[metric]);
 
-/** Why figures of two tables do not compare; empty where they do. */
-export function unlike(one: Shown, other: Shown): string[] {
-  const reasons = [];
-  if (one.result.machine !== other.result.machine) reasons.push("another machine");
-  if (!one.result.commit || one.result.commit !== other.result.commit) reasons.push("another commit");
-  if (one.result.corpus !== other.result.corpus) reasons.push("another corpus");
+/** Why a figure of two tables does not compare; empty where it does. */
+export function unlike(one: Shown, other: Shown, metric: Metric): string[] {
+  const { unit, label } = METRICS[metric];
+  const reasons = has(other, metric) ? [] : [`no ${label}`];
+  if (unit(one) !== unit(other)) reasons.push(`another figure, ${unit(other)}`);
+  const [own, its] = [one.result, other.result];
+  // Tables of one run share all of it.
+  if (own === its) return reasons;
+  if (own.machine !== its.machine) reasons.push("another machine");
+  if (!own.source || own.source !== its.source || own.changed) reasons.push("another commit");
+  if (own.corpus !== its.corpus) reasons.push("another corpus");
   return reasons;
 }
 

@@ -35,7 +35,7 @@ export function detail(table: Shown, cell: Cell, close: () => void): HTMLElement
   const sum = sums(table, cell);
   const facts: [string, string | undefined][] = [
     ["result", `${result.name}, ${result.started_utc}`],
-    ["commit", result.commit ?? "not known"],
+    ["source", result.source ?? "no known commit"],
     ["machine", result.machine],
     ["measured by", result.measured_by ?? "not stated"],
     ["corpus", result.corpus],

@@ -49,6 +49,7 @@ export function heat(state: State, open: (cell: Cell) => void): HTMLElement {
     el("tr", {}, el("th", { scope: "row" }, row), ...compressions.map((compression) => field(row, compression))),
   );
   const control = table.control[metric];
+  const greyed = [...new Set(table.cells.flatMap((cell) => cell.figures[metric]?.why ?? []))];
   const legend = el(
     "p",
     { class: "legend" },
@@ -57,7 +58,7 @@ export function heat(state: State, open: (cell: Cell) => void): HTMLElement {
     el("span", {}, "within noise: the interval meets 1 or that of A/A"),
     table.cells.some((cell) => cell.figures[metric]?.at_least) &&
       el("span", {}, "≥ a lower bound: something else was full"),
-    table.cells.some((cell) => cell.figures[metric]?.why) && el("span", { class: "greyed" }, "does not compare"),
+    greyed.length > 0 && el("span", { class: "greyed" }, "does not compare"),
     beside && el("span", { class: "other" }, `lower line: ${beside.result.name}, ${beside.scenario}`),
   );
   return el(
@@ -75,6 +76,7 @@ export function heat(state: State, open: (cell: Cell) => void): HTMLElement {
       el("tbody", {}, ...body),
     ),
     legend,
+    greyed.length > 0 && el("p", { class: "note" }, `Greyed: ${greyed.join("; ")}.`),
     el("p", { class: "note" }, control ? `A/A, JSON against itself: ${control}. Less is noise.` : "Without an A/A control."),
   );
 }

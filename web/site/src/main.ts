@@ -1,10 +1,11 @@
 // The page: selectors, the table formats × compressions, what is behind a cell, charts, and the summary.
 
 import { charts } from "./charts";
-import { FACETS, KEYS, METRICS, type Shown, has, results, tables, unlike } from "./data";
+import { FACETS, KEYS, METRICS, type Result, type Shown, has, results, tables, unlike } from "./data";
 import { detail } from "./detail";
 import { el } from "./element";
 import { heat } from "./heat";
+import { questions } from "./questions";
 import { type State, moved, nearest, read, write } from "./state";
 import { summary } from "./summary";
 
@@ -38,7 +39,7 @@ function selectors(state: State, show: (state: State) => void): HTMLElement {
     return [select(name, of(table), options, (value) => show(moved(state, nearest(table, name, value))))];
   });
   const beside = tables.filter((other) => other !== table).map((other): [string, string, string?] => {
-    const reasons = has(other, state.metric) ? unlike(table, other) : [`no ${METRICS[state.metric].label}`];
+    const reasons = unlike(table, other, state.metric);
     const text = `${other.result.name}: ${other.scenario}, ${other.implementation}, ${other.relay}`;
     return reasons.length > 0 ? [other.id, text, reasons.join(", ")] : [other.id, text];
   });
@@ -80,36 +81,46 @@ function whole(state: State): Node[] {
   const { table, cell } = state;
   const { result } = table;
   // What cannot be compared is not shown beside it, whoever asks.
-  if (state.beside && unlike(table, state.beside).length > 0) state = { ...state, beside: undefined };
+  if (state.beside && unlike(table, state.beside, state.metric).length > 0) state = { ...state, beside: undefined };
   write(state);
   const to = (table: Shown) => show(moved(state, table), true);
   const width = Math.floor(page.clientWidth >= TWO_FROM_PX ? (page.clientWidth - GAP_PX) / 2 : page.clientWidth);
+  const several = results.length > 1;
   return [
-    el("h1", {}, results.length > 1 ? "Nostr wire formats, measured" : result.title),
+    el("h1", {}, several ? "Nostr wire formats, measured" : result.title),
+    several && questions(state, show),
     selectors(state, show),
     el(
       "section",
-      { "aria-label": "formats × compressions" },
-      el("h2", {}, `${table.scenario}${results.length > 1 ? `, ${result.name}` : ""}`),
+      { id: "table", "aria-label": "formats × compressions" },
+      el("h2", {}, `${table.scenario}${several ? `, ${result.name}` : ""}`),
       ...result.warnings.map((warning) => el("p", { class: "warning" }, warning)),
+      ...table.answer.map((line) => el("p", { class: "answer" }, line)),
       metrics(state, show),
       heat(state, (cell) => show({ ...state, cell: cell === state.cell ? undefined : cell }, "cell")),
       el("p", { class: "note" }, result.headline),
+      el("p", { class: "note" }, origin(result)),
     ),
     ...(cell ? [detail(table, cell, () => show({ ...state, cell: undefined }))] : []),
     charts(state, width, (mbit) => write((state = { ...state, mbit })), to),
-    summary(result, results.length === 1, width),
+    summary(result, !several, width),
     ...results.filter((other) => other.tables.length === 0).map((other) => summary(other, false, width)),
-  ];
+  ].filter((node) => node !== false);
 }
+
+/** Whose figures these are, and of what. */
+const origin = ({ measured_by, source, machine, corpus }: Result) =>
+  `Measured by ${measured_by ?? "whom is not stated"}; of ${source ?? "no known commit"}; ${machine}; events: ${corpus}.`;
 
 /** Draws the selection, with the focus where it was, or at what was asked for. */
 function show(state: State, goTo?: string | true) {
   const place = (element: Element | null) => [...page.querySelectorAll("button, select, input")].indexOf(element ?? page);
   const focused = place(document.activeElement);
   page.replaceChildren(...whole(state));
+  const target = typeof goTo === "string" ? document.getElementById(goTo) : null;
+  if (target instanceof HTMLDetailsElement) target.open = true;
   if (goTo === true) page.scrollIntoView();
-  else if (goTo) document.getElementById(goTo)?.scrollIntoView({ block: "nearest" });
+  else target?.scrollIntoView({ block: goTo === "cell" ? "nearest" : "start" });
   page.querySelectorAll<HTMLElement>("button, select, input")[focused]?.focus({ preventScroll: true });
 }
 

@@ -3,6 +3,7 @@
 import { probes } from "./charts";
 import type { Part, Result } from "./data";
 import { el, grid, marked } from "./element";
+import { summaryId } from "./questions";
 
 function part(one: Part): HTMLElement {
   if ("heading" in one) return el(one.heading[0] > 2 ? "h4" : "h3", {}, ...marked(one.heading[1]));
@@ -17,7 +18,7 @@ function part(one: Part): HTMLElement {
 export function summary(result: Result, open: boolean, width: number): HTMLElement {
   return el(
     "details",
-    { class: "result", open },
+    { class: "result", id: summaryId(result), open },
     el("summary", {}, `${result.name}: all tables, verdicts and conditions`),
     result.tables.length === 0 && el("p", {}, result.headline),
     el("p", {}, el("code", {}, result.command)),

@@ -16,7 +16,7 @@ use crate::{
         part::{Part, What},
         provenance,
         sentences::why,
-        throughput::{Grid, Quantity},
+        throughput::{Grid, Quantity, closing},
     },
     result::{Block, ResultFile, Role, Search},
     statistics::steady::by_second,
@@ -24,6 +24,7 @@ use crate::{
         limits,
         table::{NOTHING, factor_value, shown},
     },
+    verdicts::answer::answer as of_verdicts,
     view::{CellView, LoadView, views},
 };
 
@@ -75,8 +76,12 @@ struct Explored<'a> {
     command: String,
     reproduce: String,
     started_utc: &'a str,
+    /// The commit.
     #[serde(skip_serializing_if = "Option::is_none")]
-    commit: Option<String>,
+    source: Option<String>,
+    /// Whether files differed from it, so that it says less than that of another result.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    changed: bool,
     machine: String,
     /// Who measured it, as they say.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -121,6 +126,8 @@ struct Table {
     #[serde(skip_serializing_if = "Option::is_none")]
     deliveries_per_s: Option<f64>,
     latency: &'static str,
+    /// What came out, in sentences.
+    answer: Vec<String>,
     /// JSON against itself.
     control: BTreeMap<Key, String>,
     /// Why a figure has no value in any cell.
@@ -187,8 +194,8 @@ impl Said<'_> {
             command: provenance::command(result),
             reproduce: provenance::reproduce(result),
             started_utc: &result.started_utc,
-            commit: git
-                .map(|git| format!("{}{}", git.commit, if git.dirty { " with local changes" } else { "" })),
+            source: git.map(ToString::to_string),
+            changed: git.is_some_and(|git| git.dirty),
             machine: provenance::machine(&result.host).replacen("Machine: ", "", 1),
             measured_by: result.provenance.as_ref().map(ToString::to_string),
             corpus: result.corpus.as_ref().map_or_else(
@@ -254,10 +261,19 @@ impl Table {
             deliveries_per_s: (counts.deliveries > 0 && views[0].merged.active_ns > 0)
                 .then(|| digits(counts.deliveries as f64 * 1e9 / views[0].merged.active_ns as f64)),
             latency: load.latency.0,
+            answer: answer(load, grids),
             control: control.into_iter().map(|(key, ratio)| (key, ratio.beside_json)).collect(),
             missing,
             cells,
         }
+    }
+}
+
+/// At a limit what its figures say, otherwise the answer of the verdicts.
+fn answer(load: &LoadView<'_>, grids: &[Grid]) -> Vec<String> {
+    match load.saturates() {
+        NOT_SATURATED => of_verdicts(load, &load.comparisons()),
+        _ => closing(grids).into_iter().collect(),
     }
 }
 

@@ -366,13 +366,9 @@ impl Throughput {
             parts.push(Part::heading(3, grid.heading()));
             parts.push(Part::table(grid.table()));
         }
-        let notes = [self.bounds(), self.control(), self.closing()];
+        let notes = [self.bounds(), self.control(), closing(&self.grids)];
         parts.extend(notes.into_iter().flatten().map(Part::sentence));
         parts
-    }
-
-    fn grid(&self, quantity: Quantity) -> Option<&Grid> {
-        self.grids.iter().find(|grid| grid.quantity == quantity)
     }
 
     /// What the mark of a bound means, where one stands.
@@ -392,39 +388,6 @@ impl Throughput {
         let all: Vec<String> = self.grids.iter().filter_map(of).collect();
         (!all.is_empty())
             .then(|| format!("A/A control, JSON against itself: {}. Less is noise.", all.join(", ")))
-    }
-
-    /// What the best format does without compression, and what each compression does to JSON.
-    fn closing(&self) -> Option<String> {
-        let sends = self.grid(Quantity::Sends)?;
-        let bytes = |row: &str, compression: &str| {
-            let entry = self.grid(Quantity::Bytes)?.entry(row, compression)?;
-            Some(format!("{:.2}", entry.ratio?.value))
-        };
-        let best = (sends.entries())
-            .filter(|(row, compression, _)| *compression == BASE_COMPRESSION && *row != BASE_FORMAT)
-            .filter_map(|(row, _, entry)| Some((row, entry.ratio?)))
-            .max_by(|(_, one), (_, other)| one.value.total_cmp(&other.value));
-        let mut sentences = Vec::new();
-        if let Some((row, ratio)) = best {
-            let how_many = match ratio.differs() {
-                true => format!("{:.2} times as many envelopes as JSON", ratio.value),
-                false => format!("as many envelopes as JSON within noise ({:.2})", ratio.value),
-            };
-            let bytes = bytes(row, BASE_COMPRESSION).map(|share| format!(", in {share} of the bytes"));
-            sentences.push(format!("{row} sends {how_many}{}", bytes.unwrap_or_default()));
-        }
-        for (row, compression, entry) in sends.entries() {
-            if let Some(ratio) = entry.ratio.filter(|_| row == BASE_FORMAT) {
-                let of_them =
-                    if best.is_some() && sentences.len() == 1 { " as many as JSON alone" } else { "" };
-                let bytes = bytes(row, compression).map(|share| format!(", in {share} of the bytes"));
-                let share = times(ratio.value);
-                sentences
-                    .push(format!("JSON with {compression} {share}{of_them}{}", bytes.unwrap_or_default()));
-            }
-        }
-        (!sentences.is_empty()).then(|| format!("Per relay core, {}.", sentences.join("; ")))
     }
 
     /// The rows of a CSV file, without their heading.
@@ -456,6 +419,40 @@ impl Throughput {
         }
         text
     }
+}
+
+/// What the best format does without compression, and what each compression does to JSON.
+pub(crate) fn closing(grids: &[Grid]) -> Option<String> {
+    let of = |quantity: Quantity| grids.iter().find(|grid| grid.quantity == quantity);
+    let sends = of(Quantity::Sends)?;
+    let bytes = |row: &str, compression: &str| {
+        let entry = of(Quantity::Bytes)?.entry(row, compression)?;
+        Some(format!("{:.2}", entry.ratio?.value))
+    };
+    let best = (sends.entries())
+        .filter(|(row, compression, _)| *compression == BASE_COMPRESSION && *row != BASE_FORMAT)
+        .filter_map(|(row, _, entry)| Some((row, entry.ratio?)))
+        .max_by(|(_, one), (_, other)| one.value.total_cmp(&other.value));
+    let mut sentences = Vec::new();
+    if let Some((row, ratio)) = best {
+        let how_many = match ratio.differs() {
+            true => format!("{:.2} times as many envelopes as JSON", ratio.value),
+            false => format!("as many envelopes as JSON within noise ({:.2})", ratio.value),
+        };
+        let bytes = bytes(row, BASE_COMPRESSION).map(|share| format!(", in {share} of the bytes"));
+        sentences.push(format!("{row} sends {how_many}{}", bytes.unwrap_or_default()));
+    }
+    for (row, compression, entry) in sends.entries() {
+        if let Some(ratio) = entry.ratio.filter(|_| row == BASE_FORMAT) {
+            let of_them =
+                if best.is_some() && sentences.len() == 1 { " as many as JSON alone" } else { "" };
+            let bytes = bytes(row, compression).map(|share| format!(", in {share} of the bytes"));
+            let share = times(ratio.value);
+            sentences
+                .push(format!("JSON with {compression} {share}{of_them}{}", bytes.unwrap_or_default()));
+        }
+    }
+    (!sentences.is_empty()).then(|| format!("Per relay core, {}.", sentences.join("; ")))
 }
 
 /// The tables as CSV; `None` where no load was played at its limit.
