@@ -78,15 +78,20 @@ impl Report<'_> {
         }
     }
 
+    /// Whether it begins with tables of loads that were played at their limit.
+    pub(crate) fn is_at_limit(&self) -> bool {
+        !self.first.is_empty()
+    }
+
     /// The parts of a rendering, in its order.
     pub(crate) fn parts(&self, medium: Medium) -> impl Iterator<Item = &Part> {
         // What a terminal shows first is what other documents quote.
-        let quotes_first = medium == Medium::Lines && !self.first.is_empty();
+        let quotes_first = medium == Medium::Lines && self.is_at_limit();
         let medium = if quotes_first { Medium::Terminal } else { medium };
         let loads = self.loads.iter();
         let of_loads: Vec<&[Part]> = match medium {
             // A narrow terminal shows the first table alone.
-            Medium::Terminal if !self.first.is_empty() => Vec::new(),
+            Medium::Terminal if self.is_at_limit() => Vec::new(),
             // The table, the answer, then details.
             Medium::Terminal | Medium::WideTerminal => loads
                 .flat_map(|load| [&*load.costs, &load.answer, &load.about, &load.details, &load.verdicts])
@@ -129,9 +134,10 @@ fn costs_heading(load: &LoadView<'_>) -> Part {
     Part::heading(3, format!("{}, × is to JSON without compression{at}", load.name()))
 }
 
-/// The columns that decide between formats, and whether differences may be noise.
+/// The answer, the columns that decide between formats, and whether differences may be noise.
 fn quoted(load: &LoadView<'_>, comparisons: &[Comparison]) -> Vec<Part> {
     let lines = [
+        Part::list(answer(load, comparisons)),
         costs_heading(load),
         Part::table(load.main_costs().without(VALID)),
         Part::sentence(control_line(load, comparisons)),

@@ -66,9 +66,13 @@ impl Report<'_> {
 
     /// The lines that another document quotes, as a terminal shows them.
     pub(crate) fn lines(&self) -> String {
-        let mut text = String::new();
+        let (mut text, mut ledger) = (String::new(), String::new());
         draw(&mut text, self.parts(Medium::Lines), None, WIDTH);
-        text.trim_start().to_owned()
+        // Tables at a limit are quoted alone.
+        if !self.is_at_limit() && !text.is_empty() {
+            fold(&mut ledger, &self.headline, WIDTH);
+        }
+        ledger + text.trim_start()
     }
 }
 
