@@ -195,7 +195,7 @@ fn order(line: &[u8]) -> Order {
         ("stop", _) => Order::Stop("the coordinator said stop".to_owned()),
         _ => {
             let shown: String = text.chars().take(40).collect();
-            Order::Stop(format!("the coordinator sent what is no order: {shown:?}"))
+            Order::Stop(format!("the coordinator sent an unknown order: {shown:?}"))
         }
     }
 }
@@ -258,10 +258,10 @@ mod tests {
             ["", "start", "start ", "start x", "start -1", "start +1", "start 1 2", "stop now", "on 1"]
         {
             let (start, stop) = said(&format!("{line}\n"));
-            assert!(start.is_none() && stop.contains("no order"), "{line}: {stop}");
+            assert!(start.is_none() && stop.contains("an unknown order"), "{line}: {stop}");
         }
         let beyond = format!("start {}0\n", u64::MAX);
-        assert!(said(&beyond).1.contains("no order"));
+        assert!(said(&beyond).1.contains("an unknown order"));
         assert_eq!(said("start 12"), (None, "standard input ended".to_owned()), "half a line is none");
         assert_eq!(said(""), (None, "standard input ended".to_owned()));
     }

@@ -281,7 +281,7 @@ fn invalid_events_are_left_out_when_asked_and_counted_in_the_record() {
     lines.extend(b"\n{}\nhello\n");
     lines.extend(fs::read(setup.path("events.jsonl")).unwrap());
     fs::write(setup.path("events.jsonl"), lines).unwrap();
-    setup.run(&["--skip-invalid"]).measured().saying(&["3 skipped that are no valid events (line 1, event "]);
+    setup.run(&["--skip-invalid"]).measured().saying(&["3 skipped that are not valid events (line 1, event "]);
     let corpus = setup.record().corpus;
     assert_eq!((corpus.events, corpus.invalid_skipped), (150, 3));
 }

@@ -35,9 +35,9 @@ const EVENTS: &str = "verb=\"EVENT\"";
 /// Why a text gives no rates.
 #[derive(Debug, thiserror::Error, PartialEq)]
 pub(crate) enum MetricsError {
-    #[error("it has more than {} bytes, so it is no text of strfry's metrics", MAX_BYTES)]
+    #[error("it has more than {} bytes, so it is not text of strfry's metrics", MAX_BYTES)]
     TooLong,
-    #[error("it is not UTF-8, so it is no Prometheus text")]
+    #[error("it is not UTF-8, so it is not Prometheus text")]
     NotText,
     #[error(
         "it has no {metric}; expected the metrics of a strfry with `{}`, as GET /metrics gives them",

@@ -65,7 +65,7 @@ pub(crate) fn check(processes: &Processes, relay: &str) -> Result<Proof, String>
     let holder = (!at_relay.is_empty()).then(|| holder(&at_relay)).flatten();
     if !opened.iter().any(Opened::may_be_reached) {
         let fix = holder.map_or_else(String::new, |pid| format!("; {} listens at {relay}", names(&[pid])));
-        return Err(format!("--relay-pid: {all} listens at nothing, so it is no relay{fix}"));
+        return Err(format!("--relay-pid: {all} listens at nothing, so it is not a relay{fix}"));
     }
     if let Some(pid) = holder {
         let unproven = format!(
@@ -75,7 +75,7 @@ pub(crate) fn check(processes: &Processes, relay: &str) -> Result<Proof, String>
         return Ok(Proof { unproven: Some(unproven), is_doubtful: true });
     }
     let why = match here {
-        None => "is no address of this machine",
+        None => "is not an address of this machine",
         Some(_) if at_relay.is_empty() => "is listened at in no network namespace that is seen from here",
         Some(_) => "is listened at by a process whose files may not be read from here",
     };

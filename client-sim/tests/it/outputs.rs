@@ -41,7 +41,7 @@ fn a_file_that_cannot_be_written_is_refused_before_anything_runs() {
     for (path, why) in [
         (folder.path().to_owned(), "it is a folder; name a file in it"),
         (folder.path().join("missing/file"), "there is no folder"),
-        (file.join("file"), "is no folder"),
+        (file.join("file"), "is not a folder"),
     ] {
         for (args, flag) in [
             (&["--url", NOBODY][..], "--record"),

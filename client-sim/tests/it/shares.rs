@@ -390,7 +390,7 @@ fn a_share_whose_agent_goes_falls_silent_or_says_stop_sends_nothing_more_and_kee
     let stops: [(Stop, &str); 4] = [
         (|agent| agent.stdin = None, "standard input ended"),
         (|agent| agent.say("stop\n"), "the coordinator said stop"),
-        (|agent| agent.say("go on\n"), "no order: \"go on\""),
+        (|agent| agent.say("go on\n"), "an unknown order: \"go on\""),
         (|_| {}, "the agent is silent"),
     ];
     for (stop, says) in stops {

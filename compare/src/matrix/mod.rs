@@ -430,7 +430,7 @@ mod tests {
             ),
             (
                 json(Factor::Batching, "on:ms"),
-                "batching \"on:ms\": \"ms\" is no limit; known: ms, n and bytes",
+                "batching \"on:ms\": \"ms\" is not a limit; known: ms, n and bytes",
             ),
             (json(Factor::Reencode, "never"), "(did you mean never-if-canonical?); known: always"),
             (json(Factor::ClientKeeps, "hex"), "unknown client-keeps \"hex\"; known: text bytes (or: all)"),

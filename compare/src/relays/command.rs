@@ -37,7 +37,7 @@ pub(crate) fn read(text: &str) -> Result<RelayCommand, String> {
     Factor::Relay.normalised(name)?;
     let words = shlex::split(command).ok_or("a quote of the command is not closed")?;
     if words.is_empty() {
-        return Err(format!("expected a command behind {name}="));
+        return Err(format!("expected a command after {name}="));
     }
     if ![ADDRESS, PORT].iter().any(|place| command.contains(place)) {
         return Err(format!(
@@ -127,7 +127,7 @@ mod tests {
             ("=./relay {port}", "expected a name"),
             ("a b=./relay {port}", "letters, digits"),
             ("a/b=./relay {port}", "letters, digits"),
-            ("old=", "expected a command behind old="),
+            ("old=", "expected a command after old="),
             ("old='./relay {port}", "a quote of the command is not closed"),
             ("old=./relay --port 7777", "the command has to say where to listen"),
         ] {

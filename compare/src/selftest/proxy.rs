@@ -82,7 +82,7 @@ impl CountedRelay {
         self.output.read_line(&mut line).context("cannot read the relay's totals")?;
         let status = self.relay.wait()?;
         ensure!(status.success(), "the relay ended with {status}");
-        let totals: Totals = serde_json::from_str(&line).context("these are no totals of a relay")?;
+        let totals: Totals = serde_json::from_str(&line).context("these are not the totals of a relay")?;
         let Traffic { sent, received, handshake_sent_bytes, handshake_received_bytes } = totals.traffic;
         let deadline = Instant::now() + PATIENCE;
         while self.counts.open.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {

@@ -229,7 +229,7 @@ fn a_line_that_is_no_event_is_found_before_a_block_is_played_or_left_out_and_cou
         assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0);
     }
     let formats = ["--formats", "json", "--compressions", "none", "--corpus", &corpus, "--skip-invalid"];
-    run(out.path(), &formats).saying(&["1 skipped that are no valid events (line 501:"]);
+    run(out.path(), &formats).saying(&["1 skipped that are not valid events (line 501:"]);
     let folder = only_folder(out.path());
     let corpus = ResultFile::read(&folder).unwrap().corpus.unwrap();
     assert_eq!((corpus.events, corpus.invalid_skipped), (500, 1));

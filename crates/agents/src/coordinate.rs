@@ -272,7 +272,7 @@ impl Desk {
         let sent_ns = now_ns();
         let answer = self.request(index, ask, within).await?;
         let status: Option<Status> = decode(&answer.payload);
-        let status = status.ok_or_else(|| format!("{} sent what is no answer", self.who(index)))?;
+        let status = status.ok_or_else(|| format!("{} sent an invalid answer", self.who(index)))?;
         let (arrived_there_ns, left_there_ns) = (status.arrived_ns, status.left_ns);
         let trip = RoundTrip { sent_ns, arrived_there_ns, left_there_ns, received_ns: now_ns() };
         self.board.send_modify(|board| {

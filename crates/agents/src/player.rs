@@ -209,7 +209,7 @@ async fn pass_on(mut stdout: impl AsyncBufRead + Unpin, says: mpsc::Sender<Said>
         } else {
             let facts = serde_json::from_slice(&line);
             let Line { prepared } =
-                facts.map_err(|error| format!("the player's first line says no facts: {error}"))?;
+                facts.map_err(|error| format!("the player's first line has no facts: {error}"))?;
             Some(Said::Prepared(prepared))
         };
         is_prepared = true;
@@ -316,8 +316,8 @@ mod tests {
     async fn a_player_without_facts_or_record_has_failed() {
         for (script, expected) in [
             ("exit 2", "(exit status: 2)"),
-            ("echo hello; sleep 9", "says no facts"),
-            ("head -c 100000 /dev/zero; sleep 9", "says no facts"),
+            ("echo hello; sleep 9", "has no facts"),
+            ("head -c 100000 /dev/zero; sleep 9", "has no facts"),
         ] {
             let (found, ending) = play(script, &[]).await;
             assert_eq!(found, None);

@@ -193,7 +193,7 @@ impl Play {
             ));
         }
         let why =
-            || format!("{:?} is no name of a scenario: use letters, digits, '-' and '_'", self.scenario);
+            || format!("{:?} is not a name of a scenario: use letters, digits, '-' and '_'", self.scenario);
         (!is_name(&self.scenario, "-_")).then(why)
     }
 

@@ -86,5 +86,5 @@ fn number<N: FromStr>(limit: &str, value: &str) -> Result<N, String> {
 }
 
 fn no_limit(limit: &str) -> String {
-    format!("{limit:?} is no limit; known: ms, n and bytes, each with a whole number behind =")
+    format!("{limit:?} is not a limit; known: ms, n and bytes, each with a whole number behind =")
 }

@@ -568,7 +568,7 @@ mod tests {
         for (text, says) in [
             (r#"{"colour":"red"}"#, "unknown factor \"colour\"; known: format"),
             (r#"{"format":"xml"}"#, "format \"xml\": "),
-            (r#"{"batching":"on:ms"}"#, "\"ms\" is no limit"),
+            (r#"{"batching":"on:ms"}"#, "\"ms\" is not a limit"),
             (r#"{"rate":"-1"}"#, "above 0"),
             (r#"{"rate":1}"#, "expected a string"),
             (r#"{"load":"0"}"#, "load \"0\": expected a number above 0 and at most 10000"),

@@ -26,7 +26,7 @@ use program::{Interrupt, report as tell};
 /// Interval of progress lines; none in the first two seconds.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
-const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, or a record is no valid event, 2 wrong usage.";
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, or a record is not a valid event, 2 wrong usage.";
 
 /// Files of Nostr events for load tests: get, make, verify, convert, sample and describe them.
 ///

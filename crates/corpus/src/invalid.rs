@@ -59,7 +59,7 @@ impl Skipped {
 
 impl fmt::Display for Skipped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} skipped that are no valid events ({}", self.count, self.first.join("; "))?;
+        write!(f, "{} skipped that are not valid events ({}", self.count, self.first.join("; "))?;
         f.write_str(if self.count > NAMED as u64 { "; …)" } else { ")" })
     }
 }

@@ -29,7 +29,7 @@ impl FromStr for Network {
 
     fn from_str(text: &str) -> Result<Network, String> {
         let expected =
-            || format!("{text:?} is no network; expected ADDRESS or ADDRESS/BITS, as in 10.0.0.0/8");
+            || format!("{text:?} is not a network; expected ADDRESS or ADDRESS/BITS, as in 10.0.0.0/8");
         let (base, bits) = text.split_once('/').map_or((text, None), |(base, bits)| (base, Some(bits)));
         let base: IpAddr = base.parse().map_err(|_| expected())?;
         let most = if base.is_ipv4() { 32 } else { 128 };

@@ -60,7 +60,7 @@ impl Request {
         let body_bytes = match (length, coding) {
             (None, None) => 0,
             (None, Some(_)) => u64::MAX,
-            (Some(length), None) => length.parse().map_err(|_| "Content-Length is no number")?,
+            (Some(length), None) => length.parse().map_err(|_| "Content-Length is not a number")?,
             (Some(_), Some(_)) => return Err("Content-Length and Transfer-Encoding exclude each other"),
         };
         let for_websocket = incoming.asks_for_websocket();

@@ -314,7 +314,7 @@ impl Session {
             if self.is_layered {
                 payload = payload.slice(payload.len() - payload.trim_ascii_start().len()..);
                 if payload.first() != Some(&b'[') {
-                    let reason = "the relay sent a text that is no message of NIP-01".to_owned();
+                    let reason = "the relay sent a text that is not a message of NIP-01".to_owned();
                     return Err(End::Fault(Side::Relay, CloseCode::Unsupported, reason));
                 }
             }

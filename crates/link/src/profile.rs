@@ -336,7 +336,7 @@ fn speed(value: &str) -> Result<Speed, String> {
         return Ok(Speed::Trace(path.into(), Arc::new(trace)));
     }
     let units = [("gbit", 1e9), ("mbit", 1e6), ("kbit", 1e3), ("bit", 1.0)];
-    let rate = number(value, &units).ok_or_else(|| format!("{value:?} is no rate, as 1.6mbit or 750kbit"))?;
+    let rate = number(value, &units).ok_or_else(|| format!("{value:?} is not a rate, as 1.6mbit or 750kbit"))?;
     if !RATES.contains(&rate) {
         return Err(format!("{value} is out of range; allowed: 1kbit to 10gbit"));
     }
@@ -345,7 +345,7 @@ fn speed(value: &str) -> Result<Speed, String> {
 
 fn duration_ns(value: &str) -> Result<u64, String> {
     let units = [("us", 1e3), ("ms", 1e6), ("s", 1e9)];
-    let ns = number(value, &units).ok_or_else(|| format!("{value:?} is no duration, as 150ms"))?;
+    let ns = number(value, &units).ok_or_else(|| format!("{value:?} is not a duration, as 150ms"))?;
     if ns > LONGEST_NS {
         return Err(format!("{value} is too long; allowed: up to 10s"));
     }
@@ -355,7 +355,7 @@ fn duration_ns(value: &str) -> Result<u64, String> {
 fn share_ppm(value: &str) -> Result<u32, String> {
     let ppm = number(value, &[("%", 10_000.0)]).filter(|ppm| *ppm < 1_000_000);
     let ppm = ppm.and_then(|ppm| u32::try_from(ppm).ok());
-    ppm.ok_or_else(|| format!("{value:?} is no share below 100%, as 0.5%"))
+    ppm.ok_or_else(|| format!("{value:?} is not a share below 100%, as 0.5%"))
 }
 
 /// A number of at least zero with one of the units, in the base unit.
@@ -419,14 +419,14 @@ mod tests {
             ("slow-4g,colour=red", "unknown parameter \"colour\"; known: down=1.6mbit"),
             ("slow-4g,4g", "\"4g\" has no value"),
             ("slow-4g,rtt=1ms,rtt=2ms", "rtt is given twice"),
-            ("slow-4g,rtt=-1ms", "no duration"),
-            ("slow-4g,rtt=1e3ms", "no duration"),
+            ("slow-4g,rtt=-1ms", "is not a duration"),
+            ("slow-4g,rtt=1e3ms", "is not a duration"),
             ("slow-4g,rtt=20s", "too long"),
             ("slow-4g,down=0bit", "out of range"),
             ("slow-4g,down=11gbit", "out of range"),
-            ("slow-4g,down=fast", "no rate"),
-            ("slow-4g,loss=100%", "no share below 100%"),
-            ("slow-4g,loss=1", "no share"),
+            ("slow-4g,down=fast", "is not a rate"),
+            ("slow-4g,loss=100%", "not a share below 100%"),
+            ("slow-4g,loss=1", "not a share"),
             ("slow-4g,queue=1us", "a queue of 0 bytes"),
             ("down=10gbit,up=1mbit,rtt=10s", "allowed: 1500 to 16777216"),
             ("slow-4g,down=@/no/such/file", "cannot read the trace /no/such/file"),

@@ -193,7 +193,7 @@ impl Line {
                 };
                 What::Message(Message { from, wire_bytes, body })
             }
-            _ => return Err("it is no open, message, close, lost or end"),
+            _ => return Err("it is not an open, message, close, lost or end"),
         };
         let is_of_one = !matches!(what, What::Lost(_));
         match (self.conn, self.t_ns) {

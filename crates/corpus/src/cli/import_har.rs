@@ -131,7 +131,7 @@ fn read(path: &Path) -> anyhow::Result<Har> {
     let mut input = BufReader::new(file).take(MAX_HAR_BYTES);
     let har = serde_json::from_reader(&mut input);
     ensure!(input.limit() > 0, "{} has more than 1 GiB; save a shorter session", path.display());
-    har.with_context(|| format!("{} is no HAR file (JSON with log.entries)", path.display()))
+    har.with_context(|| format!("{} is not a HAR file (JSON with log.entries)", path.display()))
 }
 
 /// A HAR has neither the end of a connection nor bytes on the wire: those are of JSON without compression.

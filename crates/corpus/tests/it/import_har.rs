@@ -68,7 +68,7 @@ fn files_without_sessions_are_refused_with_a_reason_and_leave_nothing() {
     let folder = Folder::new();
     for (content, why) in [
         (r#"{"log":{"entries":[]}}"#.to_owned(), "a.har has no _webSocketMessages: open the developer tools"),
-        ("[]".to_owned(), "a.har is no HAR file"),
+        ("[]".to_owned(), "a.har is not a HAR file"),
         (
             json!({ "log": { "entries": [exchange(&json!([]), &[message("sideways", 1.0, 1, "")])] } })
                 .to_string(),

@@ -278,7 +278,7 @@ fn no_place(file: &Path, error: &io::Error) -> String {
         ErrorKind::NotFound => {
             format!("there is no folder {folder}; make it (mkdir -p), or name another place")
         }
-        ErrorKind::NotADirectory => format!("{folder} is no folder; name another place"),
+        ErrorKind::NotADirectory => format!("{folder} is not a folder; name another place"),
         _ if is_full(error) => format!("the disk of {folder} is full; make room, or name another place"),
         _ => format!("{} in {folder}; name another place, or allow it", error.kind()),
     }

@@ -281,7 +281,7 @@ pub enum RecordError {
         what: &'static str,
     },
     /// The file states no version.
-    #[error("{name} states no schema_version, so it is no {what} of this tool")]
+    #[error("{name} states no schema_version, so it is not a {what} of this tool")]
     Unversioned {
         /// The file.
         name: String,

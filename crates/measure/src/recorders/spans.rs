@@ -67,7 +67,7 @@ impl From<Spans> for StoredSpans {
 enum SpansError {
     #[error("more than {MOST_SPANS} spans")]
     Many,
-    #[error("what is no span, or begins before the one before it ends: {0:?}")]
+    #[error("not a span, or one that begins before the one before it ends: {0:?}")]
     Span(String),
 }
 
@@ -130,15 +130,15 @@ mod tests {
         let many: Vec<String> = (0..=2_048).map(|n| format!("{}-{}", 2 * n, 2 * n + 1)).collect();
         let many = many.join(",");
         for (text, says) in [
-            ("5", "no span"),
-            ("5-", "no span"),
-            ("-5", "no span"),
-            ("5-5", "no span"),
-            ("9-5", "no span"),
-            ("1-2-3", "no span"),
-            ("1-2,", "no span"),
+            ("5", "not a span"),
+            ("5-", "not a span"),
+            ("-5", "not a span"),
+            ("5-5", "not a span"),
+            ("9-5", "not a span"),
+            ("1-2-3", "not a span"),
+            ("1-2,", "not a span"),
             ("1-5,5-9", "begins before the one before it ends: \"5-9\""),
-            ("5-9,1-2", "no span"),
+            ("5-9,1-2", "not a span"),
             (&many, "more than 2048 spans"),
         ] {
             let error = serde_json::from_str::<Spans>(&format!("\"{text}\"")).unwrap_err().to_string();

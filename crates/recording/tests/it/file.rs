@@ -111,7 +111,7 @@ fn hostile_files_are_errors_that_name_file_line_and_reason() {
         (under_zstd("{}\n"), "line 1: not a line of a recording: missing field `recording`"),
         (under_zstd(&format!("{}\n", FIRST.replace('1', "2"))), "line 1: this is a recording of version 2"),
         (lines("[]"), "line 2: not a line of a recording"),
-        (lines("{}"), "line 2: not a line of a recording: it is no open, message"),
+        (lines("{}"), "line 2: not a line of a recording: it is not an open, message"),
         (lines(r#"{"t_ns":1,"close":{"code":1,"by":"relay"}}"#), "it has no conn"),
         (lines(r#"{"conn":1,"close":{"code":1,"by":"relay"}}"#), "it has no t_ns"),
         (lines(r#"{"conn":1,"t_ns":1,"from":"relay","wire_bytes":1}"#), "either text or text_bytes"),
