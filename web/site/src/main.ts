@@ -25,16 +25,21 @@ function select(name: string, value: string, options: [value: string, text: stri
   return el("label", {}, el("span", {}, name), made);
 }
 
+/** What was played, in a few words. */
+const loadOf = ({ scenario, side, link }: Shown) =>
+  [scenario, ...(side === "none" ? [] : [`${side} full`]), ...(link === "none" ? [] : [`over ${link}`])].join(", ");
+
 function selectors(state: State, show: (state: State) => void): HTMLElement {
   const { table } = state;
   const facets = FACETS.flatMap(([name, of]) => {
     const values = [...new Set(tables.map(of))];
     if (values.length < 2) return [];
     const options = values.map((value): [string, string] => {
+      const next = nearest(table, name, value);
+      if (name === "result") return [value, `${value}: ${loadOf(next)}`];
       // What else changes with it.
-      const others = FACETS.filter(([other, own]) => other !== name && own(nearest(table, name, value)) !== own(table));
-      const also = others.map(([other]) => other).filter((other) => other !== "result" && name !== "result");
-      return [value, also.length > 0 ? `${value} (other ${also.join(", ")})` : value];
+      const also = FACETS.filter(([other, own]) => ![name, "result"].includes(other) && own(next) !== own(table));
+      return [value, also.length > 0 ? `${value} (other ${also.map(([other]) => other).join(", ")})` : value];
     });
     return [select(name, of(table), options, (value) => show(moved(state, nearest(table, name, value))))];
   });
@@ -93,7 +98,7 @@ function whole(state: State): Node[] {
     el(
       "section",
       { id: "table", "aria-label": "formats × compressions" },
-      el("h2", {}, `${table.scenario}${several ? `, ${result.name}` : ""}`),
+      el("h2", {}, several ? `${loadOf(table)} (${result.name})` : loadOf(table)),
       ...result.warnings.map((warning) => el("p", { class: "warning" }, warning)),
       ...table.answer.map((line) => el("p", { class: "answer" }, line)),
       metrics(state, show),
