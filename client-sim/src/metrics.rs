@@ -106,7 +106,9 @@ impl Endpoint {
                     ("200 OK", false) => (TEXT_0_0_4, exposed(&seen(), false)),
                     _ => ("text/plain; charset=utf-8", format!("{status}: the metrics are at /metrics\n")),
                 };
-                request.answer_with(status, &[("Content-Type", kind)], body.as_bytes()).await;
+                let fields = [("Content-Type", kind)];
+                // A reader that takes nothing keeps no place.
+                let _ = tokio::time::timeout(PATIENCE, request.answer_with(status, &fields, body.as_bytes())).await;
             }
         };
         wire::serve_pages(self.0, (AT_ONCE, PATIENCE), answer).context("cannot serve metrics")?;

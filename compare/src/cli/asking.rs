@@ -15,7 +15,7 @@ use crate::{
     usage::{Ended, NOTHING_MEASURED, until_signal},
 };
 
-/// Answers of relays of others, asked before the first block; none of relays of our own.
+/// Answers of external relays, asked before the first block; none of relays of our own.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     /// What was left out.

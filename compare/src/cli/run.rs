@@ -94,7 +94,7 @@ struct Setup<'a> {
     chooses_rate: bool,
     /// Where somebody scrapes it.
     metrics: Option<Metrics>,
-    /// Answers of relays of others.
+    /// Answers of external relays.
     asked: Asked,
 }
 

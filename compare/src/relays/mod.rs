@@ -1,4 +1,4 @@
-//! Relays of others that a run starts beside each other (`--relay`): a process for every block, in
+//! External relays that a run starts beside each other (`--relay`): a process for every block, in
 //! a folder of its own.
 
 mod command;

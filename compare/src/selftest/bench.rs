@@ -99,7 +99,7 @@ impl<'a> Bench<'a> {
 impl Running {
     /// Waits for the process that this client starts with such an argument.
     pub(super) fn started(&self, argument: &str) -> Result<Pid> {
-        // A client also asks programs, such as chronyc, which end at once.
+        // A client also asks programs that end at once.
         let is_it = |pid: &u32| {
             let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             line.split('\0').any(|one| one == argument)

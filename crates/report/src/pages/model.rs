@@ -134,12 +134,12 @@ fn costs_heading(load: &LoadView<'_>) -> Part {
     Part::heading(3, format!("{}, × is to JSON without compression{at}", load.name()))
 }
 
-/// The answer, the columns that decide between formats, and whether differences may be noise.
+/// The columns that decide between formats, the answer, and whether differences may be noise.
 fn quoted(load: &LoadView<'_>, comparisons: &[Comparison]) -> Vec<Part> {
     let lines = [
-        Part::list(answer(load, comparisons)),
         costs_heading(load),
         Part::table(load.main_costs().without(VALID)),
+        Part::list(answer(load, comparisons)),
         Part::sentence(control_line(load, comparisons)),
     ];
     let rows = Part::table(load.beside_json(comparisons)).only(&[Medium::Rows]);
