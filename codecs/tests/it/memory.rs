@@ -112,3 +112,30 @@ fn claims_reserve_nothing() {
         }
     }
 }
+
+/// A request of more filters than the bound is refused when the bound is reached, not when all were
+/// read.
+#[test]
+fn more_filters_than_the_bound_are_refused_at_once() {
+    let json = format!("[\"REQ\",\"s\"{}]", ",{}".repeat(300_000));
+    let head = [&[0x9a][..], &300_002_u32.to_be_bytes()].concat();
+    let numbered = [&head[..], b"\x02\x61s", &[0xa0; 300_000]].concat();
+    let spelled = [&head[..], b"\x63REQ\x61s", &[0xa0; 300_000]].concat();
+    let proto = [&b"\x12\xc3\xcf\x24\x0a\x01s"[..], &b"\x12\x00".repeat(300_000)].concat();
+    let envelope = [&b"\x02\x01s\xe0\xa7\x12"[..], &[0; 300_000]].concat();
+    for subject in subjects() {
+        let bytes = match subject.format.name() {
+            "json" | "nson" => json.as_bytes(),
+            "cbor-schemaless" => &spelled,
+            "cbor-packed" | "cbor-intkey" => &numbered,
+            name if common::PROTOBUF.contains(&name) => &proto,
+            name if common::ENVELOPE.contains(&name) => &envelope,
+            _ => continue, // Cap'n Proto: a count in front, see `claims_reserve_nothing`
+        };
+        let mut result = None;
+        let peak = measure(|| result = Some(subject.codec.decode_client(bytes).map(drop))).bytes_max;
+        let error = result.unwrap().expect_err(&subject.label).to_string();
+        assert!(error.contains("filters"), "{}: {error}", subject.label);
+        assert!(peak <= MAX_BYTES_AT_ALL, "{}: {peak} bytes", subject.label);
+    }
+}

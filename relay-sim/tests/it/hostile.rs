@@ -352,3 +352,17 @@ async fn strict_negotiation_refuses_unknown_tokens_and_the_default_speaks_json()
         assert_eq!(totals.http_requests, u64::from(strict));
     }
 }
+
+#[tokio::test]
+async fn oversize_messages_are_closed_with_1009_also_when_they_inflate_to_it() {
+    let relay = TestRelay::start(|config| config.wire.max_message_bytes = 100_000).await;
+    for format in Format::all() {
+        for compression in compressions() {
+            let mut client = relay.client(format, compression).await;
+            client.send_bytes(vec![b' '; 100_001]).await;
+            assert_eq!(client.expect_close().await, Some(1009), "{format} {compression}");
+            check_served(&relay).await;
+        }
+    }
+    relay.stop().await;
+}
