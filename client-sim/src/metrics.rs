@@ -108,7 +108,8 @@ impl Endpoint {
                 };
                 let fields = [("Content-Type", kind)];
                 // A reader that takes nothing keeps no place.
-                let _ = tokio::time::timeout(PATIENCE, request.answer_with(status, &fields, body.as_bytes())).await;
+                let _ = tokio::time::timeout(PATIENCE, request.answer_with(status, &fields, body.as_bytes()))
+                    .await;
             }
         };
         wire::serve_pages(self.0, (AT_ONCE, PATIENCE), answer).context("cannot serve metrics")?;

@@ -281,7 +281,10 @@ fn invalid_events_are_left_out_when_asked_and_counted_in_the_record() {
     lines.extend(b"\n{}\nhello\n");
     lines.extend(fs::read(setup.path("events.jsonl")).unwrap());
     fs::write(setup.path("events.jsonl"), lines).unwrap();
-    setup.run(&["--skip-invalid"]).measured().saying(&["3 skipped that are not valid events (line 1, event "]);
+    setup
+        .run(&["--skip-invalid"])
+        .measured()
+        .saying(&["3 skipped that are not valid events (line 1, event "]);
     let corpus = setup.record().corpus;
     assert_eq!((corpus.events, corpus.invalid_skipped), (150, 3));
 }
@@ -331,7 +334,9 @@ fn a_relay_or_gateway_that_dies_leaves_a_record_that_says_so() {
         let setup = setup();
         let run = start_long(&setup, flags);
         let role = format!("role:{what}");
-        let plays = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().contains(&role);
+        let plays = |pid: &u32| {
+            fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().contains(&role)
+        };
         let pid = measure::children(run.id()).into_iter().find(plays).unwrap();
         send(Signal::SIGKILL, pid);
         run.ran().ended(5);

@@ -260,20 +260,28 @@ fn a_browser_ends_on_ctrl_c_and_what_was_measured_is_kept() {
 #[test]
 fn without_chromium_the_way_to_get_it_is_told() {
     let out = TempDir::new().unwrap();
-    command(out.path(), &NO_SCRIPT).env("PATH", out.path()).ran().ended(2).saying(&["apt-get install chromium"]);
+    command(out.path(), &NO_SCRIPT)
+        .env("PATH", out.path())
+        .ran()
+        .ended(2)
+        .saying(&["apt-get install chromium"]);
 }
 
 #[test]
 fn a_program_that_is_no_browser_is_told_of() {
     let out = TempDir::new().unwrap();
     let args = ["--chromium", "/bin/false", "--formats", "json", "--part", "decode"];
-    compare(out.path(), &[&NO_SCRIPT[..], &args].concat()).ended(1).saying(&["/bin/false did not start: it ended with"]);
+    compare(out.path(), &[&NO_SCRIPT[..], &args].concat())
+        .ended(1)
+        .saying(&["/bin/false did not start: it ended with"]);
 }
 
 #[test]
 fn a_format_that_the_page_cannot_read_is_refused_with_those_that_it_can() {
     let out = TempDir::new().unwrap();
-    compare(out.path(), &[&NO_SCRIPT[..], &["--serve", "--formats", "tlv"]].concat()).ended(2).saying(&["no decoder of \"tlv\"", "dannypack"]);
+    compare(out.path(), &[&NO_SCRIPT[..], &["--serve", "--formats", "tlv"]].concat())
+        .ended(2)
+        .saying(&["no decoder of \"tlv\"", "dannypack"]);
 }
 
 #[test]
@@ -284,7 +292,9 @@ fn without_the_page_the_command_that_builds_it_is_told() {
         [(None, "No such file"), (Some("[]"), "invalid"), (Some(none), "first row is not json")]
     {
         rows.iter().for_each(|rows| fs::write(out.path().join("rows.json"), rows).unwrap());
-        compare(out.path(), &["--serve", "--page", out.path().to_str().unwrap()]).ended(2).saying(&[says, "npm run build` in web/browser"]);
+        compare(out.path(), &["--serve", "--page", out.path().to_str().unwrap()])
+            .ended(2)
+            .saying(&[says, "npm run build` in web/browser"]);
     }
 }
 
@@ -458,7 +468,9 @@ fn a_page_is_not_served_at_all_addresses_or_at_that_of_another_machine() {
         ("0.0.0.0", 2, "expected one IPv4 address of this machine"),
         ("192.0.2.1", 1, "cannot serve the page at 192.0.2.1:0"),
     ] {
-        compare(out.path(), &[&NO_SCRIPT[..], &["--format", "json", "--serve", address]].concat()).ended(code).saying(&[expected]);
+        compare(out.path(), &[&NO_SCRIPT[..], &["--format", "json", "--serve", address]].concat())
+            .ended(code)
+            .saying(&[expected]);
     }
 }
 

@@ -67,7 +67,8 @@ fn write_brief(out: &mut String, record: &RunRecord, whom: &str, lost: Option<St
         .collect();
     if !shown.is_empty() {
         let is_thin = |quantile: &Quantile| matches!(quantile, Quantile::Bracketed(_));
-        let note = if shown.iter().any(|(_, all)| all.iter().any(is_thin)) { "[few values above]" } else { "" };
+        let note =
+            if shown.iter().any(|(_, all)| all.iter().any(is_thin)) { "[few values above]" } else { "" };
         line("latency", format!("{note:<20}{:>14}{:>14}{:>14}", "p50", "p90", "p99"))?;
     }
     for (name, quantiles) in shown {

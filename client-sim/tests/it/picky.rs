@@ -514,8 +514,7 @@ fn sessions_wait_for_each_other_where_a_relay_takes_few_subscriptions() {
     assert!(counts.requests > 10, "{counts:?}");
     assert!(text.contains("sessions of a connection wait for each other: \"blocked: too many"), "{text}");
     // Without the answers of the doctor they do not.
-    let (output, counts) =
-        setup.run(&relay.url, "reads.toml", &UNASKED);
+    let (output, counts) = setup.run(&relay.url, "reads.toml", &UNASKED);
     assert!(counts.is_some_and(|counts| counts.requests_failed > 0), "{output}");
 }
 
@@ -635,10 +634,7 @@ fn a_relay_that_asks_for_work_is_given_it_before_the_start() {
         setup.plays_with(&relay.url, scenario, &["--pow", "7"]);
     }
     let (output, _) = setup.run(&relay.url, "notes.toml", &["--pow", "21"]);
-    assert!(
-        output.code == Some(2) && output.said.contains("doubles the work"),
-        "{output}"
-    );
+    assert!(output.code == Some(2) && output.said.contains("doubles the work"), "{output}");
 }
 
 #[test]
@@ -860,9 +856,8 @@ fn examine(seed: u64) -> Result<Option<String>, String> {
     let mut doctor = program();
     doctor.args(["doctor", "--json", "--url", &relay.url, "--corpus"]).arg(setup.path("events.jsonl"));
     let examined = doctor.arg("--scenario").arg(setup.path(scenario)).ran();
-    let wrong = |what: &str, output: &Ran| {
-        Err(format!("seed {seed}, {scenario}: {what}: {manners:?}\n{output}"))
-    };
+    let wrong =
+        |what: &str, output: &Ran| Err(format!("seed {seed}, {scenario}: {what}: {manners:?}\n{output}"));
     let Ok(found) = serde_json::from_str::<Value>(&examined.out) else {
         return wrong("the doctor failed", &examined);
     };

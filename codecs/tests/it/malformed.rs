@@ -74,7 +74,12 @@ fn every_case_ends_as_recommended() {
                 Verdict::Free => true,
             };
             if let (Ok(event), "ok") = (&result, name) {
-                assert_eq!(subject.event(event).unwrap(), bytes, "{}: written back as it came", subject.label);
+                assert_eq!(
+                    subject.event(event).unwrap(),
+                    bytes,
+                    "{}: written back as it came",
+                    subject.label
+                );
             }
             if !fits {
                 wrong

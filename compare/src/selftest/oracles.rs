@@ -14,11 +14,7 @@ use anyhow::{Context, Result};
 use measure::{Counts, Exit, Status, ValidityClass};
 use nix::sys::signal::{Signal, kill};
 
-use super::{
-    bench::Bench,
-    finding::Finding,
-    proxy::CountedRelay,
-};
+use super::{bench::Bench, finding::Finding, proxy::CountedRelay};
 use report::stats::median;
 
 /// Length of the stall, and the tolerance of a quantile.

@@ -321,8 +321,7 @@ struct Taken {
 
 impl Taken {
     fn new(cell: &CellResult) -> Taken {
-        let records: Vec<&RunRecord> =
-            cell.blocks.iter().filter_map(|block| block.record.as_ref()).collect();
+        let records: Vec<&RunRecord> = cell.blocks.iter().filter_map(|block| block.record.as_ref()).collect();
         let sum = |of: fn(&RunRecord) -> u64| records.iter().map(|one| of(one)).sum::<u64>() as f64;
         let seconds = sum(|one| one.active_ns) / 1e9;
         let demand = Demand {

@@ -634,12 +634,9 @@ fn generated_blocks_of_a_document_are_made_anew() {
 #[test]
 fn generated_blocks_of_documents_are_those_of_the_published_results() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    for name in [
-        "README.md",
-        "results/README.md",
-        "docs/nip/objections.md",
-        "docs/guides/is-my-change-slower.md",
-    ] {
+    for name in
+        ["README.md", "results/README.md", "docs/nip/objections.md", "docs/guides/is-my-change-slower.md"]
+    {
         let file = root.join(name);
         let document = fs::read_to_string(&file).unwrap();
         let fresh = report::splice(&document, file.parent().unwrap()).unwrap();

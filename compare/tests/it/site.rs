@@ -386,7 +386,12 @@ fn titled(file: &Path) -> (String, String) {
     let browser = BROWSERS.iter().find(version).expect("a browser on PATH");
     let Ran { out: dom, said: log, .. } = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
-        .args(["--window-size=1700,1000", "--enable-logging=stderr", "--virtual-time-budget=60000", "--dump-dom"])
+        .args([
+            "--window-size=1700,1000",
+            "--enable-logging=stderr",
+            "--virtual-time-budget=60000",
+            "--dump-dom",
+        ])
         .arg(format!("--user-data-dir={}", file.with_file_name("profile").display()))
         .arg(format!("file://{}", file.display()))
         .ran();
@@ -448,9 +453,8 @@ fn a_browser_greys_what_must_not_be_compared_and_names_who_measured() {
         result.git.as_mut().unwrap().dirty = false;
         result
     };
-    let by = |by: MeasuredBy, paid_by: Option<&str>| {
-        Some(Provenance { by, paid_by: paid_by.map(str::to_owned) })
-    };
+    let by =
+        |by: MeasuredBy, paid_by: Option<&str>| Some(Provenance { by, paid_by: paid_by.map(str::to_owned) });
     let other = |change: fn(&mut ResultFile)| {
         let mut result = base();
         change(&mut result);

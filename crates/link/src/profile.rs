@@ -336,7 +336,8 @@ fn speed(value: &str) -> Result<Speed, String> {
         return Ok(Speed::Trace(path.into(), Arc::new(trace)));
     }
     let units = [("gbit", 1e9), ("mbit", 1e6), ("kbit", 1e3), ("bit", 1.0)];
-    let rate = number(value, &units).ok_or_else(|| format!("{value:?} is not a rate, as 1.6mbit or 750kbit"))?;
+    let rate =
+        number(value, &units).ok_or_else(|| format!("{value:?} is not a rate, as 1.6mbit or 750kbit"))?;
     if !RATES.contains(&rate) {
         return Err(format!("{value} is out of range; allowed: 1kbit to 10gbit"));
     }

@@ -69,7 +69,9 @@ pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
         _ => return Ok(()),
     };
     let timings = Timing::ALL.map(Timing::name).join(" ");
-    bail!("{unknown}, and METRIC_ms_p50, _p90, _p99 with METRIC one of {timings}, or \"METRIC.population_ms_p99\"")
+    bail!(
+        "{unknown}, and METRIC_ms_p50, _p90, _p99 with METRIC one of {timings}, or \"METRIC.population_ms_p99\""
+    )
 }
 
 /// The name of the timing in results and the quantile that a latency figure stands for.

@@ -13,7 +13,6 @@ use corpus::Corpus;
 use recording::{Body, Entry, Message, Reader, Side, What};
 use sha2::{Digest, Sha256};
 
-
 /// A recording may have one part in so many of the memory: the plan has its events once more.
 const PARTS: u64 = 8;
 
@@ -29,8 +28,8 @@ pub struct Turn {
     pub connection: usize,
     /// What it does.
     pub says: Says,
-    /// The REQ whose EOSE it waits for, as a place in [`Workload::turns`](crate::Workload::turns): the one that was answered
-    /// last when the recorded client did it.
+    /// The REQ whose EOSE it waits for, as a place in [`Workload::turns`](crate::Workload::turns): the one
+    /// that was answered last when the recorded client did it.
     pub after: Option<u32>,
     /// Whether the recorded REQ got its EOSE.
     pub answered: bool,

@@ -303,11 +303,7 @@ fn encodings_count_towards_the_store_as_long_as_their_event_lives() {
         expected = count();
     }
     assert!(expected > formats.len() * 100);
-    assert_eq!(
-        insert(&mut store, &event(2)),
-        Outcome::Full,
-        "{expected} bytes of encodings leave no room"
-    );
+    assert_eq!(insert(&mut store, &event(2)), Outcome::Full, "{expected} bytes of encodings leave no room");
     store.remove(&event(1).id);
     drop(stored);
     assert_eq!(store.encodings().bytes.load(Ordering::Relaxed), 0);

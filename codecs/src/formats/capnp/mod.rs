@@ -181,7 +181,8 @@ impl Codec for Capnp {
     }
 
     fn encode_relay(&self, message: &RelayMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        if let RelayMessage::Event { subscription, .. } | RelayMessage::Events { subscription, .. } = message {
+        if let RelayMessage::Event { subscription, .. } | RelayMessage::Events { subscription, .. } = message
+        {
             fits(&**subscription, "a subscription id in bytes")?;
         }
         encode_spliced(self, "capnp", message, out, |out| write(&build_relay(message)?, out))

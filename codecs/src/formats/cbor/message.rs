@@ -22,7 +22,8 @@ pub(super) mod client {
     pub(super) const CLOSE: Name = Name(3, "CLOSE", "[CLOSE, subscription]");
     pub(super) const AUTH: Name = Name(4, "AUTH", "[AUTH, event]");
     pub(in crate::formats::cbor) const COUNT: Name = Name(5, "COUNT", "[COUNT, subscription, filter…]");
-    pub(in crate::formats::cbor) const NEG_OPEN: Name = Name(6, "NEG-OPEN", "[NEG-OPEN, subscription, filter, bytes]");
+    pub(in crate::formats::cbor) const NEG_OPEN: Name =
+        Name(6, "NEG-OPEN", "[NEG-OPEN, subscription, filter, bytes]");
     pub(super) const NEG_MSG: Name = Name(7, "NEG-MSG", "[NEG-MSG, subscription, bytes]");
     pub(super) const NEG_CLOSE: Name = Name(8, "NEG-CLOSE", "[NEG-CLOSE, subscription]");
 }
@@ -35,10 +36,12 @@ pub(super) mod relay {
     pub(super) const CLOSED: Name = Name(4, "CLOSED", "[CLOSED, subscription, text]");
     pub(super) const NOTICE: Name = Name(5, "NOTICE", "[NOTICE, text]");
     pub(super) const AUTH: Name = Name(6, "AUTH", "[AUTH, challenge]");
-    pub(super) const COUNT: Name = Name(7, "COUNT", "[COUNT, subscription, count], then approximate, then hll");
+    pub(super) const COUNT: Name =
+        Name(7, "COUNT", "[COUNT, subscription, count], then approximate, then hll");
     pub(super) const NEG_MSG: Name = Name(8, "NEG-MSG", "[NEG-MSG, subscription, bytes]");
     pub(super) const NEG_ERR: Name = Name(9, "NEG-ERR", "[NEG-ERR, subscription, text]");
-    pub(in crate::formats::cbor) const EVENTS: Name = Name(10, "EVENTS", "[EVENTS, subscription, [event, …]]");
+    pub(in crate::formats::cbor) const EVENTS: Name =
+        Name(10, "EVENTS", "[EVENTS, subscription, [event, …]]");
 }
 
 // --- writing ---
@@ -55,7 +58,9 @@ impl<D: Dialect> Serialize for ClientCbor<'_, '_, D> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let verb = |name: Name| name.written(D::SPELLED);
         match self.0 {
-            ClientMessage::Event(event) => (verb(client::EVENT), EventCbor::<D>::new(event)).serialize(serializer),
+            ClientMessage::Event(event) => {
+                (verb(client::EVENT), EventCbor::<D>::new(event)).serialize(serializer)
+            }
             ClientMessage::Auth(event) => {
                 (verb(client::AUTH), EventCbor::<D>::new(event)).serialize(serializer)
             }
@@ -166,9 +171,8 @@ pub(super) trait Direction: Sized {
     const VERBS: &'static [Name];
 
     /// Reads the elements after the verb; `None` if the protocol has no such verb.
-    fn read<'de, D: Dialect, A: SeqAccess<'de>>(
-        rest: &mut Elements<'_, A>,
-    ) -> Result<Option<Self>, A::Error>;
+    fn read<'de, D: Dialect, A: SeqAccess<'de>>(rest: &mut Elements<'_, A>)
+    -> Result<Option<Self>, A::Error>;
 }
 
 impl<'de, D: Dialect, M: Direction> Deserialize<'de> for ReadMessage<D, M> {

@@ -380,7 +380,9 @@ fn read_relay<'de, A: SeqAccess<'de>>(
 ) -> Result<Known<RelayMessage<'de>>, A::Error> {
     let message = match rest.verb {
         "EVENT" => RelayMessage::Event { subscription: rest.text()?, event: rest.event()? },
-        "OK" => RelayMessage::Ok { id: rest.next::<Hex<32>>()?.0, accepted: rest.next()?, text: rest.text()? },
+        "OK" => {
+            RelayMessage::Ok { id: rest.next::<Hex<32>>()?.0, accepted: rest.next()?, text: rest.text()? }
+        }
         "EOSE" => {
             let subscription = rest.text()?;
             let mut hints = EoseHints::default();

@@ -105,7 +105,9 @@ impl Message {
             Message::Client(_) => {
                 codec.decode_client(bytes).map(|message| Message::Client(message.into_owned()))
             }
-            Message::Relay(_) => codec.decode_relay(bytes).map(|message| Message::Relay(message.into_owned())),
+            Message::Relay(_) => {
+                codec.decode_relay(bytes).map(|message| Message::Relay(message.into_owned()))
+            }
         }
     }
 }

@@ -93,7 +93,9 @@ fn download(url: &str, sha256: &str, bytes: u64, file: &mut impl Write) -> anyho
     let shown = without_password(url);
     let response = agent.get(url).call().map_err(|error| match error {
         // It repeats the address.
-        ureq::Error::BadUri(_) => anyhow!("cannot fetch {shown}: it is not an address of http:// or https://"),
+        ureq::Error::BadUri(_) => {
+            anyhow!("cannot fetch {shown}: it is not an address of http:// or https://")
+        }
         error => anyhow!("cannot fetch {shown}: {error}"),
     })?;
     let mut body = response.into_body().into_reader();

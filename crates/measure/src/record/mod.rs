@@ -14,9 +14,8 @@ use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
 use crate::{
     AgentRecord, Allocations, ClockRecord, Counts, CpuQuota, CpuTime, EncodingsRecord, Environment,
-    FirstDeliveryRecord, HostRecord, Latency, LatencyBound, LinkRecord, PageRecord,
-    PinnedCores, Saturated, ShareRecord, Slices, Throughput, UsableCores, Validity, files::unpack,
-    write_whole,
+    FirstDeliveryRecord, HostRecord, Latency, LatencyBound, LinkRecord, PageRecord, PinnedCores, Saturated,
+    ShareRecord, Slices, Throughput, UsableCores, Validity, files::unpack, write_whole,
 };
 
 /// The layout of [`RunRecord`] and of everything that embeds it. An added field raises the second

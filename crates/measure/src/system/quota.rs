@@ -357,8 +357,7 @@ mod tests {
         system.write("sys/fs/cgroup/a/memory.max", "4096\n");
         assert_eq!(bytes(&system), Some(4096));
         let mount = "32 31 0:29 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
-        let system =
-            System::with(&[("proc/self/mountinfo", mount), ("proc/self/cgroup", "4:memory:/job\n")]);
+        let system = System::with(&[("proc/self/mountinfo", mount), ("proc/self/cgroup", "4:memory:/job\n")]);
         system.write("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "9223372036854771712\n");
         assert_eq!(bytes(&system), Some(9_223_372_036_854_771_712));
         system.write("sys/fs/cgroup/memory/memory.limit_in_bytes", "1024\n");

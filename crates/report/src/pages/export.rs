@@ -1,12 +1,6 @@
 //! A result for other tools.
 
-use crate::{
-    merged::Merged,
-    metric::Metric,
-    pages::throughput::quoted,
-    result::ResultFile,
-    view::views,
-};
+use crate::{merged::Merged, metric::Metric, pages::throughput::quoted, result::ResultFile, view::views};
 
 /// Every observation as a line of CSV: the metrics of each block, and p50 and p99 of each of its
 /// latencies. Values are in nanoseconds, bytes, allocations and envelopes per second.

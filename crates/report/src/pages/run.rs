@@ -91,12 +91,8 @@ fn of_one(record: &RunRecord) -> ResultFile {
         selftest: None,
     };
     let shown = RunRecord { status: Status::Complete, validity: Validity::default(), ..record.clone() };
-    let block = Block {
-        seed: record.seed,
-        process_ns: record.elapsed_ns,
-        record: Some(shown),
-        ..Block::default()
-    };
+    let block =
+        Block { seed: record.seed, process_ns: record.elapsed_ns, record: Some(shown), ..Block::default() };
     let id = format!("{}+{}", record.cell.format, record.cell.compression);
     let cell = CellResult {
         id: id.clone(),

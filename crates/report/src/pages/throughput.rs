@@ -444,12 +444,10 @@ pub(crate) fn closing(grids: &[Grid]) -> Option<String> {
     }
     for (row, compression, entry) in sends.entries() {
         if let Some(ratio) = entry.ratio.filter(|_| row == BASE_FORMAT) {
-            let of_them =
-                if best.is_some() && sentences.len() == 1 { " as many as JSON alone" } else { "" };
+            let of_them = if best.is_some() && sentences.len() == 1 { " as many as JSON alone" } else { "" };
             let bytes = bytes(row, compression).map(|share| format!(", in {share} of the bytes"));
             let share = times(ratio.value);
-            sentences
-                .push(format!("JSON with {compression} {share}{of_them}{}", bytes.unwrap_or_default()));
+            sentences.push(format!("JSON with {compression} {share}{of_them}{}", bytes.unwrap_or_default()));
         }
     }
     (!sentences.is_empty()).then(|| format!("Per relay core, {}.", sentences.join("; ")))

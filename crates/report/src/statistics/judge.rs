@@ -228,7 +228,8 @@ fn is_noise(ratio: f64, aa_interval: Option<(f64, f64)>) -> bool {
 
 /// Corrects the cells of one family for their number.
 fn correct(samples: &[Sample<'_>], judged: &mut [Option<Comparison>], family: Option<Family>) {
-    let is_of = |sample: &Sample<'_>| sample.role == Role::Cell && sample.family == family && sample.is_corrected;
+    let is_of =
+        |sample: &Sample<'_>| sample.role == Role::Cell && sample.family == family && sample.is_corrected;
     let all = samples.iter().zip(judged).filter(|(sample, _)| is_of(sample));
     let mut members: Vec<&mut Comparison> = all.filter_map(|(_, one)| one.as_mut()).collect();
     let corrected = stats::holm(&members.iter().map(|one| one.p).collect::<Vec<_>>());
