@@ -235,7 +235,7 @@ impl Claim {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::args::stated::local_relay;
 
     #[test]
     fn only_a_loopback_address_is_looked_at() {

@@ -82,6 +82,9 @@ const SHORT_BYTES: usize = 12;
 /// Most values that are remembered.
 const MOST_SHORT: usize = 65_536;
 
+/// Most bytes of events that are remembered with their pseudonyms, since a relay sends each to many.
+const MOST_EVENT_BYTES: usize = 16 << 20;
+
 /// Replaces what says who and what.
 pub(crate) struct Pseudonyms {
     key: [u8; 32],
@@ -89,6 +92,9 @@ pub(crate) struct Pseudonyms {
     vocabulary: Vec<[u8; WORD_BYTES]>,
     /// Pseudonyms of short values, with a digest of what they stand for.
     taken: HashMap<String, [u8; 8]>,
+    /// Events by id, as they came and under pseudonyms.
+    events: HashMap<[u8; 32], [Event<'static>; 2]>,
+    event_bytes: usize,
 }
 
 /// What a text belongs to, which decides where it has the same pseudonym.
@@ -103,8 +109,13 @@ enum Scope<'s> {
 impl Pseudonyms {
     /// Pseudonyms under a new random key, which is never written.
     pub(crate) fn new() -> Pseudonyms {
-        let mut pseudonyms =
-            Pseudonyms { key: rand::random(), vocabulary: Vec::new(), taken: HashMap::new() };
+        let mut pseudonyms = Pseudonyms {
+            key: rand::random(),
+            vocabulary: Vec::new(),
+            taken: HashMap::new(),
+            events: HashMap::new(),
+            event_bytes: 0,
+        };
         let words = (0..VOCABULARY).map(|n| pseudonyms.stream(b"word", &[&n.to_le_bytes()]));
         pseudonyms.vocabulary = words.map(|mut stream| std::array::from_fn(|_| stream.byte())).collect();
         pseudonyms
@@ -181,6 +192,23 @@ impl Pseudonyms {
     }
 
     fn event(&mut self, event: &Event<'_>) -> Event<'static> {
+        // Whoever sends another event under the same id gets no pseudonyms of this one.
+        if let Some([_, known]) = self.events.get(&event.id).filter(|[source, _]| source == event) {
+            return known.clone();
+        }
+        let mapped = self.mapped(event);
+        let values = event.tags.iter().flatten().map(|value| value.len() + size_of::<Cow<'_, str>>());
+        let bytes = 2 * (size_of::<Event<'_>>() + event.content.len() + values.sum::<usize>());
+        if self.event_bytes + bytes > MOST_EVENT_BYTES {
+            self.events.clear();
+            self.event_bytes = 0;
+        }
+        self.event_bytes += bytes;
+        self.events.insert(event.id, [event.clone().into_owned(), mapped.clone()]);
+        mapped
+    }
+
+    fn mapped(&mut self, event: &Event<'_>) -> Event<'static> {
         let id = self.hash(&event.id);
         let mut signature = self.stream(b"noise", &[&event.sig]);
         Event {

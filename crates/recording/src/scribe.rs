@@ -14,6 +14,10 @@ use crate::{
 /// NIP-59), and proofs of who somebody is (NIP-42, NIP-98).
 const PRIVATE: [u16; 8] = [4, 13, 14, 15, 1059, 21_059, 22_242, 27_235];
 
+/// The ratios are of one MiB of texts in so many, since compressing all of them twice more costs most of a
+/// recording's CPU.
+const RATIO_OF: u64 = 8;
+
 /// Bytes by which a client masks its frames (RFC 6455 §5.3).
 const MASK_BYTES: u64 = 4;
 
@@ -37,6 +41,8 @@ pub struct Scribe<W: Write> {
     pseudonyms: Option<Pseudonyms>,
     source: Ratio,
     written: Ratio,
+    /// Bytes of texts so far.
+    text_bytes: u64,
     lost: u64,
 }
 
@@ -52,6 +58,7 @@ impl<W: Write> Scribe<W> {
             pseudonyms: (redaction == Redaction::Pseudonyms).then(Pseudonyms::new),
             source: Ratio::new()?,
             written: Ratio::new()?,
+            text_bytes: 0,
             lost: 0,
         })
     }
@@ -130,7 +137,11 @@ impl<W: Write> Scribe<W> {
         let Some(source) = source else {
             return Ok(Body::Withheld { text_bytes: passed.payload.len() as u64, kind: None });
         };
-        self.source.add(&source)?;
+        let is_counted = (self.text_bytes >> 20).is_multiple_of(RATIO_OF);
+        self.text_bytes += source.len() as u64;
+        if is_counted {
+            self.source.add(&source)?;
+        }
         let written = match &mut self.pseudonyms {
             None => Some(source.clone()),
             Some(pseudonyms) => json(&match message {
@@ -140,7 +151,9 @@ impl<W: Write> Scribe<W> {
         };
         match written {
             Some(text) => {
-                self.written.add(&text)?;
+                if is_counted {
+                    self.written.add(&text)?;
+                }
                 Ok(Body::Text(text))
             }
             // JSON cannot hold it: a filter with a field that is not known.

@@ -31,12 +31,12 @@ async fn visit(address: &str, n: usize, messages: usize) -> usize {
     ][n % 5];
     let (formats, compression) = (vec![format.parse().unwrap()], compression.parse().unwrap());
     let offer = Offer { batched: false, formats, compression };
-    let connecting = wire::connect(&format!("ws://{address}"), &offer, &WireLimits::default());
-    let mut client = patiently(connecting).await.unwrap();
+    let (url, limits) = (format!("ws://{address}"), WireLimits::default());
+    let mut client = patiently(wire::connect(&url, &offer, &limits)).await.unwrap();
     for _ in 0..messages {
         patiently(client.next()).await.unwrap().unwrap();
     }
-    if n % 3 == 0 {
+    if n.is_multiple_of(3) {
         client.reset();
     } else {
         patiently(client.close(CloseCode::Normal, "")).await;

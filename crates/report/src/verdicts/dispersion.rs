@@ -83,15 +83,18 @@ mod tests {
             let (low, high) = stats::signed_rank_interval(&logs(0.0)).unwrap();
             warned += u32::from(((high - low) / 2.0).exp_m1() > WIDEST);
             let mut sample = |effect| Sample {
+                cell: "a",
+                reference: "b",
                 role: Role::Cell,
                 family: None,
                 is_corrected: is_corrected(rounds, 1 + OTHERS),
                 logs: logs(effect),
+                withheld: None,
             };
             let mut samples = vec![sample(0.1_f64.ln_1p())];
             samples.extend((0..OTHERS).map(|_| sample(0.0)));
-            let first = judge(&samples)[0].unwrap().named("a", "b", Metric::RelayCpu, None);
-            found += u32::from(first.verdict == Verdict::Worse);
+            let first = judge(Metric::RelayCpu, &samples).swap_remove(0);
+            found += u32::from(first.unwrap().verdict == Verdict::Worse);
         }
         let share = |count| f64::from(count) / f64::from(TRIALS);
         Shares { found: share(found), warned: share(warned) }
