@@ -44,6 +44,7 @@ impl ResultFile {
             schedule,
             cells,
             search: None,
+            old_pages: None,
             instructions: None,
         }
     }

@@ -20,7 +20,7 @@ use std::{
 use anyhow::{Result, ensure};
 use measure::{Cell, CorpusRecord, Environment, RunRecord, Status, Tool, ValidityClass};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 use terms::RelayUrl;
 
 pub use assemble::Header;
@@ -92,6 +92,10 @@ pub struct ResultFile {
     /// Settings and probes of `compare search`; absent in other results.
     #[serde(default)]
     pub search: Option<Search>,
+    /// Pages as layouts before 2.14 have them, which are refused.
+    #[serde(default, rename = "browser", skip_serializing)]
+    #[schemars(skip)]
+    pub old_pages: Option<IgnoredAny>,
     /// Counts of the same cells: a file of its own beside the result's.
     #[serde(skip)]
     pub instructions: Option<Instructions>,
@@ -310,6 +314,11 @@ impl ResultFile {
             Some(result) => result,
             None => measure::read_versioned(&file, "result")?,
         };
+        ensure!(
+            result.old_pages.is_none(),
+            "{name} has pages as `compare browser` wrote them before layout 2.14: measure them anew, or read them with \
+             the build that wrote it"
+        );
         let counted = file.with_file_name(INSTRUCTIONS_FILE);
         result.instructions = counted.exists().then(|| Instructions::read(&counted)).transpose()?;
         let rounds = result.config.rounds;
