@@ -209,7 +209,8 @@ fn reasons(answers: &Answers, mut scenario: Scenario, needs: Option<&Needs>, cor
     if (needs.is_none() || (reasons.is_empty() && scenario.rules != Rules::default()))
         && let Err(error) = plan(&scenario, corpus)
     {
-        reasons.extend(table::set_aside(&scenario.rules));
+        // A plan that this corpus is too small for is no fault of the relay.
+        reasons.extend(needs.iter().flat_map(|_| table::set_aside(&scenario.rules)));
         reasons.push(format!("{error:#}"));
     }
     reasons

@@ -5,7 +5,7 @@ use anyhow::ensure;
 use codecs::{Event, Filter};
 use corpus::Random;
 
-use super::{PlannedRequest, Reading, Role, Session, Task, Workload};
+use super::{PlannedRequest, Reading, Role, Session, Task, Workload, stored::named};
 use crate::{
     scenario::{FanIn, OnDuplicate, Scenario},
     schedule,
@@ -37,10 +37,10 @@ impl Workload {
                 let needed = due.len() * fan_in.events;
                 ensure!(
                     needed <= eligible.len(),
-                    "{} sessions of {} events need {needed} of kinds {:?}; there are {}",
+                    "{} sessions of {} events need {needed} of {}; there are {}",
                     due.len(),
                     fan_in.events,
-                    fan_in.kinds,
+                    named(fan_in.kinds.as_deref()),
                     eligible.len()
                 );
                 let first = self.roles.len();
@@ -163,7 +163,7 @@ mod tests {
         let mut corpus = Corpus::bundled();
         corpus.events.truncate(300);
         let error = Workload::plan(&scenario, &corpus, 1, &[Format::JSON]).unwrap_err().to_string();
-        assert!(error.contains("need 1200 of kinds Some([0, 1, 7]); there are"), "{error}");
+        assert!(error.contains("need 1200 of kinds 0, 1, 7; there are"), "{error}");
         for (set, words) in [("duplicates=0.8", "duplicates must be 0 to 0.75"), ("relays=1", "0 to 0.00")] {
             let error = Scenario::load_with("duplicate-fan-in", &[format!("fan_in.{set}")]).unwrap_err();
             assert!(format!("{error:#}").contains(words), "{error:#}");

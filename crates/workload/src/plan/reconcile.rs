@@ -7,7 +7,7 @@ use anyhow::ensure;
 use codecs::{Event, Filter, KindClass};
 use corpus::fresh::Keep;
 
-use super::{Publication, Reconciliation, Role, Session, Task, Workload, sessions::position};
+use super::{Publication, Reconciliation, Role, Session, Task, Workload, sessions::position, stored::named};
 use crate::{scenario::Scenario, schedule};
 
 /// Kind of deletions (NIP-09), after which no new events are made.
@@ -32,7 +32,7 @@ impl Workload {
                 .filter(|(_, event)| wanted(event))
                 .map(|(n, _)| n)
                 .collect();
-            ensure!(!stored.is_empty(), "the corpus has no event of kinds {:?}", reconcile.kinds);
+            ensure!(!stored.is_empty(), "the corpus has no event of {}", named(reconcile.kinds.as_deref()));
             let can_be_made = |event: &&&Event<'_>| {
                 wanted(event) && event.class() != KindClass::Ephemeral && event.kind != DELETION
             };

@@ -4,7 +4,10 @@ use anyhow::{Context, ensure};
 use codecs::{Filter, TagFilter};
 use corpus::Random;
 
-use super::{PlannedRequest, stored::StoredIndex};
+use super::{
+    PlannedRequest,
+    stored::{StoredIndex, named},
+};
 use crate::scenario::{Draw, Request, Step, TagChoice};
 
 /// Plans the requests of the sessions of one population.
@@ -101,7 +104,10 @@ impl<'s> StepSources<'s> {
     fn new(stored: &StoredIndex<'_>, step: &'s Step) -> anyhow::Result<Self> {
         let kinds = step.kinds.as_deref();
         let authors = if step.authors.is_some() { stored.authors(kinds) } else { Vec::new() };
-        let nothing = || format!("the corpus has no event to ask for: kinds {kinds:?}, tag {:?}", step.tag);
+        let nothing = || {
+            let tag = step.tag.as_ref().map_or_else(String::new, |tag| format!(" with a tag {}", tag.name));
+            format!("the corpus has no event to ask for of {}{tag}", named(kinds))
+        };
         ensure!(step.authors.is_none() || !authors.is_empty(), nothing());
         let values = match &step.tag {
             // With authors, the values depend on the authors that a session draws.

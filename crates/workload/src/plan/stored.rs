@@ -144,6 +144,11 @@ impl<'e> StoredIndex<'e> {
     }
 }
 
+/// Kinds as a sentence has them.
+pub(super) fn named(kinds: Option<&[u16]>) -> String {
+    kinds.map_or_else(|| "any kind".to_owned(), corpus::rules::of_kinds)
+}
+
 /// The latest `created_at`; 0 without events.
 pub(super) fn newest(events: &[Event<'_>]) -> i64 {
     events.iter().map(|event| event.created_at).max().unwrap_or(0)
