@@ -22,7 +22,8 @@ use wire::{Compression, RelayUrl, ServerTls};
 use crate::{
     config::{Config, DEFAULT_COMPRESSIONS},
     network::Network,
-    server::{Gateway, serve},
+    server::serve,
+    shared::Gateway,
 };
 
 const LISTEN: &str = "Listen";

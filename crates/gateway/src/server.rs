@@ -3,16 +3,12 @@
 use std::{
     future::Future,
     io::Write,
-    path::Path,
     pin::pin,
     sync::{Arc, atomic::Ordering::Relaxed},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use anyhow::{Context, Result, bail, ensure};
 use nix::sys::socket::{setsockopt, sockopt};
-use recording::{Recorder, Redaction};
-use serde_json::Value;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
@@ -20,147 +16,17 @@ use tokio::{
     time::timeout,
 };
 use tracing::{debug, error, info, warn};
-use wire::{
-    Accepted, ByteStream, Dictionary, Endpoint, Incoming, ServerConfig, Support, WireError, WireLimits,
-    negotiate,
-};
+use wire::{Accepted, ByteStream, Incoming, WireError, WireLimits, negotiate};
 
 use crate::{
-    cache::Cache,
-    config::Config,
     document,
-    metrics::Metrics,
-    network::is_private,
     request::{DICTIONARIES, Request},
     session::Session,
-    shunned::Shunned,
+    shared::{Gateway, TEXT, stopped},
     tunnel,
 };
 
-/// Time for the relay to take the connection of a health check.
-const HEALTH: Duration = Duration::from_secs(2);
-
-const TEXT: (&str, &str) = ("Content-Type", "text/plain; charset=utf-8");
 const RETRY: (&str, &str) = ("Retry-After", "5");
-
-/// What all connections of a gateway share.
-#[derive(Debug)]
-pub struct Gateway {
-    pub(crate) config: Config,
-    relay: Endpoint,
-    /// The handshake of clients, and of those that get no compression.
-    front: ServerConfig,
-    uncompressed: ServerConfig,
-    /// The key `wire` of the relay's NIP-11 document.
-    described: Value,
-    dictionaries: Vec<Dictionary>,
-    pub(crate) cache: Cache,
-    pub(crate) metrics: Metrics,
-    pub(crate) shunned: Shunned,
-    pub(crate) recorder: Option<Arc<Recorder>>,
-}
-
-impl Gateway {
-    /// Checks the relay's address, which is looked up once for the gateway's life.
-    ///
-    /// # Errors
-    /// For an address that has a path or a password, that is not found, or that is public without
-    /// [`Config::relay_is_public`].
-    pub async fn open(config: Config) -> Result<Arc<Gateway>> {
-        let url = &config.relay;
-        ensure!(
-            url.resource() == "/",
-            "--relay {url} has a path: leave it out, because the path of each client is passed"
-        );
-        ensure!(
-            url.authorization().is_none(),
-            "--relay {url} has a user: leave it out, because the Authorization of each client is passed"
-        );
-        let relay = Endpoint::new(url.clone(), config.ca.as_deref()).context("cannot use --relay")?;
-        let addresses = relay.addresses().await.with_context(|| format!("cannot find --relay {url}"))?;
-        ensure!(!addresses.is_empty(), "--relay {url}: the name has no address");
-        if let Some(public) = addresses.iter().find(|address| !is_private(address.ip()))
-            && !config.relay_is_public
-        {
-            bail!(
-                "--relay {url} is at {}, which is neither of this host nor private: what clients sign and say would go \
-                 there through this gateway; with the consent of that relay's operator add --relay-is-public",
-                public.ip()
-            );
-        }
-        ensure!(
-            !config.record_raw || addresses.iter().all(|address| address.ip().to_canonical().is_loopback()),
-            "--record-raw writes what people say as it is, which only a relay on loopback allows; --relay {url} is \
-             elsewhere: leave --record-raw out, and pseudonyms are written"
-        );
-        let recorder = config.record.as_deref().map(|file| record(file, config.record_raw)).transpose()?;
-        let server = |support: Support| ServerConfig {
-            support,
-            limits: config.limits,
-            relay_info: String::new(),
-            tls: config.tls.clone(),
-        };
-        let support = config.support();
-        let uncompressed = Support { compressions: Vec::new(), ..support.clone() };
-        Ok(Arc::new(Gateway {
-            relay,
-            described: support.described(),
-            dictionaries: support.dictionaries(),
-            front: server(support),
-            uncompressed: server(uncompressed),
-            cache: Cache::new(config.cache_bytes),
-            metrics: Metrics::default(),
-            shunned: Shunned::default(),
-            recorder,
-            config,
-        }))
-    }
-
-    /// Answers `/metrics` and `/healthz` on a listener of its own, without end.
-    pub async fn serve_metrics(self: Arc<Self>, listener: TcpListener) {
-        let config = ServerConfig {
-            support: Support { formats: vec![], compressions: vec![], batched: false, strict: false },
-            limits: WireLimits::default(),
-            relay_info: String::new(),
-            tls: None,
-        };
-        let config = Arc::new(config);
-        let mut tasks = JoinSet::new();
-        loop {
-            let stream = program::accept(&listener).await;
-            while tasks.try_join_next().is_some() {}
-            let (gateway, config) = (Arc::clone(&self), Arc::clone(&config));
-            tasks.spawn(async move {
-                let Ok(incoming) = Incoming::read(stream, &config).await else { return };
-                match incoming.target() {
-                    "/metrics" => {
-                        let text = gateway.metrics.exposed(&gateway.cache, gateway.recorder.as_deref());
-                        let kind = ("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
-                        incoming.answer_with("200 OK", &[kind], text.as_bytes()).await;
-                    }
-                    "/healthz" => match timeout(HEALTH, gateway.relay.open(&config.limits)).await {
-                        Ok(Ok(_)) => incoming.answer_with("200 OK", &[TEXT], b"ok\n").await,
-                        _ => {
-                            let why = b"the relay takes no connection\n";
-                            incoming.answer_with("503 Service Unavailable", &[TEXT], why).await;
-                        }
-                    },
-                    _ => {
-                        let why = b"here are /metrics and /healthz\n";
-                        incoming.answer_with("404 Not Found", &[TEXT], why).await;
-                    }
-                }
-            });
-        }
-    }
-
-    /// Whether the client gets no compression.
-    fn declines_compression(&self, request: &Request) -> bool {
-        let agent = request.field("user-agent").unwrap_or_default();
-        self.config.no_compression_for.iter().any(|text| agent.contains(text))
-            || self.shunned.has(request.client, Instant::now())
-    }
-}
 
 /// Serves until `shutdown` completes, then tells every client that the gateway stops and waits for
 /// [`Config::drain`].
@@ -196,20 +62,6 @@ pub async fn serve(listener: TcpListener, gateway: Arc<Gateway>, shutdown: impl 
     if let Some(recorder) = &gateway.recorder {
         recorder.finish();
     }
-}
-
-/// Begins to record.
-fn record(file: &Path, raw: bool) -> Result<Arc<Recorder>> {
-    let redaction = if raw { Redaction::None } else { Redaction::Pseudonyms };
-    let by = concat!("gateway ", env!("CARGO_PKG_VERSION"));
-    Recorder::start(file, redaction, by)
-        .with_context(|| format!("cannot record in {}: name a new file", file.display()))
-}
-
-/// Completes once the gateway stops.
-pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // An error means that nobody is left who could say so.
-    let _ = stop.wait_for(|stop| *stop).await;
 }
 
 fn log_panic(ended: Result<(), tokio::task::JoinError>) {

@@ -24,7 +24,7 @@ use wire::{CloseCode, Compression, Connection, Message, Traffic, WireError};
 
 use crate::{
     metrics::Live,
-    server::{Gateway, stopped},
+    shared::{Gateway, stopped},
     transcode::{self, EventMessage},
 };
 

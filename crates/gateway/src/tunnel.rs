@@ -14,7 +14,7 @@ use tokio::{
 };
 use wire::{ByteStream, Endpoint, WireError, WireLimits};
 
-use crate::{metrics::Live, request::Request, server::stopped};
+use crate::{metrics::Live, request::Request, shared::stopped};
 
 /// Bytes on their way in each direction: with the sockets' buffers all that waits for a slow peer.
 const PASSED_BYTES: usize = 8 << 10;
