@@ -45,8 +45,9 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// of close codes). Its subscriptions and its proof of identity went with the connection.
 const RELAY_GONE: CloseCode = CloseCode::Other(1012);
 
-/// The relay sent what the client's connection cannot carry (IANA's registry).
-const RELAY_FAULT: CloseCode = CloseCode::Other(1014);
+/// The relay sent what the client's connection cannot carry. Not 1014, which says so: clients on
+/// tungstenite take that for a breach of RFC 6455.
+const RELAY_FAULT: CloseCode = CloseCode::Other(1011);
 
 /// A client and its connection to the relay.
 pub(crate) struct Session {
