@@ -29,7 +29,7 @@ use crate::{
 const RETRY: (&str, &str) = ("Retry-After", "5");
 
 /// Serves until `shutdown` completes, then tells every client that the gateway stops and waits for
-/// [`Config::drain`].
+/// [`Config::drain`](crate::Config::drain).
 pub async fn serve(listener: TcpListener, gateway: Arc<Gateway>, shutdown: impl Future<Output = ()>) {
     let (stop, stopped) = watch::channel(false);
     let mut tasks = JoinSet::new();
