@@ -317,7 +317,7 @@ fn a_signal_while_a_mute_relay_is_asked_ends_the_run_and_the_doctor() {
 #[test]
 fn a_signal_while_a_rehearsal_works_and_says_so_ends_the_run_and_the_doctor() {
     let relay = Relay::start(&[]);
-    for words in [&["note-stream"][..], &["doctor", "--scenario", "note-stream"]] {
+    for words in [&["mixed-day"][..], &["doctor", "--scenario", "mixed-day"]] {
         let mut command = program();
         command.args(words).args(["--pow", "20", "--url", &relay.url]);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
