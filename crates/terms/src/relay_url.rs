@@ -20,7 +20,7 @@ use url::{Host, ParseError, Url};
 /// assert_eq!(url.authorization(), Some("Basic bWU6czNjcmV0"));
 /// ```
 #[derive(derive_more::Debug, Clone, PartialEq, Eq)]
-#[debug("RelayUrl({url})")]
+#[debug("RelayUrl({self})")]
 pub struct RelayUrl {
     /// Without user and password.
     url: Url,
