@@ -2,7 +2,6 @@
 // Usage: node feed.cjs URL                 in Node; nostr-tools and ws on NODE_PATH
 //        node feed.cjs URL FILE CHROMIUM   on a page; FILE gets the HAR that its developer tools would save
 const fs = require('node:fs')
-const os = require('node:os')
 const path = require('node:path')
 const { createServer } = require('node:http')
 const { spawn } = require('node:child_process')
@@ -94,7 +93,8 @@ async function onPage(url, file, chromium) {
     response.end(isScript ? fs.readFileSync(bundle) : html)
   })
   await new Promise(resolve => server.listen(0, '127.0.0.1', resolve))
-  const profile = fs.mkdtempSync(path.join(os.tmpdir(), 'feed-'))
+  // Beside the file, whose folder the test removes: processes of the browser may outlive it by a moment.
+  const profile = path.join(path.dirname(file), 'profile')
   const flags = ['--headless=new', '--no-sandbox', '--disable-gpu', '--no-first-run', `--user-data-dir=${profile}`]
   const browser = spawn(chromium, [...flags, '--remote-debugging-pipe'], { stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'] })
   const answers = new Map()
@@ -122,7 +122,6 @@ async function onPage(url, file, chromium) {
   } finally {
     browser.kill('SIGKILL')
     server.close()
-    fs.rmSync(profile, { recursive: true, force: true, maxRetries: 9 })
   }
   fs.writeFileSync(file, JSON.stringify({ log: { version: '1.2', entries: [...entries.values()] } }))
 }
