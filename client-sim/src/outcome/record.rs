@@ -330,8 +330,8 @@ fn judge(
         elapsed_ns: u64::try_from(outcome.wall.max(facts.window).as_nanos()).unwrap_or(u64::MAX),
         active_ns,
         saturates: facts.args.cell.saturate.is_some(),
-        // Relay, clients and emulator are three processes, and a host of two cores is under
-        // pressure by them alone: over links the emulator's lateness says what that did.
+        // Three processes, the emulator among them, put a host of two cores under pressure by themselves.
+        // Over links the emulator's lateness shows the harm.
         cpu_pressure_percent: measure::cpu_pressure_percent().filter(|_| facts.links.is_none()),
         quota: outcome.quota,
         quota_cpu_ns: outcome.client_cpu.total_ns + own_relay_ns,

@@ -67,8 +67,8 @@ impl Tape {
 const STORED: usize = 20;
 const PUBLISHED: usize = 20;
 
-/// A folder with `day.jsonl.zst`: a reader, a publisher and one who comes late. 20 stored events are
-/// read, five of them twice, and 21 live ones, of which 20 are published in it and read twice.
+/// A folder with `day.jsonl.zst`: a reader, a publisher and a late reader. They read 20 stored events,
+/// five of these twice, and 21 live ones. The publisher sends 20 of the live ones, which both read.
 fn recorded() -> TempDir {
     let folder = TempDir::new().unwrap();
     let file = fs::File::create(folder.path().join("day.jsonl.zst")).unwrap();

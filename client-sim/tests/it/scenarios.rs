@@ -442,8 +442,8 @@ fn a_run_that_misses_what_its_scenario_expects_is_no_evidence() {
     assert_eq!(record, None);
 }
 
-/// Plays a publisher in a closed loop against two readers that take so many bytes a second, until
-/// the relay gives them up; returns what was said of it.
+/// Plays a publisher in a closed loop against two slow readers, until the relay gives them up.
+/// Returns the program's words.
 fn given_up(read_bytes_per_s: u32) -> String {
     let setup = Setup::new();
     // One after the other, so that a slow machine is slow and no more; in all 8 MB of follow lists,
