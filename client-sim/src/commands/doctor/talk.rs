@@ -75,7 +75,7 @@ pub(super) struct Heard {
     newest: HashMap<u64, i64>,
     /// Deliveries to the subscription that stays.
     pub(super) live: HashSet<[u8; 32]>,
-    /// Whether that subscription is open.
+    /// Whether that subscription was opened.
     pub(super) listens: bool,
     pub(super) challenge: Option<String>,
     /// The first message that no NIP knows, in the relay's words.
@@ -225,6 +225,11 @@ impl Talk {
         let request = ClientMessage::Req { subscription: LIVE.into(), filters: vec![filter] };
         let answers = self.ask(&[request]).await;
         self.heard().listens = answers == [Answer::Taken];
+    }
+
+    /// Ends the subscription that stays.
+    pub(super) fn stop_listening(&self) {
+        self.say(&ClientMessage::Close { subscription: LIVE.into() });
     }
 
     /// Asks for those of these events that have not come; whether the relay answered.

@@ -87,8 +87,11 @@ fn a_relay_that_ignores_sigterm_is_killed() {
 
 #[test]
 fn a_relay_that_goes_into_the_background_is_kept_and_ended() {
-    let keeper = Keeper::start("forks", &format!("setsid {STAYS} & sleep 0.5; exit 0"));
-    keeper.wait_for(2);
+    // It says by its mark that the process that started it has ended.
+    let script = "setsid sh -c 'while kill -0 $1; do sleep 0.05; done
+        exec sh -c \"while :; do sleep 0.05; done\" \"$0-alone\"' \"$0\" $$ & exit 0";
+    let mut keeper = Keeper::start("forks", script);
+    keeper.mark.push_str("-alone");
     keeper.wait_for(1);
     let said = keeper.end();
     assert_eq!((&said["by_itself"], &said["how"]), (&false.into(), &"exit status: 0".into()), "{said}");
