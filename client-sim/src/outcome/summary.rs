@@ -90,13 +90,17 @@ fn write_brief(out: &mut String, record: &RunRecord, whom: &str, lost: Option<St
     if let Some(gateway) = &record.gateway_cpu {
         write!(relay, " (gateway {})", cpu(gateway))?;
     }
-    let light = if counts.deliveries_unread > 0 { " (no evidence: light readers)" } else { "" };
-    line("CPU", format!("relay {relay}, clients {}{light} an envelope", cpu(&record.client_cpu)))?;
-    let mut full = String::new();
-    if let Some(saturated) = &record.saturated {
-        write_saturated(&mut full, record, saturated)?;
-    }
-    full.lines().try_for_each(|line| writeln!(out, "{}", shortened(line)))
+    let clients = match counts.deliveries_unread {
+        0 => cpu(&record.client_cpu),
+        _ => "no evidence: light readers".to_owned(),
+    };
+    line("CPU", format!("an envelope: relay {relay}, clients {clients}"))?;
+    let Some(saturated) = &record.saturated else { return Ok(()) };
+    line("full", full(saturated))?;
+    let each = |cpu: &CpuTime| grouped(record.envelopes_per_core_s(cpu).round() as u64);
+    let relay = record.relay_cpu.as_ref().map_or_else(|| "unknown".to_owned(), each);
+    let clients = each(&record.client_cpu);
+    line("per core", format!("{relay} envelopes/s of the relay, {clients} of the clients"))
 }
 
 /// The first three latencies. Deliveries stand by population where several have some: stored events of
@@ -143,8 +147,8 @@ fn grouped(number: u64) -> String {
     report::grouped(&number.to_string())
 }
 
-/// What was full, and what a core-second of each process carries.
-fn write_saturated(out: &mut String, record: &RunRecord, saturated: &Saturated) -> std::fmt::Result {
+/// What was full, and how busy the cores of relay and clients were.
+fn full(saturated: &Saturated) -> String {
     /// A thread that is so much fuller than the relay's cores are together is named.
     const FULLER: f64 = 0.05;
     let Saturated { full, relay_utilisation, relay_fullest_thread, client_utilisation, .. } = saturated;
@@ -155,23 +159,10 @@ fn write_saturated(out: &mut String, record: &RunRecord, saturated: &Saturated) 
         Full::Unknown => "unknown",
     };
     let share = |share: f64| format!("{:.0} %", share * 100.0);
-    let mut relay = relay_utilisation.map_or_else(|| "unknown".to_owned(), share);
+    let relay = relay_utilisation.map_or_else(|| "unknown".to_owned(), share);
     let fullest = relay_utilisation.zip(*relay_fullest_thread).filter(|(all, one)| *one > all + FULLER);
-    if let Some((_, one)) = fullest {
-        write!(relay, " (a thread {})", share(one))?;
-    }
-    let clients = share(*client_utilisation);
-    writeln!(
-        out,
-        "  full             {full}; relay {relay}, clients {clients} of their cores in busy times"
-    )?;
-    let each = |cpu: &CpuTime| format!("{:.0}", record.envelopes_per_core_s(cpu));
-    let relay = record.relay_cpu.as_ref().map_or_else(|| "unknown".to_owned(), each);
-    writeln!(
-        out,
-        "  a core-second    {relay} envelopes of the relay, {} of the clients",
-        each(&record.client_cpu)
-    )
+    let thread = fullest.map_or_else(String::new, |(_, one)| format!(" (a thread {})", share(one)));
+    format!("{full}: cores of the relay {relay} busy{thread}, of the clients {}", share(*client_utilisation))
 }
 
 /// Formats a quantile. `[…]` marks one with few samples above it, `–` one with too few.
