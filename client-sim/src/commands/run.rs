@@ -1,7 +1,7 @@
 //! One run: the plan, the preparation, the load, and the record of it.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     ffi::OsString,
     path::Path,
     sync::{Arc, Mutex, PoisonError, atomic::Ordering, mpsc},
@@ -437,9 +437,7 @@ fn within_rules(
     (seed, mut workload): (u64, Workload),
     interrupt: &mut Interrupt,
 ) -> anyhow::Result<(Workload, Option<Info>)> {
-    let mut needs = Needs::from_workload(&workload);
-    // A plan without what is set aside may have any other event.
-    needs.join(Needs { written: BTreeMap::new(), ..Needs::from_events(&corpus.events) });
+    let needs = Needs::from_plan(&workload, scenario, corpus);
     let signing = Signing { work_bits: args.signing.pow.unwrap_or(0), ..scenario.signing.clone() };
     let relay = args.url.as_ref().map(|url| endpoint(url, args.ca.as_deref(), &args.header));
     let relay = relay.transpose().map_err(UsageError)?;

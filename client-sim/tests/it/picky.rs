@@ -461,6 +461,20 @@ fn what_a_relay_withholds_refuses_or_never_answers_is_set_aside_in_its_words() {
 }
 
 #[test]
+fn a_kind_that_comes_in_for_others_that_are_set_aside_was_tried_too() {
+    let setup = Setup::new();
+    let events = corpus::Corpus::read(&setup.path("events.jsonl")).unwrap().events;
+    let of = |kind, count| events.iter().filter(move |event| event.kind == kind).take(count).cloned();
+    // The plan of this seed takes them in turn, and comes to the deletion where it has notes alone.
+    let chosen: Vec<_> = of(7, 17).chain(of(1, 29)).chain(of(5, 1)).collect();
+    corpus::write(&setup.path("events.jsonl"), &chosen).unwrap();
+    let fate = |kind, _| if kind == 1 { Fate::Passed } else { BLOCKED };
+    let (relay, _other) = picky(Manners { fate, ..PLAIN });
+    let (text, _) = setup.plays_with(&relay.url, "all.toml", &["--seed", "1"]);
+    assert!(text.contains("kinds 5, 7: refused"), "{text}");
+}
+
+#[test]
 fn refusals_of_the_rate_are_no_rules_on_events() {
     let setup = Setup::new();
     for words in ["pow: 20 bits needed", "rate-limited: slow down"] {

@@ -80,7 +80,7 @@ pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
         // Scenarios of phases keep their own length.
         scenario.set_seconds(PLAN_SECONDS).ok();
         scenario.only_new = true;
-        let own = plan(&scenario, &corpus).map(|workload| Needs::from_workload(&workload));
+        let own = plan(&scenario, &corpus).map(|workload| Needs::from_plan(&workload, &scenario, &corpus));
         match own {
             Err(error) if named => return Err(UsageError(error).into()),
             // This corpus has not what every scenario asks for.

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 
 use codecs::{Event, Filter, Format};
-use corpus::rules::{Property, has_odd_reference, of_kinds};
+use corpus::{
+    Corpus,
+    rules::{Property, has_odd_reference, of_kinds},
+};
 
-use workload::Workload;
+use workload::{Workload, scenario::Scenario};
 
 /// What a plan may need many of.
 pub(super) const CONNECTIONS: &str = "connections at one time";
@@ -36,9 +39,9 @@ pub(crate) struct Needs {
 
 impl Needs {
     /// The needs of events alone.
-    pub(crate) fn from_events(events: &[Event<'_>]) -> Needs {
+    pub(crate) fn from_events<'e>(events: impl IntoIterator<Item = &'e Event<'e>>) -> Needs {
         let mut needs = Needs::default();
-        let ranked = events.iter().map(|event| ((has_odd_reference(event), json_bytes(event)), event));
+        let ranked = events.into_iter().map(|event| ((has_odd_reference(event), json_bytes(event)), event));
         let mut ranked: Vec<_> = ranked.collect();
         ranked.sort_by_key(|(rank, _)| *rank);
         for ((_, bytes), event) in ranked {
@@ -50,9 +53,10 @@ impl Needs {
         needs
     }
 
-    /// The needs of a plan.
-    pub(crate) fn from_workload(workload: &Workload) -> Needs {
-        let mut needs = Needs::from_events(&workload.events);
+    /// The needs of a plan, and of the corpus events that it may have instead of what is set aside.
+    pub(crate) fn from_plan(workload: &Workload, scenario: &Scenario, corpus: &Corpus) -> Needs {
+        let instead = corpus.events.iter().filter(|event| scenario.may_have(event));
+        let mut needs = Needs::from_events(workload.events.iter().chain(instead));
         (needs.auth, needs.stored) = (workload.auth, workload.stored > 0);
         needs.at_least(CONNECTIONS, workload.roles.len());
         needs.at_least(OVERLAPPING, workload.overlapping_subscriptions());

@@ -24,7 +24,7 @@ use std::{
 };
 
 use anyhow::ensure;
-use codecs::{Event, Filter, Format, KindClass};
+use codecs::{Event, Filter, Format};
 use corpus::{Corpus, Keys, REHEARSAL_KEYS, fresh::Keep};
 use fixedbitset::FixedBitSet;
 use link::Link;
@@ -322,17 +322,7 @@ impl Workload {
             inputs: fingerprint::inputs(scenario, seed),
             ..Workload::default()
         };
-        let kinds = || {
-            let steps = scenario.request.iter().flat_map(|request| &request.step).map(|step| &step.kinds);
-            let fan_in = scenario.fan_in.iter().map(|fan_in| &fan_in.kinds);
-            steps.chain(fan_in).chain(scenario.reconcile.iter().map(|reconcile| &reconcile.kinds))
-        };
-        let any_kind = kinds().any(Option::is_none);
-        let asked: HashSet<u16> = kinds().flatten().flatten().copied().collect();
-        let is_stored = |event: &Event<'_>| {
-            (any_kind || asked.contains(&event.kind)) && event.class() != KindClass::Ephemeral
-        };
-        let stored: Vec<_> = eligible.iter().copied().filter(|event| is_stored(event)).collect();
+        let stored: Vec<_> = eligible.iter().copied().filter(|event| scenario.stores(event)).collect();
         plan.stored = stored.len();
         plan.events = Arc::new(if scenario.signing.is_plain() {
             stored.into_iter().cloned().collect()

@@ -45,7 +45,7 @@ impl Workload {
             if scenario.request.is_empty() && unchanged {
                 let most = due.len().div_ceil(copies(scenario.load));
                 unused.retain(|event| {
-                    let take = events.len() < most && wanted(publish, event);
+                    let take = events.len() < most && publish.has(event);
                     if take {
                         events.push((*event).clone());
                     }
@@ -151,10 +151,6 @@ impl Workload {
     }
 }
 
-fn wanted(publish: &Publish, event: &Event<'_>) -> bool {
-    publish.kinds.as_ref().is_none_or(|kinds| kinds.contains(&event.kind))
-}
-
 /// How many copies of the corpus's authors publish at a load, the last of them in part.
 fn copies(load: f64) -> usize {
     measure::whole(load.ceil())
@@ -192,7 +188,7 @@ impl<'e> Maker<'e> {
             eligible.iter().copied().filter(|event| chosen(event)).collect()
         };
         let pools = match &publish.shares {
-            None => vec![(1.0, pool(&|event| wanted(publish, event)))],
+            None => vec![(1.0, pool(&|event| publish.has(event)))],
             Some(Shares(shares)) => {
                 shares.iter().map(|(kind, share)| (*share, pool(&|event| event.kind == *kind))).collect()
             }

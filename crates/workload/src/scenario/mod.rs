@@ -13,7 +13,7 @@ mod schema;
 use std::{borrow::Cow, fs, path::Path, sync::Arc};
 
 use anyhow::{Context, bail, ensure};
-use codecs::UnknownName;
+use codecs::{Event, KindClass, UnknownName};
 use include_dir::{Dir, include_dir};
 use serde::Deserialize;
 
@@ -113,6 +113,20 @@ impl Scenario {
         })
     }
 
+    /// Whether the relay holds such a corpus event before the clock starts.
+    pub(crate) fn stores(&self, event: &Event<'_>) -> bool {
+        let steps = self.request.iter().flat_map(|request| &request.step).map(|step| step.kinds.as_deref());
+        let fan_in = self.fan_in.iter().map(|fan_in| fan_in.kinds.as_deref());
+        let reconcile = self.reconcile.iter().map(|reconcile| reconcile.kinds.as_deref());
+        let mut kinds = steps.chain(fan_in).chain(reconcile);
+        event.class() != KindClass::Ephemeral && kinds.any(|kinds| is_among(event, kinds))
+    }
+
+    /// Whether a plan may have such a corpus event.
+    pub fn may_have(&self, event: &Event<'_>) -> bool {
+        self.stores(event) || self.publish.iter().any(|publish| publish.has(event))
+    }
+
     fn parse_with(name: &str, text: &str, changes: &[String]) -> anyhow::Result<Scenario> {
         // Parses the text itself first, because only then does an error show the line.
         let mut scenario: Scenario = toml::from_str(text)?;
@@ -128,6 +142,19 @@ impl Scenario {
         scenario.check()?;
         Ok(scenario)
     }
+}
+
+impl Publish {
+    /// Whether its clients publish events of this one's kind.
+    pub(crate) fn has(&self, event: &Event<'_>) -> bool {
+        let is_shared = |Shares(shares): &Shares| shares.contains_key(&event.kind);
+        is_among(event, self.kinds.as_deref()) && self.shares.as_ref().is_none_or(is_shared)
+    }
+}
+
+/// Whether the event is of one of these kinds; any is without a list.
+fn is_among(event: &Event<'_>, kinds: Option<&[u16]>) -> bool {
+    kinds.is_none_or(|kinds| kinds.contains(&event.kind))
 }
 
 /// How names of recordings end.
