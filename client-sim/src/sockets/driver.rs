@@ -17,7 +17,9 @@ use tokio::{
     sync::{mpsc, watch},
     time::sleep_until,
 };
-use wire::{Agreement, CloseCode, CompressionMemory, Connection, Message, Offer, Traffic, WireError};
+use wire::{
+    Agreement, CloseCode, CompressionMemory, Connection, Message, Offer, RelayUrl, Traffic, WireError,
+};
 
 use crate::sockets::{dial::Dialer, resources};
 use client::{Action, Client, Report, recorder::Recorder, shared::Shared};
@@ -181,6 +183,11 @@ impl Driver {
     /// The client's report so far.
     pub(crate) fn report(&self) -> &Report {
         self.client.report()
+    }
+
+    /// The relay.
+    pub(crate) fn relay(&self) -> &RelayUrl {
+        self.dialer.target().relay.url()
     }
 
     /// The agreement of the current connection.

@@ -52,7 +52,7 @@ pub(crate) async fn warm(
     let mut passes_ns = Vec::new();
     for pass in 0..=WARM_PASSES {
         let before = read();
-        driver.on_due(Due::Session(pass)).await?;
+        progress.begin(&mut driver, Due::Session(pass)).await?;
         while shared.outstanding() > i64::from(WARM_PASSES - pass) {
             progress.turn(&mut driver).await?;
         }

@@ -134,13 +134,13 @@ async fn store(
         turn.context("no answer to the first request")?;
         judge_first_answer(driver.report(), &agreement)?;
     }
-    driver.on_due(Due::Flood(0)).await?;
     let mut progress = Progress::new(&shared, "while the relay was given the events to ask for");
+    progress.begin(&mut driver, Due::Flood(0)).await?;
     while shared.outstanding() > 1 {
         progress.turn(&mut driver).await?;
     }
     // A relay may index stored events at the first request, so make one before the clock starts.
-    driver.on_due(Due::Session(1)).await?;
+    progress.begin(&mut driver, Due::Session(1)).await?;
     while !shared.is_done() {
         progress.turn(&mut driver).await?;
     }
@@ -166,7 +166,7 @@ pub(crate) async fn foreign(target: &Target, workload: &Workload) -> anyhow::Res
     let mut progress = Progress::new(&shared, "while the relay was asked what else it has");
     let mut begun = 0;
     for (session, _) in (0..).zip(&shared.workload.sessions) {
-        driver.on_due(Due::Session(session)).await?;
+        progress.begin(&mut driver, Due::Session(session)).await?;
         begun += 1;
         while shared.outstanding() > i64::try_from(shared.workload.sessions.len() - begun)? {
             progress.turn(&mut driver).await?;
@@ -202,8 +202,8 @@ pub(crate) async fn wait_for_stored(target: &Target, workload: &Workload) -> any
     let mut driver = Driver::open(Arc::clone(&shared), recorder, dialer, 0).await?;
     driver.start(std::time::Instant::now());
     for attempt in 0..ATTEMPTS {
-        driver.on_due(Due::Session(attempt)).await?;
         let mut progress = Progress::new(&shared, "while agent 0 gave the relay the events to ask for");
+        progress.begin(&mut driver, Due::Session(attempt)).await?;
         while driver.report().counts.requests_completed <= u64::from(attempt) {
             progress.turn(&mut driver).await?;
         }
@@ -234,16 +234,22 @@ impl<'s> Progress<'s> {
         Progress { shared, doing, patience, came: -shared.outstanding(), deadline }
     }
 
+    /// Does what is due.
+    ///
+    /// # Errors
+    /// When the connection ends, or the relay does not read it for 30 s.
+    pub(crate) async fn begin(&self, driver: &mut Driver, due: Due) -> anyhow::Result<()> {
+        let begun = timeout_at(self.deadline, driver.on_due(due)).await.ok();
+        self.in_time(begun, driver, "read nothing of what it was sent")
+    }
+
     /// Handles one message.
     ///
     /// # Errors
     /// When the connection ends, or nothing of what the relay owes came for 30 s.
     pub(crate) async fn turn(&mut self, driver: &mut Driver) -> anyhow::Result<()> {
-        let seconds = self.patience.as_secs();
-        let turn = timeout_at(self.deadline, driver.turn()).await;
-        let silence =
-            || format!("for {seconds} s the relay sent nothing of what it owes{}", driver.report().said());
-        turn.with_context(silence).and_then(|turn| turn).context(self.doing)?;
+        let turn = timeout_at(self.deadline, driver.turn()).await.ok();
+        self.in_time(turn, driver, "sent nothing of what it owes")?;
         let report = driver.report();
         if report.counts.decode_errors > 0 {
             bail!("{}: the relay sent {}", self.doing, report.complaint.as_deref().unwrap_or_default());
@@ -256,6 +262,20 @@ impl<'s> Progress<'s> {
             self.deadline = Instant::now() + self.patience;
         }
         Ok(())
+    }
+
+    /// What was done before the deadline; without it the relay did nothing of this.
+    fn in_time(
+        &self,
+        done: Option<anyhow::Result<()>>,
+        driver: &Driver,
+        nothing: &str,
+    ) -> anyhow::Result<()> {
+        let silence = || {
+            let (seconds, url, said) = (self.patience.as_secs(), driver.relay(), driver.report().said());
+            format!("for {seconds} s {url} {nothing}{said}: its log may say why, or start it anew")
+        };
+        done.with_context(silence).and_then(|done| done).context(self.doing)
     }
 }
 
@@ -293,7 +313,7 @@ mod tests {
     }
 
     /// A relay that answers the first message by these, each after a pause, and the last of them
-    /// again and again.
+    /// again and again. Without answers it reads nothing.
     async fn relay(listener: TcpListener, pause: Duration, answers: Vec<RelayMessage<'static>>) {
         let support = Support { formats: vec![], compressions: vec![], batched: false, strict: false };
         let config =
@@ -302,8 +322,8 @@ mod tests {
         let Ok(Accepted::WebSocket(mut peer)) = wire::accept(stream, &config).await else {
             panic!("a client connects")
         };
+        let Some(last) = answers.last().cloned() else { return std::future::pending().await };
         peer.next().await.unwrap().unwrap();
-        let last = answers.last().unwrap().clone();
         for answer in answers.into_iter().chain(std::iter::repeat(last)) {
             tokio::time::sleep(pause).await;
             let mut bytes = Vec::new();
@@ -313,10 +333,9 @@ mod tests {
         }
     }
 
-    /// Lets a client pass over events until it has what it is owed, or lost its patience of a
-    /// second.
-    async fn pass_over(
-        workload: Workload,
+    /// Lets a client begin this until it has what it is owed, or lost its patience of a second.
+    async fn owed(
+        (workload, due): (Workload, Due),
         pause_ms: u64,
         answers: Vec<RelayMessage<'static>>,
     ) -> anyhow::Result<()> {
@@ -338,10 +357,10 @@ mod tests {
             let (recorder, dialer) = (Rc::default(), Arc::new(Dialer::new(target, 1)));
             let mut driver = Driver::open(Arc::clone(&shared), recorder, dialer, 0).await?;
             driver.start(std::time::Instant::now());
-            driver.on_due(Due::Session(0)).await?;
             let patience = Duration::from_secs(1);
             let deadline = Instant::now() + patience;
             let mut progress = Progress { patience, deadline, ..Progress::new(&shared, "in a test") };
+            progress.begin(&mut driver, due).await?;
             while !shared.is_done() {
                 progress.turn(&mut driver).await?;
             }
@@ -363,6 +382,25 @@ mod tests {
         RelayMessage::Event { subscription: "s0-0-0".into(), event }
     }
 
+    /// The relay is given up after a second without this.
+    async fn is_given_up(work: (Workload, Due), answers: Vec<RelayMessage<'static>>, nothing: &str) {
+        let error = format!("{:#}", owed(work, 20, answers).await.unwrap_err());
+        assert!(error.starts_with("in a test: for 1 s ws://127.0.0.1:"), "{error}");
+        assert!(
+            error.contains(nothing) && error.ends_with(": its log may say why, or start it anew"),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_relay_that_reads_nothing_is_given_up() {
+        let mut workload = pass(5).preparation(1, true);
+        // A window of more than the system keeps for a peer that does not read.
+        let (events, long) = (Arc::make_mut(&mut workload.events), "x".repeat(500_000));
+        events.iter_mut().take(64).for_each(|event| event.content = long.clone().into());
+        is_given_up((workload, Due::Flood(0)), vec![], "read nothing of what it was sent").await;
+    }
+
     #[tokio::test]
     async fn a_relay_that_talks_and_does_not_answer_is_given_up() {
         let workload = pass(5);
@@ -373,8 +411,7 @@ mod tests {
             vec![delivery(stray)],
             vec![delivery(&workload.events[asked[0] as usize])],
         ] {
-            let error = pass_over(workload.clone(), 20, answers).await.unwrap_err();
-            assert!(format!("{error:#}").contains("in a test: for 1 s the relay sent nothing"), "{error:#}");
+            is_given_up((workload.clone(), Due::Session(0)), answers, "sent nothing of what it owes").await;
         }
     }
 
@@ -386,6 +423,6 @@ mod tests {
         answers
             .push(RelayMessage::Eose { subscription: "s0-0-0".into(), hints: codecs::EoseHints::default() });
         // Longer than the patience in all.
-        pass_over(workload, 300, answers).await.unwrap();
+        owed((workload, Due::Session(0)), 300, answers).await.unwrap();
     }
 }
