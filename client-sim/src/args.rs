@@ -10,6 +10,7 @@ use clap::{ArgGroup, Parser, Subcommand};
 use codecs::Format;
 use corpus::{Keys, MOST_WORK_BITS, Signing};
 use program::Unechoed;
+use relay_sim::Fault;
 use wire::{Compression, Header};
 
 use self::stated::{LocalRelay, Stated};
@@ -220,7 +221,7 @@ pub struct Args {
         conflicts_with = "url",
         hide_short_help = true
     )]
-    pub relay_fault: Vec<String>,
+    pub relay_fault: Vec<Fault>,
 
     /// TCP's congestion control on links, as the kernel names it: cubic, bbr, reno.
     #[arg(

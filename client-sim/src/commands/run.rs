@@ -678,7 +678,8 @@ fn relay_flags(args: &Args, workload: &Workload, store: Option<&Path>) -> Vec<Os
     let flags = std::iter::once(own(Factor::Implementation)).chain(Factor::on_side(Side::Relay).map(own));
     let flags = flags.chain(limits.map(|(name, limit)| (format!("--batch-{name}"), limit.to_string())));
     let flags = flags.flat_map(|(flag, value)| [OsString::from(flag), value.into()]);
-    let faults = args.relay_fault.iter().flat_map(|fault| [OsString::from("--fault"), fault.into()]);
+    let faults = args.relay_fault.iter();
+    let faults = faults.flat_map(|fault| [OsString::from("--fault"), fault.to_string().into()]);
     let frame =
         workload.frame_bytes.map(|bytes| ["--reconcile-frame-bytes".into(), bytes.to_string().into()]);
     let frame = frame.into_iter().flatten();

@@ -422,11 +422,18 @@ fn local_ports_that_run_out_amid_the_run_are_not_the_relays_loss() {
 }
 
 #[test]
+fn a_fault_that_there_is_not_is_named_with_its_neighbour_before_anything_is_done() {
+    let output = program().args(["note-stream", "--relay-fault", "losse"]).ran();
+    let said = &output.ended(2).said;
+    assert!(said.contains("unknown fault \"losse\" (did you mean lose=1%?)"), "{said}");
+}
+
+#[test]
 fn a_relay_of_our_own_that_does_not_start_says_why() {
     let (_, setup) = readers("");
-    let mut command = program();
-    command.args(["--scenario"]).arg(setup.path("plan.toml"));
-    let said = command.args(["--relay-fault", "nonsense"]).ran().ended(1).said;
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let said = setup.run(&["--seed", "1", "--serve", &address]).ended(1).said;
     let last = said.lines().last().unwrap_or_default();
-    assert!(last.contains("the relay of our own did not start") && last.contains("unknown fault"), "{said}");
+    assert!(last.contains("the relay of our own did not start") && last.contains("listens on"), "{said}");
 }
