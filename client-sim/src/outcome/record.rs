@@ -81,11 +81,11 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
     let mut validity = judge(shared, &outcome, (counts, active_ns), facts);
     let faults = facts.relay.as_ref().map(|relay| relay.faults.join(" ")).filter(|faults| !faults.is_empty());
     let doubt = facts.proof.unproven.clone().filter(|_| facts.proof.is_doubtful);
-    let lacks_cpu = outcome.relay.is_some_and(|relay| relay.is_incomplete);
+    let lacks_cpu = outcome.cost.relay.is_some_and(|relay| relay.is_incomplete);
     let saturated = saturated(&outcome, active_ns, facts).filter(|_| !shared.is_share());
     for reason in [
         faults.map(|faults| ReasonKind::Faulty { faults }),
-        outcome.allocations.map(|_| ReasonKind::AllocationsCounted {}),
+        outcome.cost.allocations.map(|_| ReasonKind::AllocationsCounted {}),
         doubt.map(|doubt| ReasonKind::RelayUnproven { doubt }),
         lacks_cpu.then_some(ReasonKind::RelayCpuIncomplete {}),
         UNKNOWN_HERE.map(|why| ReasonKind::Said { sentence: why.to_owned() }),
@@ -97,7 +97,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
     let log_level = tracing::level_filters::LevelFilter::current().to_string();
     validity.judge_log(Subject::Clients, Some(&log_level));
     validity.judge_log(Subject::Relay, facts.relay.as_ref().and_then(|relay| relay.log_level.as_deref()));
-    if let Some(host) = &outcome.host {
+    if let Some(host) = &outcome.cost.host {
         host.judge(facts.links.is_some(), &mut validity);
     }
     let link = link_record(&outcome, facts);
@@ -109,7 +109,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
         tool: Tool { name: "client-sim".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
         commit: program::built_from().map(str::to_owned),
         environment: Environment {
-            cpu_quota: outcome.quota.or(facts.environment.cpu_quota),
+            cpu_quota: outcome.cost.quota.or(facts.environment.cpu_quota),
             ..facts.environment.clone()
         },
         command: command_line(&std::env::args_os().collect::<Vec<_>>()),
@@ -130,20 +130,20 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
             handshake_to_relay_bytes: traffic.handshake_sent_bytes,
             handshake_to_client_bytes: traffic.handshake_received_bytes,
         },
-        client_cpu: outcome.client_cpu,
-        relay_cpu: outcome.relay.map(|relay| relay.cpu),
-        gateway_cpu: outcome.gateway_cpu,
+        client_cpu: outcome.cost.client_cpu,
+        relay_cpu: outcome.cost.relay.map(|relay| relay.cpu),
+        gateway_cpu: outcome.cost.gateway_cpu,
         populations,
         validity,
         log_level: Some(log_level),
         link,
-        host: outcome.host.clone(),
+        host: outcome.cost.host.clone(),
         memory: outcome.memory,
         compression_memory: compression_memory(&outcome, facts),
         pinned: facts.pinned.clone(),
         usable_cores: Some(usable_cores(&outcome, facts)),
         saturated,
-        allocations: outcome.allocations,
+        allocations: outcome.cost.allocations,
         encodings: encodings(facts),
         // Packets cost CPU that loopback does not take.
         first_delivery: facts.prepared.first_delivery.clone().filter(|_| facts.links.is_none()),
@@ -170,7 +170,7 @@ pub(crate) fn record(shared: &Shared, outcome: Outcome, facts: &Facts<'_>) -> Ru
     }
 }
 
-/// The relay's process, with the number of faults that it planted (`relay-sim --fault`).
+/// The relay's process, with counts of the faults that it planted (`relay-sim --fault`).
 fn relay(outcome: &Outcome, facts: &Facts<'_>) -> Option<RelayProcess> {
     let relay = facts.relay.clone()?;
     let misbehaves = !relay.faults.is_empty();
@@ -184,10 +184,10 @@ fn relay(outcome: &Outcome, facts: &Facts<'_>) -> Option<RelayProcess> {
     });
     Some(RelayProcess {
         planted,
-        processes: outcome.relay.map(|relay| relay.processes),
+        processes: outcome.cost.relay.map(|relay| relay.processes),
         unproven: facts.proof.unproven.clone(),
-        cpu_quota: outcome.relay_quota,
-        written_bytes: outcome.relay_written_bytes,
+        cpu_quota: outcome.cost.relay_quota,
+        written_bytes: outcome.cost.relay_written_bytes,
         ..relay
     })
 }
@@ -216,7 +216,7 @@ fn agreement_record(facts: &Facts<'_>) -> AgreementRecord {
     facts.prepared.agreement.as_ref().map(record).unwrap_or_default()
 }
 
-/// The cell as it was agreed on, or else as it was asked for.
+/// The cell that both ends agreed on, or else the requested one.
 fn cell(facts: &Facts<'_>) -> Cell {
     let asked = &facts.args.cell;
     let Some(Agreement { format, compression, batched, .. }) = facts.prepared.agreement else {
@@ -229,11 +229,10 @@ fn cell(facts: &Facts<'_>) -> Cell {
 /// The emulator's work in the measured time.
 fn link_record(outcome: &Outcome, facts: &Facts<'_>) -> Option<LinkRecord> {
     let (links, tcp) = facts.links.as_ref()?;
-    Some(links::record(links, facts.args.cell.link.as_ref(), tcp, outcome.links.as_ref()?))
+    Some(links::record(links, facts.args.cell.link.as_ref(), tcp, outcome.cost.links.as_ref()?))
 }
 
-/// The ledger and the bytes of each population, where one speaks something of its own, has another
-/// link or reads lightly.
+/// Ledger and bytes of each population, if one has its own format, compression or link, or reads lightly.
 fn populations(
     shared: &Shared,
     outcome: &Outcome,
@@ -287,7 +286,7 @@ fn compression_memory(outcome: &Outcome, facts: &Facts<'_>) -> Option<Compressio
     let memories = || outcome.clients.iter().map(|(_, client)| client.compression_memory);
     let own: usize = memories().map(|memory| memory.own_bytes).sum();
     let shared = memories().map(|memory| memory.shared_bytes).max().unwrap_or(0);
-    // Behind a gateway the relay compresses nothing.
+    // The gateway compresses for its relay.
     let relay = facts.relay_totals.filter(|_| !facts.args.cell.via_gateway);
     Some(CompressionMemoryRecord {
         client_bytes_per_connection: own as u64 / connections.max(1),
@@ -310,9 +309,10 @@ fn judge(
     facts: &Facts<'_>,
 ) -> Validity {
     let p99 = |timing| outcome.recorder.all(timing).map_or(Quantile::Missing, |l| l.quantile_ns(0.99));
-    let own_relay = outcome.relay.filter(|_| facts.relay.as_ref().is_some_and(|relay| relay.own));
+    let own_relay = outcome.cost.relay.filter(|_| facts.relay.as_ref().is_some_and(|relay| relay.own));
     // A gateway is ours, too.
-    let own_relay_ns = own_relay.map(|relay| relay.cpu).or(outcome.gateway_cpu).map_or(0, |cpu| cpu.total_ns);
+    let own_relay_ns =
+        own_relay.map(|relay| relay.cpu).or(outcome.cost.gateway_cpu).map_or(0, |cpu| cpu.total_ns);
     Signals {
         counts,
         is_share: shared.is_share(),
@@ -321,10 +321,10 @@ fn judge(
         rate_per_second: pace(shared, outcome).and_then(Pace::rate),
         send_lag_ns_p99: p99(Timing::SendLag),
         burst_sends: burst_sends(shared),
-        generator_cpu_ns: outcome.client_cpu.total_ns,
-        generator_wait_ns: outcome.client_wait_ns,
+        generator_cpu_ns: outcome.cost.client_cpu.total_ns,
+        generator_wait_ns: outcome.cost.client_wait_ns,
         generator_cores: usable_cores(outcome, facts).clients,
-        relay_cpu_ns: outcome.relay.map(|relay| relay.cpu.total_ns),
+        relay_cpu_ns: outcome.cost.relay.map(|relay| relay.cpu.total_ns),
         // A run ends when everything is answered; the pause after its last burst belongs to the
         // load like those before.
         elapsed_ns: u64::try_from(outcome.wall.max(facts.window).as_nanos()).unwrap_or(u64::MAX),
@@ -333,21 +333,22 @@ fn judge(
         // Three processes, the emulator among them, put a host of two cores under pressure by themselves.
         // Over links the emulator's lateness shows the harm.
         cpu_pressure_percent: measure::cpu_pressure_percent().filter(|_| facts.links.is_none()),
-        quota: outcome.quota,
-        quota_cpu_ns: outcome.client_cpu.total_ns + own_relay_ns,
-        relay_quota: outcome.relay_quota,
+        quota: outcome.cost.quota,
+        quota_cpu_ns: outcome.cost.client_cpu.total_ns + own_relay_ns,
+        relay_quota: outcome.cost.relay_quota,
     }
     .judge()
 }
 
-/// What was full while work was outstanding; `None` of a run that ended before its load began.
+/// The end that was saturated while work was outstanding; `None` if the run ended before its load began.
 fn saturated(outcome: &Outcome, active_ns: u64, facts: &Facts<'_>) -> Option<Saturated> {
     let asked = facts.args.cell.saturate.map_or(NOT_SATURATED, Saturate::name);
-    let times = (outcome.relay.map(|relay| relay.cpu), outcome.relay_thread_ns, outcome.client_cpu);
+    let times =
+        (outcome.cost.relay.map(|relay| relay.cpu), outcome.cost.relay_thread_ns, outcome.cost.client_cpu);
     (active_ns > 0).then(|| Saturated::from_times(asked, times, usable_cores(outcome, facts), active_ns))
 }
 
-/// Why a loop of publications ended long before time did: it had no more.
+/// The reason against a run whose closed loop used up its events long before the time was over.
 fn ran_dry(shared: &Shared) -> Option<ReasonKind> {
     const NEARLY: f64 = 0.95;
     let until = shared.workload.until?;
@@ -363,18 +364,18 @@ fn ran_dry(shared: &Shared) -> Option<ReasonKind> {
 /// run's own relay has the quota of this process.
 fn usable_cores(outcome: &Outcome, facts: &Facts<'_>) -> UsableCores {
     let (threads, workers) = (u64::from(facts.args.relay_threads()), u64::from(facts.args.workers));
-    // The gateway before it has as many.
+    // The gateway has as many threads as its relay.
     let threads = if facts.args.cell.via_gateway { 2 * threads } else { threads };
     let pinned = facts.pinned.as_ref();
     let own = facts.relay.as_ref().is_some_and(|relay| relay.own);
     let of_relay = pinned.map(|cores| cores.relay.len() as u64);
     UsableCores {
-        // Threads of another's relay are not known.
+        // The threads of an external relay are unknown.
         relay: if own { Some(of_relay.map_or(threads, |cores| threads.min(cores))) } else { of_relay },
         clients: pinned.map_or(workers, |cores| workers.min(cores.clients.len() as u64)),
         ..UsableCores::default()
     }
-    .within(if own { outcome.quota } else { outcome.relay_quota }, outcome.quota)
+    .within(if own { outcome.cost.quota } else { outcome.cost.relay_quota }, outcome.cost.quota)
 }
 
 /// The most sends of this process that the plan has due at one instant.

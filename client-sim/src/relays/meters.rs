@@ -10,19 +10,31 @@ use measure::{
 
 use crate::relays::own_relay::OwnRelay;
 
-/// Cost of a run.
-#[derive(Debug)]
+/// Cost of a run from start to end.
+#[derive(Debug, Default)]
 pub(crate) struct Cost {
+    /// CPU time of this process.
     pub(crate) client_cpu: CpuTime,
+    /// CPU time of the relay.
     pub(crate) relay: Option<ProcessesSpent>,
+    /// CPU time of the relay's busiest thread.
     pub(crate) relay_thread_ns: Option<u64>,
+    /// Bytes that the relay wrote to disks.
     pub(crate) relay_written_bytes: Option<u64>,
+    /// CPU time of the gateway, which is part of the relay's.
     pub(crate) gateway_cpu: Option<CpuTime>,
-    pub(crate) host: HostRecord,
+    /// Activity of the host.
+    pub(crate) host: Option<HostRecord>,
+    /// How long threads of this process were runnable without running, where the kernel keeps
+    /// `schedstat`.
     pub(crate) client_wait_ns: Option<u64>,
+    /// The CPU quota of this process and of a relay of our own, and how often it held them up.
     pub(crate) quota: Option<CpuQuota>,
+    /// The CPU quota of a relay that is not our own.
     pub(crate) relay_quota: Option<CpuQuota>,
+    /// Allocations of both processes, in builds with `count-allocations`.
     pub(crate) allocations: Option<AllocationsRecord>,
+    /// The emulator's work.
     pub(crate) links: Option<link::Report>,
 }
 
@@ -119,7 +131,7 @@ impl Meters {
             relay_thread_ns: spent.max(),
             relay_written_bytes: written.map(|(after, before)| after.saturating_sub(before)),
             gateway_cpu: gateway.and_then(|(clock, before)| Some(clock.read().ok()?.since(before))),
-            host: self.host.read(),
+            host: Some(self.host.read()),
             quota: self.quota.read(),
             relay_quota: self.relay_quota.and_then(|meter| meter.read()),
             client_wait_ns: wait_ns.map(|(after, before)| after.saturating_sub(before)),
@@ -131,7 +143,7 @@ impl Meters {
     }
 }
 
-/// The processes of a relay, where some are known and the system tells what they spend.
+/// The processes of a relay, if they are known and the system reports their CPU time.
 ///
 /// # Errors
 /// When one of them has no clock that this process may read.

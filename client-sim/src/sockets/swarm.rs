@@ -7,14 +7,16 @@ use std::{
 };
 
 use anyhow::bail;
-use measure::{
-    AllocationsRecord, CpuQuota, CpuTime, HostRecord, MemoryRecord, ProcessesSpent, Status, Threads,
-};
+use measure::{MemoryRecord, Status, Threads};
 use program::Interrupt;
 use tokio::sync::watch;
 
 use crate::{
-    relays::{memory, meters::Clocks, own_relay::OwnRelay},
+    relays::{
+        memory,
+        meters::{Clocks, Cost},
+        own_relay::OwnRelay,
+    },
     share::Player,
     sockets::{
         dial::Dialer,
@@ -67,32 +69,10 @@ pub struct Outcome {
     pub recorder: Recorder,
     /// The results of this process's clients, each with its connection, in the order of the plan.
     pub clients: Vec<(usize, ClientOutcome)>,
-    /// CPU time of this process from start to end.
-    pub client_cpu: CpuTime,
-    /// CPU time of the relay from start to end.
-    pub relay: Option<ProcessesSpent>,
-    /// The same of its fullest thread.
-    pub relay_thread_ns: Option<u64>,
-    /// Bytes that the relay wrote to disks from start to end.
-    pub relay_written_bytes: Option<u64>,
-    /// Of the relay's, CPU time of the gateway.
-    pub gateway_cpu: Option<CpuTime>,
-    /// What the host did from start to end.
-    pub host: Option<HostRecord>,
-    /// Allocations of both processes from start to end, in builds with `count-allocations`.
-    pub allocations: Option<AllocationsRecord>,
-    /// How long threads of this process were runnable without running, from start to end, where the
-    /// kernel keeps `schedstat`.
-    pub client_wait_ns: Option<u64>,
-    /// The CPU quota of this process and of a relay of our own, where they have one, with what it
-    /// took from start to end.
-    pub quota: Option<CpuQuota>,
-    /// The same of a relay that is not our own.
-    pub relay_quota: Option<CpuQuota>,
+    /// Cost to both processes from start to end.
+    pub(crate) cost: Cost,
     /// Wall time from start to end.
     pub wall: Duration,
-    /// The emulator's work from start to end.
-    pub links: Option<link::Report>,
     /// Resident memory before and after the connections are open.
     pub memory: Option<MemoryRecord>,
     /// Whether the run reached its end.
@@ -102,8 +82,8 @@ pub struct Outcome {
 /// Connects all clients, plays the plan, and collects the results.
 ///
 /// # Errors
-/// When a connection cannot be made before the start. A failure after the start is no error: the
-/// measurements are kept, and [`Outcome::status`] has the reason.
+/// When a connection cannot be made before the start. After a later failure the measurements are kept,
+/// and [`Outcome::status`] has the reason.
 pub async fn run(
     shared: Arc<Shared>,
     dialer: &Arc<Dialer>,
@@ -144,12 +124,12 @@ pub async fn run(
         start.0.send_replace(true);
         status = watch_run(&shared, options, interrupt).await;
     }
-    // Workers that still wait for the start end.
+    // Ends workers that still wait for the start.
     drop(start);
     let wall = shared.start().elapsed();
     let cost = meters.stop(&mut own_relay)?;
-    // Reads on after the measured span: what comes twice or unasked after the last delivery is
-    // counted. A share that is stopped sends nothing more.
+    // Clients read on, to count messages that come twice or unasked after the last delivery. A share that
+    // was stopped gets none.
     if status == Status::Complete || options.player.is_none() {
         tokio::time::sleep(LINGER).await;
     }
@@ -157,24 +137,7 @@ pub async fn run(
     let memory = memory.map(|memory| memory::at_end(memory, relay_pids));
     let (recorder, clients) = collect(workers).await?;
     progress::tell_all(&shared, &recorder);
-    Ok(Outcome {
-        recorder,
-        clients,
-        client_cpu: cost.client_cpu,
-        relay: cost.relay,
-        relay_thread_ns: cost.relay_thread_ns,
-        relay_written_bytes: cost.relay_written_bytes,
-        gateway_cpu: cost.gateway_cpu,
-        host: Some(cost.host),
-        allocations: cost.allocations,
-        client_wait_ns: cost.client_wait_ns,
-        quota: cost.quota,
-        relay_quota: cost.relay_quota,
-        links: cost.links,
-        wall,
-        memory,
-        status,
-    })
+    Ok(Outcome { recorder, clients, cost, wall, memory, status })
 }
 
 /// Waits until every worker is connected; false when a connection could not be made, or ended
@@ -195,8 +158,8 @@ pub(crate) async fn stopped(options: &Options) -> String {
     }
 }
 
-/// Tells the coordinator that this share is prepared, and waits until shortly before the start that
-/// it is told.
+/// Reports to the coordinator that this share is prepared, and waits until shortly before the start
+/// that the coordinator sets.
 ///
 /// # Errors
 /// When the start is refused, or a connection ends before it.
@@ -216,23 +179,23 @@ async fn cue(player: &Player, shared: &Shared) -> anyhow::Result<Instant> {
 }
 
 impl Outcome {
-    /// Of a run that ended before its load began. Workers end with the process.
+    /// The outcome of a run that ended before its load began. Workers end with the process.
     pub(crate) fn of_nothing(shared: &Shared, status: Status) -> Outcome {
         shared.set_start(Instant::now());
         Outcome { status, ..Outcome::default() }
     }
 
-    /// Whether the run ended before its load began: no client came back.
+    /// Whether the run ended before its load began, so that no client has results.
     pub(crate) fn is_of_nothing(&self) -> bool {
         self.status != Status::Complete && self.clients.is_empty()
     }
 }
 
-/// Joins the workers: their timings together, and what each client brought back, in the order of
+/// Joins the workers. Returns their timings together, and the result of each client in the order of
 /// the plan.
 ///
 /// # Errors
-/// The first failure that is a cause; [`NotStarted`] follows from another.
+/// The first failure other than [`NotStarted`], which another failure causes.
 async fn collect(workers: Vec<Worker>) -> anyhow::Result<WorkerReport> {
     let mut recorder = Recorder::default();
     let mut clients = Vec::new();
@@ -257,7 +220,7 @@ async fn collect(workers: Vec<Worker>) -> anyhow::Result<WorkerReport> {
 
 /// Waits until everything is answered, a connection fails, the relay is silent for too long, or the
 /// user interrupts. A share keeps its connections until the last instant of the whole plan, because
-/// other agents' loads are planned beside them. Returns whether the run reached its end.
+/// other agents need them as load. Returns whether the run reached its end.
 async fn watch_run(shared: &Shared, options: &Options, interrupt: &mut Interrupt) -> Status {
     let last = shared.workload.last_due();
     let mut patience =
