@@ -69,7 +69,8 @@ pub(crate) async fn prepare(target: &Target, workload: &Workload, stores: bool) 
     Ok(Prepared { live_limit: 1, ..prepared.with_context(|| silent.to_string())? })
 }
 
-/// Publishes what a relay refuses by its rate again, as many after each pause as it took before.
+/// Publishes all events; a relay with a rate limit gets the refused ones again. After each pause come as
+/// many events as it accepted before.
 async fn prepare_with(
     target: &Target,
     preparation: Workload,
@@ -111,7 +112,8 @@ async fn prepare_with(
     unreachable!("the last round returns")
 }
 
-/// Stores the events of a preparation. Returns those that are refused, and the relay's first complaint.
+/// Plays [`Workload::preparation`]: a request, the events to store, another request. Returns the refused
+/// events and the relay's first complaint.
 async fn store(
     target: &Target,
     preparation: Workload,
@@ -124,16 +126,7 @@ async fn store(
     let agreement = driver.agreement().context("the preparing client connects before the start")?.clone();
     driver.start(std::time::Instant::now());
     driver.on_due(Due::Session(0)).await?;
-    let deadline = Instant::now() + patience;
-    while driver.report().counts.requests_completed == 0 {
-        let Ok(turn) = timeout_at(deadline, driver.turn()).await else {
-            let filter = &shared.workload.sessions[0].steps[0][0].filter;
-            let said = driver.report().said();
-            return Err(NoEose { patience, request: incidents::request("s0-0-0", filter), said }.into());
-        };
-        turn.context("no answer to the first request")?;
-        judge_first_answer(driver.report(), &agreement)?;
-    }
+    first_eose(&mut driver, &shared, &agreement, patience).await?;
     let mut progress = Progress::new(&shared, "while the relay was given the events to ask for");
     progress.begin(&mut driver, Due::Flood(0)).await?;
     while shared.outstanding() > 1 {
@@ -152,7 +145,30 @@ async fn store(
     Ok((prepared, refused, report.complaint.unwrap_or_default()))
 }
 
-/// The ids of events that the relay has, the plan does not know and its reconciliations name.
+/// Waits for the EOSE of the first request.
+///
+/// # Errors
+/// [`NoEose`], or an answer that is not in the agreed format.
+async fn first_eose(
+    driver: &mut Driver,
+    shared: &Shared,
+    agreement: &Agreement,
+    patience: Duration,
+) -> anyhow::Result<()> {
+    let deadline = Instant::now() + patience;
+    while driver.report().counts.requests_completed == 0 {
+        let Ok(turn) = timeout_at(deadline, driver.turn()).await else {
+            let filter = &shared.workload.sessions[0].steps[0][0].filter;
+            let said = driver.report().said();
+            return Err(NoEose { patience, request: incidents::request("s0-0-0", filter), said }.into());
+        };
+        turn.context("no answer to the first request")?;
+        judge_first_answer(driver.report(), agreement)?;
+    }
+    Ok(())
+}
+
+/// The ids of events outside the plan that the relay has and that reconciliations would name.
 ///
 /// # Errors
 /// When the relay cannot be reached, does not end a reconciliation, or has too many.
@@ -188,8 +204,8 @@ pub(crate) async fn foreign(target: &Target, workload: &Workload) -> anyhow::Res
     Ok(foreign)
 }
 
-/// Waits until the relay has the last of the events that sessions ask for, which another agent
-/// gives it. Live subscriptions that were open meanwhile would bring those events.
+/// Waits until another agent has published the stored events, of which the last one is requested.
+/// Subscriptions that are open earlier would receive these events.
 ///
 /// # Errors
 /// When the relay cannot be reached, or does not have the event after ten minutes.
@@ -216,8 +232,8 @@ pub(crate) async fn wait_for_stored(target: &Target, workload: &Workload) -> any
     bail!("agent 0 did not give the relay the events to ask for within ten minutes")
 }
 
-/// Waits for what the relay owes a client before the clock starts. Only what is owed extends the
-/// wait.
+/// Waits before the clock starts until the relay has sent all that it owes. Only answers that it owes
+/// extend the wait.
 pub(crate) struct Progress<'s> {
     shared: &'s Shared,
     /// The purpose of the wait, as an error says it.
