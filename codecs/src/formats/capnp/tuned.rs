@@ -25,15 +25,17 @@ pub(in crate::formats) struct TunedCapnp;
 
 /// Pointer to a struct that follows at once, of three pointers: an event.
 const EVENT_ROOT: u64 = 3 << 48;
-/// The same of one data word and one pointer: a message, whose data word is the ordinal of its
-/// union.
+/// Pointer to a struct of one data word and one pointer: a message. The data word is the ordinal of
+/// its union.
 const MESSAGE_ROOT: u64 = 1 << 32 | 1 << 48;
-/// The same of two pointers: `SubEvent`.
+/// Pointer to a struct of two pointers: `SubEvent`.
 const SUB_EVENT: u64 = 2 << 48;
 const CLIENT_EVENT: u64 = 0;
 const CLIENT_AUTH: u64 = 3;
 const RELAY_EVENT: u64 = 0;
-/// Root, three pointers, and fixedData.
+/// A list pointer without its length and offset: bits of its kind and of its elements' size.
+const LIST_KIND: u64 = 7 << 32 | 3;
+/// Words of root, three pointers, and fixedData.
 const WORDS_BEFORE_TAGS: usize = 4 + 138_usize.div_ceil(WORD_BYTES);
 /// Words that the crate's allocator gives a first segment, and a second one at least.
 const FIRST_SEGMENT_WORDS: usize = 1024;
@@ -151,14 +153,15 @@ impl TunedFormat for TunedCapnp {
             return None;
         }
         let subscription = str::from_utf8(frame.blob(3)?.strip_suffix(&[0])?).ok()?;
-        let list = frame.word(0, 4).filter(|list| list & (7 << 32 | 3) == POINTER_LIST)?;
-        let count = usize::try_from(list >> 35).ok().filter(|count| *count > 0)?;
-        let [offset, _] = halves(list.to_le_bytes());
-        let start = 5_usize.checked_add_signed((offset.cast_signed() >> 2) as isize)?;
-        // Pointers may share what they name; all that is read must have room in the message side by
-        // side.
+        const EVENTS_AT: usize = 4;
+        let list = frame.word(0, EVENTS_AT).filter(|list| list & LIST_KIND == POINTER_LIST)?;
+        let (first, count) = target(list, EVENTS_AT + 1)?;
+        if count == 0 {
+            return None;
+        }
+        // A hostile message may point at one blob often. Events that share no bytes fit into its words.
         let mut room = frame.words().checked_sub(count)?;
-        for pointer in start..start.checked_add(count)? {
+        for pointer in first..first.checked_add(count)? {
             let event = frame.blob(pointer)?;
             room = room.checked_sub(event.len().div_ceil(WORD_BYTES))?;
             each(event)?;
@@ -202,8 +205,8 @@ impl BlobLayout {
         1 + self.tags_in.max(self.text_in)
     }
 
-    /// Makes room for a longer table and for landing pads around the tags, which are where one
-    /// segment would have them, and moves the text into place.
+    /// Makes room for a longer table and for landing pads, and moves the text into place. The tags are
+    /// already written, as for one segment.
     fn part(&self, text: &[u8], start: usize, tags_start: usize, out: &mut Vec<u8>) {
         insert(WORD_BYTES, start + WORD_BYTES, out);
         let tags_start = tags_start + WORD_BYTES;
@@ -230,7 +233,7 @@ impl BlobLayout {
         let table = &table[..1 + usize::from(last > 0)];
         let tags = BYTE_LIST | (self.tag_bytes as u64) << 35;
         let text = BYTE_LIST | (self.text_bytes as u64) << 35;
-        // In its segment, the text is the last thing; behind its landing pad where it has one.
+        // The text ends its segment. A landing pad, if it needs one, comes before it.
         let text_words = usize::from(self.text_in > 0) + self.text_bytes.div_ceil(WORD_BYTES);
         let (tags_at, text_at) =
             (if self.tags_in == 0 { WORDS_BEFORE_TAGS } else { 0 }, self.used[self.text_in] - text_words);
@@ -318,26 +321,25 @@ impl<'a> Frame<'a> {
         self.segments.get(segment)?.get(at).map(|word| u64::from_le_bytes(*word))
     }
 
-    /// The bytes that the pointer at this word of the first segment names.
+    /// The bytes that the pointer at this word of the first segment points at.
     fn blob(&self, pointer: usize) -> Option<&'a [u8]> {
         let (mut list, mut segment, mut after) = (self.word(0, pointer)?, 0, pointer + 1);
+        // A far pointer to a landing pad in another segment, which holds the list pointer.
         if list & 7 == 2 {
             let [at, far] = halves(list.to_le_bytes());
             (segment, after) = (far as usize, (at >> 3) as usize + 1);
             list = self.word(segment, after - 1)?;
         }
-        if list & 3 != 1 || list >> 32 & 7 != 2 {
+        if list & LIST_KIND != BYTE_LIST {
             return None;
         }
-        let [offset, _] = halves(list.to_le_bytes());
-        let start = after.checked_add_signed((offset.cast_signed() >> 2) as isize)?;
-        let bytes = usize::try_from(list >> 35).ok()?;
+        let (start, bytes) = target(list, after)?;
         let words = self.segments.get(segment)?.get(start..)?.get(..bytes.div_ceil(WORD_BYTES))?;
         words.as_flattened().get(..bytes)
     }
 
-    /// Whether blobs of these sizes could all lie in the message side by side, as they do unless
-    /// pointers share their targets. The library has a limit for that.
+    /// Whether blobs of these sizes fit into the message without sharing bytes. The library limits such
+    /// sharing.
     fn can_hold(&self, blobs: [usize; 3]) -> bool {
         blobs.iter().map(|bytes| bytes.div_ceil(WORD_BYTES)).sum::<usize>() <= self.words()
     }
@@ -347,6 +349,14 @@ impl<'a> Frame<'a> {
     }
 }
 
+/// The first word and the length of a list. Its pointer counts the offset from the word after itself.
+fn target(list: u64, after: usize) -> Option<(usize, usize)> {
+    let [offset, _] = halves(list.to_le_bytes());
+    let first = after.checked_add_signed((offset.cast_signed() >> 2) as isize)?;
+    Some((first, usize::try_from(list >> 35).ok()?))
+}
+
+/// The low and the high half of a word.
 fn halves(word: [u8; WORD_BYTES]) -> [u32; 2] {
     let [a, b, c, d, high @ ..] = word;
     [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes(high)]
