@@ -9,6 +9,7 @@
 use std::{cell::OnceCell, io, path::Path, rc::Rc};
 
 use anyhow::{Context, Result, anyhow};
+use cell::Cell;
 use link::Link;
 use measure::CorpusRecord;
 use program::{Interrupt, UsageError};
@@ -80,7 +81,7 @@ pub struct Found {
 /// Finds the root of every subject. An interruption keeps the probes so far.
 ///
 /// # Errors
-/// Those of the generator, and arguments that it refuses.
+/// The generator's errors, and arguments that it refuses.
 pub fn search(
     cells: &[CellSpec],
     config: &SearchConfig,
@@ -116,7 +117,7 @@ struct UnderWay<'a, 'g, T> {
 }
 
 impl<T: FnMut(&str, &Probe)> UnderWay<'_, '_, T> {
-    /// Until every root is known well enough; whether it was not interrupted.
+    /// Probes until every root is known well enough; false after an interruption.
     fn narrow(&mut self) -> Result<bool> {
         loop {
             let mut due: Vec<(usize, u32)> = (self.brackets.iter().enumerate())
@@ -134,7 +135,7 @@ impl<T: FnMut(&str, &Probe)> UnderWay<'_, '_, T> {
         }
     }
 
-    /// p99 at shares of what the weakest relay sustains.
+    /// Probes all subjects at shares of the weakest relay's capacity; false after an interruption.
     fn curve(&mut self, cells: &[CellSpec]) -> Result<bool> {
         // The floor speaks no Nostr, so it sets no limit.
         let relays = self.brackets.iter().zip(cells).filter(|(_, cell)| cell.role != Role::Floor);
@@ -154,7 +155,7 @@ impl<T: FnMut(&str, &Probe)> UnderWay<'_, '_, T> {
         Ok(true)
     }
 
-    /// Makes a probe; whether it was not interrupted.
+    /// Makes a probe; false after an interruption.
     fn probe(&mut self, at: usize, rate_per_s: u32, purpose: Purpose) -> Result<bool> {
         let Some(blocks) = self.probes.play(&self.subjects[at], rate_per_s)? else { return Ok(false) };
         let probe = probe::judge(&blocks, rate_per_s, purpose, (self.config, &self.slo));
@@ -216,8 +217,8 @@ impl<'a> Probes<'a> {
         Rc::clone(&self.corpus)
     }
 
-    /// Plays each cell of a subject once, with the same load, two of them in random order; `None`
-    /// after an interruption.
+    /// Plays each cell of a subject once, with the same load, in random order; `None` after an
+    /// interruption.
     fn play(&mut self, subject: &Subject, rate_per_s: u32) -> Result<Option<Vec<Block>>> {
         let seed = self.config.seed.wrapping_add(self.played);
         self.played += 1;
@@ -235,6 +236,17 @@ impl<'a> Probes<'a> {
         Ok(Some(blocks.into_iter().map(|(_, block)| block).collect()))
     }
 
+    /// Sets the searched value of a cell: its link's bandwidth in kbit/s, its load, or its rate.
+    fn set_searched(&self, cell: &mut Cell, value: u32, rtt_ns: u64) -> Result<()> {
+        match (&self.config.links, self.config.at_load_1) {
+            (Some(links), _) => cell.link = Some(link(links, value, rtt_ns)?),
+            (None, Some(at_load_1)) => cell.load = at_load_1.load(value),
+            (None, None) => cell.rate_per_s = Some(f64::from(value)),
+        }
+        Ok(())
+    }
+
+    /// Plays one block of a cell; `None` after an interruption.
     fn play_cell(
         &mut self,
         cell: usize,
@@ -242,12 +254,7 @@ impl<'a> Probes<'a> {
         seed: u64,
     ) -> Result<Option<Block>> {
         let mut cells = self.cells.to_vec();
-        let one = &mut cells[cell].cell;
-        match (&self.config.links, self.config.at_load_1) {
-            (Some(links), _) => one.link = Some(link(links, rate_per_s, rtt_ns)?),
-            (None, Some(at_load_1)) => one.load = at_load_1.load(rate_per_s),
-            (None, None) => one.rate_per_s = Some(f64::from(rate_per_s)),
-        }
+        self.set_searched(&mut cells[cell].cell, rate_per_s, rtt_ns)?;
         let config = Config { seed, ..self.config.as_run() };
         let request = Request {
             generator: self.generator,

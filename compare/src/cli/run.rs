@@ -362,7 +362,7 @@ fn refusal(profile: Profile, (with_bursts, seconds): (&[String], u32), git: Opti
 
 /// The exit code of the worst outcome.
 pub(super) fn exit_code(result: &ResultFile, derived: &Derived, stopped: Option<Stopped>) -> Exit {
-    // The floor is no format.
+    // The floor speaks no format, so its blocks fail nothing.
     let cells = || result.cells.iter().filter(|cell| cell.role != Role::Floor);
     let ended = |exit: &Exit| cells().flat_map(|cell| &cell.blocks).any(|block| exit.is(block.exit_code));
     if let Some(code) = stopped_code(stopped) {
@@ -377,9 +377,11 @@ pub(super) fn exit_code(result: &ResultFile, derived: &Derived, stopped: Option<
     }
     let empty = cells().any(|cell| cell.blocks.iter().all(|block| block.usable().is_none()));
     let missed = derived.slos.iter().any(|one| !one.met);
-    match () {
-        () if empty => Exit::Invalid,
-        () if missed => Exit::BoundMissed,
-        () => Exit::Success,
+    if empty {
+        Exit::Invalid
+    } else if missed {
+        Exit::BoundMissed
+    } else {
+        Exit::Success
     }
 }

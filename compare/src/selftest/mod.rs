@@ -21,7 +21,7 @@ mod trials;
 
 use std::{path::Path, time::Instant, time::SystemTime};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use measure::{Environment, SCHEMA_VERSION, Tool, utc};
 
 use crate::git;
@@ -49,7 +49,7 @@ const TESTS: [(&str, Test); 12] = [
     ("late-link", |bench| bench.late_link()),
 ];
 
-/// Those that need network namespaces. Where the host has none, no run is over links.
+/// The tests that need network namespaces. They are left out if the host forbids namespaces.
 const OVER_LINKS: [&str; 3] = ["links", "wrong-link", "late-link"];
 
 /// The names of all tests.
@@ -61,23 +61,24 @@ pub fn names() -> Vec<&'static str> {
 /// own file, which also plays relay and clients.
 ///
 /// # Errors
-/// When a process cannot be started or leaves no record; when a test was asked for by name that
-/// this host cannot run.
+/// When a process cannot be started or leaves no record, or the host cannot run a test of
+/// `options.only`.
 pub fn run(program: &Path, options: &Options, mut tell: impl FnMut(&SelfTest)) -> Result<SelfTest> {
     let folder =
         tempfile::TempDir::with_prefix("compare-").context("cannot make a folder for the records")?;
     let mut bench = Bench::new(program, folder.path(), options)?;
     let wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|only| only == name);
-    let over_links = |name: &str| OVER_LINKS.contains(&name);
-    let forbidden = if OVER_LINKS.into_iter().any(wanted) { link::probe(program)?.err() } else { None };
-    if let Some(why) = forbidden.as_ref().filter(|_| !options.only.is_empty()) {
-        bail!("{}: {why}", OVER_LINKS.join(", "));
+    let mut untested: Vec<String> = Vec::new();
+    if OVER_LINKS.into_iter().any(wanted)
+        && let Err(why) = link::probe(program)?
+    {
+        untested.push(format!("{}: {why}", OVER_LINKS.join(", ")));
+        ensure!(options.only.is_empty(), "{}", untested[0]);
     }
+    let has_links = untested.is_empty();
+    let possible = |name: &str| has_links || !OVER_LINKS.contains(&name);
     let mut found = begun(options);
-    let mut untested: Vec<String> =
-        forbidden.iter().map(|why| format!("{}: {why}", OVER_LINKS.join(", "))).collect();
     found.untested = joined(&untested);
-    let possible = |name: &str| forbidden.is_none() || !over_links(name);
     for (name, test) in TESTS.into_iter().filter(|(name, _)| wanted(name) && possible(name)) {
         let began = Instant::now();
         let finding = test(&mut bench).with_context(|| format!("test {name}"))?;
