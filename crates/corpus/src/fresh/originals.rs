@@ -29,7 +29,7 @@ struct Original<'t> {
     /// The events as given; the caller may have changed some, so duplicates may differ.
     given: Vec<Cow<'t, Event<'t>>>,
     /// The originals that it refers to, by number.
-    names: Vec<usize>,
+    refers_to: Vec<usize>,
     /// Greater than the wave of every original that it refers to.
     wave: usize,
 }
@@ -49,7 +49,7 @@ impl<'t> Originals<'t> {
         for template in templates {
             all.add_embedded(template, 1);
         }
-        all.find_names();
+        all.find_references();
         all.order();
         all
     }
@@ -59,7 +59,7 @@ impl<'t> Originals<'t> {
         let next = self.originals.len();
         let number = *self.numbers.entry(event.id).or_insert(next);
         if number == next {
-            self.originals.push(Original { given: Vec::new(), names: Vec::new(), wave: 0 });
+            self.originals.push(Original { given: Vec::new(), refers_to: Vec::new(), wave: 0 });
         }
         self.originals[number].given.push(event);
         number
@@ -78,34 +78,30 @@ impl<'t> Originals<'t> {
         }
     }
 
-    fn find_names(&mut self) {
-        for number in 0..self.originals.len() {
-            let mut names: Vec<_> = self.originals[number]
-                .given
-                .iter()
-                .flat_map(|event| references::hashes(event))
-                .filter_map(|hash| self.numbers.get(&hash).copied())
-                .collect();
-            names.sort_unstable();
-            names.dedup();
-            self.originals[number].names = names;
+    /// Notes for each original the other originals whose ids stand in it.
+    fn find_references(&mut self) {
+        for original in &mut self.originals {
+            let hashes = original.given.iter().flat_map(|event| references::hashes(event));
+            original.refers_to = hashes.filter_map(|hash| self.numbers.get(&hash).copied()).collect();
+            original.refers_to.sort_unstable();
+            original.refers_to.dedup();
         }
     }
 
-    /// Finds the wave of every event. An id is a hash of the event, so no two events can name each
-    /// other. Files are not verified, though: events with made-up ids that do are not offered as
-    /// references.
+    /// Finds the wave of every event. An id is a hash of the event, so two events cannot refer to each
+    /// other. Files are not verified, though: events in a circle of made-up ids are not referred to.
     fn order(&mut self) {
-        let mut named_by: Vec<Vec<usize>> = vec![Vec::new(); self.originals.len()];
+        let mut referred_by: Vec<Vec<usize>> = vec![Vec::new(); self.originals.len()];
         for (number, original) in self.originals.iter().enumerate() {
-            original.names.iter().for_each(|&named| named_by[named].push(number));
+            original.refers_to.iter().for_each(|&target| referred_by[target].push(number));
         }
-        let mut waiting_for: Vec<_> = self.originals.iter().map(|original| original.names.len()).collect();
+        let mut waiting_for: Vec<_> =
+            self.originals.iter().map(|original| original.refers_to.len()).collect();
         let mut ready: Vec<_> =
             (0..self.originals.len()).filter(|&number| waiting_for[number] == 0).collect();
         while let Some(number) = ready.pop() {
             let wave = self.originals[number].wave + 1;
-            for &other in &named_by[number] {
+            for &other in &referred_by[number] {
                 self.originals[other].wave = self.originals[other].wave.max(wave);
                 waiting_for[other] -= 1;
                 if waiting_for[other] == 0 {
@@ -116,7 +112,7 @@ impl<'t> Originals<'t> {
         let in_circles = |number: usize| waiting_for[number] > 0;
         self.numbers.retain(|_, number| !in_circles(*number));
         for original in &mut self.originals {
-            original.names.retain(|&named| !in_circles(named));
+            original.refers_to.retain(|&target| !in_circles(target));
         }
     }
 
@@ -156,7 +152,7 @@ impl<'t> Originals<'t> {
         while let Some(number) = todo.pop() {
             let original = &self.originals[number];
             waves.entry(original.wave).or_default().push(number);
-            todo.extend(original.names.iter().copied().filter(|&named| found.insert(named)));
+            todo.extend(original.refers_to.iter().copied().filter(|&target| found.insert(target)));
         }
         waves.into_values().collect()
     }

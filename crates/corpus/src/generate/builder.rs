@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use super::{
     Generator,
     calibration::{Calibration, Reuse, Shape},
-    plan::{Author, Planned},
+    plan::{Author, Planned, has_one_per_author},
 };
 use crate::{
     json::json,
@@ -170,34 +170,15 @@ impl<'g> Builder<'g> {
         (event, context)
     }
 
+    /// The state of an event before its tags and content are drawn.
     fn context(&mut self, planned: &Planned, shape: &Shape) -> Context {
-        let recent = self.recent.entry(planned.kind).or_default();
-        // Most real answers point at events that a sample does not hold.
-        let answers = (!self.notes.is_empty() && self.random.chance(0.5)).then(|| {
-            again(&mut self.random, &recent.notes, shape.reuse.id).unwrap_or_else(|| {
-                let note = self.notes[self.random.below(self.notes.len())].event;
-                remember(&mut recent.notes, note);
-                note
-            })
-        });
-        let lists = matches!(planned.kind, 0 | 3 | 10_000..=19_999);
-        let author = match planned.author {
-            Author::Once => None,
-            Author::Known(author) if lists => Some(author),
-            Author::Known(author) => {
-                let again = again(&mut self.random, &recent.authors, shape.reuse.author);
-                if again.is_none() {
-                    remember(&mut recent.authors, author);
-                }
-                Some(again.unwrap_or(author))
-            }
-        };
         Context {
             kind: planned.kind,
             created_at: planned.created_at,
             index: planned.index,
-            author,
-            answers,
+            // Drawn in this order.
+            answers: self.draw_answered(planned.kind, shape.reuse.id),
+            author: self.draw_author(planned, shape.reuse.author),
             answered: false,
             mentioned: HashSet::new(),
             list: Vec::new(),
@@ -207,11 +188,41 @@ impl<'g> Builder<'g> {
         }
     }
 
+    /// The note that an event answers; in `reuse` of the draws one that was answered before.
+    fn draw_answered(&mut self, kind: u16, reuse: f64) -> Option<usize> {
+        // Most real answers point at events that a sample does not hold.
+        if self.notes.is_empty() || !self.random.chance(0.5) {
+            return None;
+        }
+        let recent = &mut self.recent.entry(kind).or_default().notes;
+        let earlier = again(&mut self.random, recent, reuse);
+        Some(earlier.unwrap_or_else(|| {
+            let note = self.notes[self.random.below(self.notes.len())].event;
+            remember(recent, note);
+            note
+        }))
+    }
+
+    /// The planned author, or in `reuse` of the draws one of the last authors of the kind. An author
+    /// has one list of a kind, so lists keep the planned author.
+    fn draw_author(&mut self, planned: &Planned, reuse: f64) -> Option<usize> {
+        let Author::Known(author) = planned.author else { return None };
+        if has_one_per_author(planned.kind) {
+            return Some(author);
+        }
+        let recent = &mut self.recent.entry(planned.kind).or_default().authors;
+        let earlier = again(&mut self.random, recent, reuse);
+        if earlier.is_none() {
+            remember(recent, author);
+        }
+        Some(earlier.unwrap_or(author))
+    }
+
     pub(super) fn finish(self) -> Vec<Event<'static>> {
         self.events
     }
 
-    /// A key that many or few follow, each at most once in an event.
+    /// A public key for a `p` tag, drawn by popularity. No key comes twice in an event.
     pub(super) fn mention(&mut self, context: &mut Context) -> [u8; 32] {
         if context.kind == 3 {
             return self.follow(context);
@@ -231,7 +242,8 @@ impl<'g> Builder<'g> {
         }
     }
 
-    /// Lists share runs: people follow packs, and start from the list of someone else.
+    /// The next key of a follow list. Lists share runs of keys, because people copy packs and other
+    /// people's lists.
     fn follow(&mut self, context: &mut Context) -> [u8; 32] {
         if context.run.is_empty() && self.random.chance(context.reuse.key) {
             let lists = &self.recent.entry(3).or_default().lists;
@@ -262,7 +274,7 @@ fn tag_json_bytes(tag: &Tag<'_>) -> usize {
     2 + tag.iter().map(|element| element.len() + 3).sum::<usize>()
 }
 
-/// A remembered value, in this share of calls.
+/// One of the remembered values, in this share of calls.
 pub(super) fn again<T: Clone>(random: &mut Random, remembered: &VecDeque<T>, share: f64) -> Option<T> {
     (random.chance(share) && !remembered.is_empty())
         .then(|| remembered[random.below(remembered.len())].clone())
@@ -275,8 +287,8 @@ pub(super) fn remember<T>(remembered: &mut VecDeque<T>, item: T) {
     remembered.push_back(item);
 }
 
-/// The authors in order of their activity, then keys that are not points of the curve and sign
-/// nothing: SHA-256("relay-sim follow target" || index as 8 bytes, big-endian).
+/// The authors' keys in order of their activity, then keys of people who are only followed. The latter
+/// need not be points of the curve: SHA-256("relay-sim follow target" || index as 8 bytes, big-endian).
 pub(super) fn people(world: World) -> Vec<[u8; 32]> {
     let others = (keys::AUTHOR_KEYS..World::PEOPLE).map(|index| {
         let hasher = Sha256::new().chain_update("relay-sim follow target");

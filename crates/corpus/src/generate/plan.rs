@@ -42,7 +42,7 @@ pub(super) struct Planned {
 pub(super) enum Author {
     /// One of the authors, by rank of activity.
     Known(usize),
-    /// A key used once: gift wraps, and lists beyond one an author.
+    /// A key used once: gift wraps, and lists after every author has one.
     Once,
 }
 
@@ -52,10 +52,10 @@ pub(super) struct EventPlan {
     count: u64,
     seed: u64,
     first_created_at: i64,
-    /// The mix's kinds, each spread evenly, repeated as often as events need; so any stretch of it
-    /// has the mix.
+    /// One cycle of kinds, which repeats until all events have one. Each kind is spread evenly, so every
+    /// stretch of events has the mix.
     deck: Vec<u16>,
-    /// For each kind that an author has once: the authors, in the order in which they get theirs.
+    /// For each kind of which an author has one event: the order in which the authors publish it.
     once: BTreeMap<u16, Vec<usize>>,
     authors: Authors,
 }
@@ -74,7 +74,7 @@ impl EventPlan {
         Ok(EventPlan { count, seed, first_created_at: FIRST_CREATED_AT, deck, once, authors })
     }
 
-    /// The same events at other times, of which this is the last.
+    /// The plan with its last event at this time.
     pub(super) fn ending(self, last: i64) -> EventPlan {
         EventPlan {
             first_created_at: last.saturating_sub(self.seconds(self.count.saturating_sub(1))),
@@ -89,7 +89,7 @@ impl EventPlan {
         i64::try_from(seconds).expect("about as many as events")
     }
 
-    /// The same long before, drawn by another seed.
+    /// A plan with other random numbers whose events are older.
     pub(super) fn elsewhere(self, seed: u64) -> EventPlan {
         EventPlan { first_created_at: FIRST_CREATED_AT_ELSEWHERE, seed, ..self }
     }
@@ -153,8 +153,8 @@ impl EventPlan {
     }
 }
 
-/// A kind with n of N events stands at every N/n-th place, from a start of its own; rare ones
-/// anywhere.
+/// The kinds of the mix in an order that spreads each evenly: a kind with n of N events has every N/n-th
+/// place, after a random first one.
 fn deck(mix: &Mix) -> Result<Vec<u16>, GenerateError> {
     let mut random = Random::new("relay-sim kinds", 0);
     let mut places: Vec<(f64, u16)> = Vec::new();
@@ -170,7 +170,7 @@ fn deck(mix: &Mix) -> Result<Vec<u16>, GenerateError> {
 }
 
 /// Whether a relay keeps only the newest event of this kind and author (NIP-01).
-fn has_one_per_author(kind: u16) -> bool {
+pub(super) fn has_one_per_author(kind: u16) -> bool {
     matches!(kind, 0 | 3 | 10_000..=19_999)
 }
 
