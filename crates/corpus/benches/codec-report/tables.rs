@@ -100,8 +100,7 @@ fn targets(report: &Report, formats: &[Format]) -> Table {
     }
     Table {
         title: "Against the floor".to_owned(),
-        note: "Ratios are taken round by round. `memcpy` copies the encoded bytes into a reused buffer. Wanted of tuned binary \
-               formats: encode ≤ 10, a peek ≤ 10 ns at fixed offsets and ≤ 60 ns in Cap'n Proto."
+        note: "Aims for tuned binary formats: encode ≤ 10, a peek ≤ 10 ns at fixed offsets and ≤ 60 ns in Cap'n Proto."
             .to_owned(),
         head: words(&["format", "by", "events", "encode/memcpy", "peek cold ns", "peek hot ns"]),
         rows,
@@ -123,10 +122,7 @@ fn times(report: &Report, formats: &[Format]) -> Table {
     }
     Table {
         title: "Nanoseconds an event".to_owned(),
-        note: "`decode` leaves text in the frame where the format allows it; `keeps bytes` is the same for a client that \
-               wants tag values of 64 hex digits as 32 bytes, as it has ids and keys: of a library's text they are made. \
-               `peek` reads id, author, time and kind. A library decodes for a peek, too."
-            .to_owned(),
+        note: String::new(),
         head: head(&["format", "by", "memcpy"], COLUMNS.map(|what| what.name().to_owned())),
         rows,
         names: 2,
@@ -140,9 +136,7 @@ fn json_libraries(report: &Report) -> Table {
     };
     Table {
         title: "JSON libraries, nanoseconds an event".to_owned(),
-        note: "All of them read ids, keys and signatures as bytes. `three fields` are author, time and kind; tuned code \
-               stops behind them. EVENT is the relay's message around an event. simd-json reads in place, so the copy \
-               that it works in is timed (`memcpy`). sonic-rs and simd-json are called through serde."
+        note: "All libraries read ids, keys and signatures as bytes. Tuned code stops after the last of the three fields."
             .to_owned(),
         head: head(&["by"], JSON_ROWS.map(|what| what.name().to_owned())),
         rows: implementations(Format::JSON).into_iter().map(row).collect(),
@@ -168,8 +162,8 @@ fn escapes(report: &Report) -> Table {
     }
     Table {
         title: "JSON in JSON, nanoseconds an event".to_owned(),
-        note: "The content of each event is an event as JSON, as in reposts, so that every quote in it is escaped; and the \
-               same with an apostrophe for each character that JSON escapes."
+        note: "Each event's content is an event in JSON, as in reposts, with every quote escaped. The other content has an \
+               apostrophe for each character that JSON escapes."
             .to_owned(),
         head: words(&["content", "by", "encode", "/ tuned", "decode", "/ tuned"]),
         rows,
@@ -198,8 +192,8 @@ fn times_together(report: &Report, formats: &[Format]) -> Table {
     Table {
         title: "Events together, nanoseconds an event".to_owned(),
         note: format!(
-            "EVENTS is the message, a batch the same without one; both hold up to {TOGETHER} events of one kind. Empty where \
-             a format has no layout for a batch, or nobody wrote tuned code for it."
+            "An EVENTS message, or a batch without one, has up to {TOGETHER} events of one kind. A cell is empty if the \
+             format has no layout for a batch, or the layout no tuned code."
         ),
         head: head(&["format", "by"], COLUMNS.map(|what| what.name().to_owned())),
         rows,
@@ -267,8 +261,8 @@ fn sizes(report: &Report, formats: &[Format]) -> Table {
     }
     Table {
         title: "Bytes an event".to_owned(),
-        note: "In brackets, the share of what the same events take in JSON. `gzip 6` and `zstd 3` compress every event by itself; \
-               `stream` compresses all of them, one behind the other in the corpus's order, as one. (gzip is zlib-rs's.)"
+        note: "Brackets have the share of JSON's bytes. `gzip 6` (of zlib-rs) and `zstd 3` compress every event by itself. \
+               `stream` compresses all events as one, in the corpus's order."
             .to_owned(),
         head: head(&["format", "events"], SIZES.map(|(name, _)| name.to_owned())),
         rows,
@@ -298,7 +292,8 @@ fn batches(report: &Report) -> Table {
     };
     Table {
         title: "Batches".to_owned(),
-        note: "Bytes an event when so many events, one behind the other in the corpus's order, are compressed together.".to_owned(),
+        note: "Bytes per event if this many events are compressed together, in the corpus's order."
+            .to_owned(),
         head: head(&["format"], [columns("gzip 6"), columns("zstd 3")].concat()),
         rows: report.batches.iter().map(row).collect(),
         names: 1,
@@ -333,8 +328,7 @@ fn opening(report: &Report) -> Vec<String> {
             "{} of {} events of {} ({}), fingerprint {}.",
             corpus.measured, corpus.events, corpus.name, corpus.origin, corpus.fingerprint
         ),
-        "Those are the events that every core format holds; a format that holds fewer is measured, and compared \
-         with JSON, on these."
+        "Every core format holds these events. A format that holds fewer is compared with JSON on those."
             .to_owned(),
     ];
     if !corpus.held_by.is_empty() {
