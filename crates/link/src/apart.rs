@@ -1,4 +1,4 @@
-//! Questions about links that a process of its own answers, because it moves to other namespaces.
+//! Questions about links. A process of its own answers them, because it moves to other namespaces.
 
 use std::{
     path::Path,
@@ -18,9 +18,9 @@ use crate::{
 /// calls [`crate::main`] in the role of an emulator.
 ///
 /// # Errors
-/// The inner one is the reason with its remedy; the outer one, that no process could be started.
+/// The inner error is the reason with its remedy. The outer error: no process could be started.
 pub fn probe(program: &Path) -> anyhow::Result<Result<TcpSettings, String>> {
-    apart(program, &["probe"])
+    ask(program, &["probe"])
 }
 
 /// Times transfers over a link, in a process of its own.
@@ -28,19 +28,19 @@ pub fn probe(program: &Path) -> anyhow::Result<Result<TcpSettings, String>> {
 /// # Errors
 /// As [`probe`].
 pub fn check(program: &Path, order: &Order) -> anyhow::Result<Result<Checked, String>> {
-    apart(program, &["check", &serde_json::to_string(order)?])
+    ask(program, &["check", &serde_json::to_string(order)?])
 }
 
-/// Finds in a process of its own how many packets a second this host emulates, in some seconds.
+/// Measures for some seconds, in a process of its own, how many packets per second this host emulates.
 ///
 /// # Errors
 /// As [`probe`].
 pub fn capacity(program: &Path) -> anyhow::Result<Result<Carries, String>> {
-    apart(program, &["capacity"])
+    ask(program, &["capacity"])
 }
 
-/// Starts a program in the role of an emulator, for one answer.
-fn apart<T: DeserializeOwned>(program: &Path, task: &[&str]) -> anyhow::Result<Result<T, String>> {
+/// Starts `program` in the role of an emulator and reads its answer.
+fn ask<T: DeserializeOwned>(program: &Path, task: &[&str]) -> anyhow::Result<Result<T, String>> {
     let output = Command::new(program)
         .arg(LINK_ROLE)
         .args(task)

@@ -67,18 +67,11 @@ impl Trace {
     /// The first opportunity at this instant or later.
     pub(crate) fn first_from(&self, ns: u64) -> u64 {
         let period_ns = self.period_ms() * 1_000_000;
-        let (periods, within) = (ns / period_ns, ns % period_ns);
-        // The last line of a period is the instant zero of the next.
+        // A period ends with its last line: that instant is not yet the next period's.
+        let periods = ns.saturating_sub(1) / period_ns;
+        let within = ns - periods * period_ns;
         let place = self.at_ms.partition_point(|at| at * 1_000_000 < within) as u64;
-        let first = periods * self.at_ms.len() as u64 + place;
-        if within > 0 || periods == 0 {
-            return first;
-        }
-        let mut earliest = first;
-        while earliest > 0 && self.at_ns(earliest - 1) == ns {
-            earliest -= 1;
-        }
-        earliest
+        periods * self.at_ms.len() as u64 + place
     }
 
     fn period_ms(&self) -> u64 {
