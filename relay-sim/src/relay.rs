@@ -106,7 +106,7 @@ impl Relay {
     /// # Errors
     /// [`UnknownName`] when the format insisted on has no such implementation.
     pub fn new(mut config: Config) -> Result<Relay, UnknownName> {
-        /// Of an EVENT beside the event, and of each byte of its subscription id in JSON.
+        /// Bytes of an EVENT message around its event, and for each byte of its subscription id in JSON.
         const AROUND_BYTES: (usize, usize) = (128, 6);
         /// Clients read no larger message in capnp-packed, whatever the frames may have.
         const UNPACKED_BYTES: usize = 8 << 20;
@@ -134,8 +134,8 @@ impl Relay {
         })
     }
 
-    /// A relay with the events of [`Config::store`], if there is one, that have not expired by
-    /// `unix_seconds`. [`Relay::close`] ends it.
+    /// Opens a relay with the events of [`Config::store`], if one is configured. Events that have expired
+    /// by `unix_seconds` are left out. [`Relay::close`] ends the relay.
     ///
     /// # Errors
     /// [`StartError`]; those of the store name their file.
@@ -146,27 +146,24 @@ impl Relay {
         relay.lock().store.load(&disk, (!relay.config.keep_expired).then_some(unix_seconds))?;
         relay.durable = Some(Durable { disk, committer: Committer::default() });
         let relay = Arc::new(relay);
-        let committing = Arc::downgrade(&relay);
-        let settle = move |offers| {
-            committing.upgrade().is_some_and(|relay| {
-                relay.settle(offers);
-                true
-            })
-        };
+        let weak = Arc::downgrade(&relay);
+        // False ends the committer's thread: the relay was dropped.
+        let settle = move |offers| weak.upgrade().map(|relay| relay.settle(offers)).is_some();
         if let Some(durable) = &relay.durable {
             durable.committer.start(settle).map_err(StartError::Committer)?;
         }
         Ok(relay)
     }
 
-    /// Waits until what was offered is on disk. What is published later is refused.
+    /// Writes all offered events to disk, refuses later ones, and removes the rows that are left over.
     pub fn close(&self) {
         let Some(Durable { disk, committer }) = &self.durable else { return };
         committer.close();
-        let next = self.lock().store.next_rows(0);
-        next.keep_for_answers();
-        if !next.removed.is_empty()
-            && let Err(error) = disk.commit(&next.removed, &[])
+        // The committer removes rows only when it writes some.
+        let last = self.lock().store.next_rows(0);
+        last.keep_for_answers();
+        if !last.removed.is_empty()
+            && let Err(error) = disk.commit(&last.removed, &[])
         {
             // The next start finds them superseded, deleted or expired once more.
             error!(%error, "rows that are no longer needed stay");
@@ -183,9 +180,8 @@ impl Relay {
         self.codecs[format.index()].expect("only enabled formats are negotiated")
     }
 
-    /// A format on offer that makes more of an event than a message has room for, and how many
-    /// bytes. Whoever asked for the event in this format could not get it. A format that cannot hold
-    /// the event at all is another matter: the event is left out of its answers.
+    /// A format on offer in which the event is too large for a message, and its bytes in it. A format
+    /// that cannot hold the event at all does not count: its answers leave the event out.
     pub(crate) fn undeliverable(&self, event: &Event<'_>) -> Option<(Format, usize)> {
         if most_bytes(event) <= self.max_event_bytes {
             return None;
@@ -203,8 +199,8 @@ impl Relay {
         self.connections.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Whether connections need to look for faults at all: those of the process, such as `burn`,
-    /// leave every connection its ordinary path, so that a planted cost is all that is planted.
+    /// Whether connections need to look for faults. Faults of the process, such as `burn`, need no look,
+    /// which would add to the planted cost.
     pub(crate) fn may_misbehave(&self) -> bool {
         self.config.control || self.config.faults.iter().any(|fault| !fault.is_of_the_process())
     }
