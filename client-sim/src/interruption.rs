@@ -16,7 +16,7 @@ use tokio::{
 #[error("interrupted")]
 pub(crate) struct Interrupted;
 
-/// Takes over the signals that end a run: nothing that blocks heeds them from then on.
+/// Takes over the signals that end a run. From then on they no longer end work that blocks.
 ///
 /// # Errors
 /// Names the signal that the system refuses.
@@ -25,8 +25,8 @@ pub(crate) fn listen() -> anyhow::Result<Interrupt> {
     Ok(runtime.block_on(async { Interrupt::listen() })?)
 }
 
-/// Does the work on a runtime of its own. What blocks a thread, such as the lookup of a name, is
-/// not waited for.
+/// Does the work on a runtime of its own. Returns without waiting for blocked threads, such as the lookup
+/// of a name.
 ///
 /// # Errors
 /// As the work.
@@ -52,9 +52,8 @@ pub(crate) async fn unless_interrupted<T>(
     }
 }
 
-/// Does work that blocks, before anything was begun that must be ended: a signal meanwhile ends the
-/// program at once. After an earlier one the work is done all the same: with a plan there is a record
-/// of all that was owed.
+/// Does work that blocks, before a run has anything to clean up: a signal during it ends the program at
+/// once. After an earlier signal the work is still done, because the record needs the plan.
 ///
 /// # Errors
 /// When the system gives no runtime.

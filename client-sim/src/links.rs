@@ -25,8 +25,7 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// Starts the emulator. This process is in a network namespace of its own, which becomes that
-    /// of the relay.
+    /// Starts the emulator. The network namespace of this process becomes the relay's.
     ///
     /// # Errors
     /// When the host forbids it; the emulator's own message is on standard error.
@@ -47,7 +46,7 @@ impl Links {
     }
 }
 
-/// Does the work, unless the emulator's process ends meanwhile: then packets go nowhere.
+/// Does the work, and gives up if the emulator's process ends, because packets then go nowhere.
 ///
 /// # Errors
 /// When the emulator ends, or the work fails.
@@ -67,9 +66,8 @@ pub(crate) async fn unless_ended<T>(
     }
 }
 
-/// Refuses a plan that asks for more packets than this host emulates on time: no block of it could
-/// count. `packets_per_s` is what the host carries; without it that is measured, of which `tell`
-/// hears.
+/// Refuses a plan with more packets than this host emulates on time, because none of its blocks would
+/// count. `packets_per_s` is the host's capacity. Without it the capacity is measured and passed to `tell`.
 ///
 /// # Errors
 /// [`TooMuch`], or when the host is too busy to be measured.
@@ -102,8 +100,8 @@ pub(crate) fn within_capacity(
     .into())
 }
 
-/// The emulator's work, for the record. `links` are those of the run, each with how many
-/// connections use it; `run` is that of the command line.
+/// The emulator's work, for the record. `links` are the run's links, each with its number of
+/// connections; `run` is the link of the command line.
 pub fn record(links: &[(Link, u64)], run: Option<&Link>, tcp: &TcpSettings, report: &Report) -> LinkRecord {
     let part = |counts: WayCounts, queued: &Latency| PartFlow {
         packets: counts.sent,
@@ -186,7 +184,7 @@ pub(crate) fn list() -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Times transfers over a link, and of so many users at once: what came of it, and a line for each
+/// Times transfers over a link, by one user and by `users` at once. Returns the worst outcome, and a line per
 /// figure.
 ///
 /// # Errors
@@ -235,7 +233,7 @@ pub(crate) fn capacity() -> anyhow::Result<String> {
 fn measured_capacity() -> anyhow::Result<Carries> {
     let program = own_file()?;
     link::probe(&program)?.map_err(anyhow::Error::msg)?;
-    // The host can emulate links, so what is left is that it does something else.
+    // The host can emulate links, so a failure means that it is busy.
     link::capacity(&program)?.map_err(|why| TooBusy(why).into())
 }
 

@@ -179,12 +179,12 @@ pub(crate) enum Command {
     Browser(Box<BrowserFlags>),
     /// Count the instructions of relay and clients in user space by Valgrind
     ///
-    /// A cost that repeats, and is not time.
+    /// Counts repeat from run to run, but they are no CPU time.
     Instructions(Box<InstructionFlags>),
     /// Check a result folder, and say how to add it to results/contributed
     ///
-    /// Its sums hold, and it has a commit and a self-test that passed. Writes into result.json who
-    /// measured it.
+    /// A result needs records that add up, a commit, and a self-test that passed. Writes into result.json
+    /// who measured it.
     Contribute {
         /// The folder that `compare run` wrote
         dir: PathBuf,
@@ -197,7 +197,8 @@ pub(crate) enum Command {
     },
     /// Compare two results of one kind
     ///
-    /// Each cell with JSON in its own run, of a search capacities, or times at each bandwidth.
+    /// Each cell is first divided by JSON of its own run. Searches are compared by capacity, or by time
+    /// at each bandwidth.
     Diff {
         /// The folder of the earlier result
         before: PathBuf,
@@ -354,8 +355,8 @@ fn share(text: &str, range: RangeInclusive<f64>) -> Option<f64> {
     range.contains(&share).then_some(share)
 }
 
-/// Rounds of several relays where no flag says how many: more than two relays need for one of
-/// them to fail the run ([`report::rounds_to_fail`]).
+/// Default rounds of several relays: more than two relays need to be able to fail the run
+/// ([`report::rounds_to_fail`]).
 const ROUNDS_OF_RELAYS: u32 = 12;
 
 /// Rounds of the first table, so that it ends within five minutes; three have an interval.
@@ -453,15 +454,15 @@ pub(crate) struct Run {
     pub(crate) profile: Profile,
     /// Rounds, instead of the profile's; intervals need 6 or more
     ///
-    /// Where times of blocks are invalid, up to half as many further rounds are played. Several
-    /// relays have at least 12 unless told otherwise.
+    /// Up to half as many further rounds replace blocks with invalid times. A comparison of relays
+    /// plays at least 12 by default.
     #[arg(
         long, help_heading = "Rounds", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS))
     )]
     pub(crate) rounds: Option<u32>,
     /// Seconds a block, instead of the profile's
     ///
-    /// Of a scenario with bursts at least five bursts.
+    /// A scenario with bursts needs at least five bursts per block.
     #[arg(
         long, help_heading = "Rounds", value_parser = program::units::whole_seconds, allow_negative_numbers = true
     )]

@@ -133,7 +133,8 @@ pub(crate) fn apply(answers: &mut ByRelay, cells: &mut Vec<CellSpec>) -> Result<
     Ok(Foreign { declined, refused_events })
 }
 
-/// Drops what is declined, and renames what is granted otherwise than offered; says what it did.
+/// Drops declined cells, and renames cells that are granted otherwise than offered. Returns the changes
+/// as text.
 fn name_by_grants<'h>(
     cells: &mut Vec<CellSpec>,
     handshakes: impl Fn(&str) -> &'h [Handshake],

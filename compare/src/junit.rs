@@ -1,4 +1,4 @@
-//! What a run of several relays found, as JUnit's XML: CI services show it beside other tests.
+//! A comparison of relays as JUnit XML, which CI services show next to other tests.
 
 use std::path::Path;
 
@@ -44,7 +44,7 @@ fn report(result: &ResultFile, judged: &[Judged]) -> Report {
     report
 }
 
-/// A verdict. What fails nothing may be worse all the same, and says so.
+/// A verdict. A metric that fails nothing may still be worse, and its text states this.
 fn compared(judged: &Judged) -> TestCase {
     let one = &judged.comparison;
     let name = format!("{} of {} against {}", one.metric.short(), one.cell, one.reference);

@@ -64,10 +64,10 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Those of `--corpus`, or the bundled ones.
+    /// The events of `--corpus`, or the bundled ones.
     ///
     /// # Errors
-    /// When the file or the program's own cannot be read.
+    /// When that file, or the program's own file, cannot be read.
     pub(crate) fn from_corpus(corpus: Option<&str>) -> Result<Events> {
         let file = corpus.map(PathBuf::from);
         let events = file.as_deref().map_or_else(|| Ok(Corpus::bundled()), Corpus::read);
@@ -77,10 +77,10 @@ impl Events {
 }
 
 impl Agents {
-    /// Opens a run, which agents join from then on.
+    /// Opens a run, which agents can then join.
     ///
     /// # Errors
-    /// When the server does not do its part.
+    /// When a request to the NATS server fails.
     pub(crate) async fn open(
         server: Server,
         run: RunId,
@@ -107,15 +107,15 @@ impl Agents {
         Ok(Agents { run, of, told, corpus_name, keeps_records: false })
     }
 
-    /// Whether the agents' own records stay beside that of all.
+    /// Keeps the agents' own records next to their sum, if `keeps_records`.
     pub(crate) fn keeping_records(self, keeps_records: bool) -> Agents {
         Agents { keeps_records, ..self }
     }
 
-    /// Waits until all agents are there; `tell` hears who is missing.
+    /// Waits until all agents have joined, and passes the missing ones to `tell`.
     ///
     /// # Errors
-    /// When agents are missing in the end, or one is lost.
+    /// When agents are still missing at the deadline, or one is lost.
     pub(crate) async fn ready(&self, tell: impl Fn(&str)) -> Result<()> {
         Ok(watched::until_ready(&self.run, tell).await?)
     }
@@ -164,8 +164,8 @@ impl Agents {
 }
 
 impl Generator for Agents {
-    /// Writes one record of all agents'. Next to it stand their own that do not make one, or if they
-    /// are kept.
+    /// Writes the sum of all agents' records. Their own records stay next to it if they do not add up, or on
+    /// request.
     fn play<'a>(
         &'a self,
         task: Task<'a>,
@@ -176,7 +176,7 @@ impl Generator for Agents {
     }
 }
 
-/// Which program this process is, and which events it has, as agents of one run must agree.
+/// Hashes of this program, its events and its dictionaries, which all agents of a run must share.
 ///
 /// # Errors
 /// When the program's own file cannot be read.
@@ -193,10 +193,10 @@ pub(crate) fn identity(corpus: &Corpus) -> Result<Identity> {
     })
 }
 
-/// Refuses what only one process on one machine can do.
+/// Refuses arguments that need all clients in one process on one machine.
 ///
 /// # Errors
-/// The part to leave out.
+/// Names the argument to leave out.
 pub(crate) fn check(client_args: &[String], cells: &[CellSpec], is_foreign: bool) -> Result<()> {
     ensure!(client_args.is_empty(), "agents take no arguments after --: leave them out");
     ensure!(cells.iter().all(|cell| cell.faults.is_empty()), "agents play against no planted faults");

@@ -67,7 +67,7 @@ fn common(scenario: &str, run: &Config, seeds: u64) -> SearchConfig {
 /// Finds the rate or load of each cell; `None` after an interruption.
 ///
 /// # Errors
-/// Those of the generator, and when a cell has none.
+/// The generator's errors, and when a cell has no such rate.
 pub fn choose(
     cells: &[CellSpec],
     config: &SearchConfig,

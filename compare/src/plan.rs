@@ -20,11 +20,12 @@ use report::{
 /// Cells between two anchors: the anchor runs at every fourth place.
 const BETWEEN_ANCHORS: usize = 3;
 
-/// The same of a saturated load, whose figures are sums over rounds and not ratios of neighbours.
+/// Cells between two anchors of a saturated load. Its figures are sums over rounds, so anchors need no
+/// neighbours.
 const BETWEEN_SATURATED_ANCHORS: usize = 12;
 
-/// The formats that the quick profile also measures under compression, when nothing else is asked
-/// for: all of them in six rounds would take nine minutes.
+/// The formats that the quick profile compresses by default. All formats in six rounds would take nine
+/// minutes.
 const QUICK_COMPRESSED: [&str; 2] = [BASE_FORMAT, "dannypack"];
 
 /// The compressions of these two that the quick profile measures, and nothing else, in blocks of
@@ -71,10 +72,9 @@ impl Profile {
 /// The order of every block.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BlockOrder {
-    /// For each round the indexes of the cells in the order they run; anchors stand in it several
-    /// times.
+    /// For each round the indexes of its cells, in the order they run. Anchors run several times per round.
     pub rounds: Vec<Vec<usize>>,
-    /// The same of further rounds, for blocks whose times turn out invalid.
+    /// Further rounds, which replace blocks with invalid times.
     pub spare: Vec<Vec<usize>>,
 }
 
@@ -107,7 +107,7 @@ impl BlockOrder {
         BlockOrder::drawn(&loads, is_pair, between, rounds, seed)
     }
 
-    /// The same with half as many further rounds.
+    /// As [`BlockOrder::new`], with half as many further rounds.
     pub fn with_spare(cells: &[CellSpec], rounds: u32, seed: u64) -> BlockOrder {
         let BlockOrder { rounds: mut all, .. } = BlockOrder::new(cells, with_further(rounds), seed);
         let spare = all.split_off(rounds as usize);

@@ -14,10 +14,9 @@ const MOST: usize = 8;
 /// The word for one family of all cells.
 const ALL: &str = "all";
 
-/// The names of the primary cells: those asked for, or else in each load up to [`MOST`] that differ
-/// from JSON without compression in format or compression alone, one of each by turns in the
-/// matrix's order; of several relays, those of all but the first. None where all cells are to be
-/// one family.
+/// The names of the primary cells: the requested ones, or up to [`MOST`] per load. These differ from JSON
+/// without compression only in format or only in compression, by turns in the matrix's order. For several
+/// relays they are the cells of all but the first. None where all cells are to be one family.
 ///
 /// # Errors
 /// When a name is of no cell with a verdict; the text lists those that are.

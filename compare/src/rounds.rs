@@ -76,7 +76,7 @@ impl Rounds<'_> {
     /// much time, by a pilot.
     ///
     /// # Errors
-    /// Those of the generator, when blocks cannot be kept, and [`NoRounds`].
+    /// The generator's errors, [`NoRounds`], and when blocks cannot be kept.
     pub fn play(
         &self,
         header: Header,

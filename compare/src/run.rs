@@ -120,7 +120,7 @@ pub async fn run(
 /// Runs the blocks of a plan until Ctrl-C or SIGTERM.
 ///
 /// # Errors
-/// Those of [`run`], and when there is no runtime.
+/// The errors of [`run`], and when the runtime cannot be started.
 pub fn run_until_signal(request: &Request<'_>, progress: &mut Progress) -> Result<Outcome> {
     until_signal(async |interrupt| run(request, progress, interrupt.wait()).await)
 }

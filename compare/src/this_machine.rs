@@ -63,8 +63,8 @@ pub struct ThisMachine {
 }
 
 impl ThisMachine {
-    /// The first argument of the `client` program is `role:client`; `answers` are those of the
-    /// external relay behind the URL of `config`, for `--doctor`.
+    /// The first argument of the `client` program is `role:client`; `answers` are the doctor's answers
+    /// about the external relay at the URL of `config`, for `--doctor`.
     pub fn new(client: &Path, config: &Config, answers: Option<&Path>) -> ThisMachine {
         ThisMachine {
             client: client.to_owned(),

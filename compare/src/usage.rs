@@ -24,7 +24,7 @@ pub(crate) fn refuse(reason: Option<impl Display>) -> Result<(), UsageError> {
 /// Awaits what a signal may end.
 ///
 /// # Errors
-/// Those of the work, and when there is no runtime.
+/// The errors of `work`, and when the runtime cannot be started.
 pub(crate) fn until_signal<T>(work: impl AsyncFnOnce(&mut Interrupt) -> Result<T>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("cannot start the runtime")?.block_on(async { work(&mut Interrupt::listen()?).await })
@@ -40,7 +40,7 @@ pub(crate) fn note(quiet: bool, line: &str) {
 /// Why a command that measures ends without a result.
 pub(crate) const NOTHING_MEASURED: &str = "nothing was measured, so no result was written";
 
-/// The flag of every client whose corpus is read past what is no valid event.
+/// The flag for clients that skips invalid events of the corpus.
 pub(crate) const SKIP_INVALID: &str = "--skip-invalid";
 
 /// Whether it is among the arguments of every client.

@@ -22,7 +22,7 @@ pub(crate) fn try_all(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Words about a run beside its record, those of the relay and the system.
+/// Texts about a run that its record lacks: messages of the relay and the system.
 pub(crate) struct Said {
     /// Why the load did not begin.
     no_load: Option<String>,

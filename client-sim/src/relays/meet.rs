@@ -78,7 +78,7 @@ fn may_share_a_relay(args: &Args) -> bool {
     args.url.is_none() && !own && !part && args.relay_fault.is_empty() && is_near
 }
 
-/// Agrees with the relay behind `--url` on what the command line leaves open, and names the
+/// Agrees with the relay at `--url` on everything that the command line leaves open, and finds the
 /// process of a relay-sim on this host. From then on the run insists on what was agreed.
 ///
 /// # Errors

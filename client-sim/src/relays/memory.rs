@@ -8,9 +8,9 @@ use measure::{MemoryRecord, Processes};
 /// A process's resident memory, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Resident {
-    /// Of its own (`RssAnon`), and shared with its kin (`RssShmem`).
+    /// Anonymous memory (`RssAnon`), and memory shared with related processes (`RssShmem`).
     pub(crate) own_bytes: u64,
-    /// Of mapped files (`RssFile`).
+    /// Mapped files (`RssFile`).
     pub(crate) file_bytes: u64,
 }
 

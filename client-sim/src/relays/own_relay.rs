@@ -50,8 +50,8 @@ pub struct OwnRelay {
 }
 
 impl OwnRelay {
-    /// Starts a relay on a free port with relay-sim's flags, and waits until it listens. With `links`
-    /// it is at their one end.
+    /// Starts a relay on a free port with relay-sim's flags, and waits until it listens. With `links` the
+    /// relay is at the far end of them.
     ///
     /// # Errors
     /// When the relay does not start, with its own reason.
@@ -61,7 +61,7 @@ impl OwnRelay {
         Ok(relay)
     }
 
-    /// Starts a gateway with its flags on a free port, beside the relay at the end of these links.
+    /// Starts a gateway with these flags on a free port, next to the relay at the far end of `links`.
     ///
     /// # Errors
     /// When the gateway does not start, with its own reason.
@@ -69,8 +69,8 @@ impl OwnRelay {
         OwnRelay::spawn_in(GATEWAY_ROLE, flags, (address(links), 0).into())
     }
 
-    /// Starts a relay at this address, of which port 0 is a free one, in the network namespace of
-    /// the calling thread.
+    /// Starts a relay at this address in the network namespace of the calling thread. Port 0 is any free
+    /// port.
     ///
     /// # Errors
     /// When the relay does not start, with its own reason.
@@ -180,7 +180,7 @@ fn address(links: Option<&Links>) -> Ipv4Addr {
 /// keeps to those of the clients.
 ///
 /// # Errors
-/// Those of `start`, and when the kernel refuses the cores.
+/// The errors of `start`, and when the kernel refuses the cores.
 pub(crate) fn on_relay_cores<T>(
     pinned: Option<&PinnedCores>,
     start: impl FnOnce() -> anyhow::Result<T>,

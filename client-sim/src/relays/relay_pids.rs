@@ -32,7 +32,7 @@ pub(crate) struct Proof {
     pub(crate) is_doubtful: bool,
 }
 
-/// The same of the command line.
+/// Judges the processes of the command line.
 ///
 /// # Errors
 /// When a process is none, is no relay, or runs this one.

@@ -125,9 +125,9 @@ impl Dialer {
         }
     }
 
-    /// Gives each client the link of its user, where the relay is reached over links.
-    /// `run_has_link` says whether the first one is the run's; those of populations follow. Without
-    /// this its packets cross no link, as before the clock starts.
+    /// Gives each client the link of its user, where the relay is reached over links. The first one is
+    /// the run's link if `run_has_link`. Links of populations follow. Without this its packets cross no
+    /// link, as before the clock starts.
     ///
     /// # Errors
     /// When there are more users than addresses, or more links.

@@ -1,5 +1,4 @@
-//! Stands for `pacer.rs` where there is no timerfd: waits for planned instants by a thread that
-//! sleeps until then.
+//! Replaces `pacer.rs` on systems without timerfd: a thread sleeps until each planned instant.
 
 use std::{
     io,
@@ -42,7 +41,7 @@ impl Pacer {
     /// Waits until `instant`; returns at once when it has passed.
     ///
     /// # Errors
-    /// Never; a timerfd may fail.
+    /// Never; the signature is that of `pacer.rs`, whose timerfd may fail.
     pub(crate) async fn until(&self, instant: Instant) -> io::Result<()> {
         while Instant::now() < instant {
             self.0.due().at = Some(instant);

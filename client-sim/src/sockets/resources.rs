@@ -30,7 +30,7 @@ pub(crate) fn raise_descriptor_limit(connections: usize) -> anyhow::Result<()> {
 pub(crate) struct LocalPorts {
     first: u16,
     last: u16,
-    /// Of these, not reserved.
+    /// Ports that are not reserved.
     free: usize,
 }
 

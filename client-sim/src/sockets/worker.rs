@@ -258,7 +258,7 @@ fn drop_due(shared: &Shared, due: Due) {
             (flood.first..flood.first + flood.count).for_each(|n| shared.settle(n as usize, Fate::Dropped));
         }
         Due::Session(n) => shared.drop_session(n),
-        // What a recorded client does depends on what it did before.
+        // A recorded client's actions depend on its earlier ones.
         Due::Turn(_) => shared.report_failure(
             "a recorded client fell behind by more messages than its queue holds: play it with a lower --load",
         ),

@@ -1,4 +1,4 @@
-//! `compare agent`: plays this machine's share of somebody's run; and the other end of it.
+//! `compare agent`, which plays this machine's share of a run, and the coordinator's end of it.
 
 use std::{
     env,
@@ -62,8 +62,8 @@ pub(super) fn attend_run(flags: &AgentFlags) -> Result<Exit> {
     }
 }
 
-/// The agent's events with their file: those of `--corpus`, else the bundled ones, else those that
-/// the run has instead, which are kept in the working folder.
+/// The agent's events with their file: `--corpus`, or the bundled ones, or else the run's, which are kept
+/// in the working folder.
 async fn events(flags: &AgentFlags) -> Result<(Corpus, Option<PathBuf>)> {
     if let Some(file) = flags.corpus.as_ref().map(PathBuf::from) {
         return Ok((Corpus::read(&file).map_err(|error| UsageError(error.into()))?, Some(file)));

@@ -1,4 +1,4 @@
-//! Asks external relays before the first block, and reports what is left out for them.
+//! Runs the doctor against external relays before the first block, and reports what is left out for them.
 
 use std::path::{Path, PathBuf};
 
@@ -26,8 +26,8 @@ pub(super) struct Asked {
     pub(super) by_relay: ByRelay,
 }
 
-/// Asks the relay behind `--url`, or starts each of `--relay` once, asks it, and notes the programs
-/// that ran for it.
+/// Questions the relay at `--url`, or starts each relay of `--relay` once, questions it, and notes the
+/// programs that ran for it.
 pub(super) fn asked(
     question: &Question<'_>,
     url: Option<&wire::RelayUrl>,

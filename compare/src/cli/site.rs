@@ -45,7 +45,7 @@ pub(super) fn write(dir: &Path, folders: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// The folder's name, with that of its parent where that says whose result it is.
+/// The folder's name, after its parent's name if the parent tells whose result it is.
 fn name(folder: &Path) -> String {
     let names: Vec<String> = (folder.components().rev().take(2))
         .map(|part| part.as_os_str().to_string_lossy().into_owned())

@@ -35,7 +35,7 @@ impl Default for Matrix {
 }
 
 impl Matrix {
-    /// The same with these values of a factor.
+    /// The matrix with these values of a factor.
     #[must_use]
     pub fn with<T: Into<String>>(mut self, factor: Factor, values: impl IntoIterator<Item = T>) -> Matrix {
         self.0.insert(factor, values.into_iter().map(Into::into).collect());
@@ -60,7 +60,7 @@ impl Matrix {
         Matrix::of_a_foreign_relay().with(Factor::Compression, [BASE_COMPRESSION])
     }
 
-    /// The same with each of these relays; the floor is a cell of every load already.
+    /// The matrix with each of these relays, except the floor, which every load has already.
     pub(crate) fn with_relays(self, relays: &[RelayCommand]) -> Matrix {
         let relays = relays.iter().filter(|relay| !relay.is_floor());
         self.with(Factor::Relay, relays.map(|relay| relay.name.clone()))
@@ -71,7 +71,7 @@ impl Matrix {
         Matrix::default().with(Factor::Format, [BASE_FORMAT]).with(Factor::Compression, ["none", "deflate"])
     }
 
-    /// The same for another's relay.
+    /// The matrix for an external relay.
     ///
     /// # Errors
     /// Names the flag that is for a relay of our own.

@@ -1,5 +1,5 @@
-//! The process between compare and a relay: it starts the relay, reads what it writes, and ends it
-//! with all that it started, also when compare is killed.
+//! The process between compare and a relay. It starts the relay, reads its output, and ends it with all
+//! of its children, even if compare is killed.
 
 use std::{
     collections::VecDeque,
@@ -84,7 +84,7 @@ fn keep(command: &mut Command) -> io::Result<Ended> {
     // As relay-sim does for itself: otherwise two limits would be compared, and no relays.
     let _ = program::raise_descriptor_limit();
     let kills = MemoryKills::so_far();
-    // What a relay leaves behind becomes a child of this process; other systems have no such thing.
+    // Orphans of a relay become children of this process. Other systems have no such option.
     #[cfg(target_os = "linux")]
     nix::sys::prctl::set_child_subreaper(true)?;
     let (mut output, write) = io::pipe()?;

@@ -53,7 +53,7 @@ pub(crate) struct Started {
     /// SHA-256 of each program that runs for it, by its file.
     pub(crate) programs: BTreeMap<String, String>,
     keeper: Keeper,
-    /// What it may write to, and a file of ours beside that.
+    /// A folder that the relay may write to, and a file of ours next to it.
     folder: TempDir,
 }
 
@@ -115,7 +115,7 @@ impl Started {
         self.folder.path().join(name)
     }
 
-    /// Ends it with all that it started, and says what is wrong with it.
+    /// Ends the relay with all of its children, and returns what went wrong.
     ///
     /// # Errors
     /// When the process that keeps it does not end.

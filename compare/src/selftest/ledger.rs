@@ -42,10 +42,10 @@ impl fmt::Display for Cell {
 }
 
 impl Bench<'_> {
-    /// The relay loses, doubles, alters, invents and misroutes deliveries and counts what it did.
-    /// The ledger must find each one and nothing else, in every format and compression, event by
-    /// event and in batches, where clients keep bytes, and behind the gateway, which thus loses,
-    /// doubles and alters. A ledger that balances fails.
+    /// The relay loses, doubles, alters, invents and misroutes deliveries and counts what it did. The
+    /// ledger must find each one and nothing else: in every format and compression, in events and
+    /// batches, with clients that keep bytes, and with a gateway, which then passes on the faults. A
+    /// ledger that balances fails.
     pub(super) fn ledger(&mut self) -> Result<Finding> {
         let cells = self.ledger_cells();
         let mut sum = Planted::default();

@@ -41,7 +41,7 @@ impl Bench<'_> {
         })
     }
 
-    /// A link that is not what it says must be found, by the check that finds the right one right.
+    /// The check that accepts the right link must detect a link with other parameters.
     pub(super) fn wrong_link(&mut self) -> Result<Finding> {
         let order = CheckOrder { emulated: Some(WRONG.to_owned()), ..CheckOrder::default() };
         let checked = link::check(self.program, &order)?.map_err(Error::msg)?;

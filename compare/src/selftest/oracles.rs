@@ -25,9 +25,9 @@ const STALL_TOLERANCE: f64 = 0.05;
 const DELAY_MS: f64 = 50.0;
 const DELAY_TOLERANCE: f64 = 0.02;
 
-/// CPU burned for each event, compared with a relay that burns half as much. Beside a relay that
-/// burns nothing, whose core sleeps deeper, the rise is up to 4 % short (`compare selftest --only
-/// cpu`). At 200 events/s the relay is idle in between.
+/// CPU burned per event, compared with a relay that burns half as much. The core of a relay that burns
+/// nothing sleeps deeper, which hides up to 4 % of the rise (`compare selftest --only cpu`). At 200
+/// events/s the relay is idle between events.
 const BURN_NS: f64 = 1_000_000.0;
 const BURN_TOLERANCE: f64 = 0.03;
 
@@ -35,10 +35,10 @@ const BURN_TOLERANCE: f64 = 0.03;
 const BUSY_PER_CORE: usize = 8;
 
 impl Bench<'_> {
-    /// A relay that stands still for 500 ms delays every event that is due meanwhile, uniformly
-    /// from 500 ms to none. Of `s` seconds of events, the slowest 1 % are then those due in its
-    /// first `s`/100 seconds: p99 = 500 ms − `s`/100. A generator that waits for answers
-    /// (coordinated omission) sees one slow event and reports a fraction of a millisecond.
+    /// Stops the relay for 500 ms. Events due at the start of the stall wait 500 ms, those at its end 0 ms.
+    /// In a run of `s` seconds, the slowest 1 % of events are due in the stall's first `s`/100 seconds, so
+    /// p99 = 500 ms − `s`/100. A generator that waits for answers (coordinated omission) sees one slow
+    /// event, and reports a fraction of a millisecond.
     pub(super) fn stall(&mut self) -> Result<Finding> {
         // The short form has too few events for p99; the long one has 14 samples above p99.9.
         let (seconds, rate, stall, quantiles): (f64, _, _, &[_]) = if self.options.quick {

@@ -41,7 +41,7 @@ struct Counts {
 #[derive(Default)]
 struct Direction {
     handed_on: AtomicU64,
-    /// Of those, sent by the kernel's count.
+    /// Bytes sent, by the kernel's count.
     sent: AtomicU64,
     kernel_is_silent: AtomicBool,
 }

@@ -31,9 +31,9 @@ const SPARE: (&str, f64) = ("json+burn60", 0.60);
 /// Tolerance of a share of the core: beneath [`FULL`] by this much is still beyond 90 %.
 const TOLERANCE: f64 = 0.02;
 
-/// A response as late as this one shows that the relay, or the generator, was kept from its core. A
-/// relay that lacks [`TOLERANCE`] of its share at the end is later by at least as much, so that a
-/// busy host is no failure.
+/// A response as late as this one shows that the relay, or the generator, was kept from its core. A relay
+/// that lacks [`TOLERANCE`] of its share at the end is later by at least as much, so a busy host fails
+/// nothing.
 const LATE_MS: f64 = TOLERANCE * SECONDS as f64 * 1e3;
 
 impl Bench<'_> {
@@ -88,8 +88,8 @@ impl Observed {
         }
     }
 
-    /// Whether the relay burned its share and at most what it takes by itself: a core that burns
-    /// sleeps less deeply, so that other work costs less than beside nothing.
+    /// Whether the relay used its burnt share, and beyond it at most its own cost. A burning core sleeps
+    /// less deeply, so other work costs less than on an idle one.
     fn has_burned(&self, burned: f64, own: Option<f64>) -> bool {
         let allowed = |own: f64| burned - TOLERANCE..=burned + own + TOLERANCE;
         self.share.zip(own).is_some_and(|(share, own)| allowed(own).contains(&share))
