@@ -2,7 +2,7 @@
 //!
 //! [`Latency`] collects durations, [`CpuClock`] reads the CPU time of a process, [`Counts`] is the
 //! ledger, and [`Signals`] become a [`Validity`]. A [`RunRecord`] has all of these: a run writes it, the
-//! report reads it. [`Merge`] makes one record of those of several agents and the [`RelayRecord`] of
+//! report reads it. [`Merge`] makes one record of several agents' records and the [`RelayRecord`] of
 //! their relay. This crate has no runtime, socket or Nostr: a result names its [`Cell`] by strings.
 //!
 //! To add a signal, give [`Signals`] a field, [`Signals::judge`] a rule with its two thresholds, and

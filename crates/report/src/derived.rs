@@ -56,7 +56,7 @@ pub struct CellFigures {
     pub id: String,
     /// Blocks that ran.
     pub blocks: u64,
-    /// Of those, the ones that latencies, CPU times and rates are of.
+    /// Blocks whose latencies, CPU times and rates count.
     pub usable_blocks: u64,
     /// The ones that bytes and allocations are of: those whose ledger is valid, on a busy host too.
     pub counted_blocks: u64,

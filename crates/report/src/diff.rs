@@ -246,7 +246,7 @@ fn of_roots(before: &Search, after: &Search) -> Diff {
     Diff { changes: changes.collect() }
 }
 
-/// Where a capacity lies: where the relay did not end the search, above what it kept.
+/// The range of a capacity. If the relay did not end the search, it lies above the kept rate.
 fn range(limit: &Limit) -> Option<(f64, f64)> {
     match limit.end {
         End::Slo => limit.interval_per_s.map(|(low, high)| (low.into(), high.into())),

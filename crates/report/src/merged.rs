@@ -40,7 +40,7 @@ pub struct Merged {
     pub client_capacity_ns: Option<u64>,
     /// CPU of the clients.
     pub client_cpu: CpuTime,
-    /// CPU of the relays, when every block knows it; with that of gateways before them.
+    /// CPU of the relays and their gateways, if every block has it.
     pub relay_cpu: Option<CpuTime>,
     /// CPU of the gateways, when every block has one.
     pub gateway_cpu: Option<CpuTime>,

@@ -55,7 +55,7 @@ pub enum ShownIn {
     CostsOverLinks,
     /// Columns of these that a narrow table leaves out.
     Wide,
-    /// The same over links.
+    /// Columns that a narrow table of costs over links leaves out.
     WideOverLinks,
     /// Verdicts: costs, lower is better. The plan sets the rate, so the rate has none.
     Verdicts,
@@ -181,7 +181,7 @@ metrics! {
     /// Nanoseconds by the page's clock for each event.
     PageWall: "wall time", "wall µs/event", US, needs [Quiet], shown in [CostsOfPages 3 VerdictsOfPages 3],
         Value::Each(|all| Some(all.page.as_ref()?.wall_ns));
-    /// The same of each of the first events of a fresh page.
+    /// Nanoseconds by the page's clock for each of the first events of a fresh page.
     PageCold: "first 100", "first 100 wall µs/event", US, needs [Quiet], shown in [CostsOfPages 4 VerdictsOfPages 4],
         Value::Whole(|all| all.page.as_ref()?.first.map(|first| first.ns as f64 / first.events as f64));
     /// Messages that an event comes in, over a WebSocket.

@@ -96,8 +96,8 @@ pub fn reference(cells: &[Compared], own: usize) -> Option<usize> {
         .or(anchor.filter(|anchor| cells[*anchor].cell.relay == cell.relay))
 }
 
-/// A compression without what it asks of clients: relays may grant that differently and send the
-/// same.
+/// A compression without its parameters for clients: relays may grant these differently and send the same
+/// bytes.
 fn sent_by_relay(compression: &str) -> String {
     compression.split(':').filter(|part| !part.starts_with("upload_")).collect::<Vec<_>>().join(":")
 }
@@ -126,8 +126,8 @@ mod tests {
         };
         let anchor = Compared { role: Role::Anchor, ..of("old", "none") };
         let control = Compared { role: Role::Control, ..of("old", "none") };
-        // What the first relay does not grant is compared with JSON at the same relay; uploads, which
-        // relays grant differently, are no matter.
+        // A compression that the first relay does not grant is compared with JSON at the same relay.
+        // Uploads do not matter, because relays grant them differently.
         for (cells, expected) in [
             (
                 [control, of("old", "deflate"), of("new", "none"), of("new", "deflate"), of("new", "zstd")],

@@ -92,7 +92,7 @@ impl Measured {
         Measured { lost, ..self }
     }
 
-    /// The same as if the generator had been punctual: each quantile less that of the send lag.
+    /// The blocks as if the generator had been punctual: each quantile less the send lag's.
     pub fn without_lag(self) -> Measured {
         Measured { without_lag: true, ..self }
     }

@@ -15,21 +15,22 @@ pub(crate) const SATURATED_ABOVE: f64 = 0.90;
 /// between bursts both rest, and no latency is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Utilisation {
-    /// Of the relay, where its CPU time and its cores are known.
+    /// Share of the relay's cores, if its CPU time and cores are known.
     pub relay: Option<f64>,
-    /// Of the clients, where their cores are known.
+    /// Share of the clients' cores, if these are known.
     pub generator: Option<f64>,
 }
 
 impl Utilisation {
-    /// Of merged blocks.
+    /// Utilisation of merged blocks while work was outstanding.
     pub fn from_merged(merged: &Merged) -> Utilisation {
         let whole = Utilisation::of_whole_time(merged);
         let busy = |share: Option<f64>| share.map(|share| merged.while_outstanding(share));
         Utilisation { relay: busy(whole.relay), generator: busy(whole.generator) }
     }
 
-    /// Of merged blocks, rests between bursts included: what a load is chosen by.
+    /// Utilisation of merged blocks over their whole time, rests between bursts included. Loads are chosen
+    /// by it.
     pub fn of_whole_time(merged: &Merged) -> Utilisation {
         Utilisation { relay: merged.relay_utilisation(), generator: merged.client_utilisation() }
     }

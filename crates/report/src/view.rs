@@ -84,7 +84,7 @@ impl<'a> LoadView<'a> {
         }
     }
 
-    /// The same, whatever the load saturates.
+    /// The load's name without what it saturates.
     pub(crate) fn name_at_any_limit(&self) -> String {
         match self.cells[0].cell.cell.link.as_str() {
             NO_LINK => self.demand(),
@@ -92,7 +92,7 @@ impl<'a> LoadView<'a> {
         }
     }
 
-    /// The same, over whatever link.
+    /// The load's name without its link.
     pub(crate) fn demand(&self) -> String {
         let cell = self.cells[0].cell;
         let rate = cell.rate_per_s.map_or_else(String::new, |rate| format!(" at {rate} events/s"));
@@ -236,7 +236,7 @@ impl CellView<'_> {
         self.median_mib(|record| record.memory?.relay_peak_bytes)
     }
 
-    /// The same of what the relay's folder took up at the end.
+    /// Size of the relay's folder at the end.
     pub(crate) fn relay_stored_mib(&self) -> Option<f64> {
         self.median_mib(|record| record.relay.as_ref()?.stored_bytes)
     }
@@ -334,8 +334,8 @@ fn divide_by_round(
     ratios
 }
 
-/// The mean logarithm of a value divided by that of the last anchor before its place (round and
-/// position), and by that of the first anchor after it in the same round.
+/// The mean logarithm of a value's ratios to two anchors: the last one before its place (round and
+/// position), and the first one after it in the same round.
 fn log_to_anchors<V>(
     anchors: &BTreeMap<(u32, u32), V>,
     (round, position): (u32, u32),

@@ -113,7 +113,7 @@ pub struct WholeFile {
 enum Place {
     /// Whether it may replace a file.
     Beside(NamedTempFile, bool),
-    /// Of what cannot be replaced, or grows.
+    /// A file that cannot be replaced, or that grows.
     There(File),
 }
 

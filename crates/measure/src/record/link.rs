@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Latency, ReasonKind, Validity, ValidityClass};
 
-/// How late 99 % of the packets may leave the emulator: so long, or this share of the link's round
-/// trip where that is more (docs/decisions/lateness.md).
+/// How late 99 % of the packets may leave the emulator: this time, or the round trip divided by this,
+/// whichever is more (docs/decisions/lateness.md).
 const LATE_NS: u64 = 1_000_000;
 const ROUND_TRIP_PER_LATE: u64 = 20;
 

@@ -429,7 +429,7 @@ pub enum Status {
 /// Reads a status. Files before layout 2.12 have an interruption as a reason.
 ///
 /// # Errors
-/// Those of the format.
+/// The format's errors.
 pub fn read_status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Status, D::Error> {
     let status = Status::deserialize(deserializer)?;
     let was_interrupted = matches!(&status, Status::Incomplete { reason } if reason == "interrupted");
@@ -559,31 +559,31 @@ pub struct Planted {
     pub misrouted: u64,
 }
 
-/// Memory of both processes that is their own (`RssAnon`, proc_pid_status(5)), before the connections
-/// and with all of them open; in records before 2.12 all resident memory, mapped files included. That
-/// of the relay has the gateway's in it.
+/// Anonymous memory of both processes (`RssAnon`, proc_pid_status(5)), before the connections and with
+/// all of them open. The relay's includes the gateway's. Records before 2.12 have all resident memory,
+/// mapped files included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryRecord {
     /// Connections made between the two readings.
     pub connections: u64,
-    /// Of the client process, before.
+    /// Memory of the client process, before.
     pub client_before_bytes: u64,
-    /// Of the client process, after.
+    /// Memory of the client process, after.
     pub client_after_bytes: u64,
-    /// Of the relay process, before, where it runs on this machine.
+    /// Memory of the relay process, before, if it runs on this machine.
     pub relay_before_bytes: Option<u64>,
-    /// Of the relay process, after.
+    /// Memory of the relay process, after.
     pub relay_after_bytes: Option<u64>,
-    /// The most that the relay process had at one of the readings, its events included. The last
-    /// reading is at the end of the run. In records before 2.12 the peak of all resident memory.
+    /// Most memory of the relay process at any reading, its events included. The last reading is at the
+    /// end of the run. In records before 2.12 the peak of all resident memory.
     pub relay_peak_bytes: Option<u64>,
     /// Mapped files in the relay's memory at the end (`RssFile`), which the kernel can take back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay_file_bytes: Option<u64>,
-    /// Of the gateway, before, where there was one.
+    /// Memory of the gateway, before, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway_before_bytes: Option<u64>,
-    /// Of the gateway, after.
+    /// Memory of the gateway, after.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway_after_bytes: Option<u64>,
 }
@@ -621,13 +621,13 @@ pub struct AllocationsRecord {
 /// first message needs them; they are counted when it ends, and the mean is over all connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CompressionMemoryRecord {
-    /// Of one connection, in the client.
+    /// Memory per connection in the client.
     pub client_bytes_per_connection: u64,
-    /// In the client, of a thread: what serves all its connections.
+    /// Memory per thread in the client, which serves all its connections.
     pub client_shared_bytes: u64,
-    /// Of one connection, in the relay, where it is ours.
+    /// Memory per connection in the relay, if it is relay-sim.
     pub relay_bytes_per_connection: Option<u64>,
-    /// In the relay, of a thread.
+    /// Memory per thread in the relay.
     pub relay_shared_bytes: Option<u64>,
 }
 

@@ -35,11 +35,11 @@ pub struct RelayRecord {
     pub memory_bytes: Option<u64>,
     /// The most that it ever had.
     pub memory_peak_bytes: Option<u64>,
-    /// Deliveries by where it had the event's bytes from.
+    /// Deliveries by the source of the event's bytes.
     pub encodings: Option<EncodingsRecord>,
-    /// Memory of compression of one connection.
+    /// Compression memory per connection.
     pub compression_bytes_per_connection: Option<u64>,
-    /// The same of a thread.
+    /// Compression memory per thread.
     pub compression_shared_bytes: Option<u64>,
     /// Its allocations, in builds that count them.
     pub allocations: Option<Allocations>,
@@ -47,14 +47,14 @@ pub struct RelayRecord {
     pub cpu_pressure_percent: Option<f64>,
 }
 
-/// CPU time of a process at instants from the plan's last on, because its host does not know when
-/// the agents are done.
+/// CPU time of a process at several instants after the plan's last. Its host does not know when the agents
+/// are done.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuReadings(Vec<(u64, CpuTime)>);
 
 impl CpuReadings {
-    /// Adds a reading, so many nanoseconds after time zero. Returns whether there are so many that
-    /// half of them were dropped: take the next ones half as often.
+    /// Adds a reading, taken `after_ns` after time zero. If there are too many, half of them are dropped and
+    /// the result is true: take the next ones half as often.
     pub fn add(&mut self, after_ns: u64, spent: CpuTime) -> bool {
         let is_full = self.0.len() >= MOST_READINGS;
         if is_full {

@@ -51,7 +51,7 @@ crate::sums! {
     ShareRecord { active_spans_ns, throughput_spans_ns, intervals, pace, expected; most ended_after_ns }
 }
 
-/// An agent's clock in a block. Nothing is corrected by it: it says how common the start was.
+/// An agent's clock in a block. It corrects nothing, and only shows how well agents started together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockRecord {
     /// The agent's start is off the common one by at most this.

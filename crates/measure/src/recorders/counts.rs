@@ -44,65 +44,61 @@ pub struct Counts {
     pub sessions_not_connected: u64,
     /// Subscriptions opened to read stored events.
     pub requests: u64,
-    /// Of those, answered to the end (EOSE).
+    /// Requests that were answered to the end (EOSE).
     pub requests_completed: u64,
-    /// Of those, refused, timed out or cut off.
+    /// Requests that were refused, timed out or cut off.
     pub requests_failed: u64,
-    /// Events that should arrive at subscribers. Of a recording, those that arrived again.
+    /// Events that should arrive at subscribers. For a recording, the recorded ones that arrived again.
     pub deliveries_expected: u64,
-    /// Of those, arrived once and unaltered. The content of [`Counts::repeats_peeked`] and of
+    /// Expected deliveries that arrived once and unaltered. The content of [`Counts::repeats_peeked`] and of
     /// [`Counts::deliveries_unread`] is not compared.
     pub deliveries: u64,
-    /// Of those, never arrived.
+    /// Expected deliveries that never arrived.
     pub deliveries_lost: u64,
     /// Arrivals beyond the first.
     pub deliveries_duplicated: u64,
-    /// Events that came to a subscription once before its EOSE and once more after it, where that
-    /// is tolerated: NIP-01 does not say how a relay passes from stored to live events.
+    /// Events that a subscription got before its EOSE and again after it, if that is tolerated: NIP-01 does
+    /// not define how a relay passes from stored to live events.
     #[serde(default)]
     pub deliveries_duplicated_at_seam: u64,
     /// Arrivals with other content than was published.
     pub deliveries_altered: u64,
-    /// Arrivals under the id of a subscription that did not ask for the event: its filter does not
-    /// match, or nobody opened it.
+    /// Arrivals for a subscription whose filter does not match the event, or that no client opened.
     #[serde(default)]
     pub deliveries_misrouted: u64,
-    /// Arrivals of events that nobody published.
+    /// Arrivals of events that no client published.
     #[serde(default)]
     pub deliveries_invented: u64,
-    /// Other arrivals nobody was owed: of a refused publication, or of a stored event behind its
-    /// EOSE.
+    /// Other arrivals that were not owed: of a refused publication, or of a stored event after EOSE.
     pub deliveries_unexpected: u64,
-    /// Arrivals of these wrong kinds, and frames that could not be decoded, when stored events were
-    /// sent once before the clock started. What did not come then is no loss.
+    /// Wrong arrivals and undecodable frames before the clock started, when stored events are sent once.
+    /// Missing events do not count then.
     #[serde(default)]
     pub deliveries_wrong_before_start: u64,
     /// Deliveries that light readers (`decode_every`) counted without decoding them.
     #[serde(default)]
     pub deliveries_unread: u64,
-    /// Live events that matched a subscription and were not owed to it: on the way when it was
-    /// closed, or beside the stored events of a request. No damage: NIP-01 has no answer to CLOSE.
+    /// Live events that matched a subscription but were not owed to it: they came after CLOSE, which has no
+    /// answer in NIP-01, or among the stored events of a request. No error.
     #[serde(default)]
     pub deliveries_after_close: u64,
-    /// Stored events that came behind an older one, or behind one of the same second with a higher
-    /// id, in answer to a filter with a limit. No damage: NIP-01 says that newer events "should" come
-    /// first.
+    /// Stored events under a limit that came after an older event, or after one of the same second with a
+    /// higher id. No error: in NIP-01 newer events "should" come first.
     #[serde(default)]
     pub deliveries_out_of_order: u64,
-    /// Live events that came to a subscription behind a later one of the same publisher. No damage: no
-    /// NIP says in which order live events come.
+    /// Live events that a subscription got after a later one of the same publisher. No error: no NIP
+    /// defines the order of live events.
     #[serde(default)]
     pub deliveries_live_out_of_order: u64,
-    /// Messages of the relay that answer nothing, or not in the form of their NIP: NOTICE, verbs of
-    /// its own, AUTH unasked, answers that nothing was sent for or that came twice. No damage: what
-    /// stays unanswered is counted as such.
+    /// Messages of the relay that answer nothing or break their NIP: NOTICE, unknown verbs, unrequested AUTH,
+    /// answers to nothing or a second time. No error: unanswered messages have their own counts.
     #[serde(default)]
     pub answers_unexpected: u64,
     /// Deliveries of the recording that is played.
     #[serde(default)]
     pub deliveries_recorded: u64,
-    /// Of those, not arrived again; and matching events that came beside them. No damage within a
-    /// bound: another relay may hold and send others.
+    /// Recorded deliveries that did not arrive again, and other matching events that did. No error within a
+    /// bound: another relay may hold other events.
     #[serde(default)]
     pub deliveries_diverged: u64,
     /// Frames that could not be decoded.
@@ -113,14 +109,13 @@ pub struct Counts {
     /// Live subscriptions that the relay ended (CLOSED), which NIP-01 allows.
     #[serde(default)]
     pub subscriptions_closed: u64,
-    /// Deliveries to these readers and subscriptions that were due after that: neither expected nor
-    /// lost.
+    /// Deliveries that were due to these readers and subscriptions after their end: neither expected nor lost.
     #[serde(default)]
     pub deliveries_cut_off: u64,
     /// Reconciliations (NIP-77) that ended with both sides knowing the difference.
     #[serde(default)]
     pub reconciliations: u64,
-    /// Messages that clients sent in them.
+    /// Messages that clients sent in reconciliations.
     #[serde(default)]
     pub negentropy_rounds: u64,
     /// Bytes of negentropy, both ways, before hex and envelopes.
@@ -129,10 +124,10 @@ pub struct Counts {
     /// Deliveries of events that the same client was to get from another relay first.
     #[serde(default)]
     pub repeats_expected: u64,
-    /// Of those, arrived.
+    /// Repeats that arrived.
     #[serde(default)]
     pub repeats: u64,
-    /// Of those, recognised by their id, without decoding the event: an alteration goes unseen.
+    /// Repeats that were recognised by their id, without decoding the event. Alterations go unseen.
     #[serde(default)]
     pub repeats_peeked: u64,
 }

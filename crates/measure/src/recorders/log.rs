@@ -11,9 +11,9 @@ use crate::{Latency, utc};
 /// The unit of the readable columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Of latencies, which are kept in nanoseconds.
+    /// Milliseconds, for latencies that are kept in nanoseconds.
     Milliseconds,
-    /// Of rates, as they are kept.
+    /// Rates, unchanged.
     PerSecond,
 }
 
@@ -38,7 +38,7 @@ impl<W: Write> IntervalLog<W> {
     /// Begins a log. Intervals count from `start`.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// The writer's errors.
     pub fn begin(mut writer: W, start: SystemTime, comment: &str) -> io::Result<IntervalLog<W>> {
         let since_epoch = start.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         for line in comment.lines() {
@@ -58,7 +58,7 @@ impl<W: Write> IntervalLog<W> {
     /// readable maximum is in `unit`). Characters of `tag` which the format reserves become `_`.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// The writer's errors.
     pub fn interval(
         &mut self,
         (tag, unit): (&str, Unit),
@@ -80,7 +80,7 @@ impl<W: Write> IntervalLog<W> {
     /// Ends the log.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// The writer's errors.
     pub fn finish(mut self) -> io::Result<W> {
         self.writer.flush()?;
         Ok(self.writer)

@@ -1,7 +1,7 @@
 //! Allocations of a process, in builds that count them.
 //!
-//! Counting makes every allocation slower, so it is a feature of the build, and such a build says
-//! so in every record: its latencies and CPU times are no evidence.
+//! Counting makes every allocation slower, so it is a feature of the build. Every record of such a build
+//! states it, because its latencies and CPU times are no evidence.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

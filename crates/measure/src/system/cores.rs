@@ -16,9 +16,9 @@ const SELF: Pid = Pid::from_raw(0);
 /// Which cores the two processes of a run kept to, by the kernel's numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PinnedCores {
-    /// Those of the relay.
+    /// Cores of the relay.
     pub relay: Vec<u32>,
-    /// Those of the clients.
+    /// Cores of the clients.
     pub clients: Vec<u32>,
 }
 

@@ -77,7 +77,7 @@ impl CpuClock {
     /// When there is no such process, and on a system with [`crate::UNKNOWN_HERE`]; the text names
     /// the id.
     pub fn of_process(pid: u32) -> io::Result<CpuClock> {
-        // Others share the clock with whoever asks: 0, and those of which bits are lost.
+        // Other ids would name the caller's own clock (0), or lose bits.
         let raw =
             i32::try_from(pid).ok().filter(|pid| (1..=MOST_PROCESSES).contains(pid)).ok_or_else(|| {
                 io::Error::new(io::ErrorKind::InvalidInput, format!("{pid} is not a process id"))

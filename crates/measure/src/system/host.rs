@@ -103,7 +103,7 @@ impl Ticks {
         Ticks::parse(&fs::read_to_string("/proc/stat").ok()?, &cpus)
     }
 
-    /// Those of these CPUs; of all where none is named.
+    /// Ticks of these CPUs, or of all if none is named.
     fn parse(stat: &str, cpus: &[u32]) -> Option<Ticks> {
         let mut sum = None;
         for line in stat.lines() {

@@ -31,8 +31,8 @@ struct Spent {
 
 const NOTHING: CpuTime = CpuTime { total_ns: 0, user_ns: Some(0), system_ns: Some(0) };
 
-/// Processes of this machine, with all that they start. Those that they start and leave to another
-/// parent are in it from the first reading on that finds them.
+/// Processes of this machine, and all that they start. A started process that gets another parent still
+/// counts, if a reading found it before.
 #[derive(Debug, Clone)]
 pub struct Processes {
     roots: Vec<Process>,
@@ -46,12 +46,11 @@ pub struct ProcessesCpu(BTreeMap<Process, Spent>);
 /// CPU time of [`Processes`] between two readings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProcessesSpent {
-    /// That of living processes in nanoseconds, and that of ended ones in ticks of 10 ms.
+    /// CPU time: exact for living processes, in ticks of 10 ms for ended ones.
     pub cpu: CpuTime,
     /// Processes at the second reading.
     pub processes: u64,
-    /// True when some ended and nobody got their CPU time, as of a parent that ignores SIGCHLD
-    /// (wait(2)): `cpu` lacks it.
+    /// True if `cpu` lacks the time of ended processes, because their parent ignores SIGCHLD (wait(2)).
     pub is_incomplete: bool,
 }
 
@@ -91,11 +90,11 @@ impl Processes {
         pids
     }
 
-    /// Reads what all have spent since each started. Known processes come first, so that looking
-    /// for others takes no time from what is measured.
+    /// Reads the CPU time of each process since its start. Known processes are read first, before the
+    /// search for others takes time.
     ///
     /// # Errors
-    /// When one that was named has ended.
+    /// When a process of [`Processes::from_pids`] has ended.
     pub fn read(&mut self) -> io::Result<ProcessesCpu> {
         let mut clocks = clocks(&self.known);
         for attempt in 1.. {
@@ -144,8 +143,8 @@ fn written_bytes(pid: u32) -> Option<u64> {
 impl ProcessesCpu {
     /// CPU time since an earlier reading of the same processes.
     ///
-    /// A process that ended in between left its time to the parent that waited for it, with what it
-    /// had spent before the earlier reading.
+    /// A process that ended in between left its whole time to its waiting parent, including the time
+    /// before the earlier reading.
     #[must_use]
     pub fn since(&self, earlier: &ProcessesCpu) -> ProcessesSpent {
         let mut own = NOTHING;

@@ -22,7 +22,7 @@ pub struct CpuQuota {
     pub cores: f64,
     /// How often a quota was used up in the run.
     pub throttled_periods: u64,
-    /// How long that kept tasks from running, summed over CPUs.
+    /// How long throttling kept tasks from running, summed over CPUs.
     pub throttled_ns: u64,
 }
 
@@ -33,19 +33,18 @@ impl CpuQuota {
     }
 }
 
-/// Cores that each process can keep busy: those it is pinned to, or its threads, whichever is
+/// Cores that each process can keep busy: the cores that it is pinned to, or its threads, whichever are
 /// fewer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UsableCores {
-    /// Of the relay, where the run started it.
+    /// Cores of the relay, if the run started it.
     pub relay: Option<u64>,
-    /// Of the clients.
+    /// Cores of the clients.
     pub clients: u64,
-    /// The part of them that a CPU quota leaves the relay, in thousandths of a core, where that is
-    /// less.
+    /// Thousandths of a core that a CPU quota leaves the relay, if that is less.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay_millicores: Option<u64>,
-    /// The same of the clients. Both may have one quota together.
+    /// Thousandths of a core that a CPU quota leaves the clients, if that is less. Both may share one quota.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients_millicores: Option<u64>,
 }
@@ -169,8 +168,8 @@ fn groups_of(root: &Path, pid: &str, controller: &str) -> Vec<PathBuf> {
     groups
 }
 
-/// The memory that this process may have: the machine's, or less where a control group (cgroups(7))
-/// or the limit of its address space says so; `None` where the system tells none.
+/// The memory that this process may have: the machine's, or less by a control group (cgroups(7)) or the
+/// limit of its address space; `None` if the system reports none.
 pub fn memory_bytes() -> Option<u64> {
     let address_space = getrlimit(Resource::RLIMIT_AS).ok().map(|(soft, _)| soft);
     environment::memory_bytes().into_iter().chain(group_bytes(Path::new("/"))).chain(address_space).min()
@@ -238,8 +237,8 @@ fn cores(group: &Path) -> Option<f64> {
     (quota > 0 && period > 0).then(|| quota as f64 / period as f64)
 }
 
-/// Time that the quotas of these groups took so far. Of two groups of which one holds the other,
-/// the inner one uses nothing up while the outer one has nothing left, so times add up.
+/// Time that the quotas of these groups took so far. Of two nested groups, the inner one uses up nothing
+/// while the outer one has nothing left, so times add up.
 fn throttled(groups: &BTreeSet<PathBuf>) -> Throttled {
     let mut sum = Throttled::default();
     for stat in groups.iter().filter_map(|group| fs::read_to_string(group.join("cpu.stat")).ok()) {

@@ -102,8 +102,8 @@ impl Validity {
         self.judge(percent, PRESSURE_SUSPECT_ABOVE, PRESSURE_INVALID_ABOVE, reason);
     }
 
-    /// Judges a block of `elapsed_ns` by the CPU quota of who used so much CPU time. What exhausts
-    /// a quota is the cell's own cost, so no block is left out for it.
+    /// Judges a block of `elapsed_ns` by the CPU quota of who used so much CPU time. The cell's own cost
+    /// exhausts a quota, so no block is left out for it.
     pub(crate) fn judge_quota(&mut self, quota: CpuQuota, whose: Subject, used_ns: u64, elapsed_ns: u64) {
         let CpuQuota { cores: quota_cores, throttled_periods: periods, throttled_ns } = quota;
         let throttled = ReasonKind::QuotaThrottled { quota_cores, periods, throttled_ns, elapsed_ns };
@@ -139,8 +139,8 @@ impl Validity {
         }
     }
 
-    /// Judges what a process logs. Lines for each message are CPU time that nobody asked for, by
-    /// far the most of it at `trace`; `info` is a line for each start and end.
+    /// Judges what a process logs. Log lines for each message cost CPU time, at `trace` by far the most.
+    /// `info` only has a line for each start and end.
     pub fn judge_log(&mut self, whose: Subject, level: Option<&str>) {
         if let Some(level) = level.filter(|level| ["debug", "trace"].contains(level)) {
             let reason = Reason::about(whose, ReasonKind::Logs { level: level.to_owned() });
@@ -216,7 +216,7 @@ impl Rate {
 pub struct Pace {
     /// Publications by plan.
     pub planned: u64,
-    /// Of those, given to their connections.
+    /// Publications that their connections took.
     pub sent: u64,
     /// From the instant at which the whole plan's first publication is due to that of its last.
     pub span_ns: u64,

@@ -1,5 +1,5 @@
-//! Reasons not to believe the numbers of a run: a table of what is wrong, whose it is and which
-//! numbers it spoils, with the one renderer of its sentence.
+//! Reasons not to believe the numbers of a run: a table of problems with their cause and the numbers that
+//! they spoil, and the one renderer of their sentences.
 
 use std::fmt;
 
@@ -9,14 +9,13 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::PinnedCores;
 
-/// Achieved ÷ offered rate. A generator that falls behind its own plan measures itself; 1 % covers
-/// the last partly answered second of a ten-second block, 3 % is no longer the load that was asked
-/// for.
+/// Achieved ÷ offered rate. A generator that falls behind its plan measures itself. 1 % covers the last,
+/// partly answered second of a ten-second block. With 3 % the load is no longer the requested one.
 pub(crate) const RATE_SUSPECT_BELOW: f64 = 0.99;
 pub(crate) const RATE_INVALID_BELOW: f64 = 0.97;
 
-/// p99 of send lag. One wait for a slice of another task (3 to 4 ms) is below the first; beyond the
-/// second the schedule is no longer the one that was planned.
+/// p99 of send lag. The first is above one wait for a slice of another task (3 to 4 ms). Beyond the
+/// second the schedule is no longer the planned one.
 pub(crate) const LAG_SUSPECT_ABOVE_NS: u64 = 10_000_000;
 pub(crate) const LAG_INVALID_ABOVE_NS: u64 = 50_000_000;
 

@@ -18,8 +18,8 @@ pub struct Saturated {
     /// The relay's CPU time as a share of what its cores could give while work was outstanding; of
     /// one core where its cores are not known. Absent where its CPU time is not known.
     pub relay_utilisation: Option<f64>,
-    /// CPU time of the relay's fullest thread as a share of that time: a relay of several threads is
-    /// at its limit when one of them is. Absent in older records.
+    /// CPU time of the relay's busiest thread as a share of that time. A relay is at its limit if one of
+    /// its threads is. Absent in older records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay_fullest_thread: Option<f64>,
     /// The clients' CPU time as a share of what their cores could give in the same time.

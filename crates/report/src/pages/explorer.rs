@@ -79,7 +79,7 @@ struct Explored<'a> {
     /// The commit.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<String>,
-    /// Whether files differed from it, so that it says less than that of another result.
+    /// Whether files differed from the commit, so that it states less than other results' commits.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     changed: bool,
     machine: String,
@@ -147,7 +147,7 @@ struct Cell {
     slowest: Vec<(f64, f64)>,
     /// p50 in ms of each second of a block, the median over rounds.
     seconds_p50: Vec<f64>,
-    /// The same of envelopes.
+    /// Envelopes in each second of a block, the median over rounds.
     seconds_envelopes: Vec<f64>,
     blocks: Vec<BlockRow>,
 }
@@ -176,7 +176,7 @@ struct BlockRow {
 
 /// The page's sentences next to its data.
 pub(crate) struct Said<'a> {
-    /// Of the result's folder.
+    /// Name of the result's folder.
     pub(crate) name: &'a str,
     pub(crate) title: &'a str,
     pub(crate) warnings: &'a [String],

@@ -33,11 +33,11 @@ pub struct Report<'a> {
     pub(crate) title: String,
     pub(crate) warnings: Vec<String>,
     pub(crate) headline: String,
-    /// Of loads that were played at their limit.
+    /// Throughput of loads that were played at their limit.
     throughput: Vec<Throughput>,
-    /// The same as parts.
+    /// The throughputs as parts of the page.
     first: Vec<Part>,
-    /// Of a search.
+    /// Parts of a search.
     found: Vec<Part>,
     loads: Vec<OfLoad>,
     /// Sentences about all loads.

@@ -34,7 +34,7 @@ pub(crate) struct Part {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum What {
-    /// Of a level, from 2.
+    /// A heading of this level, from 2.
     Heading(usize, String),
     Sentence(String),
     List(Vec<String>),
@@ -68,7 +68,7 @@ impl Part {
         Part::everywhere(What::Table(table))
     }
 
-    /// The same in these renderings alone.
+    /// The part in these renderings alone.
     pub(crate) fn only(self, on: Media) -> Part {
         Part { on, ..self }
     }

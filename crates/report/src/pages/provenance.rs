@@ -26,7 +26,7 @@ pub(crate) fn reproduce(result: &ResultFile) -> String {
     )
 }
 
-/// The same without the program's name.
+/// The command's arguments, without the program's name.
 pub(crate) fn arguments(result: &ResultFile) -> String {
     quoted(result.command.get(1..).unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! One run, as a page or as text: what the page of a comparison says of a cell, of a record alone.
+//! One run as a page or as text: the parts of a comparison's page, made of one record.
 
 use measure::{EncodingsRecord, RunRecord, Status, Validity, ValidityClass};
 
@@ -31,9 +31,8 @@ The ledger balances where every planned event has one fate and every expected de
 Suspect numbers stand with a reason for doubt; those of an invalid run are no evidence.
 One run has no interval: `compare run` repeats it beside JSON and says what differs.";
 
-/// The page of one run, a file that makes no request: latency by share and over time,
-/// throughput, fates of events, CPU and validity. Of any run, also of an incomplete or invalid one,
-/// which it says first.
+/// One run as an HTML page that loads nothing else: latency by share and over time, throughput, fates of
+/// events, CPU and validity. The page of an incomplete or invalid run states this first.
 ///
 /// # Errors
 /// When its data cannot be written as JSON.
@@ -44,7 +43,7 @@ pub fn run_html(record: &RunRecord) -> anyhow::Result<String> {
     Said { name: "this run", title: &title, warnings: &warnings, headline: "", parts }.page(&result)
 }
 
-/// The same for a terminal, without figures.
+/// One run as text for a terminal, without charts.
 pub fn run_text(record: &RunRecord) -> String {
     let warnings = warnings(record).into_iter().map(Part::sentence);
     let parts = parts(record, &of_one(record));
@@ -72,8 +71,7 @@ fn parts(record: &RunRecord, result: &ResultFile) -> Vec<Part> {
     parts
 }
 
-/// The run as a result of one block, for tables and figures; the page says by itself what is wrong
-/// with it.
+/// The run as a result of one block, for tables and charts. The page has its own warnings.
 fn of_one(record: &RunRecord) -> ResultFile {
     let config = Config {
         scenarios: vec![record.cell.scenario.clone()],

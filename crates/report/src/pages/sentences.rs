@@ -249,7 +249,7 @@ pub(crate) fn headline(result: &ResultFile) -> String {
     }
     let records = || blocks.iter().filter_map(|block| block.record.as_ref());
     let off = records().filter(|record| record.owed().balanced().is_err()).count();
-    // What was on its way when the user ended a run is no evidence of the relay.
+    // Messages on their way when the user ended a run are no evidence against the relay.
     let ended = || records().filter(|record| record.status != Status::Interrupted);
     let counts = ended().fold(Counts::default(), |sum, record| sum + record.counts);
     let whole = |count: u64| number::grouped(&count.to_string());
@@ -290,7 +290,7 @@ pub(crate) fn why(block: &Block) -> String {
     let mut reasons = Vec::new();
     if block.is_interrupted() {
         reasons.extend(Status::Interrupted.reason().map(str::to_owned));
-        // What it lacks beyond that, such as events that were not sent, nobody waited for.
+        // Nothing waited for other missing parts, such as unsent events.
         let damage = block.record.as_ref().and_then(|record| record.owed().balanced().err());
         reasons.extend(damage.map(|damage| format!("the ledger does not balance: {damage}")));
     } else if let Some(record) = &block.record {

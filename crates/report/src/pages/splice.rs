@@ -83,8 +83,8 @@ fn table(report: &Report<'_>, cells: &[&str]) -> Result<String> {
 }
 
 impl LoadView<'_> {
-    /// One row per cell: its bytes, the CPU that it adds to the relay's, and its ratios to JSON without
-    /// compression. Ratios with a verdict are bold.
+    /// One row per cell: bytes, relay CPU beyond JSON's, and ratios to JSON without compression. Ratios with a
+    /// verdict are bold.
     pub(crate) fn beside_json(&self, comparisons: &[Comparison]) -> Table {
         let resolution = |metric: Metric| {
             let interval = self.control().and_then(|control| self.to_anchor(control, metric)?.1);
@@ -110,7 +110,7 @@ impl LoadView<'_> {
         Table { names: 2, headings, rows: self.cells.iter().map(row).collect() }
     }
 
-    /// Microseconds that JSON costs the relay for each envelope, and what a cell adds to them by its ratio.
+    /// Relay CPU per envelope in microseconds: JSON's own, and what another cell adds to it.
     fn relay_cpu_above_json(&self, view: &CellView<'_>) -> Option<String> {
         let anchor = self.anchor()?;
         if view.cell.role == Role::Anchor {

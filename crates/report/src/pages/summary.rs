@@ -24,7 +24,7 @@ pub fn terminal(result: &ResultFile, wide: bool) -> String {
     terminal_of(result, wide, None)
 }
 
-/// The same for a terminal of so many columns.
+/// As [`terminal`], for a terminal of `room` columns.
 pub fn terminal_of(result: &ResultFile, wide: bool, room: Option<usize>) -> String {
     Report::from_result(result).terminal(wide, room)
 }
@@ -49,9 +49,9 @@ impl Report<'_> {
         text
     }
 
-    /// For a terminal: warnings, the headline, the answers, tables and verdicts. Unless `wide`,
-    /// tables have fewer columns and marks instead of words. In a terminal of so many columns no
-    /// row of a table wraps, and what it has no room for is named.
+    /// For a terminal: warnings, the headline, the answers, tables and verdicts. Unless `wide`, tables
+    /// have fewer columns and marks instead of words. In a terminal of this width no row of a table
+    /// wraps. Columns without room are named.
     pub fn terminal(&self, wide: bool, room: Option<usize>) -> String {
         let width = room.map_or(WIDTH, |room| room.clamp(LEAST_WIDTH, WIDTH));
         let mut text = String::new();

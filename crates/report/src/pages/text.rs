@@ -15,7 +15,7 @@ impl Table {
         self.text_of(room, &Vec::from_iter(self.names..self.headings.len()))
     }
 
-    /// The same, where columns of numbers get room in this order.
+    /// As [`Table::text`]. Columns of numbers get room in this order.
     pub(crate) fn text_of(&self, room: Option<usize>, order: &[usize]) -> String {
         let lines = || std::iter::once(&self.headings).chain(&self.rows);
         let width = |column: usize| lines().map(|line| line[column].chars().count()).max().unwrap_or(0);

@@ -148,9 +148,9 @@ impl Measured {
     }
 }
 
-/// How far blocks of one cell lie from each other, as a standard deviation of logarithms with its
-/// degrees of freedom. What all cells of a round share is no scatter: it leaves ratios of cells that
-/// were played in the same rounds as they are.
+/// How far blocks of one cell lie from each other, as a standard deviation of logarithms with its degrees
+/// of freedom. A change that all cells of a round share is no scatter: it does not change ratios between
+/// cells of the same rounds.
 #[derive(Debug, Clone, Copy)]
 struct Scatter {
     deviation: f64,
@@ -158,7 +158,7 @@ struct Scatter {
 }
 
 impl Scatter {
-    /// Of the residuals of all cells; `None` with one round, which shows none.
+    /// Scatter of the residuals of all cells; `None` with one round, which has no residuals.
     fn new(cells: &[Measured]) -> Option<Scatter> {
         let cells: Vec<_> = cells.iter().map(Measured::deviations).filter(|cell| !cell.is_empty()).collect();
         let mut rounds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
@@ -239,7 +239,7 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// Of a load that was played at the limit which the quantity is of.
+    /// The grid of a load that was played at the quantity's limit.
     pub(crate) fn at_limit(load: &LoadView<'_>, quantity: Quantity) -> Option<Grid> {
         if quantity.side() == load.saturates() { Grid::new(load, quantity) } else { None }
     }

@@ -174,7 +174,7 @@ struct Measured {
     cores_per_delivery: Option<f64>,
     /// Messages and bytes to clients for each delivery.
     to_clients: (f64, f64),
-    /// The same from clients, for each publish, or each delivery where nothing is published.
+    /// Messages and bytes from clients for each publish, or for each delivery if nothing is published.
     from_clients: (f64, f64),
     memory_before: f64,
     memory_of_connection: Option<f64>,
@@ -291,11 +291,11 @@ impl Needs {
 }
 
 impl Plan {
-    /// Plans every cell of a result that says what a delivery costs a relay.
+    /// Plans every cell of a result with the relay's cost of a delivery.
     ///
     /// # Errors
-    /// When no load tells what a delivery costs a relay, or the cell that the relay speaks is none of
-    /// a load, or has no CPU time.
+    /// When no load has the relay's cost of a delivery, or the load lacks the cell that the relay speaks,
+    /// or its CPU time.
     pub fn new(result: &ResultFile, demand: Demand, prices: PriceBook) -> Result<Plan> {
         let loads = views(result);
         let mut scales = Vec::new();

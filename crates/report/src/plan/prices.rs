@@ -41,7 +41,7 @@ pub struct Provider {
     /// Outgoing TB of a month that come with each machine.
     #[serde(default)]
     pub included_tb_per_machine: f64,
-    /// So many units of the currency of traffic make one of the book's.
+    /// Units of the traffic's currency that make one unit of the book's.
     #[serde(default = "same")]
     pub traffic_per_currency: f64,
     /// Prices of outgoing traffic, the last without an end.
@@ -66,10 +66,10 @@ pub struct Tier {
 }
 
 impl PriceBook {
-    /// Refuses a book that cannot be reckoned with.
+    /// Checks that every price and size is stated and plausible.
     ///
     /// # Errors
-    /// Names the provider, and what it lacks.
+    /// Names the provider and the wrong entry.
     pub fn check(&self) -> Result<()> {
         ensure!(!self.providers.is_empty(), "the price book has no provider");
         for provider in &self.providers {
@@ -104,7 +104,7 @@ impl PriceBook {
 }
 
 impl Provider {
-    /// The price of so many outgoing TB a month from so many machines, in the book's currency.
+    /// The price of `tb` outgoing TB per month from `machines` machines, in the book's currency.
     pub(crate) fn traffic_price(&self, tb: f64, machines: f64) -> f64 {
         let free = self.free_tb + self.included_tb_per_machine * machines;
         let (mut from, mut price) = (0.0_f64, 0.0);

@@ -24,7 +24,7 @@ pub struct Header {
 }
 
 impl ResultFile {
-    /// Of cells with their blocks; `schedule` has their names by round.
+    /// The result of cells with their blocks; `schedule` has their names by round.
     pub fn assemble(header: Header, cells: Vec<CellResult>, schedule: Vec<Vec<String>>) -> ResultFile {
         let mut records =
             cells.iter().flat_map(|cell| &cell.blocks).filter_map(|block| block.record.as_ref());

@@ -11,8 +11,8 @@ pub const DEVICE: &str = "device";
 /// The browser, how it ran, and what was in its page.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Browser {
-    /// `browser`, headless on the host; or `device`, which a person opened the page on, and of which
-    /// only its own clock was read.
+    /// `browser`: headless on the host. `device`: a person opened the page there, and only its own clock
+    /// was read.
     pub client: String,
     /// Its name and version; of a device what its page is told.
     pub product: String,

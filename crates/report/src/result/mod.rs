@@ -124,8 +124,7 @@ pub struct Config {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub url: Option<RelayUrl>,
-    /// The relays that were started beside each other, where there were several; the first is what
-    /// the others are compared with.
+    /// The relays of a comparison, if there were several. The others are compared with the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub relays: Vec<RelayCommand>,
     /// Header fields of requests to it; the command line in the result has their names.
@@ -158,8 +157,8 @@ pub struct RelayCommand {
     /// The program and its arguments, in the words of a shell; `{address}`, `{port}` and `{dir}`
     /// stand for what it is given. Empty for a relay of our own.
     pub command: String,
-    /// SHA-256 of each program that ran for it when it was asked what it takes, by its file. A block
-    /// in which a file holds another one ends the run.
+    /// SHA-256 of each program file that ran for the relay while the doctor questioned it, by file. A
+    /// block in which a file holds another one ends the run.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub programs: BTreeMap<String, String>,
     /// Seconds that it may take until it answers a handshake, where that was set.
@@ -199,7 +198,7 @@ pub enum Role {
     Cell,
     /// JSON without compression, at every fourth place: what the others are divided by.
     Anchor,
-    /// The same under another name: a standing A/A test.
+    /// JSON without compression under another name: the run's A/A test.
     Control,
     /// A relay that does no Nostr work: what the generator and the sockets cost by themselves.
     /// Never ranked.

@@ -184,8 +184,7 @@ pub struct Probe {
     pub p99_ns: Option<u64>,
     /// The block's seconds ÷ the time until the last answer.
     pub achieved: Option<f64>,
-    /// Time of the first cell ÷ that of the second, or the share of its cores that a cell used ÷
-    /// the share that is sought.
+    /// Time of the first cell ÷ time of the second, or a cell's used share of cores ÷ the searched share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quotient: Option<f64>,
     /// The ledger of a probe that did not pass.

@@ -63,7 +63,7 @@ pub struct Oracle {
     pub limit: String,
     /// The finding.
     pub measured: String,
-    /// The same as numbers, by name with unit.
+    /// The finding's numbers, by name with unit.
     pub values: BTreeMap<String, f64>,
     /// Whether it is within the limit.
     pub passed: bool,

@@ -15,8 +15,8 @@ use super::{Block, ResultFile};
 /// The folder in a result's, until `result.json` is written.
 const BLOCKS: &str = "blocks";
 
-/// The file in it that states what was asked for, and has what is not in files of its own: a
-/// result without the blocks of cells.
+/// The file with the run's arguments and everything that has no file of its own: a result without blocks
+/// of cells.
 const PLAN: &str = "plan.json";
 
 /// A block with the cell that it belongs to.

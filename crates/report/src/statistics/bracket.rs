@@ -399,7 +399,7 @@ impl Bracket {
 struct Belief {
     /// Logarithms of rates, evenly spaced: every order of magnitude is as likely.
     capacities: Vec<f64>,
-    /// Of each capacity with each of [`SPREADS`]; the largest is 0.
+    /// Log weight of each capacity with each of [`SPREADS`]; the largest is 0.
     log_weights: Vec<[f64; SPREADS.len()]>,
 }
 

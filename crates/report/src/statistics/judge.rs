@@ -177,8 +177,8 @@ pub(crate) struct Sample<'a> {
     pub(crate) withheld: Option<Verdict>,
 }
 
-/// Whether verdicts of a family of so many cells are corrected: with fewer rounds than Holm's
-/// correction needs to find anything at all, it is left out.
+/// Whether verdicts of a family of this many cells are corrected. Holm's correction is left out if the
+/// rounds are too few for it to find anything.
 pub(crate) fn is_corrected(rounds: u32, cells: usize) -> bool {
     stats::wilcoxon_smallest(rounds as usize) * cells as f64 <= stats::SIGNIFICANT
 }

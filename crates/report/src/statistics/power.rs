@@ -36,7 +36,7 @@ const TYPICAL: [(Metric, f64); 5] = [
     (Metric::LatencyP99, 0.3),
 ];
 
-/// The same of those over links.
+/// Typical deviations of cells over links.
 const TYPICAL_OVER_LINKS: [(Metric, f64); 5] = [
     (Metric::LatencyP50, 0.009),
     (Metric::FirstEventP50, 0.017),

@@ -1,12 +1,11 @@
 //! How many rounds a precision takes, from what a pilot shows of the variation between rounds.
 //!
-//! The round is the level of repetition at which the largest variation enters, so it is the one
-//! that is repeated (Kalibera and Jones, Rigorous benchmarking in reasonable time, ISMM 2013,
-//! <https://doi.org/10.1145/2464157.2464160>): n rounds whose logarithms of ratios deviate by s
-//! have an interval of ± 1.023 t(n−1) s ÷ √n, where 1.023 is what the signed-rank interval is wider
-//! than the mean's. The number is fixed before the first counted round, and the
-//! pilot's rounds are not counted: an interval that decided about its own continuation would cover
-//! less than it states.
+//! The round is the level of repetition at which the largest variation enters, so it is the one that is
+//! repeated (Kalibera and Jones, Rigorous benchmarking in reasonable time, ISMM 2013,
+//! <https://doi.org/10.1145/2464157.2464160>): n rounds whose logarithms of ratios deviate by s have an
+//! interval of ± 1.023 t(n−1) s ÷ √n, where 1.023 is what the signed-rank interval is wider than the
+//! mean's. The number is fixed before the first counted round, and the pilot's rounds do not count. An
+//! interval that decides when to stop covers less than it states.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 

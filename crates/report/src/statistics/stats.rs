@@ -54,9 +54,8 @@ pub(crate) fn sorted_averages(values: &[f64]) -> Vec<f64> {
     averages
 }
 
-/// The place from 1 of the mean of a pair, among all in order, that bounds the shifts which
-/// [`wilcoxon`] does not reject with less than this share in each tail; `None` where it rejects
-/// none, so few are the values.
+/// Rank from 1 of the pair mean that bounds the shifts which [`wilcoxon`] does not reject, with less than
+/// this share in each tail. `None` if the values are too few for any rejection.
 pub(crate) fn outermost(values: usize, tail: f64) -> Option<usize> {
     let mut sum = 0.0;
     let shares = signed_rank_shares((1..=values).map(|rank| 2 * rank));

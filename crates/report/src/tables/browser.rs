@@ -1,4 +1,4 @@
-//! What reports say of `compare browser` alone; its tables are those of every run.
+//! Texts that only `compare browser` has. Its tables are as in every run.
 
 use crate::{
     number,

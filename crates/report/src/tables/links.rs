@@ -91,7 +91,7 @@ fn records<'a>(view: &'a CellView<'_>) -> impl Iterator<Item = &'a LinkRecord> {
     view.cell.blocks.iter().filter_map(Block::usable).filter_map(|record| record.link.as_ref())
 }
 
-/// Of all usable blocks, both ways.
+/// A count's sum over all usable blocks, both ways.
 fn sum(view: &CellView<'_>, count: fn(&LinkFlow) -> u64) -> u64 {
     records(view).map(|link| count(&link.down) + count(&link.up)).sum()
 }

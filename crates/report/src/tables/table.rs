@@ -91,7 +91,7 @@ impl LoadView<'_> {
         if self.is_of_pages() { cell.id.split('+').next().unwrap_or_default() } else { &cell.cell.format }
     }
 
-    /// The same in one, without the compression: `json khatru, behind the gateway`.
+    /// A cell's labels in one text, without the compression: `json khatru, behind the gateway`.
     pub(crate) fn name_of(&self, cell: &CellResult) -> String {
         let mut labels = self.labels(cell);
         labels.remove(1);
@@ -136,7 +136,7 @@ impl LoadView<'_> {
         Table { names, headings, rows: cells.iter().map(row).collect() }
     }
 
-    /// One row a cell: what it cost, and behind it the ratio to JSON without compression.
+    /// One row per cell: its costs, each with the ratio to JSON without compression.
     pub(crate) fn costs(&self) -> Table {
         self.table(&self.cost_columns())
     }
@@ -171,7 +171,7 @@ impl LoadView<'_> {
         shown(metric, view.blocks_for(metric), self.latency.0)
     }
 
-    /// The same, and behind it the ratio to JSON without compression.
+    /// A value as shown, with the ratio to JSON without compression after it.
     fn with_ratio(&self, view: &CellView<'_>, metric: Metric) -> Option<String> {
         let value = self.shown(view, metric)?;
         Some(match self.ratio_to_anchor(view, metric) {
@@ -236,8 +236,8 @@ impl LoadView<'_> {
         Some(self.table(&columns))
     }
 
-    /// One row a cell: sessions from the instant each was due by plan to the end of its last step,
-    /// by population where these have names; `None` in a load without sessions.
+    /// One row per cell: time of sessions from their planned instant to the end of the last step, by
+    /// population if these have names. `None` in a load without sessions.
     pub(crate) fn sessions(&self) -> Option<Table> {
         const ALL: &str = "session";
         let known = self.cells.iter().flat_map(|view| view.merged.latency.iter());
@@ -313,8 +313,8 @@ impl LoadView<'_> {
         (!rows.is_empty()).then_some(Table { names, headings, rows })
     }
 
-    /// One row for each format and level of the clients' own checks: what a client spends, and what
-    /// the format saves of it, where the levels differ.
+    /// One row per format and level of the clients' checks, if levels differ: a client's CPU, and the
+    /// share that the format saves.
     pub(crate) fn beside_checks(&self) -> Option<Table> {
         if !self.varies(Factor::ClientVerify) {
             return None;
@@ -440,7 +440,7 @@ fn ledger(cell: &CellResult) -> Option<String> {
     let (mut seen, mut off) = (0, 0);
     for record in records {
         let is_off = record.owed().balanced().is_err();
-        // Of an interrupted block what is missing is not known.
+        // An interrupted block does not show what is missing.
         seen += usize::from(is_off || record.status != Status::Interrupted);
         off += usize::from(is_off);
     }
@@ -453,7 +453,7 @@ impl Table {
         Table { names, headings: headings.iter().map(|text| (*text).to_owned()).collect(), rows: Vec::new() }
     }
 
-    /// The same without the column of a heading.
+    /// The table without the column of this heading.
     pub(crate) fn without(mut self, heading: &str) -> Table {
         if let Some(column) = self.headings.iter().position(|one| one == heading) {
             self.headings.remove(column);

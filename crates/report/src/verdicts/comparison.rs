@@ -46,8 +46,8 @@ impl LoadView<'_> {
     }
 }
 
-/// For every judged metric the standard deviation between rounds of cell ÷ reference, in
-/// logarithms, pooled over the cells of a load; of several loads the largest.
+/// For every judged metric the standard deviation between rounds of log(cell ÷ reference), pooled over
+/// the cells of a load; the largest of several loads.
 pub fn deviations(result: &ResultFile) -> BTreeMap<Metric, f64> {
     let mut deviations = BTreeMap::new();
     for load in views(result) {

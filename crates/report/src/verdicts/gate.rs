@@ -92,7 +92,7 @@ fn bound(text: &str) -> Result<(Metric, f64), String> {
 /// A comparison of two relays, and whether it fails the run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judged {
-    /// The cell of the one relay beside that of the first.
+    /// A relay's cell, and the first relay's.
     pub comparison: Comparison,
     /// Whether it costs more, for certain, and by more than is allowed.
     pub fails: bool,
@@ -107,10 +107,9 @@ impl fmt::Display for Judged {
     }
 }
 
-/// Every comparison of a relay with the first. It fails where the test says that it costs more, at
-/// a level of 1 % over all metrics that may fail, and the estimate exceeds the bound:
-/// its own, or the band of verdicts. A verdict asks for an interval beyond the band, which takes
-/// several times as many rounds.
+/// Every comparison of a relay with the first. A metric fails if the test shows a higher cost, at a level
+/// of 1 % over all metrics that may fail, and if the estimate exceeds its bound or the band of verdicts.
+/// A verdict asks for an interval beyond the band, which takes several times as many rounds.
 pub fn between_relays(
     result: &ResultFile,
     comparisons: &[Comparison],
