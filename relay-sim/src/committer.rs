@@ -21,7 +21,7 @@ pub(crate) struct Offer {
     pub(crate) event: Arc<StoredEvent>,
     /// When it was published, in seconds since 1970.
     pub(crate) unix_seconds: u64,
-    /// Of its publisher; `None` for an event that the relay starts with.
+    /// The publisher's outbox; `None` for an event that the relay starts with.
     pub(crate) outbox: Option<Arc<Outbox>>,
 }
 
@@ -80,7 +80,7 @@ impl Committer {
         true
     }
 
-    /// Ends the thread behind what was offered, and waits for it.
+    /// Ends the thread after it has settled all offers, and waits for it.
     pub(crate) fn close(&self) {
         self.queue.stop();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -89,7 +89,7 @@ impl Committer {
     }
 }
 
-/// Ends the queue with its thread: without the thread nobody would hear of what is offered.
+/// Ends the queue with its thread, because offers without a thread would stay unanswered.
 struct End(Arc<Queue>);
 
 impl Drop for End {

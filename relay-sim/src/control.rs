@@ -27,7 +27,7 @@ type Refusal = (&'static str, String);
 /// Answers a request for [`TARGET`].
 ///
 /// # Errors
-/// Those of a body that does not come.
+/// When the request's body cannot be read.
 pub(crate) async fn answer(
     mut incoming: Incoming,
     relay: &Relay,

@@ -10,8 +10,7 @@ use codecs::{Codec, Format};
 use crate::store::{Encoded, StoredEvent};
 
 /// Written bytes that are flushed before more are added. A little less than the connection's write
-/// buffer, which also holds the frames' headers: so all of them fit, and only the last message may
-/// find it full.
+/// buffer, which also holds frame headers. So all messages fit, and only the last one may find it full.
 const FLUSH_BYTES: usize = 32 << 10;
 
 /// A buffer that grew beyond this, for one large message, is not kept.
@@ -60,7 +59,7 @@ impl Outgoing {
     /// Adds the message that `write` appends. When it fails, nothing is added.
     ///
     /// # Errors
-    /// Those of `write`.
+    /// The errors of `write`.
     pub(crate) fn add<E>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
         if self.bytes.capacity() == 0 {
             self.bytes = SPARE.take();

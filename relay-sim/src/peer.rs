@@ -29,7 +29,7 @@ pub(crate) struct Peer {
     reconciliations: Reconciliations,
     auth: Option<Auth>,
     local: IpAddr,
-    /// Of this connection; one more for each that follows it.
+    /// The connection's challenge. Each later one is greater by one.
     challenge: [u8; 16],
 }
 

@@ -40,7 +40,8 @@ const TIMER_LATE: Duration = Duration::from_millis(1);
 /// The time that a stopping relay gives a peer to take what is left.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// The time that a slow consumer has to read what the socket holds, and the Close frame behind it.
+/// The time that a slow consumer has to read the rest of the socket's buffer and the Close frame after
+/// it.
 const SLOW_FAREWELL: Duration = Duration::from_secs(10);
 
 /// Serves the connection of this number until it ends, and counts what it moved.

@@ -35,7 +35,7 @@ mod stored;
 /// NIP-09.
 const DELETION: u16 = 5;
 
-/// Of events with one address only the newest is kept.
+/// The address of events of which only the newest is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Address {
     kind: u16,
@@ -105,10 +105,10 @@ pub(crate) struct Store {
     /// When events expire, and which.
     expiring: BTreeSet<(u64, [u8; 32])>,
     held_bytes: usize,
-    /// Of all events in the store and in outboxes.
+    /// Encodings of all events in the store and in outboxes.
     encodings: Arc<AllEncodings>,
     max_bytes: usize,
-    /// Of a store on disk.
+    /// Rows of a store on disk.
     rows: Option<Rows>,
 }
 
@@ -183,7 +183,7 @@ impl Store {
         })
     }
 
-    /// Plans a commit of that many new rows.
+    /// Reserves numbers for a commit of `count` new rows, and hands over the rows to remove.
     pub(crate) fn next_rows(&mut self, count: usize) -> NextRows {
         let rows = self.rows.as_mut().expect("only a store on disk has rows");
         let first = rows.next;
@@ -195,15 +195,15 @@ impl Store {
         }
     }
 
-    /// Notes that a row is to be removed.
+    /// Marks a row for removal by the next commit.
     pub(crate) fn forget_row(&mut self, number: u64) {
         if let Some(rows) = &mut self.rows {
             rows.removed.push(number);
         }
     }
 
-    /// Takes an event that is in this row of the disk. A row whose event is not kept is to be
-    /// removed.
+    /// Inserts an event that is in this row of the disk. If the event is not stored, the row is marked for
+    /// removal.
     pub(crate) fn insert_row(&mut self, event: &Event<'_>, number: u64) -> Outcome {
         let Some(rows) = &self.rows else { return Outcome::Unwritten };
         let stored = Arc::new(StoredEvent::of_row(event, &rows.disk, number, &self.encodings));
@@ -231,7 +231,7 @@ impl Store {
         self.events.get(id).is_some()
     }
 
-    /// Whether so many bytes more fit.
+    /// Whether this many more bytes fit.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         // Encodings of a store on disk are a cache, which makes room.
         let encoded_bytes =
@@ -247,14 +247,15 @@ impl Store {
 
     /// Upper bound on the memory that a store on disk takes for the event.
     pub(crate) fn max_row_bytes(event: &StoredEvent) -> usize {
-        // The names in a deletion are remembered besides, in less than its tags take.
+        // The store also keeps a deletion's ids and addresses, in less memory than its tags take.
         let times = if event.head().kind == DELETION { 2 } else { 1 };
         times * event.max_row_bytes()
     }
 
-    /// Drops what was not used for longest from the cache, until index and cache fit.
+    /// Drops the least recently used encodings from the cache, until index and cache fit.
     fn bound_cache(&mut self) {
         let Some(rows) = &mut self.rows else { return };
+        // The cache has two generations, so two drops empty it.
         for _ in 0..2 {
             if self.held_bytes + self.encodings.bytes.load(Ordering::Relaxed) > self.max_bytes {
                 rows.cache.age();

@@ -118,7 +118,8 @@ counters! {
     /// Memory of connections' own compressors and decompressors, in bytes: each as it was at its
     /// connection's end, added up over all connections.
     compression_bytes,
-    /// The same of those that all connections of a thread share; the most that a connection found.
+    /// Memory of compressors and decompressors that a thread's connections share, in bytes: the most that a
+    /// connection found.
     compression_shared_bytes,
     /// Sessions that ended in a panic: a bug of this program.
     sessions_panicked,

@@ -32,7 +32,7 @@ pub enum BatchLayout {
     ProtobufField,
     /// A Cap'n Proto list of structs.
     CapnpList,
-    /// The same, packed.
+    /// A Cap'n Proto list of structs, packed.
     CapnpPackedList,
     /// A count in front of all, a length in front of each.
     CountAndLengths,

@@ -12,11 +12,11 @@
 //! left out. Written in the order of generated code: id, pubkey, sig, content, each value and its
 //! table, each tag, then the event.
 //!
-//! Read here and not by the crate: its readers are generated code full of `unsafe`, which this
-//! workspace forbids. Like its verifier this one checks every offset, length, alignment and NUL.
-//! One event has many layouts, and an offset may point at what was read before: so all that is
-//! read, counted each time, must fit into the frame once, and the last byte of the frame must
-//! belong to something. Fields that a later schema adds to Event or Tag are ignored.
+//! Read here and not by the crate: its readers are generated code full of `unsafe`, which this workspace
+//! forbids. Like its verifier this one checks every offset, length, alignment and NUL. One event has many
+//! layouts, and an offset may point at bytes that were read before. So all reads together, repeats
+//! included, must fit into the frame, and its last byte must belong to something. Fields that a later
+//! schema adds to Event or Tag are ignored.
 
 use std::borrow::Cow;
 

@@ -36,7 +36,7 @@ pub(super) const GO_NOSTR_BINARY_CAPACITY: Capacity = Capacity {
     content_bytes: u16::MAX as usize,
     ..Capacity::ENVELOPE
 };
-/// The same with fewer tags.
+/// Capacity of leaner, which has fewer tags.
 pub(super) const LEANER_CAPACITY: Capacity = Capacity { tags: LEANER.max_tags, ..GO_NOSTR_BINARY_CAPACITY };
 
 #[derive(Debug)]

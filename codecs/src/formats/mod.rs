@@ -31,7 +31,7 @@ pub use self::notepack::text as notepack_text;
 use self::tuned::Tuned;
 use crate::{codec::Codec, envelope::Common, model::Event, name::UnknownName};
 
-/// What a format of [`Group::Other`] is unless its entry says otherwise.
+/// Defaults of a format of [`Group::Other`].
 const OTHER: FormatSpec = FormatSpec {
     name: "",
     group: Group::Other,
@@ -46,7 +46,7 @@ const OTHER: FormatSpec = FormatSpec {
     tuned: None,
 };
 
-/// The same of [`Group::Core`].
+/// Defaults of a format of [`Group::Core`].
 const CORE: FormatSpec = FormatSpec { group: Group::Core, ..OTHER };
 
 /// Every format. One file and one entry here make a format; everything else follows.

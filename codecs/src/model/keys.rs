@@ -39,7 +39,7 @@ const KEYS_OF_A_SET: usize = 4;
 /// assert_eq!((keys.parsed(), keys.known()), (1, 0));
 /// ```
 pub struct PublicKeys {
-    /// Those used again before the others.
+    /// Known keys; in each set recently used ones come first.
     sets: Box<[Mutex<Vec<Known>>]>,
     hasher: RandomState,
     known: AtomicU64,
@@ -68,7 +68,7 @@ impl PublicKeys {
     /// [`Event::verify`], with the same outcome for every event.
     ///
     /// # Errors
-    /// Those of [`Event::verify`].
+    /// As [`Event::verify`].
     pub fn verify(&self, event: &Event<'_>, level: VerifyLevel) -> Result<(), VerifyError> {
         event.verify(level.min(VerifyLevel::Id))?;
         if level < VerifyLevel::Full {

@@ -138,7 +138,7 @@ impl<'a> Bounds<'a> {
         Bounds { limits, request, subscription: "" }.named(subscription)
     }
 
-    /// The same for a request of this subscription id.
+    /// Bounds of a request with this subscription id.
     pub(crate) fn named(self, subscription: &'a str) -> Result<Self, Box<OverLimit>> {
         let bounds = Bounds { subscription, ..self };
         let max = self.limits.max_subscription_chars;

@@ -88,7 +88,7 @@ impl ByteEvent<'_> {
     /// [`Event::verify`], with the same outcome for every event.
     ///
     /// # Errors
-    /// Those of [`Event::verify`].
+    /// As [`Event::verify`].
     pub fn verify(&self, level: VerifyLevel) -> Result<(), VerifyError> {
         check((&self.id, &self.pubkey, &self.sig), level, || self.compute_id())
     }

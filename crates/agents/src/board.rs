@@ -17,7 +17,7 @@ pub struct Overview {
     pub state: Phase,
     /// How far each agent is that plays, in order; `None` while its slot is free.
     pub agents: Vec<Option<Phase>>,
-    /// The same of the agent that starts the relay, where there is one.
+    /// How far the relay's agent is, if there is one.
     pub relay: Option<Option<Phase>>,
     /// Counts of all agents in the block under way or last played.
     pub block: LiveCounts,

@@ -1,5 +1,5 @@
-//! The file of a run's events: the coordinator puts it into an object store, agents that have not
-//! these events fetch it.
+//! The file of a run's events. The coordinator puts it into an object store. Agents without these events
+//! fetch it.
 
 use std::{
     error::Error,

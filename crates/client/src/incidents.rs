@@ -108,7 +108,7 @@ pub struct Incidents(Mutex<Kept>);
 struct Kept {
     before_start: bool,
     named: Vec<Incident>,
-    /// Of the run, and of the time before its start.
+    /// Counts of the run, and of the time before its start.
     counts: [[u64; Wrong::ALL.len()]; 2],
     lost_by_kind: BTreeMap<u16, u64>,
     said: HashMap<About, String>,

@@ -269,9 +269,9 @@ impl Client {
         }
     }
 
-    /// Publishes one event, or begins one session, that waits for answers rather than for an
-    /// instant. Call it while [`Client::has_backlog`], with the clock read anew, because such work
-    /// is timed from when it is sent.
+    /// Publishes the next event, or begins the next session, of a closed loop. Call it while
+    /// [`Client::has_backlog`], each time with a new reading of the clock, because such work is timed
+    /// from its send.
     pub fn on_room(&mut self, now_ns: u64) {
         if let Some(proof) = self.proof.event.take() {
             self.send_proof(&proof, now_ns);

@@ -33,7 +33,7 @@ struct OpenStay {
     during: FixedBitSet,
     /// The publications that came.
     seen: FixedBitSet,
-    /// Those of them that came before EOSE, and not again.
+    /// Which of them came before EOSE and have not come again.
     stored: FixedBitSet,
     /// Whether the relay ended the subscription (CLOSED).
     closed: bool,

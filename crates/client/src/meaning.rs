@@ -16,7 +16,7 @@ const MOST_BYTES: usize = 256 << 10;
 pub enum Meaning<'a> {
     /// A message in the form of its NIP.
     Message(RelayMessage<'a>),
-    /// The same with elements more or fewer than its NIP has.
+    /// A message with more or fewer elements than its NIP has.
     Extended(RelayMessage<'a>),
     /// A message that no NIP defines, or an answer without a required element.
     Foreign,

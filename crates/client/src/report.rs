@@ -41,7 +41,7 @@ pub struct Report {
     pub cut_off: Option<String>,
     /// Whether no challenge (NIP-42) came on a new connection.
     pub ungreeted: bool,
-    /// Ids that a reconciliation named although no event of the plan has them, if the plan asks for them.
+    /// Ids outside the plan that a reconciliation named, if the plan collects them.
     pub foreign: Vec<[u8; 32]>,
 }
 
@@ -53,8 +53,8 @@ impl Report {
     }
 }
 
-/// What is not decided of a live subscription of a session that has ended. Its deliveries of what the
-/// relay has accepted are in the counts.
+/// Open deliveries of a live subscription whose session has ended. Its deliveries of what the relay has
+/// accepted are in the counts.
 #[derive(Debug)]
 pub struct Stay {
     /// Its id.

@@ -19,12 +19,12 @@ pub(crate) const AUTHOR_KEYS: usize = 4_096;
 /// NIP-59.
 const GIFT_WRAP: u16 = 1059;
 
-/// The people, words, relays and days that generated events are of. No two worlds share any.
+/// The people, words, relays and days of generated events. Worlds share none of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum World {
-    /// Those of the bundled sample.
+    /// The world of the bundled sample.
     Sample,
-    /// Those of a dictionary's training.
+    /// The world of a dictionary's training events.
     Elsewhere,
 }
 

@@ -8,7 +8,7 @@
 //! Reading does not verify: that takes 50 µs an event and files rarely change. `corpus verify FILE`
 //! does it.
 //!
-//! To add a file format, add a variant to [`FileFormat`] and its reader and writer beside
+//! To add a file format, add a variant to [`FileFormat`] and its reader and writer next to
 //! `files/lines.rs`.
 
 pub mod analysis;

@@ -91,7 +91,7 @@ pub struct Rules {
     pub bounds: BTreeMap<Property, Bound>,
     /// By kind.
     pub kinds: BTreeMap<u16, Withheld>,
-    /// The same for clients that answer its challenge (NIP-42).
+    /// Kinds withheld from clients that answer the relay's challenge (NIP-42).
     pub kinds_after_auth: BTreeMap<u16, Withheld>,
 }
 

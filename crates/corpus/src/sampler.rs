@@ -12,12 +12,12 @@ pub struct Reservoir<T> {
     count: usize,
     random: Random,
     seen: u64,
-    /// Those with the smallest draws so far, by draw and index in the stream.
+    /// Items with the smallest draws so far, by draw and index in the stream.
     kept: BTreeMap<(u64, u64), T>,
 }
 
 impl<T> Reservoir<T> {
-    /// Will hold `count` of them.
+    /// A reservoir that draws `count` items.
     pub fn new(count: usize, seed: u64) -> Reservoir<T> {
         let random = Random::new("relay-sim reservoir", seed);
         Reservoir { count, random, seen: 0, kept: BTreeMap::new() }
@@ -42,12 +42,12 @@ impl<T> Reservoir<T> {
         }
     }
 
-    /// Those drawn so far, in no order.
+    /// Items drawn so far, in no order.
     pub(crate) fn drawn(&self) -> impl Iterator<Item = &T> {
         self.kept.values()
     }
 
-    /// The drawn ones in the order in which they came.
+    /// The drawn items in the order of the stream.
     pub fn finish(self) -> Vec<T> {
         let mut drawn: Vec<_> = self.kept.into_iter().collect();
         drawn.sort_by_key(|((_, place), _)| *place);

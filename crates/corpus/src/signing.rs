@@ -118,7 +118,7 @@ impl Keys {
         self.0.iter().map(keys::public)
     }
 
-    /// The same keys in the order in which a rehearsal takes them: behind its own from the last on.
+    /// The keys in a rehearsal's order: its own first, then the others from the last one on.
     #[must_use]
     pub fn for_rehearsal(&self) -> Keys {
         let (own, others) = self.0.split_at(REHEARSAL_KEYS.min(self.0.len()));

@@ -102,7 +102,7 @@ fn links() -> anyhow::Result<Vec<Link>> {
 fn step(emulation: &mut Emulation, relay: SocketAddrV4, link: &Link, place: usize) -> anyhow::Result<Step> {
     let bits_per_s = link.down.capacity.mean_bits_per_s().context("each step has a rate")?;
     let span_s = (WARM + COUNTED).as_secs_f64();
-    // Twice what the link carries meanwhile, so that nobody is done early.
+    // Twice the bytes that the link carries in this time, so that no user is done early.
     let bytes: u64 = measure::whole(bits_per_s as f64 / 8.0 * span_s * 2.0);
     let user = |user| user_address(place, user).context("so many users have addresses");
     let users = usize::try_from(USERS).context("there are few users")?;

@@ -100,7 +100,7 @@ pub struct Emulator<P> {
     heads: BinaryHeap<Reverse<(u64, usize)>>,
     down: WayCounts,
     up: WayCounts,
-    /// The same for each link, down and up.
+    /// Counts of each link, down and up.
     by_link: Vec<[WayCounts; 2]>,
 }
 

@@ -157,7 +157,7 @@ impl AsFd for End {
 }
 
 impl TcpSettings {
-    /// Those of the namespace in which the calling thread is.
+    /// Settings of the calling thread's namespace.
     pub(crate) fn read(congestion: &str) -> TcpSettings {
         let read = |name: &str| {
             let text = fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default();

@@ -62,7 +62,7 @@ pub struct Report {
     pub lateness: Latency,
     /// How long packets waited before the link began to carry them, from relay to users.
     pub queued_down: Latency,
-    /// The same, from users to relay.
+    /// How long packets waited before the link began to carry them, from users to relay.
     pub queued_up: Latency,
     /// Packets that the kernel dropped before the emulator read them.
     pub device_dropped: u64,
@@ -91,6 +91,6 @@ pub struct Part {
     pub up: WayCounts,
     /// How long packets waited before the link began to carry them, from relay to users.
     pub queued_down: Latency,
-    /// The same, from users to relay.
+    /// How long packets waited before the link began to carry them, from users to relay.
     pub queued_up: Latency,
 }

@@ -59,7 +59,7 @@ impl Interrupt {
 /// around it.
 ///
 /// # Errors
-/// Those of [`Interrupt::listen`].
+/// As [`Interrupt::listen`].
 pub fn stopped(hears: Option<impl FnMut(&str) + Send + 'static>) -> io::Result<impl Future<Output = ()>> {
     let interrupt = Interrupt::listen()?;
     let mut interrupt = if hears.is_some() { interrupt.but_hangup() } else { interrupt };

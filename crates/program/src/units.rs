@@ -10,7 +10,7 @@ pub fn seconds(text: &str) -> Result<f64, String> {
     amount.ok_or_else(|| "expected seconds above 0, as in 10, 10s, 500ms, 2m or 1h".to_owned())
 }
 
-/// The same, from 1 to 3600.
+/// Seconds from 1 to 3600.
 ///
 /// # Errors
 /// Says what would be an amount.
@@ -19,7 +19,7 @@ pub fn pause_seconds(text: &str) -> Result<f64, String> {
     pause.ok_or_else(|| "expected seconds from 1 to 3600, as in 20, 20s or 2min".to_owned())
 }
 
-/// The same, of which only whole ones are taken.
+/// Whole seconds from 1 to 3600.
 ///
 /// # Errors
 /// Says what would be an amount.

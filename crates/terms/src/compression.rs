@@ -250,7 +250,7 @@ impl Compression {
         }
     }
 
-    /// The same with the given dictionary, if it uses dictionaries.
+    /// The compression with this dictionary, if it uses dictionaries.
     #[must_use]
     pub fn with_dictionary(self, dictionary: Dictionary) -> Compression {
         match self {

@@ -37,7 +37,7 @@ pub fn serve_pages<A: Future<Output = ()> + Send + 'static>(
             };
             let (answer, config) = (Arc::clone(&answer), Arc::clone(&config));
             tokio::spawn(async move {
-                // What is no request was answered, and who left needs no answer.
+                // Invalid requests were answered already, and a client that left needs no answer.
                 if let Ok(incoming) = Incoming::read(stream, &config).await {
                     answer(incoming, config).await;
                 }

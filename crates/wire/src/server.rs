@@ -73,7 +73,7 @@ const TEXT: (&str, &str) = ("Content-Type", "text/plain; charset=utf-8");
 /// ```
 ///
 /// # Errors
-/// Those of [`Incoming::read`] and [`Incoming::accept`].
+/// The errors of [`Incoming::read`] and [`Incoming::accept`].
 pub async fn accept(stream: TcpStream, config: &ServerConfig) -> Result<Accepted, WireError> {
     Incoming::read(stream, config).await?.accept(config, None).await
 }

@@ -1,9 +1,9 @@
 //! A connection's queue, bounded by what the peer has yet to take.
 //!
-//! Publishers push without waiting: a peer that does not read must never hold up the others. Beyond
-//! the bound the connection is told to stop instead. A push is one short lock, and the session
-//! takes all that is queued under another: at 500 subscribers an event, this is most of what a
-//! relay does beside writing.
+//! Publishers push without waiting: a peer that does not read must never hold up the others. Beyond the
+//! bound the connection is told to stop instead. A push takes one short lock, and the session takes the
+//! whole queue under another. At 500 subscribers per event this is most of a relay's work next to
+//! writing.
 
 use std::{
     collections::VecDeque,
@@ -41,7 +41,7 @@ pub(crate) struct Outbox<T> {
 #[derive(Debug)]
 struct State<T> {
     queue: VecDeque<T>,
-    /// Of the queue, and of what the session took and has not written yet.
+    /// Bytes of the queue, and of messages that the session took but has not written.
     unwritten_bytes: usize,
     /// Nothing is queued any more.
     stopped: bool,

@@ -226,7 +226,7 @@ impl Subscriptions {
         subscription
     }
 
-    /// Ends a subscription: nothing more is sent for it, not even what is queued.
+    /// Ends a subscription. Nothing more is sent for it, not even queued events.
     pub(crate) fn remove(&mut self, subscription: &Subscription) {
         if subscription.ended.swap(true, Ordering::Relaxed) {
             return; // its slot may be another's by now

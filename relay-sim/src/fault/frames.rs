@@ -128,8 +128,8 @@ fn flip_bit(payload: &mut [u8], hit: Hit) {
     }
 }
 
-/// A message as stored blocks whose last has BFINAL, and a byte that makes the tail which the
-/// receiver appends an empty block of its own (RFC 7692 §7.2.3.4).
+/// A message as stored blocks, of which the last has BFINAL, and a zero byte. With the tail that the
+/// receiver appends, this byte makes another, empty block (RFC 7692 §7.2.3.4).
 fn final_block(plain: &[u8]) -> Vec<u8> {
     let mut payload = Vec::with_capacity(plain.len() + 16);
     let mut blocks = plain.chunks(STORED_BYTES).peekable();

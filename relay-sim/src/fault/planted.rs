@@ -1,8 +1,8 @@
 //! The faults of a running relay, and how one connection counts what they may hit.
 //!
-//! Whether a fault hits follows from its keys, its seed, the connection's number and the count of
-//! what it acts on; of a delivery from the subscription's name and the event's id in place of the
-//! count, so that threads and the order of events play no part in it.
+//! A fault's keys, its seed, the connection's number and a count of its targets decide whether it hits.
+//! For a delivery, subscription name and event id replace the count, so that neither threads nor the
+//! order of events matter.
 
 use std::{
     sync::{
@@ -114,7 +114,7 @@ pub(crate) struct Planted {
     relay: Arc<Faults>,
     generation: u64,
     set: Arc<Set>,
-    /// Of the handshake, from 0.
+    /// Number of the handshake, from 0.
     connection: u64,
     /// How much each fault of the set saw of what it acts on.
     counts: Vec<u64>,
@@ -174,7 +174,7 @@ impl Planted {
         self.set.faults.is_empty()
     }
 
-    /// Counts one of what faults of this kind act on, and says whether one of them hits it.
+    /// Counts a target of faults of this kind, and returns whether one of them hits it.
     pub(crate) fn next(&mut self, kind: Kind, now: Instant) -> Option<Hit> {
         self.first(|fault| fault.kind == kind, &[], now)
     }

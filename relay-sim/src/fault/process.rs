@@ -62,7 +62,7 @@ fn thread_cpu_ns() -> Option<i64> {
     Some(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
 }
 
-/// Sleeps on the thread that serves, each stall at its time. Meant for a relay with one thread.
+/// Blocks the serving thread for each stall, at its time. Meant for a relay with one thread.
 pub(crate) async fn stall(faults: Vec<Fault>, hits: Arc<Faults>) {
     let began = tokio::time::Instant::now();
     let mut stalls: Vec<(Duration, Duration)> = faults
@@ -80,14 +80,13 @@ pub(crate) async fn stall(faults: Vec<Fault>, hits: Arc<Faults>) {
     }
 }
 
-/// Stands before a relay and hands on late what it sends, in pieces that `hits` counts. Returns the
-/// listener that the relay should serve instead.
+/// A proxy that delays what a relay sends. `hits` counts the delayed pieces. Returns the listener that
+/// the relay should serve instead of `outer`.
 ///
-/// Every connection has threads of its own here, because a thread's sleep is late by 0.1 ms and
-/// tokio's by 1 ms.
+/// Every connection has its own threads, because a thread's sleep is late by 0.1 ms and tokio's by 1 ms.
 ///
 /// # Errors
-/// When no second listener can be had.
+/// When the system refuses a second listener.
 pub(crate) fn behind_a_delay(outer: TcpListener, by: Duration, hits: Arc<Faults>) -> io::Result<TcpListener> {
     let inner = TcpListener::bind((outer.local_addr()?.ip(), 0))?;
     let relay = inner.local_addr()?;

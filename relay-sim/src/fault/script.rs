@@ -23,7 +23,7 @@ struct Script {
 #[derive(Debug, Deserialize)]
 struct Step {
     faults: Vec<Spanned<String>>,
-    /// Those of `--fault`, as numbers or texts.
+    /// The keys of `--fault`, as numbers or texts.
     #[serde(flatten)]
     keys: BTreeMap<String, Value>,
 }

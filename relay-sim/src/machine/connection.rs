@@ -42,7 +42,7 @@ pub struct Connection {
     relay: Arc<Relay>,
     format: Format,
     codec: &'static dyn Codec,
-    /// Whether messages say what they have in common with those of other connections.
+    /// Whether messages carry the part that they share with other connections' messages.
     shares: bool,
     peer: Peer,
     outbox: Arc<Outbox>,
@@ -297,7 +297,7 @@ impl Connection {
     /// Sends everything that is to be said, flush by flush.
     ///
     /// # Errors
-    /// Those of the wire.
+    /// The errors of [`wire`].
     pub async fn transmit(&mut self, conn: &mut wire::Connection, time: Time) -> Result<(), WireError> {
         loop {
             self.outbox.take(&mut self.deliveries);

@@ -7,8 +7,8 @@ use hashbrown::HashTable;
 
 use super::stored::StoredEvent;
 
-/// Events by id, each beside the hash of its id: in less than half of the memory of a map that has
-/// the ids themselves, and to grow it looks at no event.
+/// Events by id, each next to the hash of its id. This takes less than half the memory of a map with
+/// whole ids, and grows without a look at events.
 #[derive(Debug, Default)]
 pub(super) struct ById {
     events: HashTable<(u64, Arc<StoredEvent>)>,
@@ -16,7 +16,7 @@ pub(super) struct ById {
 }
 
 impl ById {
-    /// The hash of an id, for a caller that asks for it more than once.
+    /// The hash of an id, for a caller that needs it several times.
     pub(super) fn hash(&self, id: &[u8; 32]) -> u64 {
         self.hasher.hash_one(id)
     }

@@ -1,7 +1,7 @@
 //! Which events of the disk are in memory? Those that were sent or published last.
 //!
-//! Two generations instead of a list in order of use: an event that is used again in the older one
-//! moves to the younger, and what makes room is the older one as a whole.
+//! It has two generations instead of a list in order of use. An event that is used again moves to the
+//! younger one. The older one is dropped as a whole to make room.
 
 use std::sync::Arc;
 

@@ -88,8 +88,8 @@ pub(crate) struct Disk {
     file: PathBuf,
     format: Format,
     codec: &'static dyn Codec,
-    /// `None` when it could not be opened again after a failure. redb refuses everything after one
-    /// failed write, reads included, until it is opened anew.
+    /// `None` if reopening failed. After a failed write redb refuses everything, reads included, until it
+    /// is reopened.
     database: RwLock<Option<Database>>,
 }
 

@@ -5,10 +5,9 @@
 //! key, so a new event costs one look-up for each of its lists, and mostly goes to their end. An entry
 //! has the part of its event that mostly decides the order.
 //!
-//! Where several lists hold all matches, which one has fewest others between them is not known
-//! beforehand: each is gone through by turns, and the first that has found enough, or has no more,
-//! gives the answer. So a filter visits few times as many candidates as it does in the best of its
-//! lists.
+//! If several lists hold all matches, the one with the fewest other events between them is not known
+//! beforehand. They are searched by turns. The first that has found enough, or has no more, gives the
+//! answer. So a filter visits few times as many candidates as it does in the best of its lists.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -42,8 +41,8 @@ const FEW_AUTHORS: usize = 8;
 /// The events by what filters ask for, except their ids.
 #[derive(Debug)]
 pub(super) struct Index {
-    /// By the hash of what they are by: two of one hash share a list, and are told apart when their
-    /// events are looked at.
+    /// Lists by the hash of their key. Two keys with one hash share a list; a look at the event tells
+    /// them apart.
     lists: [HashTable<(u64, List)>; MAPS],
     hasher: RandomState,
     /// Candidates that were looked at so far: what filters cost.

@@ -24,7 +24,7 @@ pub(super) type Key = (Reverse<i64>, [u8; 32]);
 /// was a third of it.
 #[derive(Debug)]
 pub(crate) struct StoredEvent {
-    /// Of an event on disk, no more than is said beside `row`.
+    /// The event. If it is on disk, only the parts that filters use.
     event: FlatEvent,
     /// Where the event is on disk, if it is read from there.
     row: Option<Box<Row>>,
@@ -47,8 +47,8 @@ pub(crate) struct AllEncodings {
     pub(crate) cold: AtomicU64,
 }
 
-/// An event's place on disk. The store keeps of it what filters ask for; answers carry a copy that
-/// has the head alone, and the encodings that were read.
+/// An event's place on disk. The store keeps only the parts that filters use. Answers carry a copy with the
+/// head and the encodings that were read.
 #[derive(Debug)]
 struct Row {
     disk: Arc<Disk>,
@@ -75,8 +75,8 @@ pub(crate) enum Unavailable {
 /// would take more memory than the event, and filling it more time than everything else that is
 /// done with it.
 ///
-/// A thread claims the place of a format before it encodes: others that want the event in this
-/// format wait for it, those that want another format go on to the next place.
+/// A thread claims a format's place before it encodes. Threads that need the same format wait; threads
+/// with another format go on to the next place.
 #[derive(Debug, Default)]
 struct Encodings {
     format: OnceLock<Format>,
@@ -85,6 +85,8 @@ struct Encodings {
 }
 
 impl Encodings {
+    /// The encoding in this format, made by `encode` at the first call. The list grows by a node per
+    /// format.
     fn get(
         &self,
         format: Format,
@@ -92,6 +94,7 @@ impl Encodings {
     ) -> Result<&Encoded, &Unavailable> {
         let mut node = self;
         loop {
+            // The first format that finds a node unused takes it.
             if *node.format.get_or_init(|| format) == format {
                 return node.encoded.get_or_init(encode).as_ref();
             }
@@ -155,8 +158,7 @@ impl StoredEvent {
         }
     }
 
-    /// The event of a message, with the bytes that stand for it there, which are what the format's
-    /// codec writes.
+    /// The event of a message, with its bytes there, which equal the output of the format's codec.
     pub(crate) fn received(
         event: &Event<'_>,
         (format, bytes): (Format, &[u8]),
@@ -170,8 +172,7 @@ impl StoredEvent {
         stored
     }
 
-    /// The part of an event on disk that stays in memory: what filters, deletions and addresses
-    /// look at.
+    /// The part of an event on disk that stays in memory, for filters, deletions and addresses.
     pub(super) fn of_row(event: &Event<'_>, disk: &Arc<Disk>, number: u64, all: &Arc<AllEncodings>) -> Self {
         let is_letter = |name: &str| name.chars().nth(1).is_none();
         let tags = event.tags.iter().filter(|tag| tag.first().is_some_and(|name| is_letter(name)));

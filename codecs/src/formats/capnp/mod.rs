@@ -18,12 +18,11 @@
 //! [`Codec::wrap_events`] lay out their few words themselves, so that a fan-out copies an event
 //! once. tagData is collected in a vector before the builder copies it.
 //!
-//! Read in place, without the copy that the crate's `read_message` makes, whatever the address of
-//! the frame (feature `unaligned`); text borrows from the frame. The segment table is checked
-//! against the input first, the traversal limit is the size of the message, so that no blob can be
-//! read twice, and what the format's rules say beyond the schema is checked here. A struct larger
-//! than ours is a later schema and accepted; in a filter it is reported as an unknown field when it
-//! holds anything.
+//! Read in place, without the copy that the crate's `read_message` makes, whatever the address of the
+//! frame (feature `unaligned`); text borrows from the frame. The segment table is checked against the
+//! input first. The traversal limit is the size of the message, so that no blob can be read twice. The
+//! format's rules beyond the schema are checked here. A struct larger than ours is a later schema and
+//! accepted; in a filter it is reported as an unknown field when it holds anything.
 
 mod messages;
 mod tuned;

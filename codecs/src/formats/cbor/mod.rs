@@ -160,8 +160,8 @@ pub(super) fn write_array_head(len: usize, out: &mut Vec<u8>) {
     write_head(ARRAY, len as u64, out);
 }
 
-/// Calls `each` with every item of an array that fills `bytes`. Only the heads are looked at: the
-/// items are the reader's to check.
+/// Calls `each` with the bytes of every item of an array that fills `bytes`. The caller checks what is
+/// in the items.
 pub(super) fn read_array<'a>(
     bytes: &'a [u8],
     mut each: impl FnMut(&'a [u8]) -> Result<(), DecodeError>,

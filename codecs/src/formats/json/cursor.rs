@@ -44,7 +44,7 @@ const ESCAPED_VALUE_BYTES: usize = 32;
 /// A string between its quotes.
 pub(super) struct Quoted<'a> {
     inside: &'a [u8],
-    /// The same bytes, if they are known to be UTF-8.
+    /// The bytes inside as text, if they are known to be UTF-8.
     text: Option<&'a str>,
     is_escaped: bool,
 }

@@ -152,7 +152,7 @@ pub(super) fn once<'de, T: Deserialize<'de> + Into<U>, U, A: MapAccess<'de>>(
     once_seed(slot, field, object, PhantomData::<T>)
 }
 
-/// The same with a seed.
+/// As [`once`], with a seed that reads the value.
 pub(super) fn once_seed<'de, S: DeserializeSeed<'de, Value: Into<U>>, U, A: MapAccess<'de>>(
     slot: &mut Option<U>,
     field: &'static str,

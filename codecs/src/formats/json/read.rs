@@ -332,7 +332,7 @@ const CLIENT: &[&str] = &[
     r#"["NEG-CLOSE",subscription]"#,
 ];
 
-/// The same for a relay's messages.
+/// Forms of a relay's messages.
 const RELAY: &[&str] = &[
     r#"["EVENT",subscription,event]"#,
     r#"["OK",id,accepted,text]"#,

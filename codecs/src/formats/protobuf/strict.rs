@@ -188,7 +188,7 @@ pub(in crate::formats) static RELAY: Shape = shape(&[
 #[derive(Debug)]
 pub(in crate::formats) struct Walk<'a> {
     values: Values,
-    /// Of a request.
+    /// Bounds of a request.
     bounds: Bounds<'a>,
     filters: usize,
     /// The position of a filter and its unknown field.

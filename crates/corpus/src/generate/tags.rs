@@ -16,7 +16,7 @@ const REQUIRED: f64 = 0.9;
 /// make lists long.
 const SHORT: usize = 6;
 
-/// The same bound for deletions: longer ones have more names, the longest more ids.
+/// As [`SHORT`], for deletions: longer ones have more names, the longest more ids.
 const SHORT_DELETION: usize = 8;
 
 /// Lists consist of one name in this share of their tags.
@@ -67,7 +67,7 @@ impl Builder<'_> {
             let weights = left.iter().map(|name| extra_weight(name, context.kind, count > short));
             let weights = Weighted::new(weights);
             let drawn = weights.draw(&mut self.random);
-            // Where one repeats, the rest of a long list is mostly of it.
+            // If a value repeats, the rest of a long list mostly consists of it.
             let many = left[drawn].repeats && (context.kind != 5 || count > short);
             let repeats = if many { (count - names.len()).div_ceil(2) } else { 1 };
             names.extend(std::iter::repeat_n(left[drawn], repeats));

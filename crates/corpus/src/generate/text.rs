@@ -208,9 +208,10 @@ impl Vocabulary {
         self.write(random, bytes, shares, Script::Latin)
     }
 
+    /// Strings drawn by `shares`, with separators between them, cut to `bytes` bytes.
     fn write(&self, random: &mut Random, bytes: usize, shares: Shares, script: Script) -> String {
         let mut text = String::with_capacity(bytes + 64);
-        // Of words.
+        // Where each word starts, so that later draws can repeat earlier words.
         let mut starts = Vec::new();
         while text.len() < bytes {
             if !text.is_empty() {
@@ -233,6 +234,7 @@ impl Vocabulary {
         text
     }
 
+    /// Adds one string, of a kind drawn by `shares`.
     fn push_draw(
         &self,
         text: &mut String,

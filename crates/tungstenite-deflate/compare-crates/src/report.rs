@@ -13,9 +13,9 @@ use crate::{
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Measured {
     pub messages_per_s: f64,
-    /// Of the server.
+    /// CPU time of the server.
     pub cpu_us_per_message: f64,
-    /// Of echoes, frame headers included.
+    /// Bytes of echoes, frame headers included.
     pub wire_bytes_per_message: f64,
 }
 

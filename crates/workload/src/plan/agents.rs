@@ -114,7 +114,7 @@ impl Workload {
         self.repeats_of(chosen, |_| 1)
     }
 
-    /// The same where each session, by its place, is played so many times.
+    /// As `repeats`, if session n is played `times(n)` times.
     pub fn repeats_of(&self, chosen: impl Fn(usize) -> bool, times: impl Fn(u32) -> u64) -> u64 {
         let mut known = HashSet::new();
         let mut repeats = 0;

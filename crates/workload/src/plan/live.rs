@@ -50,8 +50,8 @@ impl Published {
         Published { authors, values, by_author, by_value }
     }
 
-    /// The publications that match a filter. Looks only at those of an author or a value that it
-    /// names: to compare each filter with each publication takes the square of the load.
+    /// The publications that match a filter. Looks only at filters with one of its authors or values.
+    /// Comparing each filter with each publication would cost the square of the load.
     fn matches(&self, filter: &Filter, plan: &Workload, events: &[Event<'static>]) -> FixedBitSet {
         let is_match = |n: &usize| filter.matches(&events[plan.publications[*n].event as usize]);
         match (&filter.authors, filter.tags.first()) {
@@ -83,6 +83,8 @@ impl<'p> LivePlanner<'p> {
         LivePlanner { published, filters, shared: vec![None; filters.len()], events: None }
     }
 
+    /// Adds a client's live filters to the plan, with the publications that match. Clients share filters
+    /// that draw nothing at random. Returns their places.
     pub(super) fn filters(&mut self, plan: &mut Workload, random: &mut Random) -> Vec<u32> {
         let filters = self.filters.iter().enumerate().map(|(n, live)| {
             if let Some(shared) = self.shared[n] {

@@ -159,15 +159,15 @@ fn copies(load: f64) -> usize {
 /// Events to choose from.
 type Pool<'e> = Vec<&'e Event<'static>>;
 
-/// Chooses the corpus events that serve as templates of new ones. At a load above 1 several copies
-/// of the templates run side by side, each with authors and hot notes of its own, so that each
-/// author publishes as much as at load 1, and a filter of so many authors or notes matches as much.
+/// Chooses the corpus events that serve as templates of new ones. At a load above 1 several copies of the
+/// templates run side by side, each with its own authors and hot notes. So an author publishes as much as
+/// at load 1, and a filter matches as much.
 struct Maker<'e> {
     load: f64,
     /// The events to choose from, with their share: by kind where there are shares, otherwise in
     /// one list.
     pools: Vec<(f64, Pool<'e>)>,
-    /// Of these, those of the authors who are part of the last copy.
+    /// The templates of authors who are part of the last copy.
     last: Vec<Pool<'e>>,
     /// How many each copy took of each pool.
     taken: Vec<Vec<usize>>,
@@ -268,7 +268,7 @@ impl<'e> Maker<'e> {
     }
 }
 
-/// A hash of all that an event says beside its time.
+/// A hash of an event without its time.
 fn said(event: &Event<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     (event.pubkey, event.kind, &event.tags, &event.content).hash(&mut hasher);

@@ -103,8 +103,8 @@ fn is_encoded(codec: &dyn Codec, event: &Event<'_>, buffer: &mut Vec<u8>) -> boo
     codec.encode_event(event, buffer).is_ok() && buffer.len() <= MAX_EVENT_BYTES
 }
 
-/// No less than the bytes of the event in any format. JSON has up to six for one byte of text
-/// (`\u0001`), and no format has as many as 64 for what is around a tag or a value.
+/// No less than the bytes of the event in any format. JSON needs up to six bytes per byte of text
+/// (`\u0001`). No format needs 64 bytes around a tag or a value.
 fn bytes_at_most(event: &Event<'_>) -> usize {
     let part = |text: &str| 64 + 6 * text.len();
     let tags = event.tags.iter().map(|tag| 64 + tag.iter().map(|value| part(value)).sum::<usize>());

@@ -117,12 +117,12 @@ impl Output {
         Arc::clone(&self.ids)
     }
 
-    /// All in the file.
+    /// Events in the file.
     pub(super) fn events(&self) -> u64 {
         self.events
     }
 
-    /// Those of this run.
+    /// Events that this run added.
     pub(super) fn new_events(&self) -> u64 {
         self.events - self.before
     }

@@ -97,8 +97,8 @@ pub(super) struct RelayReport {
     pub(super) settled: Vec<Settled>,
 }
 
-/// A time range of which a relay has sent its events, older than the newest of them by more than
-/// late events usually are: not requested again.
+/// A time range whose events a relay has sent. It is older than late events usually are, so it is not
+/// requested again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Settled {
     pub(super) filter: String,

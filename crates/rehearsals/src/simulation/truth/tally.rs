@@ -392,8 +392,9 @@ impl<'t> Tally<'t> {
         self.counts
     }
 
-    /// Each publication that was not refused is due once to each live subscription that was open for
-    /// it; in a run that was cut short, each accepted one.
+    /// Closes the accounts of a client's live subscriptions. Each publication that was not refused is due
+    /// once to each subscription that was open for it. In a run that was cut short, only accepted
+    /// publications are due.
     fn close_live(&mut self, client: usize, cut_off: bool, complete: bool) {
         for (n, live) in self.workload.roles[client].filters().iter().enumerate() {
             self.close_subscription(&(client, format!("live-{n}")), *live, (cut_off, complete), |_| true);
