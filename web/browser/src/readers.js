@@ -138,7 +138,8 @@ function cborValue(reader) {
   return reader.hex(length);
 }
 
-function cborEvent(reader) {
+export function cborPacked(bytes) {
+  const reader = new Reader(bytes);
   if (head(reader, ARRAY) !== 7) throw new DecodeError("an event is an array of 7");
   const id = fixedBytes(reader, 32);
   const pubkey = fixedBytes(reader, 32);
@@ -152,39 +153,8 @@ function cborEvent(reader) {
   }
   const content = reader.text(head(reader, TEXT));
   const sig = fixedBytes(reader, 64);
+  reader.finish();
   return { id, pubkey, created_at, kind, tags, content, sig };
-}
-
-export function cborPacked(bytes) {
-  const reader = new Reader(bytes);
-  const event = cborEvent(reader);
-  reader.finish();
-  return event;
-}
-
-export function cborPackedMessage(bytes) {
-  const reader = new Reader(bytes);
-  const parts = head(reader, ARRAY);
-  const verb = head(reader, UINT);
-  const sub = reader.text(head(reader, TEXT));
-  if (verb === 1 && parts === 3) return finished(reader, ["EVENT", sub, cborEvent(reader)]);
-  if (verb === 3 && (parts === 2 || parts === 3)) {
-    if (parts === 3) {
-      for (let hints = head(reader, ARRAY); hints > 0; hints--) reader.text(head(reader, TEXT));
-    }
-    return finished(reader, ["EOSE", sub]);
-  }
-  if (verb === 10 && parts === 3) {
-    const events = [];
-    for (let left = head(reader, ARRAY); left > 0; left--) events.push(cborEvent(reader));
-    return finished(reader, ["EVENTS", sub, events]);
-  }
-  throw unread(verb);
-}
-
-function finished(reader, message) {
-  reader.finish();
-  return message;
 }
 
 /** The page asks for stored and live events only. */
@@ -194,18 +164,9 @@ export function unread(verb) {
 
 // --- Protobuf: codecs/schema/nostr_binary.proto ---------------------------------------------------
 
-/** Keeps the reader within the next so many bytes; returns the end to give back. */
-function enter(reader, length) {
-  const outer = reader.end;
-  if (length > outer - reader.at) throw new DecodeError("the input ended early");
-  reader.end = reader.at + length;
-  return outer;
-}
-
-/** Passes over a field that the schema does not have; its numbers go up to `known`. */
-function skipField(reader, key, known) {
-  const number = Math.floor(key / 8);
-  if (number <= known) throw new DecodeError(`field ${number} of another wire type`);
+/** Passes over a field that the schema does not have. */
+function skipField(reader, key) {
+  if (key < 64) throw new DecodeError("a field of another wire type");
   const type = key % 8;
   if (type === 0) reader.signedVarint(false);
   else if (type === 1) reader.skip(8);
@@ -222,12 +183,14 @@ function once(before, value) {
 
 function protoTag(reader) {
   const tag = [];
-  const outer = enter(reader, reader.varint(false));
-  while (reader.at < reader.end) {
+  const length = reader.varint(false);
+  const end = reader.skip(length) + length;
+  reader.at -= length;
+  while (reader.at < end) {
     if (reader.varint(false) !== 0x0a) throw new DecodeError("a tag of a later schema");
     tag.push(reader.text(reader.varint(false)));
   }
-  reader.end = outer;
+  if (reader.at > end) throw new DecodeError("a tag that ends elsewhere than it says");
   return tag;
 }
 
@@ -236,8 +199,8 @@ function protoBytes(reader, length) {
   return reader.hex(length);
 }
 
-function protoEvent(reader, length) {
-  const outer = enter(reader, length);
+export function protoBinary(bytes) {
+  const reader = new Reader(bytes);
   let id, pubkey, created_at, kind, content, sig;
   const tags = [];
   while (reader.at < reader.end) {
@@ -249,37 +212,10 @@ function protoEvent(reader, length) {
     else if (key === 0x2a) tags.push(protoTag(reader));
     else if (key === 0x32) content = once(content, reader.text(reader.varint(false)));
     else if (key === 0x3a) sig = once(sig, protoBytes(reader, 64));
-    else skipField(reader, key, 7);
+    else skipField(reader, key);
   }
-  reader.end = outer;
   if (id === undefined || pubkey === undefined || sig === undefined) throw new DecodeError("a field is missing");
   return { id, pubkey, created_at: created_at ?? 0, kind: kind ?? 0, tags, content: content ?? "", sig };
-}
-
-export function protoBinary(bytes) {
-  const reader = new Reader(bytes);
-  return protoEvent(reader, reader.end);
-}
-
-export function protoBinaryMessage(bytes) {
-  const reader = new Reader(bytes);
-  const key = reader.varint(false);
-  if (key !== 0x0a && key !== 0x1a && key !== 0x52) throw unread(Math.floor(key / 8));
-  enter(reader, reader.varint(false));
-  if (reader.end !== bytes.length) throw new DecodeError("a message is one field");
-  let sub;
-  const events = [];
-  while (reader.at < reader.end) {
-    const part = reader.varint(false);
-    if (part === 0x0a) sub = once(sub, reader.text(reader.varint(false)));
-    else if (part === 0x12 && key === 0x1a) reader.skip(reader.varint(false));
-    else if (part === 0x12) events.push(protoEvent(reader, reader.varint(false)));
-    else skipField(reader, part, 2);
-  }
-  sub ??= "";
-  if (key === 0x1a) return ["EOSE", sub];
-  if (events.length === 0 || (key === 0x0a && events.length > 1)) throw new DecodeError("no event, or too many");
-  return key === 0x0a ? ["EVENT", sub, events[0]] : ["EVENTS", sub, events];
 }
 
 // --- the common envelope: codecs/src/envelope/mod.rs ----------------------------------------------
@@ -294,7 +230,8 @@ export function enveloped(readEvent) {
     if (verb === 0x81) return ["EVENT", sub, readEvent(reader.rest())];
     if (verb === 0x83) {
       if (reader.u8() > 3) throw new DecodeError("hints that NIP-67 does not have");
-      return finished(reader, ["EOSE", sub]);
+      reader.finish();
+      return ["EOSE", sub];
     }
     const events = [];
     do {

@@ -58,7 +58,7 @@ export const ROWS = [
   library("msgpack:@msgpack", "msgpack", "@msgpack/msgpack", "msgpack", "msgpack"),
   library("msgpack:msgpackr", "msgpack", "msgpackr", "msgpackr", "msgpackR"),
   tuned("leaner", "tunedLeaner"),
-  { ...tuned("nson", "tunedNson"), input: "text" },
+  { ...row("nson", "nson", "library", null, "engine.js", "nson"), input: "text" },
 ];
 
 /** What an app does with an event besides decoding it. */

@@ -1,5 +1,13 @@
 import { Decoder } from "cbor-x";
-import { FIELDS, cborMessage, event, fromList } from "./common.js";
+import { FIELDS, event, fromList } from "./common.js";
+
+const VERBS = { 1: "EVENT", 3: "EOSE", 10: "EVENTS" };
+
+/** The message around what CBOR holds: its verb is a number, or in cbor-schemaless its name. */
+function relayMessage([verb, sub, body], item) {
+  const name = VERBS[verb] ?? verb;
+  return [name, sub, name === "EVENT" ? item(body) : name === "EVENTS" ? body.map(item) : undefined];
+}
 
 export function cborX(layout) {
   const decoder = new Decoder({ mapsAsObjects: true, useRecords: false, int64AsNumber: true });
@@ -7,6 +15,6 @@ export function cborX(layout) {
   const item = layout === "packed" ? fromList : (map) => event(...keys.map((key) => map[key]));
   return {
     event: (bytes) => item(decoder.decode(bytes)),
-    message: (bytes) => cborMessage(decoder.decode(bytes), item),
+    message: (bytes) => relayMessage(decoder.decode(bytes), item),
   };
 }

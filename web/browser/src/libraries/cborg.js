@@ -1,5 +1,5 @@
 import { decode } from "cborg";
-import { FIELDS, cborMessage, event, fromList } from "./common.js";
+import { FIELDS, event, fromList } from "./common.js";
 
 /** Only a Map can have integer keys. */
 const READERS = {
@@ -10,8 +10,5 @@ const READERS = {
 
 export function cborg(layout) {
   const [options, item] = READERS[layout];
-  return {
-    event: (bytes) => item(decode(bytes, options)),
-    message: (bytes) => cborMessage(decode(bytes, options), item),
-  };
+  return { event: (bytes) => item(decode(bytes, options)) };
 }

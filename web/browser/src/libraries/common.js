@@ -26,24 +26,6 @@ export function fromList(list) {
   return event(list[0], list[1], list[2], list[3], list[4], list[5], list[6]);
 }
 
-const VERBS = { 1: "EVENT", 3: "EOSE", 10: "EVENTS", EVENT: "EVENT", EOSE: "EOSE", EVENTS: "EVENTS" };
-
-/** The message around events that a CBOR library returned. */
-export function cborMessage([verb, sub, body], item) {
-  if (VERBS[verb] === "EVENT") return ["EVENT", sub, item(body)];
-  if (VERBS[verb] === "EVENTS") return ["EVENTS", sub, body.map(item)];
-  if (VERBS[verb] === "EOSE") return ["EOSE", sub];
-  throw new DecodeError(`expected EVENT, EVENTS or EOSE, not message ${verb}`);
-}
-
-/** The oneof of a relay's message, whose fields both libraries name alike. */
-export function protoMessage(name, body, item) {
-  if (name === "event") return ["EVENT", body.sub, item(body.event)];
-  if (name === "events") return ["EVENTS", body.sub, body.events.map(item)];
-  if (name === "eose") return ["EOSE", body.sub];
-  throw new DecodeError(`expected EVENT, EVENTS or EOSE, not message ${name}`);
-}
-
 /** How an event of nostr.proto, whose ids are text, or of nostr_binary.proto becomes the object. */
 export function protoItem(schema, timeOf) {
   const id = schema === "nostr" ? (text) => text : hexOf;

@@ -1,6 +1,6 @@
 // By static code that pbjs writes (`npm run protobuf`), decoders only (docs/browsers.md says why).
 
-import { protoItem, protoMessage } from "./common.js";
+import { protoItem } from "./common.js";
 
 /** A decoder by the types of a schema. */
 export function protobufJs(schema, { Event, RelayMsg }) {
@@ -8,8 +8,9 @@ export function protobufJs(schema, { Event, RelayMsg }) {
   return {
     event: (bytes) => item(Event.decode(bytes)),
     message(bytes) {
-      const found = RelayMsg.decode(bytes);
-      return protoMessage(found.message, found[found.message], item);
+      const { message, event, events, eose } = RelayMsg.decode(bytes);
+      if (message === "event") return ["EVENT", event.sub, item(event.event)];
+      return message === "events" ? ["EVENTS", events.sub, events.events.map(item)] : [message.toUpperCase(), eose?.sub];
     },
   };
 }
