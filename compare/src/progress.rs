@@ -8,7 +8,6 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use measure::LiveCounts;
 use serde::Deserialize;
-use serde_json::{Value, json};
 
 use crate::metrics::Metrics;
 use report::{
@@ -30,8 +29,7 @@ pub struct Progress {
     quiet: bool,
     /// The running block.
     now: String,
-    /// The block before, and its outcome.
-    before: String,
+    /// The outcome of the block before.
     last: String,
     /// Who else sees it.
     metrics: Option<Metrics>,
@@ -67,7 +65,6 @@ impl Progress {
             bar,
             quiet,
             now: String::new(),
-            before: String::new(),
             last: String::new(),
             metrics: None,
         }
@@ -127,21 +124,12 @@ impl Progress {
         self.draw(line);
     }
 
-    /// Progress as a page on a device shows it.
-    pub(crate) fn shown(&self) -> Value {
-        let (done, left) = (self.finished, minutes(self.left()));
-        let last = format!("{}: {}", self.before, self.last);
-        let last = if done > 0 { last } else { String::new() };
-        json!({ "now": self.now, "done": done, "of": self.blocks, "left": left, "last": last })
-    }
-
     /// Counts a block and shows its outcome.
     pub fn finish_block(&mut self, block: &Block) {
         if let Some(metrics) = &self.metrics {
             metrics.ended(block);
         }
         self.finished += 1;
-        self.before.clone_from(&self.now);
         self.last = outcome(block);
         self.invalid += usize::from(block.usable().is_none());
         if let Some(bar) = &self.bar {

@@ -78,12 +78,11 @@ function licences(names) {
   return `What page.js contains besides this project's code.\n\n${parts.join(`\n${"-".repeat(72)}\n\n`)}`;
 }
 
-/** The script that a page needs for one row alone. */
-async function sizeOf({ source: { file, make, args } }) {
+/** How large the script is that a page needs for one row alone. */
+async function gzipBytesOf({ source: { file, make, args } }) {
   const contents = `import { ${make} } from "./src/${file}"; globalThis.made = ${make}(...${JSON.stringify(args)});`;
   const { outputFiles } = await build({ ...OPTIONS, stdin: { contents, resolveDir: path(".") } });
-  const bytes = outputFiles[0].contents;
-  return { script_bytes: bytes.length, script_gzip_bytes: gzipSync(bytes, { level: 9, mtime: 0 }).length };
+  return gzipSync(outputFiles[0].contents, { level: 9, mtime: 0 }).length;
 }
 
 writeSchemas();
@@ -99,7 +98,10 @@ write("dist/page.js", page.outputFiles[0].contents);
 write("dist/LICENSES.txt", licences(packages));
 
 const { ROWS, TASKS } = await import("./src/rows.js");
-const sized = async (row) => ({ ...row, ...(await sizeOf(row)), source: undefined });
+const sized = async (row) => {
+  const { name, format, compression } = row;
+  return { name, format, compression, script_gzip_bytes: await gzipBytesOf(row) };
+};
 const rows = {
   libraries: Object.fromEntries(packages.map((name) => [name, manifest(name).version])),
   decoders: await Promise.all(ROWS.map(sized)),

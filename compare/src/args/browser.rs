@@ -1,9 +1,6 @@
 //! The command line of `compare browser`.
 
-use std::{
-    net::{Ipv4Addr, SocketAddrV4},
-    path::PathBuf,
-};
+use std::{net::Ipv4Addr, path::PathBuf};
 
 use clap::Args;
 use link::Link;
@@ -12,7 +9,9 @@ use crate::browser::{LISTS, MIXED, Part};
 use report::result::MAX_ROUNDS;
 
 /// Formats that are measured when none are named: those of the comparison and msgpack.
-pub(crate) const OTHERS: &str = "msgpack";
+const OTHERS: &str = "msgpack";
+/// Compressions that a page can undo.
+const COMPRESSIONS: [&str; 3] = ["none", "deflate", "zstd"];
 
 /// One for each group of flags.
 const EXAMPLES: &str = "\
@@ -67,7 +66,7 @@ pub(crate) struct BrowserFlags {
     /// Of the parts end-to-end and live. The browser undoes deflate, a script zstd (fzstd).
     #[arg(
         long = "compression", alias = "compressions", help_heading = "Wire", value_delimiter = ',',
-        default_value = "none,deflate", value_parser = ["none", "deflate", "zstd"]
+        default_value = "none,deflate", value_parser = COMPRESSIONS
     )]
     compressions: Vec<String>,
     /// Several live events in one message
@@ -93,19 +92,17 @@ pub(crate) struct BrowserFlags {
     pub(crate) page: Option<PathBuf>,
     /// Measure a device instead: print an address, and wait until a person opens it there
     ///
-    /// Takes wall times alone. ADDRESS is an IPv4 address of this machine, with or without a port,
-    /// such as 192.168.1.7 or 192.168.1.7:8080; without one only this machine reaches the page.
-    /// While the run lasts, relay-sim listens at the same address.
+    /// Takes wall times alone. ADDRESS is an IPv4 address of this machine, such as 192.168.1.7; without
+    /// one only this machine reaches the page. While the run lasts, relay-sim listens at the same address.
     #[arg(
         long,
         help_heading = "Browser",
         value_name = "ADDRESS",
         num_args = 0..=1,
         default_missing_value = "127.0.0.1",
-        value_parser = served,
         conflicts_with = "chromium"
     )]
-    pub(crate) serve: Option<SocketAddrV4>,
+    pub(crate) serve: Option<Ipv4Addr>,
     /// Rounds: in each, every row once in a fresh page
     ///
     /// Intervals need 6 or more.
@@ -141,47 +138,23 @@ impl BrowserFlags {
         Part::ALL.into_iter().filter(is_asked).collect()
     }
 
-    /// Names of the sets of events, each once.
-    pub(crate) fn sets(&self) -> Vec<String> {
-        once_each(&self.events)
+    /// Names of the sets of events.
+    pub(crate) fn sets(&self) -> Vec<&'static str> {
+        asked([MIXED, LISTS], &self.events)
     }
 
-    /// Names of the compressions, each once.
-    pub(crate) fn compressions(&self) -> Vec<String> {
-        once_each(&self.compressions)
+    /// Names of the compressions.
+    pub(crate) fn compressions(&self) -> Vec<&'static str> {
+        asked(COMPRESSIONS, &self.compressions)
     }
 
-    /// Whether there are batches, each answer once.
+    /// Whether there are batches.
     pub(crate) fn batchings(&self) -> Vec<bool> {
-        once_each(&self.batching).iter().map(|batching| batching == "on").collect()
+        asked(["off", "on"], &self.batching).iter().map(|batching| *batching == "on").collect()
     }
 }
 
-/// An address of this machine by name; all of its addresses at once would let in who was not asked.
-fn served(text: &str) -> Result<SocketAddrV4, String> {
-    let parsed = text.parse().or_else(|_| text.parse().map(|ip: Ipv4Addr| SocketAddrV4::new(ip, 0)));
-    let named = parsed.ok().filter(|address| !address.ip().is_unspecified());
-    named.ok_or_else(|| "expected one IPv4 address of this machine, such as 192.168.1.7:8080".to_owned())
-}
-
-fn once_each(names: &[String]) -> Vec<String> {
-    let mut all = names.to_vec();
-    all.sort_unstable();
-    all.dedup();
-    all.sort_by_key(|name| names.iter().position(|one| one == name));
-    all
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_page_is_served_at_one_named_address() {
-        assert_eq!(served("127.0.0.1").unwrap().to_string(), "127.0.0.1:0");
-        assert_eq!(served("192.168.1.7:8080").unwrap().to_string(), "192.168.1.7:8080");
-        for other in ["0.0.0.0", "0.0.0.0:80", "", "::1", "localhost", "192.168.1.7:", "192.168.1.7:99999"] {
-            assert!(served(other).unwrap_err().contains("192.168.1.7:8080"), "{other}");
-        }
-    }
+/// Those that are asked for.
+fn asked<const N: usize>(known: [&'static str; N], wanted: &[String]) -> Vec<&'static str> {
+    known.into_iter().filter(|name| wanted.iter().any(|wanted| wanted == name)).collect()
 }

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use codecs::quoted_lines;
 use measure::{CpuClock, main_thread_ns};
 use nix::{
@@ -56,6 +56,9 @@ const FLAGS: [&str; 16] = [
 /// Chromium refuses to start its sandbox as root.
 const NO_SANDBOX: &str = "--no-sandbox";
 
+/// CPU in nanoseconds: of a renderer's main thread; of all its threads and of the network process.
+pub(crate) type Cpu = [u64; 2];
+
 /// The flags of this process's user.
 pub(crate) fn flags() -> Vec<String> {
     let of_root = geteuid().is_root().then_some(NO_SANDBOX);
@@ -95,31 +98,8 @@ pub(crate) struct Chromium {
     /// The process group of all of its processes.
     group: Pid,
     profile: TempDir,
-    clocks: Option<Clocks>,
-}
-
-/// The clocks of its renderers, of which it keeps some in stock, and of its network process.
-#[derive(Debug)]
-struct Clocks {
-    renderers: Vec<(u32, CpuClock)>,
-    network: CpuClock,
-}
-
-/// CPU until a mark.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Reading {
-    /// Of the main thread and of all threads of each renderer.
-    pub(crate) renderers: Vec<[u64; 2]>,
-    pub(crate) network_ns: u64,
-}
-
-/// CPU of a step.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Spent {
-    /// Of the main thread of the page's renderer.
-    pub(crate) main_ns: u64,
-    /// Of all its threads and of the network process.
-    pub(crate) all_ns: u64,
+    /// The clocks of its renderers, of which it keeps some in stock, and of its network process.
+    clocks: Option<(Vec<(u32, CpuClock)>, CpuClock)>,
 }
 
 impl Chromium {
@@ -159,20 +139,38 @@ impl Chromium {
         if tail.is_empty() { how } else { format!("{how}; it wrote:{tail}") }
     }
 
-    /// Reads the clocks of the processes that there are at the first mark.
-    pub(crate) async fn read(&mut self) -> Result<Reading> {
+    /// Reads the clocks of the processes that there are at the first mark, for each renderer.
+    pub(crate) async fn read(&mut self) -> Result<Vec<Cpu>> {
         time::sleep(SETTLES_WITHIN).await;
-        let clocks = match &mut self.clocks {
-            Some(clocks) => clocks,
-            none => none.insert(Clocks::of_group(self.group)?),
-        };
+        if self.clocks.is_none() {
+            self.clocks = self.clocks();
+        }
+        let (renderers, network) =
+            self.clocks.as_ref().context("Chromium has no renderer or network process")?;
+        let network = network.read().context("cannot read the CPU time of Chromium's network process")?;
         // One that has ended is not the page's.
-        let of_renderer =
-            |(pid, clock): &(u32, CpuClock)| Some([main_thread_ns(*pid).ok()?, clock.read().ok()?.total_ns]);
-        let renderers = clocks.renderers.iter().map(|one| of_renderer(one).unwrap_or_default()).collect();
-        let network =
-            clocks.network.read().context("cannot read the CPU time of Chromium's network process")?;
-        Ok(Reading { renderers, network_ns: network.total_ns })
+        let read = |(pid, clock): &(u32, CpuClock)| {
+            Some([main_thread_ns(*pid).ok()?, clock.read().ok()?.total_ns + network.total_ns])
+        };
+        Ok(renderers.iter().map(|renderer| read(renderer).unwrap_or_default()).collect())
+    }
+
+    fn clocks(&self) -> Option<(Vec<(u32, CpuClock)>, CpuClock)> {
+        let profile = self.profile.path().to_string_lossy();
+        let (mut renderers, mut network) = (Vec::new(), None);
+        for entry in fs::read_dir("/proc").ok()?.flatten() {
+            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line);
+            let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
+            let Some(pid) = pid.filter(|_| line.contains(&*profile)) else { continue };
+            // One that ends meanwhile is nobody's.
+            match CpuClock::of_process(pid) {
+                Ok(clock) if line.contains("--type=renderer") => renderers.push((pid, clock)),
+                Ok(clock) if line.contains("--utility-sub-type=network.") => network = Some(clock),
+                _ => {}
+            }
+        }
+        network.filter(|_| !renderers.is_empty()).map(|network| (renderers, network))
     }
 }
 
@@ -182,70 +180,23 @@ impl Drop for Chromium {
         let _ = killpg(self.group, Signal::SIGKILL);
         // The profile's folder is removed when nobody writes into it any longer.
         let deadline = Instant::now() + ENDS_WITHIN;
-        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        while fs::remove_dir_all(self.profile.path()).is_err() && Instant::now() < deadline {
+        let mut is_there =
+            || matches!(self.child.try_wait(), Ok(None)) || fs::remove_dir_all(self.profile.path()).is_err();
+        while is_there() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
-}
-
-impl Clocks {
-    fn of_group(group: Pid) -> Result<Clocks> {
-        let (mut renderers, mut network) = (Vec::new(), None);
-        for entry in fs::read_dir("/proc").context("cannot read /proc")?.flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
-                continue;
-            };
-            // One that ends meanwhile is nobody's.
-            let (Some(of), Ok(line)) = (group_of(pid), fs::read(entry.path().join("cmdline"))) else {
-                continue;
-            };
-            if of != group {
-                continue;
-            }
-            let (line, clock) = (String::from_utf8_lossy(&line), CpuClock::of_process(pid));
-            match clock {
-                Ok(clock) if line.contains("--type=renderer") => renderers.push((pid, clock)),
-                Ok(clock) if line.contains("--utility-sub-type=network.") => network = Some(clock),
-                _ => {}
-            }
-        }
-        match network {
-            Some(network) if !renderers.is_empty() => Ok(Clocks { renderers, network }),
-            _ => bail!("Chromium has no renderer or no network process whose CPU time can be read"),
-        }
-    }
-}
-
-/// The process group of a process (proc_pid_stat(5)).
-fn group_of(pid: u32) -> Option<Pid> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let group = stat.rsplit_once(')')?.1.split_whitespace().nth(2)?;
-    group.parse().ok().map(Pid::from_raw)
 }
 
 /// CPU between the last two marks, less what the marks before it cost at least. The page's renderer is
 /// the one whose main thread worked most.
-pub(crate) fn spent(marks: &[Reading]) -> Option<Spent> {
-    let since = |before: &Reading, after: &Reading, renderer: usize| {
-        let of = |which: usize| {
-            let [before, after] = [before, after].map(|reading| reading.renderers.get(renderer).copied());
-            after.unwrap_or_default()[which].saturating_sub(before.unwrap_or_default()[which])
-        };
-        let network_ns = after.network_ns.saturating_sub(before.network_ns);
-        Spent { main_ns: of(0), all_ns: of(1) + network_ns }
-    };
+pub(crate) fn spent(marks: &[Vec<Cpu>]) -> Option<Cpu> {
     let [.., first, second, begin, end] = marks else { return None };
-    let renderer = (0..end.renderers.len()).max_by_key(|one| since(begin, end, *one).main_ns)?;
-    let empty = [since(first, second, renderer), since(second, begin, renderer)];
-    let least = |of: fn(&Spent) -> u64| empty.iter().map(of).min().unwrap_or(0);
-    let step = since(begin, end, renderer);
-    Some(Spent {
-        main_ns: step.main_ns.saturating_sub(least(|spent| spent.main_ns)),
-        all_ns: step.all_ns.saturating_sub(least(|spent| spent.all_ns)),
-    })
+    let spent = |renderer: usize, of: usize| {
+        let since = |before: &[Cpu], after: &[Cpu]| after[renderer][of].saturating_sub(before[renderer][of]);
+        since(begin, end).saturating_sub(since(first, second).min(since(second, begin)))
+    };
+    (0..end.len()).map(|renderer| [spent(renderer, 0), spent(renderer, 1)]).max()
 }
 
 #[cfg(test)]
@@ -254,15 +205,9 @@ mod tests {
 
     #[test]
     fn a_step_is_of_the_renderer_that_worked_without_the_cost_of_its_marks() {
-        let reading = |idle: u64, main: u64, all: u64, network_ns| Reading {
-            renderers: vec![[idle, idle], [main, all]],
-            network_ns,
-        };
-        let marks =
-            [reading(900, 0, 0, 0), reading(900, 3, 5, 2), reading(900, 5, 8, 3), reading(901, 105, 158, 13)];
-        assert_eq!(spent(&marks), Some(Spent { main_ns: 98, all_ns: 156 }));
-        assert_eq!(spent(&marks[1..]), None);
-        let later: Vec<Reading> = [reading(0, 0, 0, 0)].into_iter().chain(marks.clone()).collect();
-        assert_eq!(spent(&later), spent(&marks));
+        let marks = [[9, 9], [0, 0], [3, 7], [5, 11], [105, 171]].map(|worked| vec![[900, 900], worked]);
+        assert_eq!(spent(&marks), Some([98, 156]));
+        assert_eq!(spent(&marks[1..]), spent(&marks));
+        assert_eq!(spent(&marks[2..]), None);
     }
 }

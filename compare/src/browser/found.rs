@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use measure::{
-    Counts, CpuTime, FirstEvents, FlowRecord, PageRecord, ReasonKind, RunRecord, SCHEMA_VERSION, Tool,
-    TrafficRecord, Validity, ValidityClass,
+    Counts, CpuTime, FirstEvents, FlowRecord, PageRecord, ReasonKind, RunRecord, TrafficRecord, Validity,
+    ValidityClass,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -41,9 +41,8 @@ pub(super) struct Found {
     first: Option<First>,
     heap_bytes: Option<u64>,
     pub(super) about: Option<About>,
-    pub(super) differs: Option<Differs>,
-    pub(super) agreed: Option<Agreed>,
-    pub(super) received: Option<Received>,
+    /// How a decoder reads an event otherwise than `JSON.parse`.
+    pub(super) differs: Option<String>,
 }
 
 /// The first events of a page.
@@ -61,28 +60,6 @@ pub(super) struct About {
     pub(super) user_agent: String,
     /// The step of its clock.
     pub(super) clock_ms: f64,
-}
-
-/// An event that a decoder reads otherwise than `JSON.parse`.
-#[derive(Debug, Deserialize)]
-pub(super) struct Differs {
-    pub(super) row: String,
-    pub(super) id: String,
-    pub(super) found: String,
-}
-
-/// Terms of a connection.
-#[derive(Debug, Default, Deserialize)]
-pub(super) struct Agreed {
-    pub(super) protocol: String,
-    pub(super) extensions: String,
-}
-
-/// The events of one request.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub(super) struct Received {
-    pub(super) events: u64,
-    sha256: String,
 }
 
 impl Found {
@@ -110,12 +87,13 @@ impl Found {
 
 /// The record of a page's block.
 pub(super) fn record(
-    pages: &Pages,
+    pages: &Pages<'_>,
     (task, cell): (&Task<'_>, &PageCell),
     seen: Seen,
     started_utc: String,
 ) -> RunRecord {
     let Seen { found, spent, link } = seen;
+    let [main_ns, all_ns] = spent.map_or([None; 2], |spent| spent.map(Some));
     let least_ns = LEAST_CLOCK_STEPS.saturating_mul(pages.clock_ns);
     let wall_ns = whole(found.milliseconds * 1e6);
     let first =
@@ -134,35 +112,28 @@ pub(super) fn record(
     if let Some(link) = &link {
         link.judge(&mut validity);
     }
-    let total_ns = spent.map_or(0, |spent| spent.all_ns);
     let to_client =
         FlowRecord { messages: found.messages, payload_bytes: found.bytes, wire_bytes: found.bytes };
     RunRecord {
-        schema_version: SCHEMA_VERSION.to_owned(),
-        tool: Tool { name: "compare".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
-        commit: program::built_from().map(str::to_owned),
-        environment: pages.environment.clone(),
-        command: pages.command.clone(),
         started_utc,
         cell: measure::Cell { code: cell.row.name.clone(), ..cell.spec.cell.recorded() },
         seed: task.seed,
-        corpus: pages.corpus.clone(),
         connections: u64::from(cell.part.is_over_sockets()),
         elapsed_ns: wall_ns,
         active_ns: wall_ns,
         counts: Counts { deliveries_expected: found.events, deliveries: found.events, ..Counts::default() },
         traffic: TrafficRecord { to_client, ..TrafficRecord::default() },
-        client_cpu: CpuTime { total_ns, user_ns: None, system_ns: None },
+        client_cpu: CpuTime { total_ns: all_ns.unwrap_or(0), user_ns: None, system_ns: None },
         validity,
         link,
         page: Some(PageRecord {
-            main_ns: spent.map(|spent| spent.main_ns),
+            main_ns,
             wall_ns,
             first: first.filter(|first| first.events > 0 && first.ns >= least_ns.max(1)),
             heap_bytes: found.heap_bytes,
             script_gzip_bytes: cell.row.script_gzip_bytes,
         }),
-        ..RunRecord::default()
+        ..pages.record.clone()
     }
 }
 

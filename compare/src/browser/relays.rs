@@ -28,6 +28,8 @@ use super::{
 /// A kind that relays pass on and do not keep (NIP-01), so that a REQ has the same answer in every
 /// block.
 const EPHEMERAL: u16 = 20_001;
+/// Events at most that a page may await.
+const MOST_PUBLISHED: usize = 2_000;
 /// Time for the relay to take what is published in a step.
 const TAKES_WITHIN: Duration = Duration::from_secs(30);
 
@@ -71,7 +73,11 @@ impl Relays {
 
     /// Events like the stored ones that no relay has seen, ready to be published to the relay of a
     /// cell.
-    pub(crate) async fn publication(&self, cell: &PageCell, count: usize) -> Result<Publication> {
+    pub(crate) async fn publication(&self, cell: &PageCell, count: &Value) -> Result<Publication> {
+        let count = count.as_u64().and_then(|count| usize::try_from(count).ok());
+        let count = count
+            .filter(|count| *count <= MOST_PUBLISHED)
+            .context("the page asks for no events, or too many")?;
         let json = Format::JSON.codec(Implementation::Library)?;
         let mut messages = Vec::with_capacity(count);
         for event in self.stored.iter().cycle().take(count) {
@@ -91,14 +97,18 @@ impl Relays {
         self.by_compression.get(&compression).with_context(|| format!("no relay for {compression}"))
     }
 
-    /// A page's connection to the relay of a cell: row, address, subprotocol, and the REQ.
+    /// A page's connection to the relay of a cell: row, address, what is to be agreed, and the REQ.
     pub(crate) fn connection(&self, cell: &PageCell) -> Result<Value> {
         let PageCell { spec, row, .. } = cell;
         let batches = if spec.cell.batching.is_some() { ".batched" } else { "" };
         let layer = if matches!(spec.cell.compression, Compression::Zstd(_)) { ZSTD_LAYER } else { "" };
         let token = format!("{}{batches}{layer}", spec.cell.format.spec().token);
         let request = request(spec.cell.format)?;
-        Ok(json!({ "row": row.name, "url": self.of(cell)?.url, "token": token, "request": request }))
+        let deflates = matches!(spec.cell.compression, Compression::Deflate(_));
+        let url = &self.of(cell)?.url;
+        Ok(json!({
+            "id": spec.id, "row": row.name, "url": url, "token": token, "deflates": deflates, "request": request,
+        }))
     }
 }
 

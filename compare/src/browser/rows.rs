@@ -1,7 +1,7 @@
 //! The page that npm builds: its script, the rows of its tables, and the cells that they make.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     env, fs,
     path::{Path, PathBuf},
 };
@@ -9,12 +9,11 @@ use std::{
 use anyhow::{Result, anyhow};
 use cell::{Batching, Cell, RelaySide};
 use codecs::{Format, VerifyLevel};
-use link::Link;
 use program::UsageError;
 use serde::Deserialize;
 
 use super::events::MIXED;
-use crate::matrix::CellSpec;
+use crate::{args::BrowserFlags, matrix::CellSpec};
 use report::result::{CONTROL, Role};
 
 /// The page's folder in the source tree and in packages, below a folder that the program is in.
@@ -36,24 +35,12 @@ pub(crate) struct Rows {
 }
 
 /// A decoder, or what an app does with an event besides decoding it.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(crate) struct Row {
     pub(crate) name: String,
-    #[serde(default = "json")]
     pub(crate) format: String,
-    #[serde(default)]
-    implementation: String,
-    #[serde(default = "none")]
     compression: String,
     pub(crate) script_gzip_bytes: u64,
-}
-
-fn json() -> String {
-    BASE.to_owned()
-}
-
-fn none() -> String {
-    "none".to_owned()
 }
 
 /// A part of a page's work.
@@ -83,6 +70,15 @@ impl Part {
         }
     }
 
+    /// What a page does for it.
+    pub(crate) fn deed(self) -> &'static str {
+        match self {
+            Part::Decode | Part::InProportion => "decode",
+            Part::EndToEnd => "request",
+            Part::Live => "live",
+        }
+    }
+
     /// Whether its cells have a relay, a compression of their connection, and batches.
     pub(crate) fn is_over_sockets(self) -> bool {
         matches!(self, Part::EndToEnd | Part::Live)
@@ -94,20 +90,9 @@ impl Part {
 pub(crate) struct PageCell {
     pub(crate) part: Part,
     /// The set of events.
-    pub(crate) set: String,
+    pub(crate) set: &'static str,
     pub(crate) row: Row,
     pub(crate) spec: CellSpec,
-}
-
-/// The run as asked for.
-#[derive(Debug)]
-pub(crate) struct Selection<'a> {
-    pub(crate) parts: &'a [Part],
-    pub(crate) formats: &'a [String],
-    pub(crate) sets: &'a [String],
-    pub(crate) compressions: &'a [String],
-    pub(crate) batchings: &'a [bool],
-    pub(crate) link: Option<&'a Link>,
 }
 
 impl Rows {
@@ -145,20 +130,31 @@ impl Rows {
         Rows::read(Some(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/page")))).unwrap()
     }
 
-    /// Formats that have a decoder, in the order of every table.
-    pub(crate) fn formats(&self) -> Vec<&str> {
-        let mut formats: Vec<&str> = self.decoders.iter().map(|row| row.format.as_str()).collect();
-        formats.dedup();
-        formats
+    /// The formats behind names and groups, in the order of every table.
+    ///
+    /// # Errors
+    /// Names a format without a decoder, and those that have one.
+    pub(crate) fn formats(&self, wanted: &[String]) -> Result<Vec<String>> {
+        let mut known: Vec<&str> = self.decoders.iter().map(|row| row.format.as_str()).collect();
+        known.dedup();
+        let is_known =
+            |name: &&String| ["all", "core"].contains(&name.as_str()) || known.contains(&name.as_str());
+        if let Some(unknown) = wanted.iter().find(|name| !is_known(name)) {
+            let known = known.join(" ");
+            return Err(UsageError(anyhow!("the page has no decoder of {unknown:?}; known: {known}")).into());
+        }
+        let core: Vec<&str> = Format::core().map(Format::name).collect();
+        let is_wanted = |format: &&str| {
+            wanted
+                .iter()
+                .any(|name| name == format || name == "all" || name == "core" && core.contains(format))
+        };
+        Ok(known.into_iter().filter(is_wanted).map(str::to_owned).collect())
     }
 
-    /// The names of the decoders of some formats, which are compared with `JSON.parse` before
+    /// JSON's first decoder and those of some formats, which are compared with `JSON.parse` before
     /// anything is timed.
-    pub(crate) fn decoders(&self, formats: &[String]) -> Vec<&str> {
-        self.for_formats(formats).map(|row| row.name.as_str()).collect()
-    }
-
-    fn for_formats(&self, formats: &[String]) -> impl Iterator<Item = &Row> {
+    pub(crate) fn decoders(&self, formats: &[String]) -> impl Iterator<Item = &Row> {
         let is_asked = |row: &&Row| row.name == BASE || formats.contains(&row.format);
         self.decoders.iter().filter(is_asked)
     }
@@ -166,96 +162,74 @@ impl Rows {
     /// The cells, each load (a part and its events) behind its anchor and its control.
     ///
     /// # Errors
-    /// Names a format without a decoder, and those that have one.
-    pub(crate) fn cells(&self, asked: &Selection<'_>) -> Result<Vec<PageCell>> {
-        let known = self.formats();
-        if let Some(unknown) = asked.formats.iter().find(|name| !known.contains(&name.as_str())) {
-            let known = known.join(" ");
-            return Err(UsageError(anyhow!("the page has no decoder of {unknown:?}; known: {known}")).into());
-        }
+    /// When the page has a format or a compression that this program does not know.
+    pub(crate) fn cells(&self, flags: &BrowserFlags, formats: &[String]) -> Result<Vec<PageCell>> {
+        let base = &self.decoders[0];
+        let (compressions, batchings) = (flags.compressions(), flags.batchings());
         let mut cells = Vec::new();
-        for part in asked.parts {
-            match part {
-                Part::Decode => {
-                    for set in asked.sets {
-                        self.add(asked, *part, set, self.for_formats(asked.formats).skip(1), &mut cells)?;
-                    }
+        for part in flags.parts() {
+            let measured: Vec<Measured<'_>> = match part {
+                Part::Decode => self.decoders(formats).skip(1).map(of_row).collect(),
+                Part::InProportion => self.tasks.iter().map(of_row).collect(),
+                // Of each format its first decoder.
+                Part::EndToEnd | Part::Live => {
+                    let mut rows: Vec<&Row> = self.decoders(formats).collect();
+                    rows.dedup_by(|row, before| row.format == before.format);
+                    let under = |row| compressions.iter().map(move |compression| (row, *compression));
+                    let each = |(row, compression)| {
+                        batchings.iter().map(move |batched| (row, compression, *batched))
+                    };
+                    let others = |one: &Measured<'_>| *one != (base, "none", false);
+                    rows.into_iter().flat_map(under).flat_map(each).filter(others).collect()
                 }
-                Part::InProportion => self.add(asked, *part, MIXED, self.tasks.iter(), &mut cells)?,
-                Part::EndToEnd | Part::Live => self.over_sockets(*part, asked, &mut cells)?,
+            };
+            for set in if part == Part::Decode { flags.sets() } else { vec![MIXED] } {
+                cells.push(cell(flags, (part, set), Role::Anchor, of_row(base))?);
+                cells.push(cell(flags, (part, set), Role::Control, of_row(base))?);
+                for one in &measured {
+                    cells.push(cell(flags, (part, set), Role::Cell, *one)?);
+                }
             }
         }
-        let first = cells.first().map(|cell: &PageCell| cell.spec.cell.scenario.clone());
-        if cells.iter().any(|cell| Some(&cell.spec.cell.scenario) != first.as_ref()) {
+        let loads: BTreeSet<&str> = cells.iter().map(|cell: &PageCell| &*cell.spec.cell.scenario).collect();
+        if loads.len() > 1 {
             cells
                 .iter_mut()
                 .for_each(|PageCell { spec, .. }| spec.id = format!("{}+{}", spec.id, spec.cell.scenario));
         }
         Ok(cells)
     }
+}
 
-    /// The anchor, its control and these rows.
-    fn add<'a>(
-        &self,
-        asked: &Selection<'_>,
-        part: Part,
-        set: &str,
-        rows: impl Iterator<Item = &'a Row>,
-        to: &mut Vec<PageCell>,
-    ) -> Result<()> {
-        let base = &self.decoders[0];
-        for (row, role) in
-            [(base, Role::Anchor), (base, Role::Control)].into_iter().chain(rows.map(|row| (row, Role::Cell)))
-        {
-            to.push(cell(asked, part, set, row, role, (&row.compression, false))?);
-        }
-        Ok(())
-    }
+/// A row, the compression of its connection, and whether there are batches.
+type Measured<'a> = (&'a Row, &'a str, bool);
 
-    /// Of each format its first decoder, under each compression, with batches and without.
-    fn over_sockets(&self, part: Part, asked: &Selection<'_>, to: &mut Vec<PageCell>) -> Result<()> {
-        self.add(asked, part, MIXED, std::iter::empty(), to)?;
-        let mut formats: Vec<&str> = Vec::new();
-        for row in self.for_formats(asked.formats) {
-            if row.implementation == "head" || formats.contains(&row.format.as_str()) {
-                continue;
-            }
-            formats.push(&row.format);
-            for compression in asked.compressions {
-                for &batched in asked.batchings {
-                    if row.name == BASE && compression == "none" && !batched {
-                        continue;
-                    }
-                    to.push(cell(asked, part, MIXED, row, Role::Cell, (compression, batched))?);
-                }
-            }
-        }
-        Ok(())
-    }
+/// A row with the compression that its decoder undoes.
+fn of_row(row: &Row) -> Measured<'_> {
+    (row, &row.compression, false)
 }
 
 /// A cell of a row under a compression, with batches or without.
 fn cell(
-    asked: &Selection<'_>,
-    part: Part,
-    set: &str,
-    row: &Row,
+    flags: &BrowserFlags,
+    (part, set): (Part, &'static str),
     role: Role,
-    (compression, batched): (&str, bool),
+    (row, compression, batched): Measured<'_>,
 ) -> Result<PageCell> {
-    let over_sockets = if part.is_over_sockets() && role == Role::Cell {
-        format!("+{compression}{}", if batched { "+batched" } else { "" })
-    } else {
-        String::new()
-    };
     let name = if role == Role::Control { CONTROL } else { &row.name };
+    let id = match role {
+        Role::Cell if part.is_over_sockets() => {
+            format!("{name}+{compression}{}", if batched { "+batched" } else { "" })
+        }
+        _ => name.to_owned(),
+    };
+    let scenario = match part {
+        Part::Decode => format!("{}-{set}", part.name()),
+        _ => part.name().to_owned(),
+    };
     let cell = Cell {
-        scenario: if part == Part::Decode {
-            format!("{}-{set}", part.name())
-        } else {
-            part.name().to_owned()
-        },
-        link: asked.link.cloned(),
+        scenario,
+        link: flags.link.clone(),
         format: row.format.parse::<Format>()?,
         compression: compression.parse()?,
         batching: batched.then(Batching::default),
@@ -263,34 +237,27 @@ fn cell(
         relay: Some(RelaySide { verify: VerifyLevel::None, ..RelaySide::default() }),
         ..Cell::default()
     };
-    let id = format!("{name}{over_sockets}");
     let spec = CellSpec { id, role, cell, utilisation: None, over_links: None, faults: Vec::new() };
-    Ok(PageCell { part, set: set.to_owned(), row: row.clone(), spec })
+    Ok(PageCell { part, set, row: row.clone(), spec })
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::args::{Cli, Command};
 
-    fn asked<'a>(parts: &'a [Part], formats: &'a [String], sets: &'a [String]) -> Selection<'a> {
-        Selection { parts, formats, sets, compressions: &[], batchings: &[], link: None }
-    }
-
-    fn cells(parts: &[Part], formats: &[&str]) -> Vec<CellSpec> {
-        let text = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        let (formats, sets, compressions) =
-            (text(formats), text(&["mixed", "lists"]), text(&["none", "deflate"]));
-        let asked = Selection {
-            compressions: &compressions,
-            batchings: &[false, true],
-            ..asked(parts, &formats, &sets)
-        };
-        Rows::few().cells(&asked).unwrap().into_iter().map(|cell| cell.spec).collect()
+    fn cells(args: &[&str]) -> Vec<CellSpec> {
+        let line = [&["compare", "browser", "--batching", "off,on"][..], args].concat();
+        let Command::Browser(flags) = Cli::parse_from(line).command else { panic!("another command") };
+        let formats = Rows::few().formats(&flags.formats).unwrap();
+        Rows::few().cells(&flags, &formats).unwrap().into_iter().map(|cell| cell.spec).collect()
     }
 
     #[test]
     fn every_load_begins_with_its_anchor_and_its_control() {
-        let all = cells(&[Part::Decode, Part::EndToEnd, Part::InProportion], &["json", "dannypack"]);
+        let all = cells(&["--part", "in-proportion,decode,end-to-end", "--format", "json,dannypack"]);
         let loads: Vec<&[CellSpec]> = all.chunk_by(|one, other| one.load() == other.load()).collect();
         assert_eq!(loads.len(), 4);
         for load in loads {
@@ -307,7 +274,7 @@ mod tests {
 
     #[test]
     fn over_sockets_a_format_has_one_decoder_under_every_compression_with_and_without_batches() {
-        let all = cells(&[Part::EndToEnd], &["cbor-packed"]);
+        let all = cells(&["--part", "end-to-end", "--format", "cbor-packed"]);
         let ids: Vec<&str> = all.iter().map(|cell| cell.id.as_str()).collect();
         let expected = [
             "json",
@@ -325,8 +292,7 @@ mod tests {
 
     #[test]
     fn a_format_without_a_decoder_is_refused_with_those_that_have_one() {
-        let formats = vec!["tlv".to_owned()];
-        let error = Rows::few().cells(&asked(&[], &formats, &[])).unwrap_err().to_string();
+        let error = Rows::few().formats(&["tlv".to_owned()]).unwrap_err().to_string();
         assert!(error.contains("tlv") && error.contains("dannypack"), "{error}");
     }
 }

@@ -3,15 +3,14 @@
 use std::{ffi::OsString, time::SystemTime};
 
 use anyhow::{Context, Result};
-use codecs::Format;
-use measure::{Exit, Status, utc};
+use measure::{Exit, utc};
 use program::command_line;
 
 use super::{folder::Folder, run, stopped_code};
 use crate::{
     args::BrowserFlags,
     assemble::{self, assemble},
-    browser::{Client, Pages, Part, Question, Rows, Selection, find},
+    browser::{Pages, Part, Rows, find},
     git,
     matrix::CellSpec,
     rounds::{Measured, Rounds},
@@ -21,43 +20,24 @@ use report::result::{Config, Header};
 
 /// Measures and writes a result folder.
 pub(super) fn measure(flags: &BrowserFlags, args: &[OsString]) -> Result<Exit> {
-    let parts = flags.parts();
     let only = "over --link only the part end-to-end is measured: the others have no transfer to wait for";
-    refuse((flags.link.is_some() && parts != [Part::EndToEnd]).then_some(only))?;
+    refuse((flags.link.is_some() && flags.parts() != [Part::EndToEnd]).then_some(only))?;
     let rows = Rows::read(flags.page.as_deref())?;
-    let client = match flags.serve {
-        Some(address) => Client::Device(address),
-        None => Client::Browser(find(flags.chromium.as_deref())?),
+    let chromium = match flags.serve {
+        Some(_) => None,
+        None => Some(find(flags.chromium.as_deref())?),
     };
-    let formats = formats(&flags.formats, &rows);
-    let mut cells = rows.cells(&Selection {
-        parts: &parts,
-        formats: &formats,
-        sets: &flags.sets(),
-        compressions: &flags.compressions(),
-        batchings: &flags.batchings(),
-        link: flags.link.as_ref(),
-    })?;
+    let formats = rows.formats(&flags.formats)?;
+    let cells = rows.cells(flags, &formats)?;
     Folder::try_out(&flags.out)?;
     let (began, git) = (SystemTime::now(), git::current());
-    let question = Question {
-        client,
-        rows: &rows,
-        formats: &formats,
-        corpus: flags.corpus.as_deref(),
-        skip_invalid: flags.skip_invalid,
-        link: flags.link.as_ref(),
-        step_ms: flags.step_ms,
-        seed: flags.seed,
-        command: command_line(args),
-    };
-    let (pages, browser, foreign) = Pages::start(question, &mut cells)?;
-    let decoders = rows.decoders(&formats).len();
+    let (pages, browser, foreign) =
+        Pages::start((flags, command_line(args)), chromium, (&rows, &formats), &cells)?;
+    let decoders = rows.decoders(&formats).count();
     note(flags.quiet, &format!("{decoders} decoders read every event as JSON.parse does"));
-    foreign.declined.iter().for_each(|left_out| note(flags.quiet, left_out));
-    let cells: Vec<CellSpec> = cells.into_iter().map(|cell| cell.spec).collect();
+    let cells: Vec<CellSpec> = cells.iter().map(|cell| cell.spec.clone()).collect();
     let config = Config {
-        scenarios: parts.iter().map(|part| part.name().to_owned()).collect(),
+        scenarios: flags.parts().iter().map(|part| part.name().to_owned()).collect(),
         profile: "browser".to_owned(),
         rounds: flags.rounds,
         seconds: flags.step_ms.div_ceil(1_000),
@@ -79,11 +59,6 @@ pub(super) fn measure(flags: &BrowserFlags, args: &[OsString]) -> Result<Exit> {
         metrics: None,
     };
     let Measured { config, plan, outcome } = rounds.play(header.clone(), None, None)?;
-    pages.end(match outcome.status {
-        Status::Complete => "Done: compare has the result.",
-        Status::Interrupted => "Interrupted: compare keeps what was measured.",
-        Status::Incomplete { .. } => "The run failed: compare says why.",
-    });
     if outcome.blocks.iter().all(|(_, block)| block.record.is_none()) {
         // A folder with other files stays.
         let _ = folder.abandon();
@@ -94,21 +69,4 @@ pub(super) fn measure(flags: &BrowserFlags, args: &[OsString]) -> Result<Exit> {
     let mut result = assemble(header, &cells, &plan, outcome.blocks);
     let derived = folder.publish(&mut result, false, |_, _| Ok(()))?;
     Ok(run::exit_code(&result, &derived, outcome.stopped))
-}
-
-/// The formats behind names and groups, in the order of every table.
-fn formats(wanted: &[String], rows: &Rows) -> Vec<String> {
-    let readable = rows.formats();
-    let mut formats: Vec<String> = Vec::new();
-    for name in wanted {
-        match name.as_str() {
-            "all" => formats.extend(readable.iter().map(|format| (*format).to_owned())),
-            "core" => formats.extend(Format::core().map(|format| format.name().to_owned())),
-            _ => formats.push(name.clone()),
-        }
-    }
-    let place = |format: &String| readable.iter().position(|name| name == format);
-    formats.sort_by_key(|format| place(format).unwrap_or(usize::MAX));
-    formats.dedup();
-    formats
 }

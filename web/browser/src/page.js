@@ -1,46 +1,25 @@
-// The page that `compare browser` opens afresh for each block, in Chromium or in a frame on a device
-// (device.js). It asks `compare` for its task, does it, marks where a step begins and ends, and posts
-// what it found.
+// The page of a block of `compare browser`. It asks `compare` for its task, does it, marks where a step begins
+// and ends, and posts what it found. Opened by a person (--serve), it then loads itself again for the next block.
 
-import { sha256 } from "@noble/hashes/sha2.js";
-import { bytesToHex, utf8ToBytes } from "@noble/hashes/utils.js";
-import * as engine from "./engine.js";
-import * as tuned from "./tuned.js";
-import * as tasks from "./tasks.js";
-import * as capnpEs from "./libraries/capnp-es.js";
-import * as cborX from "./libraries/cbor-x.js";
-import * as cborg from "./libraries/cborg.js";
-import * as fzstd from "./libraries/fzstd.js";
-import * as msgpack from "./libraries/msgpack.js";
-import * as msgpackr from "./libraries/msgpackr.js";
-import * as protobufEs from "./libraries/protobuf-es.js";
-import * as protobufJsBinary from "./libraries/protobufjs-binary.js";
-import * as protobufJsString from "./libraries/protobufjs-string.js";
-import * as wasm from "./wasm.js";
+import * as DECODERS from "./decoders.js";
 import { HAS_TO_HEX, useHex } from "./bytes.js";
 import { ROWS, TASKS } from "./rows.js";
 import { Subscription } from "./subscription.js";
 
-const MODULES = {
-  ...engine,
-  ...tuned,
-  ...wasm,
-  ...tasks,
-  ...capnpEs,
-  ...cborX,
-  ...cborg,
-  ...fzstd,
-  ...msgpack,
-  ...msgpackr,
-  ...protobufEs,
-  ...protobufJsBinary,
-  ...protobufJsString,
-};
-
-/** Events between two looks at the clock. */
-const CLOCK_EVERY = 32;
+/** Time for a browser to finish its own start, which is not the page's. */
+const SETTLES_MS = 300;
+/** Events of the first step: a screen or two. */
+const FIRST_EVENTS = 100;
+/** Time of the step before the measured one: V8 has optimised a hot function by then. */
+const WARM_UP_MS = 200;
+/** Requests before the measured ones. */
+const WARM_UP_REQUESTS = 3;
+/** Live events of the warm-up and of the step. */
+const LIVE_EVENTS = [500, 2_000];
 /** Requests of a step at most. */
 const MAX_REQUESTS = 1_000;
+/** Events between two looks at the clock. */
+const CLOCK_EVERY = 32;
 /** Longest text of an error that is told; `compare` refuses long answers. */
 const ERROR_CHARACTERS = 300;
 
@@ -56,7 +35,7 @@ let planted = null;
 /** The row's function or functions. */
 async function make({ name, source, hex }) {
   useHex(hex === "table" || !HAS_TO_HEX ? "table" : "native");
-  const made = await MODULES[source.make](...source.args);
+  const made = await DECODERS[source.make](...source.args);
   if (name !== planted) return made;
   const altered = (event) => (event.kind === 1 ? { ...event, content: `${event.content} ` } : event);
   return { ...made, event: (data) => altered(made.event(data)) };
@@ -85,10 +64,7 @@ function asTexts(frames) {
 const formatOf = ({ format, compression }) => (compression === "none" ? format : `${format}+${compression}`);
 
 /** What the row takes, as the frames of a WebSocket are: text or bytes. */
-async function inputs(row, set) {
-  const given = await frames(set, formatOf(row));
-  return row.input === "text" ? asTexts(given) : given;
-}
+const asInputs = ({ input }, given) => (input === "text" ? asTexts(given) : given);
 
 let items = [];
 /** The bytes of the items before each, and of all. */
@@ -106,9 +82,12 @@ const isHidden = () => document.visibilityState !== "visible";
 let hidden = isHidden();
 document.addEventListener("visibilitychange", () => (hidden ||= isHidden()));
 
+/** The name of this tab, by which `compare` knows it again when it loads the next block's page. */
+sessionStorage.name ??= `${Math.random()}`;
+
 /** Tells `compare` something in this block and returns its answer. */
 async function tell(what, said = {}) {
-  const answer = await fetch(`${what}${location.search}`, { method: "POST", body: JSON.stringify(said) });
+  const answer = await fetch(`${what}?${sessionStorage.name}`, { method: "POST", body: JSON.stringify(said) });
   if (!answer.ok) throw new Error(await answer.text());
   return answer.json();
 }
@@ -139,10 +118,10 @@ async function prepare(name, set) {
   const isTask = TASKS.includes(row);
   const made = await make(row);
   work = isTask ? made : made.event;
-  const given = await frames(set, isTask ? "json" : formatOf(row));
-  items = isTask || row.input === "text" ? asTexts(given) : given;
-  if (isTask) items = items.map((text) => JSON.parse(text));
+  const given = await frames(set, formatOf(row));
+  items = asInputs(row, given);
   for (const { length } of given) bytesBefore.push(bytesBefore.at(-1) + (isTask ? 0 : length));
+  if (isTask) items = items.map((text) => JSON.parse(text));
   kept = new Array(items.length).fill(null);
 }
 
@@ -178,14 +157,18 @@ async function step(deed) {
   return { ...found, milliseconds };
 }
 
-/** Connects to a relay; says what was agreed. */
-async function connect({ row, url, token, request }) {
+/** Connects to a relay. */
+async function connect({ id, row, url, token, deflates, request }) {
   subscription?.close();
   const { input } = named(row);
   const isZstd = token.endsWith("+zstd");
-  const { message } = isZstd ? fzstd.overZstd(await make(named(row)), input) : await make(named(row));
-  subscription = new Subscription(message, url, token, isZstd ? fzstd.plain(request) : request);
-  return subscription.open();
+  const made = await make(named(row));
+  const { message } = isZstd ? DECODERS.overZstd(made, input) : made;
+  subscription = new Subscription(message, url, token, isZstd ? DECODERS.plain(request) : request);
+  const { protocol, extensions } = await subscription.open();
+  if (protocol !== token || extensions.includes("permessage-deflate") !== deflates) {
+    throw new Error(`${id}: the relay agreed to ${protocol} with ${extensions || "no extension"}, not to ${token}`);
+  }
 }
 
 /** Asks for the stored events so many times, each time until EOSE. */
@@ -199,73 +182,78 @@ async function request(times) {
   return found;
 }
 
+/** How the first event that differs does so, if one does. */
+function difference({ name, implementation }, read, given, expected) {
+  if (given.length !== expected.length) return `${name} reads ${given.length} events of ${expected.length}`;
+  for (const [i, text] of expected.entries()) {
+    const wanted = JSON.parse(text);
+    let found;
+    try {
+      found = read(given[i]);
+      if (implementation === "head" ? found === wanted.id : JSON.stringify(found) === text) continue;
+    } catch (error) {
+      found = `${error}`;
+    }
+    return `${name} reads event ${wanted.id} otherwise than JSON.parse does: ${JSON.stringify(found)}`;
+  }
+}
+
 const DEEDS = {
-  /** Compares decoders with JSON.parse, event by event; says what the engine has, and the first that differs. */
-  async check({ rows, set }) {
-    const expected = asTexts(await frames(set, "json"));
+  /** Compares decoders with JSON.parse, event by event, and what connections receive with what the first does. */
+  async check({ rows, set, connections }) {
     const about = {
       has_to_hex: HAS_TO_HEX,
-      isolated: globalThis.crossOriginIsolated,
+      isolated: crossOriginIsolated,
       user_agent: navigator.userAgent,
       clock_ms: clockStep(),
     };
+    const expected = asTexts(await frames(set, "json")).map((text) => JSON.stringify(JSON.parse(text)));
+    let differs;
     for (const row of rows.map(named)) {
-      say(`${row.name}: comparing every event with JSON.parse`);
-      const { event } = await make(row);
-      const given = await inputs(row, set);
-      if (given.length !== expected.length) throw new Error(`${given.length} frames for ${expected.length} events`);
-      for (const [i, text] of expected.entries()) {
-        const wanted = JSON.parse(text);
-        let found;
-        try {
-          found = event(given[i]);
-          const same = row.implementation === "head" ? found === wanted.id : JSON.stringify(found) === JSON.stringify(wanted);
-          if (same) continue;
-        } catch (error) {
-          found = `${error}`;
-        }
-        return { about, differs: { row: row.name, id: wanted.id, found: JSON.stringify(found).slice(0, ERROR_CHARACTERS) } };
-      }
+      const given = asInputs(row, await frames(set, formatOf(row)));
+      differs ??= difference(row, (await make(row)).event, given, expected);
     }
-    return { about };
-  },
-
-  /** The terms of one connection, and the hash of what it receives. */
-  async receive(task) {
-    const agreed = await connect(task);
-    const { events } = await subscription.request();
-    // By script: a page from another machine without TLS has no crypto.subtle.
-    const hash = sha256(utf8ToBytes(events.map((event) => JSON.stringify(event)).join("\n")));
-    return { agreed, received: { events: events.length, sha256: bytesToHex(hash) } };
+    let first;
+    for (const connection of connections) {
+      await connect(connection);
+      const { events } = await subscription.request();
+      first ??= events.map((event) => JSON.stringify(event));
+      differs ??= difference({ name: connection.id }, (event) => event, events, first);
+      // A sign of life: over a link this may take minutes.
+      await tell("mark");
+    }
+    if (first?.length === 0) throw new Error("the relays have no event");
+    return { about, differs: differs?.slice(0, ERROR_CHARACTERS) };
   },
 
   /** Decodes the first events of a page, then as many as a step has time for. */
-  async decode({ row, set, first_events, warm_up_ms, step_ms }) {
+  async decode({ row, set, step_ms }) {
     await prepare(row, set);
     globalThis.gc?.();
     const began = performance.now();
-    const events = pass(0, first_events);
+    const events = pass(0, FIRST_EVENTS);
     const first = { events, milliseconds: performance.now() - began };
-    warm(warm_up_ms);
+    warm(WARM_UP_MS);
     return { ...(await step(() => warm(step_ms))), first };
   },
 
   /** Asks for the stored events until EOSE, again and again; once where the page has a link. */
-  async request({ connection, warm_up, step_ms }) {
+  async request({ connection, over_a_link, step_ms }) {
     await connect(connection);
-    if (warm_up === 0) return step(() => request(1));
+    // There the first request is what a user waits for.
+    if (over_a_link) return step(() => request(1));
     const began = performance.now();
-    await request(warm_up);
-    const each = (performance.now() - began) / warm_up;
+    await request(WARM_UP_REQUESTS);
+    const each = (performance.now() - began) / WARM_UP_REQUESTS;
     return step(() => request(Math.max(1, Math.min(MAX_REQUESTS, Math.floor(step_ms / each)))));
   },
 
   /** Waits for live events, which `compare` publishes when it is told to: first some, then those that count. */
-  async live({ connection, counts }) {
+  async live({ connection }) {
     await connect(connection);
     await request(1);
     let found;
-    for (const count of counts) {
+    for (const count of LIVE_EVENTS) {
       await tell("prepare", { count });
       found = await step(async () => {
         const live = subscription.live(count);
@@ -285,10 +273,13 @@ globalThis.bench = {
 };
 
 (async () => {
+  // A page that a browser fetches ahead must not begin a run.
+  if (document.prerendering) await new Promise((resolve) => document.addEventListener("prerenderingchange", resolve));
+  // Where a page may keep the screen on, which needs TLS or 127.0.0.1; elsewhere the person does.
+  navigator.wakeLock?.request("screen").catch(() => {});
   const task = await tell("task");
   say(task.says);
-  // What a browser does when it starts is not the page's.
-  await new Promise((resolve) => setTimeout(resolve, task.wait_ms));
+  await new Promise((resolve) => setTimeout(resolve, SETTLES_MS));
   let found;
   try {
     found = await DEEDS[task.deed](task);
@@ -297,5 +288,11 @@ globalThis.bench = {
     found = { error: `${error}`.slice(0, ERROR_CHARACTERS) };
   }
   await tell("done", { ...found, hidden });
+  // Answered when the next block begins.
+  await tell("next");
+  location.reload();
+})().catch(() => {
+  say("The run has ended, or another page is measured; compare says more");
   // Where `compare` has ended, the browser that it started ends, too.
-})().catch(() => close());
+  close();
+});

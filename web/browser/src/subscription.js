@@ -1,8 +1,5 @@
 // One subscription on a WebSocket, as a client has it.
 
-/** How long a relay may be silent. */
-const SILENCE_MS = 10_000;
-
 export class Subscription {
   /** `read` turns a frame into a message; `frame` is the REQ, in the format that the token names. */
   constructor(read, url, token, frame) {
@@ -15,17 +12,11 @@ export class Subscription {
 
   open() {
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => this.socket.onerror(), SILENCE_MS);
-      this.socket.onopen = () => {
-        clearTimeout(timer);
-        resolve({ protocol: this.socket.protocol, extensions: this.socket.extensions });
-      };
-      this.socket.onerror = () => {
-        clearTimeout(timer);
-        reject(new Error(`no connection to ${this.socket.url}`));
-      };
-      this.socket.onclose = ({ code, reason }) => this.fail(new Error(`the relay closed: ${code} ${reason}`));
-      this.socket.onmessage = ({ data }) => this.receive(data);
+      const { socket } = this;
+      socket.onopen = () => resolve(socket);
+      socket.onerror = () => reject(new Error(`no connection to ${socket.url}`));
+      socket.onclose = ({ code, reason }) => this.waiting?.reject(new Error(`the relay closed: ${code} ${reason}`));
+      socket.onmessage = ({ data }) => this.receive(data);
     });
   }
 
@@ -43,46 +34,22 @@ export class Subscription {
 
   until(isEnd) {
     return new Promise((resolve, reject) => {
-      this.waiting = { events: [], messages: 0, isEnd, resolve, reject, timer: null };
-      this.watch(-1);
+      this.waiting = { events: [], messages: 0, isEnd, resolve, reject };
     });
-  }
-
-  /** Ends a wait in which no message came since the last look; a timer for each message would cost. */
-  watch(before) {
-    const { messages } = this.waiting;
-    if (messages === before) this.fail(new Error(`the relay was silent for ${SILENCE_MS} ms`));
-    else this.waiting.timer = setTimeout(() => this.watch(messages), SILENCE_MS);
   }
 
   receive(data) {
     const { waiting } = this;
-    if (!waiting) return;
-    let message;
     try {
-      message = this.read(typeof data === "string" ? data : new Uint8Array(data));
+      const [verb, , body] = this.read(typeof data === "string" ? data : new Uint8Array(data));
+      waiting.messages += 1;
+      if (verb === "EVENT") waiting.events.push(body);
+      else if (verb === "EVENTS") for (const event of body) waiting.events.push(event);
+      else if (verb !== "EOSE") throw new Error(`the relay said ${verb}: ${body}`);
+      if (waiting.isEnd(verb, waiting.events)) waiting.resolve(waiting);
     } catch (error) {
-      this.fail(error);
-      return;
+      waiting.reject(error);
     }
-    const verb = message[0];
-    waiting.messages += 1;
-    if (verb === "EVENT") waiting.events.push(message[2]);
-    else if (verb === "EVENTS") for (const event of message[2]) waiting.events.push(event);
-    else if (verb !== "EOSE") this.fail(new Error(`the relay said ${JSON.stringify(message)}`));
-    if (waiting.isEnd(verb, waiting.events)) {
-      clearTimeout(waiting.timer);
-      this.waiting = null;
-      waiting.resolve(waiting);
-    }
-  }
-
-  fail(error) {
-    const { waiting } = this;
-    this.waiting = null;
-    if (!waiting) return;
-    clearTimeout(waiting.timer);
-    waiting.reject(error);
   }
 
   close() {
