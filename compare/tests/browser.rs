@@ -108,7 +108,7 @@ fn a_browser_is_measured_from_the_page_to_the_table() {
     assert!(browser.libraries.contains_key("cbor-x"));
     assert_eq!(browser.events["all"], 200, "{:?}", browser.events);
     for cell in &result.cells {
-        let over_sockets = matches!(&*cell.cell.scenario, "end-to-end" | "live");
+        let over_sockets = cell.cell.scenario == "end-to-end";
         assert!(!cell.blocks.is_empty(), "{}", cell.id);
         for block in &cell.blocks {
             let record = block.record.as_ref().unwrap();
@@ -134,7 +134,7 @@ fn a_browser_is_measured_from_the_page_to_the_table() {
         }
     }
     let anchors = result.cells.iter().filter(|cell| cell.role == Role::Anchor).count();
-    assert_eq!(anchors, 4, "decoding lists, end to end, live, in proportion");
+    assert_eq!(anchors, 3, "decoding lists, end to end, in proportion");
     assert!(comparisons(&result).len() > 20);
     assert_eq!(processes(out.path()), []);
 }
@@ -423,7 +423,7 @@ fn a_page_is_not_served_at_the_address_of_another_machine() {
 #[ignore = "needs chromium or google-chrome"]
 fn a_browser_as_a_device_decodes_and_receives_by_wall_clock() {
     let out = TempDir::new().unwrap();
-    let args = ["--formats", "json,dannypack", "--part", "decode,live", "--rounds", "1"];
+    let args = ["--formats", "json,dannypack", "--part", "decode,end-to-end", "--rounds", "1"];
     let over_sockets = ["--compressions", "zstd", "--batching", "on"];
     let (child, url) = serving(out.path(), &[&args[..], &over_sockets].concat());
     let programs = ["chromium", "chromium-browser", "google-chrome"];
@@ -449,9 +449,9 @@ fn a_browser_as_a_device_decodes_and_receives_by_wall_clock() {
         for record in cell.blocks.iter().filter_map(|block| block.record.as_ref()) {
             let page = record.page.as_ref().unwrap();
             assert!(record.counts.deliveries > 0 && page.wall_ns > 0 && page.main_ns.is_none(), "{record:?}");
-            let is_live = cell.cell.scenario == "live";
-            assert_eq!(record.traffic.to_client.messages > 0, is_live, "{}", cell.id);
-            assert_eq!(record.traffic.wire_bytes() > 0, !is_live, "{}", cell.id);
+            let over_sockets = cell.cell.scenario == "end-to-end";
+            assert_eq!(record.traffic.to_client.messages > 0, over_sockets, "{}", cell.id);
+            assert_eq!(record.traffic.wire_bytes() > 0, !over_sockets, "{}", cell.id);
         }
     }
     wait_until("no process is left", || processes(&out.path().join("device")).is_empty());

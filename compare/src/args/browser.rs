@@ -29,10 +29,10 @@ In a source tree also the page: `npm install --ignore-scripts && npm run build` 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct BrowserFlags {
-    /// Parts to measure, separated by commas [default: all four; with --link end-to-end]
+    /// Parts to measure, separated by commas [default: all three; with --link end-to-end]
     ///
     /// Decode: from bytes to the object that an app uses, cold and warm. End-to-end: a REQ for stored
-    /// events to its EOSE, over a WebSocket, against relay-sim. Live: events as they are published.
+    /// events to its EOSE, over a WebSocket, against relay-sim.
     /// In-proportion: decoding JSON next to verifying (noble, WebAssembly) and rendering.
     #[arg(long, help_heading = "Page", value_delimiter = ',', value_parser = Part::ALL.map(Part::name))]
     part: Vec<String>,
@@ -63,15 +63,15 @@ pub(crate) struct BrowserFlags {
     pub(crate) formats: Vec<String>,
     /// Compressions, separated by commas
     ///
-    /// Of the parts end-to-end and live. The browser undoes deflate, a script zstd (fzstd).
+    /// Of the part end-to-end. The browser undoes deflate, a script zstd (fzstd).
     #[arg(
         long = "compression", alias = "compressions", help_heading = "Wire", value_delimiter = ',',
         default_value = "none,deflate", value_parser = COMPRESSIONS
     )]
     compressions: Vec<String>,
-    /// Several live events in one message
+    /// Several events in one message
     ///
-    /// Of the parts end-to-end and live, separated by commas.
+    /// Of the part end-to-end, separated by commas.
     #[arg(
         long, help_heading = "Wire", value_delimiter = ',', default_value = "off,on", value_parser = ["off", "on"]
     )]

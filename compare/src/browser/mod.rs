@@ -188,7 +188,7 @@ impl<'a> Pages<'a> {
         let task = json!({
             "deed": "check", "says": "JSON.parse", "rows": decoders, "set": ALL, "connections": connections,
         });
-        let Found { about, differs, .. } = self.page(None, &task).await?.found;
+        let Found { about, differs, .. } = self.page(&task).await?.found;
         match differs {
             Some(differs) => {
                 let reason = format!("{}; nothing was measured", plain(&differs));
@@ -199,7 +199,7 @@ impl<'a> Pages<'a> {
     }
 
     /// Has a fresh page do a task.
-    async fn page(&self, cell: Option<&PageCell>, task: &Value) -> Result<Seen> {
+    async fn page(&self, task: &Value) -> Result<Seen> {
         let mut guard = self.state.lock().await;
         let state = &mut *guard;
         let mut chromium = None;
@@ -208,7 +208,7 @@ impl<'a> Pages<'a> {
             chromium = Some(Chromium::start(program, &self.url)?);
         }
         let began = Instant::now();
-        let (mut marks, mut publication, mut link) = (Vec::new(), None, None);
+        let (mut marks, mut link) = (Vec::new(), None);
         for _ in 0..MOST_TOLD {
             // A person opens the page when they do.
             let patience = if chromium.is_some() || state.page.is_some() { PATIENCE } else { Duration::MAX };
@@ -236,16 +236,6 @@ impl<'a> Pages<'a> {
                     }
                     Value::Null
                 }
-                "prepare" => {
-                    let cell = cell.context("the page asks for events that it does not await")?;
-                    publication = Some(self.relays.publication(cell, &said["count"]).await?);
-                    Value::Null
-                }
-                "publish" => {
-                    let ready = publication.take().context("the page asks for events that are not ready")?;
-                    ready.send().await.context("the relay failed")?;
-                    Value::Null
-                }
                 "done" => {
                     // A page that has left hears nothing.
                     let _ = answer.send(Value::Null);
@@ -269,12 +259,13 @@ impl<'a> Pages<'a> {
         let cell = self.cells.iter().find(|cell| cell.spec.id == task.cell.id);
         let cell = cell.context("the cell is none of the page's")?;
         let started = utc::format(SystemTime::now());
+        let deed = if cell.part.is_over_sockets() { "request" } else { "decode" };
         let connection = cell.part.is_over_sockets().then(|| self.relays.connection(cell)).transpose()?;
         let task_of_page = json!({
-            "deed": cell.part.deed(), "says": cell.spec.id, "row": cell.row.name, "set": cell.set,
+            "deed": deed, "says": cell.spec.id, "row": cell.row.name, "set": cell.set,
             "connection": connection, "over_a_link": self.flags.link.is_some(), "step_ms": self.flags.step_ms,
         });
-        let seen = self.page(Some(cell), &task_of_page).await?;
+        let seen = self.page(&task_of_page).await?;
         ensure!(
             self.chromium.is_none() || seen.spent.is_some_and(|[main_ns, _]| main_ns > 0),
             "no renderer of Chromium worked in the step"

@@ -1,23 +1,12 @@
-//! The relays that pages ask: one for each compression, with the events of the set stored; and what
-//! is published to them.
+//! The relays that pages ask: one for each compression, with the events of the set stored.
 
-use std::{
-    borrow::Cow,
-    collections::BTreeMap,
-    ffi::OsString,
-    net::Ipv4Addr,
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
-};
+use std::{collections::BTreeMap, ffi::OsString, net::Ipv4Addr};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use client_sim::own_relay::OwnRelay;
-use codecs::{ClientMessage, Event, Format, Implementation};
-use futures::{SinkExt, StreamExt};
+use codecs::Event;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::{net::TcpStream, time};
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async, tungstenite::Message};
 use wire::Compression;
 
 use super::{
@@ -25,21 +14,10 @@ use super::{
     rows::PageCell,
 };
 
-/// A kind that relays pass on and do not keep (NIP-01), so that a REQ has the same answer in every
-/// block.
-const EPHEMERAL: u16 = 20_001;
-/// Events at most that a page may await.
-const MOST_PUBLISHED: usize = 2_000;
-/// Time for the relay to take what is published in a step.
-const TAKES_WITHIN: Duration = Duration::from_secs(30);
-
 /// Relays that run until this is dropped, by compression.
 #[derive(Debug)]
 pub(crate) struct Relays {
     by_compression: BTreeMap<String, OwnRelay>,
-    stored: Vec<Event<'static>>,
-    /// Events published so far, which gives each an id of its own.
-    published: AtomicU64,
     _folder: TempDir,
 }
 
@@ -60,41 +38,14 @@ impl Relays {
             if by_compression.contains_key(&compression) {
                 continue;
             }
-            // Ids of live events are no hashes.
-            let flags = ["--compression", &*compression, "--verify", "none", "--keep-expired", "--corpus"];
+            let flags = ["--compression", &*compression, "--keep-expired", "--corpus"];
             let flags: Vec<OsString> =
                 flags.into_iter().map(OsString::from).chain([file.clone().into_os_string()]).collect();
             let relay = OwnRelay::spawn(&flags, (address, 0).into())
                 .with_context(|| format!("a relay with --compression {compression}"))?;
             by_compression.insert(compression, relay);
         }
-        Ok(Relays { by_compression, stored, published: AtomicU64::new(0), _folder: folder })
-    }
-
-    /// Events like the stored ones that no relay has seen, ready to be published to the relay of a
-    /// cell.
-    pub(crate) async fn publication(&self, cell: &PageCell, count: &Value) -> Result<Publication> {
-        let count = count.as_u64().and_then(|count| usize::try_from(count).ok());
-        let count = count
-            .filter(|count| *count <= MOST_PUBLISHED)
-            .context("the page asks for no events, or too many")?;
-        let json = Format::JSON.codec(Implementation::Library)?;
-        let mut messages = Vec::with_capacity(count);
-        for event in self.stored.iter().cycle().take(count) {
-            let number = self.published.fetch_add(1, Ordering::Relaxed);
-            let mut event = Event { kind: EPHEMERAL, ..event.clone() };
-            event.id[..8].copy_from_slice(&number.to_be_bytes());
-            let mut bytes = Vec::new();
-            json.encode_client(&ClientMessage::Event(Cow::Owned(event)), &mut bytes)?;
-            messages.push(Message::text(String::from_utf8(bytes)?));
-        }
-        let (socket, _) = connect_async(&self.of(cell)?.url).await.context("cannot connect to publish")?;
-        Ok(Publication { socket, messages })
-    }
-
-    fn of(&self, cell: &PageCell) -> Result<&OwnRelay> {
-        let compression = cell.spec.cell.compression.label();
-        self.by_compression.get(&compression).with_context(|| format!("no relay for {compression}"))
+        Ok(Relays { by_compression, _folder: folder })
     }
 
     /// A page's connection to the relay of a cell: row, address, what is to be agreed, and the REQ.
@@ -105,41 +56,10 @@ impl Relays {
         let token = format!("{}{batches}{layer}", spec.cell.format.spec().token);
         let request = request(spec.cell.format)?;
         let deflates = matches!(spec.cell.compression, Compression::Deflate(_));
-        let url = &self.of(cell)?.url;
+        let compression = spec.cell.compression.label();
+        let relay = self.by_compression.get(&compression).context("each compression has a relay")?;
         Ok(json!({
-            "id": spec.id, "row": row.name, "url": url, "token": token, "deflates": deflates, "request": request,
+            "id": spec.id, "row": row.name, "url": relay.url, "token": token, "deflates": deflates, "request": request,
         }))
-    }
-}
-
-/// Events on their way to a relay, in JSON.
-#[derive(Debug)]
-pub(crate) struct Publication {
-    socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
-    messages: Vec<Message>,
-}
-
-impl Publication {
-    /// Publishes all of them at once and waits until the relay has accepted each.
-    pub(crate) async fn send(self) -> Result<()> {
-        let count = self.messages.len();
-        let (mut sink, mut stream) = self.socket.split();
-        let send = async {
-            for message in self.messages {
-                sink.feed(message).await.context("cannot publish")?;
-            }
-            sink.flush().await.context("cannot publish")
-        };
-        let taken = async {
-            for _ in 0..count {
-                let answer = stream.next().await.context("the connection closed")?.context("no answer")?;
-                let text = answer.to_text().context("no text")?;
-                ensure!(text.starts_with("[\"OK\"") && text.contains(",true,"), "it answered {text}");
-            }
-            Ok(())
-        };
-        let both = async { tokio::try_join!(send, taken) };
-        time::timeout(TAKES_WITHIN, both).await.context("it did not take the events in time")??;
-        Ok(())
     }
 }

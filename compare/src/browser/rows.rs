@@ -7,8 +7,8 @@ use std::{
 };
 
 use anyhow::{Result, anyhow};
-use cell::{Batching, Cell, RelaySide};
-use codecs::{Format, VerifyLevel};
+use cell::{Batching, Cell};
+use codecs::Format;
 use program::UsageError;
 use serde::Deserialize;
 
@@ -50,38 +50,26 @@ pub(crate) enum Part {
     Decode,
     /// A REQ for stored events to its EOSE, over a WebSocket.
     EndToEnd,
-    /// Events as they are published, on a subscription after its EOSE.
-    Live,
     /// Decoding beside verification and rendering.
     InProportion,
 }
 
 impl Part {
     /// Every part, in the order of reports.
-    pub(crate) const ALL: [Part; 4] = [Part::Decode, Part::EndToEnd, Part::Live, Part::InProportion];
+    pub(crate) const ALL: [Part; 3] = [Part::Decode, Part::EndToEnd, Part::InProportion];
 
     /// Its name in flags and in names of loads.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Part::Decode => "decode",
             Part::EndToEnd => "end-to-end",
-            Part::Live => "live",
             Part::InProportion => "in-proportion",
-        }
-    }
-
-    /// What a page does for it.
-    pub(crate) fn deed(self) -> &'static str {
-        match self {
-            Part::Decode | Part::InProportion => "decode",
-            Part::EndToEnd => "request",
-            Part::Live => "live",
         }
     }
 
     /// Whether its cells have a relay, a compression of their connection, and batches.
     pub(crate) fn is_over_sockets(self) -> bool {
-        matches!(self, Part::EndToEnd | Part::Live)
+        self == Part::EndToEnd
     }
 }
 
@@ -172,7 +160,7 @@ impl Rows {
                 Part::Decode => self.decoders(formats).skip(1).map(of_row).collect(),
                 Part::InProportion => self.tasks.iter().map(of_row).collect(),
                 // Of each format its first decoder.
-                Part::EndToEnd | Part::Live => {
+                Part::EndToEnd => {
                     let mut rows: Vec<&Row> = self.decoders(formats).collect();
                     rows.dedup_by(|row, before| row.format == before.format);
                     let under = |row| compressions.iter().map(move |compression| (row, *compression));
@@ -233,8 +221,6 @@ fn cell(
         format: row.format.parse::<Format>()?,
         compression: compression.parse()?,
         batching: batched.then(Batching::default),
-        // Ids of live events are no hashes.
-        relay: Some(RelaySide { verify: VerifyLevel::None, ..RelaySide::default() }),
         ..Cell::default()
     };
     let spec = CellSpec { id, role, cell, utilisation: None, over_links: None, faults: Vec::new() };

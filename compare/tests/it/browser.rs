@@ -33,7 +33,7 @@ fn block(cell: &Cell, ns: u64, round: u32, position: u32) -> Block {
         page: Some(PageRecord {
             main_ns: Some(ns * EVENTS),
             wall_ns: 2 * ns * EVENTS,
-            first: (cell.scenario != "live").then_some(FirstEvents { events: 100, ns: 300 * ns }),
+            first: (cell.scenario != "end-to-end").then_some(FirstEvents { events: 100, ns: 300 * ns }),
             heap_bytes: Some(3_000_000),
             script_gzip_bytes: 1_500,
         }),
@@ -69,7 +69,7 @@ fn cell(load: &str, row: &str, role: Role, ns: u64, places: &[u32]) -> CellResul
 }
 
 pub(crate) fn result() -> ResultFile {
-    let (decode, live, beside) = ("decode-mixed", "live", "in-proportion");
+    let (decode, sockets, beside) = ("decode-mixed", "end-to-end", "in-proportion");
     let mut slow = cell(decode, "msgpack:msgpackr", Role::Cell, 20, &[5]);
     let hidden = slow.blocks[0].record.as_mut().unwrap();
     hidden.validity.add(ValidityClass::Invalid, ReasonKind::PageHidden {});
@@ -79,9 +79,9 @@ pub(crate) fn result() -> ResultFile {
         cell(decode, "dannypack:tuned", Role::Cell, 15, &[2]),
         cell(decode, "dannypack:head", Role::Cell, 2, &[3]),
         slow,
-        cell(live, "json", Role::Anchor, 30, &[7, 10]),
-        cell(live, "json", Role::Control, 30, &[8]),
-        cell(live, "dannypack:tuned", Role::Cell, 9, &[9]),
+        cell(sockets, "json", Role::Anchor, 30, &[7, 10]),
+        cell(sockets, "json", Role::Control, 30, &[8]),
+        cell(sockets, "dannypack:tuned", Role::Cell, 9, &[9]),
         cell(beside, "json", Role::Anchor, 10, &[11, 14]),
         cell(beside, "json", Role::Control, 10, &[12]),
         cell(beside, "verify:noble", Role::Cell, 1_990, &[13]),
@@ -127,8 +127,6 @@ pub(crate) fn of_device() -> ResultFile {
     browser.product = "A Phone/1.0".to_owned();
     browser.flags = Vec::new();
     browser.clock_ns = 100_000;
-    let live = "Not measured: live, for the device found no connection";
-    result.config.foreign.as_mut().unwrap().declined.push(live.to_owned());
     for record in records(&mut result) {
         let page = record.page.as_mut().unwrap();
         (page.main_ns, page.heap_bytes, record.client_cpu.total_ns) = (None, None, 0);
@@ -148,8 +146,8 @@ fn each_row_is_divided_by_its_neighbouring_anchors_and_judged() {
         ("dannypack:tuned+decode-mixed", Metric::PageCold, 1.5, Verdict::Worse),
         ("dannypack:head+decode-mixed", Metric::ClientCpu, 0.2, Verdict::Better),
         ("json-control+decode-mixed", Metric::PageMain, 1.0, Verdict::Same),
-        ("dannypack:tuned+live", Metric::PageMain, 0.3, Verdict::Better),
-        ("dannypack:tuned+live", Metric::PageWall, 0.3, Verdict::Better),
+        ("dannypack:tuned+end-to-end", Metric::PageMain, 0.3, Verdict::Better),
+        ("dannypack:tuned+end-to-end", Metric::PageWall, 0.3, Verdict::Better),
         ("verify:noble+in-proportion", Metric::PageMain, 199.0, Verdict::Worse),
     ] {
         let found = of(id, metric);
@@ -163,7 +161,7 @@ fn each_row_is_divided_by_its_neighbouring_anchors_and_judged() {
     assert_eq!((slow.blocks, slow.usable_blocks), (8, 7));
     assert_eq!(slow.figures[&Metric::WireBytes], 1_234.0);
     // A time that the clock was too coarse for is none, and no zero.
-    assert_eq!(figures("json+live").figures.get(&Metric::PageCold), None);
+    assert_eq!(figures("json+end-to-end").figures.get(&Metric::PageCold), None);
 }
 
 #[test]
@@ -223,7 +221,7 @@ fn a_device_has_wall_times_alone_and_the_report_says_why() {
     assert_eq!(metrics(&result), BTreeSet::from(["first 100", "wall time"]));
     let expected = ["Pages on a device, wall clock only (A Phone/1.0)", "wall µs/event"];
     let summary = texts_say(&result, &expected, &OF_CPU);
-    for said in ["in steps of 100 µs", "a page cannot read CPU time", "the device found no connection"] {
+    for said in ["in steps of 100 µs", "a page cannot read CPU time"] {
         assert!(summary.contains(said), "{said:?} is not in\n{summary}");
     }
     assert!(!report::unlike(&result, &self::result()).is_empty());
@@ -232,7 +230,7 @@ fn a_device_has_wall_times_alone_and_the_report_says_why() {
 #[test]
 fn over_a_link_reports_have_times_and_bytes_and_no_cpu() {
     let mut result = result();
-    result.cells.retain(|cell| cell.cell.scenario == "live");
+    result.cells.retain(|cell| cell.cell.scenario == "end-to-end");
     for cell in &mut result.cells {
         cell.cell.link = "slow-4g".to_owned();
     }

@@ -14,8 +14,6 @@ const FIRST_EVENTS = 100;
 const WARM_UP_MS = 200;
 /** Requests before the measured ones. */
 const WARM_UP_REQUESTS = 3;
-/** Live events of the warm-up and of the step. */
-const LIVE_EVENTS = [500, 2_000];
 /** Requests of a step at most. */
 const MAX_REQUESTS = 1_000;
 /** Events between two looks at the clock. */
@@ -246,23 +244,6 @@ const DEEDS = {
     await request(WARM_UP_REQUESTS);
     const each = (performance.now() - began) / WARM_UP_REQUESTS;
     return step(() => request(Math.max(1, Math.min(MAX_REQUESTS, Math.floor(step_ms / each)))));
-  },
-
-  /** Waits for live events, which `compare` publishes when it is told to: first some, then those that count. */
-  async live({ connection }) {
-    await connect(connection);
-    await request(1);
-    let found;
-    for (const count of LIVE_EVENTS) {
-      await tell("prepare", { count });
-      found = await step(async () => {
-        const live = subscription.live(count);
-        await tell("publish");
-        const { events, messages } = await live;
-        return { events: events.length, messages };
-      });
-    }
-    return found;
   },
 };
 

@@ -157,7 +157,7 @@ export function cborPacked(bytes) {
   return { id, pubkey, created_at, kind, tags, content, sig };
 }
 
-/** The page asks for stored and live events only. */
+/** The page asks for stored events only. */
 export function unread(verb) {
   return new DecodeError(`expected EVENT, EVENTS or EOSE, not message ${verb}`);
 }

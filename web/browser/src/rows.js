@@ -22,7 +22,7 @@ const table = (row) => ({ ...row, name: `${row.name}:table-hex`, hex: "table" })
 const CBOR_X = library("cbor-packed:cbor-x", "cbor-x", "cborX", "packed");
 const DANNYPACK = tuned("dannypack", "tunedDannypack");
 
-/** The first of a format also reads messages, for the parts over sockets. */
+/** The first of a format also reads messages, for the part end-to-end. */
 export const ROWS = [
   // The first is what every ratio refers to.
   { ...row("json", "library", "engine.js", "json"), input: "text" },

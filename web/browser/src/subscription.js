@@ -22,19 +22,9 @@ export class Subscription {
 
   /** The stored events, and in how many messages they and EOSE came. */
   request() {
-    const done = this.until((verb) => verb === "EOSE");
-    this.socket.send(typeof this.frame === "string" ? this.frame : Uint8Array.from(this.frame));
-    return done;
-  }
-
-  /** The next live events. */
-  live(count) {
-    return this.until((_, events) => events.length >= count);
-  }
-
-  until(isEnd) {
     return new Promise((resolve, reject) => {
-      this.waiting = { events: [], messages: 0, isEnd, resolve, reject };
+      this.waiting = { events: [], messages: 0, resolve, reject };
+      this.socket.send(typeof this.frame === "string" ? this.frame : Uint8Array.from(this.frame));
     });
   }
 
@@ -45,8 +35,8 @@ export class Subscription {
       waiting.messages += 1;
       if (verb === "EVENT") waiting.events.push(body);
       else if (verb === "EVENTS") for (const event of body) waiting.events.push(event);
-      else if (verb !== "EOSE") throw new Error(`the relay said ${verb}: ${body}`);
-      if (waiting.isEnd(verb, waiting.events)) waiting.resolve(waiting);
+      else if (verb === "EOSE") waiting.resolve(waiting);
+      else throw new Error(`the relay said ${verb}: ${body}`);
     } catch (error) {
       waiting.reject(error);
     }
