@@ -6,8 +6,6 @@ import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { gzipSync } from "fflate";
-import protobuf from "protobufjs";
-import descriptor from "protobufjs/ext/descriptor/index.js";
 
 const here = new URL(".", import.meta.url);
 const path = (name) => fileURLToPath(new URL(name, here));
@@ -15,23 +13,6 @@ const path = (name) => fileURLToPath(new URL(name, here));
 function write(name, content) {
   mkdirSync(dirname(path(name)), { recursive: true });
   writeFileSync(path(name), content);
-}
-
-/** What protobuf-es needs of the schemas, as its compiler writes it. */
-function writeSchemas() {
-  const schemas = {};
-  for (const name of ["nostr", "nostr_binary"]) {
-    const source = readFileSync(path(`../../codecs/schema/${name}.proto`), "utf8");
-    const { root } = protobuf.parse(source, { keepCase: true });
-    root.resolveAll();
-    const file = root.toDescriptor("proto3").file.find((file) => file.package === name);
-    // protobufjs names types from where they are used, protobuf-es wants full names; all are top-level.
-    const fields = file.messageType.flatMap((type) => type.field).filter((field) => field.typeName);
-    for (const field of fields) field.typeName = `.${name}.${field.typeName.split(".").pop()}`;
-    const bytes = descriptor.FileDescriptorProto.encode(file).finish();
-    schemas[name] = Buffer.from(bytes).toString("base64");
-  }
-  write("src/schemas.json", `${JSON.stringify(schemas, null, 1)}\n`);
 }
 
 /** Modules of WebAssembly as they stand in the script: gzipped, in base64, a file each. */
@@ -62,11 +43,7 @@ function licenceOf(name) {
     const holders = "Copyright (c) the authors of nostr-wasm; of libsecp256k1, 2013 Pieter Wuille";
     return licenceOf("cbor-x").replace(/^.*Copyright.*$/m, holders);
   }
-  if (name !== "@bufbuild/protobuf") throw new Error(`${name} has no licence file: add its text here`);
-  // It has Apache's licence without its text, and Google's in the head of a file.
-  const google = readFileSync(`${folder}/dist/esm/wire/varint.js`, "utf8").split("\n");
-  const head = google.slice(0, google.findIndex((line) => !line.startsWith("//"))).join("\n");
-  return `${licenceOf("long")}\n\n${head}`;
+  throw new Error(`${name} has no licence file: add its text here`);
 }
 
 function licences(names) {
@@ -85,7 +62,6 @@ async function gzipBytesOf({ source: { file, make, args } }) {
   return gzipSync(outputFiles[0].contents, { level: 9, mtime: 0 }).length;
 }
 
-writeSchemas();
 writeModules();
 const page = await build({
   ...OPTIONS,

@@ -3,10 +3,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     env, fs,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use cell::{Batching, Cell};
 use codecs::Format;
 use program::UsageError;
@@ -91,25 +91,21 @@ impl Rows {
     pub(crate) fn read(named: Option<&Path>) -> Result<Rows> {
         let program = env::current_exe().unwrap_or_default();
         let known = || program.ancestors().flat_map(|folder| FOLDERS.map(|page| folder.join(page)));
-        let built = |folder: &PathBuf| folder.join(SCRIPT).is_file();
-        let folder = named.map(Path::to_owned).or_else(|| known().find(built));
-        let not_built = |why: String| {
-            UsageError(anyhow!(
-                "{why}: run `npm install --ignore-scripts && npm run build` in web/browser, or name the folder of a built \
-                 page with --page FOLDER"
-            ))
+        let folder =
+            named.map(Path::to_owned).or_else(|| known().find(|folder| folder.join(SCRIPT).is_file()));
+        let read = || {
+            let folder = folder.context("this program has no page")?;
+            let file = |name| folder.join(name).display().to_string();
+            let text = fs::read(folder.join(ROWS)).with_context(|| file(ROWS))?;
+            let mut rows: Rows = serde_json::from_slice(&text).with_context(|| file(ROWS))?;
+            let is_first = rows.decoders.first().is_some_and(|row| row.name == BASE);
+            ensure!(is_first, "{}: its first row is not {BASE}", file(ROWS));
+            rows.script = fs::read(folder.join(SCRIPT)).with_context(|| file(SCRIPT))?;
+            Ok(rows)
         };
-        let folder = folder.ok_or_else(|| not_built("this program has no page".to_owned()))?;
-        let file = |name: &str| folder.join(name).display().to_string();
-        let refused = |name, why: String| not_built(format!("{}: {why}", file(name)));
-        let read = |name| fs::read(folder.join(name)).map_err(|error| refused(name, error.to_string()));
-        let mut rows: Rows =
-            serde_json::from_slice(&read(ROWS)?).map_err(|error| refused(ROWS, error.to_string()))?;
-        if rows.decoders.first().is_none_or(|row| row.name != BASE) {
-            return Err(refused(ROWS, format!("its first row is not {BASE}")).into());
-        }
-        rows.script = read(SCRIPT)?;
-        Ok(rows)
+        let remedy = "run `npm install --ignore-scripts && npm run build` in web/browser, or name the folder of a built page \
+                      with --page FOLDER";
+        read().map_err(|why: anyhow::Error| UsageError(anyhow!("{why:#}: {remedy}")).into())
     }
 
     /// Rows for tests, without a script.

@@ -25,17 +25,3 @@ export function fromList(list) {
   if (!Array.isArray(list) || list.length !== 7) throw new DecodeError("an event is an array of 7");
   return event(list[0], list[1], list[2], list[3], list[4], list[5], list[6]);
 }
-
-/** How an event of nostr.proto, whose ids are text, or of nostr_binary.proto becomes the object. */
-export function protoItem(schema, timeOf) {
-  const id = schema === "nostr" ? (text) => text : hexOf;
-  return (found) => ({
-    id: id(found.id),
-    pubkey: id(found.pubkey),
-    created_at: exact(timeOf(found)),
-    kind: kindOf(found.kind),
-    tags: found.tags.map((tag) => tag.values),
-    content: found.content,
-    sig: id(found.sig),
-  });
-}

@@ -1,4 +1,4 @@
 import { nostr } from "./nostr.pb.js";
 import { protobufJs } from "./protobufjs.js";
 
-export const protobufJsString = () => protobufJs("nostr", nostr);
+export const protobufJsString = () => protobufJs((text) => text, nostr);

@@ -1,10 +1,18 @@
-// By static code that pbjs writes (`npm run protobuf`), decoders only (docs/browsers.md says why).
+// By static code that pbjs writes (`npm run protobuf`), decoders only.
 
-import { protoItem } from "./common.js";
+import { exact, kindOf } from "../bytes.js";
 
-/** A decoder by the types of a schema. */
-export function protobufJs(schema, { Event, RelayMsg }) {
-  const item = protoItem(schema, ({ createdAt }) => (typeof createdAt === "number" ? createdAt : createdAt.toNumber()));
+/** A decoder by the types of nostr.proto, whose ids are text, or of nostr_binary.proto. */
+export function protobufJs(id, { Event, RelayMsg }) {
+  const item = ({ id: hash, pubkey, createdAt, kind, tags, content, sig }) => ({
+    id: id(hash),
+    pubkey: id(pubkey),
+    created_at: exact(typeof createdAt === "number" ? createdAt : createdAt.toNumber()),
+    kind: kindOf(kind),
+    tags: tags.map((tag) => tag.values),
+    content,
+    sig: id(sig),
+  });
   return {
     event: (bytes) => item(Event.decode(bytes)),
     message(bytes) {
