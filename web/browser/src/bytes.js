@@ -122,8 +122,8 @@ export class Reader {
     return exact(high * 2 ** 32 + low);
   }
 
-  /** Unsigned LEB128, as a number that is exact; `strict` wants its shortest form. */
-  varint(strict = true) {
+  /** Unsigned LEB128 in its shortest form, as a number that is exact. */
+  varint() {
     let byte = this.u8();
     if (byte < 0x80) return byte;
     let value = byte & 0x7f;
@@ -134,16 +134,16 @@ export class Reader {
       value += (byte & 0x7f) * factor;
       factor *= 128;
     } while (byte >= 0x80);
-    if (byte === 0 && strict) throw new DecodeError("a number that is longer than need be");
+    if (byte === 0) throw new DecodeError("a number that is longer than need be");
     return exact(value);
   }
 
   /** An i64 that was cast through u64: one below zero takes ten bytes. */
-  signedVarint(strict = true) {
+  signedVarint() {
     const { bytes, at, end } = this;
     let last = at;
     while (last < end && bytes[last] >= 0x80) last++;
-    if (last - at < 9) return this.varint(strict);
+    if (last - at < 9) return this.varint();
     this.skip(10);
     if (last - at > 9 || bytes[last] > 1) throw new DecodeError("a number of more than 64 bits");
     let value = 0n;

@@ -157,68 +157,12 @@ export function cborPacked(bytes) {
   return { id, pubkey, created_at, kind, tags, content, sig };
 }
 
+// --- the common envelope: codecs/src/envelope/mod.rs ----------------------------------------------
+
 /** The page asks for stored events only. */
 export function unread(verb) {
   return new DecodeError(`expected EVENT, EVENTS or EOSE, not message ${verb}`);
 }
-
-// --- Protobuf: codecs/schema/nostr_binary.proto ---------------------------------------------------
-
-/** Passes over a field that the schema does not have. */
-function skipField(reader, key) {
-  if (key < 64) throw new DecodeError("a field of another wire type");
-  const type = key % 8;
-  if (type === 0) reader.signedVarint(false);
-  else if (type === 1) reader.skip(8);
-  else if (type === 2) reader.skip(reader.varint(false));
-  else if (type === 5) reader.skip(4);
-  else throw new DecodeError("a wire type that proto3 does not have");
-}
-
-/** A field that comes once, by what is there of it. */
-function once(before, value) {
-  if (before !== undefined) throw new DecodeError("a field comes twice");
-  return value;
-}
-
-function protoTag(reader) {
-  const tag = [];
-  const length = reader.varint(false);
-  const end = reader.skip(length) + length;
-  reader.at -= length;
-  while (reader.at < end) {
-    if (reader.varint(false) !== 0x0a) throw new DecodeError("a tag of a later schema");
-    tag.push(reader.text(reader.varint(false)));
-  }
-  if (reader.at > end) throw new DecodeError("a tag that ends elsewhere than it says");
-  return tag;
-}
-
-function protoBytes(reader, length) {
-  if (reader.varint(false) !== length) throw new DecodeError(`expected ${length} bytes`);
-  return reader.hex(length);
-}
-
-export function protoBinary(bytes) {
-  const reader = new Reader(bytes);
-  let id, pubkey, created_at, kind, content, sig;
-  const tags = [];
-  while (reader.at < reader.end) {
-    const key = reader.varint(false);
-    if (key === 0x0a) id = once(id, protoBytes(reader, 32));
-    else if (key === 0x12) pubkey = once(pubkey, protoBytes(reader, 32));
-    else if (key === 0x18) created_at = once(created_at, reader.signedVarint(false));
-    else if (key === 0x20) kind = once(kind, kindOf(reader.signedVarint(false)));
-    else if (key === 0x2a) tags.push(protoTag(reader));
-    else if (key === 0x32) content = once(content, reader.text(reader.varint(false)));
-    else if (key === 0x3a) sig = once(sig, protoBytes(reader, 64));
-    else skipField(reader, key);
-  }
-  if (id === undefined || pubkey === undefined || sig === undefined) throw new DecodeError("a field is missing");
-  return { id, pubkey, created_at: created_at ?? 0, kind: kind ?? 0, tags, content: content ?? "", sig };
-}
-
-// --- the common envelope: codecs/src/envelope/mod.rs ----------------------------------------------
 
 /** Messages of a format that defines only an event. */
 export function enveloped(readEvent) {

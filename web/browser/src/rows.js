@@ -36,7 +36,6 @@ export const ROWS = [
   library("cbor-intkey:cbor-x", "cbor-x", "cborX", "intkey"),
   library("proto-string:protobufjs", "protobufjs-string", "protobufJsString"),
   library("proto-binary:protobufjs", "protobufjs-binary", "protobufJsBinary"),
-  tuned("proto-binary", "tunedProtoBinary"),
   wasm("proto-binary", "wasmProtoBinary"),
   tuned("capnp", "tunedCapnp"),
   wasm("capnp", "wasmCapnp"),

@@ -4,7 +4,6 @@ import { capnp, capnpMessage } from "./capnp.js";
 import * as read from "./readers.js";
 
 export const tunedCborPacked = () => ({ event: read.cborPacked });
-export const tunedProtoBinary = () => ({ event: read.protoBinary });
 export const tunedCapnp = () => ({ event: capnp, message: capnpMessage });
 export const tunedDannypack = () => ({ event: read.dannypack, message: read.enveloped(read.dannypack) });
 export const tunedNotepack = () => ({ event: read.notepack, message: read.enveloped(read.notepack) });
