@@ -271,10 +271,4 @@ mod tests {
         ];
         assert_eq!(ids, expected);
     }
-
-    #[test]
-    fn a_format_without_a_decoder_is_refused_with_those_that_have_one() {
-        let error = Rows::few().formats(&["tlv".to_owned()]).unwrap_err().to_string();
-        assert!(error.contains("tlv") && error.contains("dannypack"), "{error}");
-    }
 }
