@@ -131,7 +131,7 @@ fn diff(before: &Path, after: &Path, force: bool, strict: bool) -> Result<Exit> 
         );
         return Ok(Exit::Inconclusive);
     }
-    io::stdout().write_all(diff.terminal(columns()).as_bytes()).context("cannot write to stdout")?;
+    program::print(&diff.terminal(columns()))?;
     Ok(match () {
         () if diff.any(report::Verdict::Worse) => Exit::Regression,
         () if strict && diff.any(report::Verdict::Inconclusive) => Exit::Inconclusive,
@@ -228,7 +228,7 @@ fn columns() -> Option<usize> {
 }
 
 fn show(report: &Report<'_>, wide: bool) -> Result<()> {
-    io::stdout().write_all(report.terminal(wide, columns()).as_bytes()).context("cannot write to stdout")
+    program::print(&report.terminal(wide, columns()))
 }
 
 fn stopped_code(stopped: Option<Stopped>) -> Option<Exit> {

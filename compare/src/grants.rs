@@ -85,7 +85,9 @@ pub(crate) async fn ask(
     let output = output_unless_interrupted(command, interrupt).await?;
     let said = String::from_utf8_lossy(&output.stderr);
     if output.stdout.is_empty() {
-        let error = anyhow!("the relay was asked what it takes: {}", said.trim());
+        // What it said before is progress.
+        let why = said.rsplit("client-sim: ").next().unwrap_or_default();
+        let error = anyhow!("the relay was asked what it takes: {}", why.trim());
         return Err(if Exit::Usage.is(output.status.code()) { UsageError(error).into() } else { error });
     }
     let unread = || format!("client-sim doctor did not print what this reads: {said}");

@@ -4,7 +4,6 @@ use std::{
     env,
     ffi::OsString,
     fs,
-    io::{self, Write},
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -59,7 +58,7 @@ pub(super) fn measure(flags: &Run, args: &[OsString]) -> Result<Exit> {
         note(false, &why);
     }
     if flags.dry_run {
-        io::stdout().write_all(outline(&setup.cells, &setup.config).as_bytes())?;
+        program::print(&outline(&setup.cells, &setup.config))?;
         return Ok(Exit::Success);
     }
     let selftest = setup.selftest()?;
