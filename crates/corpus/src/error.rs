@@ -27,6 +27,9 @@ pub enum CorpusError {
     /// The file cannot be opened, created or written.
     #[error("cannot {action} {path:?}: {reason}")]
     Io { action: &'static str, path: PathBuf, reason: io::Error },
+    /// No file can be written there.
+    #[error(transparent)]
+    Unwritable(#[from] measure::Unwritable),
     /// A record of a file is not an event, or the file ends or is damaged there.
     ///
     /// `line` counts from 1, in formats that have lines; `offset_bytes` from 0.

@@ -30,6 +30,11 @@ pub fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
              {}:PORT (port 0 takes a free one)",
             address.ip()
         ),
+        io::ErrorKind::AddrNotAvailable => anyhow::anyhow!(
+            "cannot listen on {address}: this host has no such address; choose another with --listen IP:PORT, as in \
+             0.0.0.0:{} for all",
+            address.port()
+        ),
         // On Linux ports below net.ipv4.ip_unprivileged_port_start are root's (ip(7)).
         io::ErrorKind::PermissionDenied if address.port() < 1024 => anyhow::anyhow!(
             "this user may not listen on port {}; choose one from 1024 on with --listen {}:PORT, or allow it \

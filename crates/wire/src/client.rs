@@ -242,7 +242,8 @@ impl Endpoint {
             let hint = if self.url.is_secure() { self.other_scheme() } else { String::new() };
             let proxy = self.ignored_proxy();
             WireError::handshake(format!(
-                "no complete handshake with {} within {timeout:?}{hint}{proxy}",
+                "no complete handshake with {} within {timeout:?}: what listens there is silent, or no relay; correct host \
+                 and port{hint}{proxy}",
                 self.url
             ))
         };
@@ -331,7 +332,9 @@ impl Endpoint {
     /// The resolver's.
     pub async fn addresses(&self) -> io::Result<&[SocketAddr]> {
         let host = self.url.host();
-        let found = async || Ok(lookup_host((host.as_str(), self.url.port())).await?.collect());
+        let corrects = |error: io::Error| io::Error::new(error.kind(), format!("{error}; correct the host"));
+        let found =
+            async || Ok(lookup_host((host.as_str(), self.url.port())).await.map_err(corrects)?.collect());
         self.addresses.get_or_try_init(found).await.map(Vec::as_slice)
     }
 

@@ -313,6 +313,7 @@ impl EventWriter {
 
     fn open(path: &Path, open: impl Fn(&Path) -> io::Result<WholeFile>) -> Result<EventWriter, CorpusError> {
         let format = FileFormat::from_path(path)?;
+        measure::try_file(path)?;
         let file = BufWriter::new(open(path).map_err(|reason| io_error("create", path, reason))?);
         let sink = match format {
             FileFormat::Jsonl | FileFormat::NotepackText | FileFormat::Batch(_) => Sink::Plain(file),
