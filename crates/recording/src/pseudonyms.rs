@@ -100,8 +100,8 @@ pub(crate) struct Pseudonyms {
 /// What a text belongs to, which decides where it has the same pseudonym.
 #[derive(Clone, Copy)]
 enum Scope<'s> {
-    /// The text of one event or message.
-    Text(&'s [u8; 32]),
+    /// The text of one event or message, by the digest of what precedes each word.
+    Text(&'s Sha256),
     /// A value that filters ask for: equal everywhere. The number is that of the attempt.
     Value(&'s str, u8),
 }
@@ -123,10 +123,10 @@ impl Pseudonyms {
 
     // --- messages ---
 
-    pub(crate) fn client(&mut self, message: ClientMessage<'_>) -> ClientMessage<'static> {
+    pub(crate) fn client(&mut self, message: ClientMessage<'_>) -> ClientMessage<'_> {
         match message {
-            ClientMessage::Event(event) => ClientMessage::Event(Cow::Owned(self.event(&event))),
-            ClientMessage::Auth(event) => ClientMessage::Auth(Cow::Owned(self.event(&event))),
+            ClientMessage::Event(event) => ClientMessage::Event(Cow::Borrowed(self.event(&event))),
+            ClientMessage::Auth(event) => ClientMessage::Auth(Cow::Borrowed(self.event(&event))),
             ClientMessage::Req { subscription, filters } => {
                 ClientMessage::Req { subscription: self.name(&subscription), filters: self.filters(filters) }
             }
@@ -152,15 +152,15 @@ impl Pseudonyms {
         }
     }
 
-    pub(crate) fn relay(&mut self, message: RelayMessage<'_>) -> RelayMessage<'static> {
+    pub(crate) fn relay(&mut self, message: RelayMessage<'_>) -> RelayMessage<'_> {
         match message {
             RelayMessage::Event { subscription, event } => RelayMessage::Event {
                 subscription: self.name(&subscription),
-                event: Cow::Owned(self.event(&event)),
+                event: Cow::Borrowed(self.event(&event)),
             },
             RelayMessage::Events { subscription, events } => RelayMessage::Events {
                 subscription: self.name(&subscription),
-                events: events.iter().map(|event| self.event(event)).collect(),
+                events: events.iter().map(|event| self.event(event).clone()).collect(),
             },
             RelayMessage::Ok { id, accepted, text } => {
                 RelayMessage::Ok { id: self.hash(&id), accepted, text: self.reason(&text) }
@@ -191,11 +191,15 @@ impl Pseudonyms {
         }
     }
 
-    fn event(&mut self, event: &Event<'_>) -> Event<'static> {
+    fn event(&mut self, event: &Event<'_>) -> &Event<'static> {
         // Whoever sends another event under the same id gets no pseudonyms of this one.
-        if let Some([_, known]) = self.events.get(&event.id).filter(|[source, _]| source == event) {
-            return known.clone();
+        if self.events.get(&event.id).is_none_or(|[source, _]| source != event) {
+            self.remember(event);
         }
+        &self.events[&event.id][1]
+    }
+
+    fn remember(&mut self, event: &Event<'_>) {
         let mapped = self.mapped(event);
         let values = event.tags.iter().flatten().map(|value| value.len() + size_of::<Cow<'_, str>>());
         let bytes = 2 * (size_of::<Event<'_>>() + event.content.len() + values.sum::<usize>());
@@ -204,25 +208,25 @@ impl Pseudonyms {
             self.event_bytes = 0;
         }
         self.event_bytes += bytes;
-        self.events.insert(event.id, [event.clone().into_owned(), mapped.clone()]);
-        mapped
+        self.events.insert(event.id, [event.clone().into_owned(), mapped]);
     }
 
     fn mapped(&mut self, event: &Event<'_>) -> Event<'static> {
         let id = self.hash(&event.id);
         let mut signature = self.stream(b"noise", &[&event.sig]);
+        let salt = self.digest(b"text", &[&event.id]);
         Event {
             id,
             pubkey: self.hash(&event.pubkey),
             created_at: event.created_at,
             kind: event.kind,
-            tags: event.tags.iter().map(|tag| self.tag(tag, &event.id)).collect(),
-            content: Cow::Owned(self.text(&event.content, Scope::Text(&event.id))),
+            tags: event.tags.iter().map(|tag| self.tag(tag, &salt)).collect(),
+            content: Cow::Owned(self.text(&event.content, Scope::Text(&salt))),
             sig: std::array::from_fn(|_| signature.byte()),
         }
     }
 
-    fn tag(&mut self, tag: &[Cow<'_, str>], id: &[u8; 32]) -> Vec<Cow<'static, str>> {
+    fn tag(&mut self, tag: &[Cow<'_, str>], salt: &Sha256) -> Vec<Cow<'static, str>> {
         let Some((name, values)) = tag.split_first() else { return Vec::new() };
         let is_kept = name.len() == 1 || KEPT_NAMES.contains(&&**name);
         let mut mapped = vec![if is_kept { Cow::Owned(name.to_string()) } else { self.name(name) }];
@@ -230,7 +234,7 @@ impl Pseudonyms {
             mapped.push(Cow::Owned(match (name.as_bytes(), place) {
                 ([letter], 0) => self.tag_value(char::from(*letter), value),
                 (b"expiration", _) if is_number(value) => value.to_string(),
-                _ => self.text(value, Scope::Text(id)),
+                _ => self.text(value, Scope::Text(salt)),
             }));
         }
         mapped
@@ -283,7 +287,7 @@ impl Pseudonyms {
             Some((reason, rest)) if KEPT_REASONS.contains(&reason) => (format!("{reason}:"), rest),
             _ => (String::new(), text),
         };
-        Cow::Owned(kept + &self.text(rest, Scope::Text(&[0; 32])))
+        Cow::Owned(kept + &self.text(rest, Scope::Text(&self.digest(b"text", &[]))))
     }
 
     /// A round of a reconciliation (NIP-77), which names ids: noise behind the protocol's version.
@@ -365,7 +369,7 @@ impl Pseudonyms {
             return out.push_str(&reference);
         }
         let mut stream = match scope {
-            Scope::Text(salt) => self.stream(b"text", &[salt, word.as_bytes()]),
+            Scope::Text(salt) => Stream::begin(with(salt.clone(), word.as_bytes())),
             Scope::Value(value, attempt) => {
                 self.stream(b"value", &[&[attempt], value.as_bytes(), word.as_bytes()])
             }
@@ -419,13 +423,18 @@ impl Pseudonyms {
 
     /// Bytes that follow from the key and from these parts.
     fn stream(&self, purpose: &[u8], parts: &[&[u8]]) -> Stream {
-        let mut digest = Sha256::new_with_prefix(self.key);
-        for part in [purpose].iter().chain(parts) {
-            digest.update(part.len().to_le_bytes());
-            digest.update(part);
-        }
-        Stream { block: digest.finalize().into(), at: 0 }
+        Stream::begin(self.digest(purpose, parts))
     }
+
+    fn digest(&self, purpose: &[u8], parts: &[&[u8]]) -> Sha256 {
+        let digest = with(Sha256::new_with_prefix(self.key), purpose);
+        parts.iter().fold(digest, |digest, part| with(digest, part))
+    }
+}
+
+/// The digest with one more part.
+fn with(digest: Sha256, part: &[u8]) -> Sha256 {
+    digest.chain_update(part.len().to_le_bytes()).chain_update(part)
 }
 
 /// Bytes without end.
@@ -435,6 +444,10 @@ struct Stream {
 }
 
 impl Stream {
+    fn begin(digest: Sha256) -> Stream {
+        Stream { block: digest.finalize().into(), at: 0 }
+    }
+
     fn byte(&mut self) -> u8 {
         if self.at == self.block.len() {
             *self = Stream { block: Sha256::digest(self.block).into(), at: 0 };

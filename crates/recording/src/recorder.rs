@@ -30,6 +30,9 @@ pub const QUEUE_LINES: usize = 65_536;
 /// How much is lost by a kill at most.
 const FRAME: Duration = Duration::from_secs(1);
 
+/// How long messages gather once none is left: waking this thread for each costs both sides.
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// Records the connections of a gateway or a relay into a file.
 #[derive(Debug)]
 pub struct Recorder {
@@ -208,7 +211,10 @@ fn write<W: io::Write>(
 ) -> io::Result<End> {
     let (mut told, mut frame_ends) = (0, Instant::now() + FRAME);
     loop {
-        let order = orders.recv_timeout(frame_ends.saturating_duration_since(Instant::now()));
+        let order = orders.try_recv().or_else(|_| {
+            thread::sleep(PAUSE);
+            orders.recv_timeout(frame_ends.saturating_duration_since(Instant::now()))
+        });
         let lost = shared.lost.load(Relaxed);
         if lost > told {
             let t_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);

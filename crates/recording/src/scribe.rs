@@ -1,6 +1,9 @@
 //! Writes messages as they may be written: under pseudonyms, or not at all.
 
-use std::io::{self, Write};
+use std::{
+    borrow::Cow,
+    io::{self, Write},
+};
 
 use codecs::{ClientMessage, Codec, Format, Limits, RelayMessage};
 
@@ -16,7 +19,7 @@ const PRIVATE: [u16; 8] = [4, 13, 14, 15, 1059, 21_059, 22_242, 27_235];
 
 /// The ratios are of one MiB of texts in so many, since compressing all of them twice more costs most of a
 /// recording's CPU.
-const RATIO_OF: u64 = 8;
+const RATIO_OF: u64 = 32;
 
 /// Bytes by which a client masks its frames (RFC 6455 §5.3).
 const MASK_BYTES: u64 = 4;
@@ -131,8 +134,8 @@ impl<W: Write> Scribe<W> {
 
     fn body(&mut self, message: Either<'_>, passed: &Passed<'_>) -> io::Result<Body> {
         let source = match std::str::from_utf8(passed.payload) {
-            Ok(text) if passed.format == Format::JSON => Some(text.to_owned()),
-            _ => json(&message),
+            Ok(text) if passed.format == Format::JSON => Some(Cow::Borrowed(text)),
+            _ => json(&message).map(Cow::Owned),
         };
         let Some(source) = source else {
             return Ok(Body::Withheld { text_bytes: passed.payload.len() as u64, kind: None });
@@ -143,7 +146,7 @@ impl<W: Write> Scribe<W> {
             self.source.add(&source)?;
         }
         let written = match &mut self.pseudonyms {
-            None => Some(source.clone()),
+            None => Some(source.to_string()),
             Some(pseudonyms) => json(&match message {
                 Either::Client(message) => Either::Client(pseudonyms.client(message)),
                 Either::Relay(message) => Either::Relay(pseudonyms.relay(message)),

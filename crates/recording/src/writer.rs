@@ -6,13 +6,20 @@ use std::{
     path::Path,
 };
 
+use zstd::stream::raw::CParameter;
+
 use crate::entry::{Body, Entry, Header, Line, Message, What};
 
 /// The longest text that is written; of a longer message its length is.
 pub const MAX_TEXT_BYTES: usize = 4 << 20;
 
-/// The level of compression: fast, since a gateway has other work.
-pub(crate) const LEVEL: i32 = 3;
+/// The level of compression: the fastest, since a gateway has other work.
+pub(crate) const LEVEL: i32 = 1;
+
+/// Bytes in which an event is found again that was sent to another client, and places that are remembered of
+/// them, as powers of two: more than at this level by default.
+const WINDOW_LOG: u32 = 23;
+const HASH_LOG: u32 = 18;
 
 /// Creates the file of a recording, which its owner alone may read (mode 0600).
 ///
@@ -93,5 +100,7 @@ fn over() -> io::Error {
 fn encoder<W: Write>(output: W) -> io::Result<zstd::Encoder<'static, W>> {
     let mut encoder = zstd::Encoder::new(output, LEVEL)?;
     encoder.include_checksum(true)?;
+    encoder.window_log(WINDOW_LOG)?;
+    encoder.set_parameter(CParameter::HashLog(HASH_LOG))?;
     Ok(encoder)
 }
