@@ -152,7 +152,7 @@ fn signers(workload: &Workload, seed: u64) -> String {
         auth::sign_proof(&mut proof, n, None);
         proof.pubkey
     };
-    let clients = (0..workload.roles.len()).filter(|_| workload.auth).map(client);
+    let clients = (0..workload.roles.len()).filter(|_| workload.proves()).map(client);
     let authors = workload.events.iter().map(|event| event.pubkey);
     let keys: BTreeSet<[u8; 32]> = authors.chain(clients).chain(doctor::keys(seed).public()).collect();
     keys.iter().map(|key| hex::encode(key) + "\n").collect()

@@ -694,5 +694,5 @@ fn relay_flags(args: &Args, workload: &Workload, store: Option<&Path>) -> Vec<Os
     let flags = flags.chain(store).chain(at_rest.into_iter().flatten());
     // A corpus is replayed years after some of its events expired (NIP-40).
     let flags = flags.chain(["--keep-expired".into()]);
-    flags.chain(workload.auth.then(|| "--auth".into())).chain(faults).chain(frame).collect()
+    flags.chain(workload.proves().then(|| "--auth".into())).chain(faults).chain(frame).collect()
 }

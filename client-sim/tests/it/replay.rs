@@ -116,8 +116,10 @@ fn recorded() -> TempDir {
     tape.asks(401, 9, "late", &ids(published));
     tape.delivers(402, 9, "late", published);
     tape.ends(403, 9, "late");
-    let withheld = Body::Withheld { text_bytes: 300, kind: Some(1059) };
-    tape.at(404, 9, What::Message(Message { from: Side::Client, wire_bytes: 308, body: withheld }));
+    for (ms, kind) in [(404, 1059), (405, 22_242)] {
+        let withheld = Body::Withheld { text_bytes: 300, kind: Some(kind) };
+        tape.at(ms, 9, What::Message(Message { from: Side::Client, wire_bytes: 308, body: withheld }));
+    }
     tape.close(450, 9);
     tape.close(480, 8);
     tape.close(500, 7);
@@ -160,6 +162,7 @@ fn a_recording_is_played_with_new_keys_and_brings_what_it_brought() {
         assert_eq!((counts.planned, counts.acked), (PUBLISHED as u64 + 1, PUBLISHED as u64 + 1));
         assert_eq!((counts.requests, counts.requests_completed), (4, 4));
         assert_eq!(record.cell.scenario, "day");
+        assert_eq!(record.latency["auth"].len(), 1, "by the relay's own challenge");
         assert!((0.35..1.5).contains(&seconds(&record)), "{}", seconds(&record));
         assert!(said.contains("left out 1 message"), "{said}");
     }

@@ -89,8 +89,15 @@ impl Client {
 
     /// Signs the relay's challenge; false where NIP-42 allows to ignore it.
     pub(super) fn prove(&mut self, challenge: &str, now_ns: u64) -> bool {
+        if self.is_recorded() && !self.replay.proves {
+            self.replay.challenge = Some(challenge.to_owned());
+            return true;
+        }
         let is_signed = self.proof.signed == challenge;
-        if !self.shared.workload.auth || self.proof.accepted || (is_signed && self.proof.event.is_none()) {
+        if !(self.shared.workload.auth || self.is_recorded())
+            || self.proof.accepted
+            || (is_signed && self.proof.event.is_none())
+        {
             return false;
         }
         if self.proof.is_under_way() {
@@ -129,6 +136,7 @@ impl Client {
         if accepted {
             std::mem::take(&mut self.proof.held).into_iter().for_each(|held| self.send_again(held));
         }
+        self.take_turns(now_ns);
         true
     }
 

@@ -2,6 +2,7 @@
 //!
 //! A turn waits for the EOSE that had come last when the recorded client took it, and turns of a
 //! connection keep their order. A REQ that had its EOSE when it ended has it again before it ends.
+//! Behind AUTH they wait for its OK.
 //! Publications wait for nothing. A client leaves when the relay has answered what it published and
 //! all deliveries have come, or soon after.
 
@@ -31,6 +32,9 @@ pub(super) struct Replay {
     asked: HashMap<u32, Asked>,
     /// REQs that the relay answered.
     answered: HashSet<u32>,
+    /// Whether the recorded client has answered a challenge, and the relay's last one until then.
+    pub(super) proves: bool,
+    pub(super) challenge: Option<String>,
     /// When the connection was there: what was due before waited for it.
     pub(super) up_ns: u64,
 }
@@ -85,6 +89,7 @@ impl Client {
         let Replay { open, .. } = &self.replay;
         match &turn.says {
             Says::Connect => true,
+            Says::Prove => is_answered && self.connection.is_up(),
             Says::Message(message) => {
                 let ends = match &**message {
                     ClientMessage::Req { subscription, .. } | ClientMessage::Close { subscription } => {
@@ -94,10 +99,12 @@ impl Client {
                 };
                 is_answered
                     && self.connection.is_up()
+                    && !self.proof.is_under_way()
                     && ends.is_none_or(|request| !self.awaits_eose(*request))
             }
             Says::Leave => {
-                let has_all = || is_answered && self.in_flight.is_empty() && self.missing() == 0;
+                let is_idle = || self.in_flight.is_empty() && !self.proof.is_under_way();
+                let has_all = || is_answered && is_idle() && self.missing() == 0;
                 !open.values().any(|request| self.awaits_eose(*request)) && (is_late || has_all())
             }
         }
@@ -128,6 +135,12 @@ impl Client {
                 self.go_down();
                 self.actions.push_back(Action::Close);
                 return shared.done(1);
+            }
+            Says::Prove => {
+                self.replay.proves = true;
+                if let Some(challenge) = self.replay.challenge.take() {
+                    self.prove(&challenge, now_ns);
+                }
             }
             Says::Message(message) => {
                 let ended = match &**message {

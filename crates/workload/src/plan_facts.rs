@@ -331,7 +331,7 @@ fn requests(workload: &Workload) -> impl Iterator<Item = ClientMessage<'static>>
     let requests = workload.sessions.iter().flat_map(|session| &session.steps).flatten();
     let again = workload.turns.iter().filter(|turn| turn.is_request()).filter_map(|turn| match &turn.says {
         Says::Message(message) => Some(ClientMessage::clone(message)),
-        Says::Connect | Says::Leave => None,
+        Says::Connect | Says::Prove | Says::Leave => None,
     });
     requests.map(|request| message(&request.filter)).chain(again)
 }

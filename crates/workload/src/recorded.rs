@@ -13,6 +13,8 @@ use corpus::Corpus;
 use recording::{Body, Entry, Message, Reader, Side, What};
 use sha2::{Digest, Sha256};
 
+use crate::CLIENT_AUTH;
+
 /// A recording may have one part in so many of the memory: the plan has its events once more.
 const PARTS: u64 = 8;
 
@@ -44,6 +46,8 @@ pub enum Says {
     Connect,
     /// Sends a REQ, a COUNT or a CLOSE.
     Message(Box<ClientMessage<'static>>),
+    /// Answers the relay's challenge (NIP-42), or the first that comes from then on.
+    Prove,
     /// Closes its connection.
     Leave,
 }
@@ -124,9 +128,9 @@ pub(crate) enum Source {
 }
 
 // What is not played again.
-const WITHHELD: &str = "messages of clients without text: AUTH, private kinds, or no message of NIP-01";
+const WITHHELD: &str = "messages of clients without text: private kinds, or no message of NIP-01";
 const WITHHELD_ANSWERS: &str = "messages of the relay without text";
-const DIALOGUES: &str = "messages of clients for AUTH and NIP-77, which depend on the relay's answers";
+const RECONCILIATIONS: &str = "messages of clients for NIP-77, whose common events no recording has";
 const AGAIN: &str = "events that were published a second time";
 const REFUSED: &str = "events that the relay refused or had";
 const FOREIGN: &str = "messages of clients that this program does not read";
@@ -219,17 +223,19 @@ impl Scan {
                 self.leave_out(LOST, usize::try_from(lines).unwrap_or(usize::MAX));
             }
             What::End(_) => {}
-            What::Message(Message { from, body: Body::Withheld { .. }, .. }) => {
-                self.leave_out(if from == Side::Client { WITHHELD } else { WITHHELD_ANSWERS }, 1);
-            }
-            What::Message(Message { from, body: Body::Text(text), .. }) => {
+            What::Message(Message { from, body, .. }) => {
                 // A line before it may be lost.
                 if !self.open.contains_key(&conn) {
                     self.connect(conn, at);
                 }
-                match from {
-                    Side::Client => self.client_says(conn, at, &text),
-                    _ => self.relay_says(conn, at, &text),
+                match (from, body) {
+                    (Side::Client, Body::Text(text)) => self.client_says(conn, at, &text),
+                    (Side::Client, Body::Withheld { kind, .. }) if kind == Some(CLIENT_AUTH.into()) => {
+                        self.proves(conn, at);
+                    }
+                    (Side::Client, Body::Withheld { .. }) => self.leave_out(WITHHELD, 1),
+                    (_, Body::Text(text)) => self.relay_says(conn, at, &text),
+                    (_, Body::Withheld { .. }) => self.leave_out(WITHHELD_ANSWERS, 1),
                 }
             }
         }
@@ -261,6 +267,11 @@ impl Scan {
         u32::try_from(turns.len() - 1).unwrap_or(u32::MAX)
     }
 
+    fn proves(&mut self, conn: u64, at: Duration) {
+        let Some(&Connection { number, answered, .. }) = self.open.get(&conn) else { return };
+        self.turn(number, at, Says::Prove, answered);
+    }
+
     fn client_says(&mut self, conn: u64, at: Duration, text: &str) {
         let Ok(message) = Format::JSON.spec().library.decode_client(text.as_bytes()) else {
             return self.leave_out(FOREIGN, 1);
@@ -272,9 +283,14 @@ impl Scan {
         match message {
             ClientMessage::Event(event) => {
                 let place = self.place(event.into_owned());
-                match &mut self.recorded.sources[place] {
-                    Source::Client { .. } => self.leave_out(AGAIN, 1),
-                    source => *source = Source::Client { at, connection: number },
+                let source = &mut self.recorded.sources[place];
+                let is_again = matches!(source, Source::Client { .. });
+                // A relay may refuse an event until AUTH.
+                if !is_again || self.refused.remove(&place) {
+                    *source = Source::Client { at, connection: number };
+                }
+                if is_again {
+                    self.leave_out(AGAIN, 1);
                 }
             }
             ClientMessage::Req { filters, .. } | ClientMessage::Count { filters, .. }
@@ -298,10 +314,10 @@ impl Scan {
             count @ ClientMessage::Count { .. } => {
                 self.turn(number, at, Says::Message(Box::new(count)), after);
             }
-            ClientMessage::Auth(_)
-            | ClientMessage::NegOpen { .. }
-            | ClientMessage::NegMsg { .. }
-            | ClientMessage::NegClose { .. } => self.leave_out(DIALOGUES, 1),
+            ClientMessage::Auth(_) => self.proves(conn, at),
+            ClientMessage::NegOpen { .. } | ClientMessage::NegMsg { .. } | ClientMessage::NegClose { .. } => {
+                self.leave_out(RECONCILIATIONS, 1);
+            }
         }
     }
 
@@ -404,7 +420,14 @@ pub(crate) mod tests {
     }
 
     fn message(ms: u64, from: Side, text: Vec<u8>) -> Entry {
-        let body = Body::Text(String::from_utf8(text).unwrap());
+        says(ms, from, Body::Text(String::from_utf8(text).unwrap()))
+    }
+
+    fn withheld(ms: u64, kind: u16) -> Entry {
+        says(ms, Side::Client, Body::Withheld { text_bytes: 300, kind: Some(kind.into()) })
+    }
+
+    fn says(ms: u64, from: Side, body: Body) -> Entry {
         let what = What::Message(Message { from, wire_bytes: 0, body });
         Entry { conn: 3, t_ns: ms * 1_000_000, what }
     }
@@ -450,8 +473,8 @@ pub(crate) mod tests {
 
     #[test]
     fn what_came_before_eose_was_stored_and_a_turn_waits_for_the_eose_that_came_last() {
-        let [stored, live, own, refused] =
-            ["stored", "live", "own", "refused"].map(|text| note("a", text, &[]));
+        let [stored, live, own, refused, late] =
+            ["stored", "live", "own", "refused", "late"].map(|text| note("a", text, &[]));
         let any = Filter::default;
         let recorded = read(
             vec![
@@ -469,6 +492,14 @@ pub(crate) mod tests {
                 message(12, Side::Client, b"[\"HELLO\"]".to_vec()),
                 asks(13, "c", any()),
                 publishes(14, &own),
+                publishes(16, &late),
+                relay(
+                    17,
+                    &RelayMessage::Ok { id: late.id, accepted: false, text: "auth-required: who?".into() },
+                ),
+                withheld(18, CLIENT_AUTH),
+                withheld(19, 1059),
+                publishes(20, &late),
             ],
             1 << 20,
         );
@@ -480,7 +511,8 @@ pub(crate) mod tests {
                 Source::Stored,
                 Source::Others { at: ms(5) },
                 Source::Client { at: ms(6), connection: 0 },
-                Source::Nobody
+                Source::Nobody,
+                Source::Client { at: ms(20), connection: 0 },
             ]
         );
         let turns: Vec<_> = recorded
@@ -496,11 +528,13 @@ pub(crate) mod tests {
                 (ms(4), Some(1), false, &[2]),
                 (ms(9), Some(1), false, &[]),
                 (ms(13), Some(1), false, &[]),
+                (ms(18), Some(1), false, &[]),
             ]
         );
+        assert_eq!(recorded.turns[5].says, Says::Prove);
         let left_out: Vec<_> = recorded.left_out.into_iter().collect();
-        assert_eq!(left_out, [(REFUSED, 1), (AGAIN, 1), (FOREIGN, 1)]);
-        assert_eq!(recorded.length, ms(14));
+        assert_eq!(left_out, [(REFUSED, 1), (AGAIN, 2), (FOREIGN, 1), (WITHHELD, 1)]);
+        assert_eq!(recorded.length, ms(20));
     }
 
     #[test]

@@ -14,7 +14,10 @@ type Spoken = (ClientMessage<'static>, Option<u32>, bool);
 fn recorded(spoken: Vec<Spoken>) -> Table {
     let last = spoken.iter().rposition(|(.., answered)| *answered);
     let leave = (Says::Leave, last.map(|n| u32::try_from(n + 1).unwrap()), false);
-    let says = |(message, after, answered)| (Says::Message(Box::new(message)), after, answered);
+    let says = |(message, after, answered)| match message {
+        ClientMessage::Auth(_) => (Says::Prove, after, answered),
+        message => (Says::Message(Box::new(message)), after, answered),
+    };
     let all = [(Says::Connect, None, false)].into_iter().chain(spoken.into_iter().map(says)).chain([leave]);
     let turns = (0..).zip(all).map(|(ms, (says, after, answered))| {
         let mut turn =
@@ -103,4 +106,28 @@ fn a_request_that_was_closed_before_its_eose_is_closed_at_once_and_owed_none() {
     assert!(table.shared.is_done());
     let counts = table.close();
     assert_eq!((counts.requests, counts.requests_failed, counts.deliveries_diverged), (0, 0, 1));
+}
+
+#[test]
+fn a_challenge_is_answered_when_the_recorded_client_did_and_what_follows_waits_for_its_ok() {
+    let proof = ClientMessage::Auth(Cow::Owned(plan().events[0].clone()));
+    let spoken = vec![(asks("a"), None, true), (proof, Some(1), false), (asks("b"), Some(1), true)];
+    let challenge = |text: &'static str| RelayMessage::Auth { challenge: text.into() };
+    let mut table = recorded(spoken.clone());
+    table.say(0, vec![challenge("first"), challenge("second")], LATE);
+    assert_eq!((table.did(), table.clients[0].has_backlog()), (vec![r#"["REQ","a",{}]"#.to_owned()], false));
+    table.brings("a");
+    table.clients[0].on_room(LATE);
+    let Some(ClientMessage::Auth(proof)) = table.sent(0).pop() else { panic!("no AUTH, or more") };
+    let proof = proof.into_owned();
+    assert_eq!(proof.first_tag_value("challenge"), Some("second"));
+    table.say(0, vec![ok(&proof, true, "")], LATE);
+    assert_eq!(table.did(), [r#"["REQ","b",{}]"#]);
+    table.brings("b");
+    assert_eq!(table.did(), ["leaves"]);
+    assert_eq!(table.close().answers_unexpected, 0);
+    // A relay that sends no challenge keeps nobody waiting.
+    let mut table = recorded(spoken);
+    table.brings("a");
+    assert_eq!(table.did(), [r#"["REQ","a",{}]"#, r#"["REQ","b",{}]"#]);
 }

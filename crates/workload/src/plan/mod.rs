@@ -40,7 +40,7 @@ use crate::{
         sessions::{Asker, position},
         stored::StoredIndex,
     },
-    recorded::Turn,
+    recorded::{Says, Turn},
     scenario::{Access, Arrival, Connect, Request, Scenario},
     schedule,
 };
@@ -393,6 +393,11 @@ impl Workload {
             keys: self.keys.clone(),
             ..Workload::default()
         }
+    }
+
+    /// Whether any client answers a challenge.
+    pub fn proves(&self) -> bool {
+        self.auth || self.turns.iter().any(|turn| turn.says == Says::Prove)
     }
 
     /// The most subscriptions that sessions of one connection have at one time, if none that is due
