@@ -15,13 +15,10 @@ use std::{
 use ahash::HashMap;
 use bytes::Bytes;
 use codecs::{Event, Format};
+use recording::PRIVATE;
 use wire::Shared;
 
 use crate::transcode;
-
-/// Kinds that only their addressees should read: direct messages and what wraps them (NIP-04,
-/// NIP-17, NIP-59). Nothing of them is kept.
-const PRIVATE: [u16; 4] = [4, 13, 14, 1059];
 
 /// Memory of an entry beside its bytes.
 const ENTRY_BYTES: usize = 256;
@@ -71,8 +68,7 @@ impl Cache {
             self.hits.fetch_add(1, Relaxed);
             return Some(entry);
         }
-        let event = decoded(json).filter(|event| !PRIVATE.contains(&event.kind))?;
-        drop(event);
+        decoded(json).filter(|event| !PRIVATE.contains(&event.kind))?;
         self.misses.fetch_add(1, Relaxed);
         let json = Bytes::copy_from_slice(json);
         let entry = Arc::new(Entry { json: json.clone(), encoded: Mutex::default(), counted: 0.into() });

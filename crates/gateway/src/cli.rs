@@ -136,7 +136,7 @@ struct Args {
 
     /// Record messages as they are, before a relay on loopback
     ///
-    /// AUTH and kinds 4, 13, 14 and 1059 are left out even then.
+    /// AUTH and private messages are left out even then.
     #[arg(long, help_heading = RECORD, requires = "record", hide_short_help = true)]
     record_raw: bool,
 

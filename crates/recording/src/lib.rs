@@ -20,5 +20,5 @@ pub use entry::{Body, End, Entry, Header, Message, Redaction, Side, VERSION, Wha
 pub use error::{Error, Reason};
 pub use reader::{MAX_LINE_BYTES, Reader};
 pub use recorder::{QUEUE_BYTES, QUEUE_LINES, Recorded, Recorder, Status};
-pub use scribe::{Passed, Scribe};
+pub use scribe::{PRIVATE, Passed, Scribe};
 pub use writer::{MAX_TEXT_BYTES, Writer, create};

@@ -13,9 +13,9 @@ use crate::{
     writer::{LEVEL, Writer},
 };
 
-/// Kinds whose events are never written: messages between people, in cipher or not (NIP-04, NIP-17,
-/// NIP-59), and proofs of who somebody is (NIP-42, NIP-98).
-const PRIVATE: [u16; 8] = [4, 13, 14, 15, 1059, 21_059, 22_242, 27_235];
+/// Kinds whose events are never written, nor shared between clients: messages between people, in cipher or
+/// not (NIP-04, NIP-17, NIP-59), and proofs of who somebody is (NIP-42, NIP-98).
+pub const PRIVATE: [u16; 8] = [4, 13, 14, 15, 1059, 21_059, 22_242, 27_235];
 
 /// The ratios are of one MiB of texts in so many, since compressing all of them twice more costs most of a
 /// recording's CPU.
