@@ -246,5 +246,15 @@ async fn broken_frames_bombs_and_endless_requests_end_their_own_connection_alone
     let gateway = TestGateway::before(&relay, |config| config.limits.handshake_timeout = hasty).await;
     let mut slow = TcpStream::connect(&gateway.address).await.unwrap();
     slow.write_all(b"GET / HTTP/1.1\r\nHost: ").await.unwrap();
-    patiently(slow.read_to_end(&mut Vec::new())).await.unwrap();
+    let (mut input, mut output) = slow.split();
+    let dripping = async {
+        while output.write_all(b"a").await.is_ok() {
+            tokio::time::sleep(hasty / 10).await;
+        }
+    };
+    let mut end = Vec::new();
+    tokio::select! {
+        () = dripping => {}
+        _ = patiently(input.read_to_end(&mut end)) => {}
+    }
 }
