@@ -204,8 +204,16 @@ fn run(args: Args) -> Result<()> {
     let (listen, metrics_listen, announces) = (args.listen, args.metrics_listen, args.announce);
     let threads = args.threads.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
     let config = args.into_config()?;
-    if let Err(error) = program::raise_descriptor_limit() {
-        warn!(%error, "cannot raise the limit of open descriptors; it also limits connections");
+    match program::raise_descriptor_limit() {
+        // A client has a socket, and its connection to the relay has one.
+        Ok(most) if most < 2 * u64::try_from(config.max_connections)? => {
+            info!(
+                most,
+                "open descriptors are fewer than two for each of --max-connections; systemd has LimitNOFILE"
+            );
+        }
+        Ok(_) => {}
+        Err(error) => warn!(%error, "cannot raise the limit of open descriptors; it also limits connections"),
     }
     // Beside them one may read standard input.
     program::try_threads(threads + usize::from(announces))?;

@@ -79,14 +79,15 @@ fn a_program_that_starts_it_hears_where_it_is_and_ends_it_by_its_input() {
 
 #[test]
 fn sigterm_ends_it_in_order() {
-    let mut child =
-        program(&["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--compression", "none"])
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+    let mut child = program(&["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"])
+        .args(["--compression", "none", "--max-connections", "4294967295"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let listening = lines.find_map(|line| line.ok().filter(|line| line.contains("listening")));
-    assert!(listening.unwrap().contains("ws://127.0.0.1:"));
+    let mut told = |what| lines.find_map(|line| line.ok().filter(|line| line.contains(what))).unwrap();
+    assert!(told("descriptors").contains("LimitNOFILE"));
+    assert!(told("listening").contains("ws://127.0.0.1:"));
     kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGTERM).unwrap();
     // Reads on, so that the program is not held up.
     lines.for_each(drop);
