@@ -944,5 +944,7 @@ fn campaign_of_picky_relays() {
     let (first, count) = (number("PICKY_SEED", 1), number("PICKY_SEEDS", 100));
     let (played, refused) = examine_all(&(first..first + count).collect::<Vec<_>>());
     println!("{played} of {count} relays play; refused: {refused:#?}");
-    assert!(played as u64 * 3 >= count && !refused.is_empty(), "{played} of {count}: {refused:?}");
+    // A few may all play, or all be refused.
+    let is_mixed = played as u64 * 3 >= count && !refused.is_empty();
+    assert!(count < 20 || is_mixed, "{played} of {count}: {refused:?}");
 }
