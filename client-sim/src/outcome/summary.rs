@@ -97,7 +97,7 @@ fn write_brief(out: &mut String, record: &RunRecord, whom: &str, lost: Option<St
     line("CPU", format!("an envelope: relay {relay}, clients {clients}"))?;
     let Some(saturated) = &record.saturated else { return Ok(()) };
     line("full", full(saturated))?;
-    let each = |cpu: &CpuTime| grouped(record.envelopes_per_core_s(cpu).round() as u64);
+    let each = |cpu: &CpuTime| report::grouped(&format!("{:.0}", record.envelopes_per_core_s(cpu)));
     let relay = record.relay_cpu.as_ref().map_or_else(|| "unknown".to_owned(), each);
     let clients = each(&record.client_cpu);
     line("per core", format!("{relay} envelopes/s of the relay, {clients} of the clients"))
