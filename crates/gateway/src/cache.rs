@@ -1,6 +1,6 @@
 //! Events encoded and compressed once for all clients that receive them.
 //!
-//! The key is the event's bytes, as the relay sent them after the subscription id. Two generations
+//! The key is what the relay sent after the subscription id: the event's bytes and `]`. Two generations
 //! stand for a list in order of use: an event that is used again in the older one moves to the
 //! younger, and the older one makes room as a whole.
 
@@ -62,7 +62,8 @@ impl Cache {
         Cache { max_bytes, generations: Mutex::default(), hits: 0.into(), misses: 0.into() }
     }
 
-    /// The entry of an event's JSON; `None` if it is no event, or a private one.
+    /// The entry of [`EventMessage::rest`](transcode::EventMessage); `None` if it is no event, or a
+    /// private one.
     pub(crate) fn entry(&self, json: &[u8]) -> Option<Arc<Entry>> {
         if let Some(entry) = self.lock().used(json) {
             self.hits.fetch_add(1, Relaxed);
@@ -135,9 +136,9 @@ impl Entry {
         let bytes = if format == Format::JSON {
             Some(self.json.clone())
         } else {
-            decoded(&self.json).and_then(|event| {
-                Some(transcode::event(&event, &self.json, transcode::codec(format))?.into())
-            })
+            let json = transcode::event_of(&self.json)?;
+            decoded(&self.json)
+                .and_then(|event| Some(transcode::event(&event, json, transcode::codec(format))?.into()))
         };
         let encoded = bytes.map(|bytes| Arc::new(Encoded { bytes, shared: Shared::default() }));
         all.push((format, encoded.clone()));
@@ -153,7 +154,7 @@ impl Entry {
 }
 
 fn decoded(json: &[u8]) -> Option<Event<'_>> {
-    transcode::codec(Format::JSON).decode_event(json).ok()
+    transcode::codec(Format::JSON).decode_event(transcode::event_of(json)?).ok()
 }
 
 #[cfg(test)]
@@ -163,7 +164,7 @@ mod tests {
     fn event(kind: u16, content: &str) -> String {
         let key = "07".repeat(32);
         format!(
-            r#"{{"id":"{key}","pubkey":"{key}","created_at":1,"kind":{kind},"tags":[],"content":"{content}","sig":"{key}{key}"}}"#
+            r#"{{"id":"{key}","pubkey":"{key}","created_at":1,"kind":{kind},"tags":[],"content":"{content}","sig":"{key}{key}"}}]"#
         )
     }
 
@@ -174,8 +175,8 @@ mod tests {
             assert!(cache.entry(event(kind, "").as_bytes()).is_none(), "{kind}");
         }
         let broken = [
-            r#"{"kind":1}"#,
-            "{}",
+            r#"{"kind":1}]"#,
+            "{}]",
             "{",
             "",
             &(event(1, "") + "x"),

@@ -273,14 +273,14 @@ impl Session {
         }
         let parts = EventMessage::of(json);
         let entry = parts.as_ref().filter(|_| !self.is_authenticated);
-        let entry = entry.and_then(|parts| self.gateway.cache.entry(parts.event));
+        let entry = entry.and_then(|parts| self.gateway.cache.entry(parts.rest));
         if let (Some(entry), Some(parts)) = (entry, parts)
             && let Some(encoded) = entry.encoded(self.format)
         {
             let end: &[u8] = if self.format == Format::JSON {
                 self.prefix.clear();
                 self.prefix.extend_from_slice(parts.prefix);
-                b"]"
+                b""
             } else if let Some(subscription) = parts.subscription() {
                 self.prefix.clear();
                 self.codec.around_event(&subscription, &encoded.bytes, &mut self.prefix)

@@ -6,13 +6,14 @@ use serde_json::Value;
 /// Bytes of a subscription id that every format holds.
 const SUBSCRIPTION_BYTES: usize = 255;
 
-/// A relay's EVENT in its parts. The message is `prefix`, `event` and `]`.
+/// A relay's EVENT in its parts. The message is `prefix` and `rest`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct EventMessage<'m> {
     pub(crate) prefix: &'m [u8],
     /// The JSON string of the subscription id, with its quotes.
     subscription: &'m [u8],
-    pub(crate) event: &'m [u8],
+    /// The event, `]` and whitespace: some relays end messages with a line feed.
+    pub(crate) rest: &'m [u8],
 }
 
 impl<'m> EventMessage<'m> {
@@ -22,8 +23,8 @@ impl<'m> EventMessage<'m> {
         let rest = rest.trim_ascii_start().strip_prefix(b",")?.trim_ascii_start();
         let (subscription, rest) = literal(rest).filter(|_| verb == b"\"EVENT\"")?;
         let rest = rest.trim_ascii_start().strip_prefix(b",")?.trim_ascii_start();
-        let event = rest.strip_suffix(b"]").filter(|event| event.starts_with(b"{"))?;
-        Some(EventMessage { prefix: &message[..message.len() - rest.len()], subscription, event })
+        event_of(rest).filter(|event| event.starts_with(b"{"))?;
+        Some(EventMessage { prefix: &message[..message.len() - rest.len()], subscription, rest })
     }
 
     /// The subscription id, if every format holds it.
@@ -31,6 +32,11 @@ impl<'m> EventMessage<'m> {
         let text: String = serde_json::from_slice(self.subscription).ok()?;
         Some(text).filter(|text| text.len() <= SUBSCRIPTION_BYTES)
     }
+}
+
+/// The event at the start of [`EventMessage::rest`].
+pub(crate) fn event_of(rest: &[u8]) -> Option<&[u8]> {
+    rest.trim_ascii_end().strip_suffix(b"]")
 }
 
 /// Whether a client's message in JSON proves who the client is (NIP-42).
@@ -114,12 +120,15 @@ mod tests {
 
     #[test]
     fn an_event_message_is_cut_around_its_event_whatever_its_spaces() {
-        for (message, prefix, event) in [
-            (r#"["EVENT","a",{"id":1}]"#, r#"["EVENT","a","#, r#"{"id":1}"#),
-            (" [ \"EVENT\" , \"a\\\"]\" ,\n{} ]", " [ \"EVENT\" , \"a\\\"]\" ,\n", "{} "),
+        for (prefix, event, end) in [
+            (r#"["EVENT","a","#, r#"{"id":1}"#, "]"),
+            (r#"["EVENT","a","#, "{}", "]\r\n"),
+            (" [ \"EVENT\" , \"a\\\"]\" ,\n", "{} ", "]"),
         ] {
+            let message = [prefix, event, end].concat();
             let found = EventMessage::of(message.as_bytes()).unwrap();
-            assert_eq!((found.prefix, found.event), (prefix.as_bytes(), event.as_bytes()));
+            assert_eq!((found.prefix, found.rest), (prefix.as_bytes(), [event, end].concat().as_bytes()));
+            assert_eq!(event_of(found.rest), Some(event.as_bytes()));
         }
         for other in [
             "",
@@ -129,7 +138,7 @@ mod tests {
             r#"["EVENT","a"#,
             r#"["EVENT","a\"#,
             r#"["EVENT","a",{}"#,
-            r#"["EVENT","a",{}] "#,
+            r#"["EVENT","a",{}]x"#,
             r#"["EVENT","a",[{}]]"#,
             r#"["EVENT",{}]"#,
             r#"["OK","a",{}]"#,

@@ -9,7 +9,9 @@ use crate::common::{TestGateway, event, patiently, relay, upgraded};
 async fn private_events_and_clients_that_proved_who_they_are_leave_nothing_behind() {
     let relay = relay(|stream| async move {
         let (mut socket, _) = upgraded(stream).await;
-        let send = |kind, content: &str| Message::text(format!(r#"["EVENT","s",{}]"#, event(kind, content)));
+        // Some relays end messages with a line feed.
+        let send =
+            |kind, content: &str| Message::text(format!("[\"EVENT\",\"s\",{}]\n", event(kind, content)));
         for message in [
             Message::text(r#"["AUTH","challenge"]"#),
             send(1, "public"),
@@ -38,8 +40,9 @@ async fn private_events_and_clients_that_proved_who_they_are_leave_nothing_behin
     ] {
         let mut client = gateway.client_that_offers(format, compression).await;
         assert_ne!(client.agreement().compression, wire::Compression::None);
-        for _ in 0..7 {
-            patiently(client.next()).await.unwrap().unwrap();
+        for n in 0..7 {
+            let heard = patiently(client.next()).await.unwrap().unwrap();
+            assert!(n != 1 || format != "json" || heard.payload.ends_with(b"]\n"), "{compression}");
         }
         seen += 1;
         assert_eq!(gateway.metric("cache_events").await, 1, "{format} {compression}");
