@@ -8,7 +8,7 @@ const LEAST_COMPRESSED = 128;
 /** Longer prefixes, in bytes, do not fit into a frame's window of 1 KiB. */
 const MOST_PREFIX = 1024;
 /** Kinds of events that are compressed for each receiver anew. */
-const PRIVATE_KINDS = [4, 13, 14, 1059];
+const PRIVATE_KINDS = [4, 13, 14, 15, 1059, 21059];
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 

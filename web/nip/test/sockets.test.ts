@@ -81,7 +81,7 @@ describe("client and relay", () => {
     const [one, two] = await delivered(1, [], "s".repeat(1025));
     assert.deepEqual([one!.length, two!.length], [2, 1]);
   });
-  for (const kind of [4, 13, 14, 1059]) {
+  for (const kind of [4, 13, 14, 15, 1059, 21059]) {
     test(`an event of kind ${kind} is a frame of its own`, async () => {
       assert.deepEqual((await delivered(kind, [])).map(({ length }) => length), [1, 1]);
     });
