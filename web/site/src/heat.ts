@@ -58,7 +58,7 @@ export function heat(state: State, open: (cell: Cell) => void): HTMLElement {
     el("span", {}, "within noise: the interval meets 1 or that of A/A"),
     table.cells.some((cell) => cell.figures[metric]?.at_least) &&
       el("span", {}, "≥ a lower bound: something else was full"),
-    table.cells.some((cell) => cell.figures[metric]?.shown.startsWith("[")) && el("span", {}, "[ ] 10 to 99 samples above it"),
+    table.cells.some((cell) => cell.figures[metric]?.shown.startsWith("[")) && el("span", {}, "[ ] a quantile with 10 to 99 samples beyond it"),
     greyed.length > 0 && el("span", { class: "greyed" }, "does not compare"),
     beside && el("span", { class: "other" }, `lower line: ${beside.result.name}, ${beside.scenario}`),
   );

@@ -161,7 +161,7 @@ fn about(load: &LoadView<'_>) -> Vec<Part> {
     let of_swarm = |line: String| (!load.is_of_pages()).then_some(line);
     let lines = [
         of_swarm(format!(
-            "p50, p99 and p99.9 are of `{latency}`: {meaning}. In brackets: 10 to 99 samples above it."
+            "p50, p99 and p99.9 are of `{latency}`: {meaning}. In brackets: a quantile with 10 to 99 samples beyond it."
         )),
         of_swarm(code_line(load)),
         load.is_of_pages().then(|| ROWS.to_owned()),

@@ -56,7 +56,7 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
          (of a burst it mirrors p99).\n\
          - Sessions are timed from the instant each was due by plan to the end of its last step, steps that depend on an \
          answer included. Response and EOSE of a later step count from the EOSE before it, because no client could send it sooner.\n\
-         - Quantiles are of all usable blocks' samples merged. [Brackets]: 10 to 99 samples lie above; –: fewer.\n\
+         - Quantiles are of all usable blocks' samples merged. [Brackets]: 10 to 99 samples lie beyond; –: fewer.\n\
          - Wire bytes are counted at the socket, both ways, with frames and masks, without handshakes. On loopback part \
          of the receiver's kernel work is charged to the sender.\n\
          - CPU is the CPU time of the whole process (relay and clients apart) ÷ envelopes, including signature \

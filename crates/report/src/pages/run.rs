@@ -24,7 +24,7 @@ An envelope is one event delivered to one subscriber, or an acknowledged publish
 Envelope throughput is the envelopes that came in each interval as a rate: its median, and p1 or p10, which one \
 interval in a hundred or in ten stays below.
 Latencies are of this run's samples: response, publish_ok, eose and session from the instant each was due by plan. \
-[Brackets]: 10 to 99 samples lie above; –: fewer.
+[Brackets]: 10 to 99 samples lie beyond; –: fewer.
 Wire bytes are counted at the socket, both ways, with frames and masks, without handshakes.
 CPU is the CPU time of the whole process (relay and clients apart) ÷ envelopes.
 The ledger balances where every planned event has one fate and every expected delivery arrived once and unaltered.
