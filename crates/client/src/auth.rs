@@ -1,16 +1,19 @@
 //! The answer to a relay's challenge (NIP-42), and what the relay refuses until then.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 use ahash::HashSet;
 use codecs::{ClientMessage, Event, quoted};
 use corpus::Keys;
 
 use super::{
-    Client, Subscription,
+    Client, Subscription, Wake,
     connect::{ConnectionState, Patience},
 };
-use workload::{CLIENT_AUTH, Timing};
+use workload::{CLIENT_AUTH, Timing, schedule::nanos};
+
+/// How long a recorded client waits for the OK to AUTH.
+const PROOF_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The contents of AUTH events: the URL of the relay, and the time.
 #[derive(Debug)]
@@ -119,7 +122,16 @@ impl Client {
         if !self.started || !self.connection.is_up() {
             self.patience = Some(Patience::from(now_ns));
         }
+        if self.is_recorded() {
+            self.wake_at(now_ns + nanos(PROOF_PATIENCE), Wake::TakeTurns);
+        }
         self.send(&ClientMessage::Auth(Cow::Borrowed(proof)));
+    }
+
+    /// Whether a recorded client waits for the OK to AUTH.
+    pub(super) fn awaits_proof(&self, now_ns: u64) -> bool {
+        let is_late = |(_, sent_ns): ([u8; 32], u64)| now_ns >= sent_ns + nanos(PROOF_PATIENCE);
+        self.proof.is_under_way() && !self.proof.sent.is_some_and(is_late)
     }
 
     /// Takes the OK to AUTH; false when the OK is for another event.

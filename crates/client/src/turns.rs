@@ -2,7 +2,7 @@
 //!
 //! A turn waits for the EOSE that had come last when the recorded client took it, and turns of a
 //! connection keep their order. A REQ that had its EOSE when it ended has it again before it ends.
-//! Behind AUTH they wait for its OK.
+//! A REQ, COUNT or CLOSE after AUTH waits for its OK.
 //! Publications wait for nothing. A client leaves when the relay has answered what it published and
 //! all deliveries have come, or soon after.
 
@@ -99,7 +99,7 @@ impl Client {
                 };
                 is_answered
                     && self.connection.is_up()
-                    && !self.proof.is_under_way()
+                    && !self.awaits_proof(now_ns)
                     && ends.is_none_or(|request| !self.awaits_eose(*request))
             }
             Says::Leave => {

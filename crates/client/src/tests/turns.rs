@@ -126,6 +126,15 @@ fn a_challenge_is_answered_when_the_recorded_client_did_and_what_follows_waits_f
     table.brings("b");
     assert_eq!(table.did(), ["leaves"]);
     assert_eq!(table.close().answers_unexpected, 0);
+    // A relay that never sends OK keeps nobody waiting for ever.
+    let mut table = recorded(spoken.clone());
+    table.say(0, vec![challenge("first")], LATE);
+    table.brings("a");
+    table.clients[0].on_room(LATE);
+    table.clients[0].on_timer(2 * LATE);
+    assert!(!table.did().contains(&r#"["REQ","b",{}]"#.to_owned()));
+    table.clients[0].on_timer(4 * LATE);
+    assert_eq!(table.did(), [r#"["REQ","b",{}]"#]);
     // A relay that sends no challenge keeps nobody waiting.
     let mut table = recorded(spoken);
     table.brings("a");
