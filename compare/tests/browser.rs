@@ -252,6 +252,7 @@ fn what_cannot_be_measured_is_refused_with_the_reason() {
         (&["--link", "slow-4g", "--serve"], 2, "cannot be used with"),
         (&["--link", "5g-in-a-tunnel"], 2, "--link"),
         (&["--formats", "tlv", "--serve"], 2, "no decoder of \"tlv\"; known: json cbor-packed dannypack"),
+        (&["--formats", "json", "--serve", "0.0.0.0"], 2, "expected one IPv4 address"),
         // RFC 5737: an address of documentation, which no machine has.
         (&["--formats", "json", "--serve", "192.0.2.1"], 1, "cannot serve the page at 192.0.2.1"),
         (&["--formats", "json", "--chromium", "/bin/false"], 1, "/bin/false did not start: it ended with"),

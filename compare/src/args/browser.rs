@@ -100,6 +100,7 @@ pub(crate) struct BrowserFlags {
         value_name = "ADDRESS",
         num_args = 0..=1,
         default_missing_value = "127.0.0.1",
+        value_parser = served,
         conflicts_with = "chromium"
     )]
     pub(crate) serve: Option<Ipv4Addr>,
@@ -157,4 +158,10 @@ impl BrowserFlags {
 /// Those that are asked for.
 fn asked<const N: usize>(known: [&'static str; N], wanted: &[String]) -> Vec<&'static str> {
     known.into_iter().filter(|name| wanted.iter().any(|wanted| wanted == name)).collect()
+}
+
+/// An address that lets in only who was asked.
+fn served(text: &str) -> Result<Ipv4Addr, String> {
+    let named = text.parse().ok().filter(|ip: &Ipv4Addr| !ip.is_unspecified());
+    named.ok_or_else(|| "expected one IPv4 address of this machine, such as 192.168.1.7".to_owned())
 }

@@ -101,6 +101,11 @@ async fn found(
     config: &ServerConfig,
     site: &Site,
 ) -> Option<(&'static str, Vec<u8>)> {
+    // The address without its last slash, as a person may type it.
+    if request.target() == site.token.trim_end_matches('/') {
+        let moved = format!("<meta http-equiv=refresh content='0; url={}'>", site.token);
+        return Some(("text/html; charset=utf-8", moved.into()));
+    }
     let target = request.target().strip_prefix(&site.token)?.to_owned();
     let (path, page) = target.split_once('?').unwrap_or((&target, ""));
     match (request.method(), path) {
@@ -158,7 +163,8 @@ mod tests {
         let last = if url.ends_with("0/") { '1' } else { '0' };
         let other = format!("{}{last}/", &url[..url.len() - 2]);
         for (url, path, status) in [
-            (&url, "", 200),
+            (&url[..], "", 200),
+            (&url[..url.len() - 1], "", 200),
             (&url, "page.js?7", 200),
             (&url, "events/lists/dannypack", 200),
             (&url, "events/lists/xml", 404),

@@ -37,6 +37,9 @@ for (const row of ROWS) {
       read += 1;
     }
     assert(read >= 10, `${read} events`);
+    const first = ROWS.find(({ format }) => format === row.format);
+    assert(decoder.message || row !== first, "the first row of a format reads messages");
+    let messages = 0;
     for (const { name, json, bytes } of decoder.message ? relay : []) {
       const expected = JSON.parse(json);
       if (!["EVENT", "EVENTS", "EOSE"].includes(expected[0]) || !bytes[row.format]) continue;
@@ -44,7 +47,9 @@ for (const row of ROWS) {
       // Hints of EOSE are left to an app that wants them.
       const parts = expected[0] === "EOSE" ? 2 : 3;
       assert.deepEqual(found.slice(0, parts), expected.slice(0, parts), name);
+      messages += 1;
     }
+    assert(messages > 0 || !decoder.message, "no message");
   });
 }
 
