@@ -86,7 +86,8 @@ pub(crate) async fn ask(
     let said = String::from_utf8_lossy(&output.stderr);
     if output.stdout.is_empty() {
         // What it said before is progress.
-        let why = said.rsplit("client-sim: ").next().unwrap_or_default();
+        let why = said.rfind("\nclient-sim: ").map_or(&*said, |at| &said[at + 1..]);
+        let why = why.strip_prefix("client-sim: ").unwrap_or(why);
         let error = anyhow!("the relay was asked what it takes: {}", why.trim());
         return Err(if Exit::Usage.is(output.status.code()) { UsageError(error).into() } else { error });
     }
