@@ -99,7 +99,10 @@ fn write_brief(out: &mut String, record: &RunRecord, whom: &str, lost: Option<St
     line("full", full(saturated))?;
     let each = |cpu: &CpuTime| report::grouped(&format!("{:.0}", record.envelopes_per_core_s(cpu)));
     let relay = record.relay_cpu.as_ref().map_or_else(|| "unknown".to_owned(), each);
-    let clients = each(&record.client_cpu);
+    let clients = match counts.deliveries_unread {
+        0 => each(&record.client_cpu),
+        _ => "no evidence".to_owned(),
+    };
     line("per core", format!("{relay} envelopes/s of the relay, {clients} of the clients"))
 }
 
