@@ -207,9 +207,10 @@ fn run(args: Args) -> Result<()> {
     match program::raise_descriptor_limit() {
         // A client has a socket, and its connection to the relay has one.
         Ok(most) if most < 2 * u64::try_from(config.max_connections)? => {
-            info!(
+            warn!(
                 most,
-                "open descriptors are fewer than two for each of --max-connections; systemd has LimitNOFILE"
+                "the limit of open descriptors is below two for each of --max-connections; raise it (ulimit -n, \
+                 systemd: LimitNOFILE) or lower --max-connections"
             );
         }
         Ok(_) => {}

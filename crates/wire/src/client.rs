@@ -332,7 +332,12 @@ impl Endpoint {
     /// The resolver's.
     pub async fn addresses(&self) -> io::Result<&[SocketAddr]> {
         let host = self.url.host();
-        let corrects = |error: io::Error| io::Error::new(error.kind(), format!("{error}; correct the host"));
+        let corrects = |error: io::Error| {
+            io::Error::new(
+                error.kind(),
+                format!("{error}; correct the host, or check this machine's name server"),
+            )
+        };
         let found =
             async || Ok(lookup_host((host.as_str(), self.url.port())).await.map_err(corrects)?.collect());
         self.addresses.get_or_try_init(found).await.map(Vec::as_slice)

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Latency, ReasonKind, Validity, ValidityClass};
 
-/// How late 99 % of the packets may leave the emulator: this time, or the round trip divided by this,
-/// whichever is more (docs/decisions/lateness.md).
+/// 99 % of the packets may leave the emulator this late (docs/decisions/lateness.md).
 const LATE_NS: u64 = 1_000_000;
+/// The round trip divided by this may be late, too.
 const ROUND_TRIP_PER_LATE: u64 = 20;
 
 /// The emulated access link of each user, over the measured time.

@@ -102,8 +102,8 @@ impl Validity {
         self.judge(percent, PRESSURE_SUSPECT_ABOVE, PRESSURE_INVALID_ABOVE, reason);
     }
 
-    /// Judges a block of `elapsed_ns` by the CPU quota of who used so much CPU time. The cell's own cost
-    /// exhausts a quota, so no block is left out for it.
+    /// Judges a block of `elapsed_ns` by the CPU quota of who used so much CPU time. If a quota is
+    /// exhausted, the cell's own cost did it, so no block is left out for it.
     pub(crate) fn judge_quota(&mut self, quota: CpuQuota, whose: Subject, used_ns: u64, elapsed_ns: u64) {
         let CpuQuota { cores: quota_cores, throttled_periods: periods, throttled_ns } = quota;
         let throttled = ReasonKind::QuotaThrottled { quota_cores, periods, throttled_ns, elapsed_ns };
