@@ -2,6 +2,7 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
+use codecs::{ClientMessage, Format};
 use gateway::{Config, Gateway};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -101,6 +102,13 @@ pub(crate) async fn relay_sim(change: impl FnOnce(&mut relay_sim::Config)) -> St
     let address = listener.local_addr().unwrap().to_string();
     tokio::spawn(relay_sim::serve(listener, config, std::future::pending()));
     address
+}
+
+/// A client's message in JSON.
+pub(crate) fn text_of(message: &ClientMessage<'_>) -> String {
+    let mut bytes = Vec::new();
+    Format::JSON.spec().library.encode_client(message, &mut bytes).unwrap();
+    String::from_utf8(bytes).unwrap()
 }
 
 /// Reads an HTTP head, byte by byte so that nothing after it is taken.

@@ -23,7 +23,7 @@ use tokio_tungstenite::{
     tungstenite::{Message, protocol::CloseFrame},
 };
 
-use crate::common::{TestGateway, patiently, relay_sim};
+use crate::common::{TestGateway, patiently, relay_sim, text_of};
 
 /// Words that a recording has of itself: names of the protocol and of this file's fields.
 const OWN_WORDS: &str = "recording redaction pseudonyms none gateway conn t_ns open close client relay from wire_bytes \
@@ -34,12 +34,6 @@ const OWN_WORDS: &str = "recording redaction pseudonyms none gateway conn t_ns o
 
 fn json() -> &'static dyn Codec {
     Format::JSON.spec().library
-}
-
-fn text_of(message: &ClientMessage<'_>) -> String {
-    let mut bytes = Vec::new();
-    json().encode_client(message, &mut bytes).unwrap();
-    String::from_utf8(bytes).unwrap()
 }
 
 fn read(file: &Path) -> (Vec<Entry>, bool) {
