@@ -372,7 +372,7 @@ fn traffic_of_a_plan_is_what_relay_sim_sends_at_the_planned_rate() {
 const WITHIN: f64 = 1.5;
 
 #[test]
-#[ignore = "two minutes: cargo test --release -p compare --test it -- --ignored campaign_a_plan"]
+#[ignore = "five minutes: cargo test --release -p compare --test it -- --ignored campaign_a_plan"]
 fn campaign_a_plan_is_what_relay_sim_takes_at_the_planned_rate() {
     let args = "--scenario mixed-day --implementation tuned --formats json,dannypack --compressions none,zstd-dict \
                 --rounds 3 --seconds 4";
