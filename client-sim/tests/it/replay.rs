@@ -19,7 +19,7 @@ struct Tape(Writer<fs::File>);
 
 impl Tape {
     fn at(&mut self, ms: u64, conn: u64, what: What) {
-        self.0.write(Entry { conn, t_ns: ms * 1_000_000, what }).unwrap();
+        self.0.write(Entry { conn, t_ns: ms * PACE * 1_000_000, what }).unwrap();
     }
 
     fn open(&mut self, ms: u64, conn: u64) {
@@ -63,6 +63,9 @@ impl Tape {
         self.relay(ms, conn, &RelayMessage::Eose { subscription: id.into(), hints: EoseHints::default() });
     }
 }
+
+/// How many times slower than written: a busy host is late by some ten milliseconds.
+const PACE: u64 = 3;
 
 const STORED: usize = 20;
 const PUBLISHED: usize = 20;
@@ -163,10 +166,10 @@ fn a_recording_is_played_with_new_keys_and_brings_what_it_brought() {
         assert_eq!((counts.requests, counts.requests_completed), (4, 4));
         assert_eq!(record.cell.scenario, "day");
         assert_eq!(record.latency["auth"].len(), 1, "by the relay's own challenge");
-        assert!((0.35..1.5).contains(&seconds(&record)), "{}", seconds(&record));
+        assert!((1.0..3.0).contains(&seconds(&record)), "{}", seconds(&record));
         assert!(said.contains("left out 1 message"), "{said}");
     }
-    let cut = measured(&folder, "day.jsonl.zst", &["--load", "0.25", "--seconds", "1"]).0.counts;
+    let cut = measured(&folder, "day.jsonl.zst", &["--load", "0.75", "--seconds", "1"]).0.counts;
     assert_eq!((cut.planned, cut.requests, cut.deliveries_diverged), (15, 3, 0), "what was due by 250 ms");
 }
 

@@ -534,7 +534,7 @@ fn a_search_finds_what_real_processes_sustain() {
 #[test]
 fn a_share_of_each_relays_own_core_is_asked_for_and_what_was_reached_is_said() {
     let out = TempDir::new().unwrap();
-    let args = ["--formats", "json", "--compressions", "none", "--utilisation", "8%"];
+    let args = ["--formats", "json", "--compressions", "none", "--utilisation", "4%"];
     let fewer = ["--", "--set", "publish.arrival.rate_per_s=100"];
     let said = run(out.path(), &[&args[..], &fewer].concat()).said;
     let folder = fs::read_dir(out.path()).unwrap().next().unwrap_or_else(|| panic!("{said}")).unwrap().path();
@@ -544,12 +544,12 @@ fn a_share_of_each_relays_own_core_is_asked_for_and_what_was_reached_is_said() {
     assert_eq!(ids, ["json+none", "floor"], "{said}");
     assert!(chosen.iter().all(|found| !found.probes.is_empty() && found.load > Some(0.0)), "{chosen:?}");
     for cell in &result.cells {
-        assert_eq!(cell.utilisation, Some(0.08));
+        assert_eq!(cell.utilisation, Some(0.04));
         let load = if cell.id == "floor" { chosen[1].load } else { chosen[0].load };
         assert_eq!(cell.cell.load, load.unwrap().to_string(), "{}", cell.id);
     }
     let summary = fs::read_to_string(folder.join("summary.md")).unwrap();
-    assert!(summary.contains("for 8.0 % of its relay's cores"), "{summary}");
+    assert!(summary.contains("for 4.0 % of its relay's cores"), "{summary}");
 }
 
 /// Users that request a screen of notes, of which every cell sends the same.
