@@ -3,7 +3,6 @@
 mod analyze;
 mod capture;
 mod dictionary;
-mod fetch;
 mod files;
 mod generate;
 mod import_har;
@@ -53,8 +52,6 @@ enum Command {
     Convert(files::ConvertArgs),
     /// Draw events at random, without repeats; they keep their order.
     Sample(files::SampleArgs),
-    /// Download a published sample of real events and check it.
-    Fetch(fetch::Args),
     /// Collect real events from live relays, verified, each once, with their provenance.
     Capture(capture::Args),
     /// Make a recording of sessions from a browser's HAR file, under pseudonyms (docs/gateway.md).
@@ -101,7 +98,6 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Verify(args) => verify::run(&args),
         Command::Convert(args) => files::convert(&args),
         Command::Sample(args) => files::sample(&args),
-        Command::Fetch(args) => fetch::run(&args),
         Command::Capture(args) => capture::run(&args),
         Command::ImportHar(args) => import_har::run(&args),
         Command::Analyze(args) => analyze::run(&args),

@@ -18,7 +18,6 @@ fn short_help_fills_one_screen_of_50_lines_at_most() {
         "verify",
         "convert",
         "sample",
-        "fetch",
         "capture",
         "import-har",
         "analyze",
@@ -234,19 +233,4 @@ fn mistakes_are_answered_before_the_work() {
         folder.run(args).ended(code).saying(&[answer]);
     }
     assert!(folder.names().is_empty(), "nothing is left behind");
-}
-
-#[test]
-fn a_password_of_a_mirror_is_not_repeated() {
-    let folder = Folder::new();
-    for url in [
-        "http://me:s3cret@127.0.0.1:1/sample.pb.gz",
-        "http://me:s3cret@127.0.0.1:port/sample.pb.gz",
-        "http://me:s3cret/1@127.0.0.1:1/",
-        "ftp://me:s3cret@127.0.0.1:1/",
-        "me:s3cret@127.0.0.1",
-    ] {
-        let ran = folder.run(&["fetch", "binostr", "--out", "sample.pb.gz", "--url", url]);
-        assert!(ran.code != Some(0) && !ran.saying(&["***@127.0.0.1"]).said.contains("s3cret"), "{url}");
-    }
 }

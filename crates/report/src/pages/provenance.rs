@@ -94,8 +94,8 @@ pub(crate) fn corpus(result: &ResultFile) -> Vec<String> {
     )];
     if corpus.origin == "real" {
         items.push(
-            "Real events are not published with results. `corpus fetch binostr` downloads a public sample of such \
-             events, `corpus capture` collects them from relays, `corpus sample` draws from either"
+            "Real events are not published with results. data/README.md names public ones, `corpus capture` collects \
+             them from relays, `corpus sample` draws from either"
                 .to_owned(),
         );
     }
