@@ -1,6 +1,5 @@
 //! The command line and its commands.
 
-mod analyze;
 mod capture;
 mod dictionary;
 mod files;
@@ -27,7 +26,7 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, or a record is not a valid event, 2 wrong usage.";
 
-/// Files of Nostr events for load tests: get, make, verify, convert, sample and describe them.
+/// Files of Nostr events for load tests: make, capture, verify, convert and sample them.
 ///
 /// A file's format follows from its name: .jsonl .jsonl.gz .jsonl.zst (one NIP-01 object a line),
 /// .pb.gz (length-delimited ProtoEvent), .notepack.txt (one notepack_… a line) or .FORMAT.batch
@@ -56,8 +55,6 @@ enum Command {
     Capture(capture::Args),
     /// Make a recording of sessions from a browser's HAR file, under pseudonyms (docs/gateway.md).
     ImportHar(import_har::Args),
-    /// Describe a corpus: kinds, sizes, tags, share of hex, and how well it compresses.
-    Analyze(analyze::Args),
     /// Train a zstd dictionary on the messages that a relay would send, for compression zstd-dict.
     TrainDictionary(dictionary::Args),
 }
@@ -100,7 +97,6 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Sample(args) => files::sample(&args),
         Command::Capture(args) => capture::run(&args),
         Command::ImportHar(args) => import_har::run(&args),
-        Command::Analyze(args) => analyze::run(&args),
         Command::TrainDictionary(args) => dictionary::train(&args),
     }
 }

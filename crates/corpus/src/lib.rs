@@ -11,7 +11,6 @@
 //! To add a file format, add a variant to [`FileFormat`] and its reader and writer next to
 //! `files/lines.rs`.
 
-pub mod analysis;
 mod census;
 mod checked;
 mod corpus;

@@ -1,4 +1,4 @@
-//! `corpus`: makes, checks, converts and describes files of Nostr events.
+//! `corpus`: makes, checks and converts files of Nostr events.
 
 mod cli;
 

@@ -2,7 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-mod analysis;
 mod capture;
 mod commands;
 mod fidelity;
