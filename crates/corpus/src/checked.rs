@@ -5,9 +5,7 @@ use std::{collections::VecDeque, path::Path};
 
 use codecs::{Event, VerifyLevel};
 
-use crate::{
-    CorpusError, EventReader, Invalid, RecordError, Skipped, error::place, files::Damage, keys::in_parallel,
-};
+use crate::{CorpusError, Invalid, Skipped, error::place, files::EventReader, keys::in_parallel};
 
 /// Records that are checked together, on all cores: some 5 MB of memory, 100 ms of a core.
 const TOGETHER: usize = 2_048;
@@ -24,12 +22,12 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Opens a file whose name announces its format.
+    /// Opens a file.
     ///
     /// # Errors
-    /// As [`EventReader::open`].
+    /// As [`Events::open`].
     pub fn open(path: &Path) -> Result<Checked, CorpusError> {
-        EventReader::open(path).map(Checked::from_reader)
+        EventReader::open(path, None).map(Checked::from_reader)
     }
 
     pub(crate) fn from_reader(reader: EventReader) -> Checked {
@@ -45,55 +43,35 @@ impl Checked {
     fn fill(&mut self) {
         let mut records = Vec::new();
         while records.len() < TOGETHER {
-            let record = match self.reader.record() {
+            match self.reader.record() {
                 None => break,
-                Some(Ok(event)) => {
-                    let (line, offset_bytes) = self.reader.place();
-                    Ok((event, line, offset_bytes))
-                }
-                Some(Err(damage)) if is_fatal(&damage.reason) || (self.whole && damage.is_last) => {
-                    self.failed = Some(damage.at(self.reader.path(), self.reader.events_read()));
+                Some(Err(reason)) if reason.is_of_all() || (self.whole && reason.is_last()) => {
+                    self.failed = Some(self.reader.damaged(reason));
                     break;
                 }
-                Some(Err(damage)) => Err(damage),
-            };
-            records.push(record);
-        }
-        let path = self.reader.path();
-        let invalid = |line, offset_bytes, id, reason| {
-            let place = place(path, offset_bytes);
-            Invalid { line, offset_bytes, id, reason, place }
-        };
-        let outcomes = verify(&records);
-        let checked = records.into_iter().zip(outcomes).map(|(record, wrong)| match (record, wrong) {
-            (Ok((event, ..)), None) => Ok(event),
-            (Ok((event, line, offset_bytes)), Some(wrong)) => {
-                Err(invalid(line, offset_bytes, Some(event.id), wrong))
+                Some(record) => records.push((self.reader.place(), record)),
             }
-            (Err(Damage { line, offset_bytes, reason, is_last }), _) => {
-                let rest = if is_last { "; nothing behind it can be read" } else { "" };
-                Err(invalid(line, offset_bytes, None, format!("{reason}{rest}")))
+        }
+        let wrong = in_parallel(records.len(), |n| match &records[n].1 {
+            Ok(event) => event.verify(VerifyLevel::Full).err().map(|error| error.to_string()),
+            Err(reason) if reason.is_last() => Some(format!("{reason}; nothing behind it can be read")),
+            Err(reason) => Some(reason.to_string()),
+        });
+        let path = self.reader.path();
+        let checked = records.into_iter().zip(wrong).map(|(((line, offset_bytes), record), wrong)| {
+            match (record, wrong) {
+                (Ok(event), None) => Ok(event),
+                (record, wrong) => Err(Invalid {
+                    line,
+                    offset_bytes,
+                    id: record.ok().map(|event| event.id),
+                    reason: wrong.unwrap_or_default(),
+                    place: place(path, offset_bytes),
+                }),
             }
         });
         self.ready.extend(checked);
     }
-}
-
-/// Whether what cannot be read is no matter of a record.
-fn is_fatal(reason: &RecordError) -> bool {
-    let of_all =
-        matches!(reason, RecordError::StreamTooLarge(_) | RecordError::Batch(_) | RecordError::BatchTooLarge);
-    of_all || reason.is_of_the_system()
-}
-
-type Record = Result<(Event<'static>, Option<u64>, u64), Damage>;
-
-/// Checks id and signature of each event, in order; `None` for a valid one.
-fn verify(records: &[Record]) -> Vec<Option<String>> {
-    in_parallel(records.len(), |place| match &records[place] {
-        Ok((event, ..)) => event.verify(VerifyLevel::Full).err().map(|error| error.to_string()),
-        Err(_) => None,
-    })
 }
 
 impl Iterator for Checked {
@@ -124,21 +102,22 @@ enum Source {
 }
 
 impl Events {
-    /// Opens a file whose name announces its format. Without `skip_invalid` nothing is verified,
-    /// and a record that is no event is an error.
+    /// Opens a file whose name or content announces its format; `-` is standard input. A pipe is
+    /// read once, from its start to its end. Without `skip_invalid` nothing is verified, and a
+    /// record that is no event is an error, which ends the file: half a corpus is another corpus.
     ///
     /// # Errors
-    /// As [`EventReader::open`].
+    /// [`CorpusError`] when there is none, it cannot be opened, or neither announces a known format.
     pub fn open(path: &Path, skip_invalid: bool) -> Result<Events, CorpusError> {
-        EventReader::open(path).map(|reader| Events::from_reader(reader, skip_invalid))
+        EventReader::open(path, None).map(|reader| Events::from_reader(reader, skip_invalid))
     }
 
     /// [`Events::open`] for appending: a truncated end is an error.
     ///
     /// # Errors
-    /// As [`EventReader::open`].
+    /// As [`Events::open`].
     pub fn open_to_append(path: &Path, skip_invalid: bool) -> Result<Events, CorpusError> {
-        EventReader::open(path).map(|reader| Events::to_append(reader, skip_invalid))
+        EventReader::open(path, None).map(|reader| Events::to_append(reader, skip_invalid))
     }
 
     pub(crate) fn to_append(reader: EventReader, skip_invalid: bool) -> Events {
@@ -160,7 +139,8 @@ impl Events {
         &self.skipped
     }
 
-    /// As [`EventReader::unterminated`].
+    /// Whether the last line has no line feed, so that whatever is appended needs one first. Known
+    /// when the last event was read.
     #[must_use]
     pub fn unterminated(&self) -> bool {
         match &self.source {

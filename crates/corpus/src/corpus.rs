@@ -8,7 +8,10 @@ use std::{
 
 use codecs::Event;
 
-use crate::{CorpusError, EventReader, Events, Fingerprint, Origin, Skipped, files};
+use crate::{
+    CorpusError, Events, Fingerprint, Origin, Skipped,
+    files::{self, EventReader},
+};
 
 /// Signed events in a fixed order, each id once.
 #[derive(Debug, Clone)]
@@ -55,7 +58,7 @@ impl Corpus {
     /// As [`Corpus::read`], with [`RecordError::StreamTooLarge`](crate::RecordError::StreamTooLarge)
     /// for a longer stream.
     pub fn read_within(path: &Path, most_bytes: u64) -> Result<Corpus, CorpusError> {
-        Corpus::from_file(path, Events::from_reader(EventReader::open_within(path, Some(most_bytes))?, false))
+        Corpus::from_file(path, Events::from_reader(EventReader::open(path, Some(most_bytes))?, false))
     }
 
     fn from_file(path: &Path, mut file: Events) -> Result<Corpus, CorpusError> {

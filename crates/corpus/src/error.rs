@@ -64,14 +64,13 @@ pub enum CorpusError {
 
 /// The remedy for a bad record: nothing helps against a disk that fails or a batch that is damaged.
 fn fix(path: &Path, reason: &RecordError) -> String {
-    match reason {
-        RecordError::StreamTooLarge(_) | RecordError::Batch(_) | RecordError::BatchTooLarge => String::new(),
-        reason if reason.is_of_the_system() => String::new(),
-        _ => format!(
-            "; `corpus verify {}` lists all that is wrong, --skip-invalid (also of `corpus convert`) leaves it out",
-            path.display()
-        ),
+    if reason.is_of_all() {
+        return String::new();
     }
+    format!(
+        "; `corpus verify {}` lists all that is wrong, --skip-invalid (also of `corpus convert`) leaves it out",
+        path.display()
+    )
 }
 
 /// A position as a reader of the file finds it.
@@ -116,9 +115,18 @@ pub enum RecordError {
 }
 
 impl RecordError {
-    /// Whether the system cannot read, as from a failing disk: no damage of the file.
-    pub(crate) fn is_of_the_system(&self) -> bool {
-        matches!(self, RecordError::Read(reason) if reason.raw_os_error().is_some())
+    /// Whether nothing behind it can be found.
+    pub(crate) fn is_last(&self) -> bool {
+        !matches!(self, RecordError::TooLarge | RecordError::Proto(_) | RecordError::Decode(_))
+    }
+
+    /// Whether no record by itself is damaged: the whole file is, or the system cannot read it.
+    pub(crate) fn is_of_all(&self) -> bool {
+        match self {
+            RecordError::StreamTooLarge(_) | RecordError::Batch(_) | RecordError::BatchTooLarge => true,
+            RecordError::Read(reason) => reason.raw_os_error().is_some(),
+            _ => false,
+        }
     }
 }
 

@@ -36,7 +36,7 @@ pub use corpus::Corpus;
 pub use cut::{Cut, find_cut};
 pub use error::{CorpusError, RecordError};
 pub use file_format::{FileFormat, MAX_BATCH_BYTES, MAX_RECORD_BYTES};
-pub use files::{EventReader, EventWriter, write};
+pub use files::{EventWriter, write};
 pub use fingerprint::Fingerprint;
 pub use invalid::{Invalid, Skipped};
 pub use keys::sign_as;

@@ -4,7 +4,7 @@ use std::io::BufRead;
 
 use codecs::{Batch, EncodeError, Event, Format, Implementation};
 
-use super::{Damage, read_up_to};
+use super::read_up_to;
 use crate::{MAX_BATCH_BYTES, RecordError};
 
 fn layout(format: Format) -> Batch {
@@ -20,12 +20,9 @@ pub(super) enum Events<R> {
 
 impl<R: BufRead> Events<R> {
     /// The next event; `None` after the last.
-    pub(super) fn next(&mut self) -> Result<Option<Event<'static>>, Damage> {
+    pub(super) fn next(&mut self) -> Result<Option<Event<'static>>, RecordError> {
         if let Events::Unread(input, format) = self {
-            let events = read(input, *format);
-            let events =
-                events.map_err(|reason| Damage { line: None, offset_bytes: 0, reason, is_last: true })?;
-            *self = Events::Read(events.into_iter());
+            *self = Events::Read(read(input, *format)?.into_iter());
         }
         match self {
             Events::Unread(..) => unreachable!("they were read above"),

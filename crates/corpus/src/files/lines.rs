@@ -4,7 +4,6 @@ use std::io::{BufRead, Read};
 
 use codecs::{DecodeError, EncodeError, Event, Format, RelayMessage, notepack_text};
 
-use super::Damage;
 use crate::{MAX_RECORD_BYTES, RecordError};
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
@@ -67,12 +66,12 @@ impl<R: BufRead> Lines<R> {
     }
 
     /// The next event; `None` at the end of the file.
-    pub(super) fn next(&mut self) -> Result<Option<Event<'static>>, Damage> {
-        self.leave_line().map_err(|reason| self.damage(reason.into()))?;
+    pub(super) fn next(&mut self) -> Result<Option<Event<'static>>, RecordError> {
+        self.leave_line()?;
         loop {
             self.number += 1;
             self.offset = self.next_offset;
-            if !self.read_line().map_err(|reason| self.damage(reason))? {
+            if !self.read_line()? {
                 return Ok(None);
             }
             let line = match self.number {
@@ -82,7 +81,7 @@ impl<R: BufRead> Lines<R> {
             };
             let text = line.trim_ascii();
             if !text.is_empty() {
-                return self.form.read(text).map(Some).map_err(|reason| self.damage(reason.into()));
+                return Ok(Some(self.form.read(text)?));
             }
         }
     }
@@ -130,12 +129,6 @@ impl<R: BufRead> Lines<R> {
             self.input.consume(bytes);
         }
         Ok(())
-    }
-
-    /// Only an unreadable stream has no further line.
-    fn damage(&self, reason: RecordError) -> Damage {
-        let is_last = matches!(reason, RecordError::Read(_) | RecordError::StreamTooLarge(_));
-        Damage { line: Some(self.number), offset_bytes: self.offset, reason, is_last }
     }
 }
 

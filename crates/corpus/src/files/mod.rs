@@ -92,7 +92,7 @@ pub(crate) fn read_bundled(bytes: &'static [u8]) -> Result<Vec<Event<'static>>, 
 /// Reads a file event by event, in constant memory; a batch, which is bounded, at once. Ends at the
 /// first damage, since half a corpus is another corpus.
 #[derive(derive_more::Debug)]
-pub struct EventReader {
+pub(crate) struct EventReader {
     path: PathBuf,
     #[debug(skip)]
     source: Source,
@@ -107,17 +107,8 @@ enum Source {
 }
 
 impl EventReader {
-    /// Opens a file whose name or content announces its format; `-` is standard input. A pipe is
-    /// read once, from its start to its end.
-    ///
-    /// # Errors
-    /// [`CorpusError`] when there is none, it cannot be opened, or neither announces a known format.
-    pub fn open(path: &Path) -> Result<EventReader, CorpusError> {
-        EventReader::open_within(path, None)
-    }
-
     /// Opens a file whose stream may have at most `most_bytes` when decompressed.
-    pub(crate) fn open_within(path: &Path, most_bytes: Option<u64>) -> Result<EventReader, CorpusError> {
+    pub(crate) fn open(path: &Path, most_bytes: Option<u64>) -> Result<EventReader, CorpusError> {
         if path == Path::new("-") {
             return EventReader::of_file(path, io::stdin(), most_bytes);
         }
@@ -158,15 +149,13 @@ impl EventReader {
         EventReader::new(path, named, stream, input, most_bytes)
     }
 
-    /// Whether the last line has no line feed, so that whatever is appended needs one first. Known
-    /// when the last event was read.
-    #[must_use]
-    pub fn unterminated(&self) -> bool {
+    /// Whether the last line has no line feed.
+    pub(crate) fn unterminated(&self) -> bool {
         matches!(&self.source, Source::Lines(lines) if lines.unterminated())
     }
 
     /// The next event, or the error in its place; continues after damage that has an end.
-    pub(crate) fn record(&mut self) -> Option<Result<Event<'static>, Damage>> {
+    pub(crate) fn record(&mut self) -> Option<Result<Event<'static>, RecordError>> {
         if self.ended {
             return None;
         }
@@ -177,13 +166,13 @@ impl EventReader {
         };
         self.ended = match &read {
             Ok(event) => event.is_none(),
-            Err(damage) => damage.is_last,
+            Err(reason) => reason.is_last(),
         };
         self.events_read += usize::from(matches!(read, Ok(Some(_))));
         read.transpose()
     }
 
-    /// Position of the event that was read last: its line in formats that have lines, and its first
+    /// Position of the record that was read last: its line in formats that have lines, and its first
     /// byte in the decompressed stream.
     pub(crate) fn place(&self) -> (Option<u64>, u64) {
         match &self.source {
@@ -197,8 +186,11 @@ impl EventReader {
         &self.path
     }
 
-    pub(crate) fn events_read(&self) -> usize {
-        self.events_read
+    /// The error of the record that was read last.
+    pub(crate) fn damaged(&self, reason: RecordError) -> CorpusError {
+        let (line, offset_bytes) = self.place();
+        let (path, events_read) = (self.path.clone(), self.events_read);
+        CorpusError::Damaged { path, line, offset_bytes, events_read, reason }
     }
 
     /// Without a format that the name announces the content decides.
@@ -245,9 +237,9 @@ impl Iterator for EventReader {
 
     fn next(&mut self) -> Option<Self::Item> {
         let record = self.record()?;
-        Some(record.map_err(|damage| {
+        Some(record.map_err(|reason| {
             self.ended = true;
-            damage.at(&self.path, self.events_read)
+            self.damaged(reason)
         }))
     }
 }
@@ -439,25 +431,6 @@ impl Read for Within {
         into[..bytes].copy_from_slice(&ready[..bytes]);
         self.consume(bytes);
         Ok(bytes)
-    }
-}
-
-/// Position and cause of damage; the reader adds the path.
-#[derive(Debug)]
-pub(crate) struct Damage {
-    /// Line from 1, in formats that have lines.
-    pub(crate) line: Option<u64>,
-    /// Start of the record in the decompressed stream, in bytes.
-    pub(crate) offset_bytes: u64,
-    pub(crate) reason: RecordError,
-    /// Nothing after it can be found.
-    pub(crate) is_last: bool,
-}
-
-impl Damage {
-    pub(crate) fn at(self, path: &Path, events_read: usize) -> CorpusError {
-        let Damage { line, offset_bytes, reason, .. } = self;
-        CorpusError::Damaged { path: path.to_owned(), line, offset_bytes, events_read, reason }
     }
 }
 

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, Read};
 use codecs::{DecodeError, EncodeError, Event, hex};
 use prost::Message;
 
-use super::{Damage, read_up_to};
+use super::read_up_to;
 use crate::{MAX_RECORD_BYTES, RecordError};
 
 /// All text, ids included.
@@ -58,15 +58,7 @@ impl<R: BufRead> Records<R> {
     }
 
     /// The next event; `None` at the end of the file.
-    pub(super) fn next(&mut self) -> Result<Option<Event<'static>>, Damage> {
-        self.read().map_err(|reason| {
-            let goes_on =
-                matches!(reason, RecordError::TooLarge | RecordError::Proto(_) | RecordError::Decode(_));
-            Damage { line: None, offset_bytes: self.offset, reason, is_last: !goes_on }
-        })
-    }
-
-    fn read(&mut self) -> Result<Option<Event<'static>>, RecordError> {
+    pub(super) fn next(&mut self) -> Result<Option<Event<'static>>, RecordError> {
         let passed = io::copy(&mut (&mut self.input).take(self.to_pass), &mut io::sink())?;
         if passed < self.to_pass {
             return Err(RecordError::Truncated { missing_bytes: self.to_pass - passed });

@@ -18,7 +18,7 @@ use std::{
 };
 
 use codecs::{ClientMessage, Event, VerifyLevel};
-use corpus::{Corpus, EventReader, Random, sign_as};
+use corpus::{Corpus, Events, Random, sign_as};
 use futures::{SinkExt, StreamExt};
 use nix::sys::{
     resource::{UsageWho, getrusage},
@@ -47,7 +47,7 @@ impl Folder {
 }
 
 fn ids(file: &Path) -> HashSet<[u8; 32]> {
-    let events: Vec<_> = EventReader::open(file).unwrap().map(Result::unwrap).collect();
+    let events: Vec<_> = Events::open(file, false).unwrap().map(Result::unwrap).collect();
     let ids: HashSet<_> = events.iter().map(|event| event.id).collect();
     assert_eq!(ids.len(), events.len(), "each once");
     events.iter().for_each(|event| event.verify(VerifyLevel::Full).unwrap());
