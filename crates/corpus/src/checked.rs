@@ -17,8 +17,6 @@ pub struct Checked {
     reader: EventReader,
     ready: VecDeque<Result<Event<'static>, Invalid>>,
     failed: Option<CorpusError>,
-    /// A record after which nothing can be found is an error.
-    whole: bool,
 }
 
 impl Checked {
@@ -31,13 +29,7 @@ impl Checked {
     }
 
     pub(crate) fn from_reader(reader: EventReader) -> Checked {
-        Checked { reader, ready: VecDeque::new(), failed: None, whole: false }
-    }
-
-    /// Whether the last line has no line feed.
-    #[must_use]
-    pub fn unterminated(&self) -> bool {
-        self.reader.unterminated()
+        Checked { reader, ready: VecDeque::new(), failed: None }
     }
 
     fn fill(&mut self) {
@@ -45,7 +37,7 @@ impl Checked {
         while records.len() < TOGETHER {
             match self.reader.record() {
                 None => break,
-                Some(Err(reason)) if reason.is_of_all() || (self.whole && reason.is_last()) => {
+                Some(Err(reason)) if reason.is_of_all() => {
                     self.failed = Some(self.reader.damaged(reason));
                     break;
                 }
@@ -112,22 +104,6 @@ impl Events {
         EventReader::open(path, None).map(|reader| Events::from_reader(reader, skip_invalid))
     }
 
-    /// [`Events::open`] for appending: a truncated end is an error.
-    ///
-    /// # Errors
-    /// As [`Events::open`].
-    pub fn open_to_append(path: &Path, skip_invalid: bool) -> Result<Events, CorpusError> {
-        EventReader::open(path, None).map(|reader| Events::to_append(reader, skip_invalid))
-    }
-
-    pub(crate) fn to_append(reader: EventReader, skip_invalid: bool) -> Events {
-        let mut events = Events::from_reader(reader, skip_invalid);
-        if let Source::Checked(checked) = &mut events.source {
-            checked.whole = true;
-        }
-        events
-    }
-
     pub(crate) fn from_reader(reader: EventReader, skip_invalid: bool) -> Events {
         let source =
             if skip_invalid { Source::Checked(Checked::from_reader(reader)) } else { Source::Whole(reader) };
@@ -140,13 +116,10 @@ impl Events {
     }
 
     /// Whether the last line has no line feed, so that whatever is appended needs one first. Known
-    /// when the last event was read.
+    /// when the last event was read, and not with `skip_invalid`.
     #[must_use]
     pub fn unterminated(&self) -> bool {
-        match &self.source {
-            Source::Whole(reader) => reader.unterminated(),
-            Source::Checked(checked) => checked.unterminated(),
-        }
+        matches!(&self.source, Source::Whole(reader) if reader.unterminated())
     }
 }
 

@@ -26,21 +26,15 @@ pub struct Cut {
     start_bytes: u64,
     /// Whole events after `start_bytes`.
     events: usize,
-    skip_invalid: bool,
 }
 
-/// Finds the cut that explains why a file of events cannot be read to its end.
-/// [`Events::open_to_append`] had read `events_read`.
+/// Finds the cut that explains why a file of events cannot be read to its end. [`Events`] had read
+/// `events_read`.
 ///
 /// # Errors
 /// `damage` itself, if a crash while writing does not explain it; [`CorpusError::Io`] when the file
 /// cannot be read.
-pub fn find_cut(
-    path: &Path,
-    damage: CorpusError,
-    events_read: usize,
-    skip_invalid: bool,
-) -> Result<Cut, CorpusError> {
+pub fn find_cut(path: &Path, damage: CorpusError, events_read: usize) -> Result<Cut, CorpusError> {
     let format = FileFormat::from_path(path)?;
     let start_bytes = match &damage {
         CorpusError::Damaged { line: Some(_), offset_bytes, reason: RecordError::Decode(_), .. }
@@ -57,8 +51,7 @@ pub fn find_cut(
     };
     let Some(start_bytes) = start_bytes else { return Err(damage) };
     // The rest must be a whole file by itself.
-    let first = EventReader::open_first(path, start_bytes)?;
-    let (mut kept, mut whole) = (0, Events::to_append(first, skip_invalid));
+    let (mut kept, mut whole) = (0, EventReader::open_first(path, start_bytes)?);
     for event in &mut whole {
         event?;
         kept += 1;
@@ -67,7 +60,7 @@ pub fn find_cut(
         return Err(damage);
     }
     let events = events_read.saturating_sub(kept);
-    Ok(Cut { path: path.to_owned(), start_bytes, events, skip_invalid })
+    Ok(Cut { path: path.to_owned(), start_bytes, events })
 }
 
 /// Start of the last line, if it has no end and is the beginning of an event.
@@ -130,7 +123,7 @@ impl Cut {
             return Ok(());
         }
         let mut writer = EventWriter::append(&self.path)?;
-        for event in Events::open(copy, self.skip_invalid)?.take(self.events) {
+        for event in Events::open(copy, false)?.take(self.events) {
             writer.write(&event?)?;
         }
         writer.finish()

@@ -29,7 +29,7 @@ use self::{
     provenance::{Provenance, RelayReport, Session},
     relay::Task,
 };
-use super::{Progress, say, tell, tell_skipped, unix_seconds};
+use super::{Progress, say, tell, unix_seconds};
 
 /// Events to collect without `--count` and `--for`.
 const DEFAULT_COUNT: u64 = 10_000;
@@ -75,10 +75,6 @@ pub(crate) struct Args {
     /// Ask again for all that earlier captures of the file have, as after an import of old events.
     #[arg(long)]
     again: bool,
-    /// Continue a file that also holds invalid events: they stay there, are counted, and every
-    /// event of the file is verified.
-    #[arg(long)]
-    skip_invalid: bool,
     /// Root certificates (PEM) to trust instead of the platform's.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
@@ -177,7 +173,7 @@ impl End {
 
 async fn capture(args: &Args, relays: Vec<Endpoint>) -> anyhow::Result<ExitCode> {
     // Until here nothing is changed, and a signal ends the program at once: a large file takes time.
-    let mut output = Output::open(&args.out, args.skip_invalid)?;
+    let mut output = Output::open(&args.out)?;
     let mut provenance = Provenance::open(&args.out, output.events(), args.again)?;
     let mut interrupt = Interrupt::listen()?;
     let count = args.count.or(args.time.is_none().then_some(DEFAULT_COUNT));
@@ -252,17 +248,15 @@ async fn capture(args: &Args, relays: Vec<Endpoint>) -> anyhow::Result<ExitCode>
         reports.push(report);
     }
     reports.iter().for_each(|report| tell(&report.to_string()));
-    tell_skipped(&args.out, output.skipped());
     let failed = reports.iter().all(|report| report.failure.is_some());
     if end == End::Relays && reports.iter().any(|report| report.failure.is_some()) {
         end = End::GivenUp;
     }
-    let (events, new, skipped) = (output.events(), output.new_events(), output.skipped().count());
+    let (events, new) = (output.events(), output.new_events());
     output.checkpoint()?;
-    provenance.push(Session::from_reports(args, started, end.words(), new, skipped, reports));
+    provenance.push(Session::from_reports(args, started, end.words(), new, reports));
     provenance.write(events)?;
-    let skipped = if skipped > 0 { format!(", {skipped} invalid skipped") } else { String::new() };
-    say(&format!("{}: {events} events, {new} of them new{skipped}; {}", args.out.display(), end.words()))?;
+    say(&format!("{}: {events} events, {new} of them new; {}", args.out.display(), end.words()))?;
     if end == End::Interrupted {
         return Ok(ExitCode::from(130));
     }

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use codecs::Event;
-use corpus::{CorpusError, Cut, EventWriter, Events, FileFormat, MAX_IDS, Skipped, find_cut};
+use corpus::{CorpusError, Cut, EventWriter, Events, FileFormat, MAX_IDS, find_cut};
 use nix::errno::Errno;
 
 use crate::cli::{Progress, tell};
@@ -59,7 +59,6 @@ pub(super) struct Output {
     before: u64,
     cut: Option<Cut>,
     unterminated: bool,
-    skipped: Skipped,
 }
 
 impl Output {
@@ -68,14 +67,14 @@ impl Output {
     /// # Errors
     /// When another capture writes it, or it holds anything but events and, at its end, a record
     /// that a crash cut short.
-    pub(super) fn open(path: &Path, skip_invalid: bool) -> anyhow::Result<Output> {
+    pub(super) fn open(path: &Path) -> anyhow::Result<Output> {
         if !FileFormat::from_path(path)?.can_grow() {
             return Err(CorpusError::CannotGrow { path: path.to_owned() }.into());
         }
         let lock = locked(path)?;
         let ids = Arc::new(Ids::default());
         let (mut events, mut cut) = (0, None);
-        let mut file = Events::open_to_append(path, skip_invalid)?;
+        let mut file = Events::open(path, false)?;
         let mut progress = Progress::new("read", None, "events of the file");
         for event in &mut file {
             match event {
@@ -86,31 +85,15 @@ impl Output {
                 }
                 Err(damage) => {
                     let read = usize::try_from(events).unwrap_or(usize::MAX);
-                    let found = find_cut(path, damage, read, skip_invalid)
+                    let found = find_cut(path, damage, read)
                         .context("the file is unchanged, and --out may name another")?;
                     cut = Some(found);
                 }
             }
         }
         let unterminated = cut.is_none() && file.unterminated();
-        let skipped = file.skipped().clone();
         let path = path.to_owned();
-        Ok(Output {
-            path,
-            _lock: lock,
-            writer: None,
-            ids,
-            events,
-            before: events,
-            cut,
-            unterminated,
-            skipped,
-        })
-    }
-
-    /// Records of the file that are no valid events, which stay there.
-    pub(super) fn skipped(&self) -> &Skipped {
-        &self.skipped
+        Ok(Output { path, _lock: lock, writer: None, ids, events, before: events, cut, unterminated })
     }
 
     pub(super) fn ids(&self) -> Arc<Ids> {

@@ -50,9 +50,6 @@ pub(super) struct Session {
     #[serde(default)]
     headers: Vec<String>,
     events_new: u64,
-    /// Records of the file that are no valid events, by `--skip-invalid`.
-    #[serde(default)]
-    invalid_skipped: u64,
     relays: Vec<RelayReport>,
 }
 
@@ -158,7 +155,6 @@ impl Session {
         started: i64,
         ended_because: &str,
         events_new: u64,
-        invalid_skipped: u64,
         relays: Vec<RelayReport>,
     ) -> Session {
         Session {
@@ -170,7 +166,6 @@ impl Session {
             compression: args.compression.spelled_out(),
             headers: args.headers.iter().map(ToString::to_string).collect(),
             events_new,
-            invalid_skipped,
             relays,
         }
     }

@@ -534,37 +534,6 @@ fn a_relay_that_is_silent_is_told_of_within_two_seconds() {
 }
 
 #[test]
-fn a_file_with_invalid_lines_is_continued_when_asked_and_keeps_them() {
-    let events = some_events(60);
-    let url = relay(events.clone(), 1_000);
-    for name in ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"] {
-        let folder = Folder::new();
-        let file = folder.path(name);
-        let mut forged = events[50].clone();
-        forged.sig[1] ^= 1;
-        let good = lines(&events[..40]);
-        let before = packed(
-            name,
-            &[&good[..9].concat(), &b"{}\n"[..], &lines(&[forged])[0], &good[9..].concat()].concat(),
-        );
-        // A cut end is still mended, where a stream cannot be appended to otherwise.
-        let cut = packed(name, &[&b"hello\n"[..], &good[..20].concat()].concat());
-        let cut = if name == "a.jsonl" { &b"{\"id\":"[..] } else { &cut[..cut.len() - 10] };
-        folder.write(name, [&before[..], cut].concat());
-        folder.capture(&url, name, &[]).ran().ended(1).saying(&["--skip-invalid"]);
-        let ran = folder.captured(&url, name, &["--skip-invalid"]);
-        assert!(folder.read(name).starts_with(&before), "{name}: what was there stays");
-        let corpus = Corpus::read_with(&file, true).unwrap();
-        assert_eq!(ids_of(&corpus.events), ids_of(&events), "{name}");
-        let skipped = session(&file)["invalid_skipped"].as_u64().unwrap();
-        // Nothing comes out of a block of zstd that is cut.
-        let expected = if name == "a.jsonl.zst" { 2 } else { 3 };
-        assert_eq!(skipped, expected, "{ran}");
-        assert!(ran.to_string().contains(&format!("{expected} invalid skipped")), "{ran}");
-    }
-}
-
-#[test]
 fn too_few_processes_end_a_capture_with_the_limit_to_raise() {
     let folder = Folder::new();
     fs::set_permissions(folder.path(""), Permissions::from_mode(0o755)).unwrap();
