@@ -109,15 +109,12 @@ pub enum RecordError {
     /// Not an event in this format.
     #[error("not an event: {0}")]
     Decode(DecodeError),
-    /// Not a ProtoEvent message.
-    #[error("not a ProtoEvent: {0}")]
-    Proto(prost::DecodeError),
 }
 
 impl RecordError {
     /// Whether nothing behind it can be found.
     pub(crate) fn is_last(&self) -> bool {
-        !matches!(self, RecordError::TooLarge | RecordError::Proto(_) | RecordError::Decode(_))
+        !matches!(self, RecordError::TooLarge | RecordError::Decode(_))
     }
 
     /// Whether no record by itself is damaged: the whole file is, or the system cannot read it.
@@ -142,11 +139,5 @@ impl From<io::Error> for RecordError {
 impl From<DecodeError> for RecordError {
     fn from(error: DecodeError) -> Self {
         RecordError::Decode(error)
-    }
-}
-
-impl From<prost::DecodeError> for RecordError {
-    fn from(error: prost::DecodeError) -> Self {
-        RecordError::Proto(error)
     }
 }

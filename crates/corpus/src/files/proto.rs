@@ -3,35 +3,14 @@
 
 use std::io::{self, BufRead, Read};
 
-use codecs::{DecodeError, EncodeError, Event, hex};
-use prost::Message;
+use codecs::{Codec, EncodeError, Event, Format};
 
 use super::read_up_to;
 use crate::{MAX_RECORD_BYTES, RecordError};
 
-/// All text, ids included.
-#[derive(Clone, PartialEq, Message)]
-struct ProtoEvent {
-    #[prost(string, tag = "1")]
-    id: String,
-    #[prost(string, tag = "2")]
-    pubkey: String,
-    #[prost(int64, tag = "3")]
-    created_at: i64,
-    #[prost(int32, tag = "4")]
-    kind: i32,
-    #[prost(message, repeated, tag = "5")]
-    tags: Vec<ProtoTag>,
-    #[prost(string, tag = "6")]
-    content: String,
-    #[prost(string, tag = "7")]
-    sig: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct ProtoTag {
-    #[prost(string, repeated, tag = "1")]
-    values: Vec<String>,
+/// Reads and writes a ProtoEvent, which is an event of the format proto-string.
+fn codec() -> &'static dyn Codec {
+    "proto-string".parse::<Format>().expect("it is a format").spec().library
 }
 
 /// Reads records.
@@ -74,7 +53,7 @@ impl<R: BufRead> Records<R> {
         if read < length {
             return Err(RecordError::Truncated { missing_bytes: length - read });
         }
-        Ok(Some(ProtoEvent::decode(self.record.as_slice())?.into_event()?))
+        Ok(Some(codec().decode_event(&self.record)?.into_owned()))
     }
 }
 
@@ -100,43 +79,14 @@ fn read_varint(input: &mut impl BufRead) -> Result<Option<(u64, u64)>, RecordErr
 
 /// Appends one record.
 pub(super) fn encode(event: &Event<'_>, record: &mut Vec<u8>) -> Result<(), EncodeError> {
-    let encoded = ProtoEvent::from_event(event).encode_length_delimited(record);
-    encoded.map_err(|error| EncodeError::Library(error.to_string()))
-}
-
-impl ProtoEvent {
-    fn into_event(self) -> Result<Event<'static>, DecodeError> {
-        Ok(Event {
-            id: hex_field("id", &self.id)?,
-            pubkey: hex_field("pubkey", &self.pubkey)?,
-            created_at: self.created_at,
-            kind: u16::try_from(self.kind).map_err(|_| DecodeError::OutOfRange("kind"))?,
-            tags: self.tags.into_iter().map(|tag| tag.values.into_iter().map(Into::into).collect()).collect(),
-            content: self.content.into(),
-            sig: hex_field("sig", &self.sig)?,
-        })
+    let mut message = Vec::new();
+    codec().encode_event(event, &mut message)?;
+    let mut length = message.len();
+    while length >= 0x80 {
+        record.push(length.to_le_bytes()[0] | 0x80);
+        length >>= 7;
     }
-
-    fn from_event(event: &Event<'_>) -> ProtoEvent {
-        ProtoEvent {
-            id: hex::encode(&event.id),
-            pubkey: hex::encode(&event.pubkey),
-            created_at: event.created_at,
-            kind: event.kind.into(),
-            tags: event
-                .tags
-                .iter()
-                .map(|tag| ProtoTag { values: tag.iter().map(|value| value.clone().into_owned()).collect() })
-                .collect(),
-            content: event.content.clone().into_owned(),
-            sig: hex::encode(&event.sig),
-        }
-    }
-}
-
-fn hex_field<const N: usize>(name: &'static str, text: &str) -> Result<[u8; N], DecodeError> {
-    match text {
-        "" => Err(DecodeError::Missing(name)),
-        _ => hex::decode_array(text.as_bytes()).ok_or(DecodeError::Malformed(name)),
-    }
+    record.push(length.to_le_bytes()[0]);
+    record.append(&mut message);
+    Ok(())
 }

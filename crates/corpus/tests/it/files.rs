@@ -202,7 +202,7 @@ fn lengths_are_claims_to_check() {
     ));
     assert!(matches!(check(&[0x81, 0x80, 0x40]), RecordError::TooLarge));
     assert!(matches!(check(&[0x80, 0x80, 0x40]), RecordError::Truncated { missing_bytes: 0x10_0000 }));
-    assert!(matches!(check(&[1, 0xff]), RecordError::Proto(_)));
+    assert!(matches!(check(&[1, 0xff]), RecordError::Decode(_)));
     assert!(matches!(check(&[0]), RecordError::Decode(_)));
 }
 

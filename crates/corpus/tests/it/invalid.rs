@@ -116,20 +116,14 @@ fn record(event: &Event<'_>) -> Vec<u8> {
 /// Records of a `.pb.gz` file that are no events: of a kind too large, no message, larger than any
 /// event, without a field.
 fn bad_records(good: &Event<'_>) -> Vec<(Vec<u8>, &'static str)> {
-    let mut record = record(good);
-    let prefix_bytes = record.iter().position(|byte| *byte < 0x80).unwrap() + 1;
-    let mut message = record.split_off(prefix_bytes);
-    message.extend([0x20, 0xb4, 0x91, 0x27]);
-    let mut of_kind = Vec::new();
-    prost::encode_length_delimiter(message.len(), &mut of_kind).unwrap();
-    of_kind.extend(message);
-    let mut large = Vec::new();
-    prost::encode_length_delimiter(3 << 20, &mut large).unwrap();
-    large.resize(large.len() + (3 << 20), b'x');
+    let mut of_kind = record(&Event { kind: 30_023, ..good.clone() });
+    let kind = of_kind.windows(4).position(|field| field == [0x20, 0xc7, 0xea, 0x01]).unwrap();
+    of_kind.splice(kind + 1..kind + 4, [0xff, 0xff, 0x7f]);
     vec![
         (of_kind, "kind is out of range: NIP-01 has 0 to 65535"),
-        (vec![1, 0xff], "not a ProtoEvent"),
-        (large, "longer than 1048576 bytes"),
+        (vec![1, 0xff], "not an event"),
+        // A length of 3 MiB.
+        ([vec![0x80, 0x80, 0xc0, 0x01], vec![b'x'; 3 << 20]].concat(), "longer than 1048576 bytes"),
         (vec![0], "id is missing"),
     ]
 }
