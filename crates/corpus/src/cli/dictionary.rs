@@ -107,7 +107,8 @@ pub(crate) fn train(args: &Args) -> anyhow::Result<ExitCode> {
 fn events(args: &Args) -> anyhow::Result<Vec<Event<'static>>> {
     let Some(path) = &args.corpus else {
         let mut progress = Progress::new("made", Some(args.events.into()), "events");
-        return Ok(generated(args.events as usize, args.seed, &mut progress)?);
+        let generator = Generator::new(&Mix::audit(), args.events.into(), args.seed).elsewhere();
+        return Ok(generator.events(|done| progress.report(done as u64)));
     };
     let mut progress = Progress::new("read", None, "events");
     let mut reservoir = Reservoir::new(args.events as usize, args.seed);
@@ -120,21 +121,6 @@ fn events(args: &Args) -> anyhow::Result<Vec<Event<'static>>> {
     }
     tell_skipped(path, file.skipped());
     Ok(reservoir.finish())
-}
-
-fn generated(
-    count: usize,
-    seed: u64,
-    progress: &mut Progress,
-) -> Result<Vec<Event<'static>>, corpus::generate::GenerateError> {
-    let generator = Generator::new(&Mix::audit(), count as u64, seed)?.elsewhere();
-    let mut events = Vec::with_capacity(count.min(1 << 20));
-    let Ok(()) = generator.stream(|block| {
-        events.extend(block);
-        progress.report(events.len() as u64);
-        Ok::<(), std::convert::Infallible>(())
-    });
-    Ok(events)
 }
 
 fn message(codec: &dyn Codec, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), codecs::EncodeError> {

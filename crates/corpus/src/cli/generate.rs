@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         KindMix::Audit => Mix::audit(),
         KindMix::Live => Mix::live(),
     };
-    let generator = Generator::new(&mix, args.events, args.seed)?;
+    let generator = Generator::new(&mix, args.events, args.seed);
     let generator = if args.strict { generator.strict() } else { generator };
     let generator = match args.newest {
         Some(newest) => generator.ending(newest),

@@ -2,16 +2,13 @@
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
-use serde::{Deserialize, de::IgnoredAny};
+use serde::Deserialize;
 
 use crate::random::{Random, power};
 
 /// The measured statistics.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct Calibration {
-    #[serde(rename = "about")]
-    _about: String,
     quantiles: Vec<f64>,
     /// Events of each kind in an audit of 50,000.
     pub(super) kind_counts: BTreeMap<u16, usize>,
@@ -22,10 +19,7 @@ pub(super) struct Calibration {
 
 /// Statistics of the events of one kind.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct Shape {
-    #[serde(rename = "events_measured")]
-    _events_measured: usize,
     #[serde(default)]
     json_bytes: Vec<f64>,
     content_bytes: Vec<f64>,
@@ -33,9 +27,6 @@ pub(super) struct Shape {
     /// The fraction from which a tag count between two quantiles is rounded up.
     #[serde(default = "half")]
     tags_round_up_from: f64,
-    /// Compression ratios that tests compare generated events with.
-    #[serde(default, rename = "compression")]
-    _compression: Option<IgnoredAny>,
     #[serde(default)]
     pub(super) reuse: Reuse,
     pub(super) tag_names: Vec<TagName>,
@@ -48,7 +39,6 @@ fn half() -> f64 {
 /// Shares of draws that repeat a value of recent events of the kind, as threads, clients and
 /// services do. Fitted to the stream compression of real events of the kind.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct Reuse {
     /// The author.
     pub(super) author: f64,
@@ -60,7 +50,6 @@ pub(super) struct Reuse {
 
 /// A tag that occurs in events of a kind.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct TagName {
     pub(super) name: String,
     /// Share of events with it.

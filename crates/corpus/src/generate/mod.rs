@@ -19,7 +19,7 @@ mod requests;
 mod tags;
 mod text;
 
-use std::{collections::BTreeMap, sync::OnceLock};
+use std::{collections::BTreeMap, convert::Infallible, sync::OnceLock};
 
 use codecs::Event;
 
@@ -28,15 +28,6 @@ use crate::{
     keys::{self, World},
     random::{Weighted, power},
 };
-
-/// Why events cannot be generated.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum GenerateError {
-    /// The mix is empty.
-    #[error("the mix names no kind of event; expected at least one")]
-    NoKinds,
-}
 
 /// Which kinds of events, in proportion to these numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,17 +41,8 @@ pub struct Mix {
 ///
 /// # Panics
 /// When `count` events do not fit into memory; [`Generator`] makes them block by block.
-pub fn events(count: usize, seed: u64, mut progress: impl FnMut(usize)) -> Vec<Event<'static>> {
-    let generator = Generator::new(&Mix::audit(), count as u64, seed).expect("the audit found events");
-    let mut events = Vec::with_capacity(count);
-    let done: Result<(), std::convert::Infallible> = generator.stream(|block| {
-        events.extend(block);
-        progress(events.len());
-        Ok(())
-    });
-    match done {
-        Ok(()) => events,
-    }
+pub fn events(count: usize, seed: u64, progress: impl FnMut(usize)) -> Vec<Event<'static>> {
+    Generator::new(&Mix::audit(), count as u64, seed).events(progress)
 }
 
 /// Makes events in blocks of 1,000, on all cores, in bounded memory: some 10 MB a core.
@@ -80,11 +62,11 @@ pub struct Generator {
 impl Generator {
     /// A generator of `count` events.
     ///
-    /// # Errors
-    /// [`GenerateError`] when the mix is empty.
-    pub fn new(mix: &Mix, count: u64, seed: u64) -> Result<Generator, GenerateError> {
-        Ok(Generator {
-            plan: EventPlan::new(mix, count, seed)?,
+    /// # Panics
+    /// When the mix names no kind.
+    pub fn new(mix: &Mix, count: u64, seed: u64) -> Generator {
+        Generator {
+            plan: EventPlan::new(mix, count, seed),
             seed,
             world: World::Sample,
             people: OnceLock::new(),
@@ -93,7 +75,7 @@ impl Generator {
             // Fitted to 38,357 follows in real lists: their top twenty keys are 2% of them.
             by_popularity: Weighted::new((0..World::PEOPLE).map(|rank| 1.0 / power((rank + 81) as f64, 0.9))),
             strict: false,
-        })
+        }
     }
 
     /// Makes only events that relays take by their defaults
@@ -132,6 +114,17 @@ impl Generator {
     /// The error of `take`.
     pub fn stream<E>(&self, take: impl FnMut(Vec<Event<'static>>) -> Result<(), E>) -> Result<(), E> {
         keys::in_order(self.plan.blocks(), |block| self.block(block), take)
+    }
+
+    /// All events in memory. `progress` is called now and then with the number done.
+    pub fn events(&self, mut progress: impl FnMut(usize)) -> Vec<Event<'static>> {
+        let mut events = Vec::new();
+        let Ok(()) = self.stream(|block| {
+            events.extend(block);
+            progress(events.len());
+            Ok::<(), Infallible>(())
+        });
+        events
     }
 
     fn block(&self, block: u64) -> Vec<Event<'static>> {

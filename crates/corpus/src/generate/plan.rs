@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{GenerateError, Mix, calibration::Calibration};
+use super::{Mix, calibration::Calibration};
 use crate::{
     keys::AUTHOR_KEYS,
     random::{Random, Weighted},
@@ -61,8 +61,8 @@ pub(super) struct EventPlan {
 }
 
 impl EventPlan {
-    pub(super) fn new(mix: &Mix, count: u64, seed: u64) -> Result<EventPlan, GenerateError> {
-        let deck = deck(mix)?;
+    pub(super) fn new(mix: &Mix, count: u64, seed: u64) -> EventPlan {
+        let deck = deck(mix);
         let mut random = Random::new("relay-sim list authors", seed);
         let once = mix.kinds.keys().filter(|&&kind| has_one_per_author(kind)).map(|&kind| {
             let mut authors: Vec<_> = (0..AUTHOR_KEYS).collect();
@@ -71,7 +71,7 @@ impl EventPlan {
         });
         let once = once.collect();
         let authors = Authors::new(count);
-        Ok(EventPlan { count, seed, first_created_at: FIRST_CREATED_AT, deck, once, authors })
+        EventPlan { count, seed, first_created_at: FIRST_CREATED_AT, deck, once, authors }
     }
 
     /// The plan with its last event at this time.
@@ -155,18 +155,16 @@ impl EventPlan {
 
 /// The kinds of the mix in an order that spreads each evenly: a kind with n of N events has every N/n-th
 /// place, after a random first one.
-fn deck(mix: &Mix) -> Result<Vec<u16>, GenerateError> {
+fn deck(mix: &Mix) -> Vec<u16> {
     let mut random = Random::new("relay-sim kinds", 0);
     let mut places: Vec<(f64, u16)> = Vec::new();
     for (&kind, &n) in &mix.kinds {
         let start = random.unit();
         places.extend((0..n).map(|i| ((i as f64 + start) / n as f64, kind)));
     }
-    if places.is_empty() {
-        return Err(GenerateError::NoKinds);
-    }
+    assert!(!places.is_empty(), "a mix names a kind");
     places.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-    Ok(places.into_iter().map(|(_, kind)| kind).collect())
+    places.into_iter().map(|(_, kind)| kind).collect()
 }
 
 /// Whether a relay keeps only the newest event of this kind and author (NIP-01).
@@ -222,7 +220,7 @@ mod tests {
     #[test]
     fn no_two_events_share_a_second_however_many_there_are() {
         for count in [2_000, 690_000, 5_000_000] {
-            let plan = EventPlan::new(&Mix::audit(), count, 1).unwrap();
+            let plan = EventPlan::new(&Mix::audit(), count, 1);
             let last = plan.blocks() - 1;
             let planned = [last - 1, last].into_iter().flat_map(|block| plan.block(block));
             let seconds: Vec<_> = planned.map(|planned| planned.created_at).collect();

@@ -55,13 +55,8 @@ fn generated(kind: u16, count: usize) -> Vec<Event<'static>> {
     let (part, whole) = NOTES_SHARE;
     let notes = if kind == 1 { 0 } else { count * (whole - part) / part };
     let mix = Mix { kinds: [(1, notes), (kind, count)].into() };
-    let generator = Generator::new(&mix, (count + notes) as u64, 1).unwrap();
-    let mut events = Vec::new();
-    let done: Result<(), std::convert::Infallible> = generator.stream(|block| {
-        events.extend(block.into_iter().filter(|event| event.kind == kind));
-        Ok(())
-    });
-    done.unwrap();
+    let mut events = Generator::new(&mix, (count + notes) as u64, 1).events(|_| ());
+    events.retain(|event| event.kind == kind);
     events
 }
 
@@ -126,16 +121,10 @@ fn every_common_kind_is_within_the_limits_of_the_measurements() {
 #[test]
 fn any_stretch_of_the_events_has_the_mix() {
     let check = |mix: &Mix, count: u64, from: usize, to: usize| {
-        let mut kinds = Vec::new();
-        let generator = Generator::new(mix, count, 5).unwrap();
-        let done: Result<(), std::convert::Infallible> = generator.stream(|block| {
-            kinds.extend(block.iter().map(|event| event.kind));
-            Ok(())
-        });
-        done.unwrap();
+        let events = Generator::new(mix, count, 5).events(|_| ());
         let total: usize = mix.kinds.values().sum();
         for (&kind, &n) in &mix.kinds {
-            let found = kinds[from..to].iter().filter(|&&found| found == kind).count() as f64;
+            let found = events[from..to].iter().filter(|event| event.kind == kind).count() as f64;
             let expected = (n * (to - from)) as f64 / total as f64;
             assert!((found - expected).abs() <= 2.0, "kind {kind}: {found} instead of {expected}");
         }
