@@ -8,13 +8,39 @@ use crate::{Fingerprint, Origin, fingerprint::FingerprintHasher, origin::SignerS
 
 /// Most ids that are remembered to find duplicates: some 150 MB, and more events than a run
 /// streams.
-pub const MAX_IDS: usize = 4_000_000;
+const MAX_IDS: usize = 4_000_000;
+
+/// Ids of events, up to 4,000,000.
+#[derive(Debug, Default)]
+pub struct Ids {
+    /// The first half of each id: 2^64 ids would have to be tried to make two alike.
+    halves: HashSet<[u8; 16]>,
+}
+
+impl Ids {
+    /// Whether the event is one of them.
+    pub fn contains(&self, event: &Event<'_>) -> bool {
+        self.halves.contains(&half(event))
+    }
+
+    /// Adds the event, unless there are too many; false if it was there.
+    pub fn insert(&mut self, event: &Event<'_>) -> bool {
+        if self.is_full() { !self.contains(event) } else { self.halves.insert(half(event)) }
+    }
+
+    fn is_full(&self) -> bool {
+        self.halves.len() >= MAX_IDS
+    }
+}
+
+fn half(event: &Event<'_>) -> [u8; 16] {
+    event.id.first_chunk().copied().expect("an id has 32 bytes")
+}
 
 /// Counts events, their duplicates, their origin and their fingerprint.
 #[derive(Debug, Default)]
 pub struct Census {
-    /// The first half of each id: 2^64 ids would have to be tried to make two alike.
-    ids: HashSet<[u8; 16]>,
+    ids: Ids,
     fingerprint: FingerprintHasher,
     signers: SignerSample,
     events: u64,
@@ -29,7 +55,7 @@ pub struct Counted {
     pub events: u64,
     /// Events whose id an earlier one has.
     pub duplicates: u64,
-    /// Events after the first [`MAX_IDS`]; unknown whether they are duplicates.
+    /// Events after the first 4,000,000; unknown whether they are duplicates.
     pub unchecked: u64,
     /// Fingerprint of the events without duplicates, in order.
     pub fingerprint: Fingerprint,
@@ -40,18 +66,12 @@ pub struct Counted {
 impl Census {
     /// Counts one event; false for a duplicate.
     pub fn add(&mut self, event: &Event<'_>) -> bool {
-        let half = event.id.first_chunk().copied().expect("an id has 32 bytes");
-        if self.ids.len() < MAX_IDS {
-            if !self.ids.insert(half) {
-                self.duplicates += 1;
-                return false;
-            }
-        } else if self.ids.contains(&half) {
+        let is_full = self.ids.is_full();
+        if !self.ids.insert(event) {
             self.duplicates += 1;
             return false;
-        } else {
-            self.unchecked += 1;
         }
+        self.unchecked += u64::from(is_full);
         self.events += 1;
         self.fingerprint.add(event);
         self.signers.add(event);

@@ -30,7 +30,7 @@ pub mod rules;
 mod sampler;
 mod signing;
 
-pub use census::{Census, Counted, MAX_IDS};
+pub use census::{Census, Counted, Ids};
 pub use checked::{Checked, Events};
 pub use corpus::Corpus;
 pub use cut::{Cut, find_cut};

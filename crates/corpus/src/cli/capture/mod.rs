@@ -10,7 +10,7 @@ mod output;
 mod provenance;
 mod relay;
 
-use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context, ensure};
 use codecs::{ClientMessage, Event, Filter, Format};
@@ -181,7 +181,6 @@ async fn capture(args: &Args, relays: Vec<Endpoint>) -> anyhow::Result<ExitCode>
     let filters = if args.filters.is_empty() { vec![Filter::default()] } else { args.filters.clone() };
     let (stop, stopped) = watch::channel(false);
     let (sender, mut accepted) = mpsc::channel::<Event<'static>>(WAITING_EVENTS);
-    let ids = output.ids();
     let (mut tasks, mut watch) = (JoinSet::new(), Watch::default());
     for relay in relays {
         let task = Task {
@@ -194,7 +193,7 @@ async fn capture(args: &Args, relays: Vec<Endpoint>) -> anyhow::Result<ExitCode>
             patience: args.patience,
             live: args.time.is_some(),
             started,
-            ids: Arc::clone(&ids),
+            ids: output.ids(),
             accepted: sender.clone(),
             stopped: stopped.clone(),
         };

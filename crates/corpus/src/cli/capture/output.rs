@@ -1,47 +1,27 @@
 //! The file that grows.
 
 use std::{
-    collections::HashSet,
     fs::{self, File, OpenOptions, TryLockError},
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use anyhow::{Context, bail};
 use codecs::Event;
-use corpus::{CorpusError, Cut, EventWriter, Events, FileFormat, MAX_IDS, find_cut};
+use corpus::{CorpusError, Cut, EventWriter, Events, FileFormat, Ids, find_cut};
 use nix::errno::Errno;
 
 use crate::cli::{Progress, tell};
 
-/// The first half of each id, see [`corpus::Census`].
-type Half = [u8; 16];
-
 /// Ids that are in the file or on their way to it; shared by all relays.
-#[derive(Debug, Default)]
-pub(super) struct Ids(Mutex<HashSet<Half>>);
+#[derive(Debug, Clone, Default)]
+pub(super) struct SharedIds(Arc<Mutex<Ids>>);
 
-impl Ids {
-    /// Whether no relay has sent it yet.
-    pub(super) fn is_new(&self, event: &Event<'_>) -> bool {
-        !self.set().contains(&half(event))
-    }
-
-    /// Takes the event for the file; false if another relay was faster. Beyond [`MAX_IDS`] nothing
-    /// is remembered.
-    pub(super) fn take(&self, event: &Event<'_>) -> bool {
-        let mut set = self.set();
-        if set.len() >= MAX_IDS { !set.contains(&half(event)) } else { set.insert(half(event)) }
-    }
-
-    fn set(&self) -> std::sync::MutexGuard<'_, HashSet<Half>> {
+impl SharedIds {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Ids> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn half(event: &Event<'_>) -> Half {
-    event.id.first_chunk().copied().expect("an id has 32 bytes")
 }
 
 /// Appends to a file and remembers its events.
@@ -54,7 +34,7 @@ pub(super) struct Output {
     /// Holds the lock, which ends with the process.
     _lock: File,
     writer: Option<EventWriter>,
-    ids: Arc<Ids>,
+    ids: SharedIds,
     events: u64,
     before: u64,
     cut: Option<Cut>,
@@ -72,14 +52,14 @@ impl Output {
             return Err(CorpusError::CannotGrow { path: path.to_owned() }.into());
         }
         let lock = locked(path)?;
-        let ids = Arc::new(Ids::default());
+        let ids = SharedIds::default();
         let (mut events, mut cut) = (0, None);
         let mut file = Events::open(path, false)?;
         let mut progress = Progress::new("read", None, "events of the file");
         for event in &mut file {
             match event {
                 Ok(event) => {
-                    ids.take(&event);
+                    ids.lock().insert(&event);
                     events += 1;
                     progress.report(events);
                 }
@@ -96,8 +76,8 @@ impl Output {
         Ok(Output { path, _lock: lock, writer: None, ids, events, before: events, cut, unterminated })
     }
 
-    pub(super) fn ids(&self) -> Arc<Ids> {
-        Arc::clone(&self.ids)
+    pub(super) fn ids(&self) -> SharedIds {
+        self.ids.clone()
     }
 
     /// Events in the file.

@@ -1,6 +1,6 @@
 //! One relay: requests its events page by page into the past, and verifies every event.
 
-use std::{ops::ControlFlow, sync::Arc, time::Duration};
+use std::{ops::ControlFlow, time::Duration};
 
 use bytes::Bytes;
 use codecs::{ClientMessage, Codec, Event, Filter, Format, RelayMessage, VerifyLevel, quoted};
@@ -15,7 +15,7 @@ use wire::{CloseCode, Compression, Connection, Endpoint, Offer, WireLimits};
 use super::{
     doing::{Doing, Teller},
     history::{History, Page},
-    output::Ids,
+    output::SharedIds,
     provenance::{RelayReport, Settled},
 };
 use crate::cli::unix_seconds;
@@ -53,7 +53,7 @@ pub(super) struct Task {
     pub(super) started: i64,
     /// Spans settled in earlier sessions.
     pub(super) settled: Vec<Settled>,
-    pub(super) ids: Arc<Ids>,
+    pub(super) ids: SharedIds,
     pub(super) accepted: mpsc::Sender<Event<'static>>,
     pub(super) stopped: watch::Receiver<bool>,
     pub(super) doing: Teller,
@@ -292,7 +292,7 @@ impl Talk<'_> {
     }
 
     async fn accept(&mut self, event: &Event<'_>, message_bytes: usize) -> Fate {
-        if !self.task.ids.is_new(event) {
+        if self.task.ids.lock().contains(event) {
             self.report.duplicates += 1;
             return Fate::Duplicate;
         }
@@ -305,10 +305,8 @@ impl Talk<'_> {
             self.reject(&reason, &codecs::hex::encode(&event.id));
             return Fate::Rejected;
         }
-        if !self.task.ids.take(event) {
-            self.report.duplicates += 1;
-            return Fate::Duplicate;
-        }
+        // All relays are tasks of one thread, so no other took it meanwhile.
+        self.task.ids.lock().insert(event);
         // The receiver outlives every sender.
         if self.task.accepted.send(event.clone().into_owned()).await.is_ok() {
             self.report.events_new += 1;
