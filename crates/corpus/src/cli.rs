@@ -18,7 +18,7 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
-use corpus::{CorpusError, FileFormat, Skipped};
+use corpus::Skipped;
 use program::{Interrupt, report as tell};
 
 /// Interval of progress lines; none in the first two seconds.
@@ -110,15 +110,6 @@ fn say(text: &str) -> anyhow::Result<()> {
 fn tell_skipped(file: &Path, skipped: &Skipped) {
     if skipped.count() > 0 {
         tell(&format!("{}: {skipped}; `corpus verify` lists all", file.display()));
-    }
-}
-
-/// Refuses a file before the work that would be lost on it; whoever creates it refuses it again.
-fn must_not_exist(path: &Path) -> anyhow::Result<()> {
-    FileFormat::from_path(path)?;
-    match path.symlink_metadata() {
-        Ok(_) => Err(CorpusError::Exists { path: path.to_owned() }.into()),
-        Err(_) => Ok(()),
     }
 }
 

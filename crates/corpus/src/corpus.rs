@@ -63,11 +63,9 @@ impl Corpus {
 
     fn from_file(path: &Path, mut file: Events) -> Result<Corpus, CorpusError> {
         let events = file.by_ref().collect::<Result<Vec<_>, _>>()?;
-        let (path, skipped) = (path.to_owned(), file.skipped().clone());
-        match (events.is_empty(), skipped.count()) {
-            (true, 0) => return Err(CorpusError::Empty { path }),
-            (true, _) => return Err(CorpusError::NoneValid { path, skipped }),
-            (false, _) => {}
+        let skipped = file.skipped().clone();
+        if events.is_empty() {
+            return Err(CorpusError::without_events(path, &skipped));
         }
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         Ok(Corpus { skipped, ..Corpus::from_events(name, events) })

@@ -62,6 +62,17 @@ pub enum CorpusError {
     Encode { path: PathBuf, index: usize, reason: EncodeError },
 }
 
+impl CorpusError {
+    /// Why a file gives no event.
+    pub fn without_events(path: &Path, skipped: &Skipped) -> CorpusError {
+        let path = path.to_owned();
+        match skipped.count() {
+            0 => CorpusError::Empty { path },
+            _ => CorpusError::NoneValid { path, skipped: skipped.clone() },
+        }
+    }
+}
+
 /// The remedy for a bad record: nothing helps against a disk that fails or a batch that is damaged.
 fn fix(path: &Path, reason: &RecordError) -> String {
     if reason.is_of_all() {

@@ -1,14 +1,10 @@
 //! `corpus convert` and `corpus sample`: from one file into another.
 
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{path::PathBuf, process::ExitCode};
 
-use codecs::Event;
-use corpus::{Census, CorpusError, Counted, EventWriter, Events, Reservoir, Skipped};
+use corpus::{Census, CorpusError, EventWriter, Events, Reservoir};
 
-use super::{Progress, must_not_exist, say, tell_skipped};
+use super::{Progress, say, tell_skipped};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConvertArgs {
@@ -25,9 +21,18 @@ pub(crate) struct ConvertArgs {
 pub(crate) fn convert(args: &ConvertArgs) -> anyhow::Result<ExitCode> {
     let mut events = Events::open(&args.input, args.skip_invalid)?;
     let mut writer = EventWriter::create_new(&args.output)?;
-    let counted = copy(&mut events, &mut writer)?;
+    let mut progress = Progress::new("converted", None, "events");
+    let mut census = Census::default();
+    for event in &mut events {
+        let event = event?;
+        if census.add(&event) {
+            writer.write(&event)?;
+        }
+        progress.report(census.events());
+    }
+    let counted = census.finish();
     if counted.events == 0 {
-        return Err(none(&args.input, events.skipped()));
+        return Err(CorpusError::without_events(&args.input, events.skipped()).into());
     }
     writer.finish()?;
     tell_skipped(&args.input, events.skipped());
@@ -40,36 +45,6 @@ pub(crate) fn convert(args: &ConvertArgs) -> anyhow::Result<ExitCode> {
         counted.fingerprint
     ))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Why a file gives no event.
-fn none(file: &Path, skipped: &Skipped) -> anyhow::Error {
-    let path = file.to_owned();
-    match skipped.count() {
-        0 => CorpusError::Empty { path },
-        _ => CorpusError::NoneValid { path, skipped: skipped.clone() },
-    }
-    .into()
-}
-
-fn copy(events: &mut Events, writer: &mut EventWriter) -> anyhow::Result<Counted> {
-    let mut progress = Progress::new("converted", None, "events");
-    let mut census = Census::default();
-    for event in events {
-        let event = event?;
-        if census.add(&event) {
-            writer.write(&event)?;
-        }
-        progress.report(census.events());
-    }
-    Ok(census.finish())
-}
-
-fn write(events: &[Event<'_>], mut writer: EventWriter) -> Result<(), CorpusError> {
-    for event in events {
-        writer.write(event)?;
-    }
-    writer.finish()
 }
 
 #[derive(Debug, clap::Args)]
@@ -94,7 +69,7 @@ pub(crate) struct SampleArgs {
 
 /// Draws from a file of any length.
 pub(crate) fn sample(args: &SampleArgs) -> anyhow::Result<ExitCode> {
-    must_not_exist(&args.output)?;
+    let writer = EventWriter::create_new(&args.output)?;
     let mut progress = Progress::new("read", None, "events");
     let mut census = Census::default();
     let mut reservoir = Reservoir::new(args.events as usize, args.seed);
@@ -110,11 +85,10 @@ pub(crate) fn sample(args: &SampleArgs) -> anyhow::Result<ExitCode> {
     let drawn = reservoir.finish();
     let skipped = events.skipped();
     if census.events() == 0 && args.kinds.is_empty() {
-        return Err(none(&args.input, skipped));
+        return Err(CorpusError::without_events(&args.input, skipped).into());
     }
     anyhow::ensure!(!drawn.is_empty(), "{:?} holds no such events", args.input);
-    let writer = EventWriter::create_new(&args.output)?;
-    write(&drawn, writer)?;
+    writer.write_all(&drawn)?;
     tell_skipped(&args.input, skipped);
     say(&format!(
         "{}: {} of {} events, {} invalid skipped, fingerprint {}",

@@ -60,7 +60,7 @@ impl FileFormat {
         let text = start.strip_prefix("\u{feff}".as_bytes()).unwrap_or(start).trim_ascii_start();
         match text {
             [b'[', rest @ ..] if rest.trim_ascii_start().starts_with(b"{") => {
-                FileFormat::all().find(|format| *format == FileFormat::Batch(Format::JSON))
+                Some(FileFormat::Batch(Format::JSON))
             }
             [b'[' | b'{', ..] => Some(FileFormat::Jsonl),
             _ if text.starts_with(b"notepack_") => Some(FileFormat::NotepackText),
@@ -76,11 +76,7 @@ impl FileFormat {
 /// [`CorpusError`] when the file cannot be written, or its format cannot hold an event. A part may
 /// have been written.
 pub fn write(path: &Path, events: &[Event<'_>]) -> Result<(), CorpusError> {
-    let mut writer = EventWriter::create(path)?;
-    for event in events {
-        writer.write(event)?;
-    }
-    writer.finish()
+    EventWriter::create(path)?.write_all(events)
 }
 
 /// Reads a `.pb.gz` file that is part of this program.
@@ -344,6 +340,15 @@ impl EventWriter {
         }
         self.index += 1;
         Ok(())
+    }
+
+    /// Appends events, and finishes.
+    ///
+    /// # Errors
+    /// As [`EventWriter::write`] and [`EventWriter::finish`].
+    pub fn write_all(mut self, events: &[Event<'_>]) -> Result<(), CorpusError> {
+        events.iter().try_for_each(|event| self.write(event))?;
+        self.finish()
     }
 
     /// Writes what is still in buffers and the end of the compressed stream.
