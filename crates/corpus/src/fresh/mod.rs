@@ -10,9 +10,7 @@ mod references;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    num::NonZero,
     sync::{PoisonError, RwLock},
-    thread,
 };
 
 use codecs::{Event, hex};
@@ -25,9 +23,6 @@ use self::{
     references::{Reference, spans},
 };
 use crate::{Signing, keys};
-
-/// Rounds a core from which on each core makes whole rounds.
-const ROUNDS_FOR_EACH_CORE: usize = 4;
 
 /// Makes `count` events with valid ids and signatures from `templates`, round after round in their
 /// order, each id once. Same arguments, same events, on any number of cores; about 50 µs of one
@@ -76,33 +71,35 @@ pub fn events_keeping(templates: &[&Event<'_>], count: usize, seed: u64, kept: &
         rounds.entry(round).or_default().push((number, place));
     }
     let mut next_key = kept.first_key..;
-    let rounds: Vec<_> = rounds
+    let mut rounds: Vec<_> = rounds
         .into_iter()
         .map(|(round, wanted)| {
-            let mut own = HashMap::new();
+            let mut keys = HashMap::new();
             for (number, _) in kept.signing.keys.iter().flat_map(|_| &wanted) {
                 let author = originals.template(*number, round).pubkey;
-                own.entry(author).or_insert_with(|| {
+                keys.entry(author).or_insert_with(|| {
                     let given = kept.signing.keys.as_ref().zip(next_key.next());
                     given.and_then(|(keys, n)| keys.get(n)).unwrap_or_else(|| fresh_key(seed, round, author))
                 });
             }
-            (round, wanted, own)
+            let waves = originals.waves(wanted.iter().map(|(number, _)| *number));
+            let (keys, made) = (RwLock::new(keys), HashMap::new());
+            Round { originals: &originals, kept, seed, round, keys, wanted, waves, made }
         })
         .collect();
-    let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    let make = |n: usize, spread: bool| {
-        let (round, wanted, own) = &rounds[n];
-        let keys = RwLock::new(own.clone());
-        let round = Round { originals: &originals, kept, seed, round: *round, keys };
-        round.make(wanted, spread)
-    };
-    let made: Vec<_> = if rounds.len() >= cores * ROUNDS_FOR_EACH_CORE {
-        keys::in_parallel(rounds.len(), |n| make(n, false))
-    } else {
-        (0..rounds.len()).map(|n| make(n, true)).collect()
-    };
-    let mut events: Vec<_> = made.into_iter().flatten().collect();
+    // An event needs the ids of those that it refers to, so it is made after them.
+    for wave in 0..rounds.iter().map(|round| round.waves.len()).max().unwrap_or(0) {
+        let of_round = |(n, round): (usize, &Round<'_>)| {
+            let due = round.waves.get(wave).into_iter().flatten();
+            due.map(|number| (n, *number)).collect::<Vec<_>>()
+        };
+        let due: Vec<_> = rounds.iter().enumerate().flat_map(of_round).collect();
+        let made = keys::in_parallel(due.len(), |n| rounds[due[n].0].freshen(due[n].1));
+        for ((round, number), event) in due.into_iter().zip(made) {
+            rounds[round].made.insert(number, event);
+        }
+    }
+    let mut events: Vec<_> = rounds.into_iter().flat_map(Round::into_events).collect();
     events.sort_unstable_by_key(|(place, _)| *place);
     events.into_iter().map(|(_, event)| event).collect()
 }
@@ -116,42 +113,34 @@ struct Round<'o> {
     round: u64,
     /// New keys of the authors so far, by their template's key.
     keys: RwLock<HashMap<[u8; 32], Keypair>>,
+    /// Which original becomes which of the events.
+    wanted: Vec<(usize, usize)>,
+    /// Originals to make, each in a later wave than those that it refers to.
+    waves: Vec<Vec<usize>>,
+    /// Events so far, by the number of their original.
+    made: HashMap<usize, Event<'static>>,
 }
 
-/// Events of the round so far, by the number of their original.
-type Made = HashMap<usize, Event<'static>>;
-
 impl Round<'_> {
-    /// Events with their positions, unordered. An event is made after those that it refers to,
-    /// whose ids it needs.
-    fn make(&self, wanted: &[(usize, usize)], spread: bool) -> Vec<(usize, Event<'static>)> {
-        let mut made = Made::new();
-        for wave in self.originals.waves(wanted.iter().map(|(number, _)| *number)) {
-            let freshen = |n: usize| self.freshen(wave[n], &made);
-            let events = if spread {
-                keys::in_parallel(wave.len(), freshen)
-            } else {
-                (0..wave.len()).map(freshen).collect()
-            };
-            made.extend(wave.iter().copied().zip(events));
-        }
-        let take = |(number, place): &(usize, usize)| {
-            (*place, made.remove(number).expect("every wanted event is in a wave, once"))
+    /// The wanted events with their positions, unordered.
+    fn into_events(mut self) -> Vec<(usize, Event<'static>)> {
+        let take = |(number, place)| {
+            (place, self.made.remove(&number).expect("every wanted event is in a wave, once"))
         };
-        wanted.iter().map(take).collect()
+        self.wanted.into_iter().map(take).collect()
     }
 
-    fn freshen(&self, number: usize, made: &Made) -> Event<'static> {
+    fn freshen(&self, number: usize) -> Event<'static> {
         let template = self.originals.template(number, self.round);
         let mut event = template.clone().into_owned();
         for value in event.tags.iter_mut().flat_map(|tag| tag.iter_mut().skip(1)) {
             if !self.kept.values.contains(value.as_ref())
-                && let Some(renewed) = self.renewed(value, made)
+                && let Some(renewed) = self.renewed(value)
             {
                 *value = renewed.into();
             }
         }
-        if let Some(renewed) = self.renewed(&event.content, made) {
+        if let Some(renewed) = self.renewed(&event.content) {
             event.content = renewed.into();
         }
         if references::is_encrypted(event.kind) {
@@ -167,9 +156,9 @@ impl Round<'_> {
     }
 
     /// The text with renewed references; `None` if it has none.
-    fn renewed(&self, text: &str, made: &Made) -> Option<String> {
+    fn renewed(&self, text: &str) -> Option<String> {
         if let Some(inner) = references::embedded(text)
-            && let Some(event) = self.originals.number_of(&inner.id).and_then(|number| made.get(&number))
+            && let Some(event) = self.originals.number_of(&inner.id).and_then(|number| self.made.get(&number))
         {
             return Some(crate::json::json(event));
         }
@@ -179,13 +168,13 @@ impl Round<'_> {
             renewed.push_str(&text[copied..span.start]);
             copied = span.end;
             match reference {
-                Reference::Hash(hash) => renewed.push_str(&hex::encode(&self.reference(hash, made))),
+                Reference::Hash(hash) => renewed.push_str(&hex::encode(&self.reference(hash))),
                 Reference::Signature(halves) => {
                     halves.iter().for_each(|half| renewed.push_str(&hex::encode(&self.stranger(half))));
                 }
                 Reference::Nip19 { prefix, mut data } => {
                     for hash in nip19::hashes(prefix, &mut data) {
-                        *hash = self.reference(*hash, made);
+                        *hash = self.reference(*hash);
                     }
                     renewed.push_str(&nip19::encode(prefix, &data));
                 }
@@ -195,9 +184,9 @@ impl Round<'_> {
     }
 
     /// The key or id that replaces one of a template in this round.
-    fn reference(&self, hash: [u8; 32], made: &Made) -> [u8; 32] {
+    fn reference(&self, hash: [u8; 32]) -> [u8; 32] {
         match self.originals.number_of(&hash) {
-            Some(number) => made.get(&number).expect("what an event names is in an earlier wave").id,
+            Some(number) => self.made.get(&number).expect("what an event names is in an earlier wave").id,
             None if self.originals.is_author(&hash) => keys::public(&self.key(hash)),
             None => self.stranger(&hash),
         }
