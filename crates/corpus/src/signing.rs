@@ -5,7 +5,7 @@ use std::{
     collections::HashMap,
     fs::File,
     io::Read,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -52,22 +52,10 @@ pub struct Signing {
 #[debug("{} keys", _0.len())]
 pub struct Keys(Arc<[Keypair]>);
 
-/// Why a file is no list of keys.
+/// Why a file is no list of keys. Its lines are not shown, for they may be keys.
 #[derive(Debug, thiserror::Error)]
-pub enum KeysError {
-    /// It cannot be read.
-    #[error("cannot read {}: {error}", .path.display())]
-    Read { path: PathBuf, error: std::io::Error },
-    /// A line is no key. The line is not shown, for it may be one.
-    #[error("{}, line {line}: no secret key; write 64 hex digits or nsec1… on each line", .path.display())]
-    NoKey { path: PathBuf, line: usize },
-    /// Two lines are one key.
-    #[error("{}, line {line}: the key of line {first} again; each author takes a key of its own", .path.display())]
-    Again { path: PathBuf, line: usize, first: usize },
-    /// There is no key in it, or too much else.
-    #[error("{} {why}", .path.display())]
-    Size { path: PathBuf, why: &'static str },
-}
+#[error("{0}")]
+pub struct KeysError(String);
 
 impl Keys {
     /// Reads one key a line, in hex or as nsec (NIP-19); empty lines and those that begin with `#` are
@@ -76,27 +64,31 @@ impl Keys {
     /// # Errors
     /// [`KeysError`].
     pub fn read(path: &Path) -> Result<Keys, KeysError> {
-        let owned = || path.to_owned();
-        let unread = |error| KeysError::Read { path: owned(), error };
+        let wrong = |why: String| KeysError(format!("{}{why}", path.display()));
         let mut text = String::new();
-        let file = File::open(path).map_err(unread)?;
-        file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(unread)?;
+        File::open(path)
+            .and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text))
+            .map_err(|error| KeysError(format!("cannot read {}: {error}", path.display())))?;
         if text.len() as u64 > MAX_BYTES {
-            return Err(KeysError::Size { path: owned(), why: "is longer than 16 MiB" });
+            return Err(wrong(" is longer than 16 MiB".to_owned()));
         }
         let (mut pairs, mut lines) = (Vec::new(), HashMap::new());
         for (line, text) in (1..).zip(text.lines().map(str::trim)) {
             if text.is_empty() || text.starts_with('#') {
                 continue;
             }
-            let pair = secret(text).ok_or_else(|| KeysError::NoKey { path: owned(), line })?;
+            let pair = secret(text).ok_or_else(|| {
+                wrong(format!(", line {line}: no secret key; write 64 hex digits or nsec1… on each line"))
+            })?;
             if let Some(first) = lines.insert(keys::public(&pair), line) {
-                return Err(KeysError::Again { path: owned(), line, first });
+                return Err(wrong(format!(
+                    ", line {line}: the key of line {first} again; each author takes a key of its own"
+                )));
             }
             pairs.push(pair);
         }
         if pairs.is_empty() {
-            return Err(KeysError::Size { path: owned(), why: "has no key" });
+            return Err(wrong(" has no key".to_owned()));
         }
         Ok(Keys(pairs.into()))
     }
