@@ -16,7 +16,7 @@ use codecs::Format;
 use tracing::{error, info, warn};
 
 use crate::{
-    entry::{End, Redaction, Side},
+    entry::{End, Entry, Redaction, Side, What},
     scribe::{Passed, Scribe},
     writer::create,
 };
@@ -68,9 +68,8 @@ pub struct Status {
 /// What the thread is to write.
 #[derive(Debug)]
 enum Order {
-    Open { conn: u64, t_ns: u64, client: Option<String>, relay: Option<String> },
-    Message { conn: u64, t_ns: u64, from: Side, payload_bytes: usize, format: Format, payload: Vec<u8> },
-    Close { conn: u64, t_ns: u64, code: Option<u16>, by: Side },
+    Entry(Entry),
+    Message { conn: u64, t_ns: u64, passed: Passed },
     Finish,
 }
 
@@ -127,7 +126,7 @@ impl Recorder {
     /// Records a connection: what each leg agreed on, `None` for JSON alone.
     pub fn open(self: &Arc<Self>, client: Option<String>, relay: Option<String>) -> Recorded {
         let conn = self.connections.fetch_add(1, Relaxed);
-        self.put(Order::Open { conn, t_ns: self.t_ns(), client, relay });
+        self.put(Order::Entry(Entry { conn, t_ns: self.t_ns(), what: What::Open { client, relay } }));
         Recorded { recorder: Arc::clone(self), conn }
     }
 
@@ -174,28 +173,22 @@ impl Recorded {
         let recorder = &self.recorder;
         // Nothing is copied in vain.
         if !recorder.shared.failed.load(Relaxed) {
-            let (conn, t_ns) = (self.conn, recorder.t_ns());
-            recorder.put(Order::Message {
-                conn,
-                t_ns,
-                from,
-                payload_bytes,
-                format,
-                payload: payload.concat(),
-            });
+            let passed = Passed { from, payload_bytes, format, payload: payload.concat() };
+            recorder.put(Order::Message { conn: self.conn, t_ns: recorder.t_ns(), passed });
         }
     }
 
     /// Records the end of the connection: the code of the Close frame, and who sent it.
     pub fn close(&self, code: Option<u16>, by: Side) {
-        self.recorder.put(Order::Close { conn: self.conn, t_ns: self.recorder.t_ns(), code, by });
+        let (conn, t_ns) = (self.conn, self.recorder.t_ns());
+        self.recorder.put(Order::Entry(Entry { conn, t_ns, what: What::Close { code, by } }));
     }
 }
 
 impl Order {
     fn bytes(&self) -> usize {
         let of_its_own = match self {
-            Order::Message { payload, .. } => payload.len(),
+            Order::Message { passed, .. } => passed.payload.len(),
             _ => 0,
         };
         size_of::<Order>() + of_its_own
@@ -218,22 +211,16 @@ fn write<W: io::Write>(
         let lost = shared.lost.load(Relaxed);
         if lost > told {
             let t_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            scribe.lost(t_ns, lost - std::mem::replace(&mut told, lost))?;
+            let what = What::Lost(lost - std::mem::replace(&mut told, lost));
+            scribe.write(Entry { conn: 0, t_ns, what })?;
         }
         match order {
             Ok(Order::Finish) | Err(RecvTimeoutError::Disconnected) => return scribe.finish(),
             Ok(order) => {
                 shared.waiting_bytes.fetch_sub(order.bytes(), Relaxed);
                 match order {
-                    Order::Open { conn, t_ns, client, relay } => scribe.open(conn, t_ns, client, relay)?,
-                    Order::Message { conn, t_ns, from, payload_bytes, format, payload } => {
-                        scribe.message(
-                            conn,
-                            t_ns,
-                            &Passed { from, payload_bytes, format, payload: &payload },
-                        )?;
-                    }
-                    Order::Close { conn, t_ns, code, by } => scribe.close(conn, t_ns, code, by)?,
+                    Order::Entry(entry) => scribe.write(entry)?,
+                    Order::Message { conn, t_ns, passed } => scribe.message(conn, t_ns, &passed)?,
                     Order::Finish => {}
                 }
             }
@@ -249,7 +236,7 @@ fn write<W: io::Write>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Entry, Reader, What};
+    use crate::Reader;
 
     /// A recorder whose thread is the test's, with room for so many lines.
     fn recorder(lines: usize) -> (Arc<Recorder>, Receiver<Order>) {

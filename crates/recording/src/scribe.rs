@@ -25,8 +25,8 @@ const RATIO_OF: u64 = 32;
 const MASK_BYTES: u64 = 4;
 
 /// A message as it passed.
-#[derive(Debug, Clone, Copy)]
-pub struct Passed<'p> {
+#[derive(Debug, Clone)]
+pub struct Passed {
     /// Who sent it.
     pub from: Side,
     /// Bytes of its payload at the client's socket, compressed.
@@ -34,7 +34,7 @@ pub struct Passed<'p> {
     /// The format of `payload`, which need not be that of the client.
     pub format: Format,
     /// What it says.
-    pub payload: &'p [u8],
+    pub payload: Vec<u8>,
 }
 
 /// Writes a recording, message by message.
@@ -66,25 +66,22 @@ impl<W: Write> Scribe<W> {
         })
     }
 
-    /// Writes that a client has connected; see [`What::Open`].
+    /// Writes a line that is about no message.
     ///
     /// # Errors
     /// Those of the output. The recording is over then.
-    pub fn open(
-        &mut self,
-        conn: u64,
-        t_ns: u64,
-        client: Option<String>,
-        relay: Option<String>,
-    ) -> io::Result<()> {
-        self.writer.write(Entry { conn, t_ns, what: What::Open { client, relay } })
+    pub fn write(&mut self, entry: Entry) -> io::Result<()> {
+        if let What::Lost(lost) = entry.what {
+            self.lost += lost;
+        }
+        self.writer.write(entry)
     }
 
     /// Writes a message.
     ///
     /// # Errors
-    /// As of [`Scribe::open`].
-    pub fn message(&mut self, conn: u64, t_ns: u64, passed: &Passed<'_>) -> io::Result<()> {
+    /// As of [`Scribe::write`].
+    pub fn message(&mut self, conn: u64, t_ns: u64, passed: &Passed) -> io::Result<()> {
         let body = match read(passed) {
             Ok(message) => self.body(message, passed)?,
             Err(kind) => {
@@ -95,27 +92,10 @@ impl<W: Write> Scribe<W> {
         self.writer.write(Entry { conn, t_ns, what: What::Message(message) })
     }
 
-    /// Writes the end of a connection; see [`What::Close`].
-    ///
-    /// # Errors
-    /// As of [`Scribe::open`].
-    pub fn close(&mut self, conn: u64, t_ns: u64, code: Option<u16>, by: Side) -> io::Result<()> {
-        self.writer.write(Entry { conn, t_ns, what: What::Close { code, by } })
-    }
-
-    /// Writes that lines were lost.
-    ///
-    /// # Errors
-    /// As of [`Scribe::open`].
-    pub fn lost(&mut self, t_ns: u64, lost: u64) -> io::Result<()> {
-        self.lost += lost;
-        self.writer.write(Entry { conn: 0, t_ns, what: What::Lost(lost) })
-    }
-
     /// Makes what was written readable, whatever happens to the rest; see [`Writer::end_frame`].
     ///
     /// # Errors
-    /// As of [`Scribe::open`].
+    /// As of [`Scribe::write`].
     pub fn end_frame(&mut self) -> io::Result<()> {
         self.writer.end_frame()
     }
@@ -123,7 +103,7 @@ impl<W: Write> Scribe<W> {
     /// Writes the last line, which is returned.
     ///
     /// # Errors
-    /// As of [`Scribe::open`].
+    /// As of [`Scribe::write`].
     pub fn finish(mut self) -> io::Result<End> {
         let end =
             End { lost: self.lost, ratio_source: self.source.ratio()?, ratio_written: self.written.ratio()? };
@@ -132,8 +112,8 @@ impl<W: Write> Scribe<W> {
         Ok(end)
     }
 
-    fn body(&mut self, message: Either<'_>, passed: &Passed<'_>) -> io::Result<Body> {
-        let source = match std::str::from_utf8(passed.payload) {
+    fn body(&mut self, message: Either<'_>, passed: &Passed) -> io::Result<Body> {
+        let source = match std::str::from_utf8(&passed.payload) {
             Ok(text) if passed.format == Format::JSON => Some(Cow::Borrowed(text)),
             _ => json(&message).map(Cow::Owned),
         };
@@ -172,17 +152,17 @@ enum Either<'m> {
 }
 
 /// The message; of one that is not understood or not to be written the kind, where there is one.
-fn read<'m>(passed: &Passed<'m>) -> Result<Either<'m>, Option<u16>> {
+fn read(passed: &Passed) -> Result<Either<'_>, Option<u16>> {
     let codec = codec(passed.format);
     if passed.from == Side::Client {
-        match codec.decode_client_within(passed.payload, &Limits::MOST) {
+        match codec.decode_client_within(&passed.payload, &Limits::MOST) {
             Err(_) => Err(None),
             Ok(ClientMessage::Auth(event)) => Err(Some(event.kind)),
             Ok(ClientMessage::Event(event)) if PRIVATE.contains(&event.kind) => Err(Some(event.kind)),
             Ok(message) => Ok(Either::Client(message)),
         }
     } else {
-        match codec.decode_relay(passed.payload) {
+        match codec.decode_relay(&passed.payload) {
             Err(_) | Ok(RelayMessage::Auth { .. }) => Err(None),
             Ok(message) => {
                 let events = match &message {
@@ -216,7 +196,7 @@ fn json(message: &Either<'_>) -> Option<String> {
 }
 
 /// Bytes of a message in one frame at the client's socket (RFC 6455 §5.2). Clients mask theirs.
-fn wire_bytes(passed: &Passed<'_>) -> u64 {
+fn wire_bytes(passed: &Passed) -> u64 {
     let length_bytes = match passed.payload_bytes {
         0..126 => 2,
         126..65_536 => 4,

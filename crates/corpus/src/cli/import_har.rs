@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use codecs::Format;
 use measure::whole;
-use recording::{Passed, Redaction, Scribe, Side};
+use recording::{Entry, Passed, Redaction, Scribe, Side, What};
 use serde::Deserialize;
 
 use super::say;
@@ -148,15 +148,16 @@ fn write(
         let t_ns = whole((message.time - first) * 1e9);
         let number = *conn as u64;
         if !std::mem::replace(&mut is_open[*conn], true) {
-            scribe.open(number, t_ns, connections[*conn].agreed(), None)?;
+            let what = What::Open { client: connections[*conn].agreed(), relay: None };
+            scribe.write(Entry { conn: number, t_ns, what })?;
         }
         let from = match message.direction {
             Direction::Send => Side::Client,
             Direction::Receive => Side::Relay,
         };
-        let bytes =
+        let payload =
             if message.opcode == TEXT { message.data.clone().into_bytes() } else { unread(&message.data) };
-        let passed = Passed { from, payload_bytes: bytes.len(), format: Format::JSON, payload: &bytes };
+        let passed = Passed { from, payload_bytes: payload.len(), format: Format::JSON, payload };
         scribe.message(number, t_ns, &passed)?;
     }
     scribe.finish()

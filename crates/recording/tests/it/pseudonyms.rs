@@ -29,7 +29,8 @@ fn recorded(redaction: Redaction, messages: &[(Side, Format, Vec<u8>)]) -> (Vec<
     let mut bytes = Vec::new();
     let mut scribe = Scribe::new(&mut bytes, redaction, "a test").unwrap();
     for (from, format, payload) in messages {
-        let passed = Passed { from: *from, payload_bytes: payload.len(), format: *format, payload };
+        let (from, format, payload) = (*from, *format, payload.clone());
+        let passed = Passed { from, payload_bytes: payload.len(), format, payload };
         scribe.message(0, 1, &passed).unwrap();
     }
     let end = scribe.finish().unwrap();
