@@ -252,32 +252,20 @@ impl Compression {
 
     /// The compression with this dictionary, if it uses dictionaries.
     #[must_use]
-    pub fn with_dictionary(self, dictionary: Dictionary) -> Compression {
-        match self {
-            Compression::Zstd(ZstdParams { mode: ZstdMode::Dictionary(_), .. }) => {
-                self.with_mode(ZstdMode::Dictionary(Some(dictionary)))
-            }
-            other => other,
+    pub fn with_dictionary(mut self, dictionary: Dictionary) -> Compression {
+        if let Compression::Zstd(ZstdParams { mode: ZstdMode::Dictionary(of), .. }) = &mut self {
+            *of = Some(dictionary);
         }
+        self
     }
 
     /// The same with the bundled dictionary of the format, if it uses one; `None` if the format has
     /// none.
-    pub fn of_format(self, format: &str) -> Option<Compression> {
-        match self {
-            Compression::Zstd(ZstdParams { mode: ZstdMode::Dictionary(None), .. }) => {
-                let dictionary = Dictionary::bundled(format)?;
-                Some(self.with_mode(ZstdMode::Dictionary(Some(dictionary))))
-            }
-            other => Some(other),
+    pub fn of_format(mut self, format: &str) -> Option<Compression> {
+        if let Compression::Zstd(ZstdParams { mode: ZstdMode::Dictionary(of @ None), .. }) = &mut self {
+            *of = Some(Dictionary::bundled(format)?);
         }
-    }
-
-    fn with_mode(self, mode: ZstdMode) -> Compression {
-        match self {
-            Compression::Zstd(params) => Compression::Zstd(ZstdParams { mode, ..params }),
-            other => other,
-        }
+        Some(self)
     }
 
     /// The named dictionary.
@@ -390,42 +378,42 @@ const NEVER: &str = "never";
 const YES: &str = "yes";
 const NO: &str = "no";
 
+/// The value of a parameter, or what was expected of it.
+fn value_of<T>(
+    parameter: &'static str,
+    value: &str,
+    read: Option<T>,
+    expected: impl fmt::Display,
+) -> Result<T, CompressionError> {
+    read.ok_or_else(|| CompressionError::Value {
+        parameter,
+        value: value.to_owned(),
+        expected: expected.to_string(),
+    })
+}
+
 fn number<N: FromStr + PartialOrd + fmt::Display>(
     parameter: &'static str,
     value: &str,
     range: RangeInclusive<N>,
 ) -> Result<N, CompressionError> {
-    value.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| CompressionError::Value {
-        parameter,
-        value: value.to_owned(),
-        expected: format!("a number from {} to {}", range.start(), range.end()),
-    })
+    let read = value.parse().ok().filter(|number| range.contains(number));
+    value_of(parameter, value, read, format_args!("a number from {} to {}", range.start(), range.end()))
 }
 
 /// The least payload that is compressed.
 fn bytes(parameter: &'static str, value: &str) -> Result<usize, CompressionError> {
-    match value {
-        NEVER => Ok(NEVER_BYTES),
-        _ => value.parse().map_err(|_| {
-            let expected = format!("a number of bytes, or {NEVER}");
-            CompressionError::Value { parameter, value: value.to_owned(), expected }
-        }),
-    }
+    let read = if value == NEVER { Some(NEVER_BYTES) } else { value.parse().ok() };
+    value_of(parameter, value, read, format_args!("a number of bytes, or {NEVER}"))
+}
+
+fn yes_or_no(parameter: &'static str, value: &str) -> Result<bool, CompressionError> {
+    let read = [YES, NO].contains(&value).then_some(value == YES);
+    value_of(parameter, value, read, format_args!("{YES} or {NO}"))
 }
 
 fn bytes_or_never(bytes: usize) -> String {
     if bytes == NEVER_BYTES { NEVER.to_owned() } else { bytes.to_string() }
-}
-
-fn yes_or_no(parameter: &'static str, value: &str) -> Result<bool, CompressionError> {
-    match value {
-        YES => Ok(true),
-        NO => Ok(false),
-        _ => {
-            let expected = format!("{YES} or {NO}");
-            Err(CompressionError::Value { parameter, value: value.to_owned(), expected })
-        }
-    }
 }
 
 impl fmt::Display for Compression {
