@@ -10,7 +10,7 @@ use std::{
     sync::LazyLock,
 };
 
-use codecs::Event;
+use codecs::{Event, hex};
 use serde::{Deserialize, Serialize};
 
 /// A number of an event that relays bound from above.
@@ -183,9 +183,7 @@ pub fn longest_tag_value(event: &Event<'_>) -> u64 {
 pub fn has_odd_reference(event: &Event<'_>) -> bool {
     event.tags.iter().any(|tag| {
         let names = tag.first().is_some_and(|name| name == "e" || name == "p");
-        let hex =
-            |value: &str| value.len() == 64 && value.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-        names && !tag.get(1).is_some_and(|value| hex(value))
+        names && tag.get(1).and_then(|value| hex::decode_array::<32>(value.as_bytes())).is_none()
     })
 }
 

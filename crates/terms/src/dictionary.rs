@@ -9,6 +9,7 @@ use std::{
     sync::{LazyLock, Mutex, PoisonError},
 };
 
+use codecs::hex;
 use include_dir::{Dir, include_dir};
 use sha2::{Digest, Sha256};
 
@@ -36,7 +37,7 @@ struct Held {
 
 /// The first four bytes of a dictionary's SHA-256, which name it in tokens: eight lower-case hex digits.
 #[derive(Debug, derive_more::Display, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[display("{:08x}", u32::from_be_bytes(*_0))]
+#[display("{}", hex::encode(_0))]
 pub struct DictionaryId([u8; 4]);
 
 impl Dictionary {
@@ -98,10 +99,7 @@ impl FromStr for DictionaryId {
     type Err = NotADictionaryId;
 
     fn from_str(text: &str) -> Result<Self, NotADictionaryId> {
-        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-        let number =
-            u32::from_str_radix(text, 16).ok().filter(|_| text.len() == 8 && text.bytes().all(is_digit));
-        number.map(|number| DictionaryId(number.to_be_bytes())).ok_or(NotADictionaryId)
+        hex::decode_array(text.as_bytes()).map(DictionaryId).ok_or(NotADictionaryId)
     }
 }
 

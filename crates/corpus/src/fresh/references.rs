@@ -52,20 +52,15 @@ pub(super) fn spans(text: &str) -> impl Iterator<Item = (Range<usize>, Reference
 
 fn reference(word: &str) -> Option<Reference<'_>> {
     if word.len() == 64 {
-        return hash(word).map(Reference::Hash);
+        return hex::decode_array(word.as_bytes()).map(Reference::Hash);
     }
     if word.len() == SIGNATURE_DIGITS {
-        let (first, second) = word.split_at(64);
-        return Some(Reference::Signature([hash(first)?, hash(second)?]));
+        let (first, second) = word.as_bytes().split_at(64);
+        return Some(Reference::Signature([hex::decode_array(first)?, hex::decode_array(second)?]));
     }
     let known = nip19::PREFIXES.iter().any(|prefix| word.starts_with(prefix));
     let (prefix, data) = known.then(|| nip19::decode(word)).flatten()?;
     Some(Reference::Nip19 { prefix, data })
-}
-
-fn hash(word: &str) -> Option<[u8; 32]> {
-    word.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')).then_some(())?;
-    hex::decode_array(word.as_bytes())
 }
 
 /// Every key and id that an event names, with those of an event inside it.
