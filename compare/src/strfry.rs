@@ -100,7 +100,7 @@ fn read(source: &str) -> Result<Metrics> {
     // Without user and password.
     let shown = url.http();
     let fetch = || {
-        let text = wire::fetch(&Endpoint::new(url, None)?, PROMETHEUS_TEXT, PATIENCE)?.text;
+        let text = wire::fetch(&Endpoint::new(url, None)?, PROMETHEUS_TEXT, PATIENCE)?;
         anyhow::Ok(parse(&text)?)
     };
     fetch().with_context(|| format!("--from-strfry {shown}"))

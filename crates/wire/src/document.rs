@@ -1,14 +1,8 @@
 //! A relay's information document (NIP-11), over HTTP at the address of its WebSocket.
 
-use std::{
-    sync::Arc,
-    time::{Duration, UNIX_EPOCH},
-};
+use std::{sync::Arc, time::Duration};
 
-use ureq::{
-    http::header::DATE,
-    tls::{Certificate, RootCerts, TlsConfig},
-};
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use crate::client::Endpoint;
 
@@ -20,21 +14,12 @@ const MAX_BYTES: u64 = 256 << 10;
 #[error(transparent)]
 pub struct DocumentError(#[from] ureq::Error);
 
-/// A document as it came.
-#[derive(Debug)]
-pub struct Document {
-    /// The text that should be JSON.
-    pub text: String,
-    /// The server's clock, in seconds since 1970 (RFC 9110 §6.6.1).
-    pub date: Option<i64>,
-}
-
-/// Fetches the document, with the header fields and roots of the endpoint. Blocks for as
+/// Fetches the document, which should be JSON, with the header fields and roots of the endpoint. Blocks for as
 /// long as `patience`.
 ///
 /// # Errors
 /// [`DocumentError`].
-pub fn document(relay: &Endpoint, patience: Duration) -> Result<Document, DocumentError> {
+pub fn document(relay: &Endpoint, patience: Duration) -> Result<String, DocumentError> {
     fetch(relay, "application/nostr+json", patience)
 }
 
@@ -42,7 +27,7 @@ pub fn document(relay: &Endpoint, patience: Duration) -> Result<Document, Docume
 ///
 /// # Errors
 /// [`DocumentError`].
-pub fn fetch(relay: &Endpoint, form: &str, patience: Duration) -> Result<Document, DocumentError> {
+pub fn fetch(relay: &Endpoint, form: &str, patience: Duration) -> Result<String, DocumentError> {
     let trusted = relay.roots().iter().map(|der| Certificate::from_der(der).to_owned());
     let roots = RootCerts::Specific(Arc::new(trusted.collect()));
     let mut config = ureq::Agent::config_builder()
@@ -60,9 +45,5 @@ pub fn fetch(relay: &Endpoint, form: &str, patience: Duration) -> Result<Documen
         // As `str` it must be ASCII, which RFC 9110 §5.5 does not ask of it.
         request = request.header(name, value.as_bytes());
     }
-    let mut answer = request.call()?;
-    let date =
-        answer.headers().get(DATE).and_then(|date| httpdate::parse_http_date(date.to_str().ok()?).ok());
-    let date = date.and_then(|date| i64::try_from(date.duration_since(UNIX_EPOCH).ok()?.as_secs()).ok());
-    Ok(Document { text: answer.body_mut().with_config().limit(MAX_BYTES).read_to_string()?, date })
+    Ok(request.call()?.body_mut().with_config().limit(MAX_BYTES).read_to_string()?)
 }
