@@ -42,22 +42,8 @@ struct Log {
 
 #[derive(Debug, Deserialize)]
 struct Exchange {
-    #[serde(default)]
-    response: Response,
     #[serde(rename = "_webSocketMessages", default)]
     messages: Vec<HarMessage>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct Response {
-    #[serde(default)]
-    headers: Vec<HarHeader>,
-}
-
-#[derive(Debug, Deserialize)]
-struct HarHeader {
-    name: String,
-    value: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -76,20 +62,6 @@ struct HarMessage {
 enum Direction {
     Send,
     Receive,
-}
-
-impl Exchange {
-    /// What the WebSocket agreed on. Some sites put secrets in the place of a protocol's name.
-    fn agreed(&self) -> Option<String> {
-        let value = |name: &str, start: &str| {
-            let named = |header: &&HarHeader| {
-                header.name.eq_ignore_ascii_case(name) && header.value.starts_with(start)
-            };
-            self.response.headers.iter().find(named).map(|header| header.value.clone())
-        };
-        value("sec-websocket-protocol", "nostr.")
-            .or_else(|| value("sec-websocket-extensions", "permessage-deflate"))
-    }
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -113,7 +85,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     messages.sort_by(|(_, one), (_, other)| one.time.total_cmp(&other.time));
     let output = recording::create(&args.output)
         .with_context(|| format!("cannot record in {}: name a new file", args.output.display()))?;
-    let end = write(output, &connections, &messages).inspect_err(|_| _ = fs::remove_file(&args.output))?;
+    let end =
+        write(output, connections.len(), &messages).inspect_err(|_| _ = fs::remove_file(&args.output))?;
     say(&format!(
         "{}: {} connections, {} messages; zstd makes the texts {:.2} times smaller as they were and {:.2} times as \
          they are written",
@@ -134,21 +107,22 @@ fn read(path: &Path) -> anyhow::Result<Har> {
     har.with_context(|| format!("{} is not a HAR file (JSON with log.entries)", path.display()))
 }
 
-/// A HAR has neither the end of a connection nor bytes on the wire: those are of JSON without compression.
+/// A HAR has neither the end of a connection nor bytes on the wire: those are of JSON without compression,
+/// whatever was agreed on.
 fn write(
     output: File,
-    connections: &[&Exchange],
+    connections: usize,
     messages: &[(usize, &HarMessage)],
 ) -> std::io::Result<recording::End> {
     let by = concat!("corpus ", env!("CARGO_PKG_VERSION"));
     let mut scribe = Scribe::new(output, Redaction::Pseudonyms, by)?;
     let first = messages.first().map_or(0.0, |(_, message)| message.time);
-    let mut is_open = vec![false; connections.len()];
+    let mut is_open = vec![false; connections];
     for (conn, message) in messages {
         let t_ns = whole((message.time - first) * 1e9);
         let number = *conn as u64;
         if !std::mem::replace(&mut is_open[*conn], true) {
-            let what = What::Open { client: connections[*conn].agreed(), relay: None };
+            let what = What::Open { client: None, relay: None };
             scribe.write(Entry { conn: number, t_ns, what })?;
         }
         let from = match message.direction {
