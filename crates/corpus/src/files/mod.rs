@@ -207,7 +207,8 @@ impl EventReader {
             None => Box::new(input),
         };
         if let Some(most_bytes) = most_bytes {
-            content = Box::new(Within { stream: content, most_bytes, left_bytes: most_bytes });
+            let stream = content.take(most_bytes.saturating_add(1));
+            content = Box::new(BufReader::new(Within { stream, most_bytes }));
         }
         let format = match format {
             Ok(format) => format,
@@ -406,36 +407,20 @@ pub(crate) fn io_error(action: &'static str, path: &Path, reason: io::Error) -> 
 }
 
 /// A stream that fails beyond its longest allowed length.
-struct Within {
-    stream: Box<dyn BufRead + Send>,
+struct Within<R> {
+    /// One byte more than is allowed.
+    stream: io::Take<R>,
     most_bytes: u64,
-    left_bytes: u64,
 }
 
-impl BufRead for Within {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        let ready = self.stream.fill_buf()?;
-        if self.left_bytes == 0 && !ready.is_empty() {
+impl<R: Read> Read for Within<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.stream.read(into)?;
+        if self.stream.limit() == 0 {
             let reason = format!("it is longer than {} bytes, the most that is read of it", self.most_bytes);
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
         }
-        let left = usize::try_from(self.left_bytes).unwrap_or(usize::MAX);
-        Ok(&ready[..ready.len().min(left)])
-    }
-
-    fn consume(&mut self, bytes: usize) {
-        self.left_bytes = self.left_bytes.saturating_sub(bytes as u64);
-        self.stream.consume(bytes);
-    }
-}
-
-impl Read for Within {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let ready = self.fill_buf()?;
-        let bytes = ready.len().min(into.len());
-        into[..bytes].copy_from_slice(&ready[..bytes]);
-        self.consume(bytes);
-        Ok(bytes)
+        Ok(read)
     }
 }
 
