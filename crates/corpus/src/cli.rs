@@ -137,17 +137,10 @@ impl Progress {
         if self.last.elapsed() < PROGRESS_EVERY {
             return;
         }
-        let per_second = done as f64 / self.started.elapsed().as_secs_f64();
-        self.tell(done, &format!("{per_second:.0} a second"));
-    }
-
-    /// Tells how far it is, with more words, at once.
-    fn tell(&mut self, done: u64, words: &str) {
         self.last = Instant::now();
-        let Progress { verb, unit, .. } = self;
-        match self.total {
-            Some(total) => tell(&format!("{verb} {done} of {total} {unit}; {words}")),
-            None => tell(&format!("{verb} {done} {unit}; {words}")),
-        }
+        let Progress { verb, unit, total, .. } = self;
+        let per_second = done as f64 / self.started.elapsed().as_secs_f64();
+        let of = total.map_or_else(String::new, |total| format!(" of {total}"));
+        tell(&format!("{verb} {done}{of} {unit}; {per_second:.0} a second"));
     }
 }

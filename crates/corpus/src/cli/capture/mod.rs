@@ -4,7 +4,6 @@
 //! events go through a bounded channel to this task, which alone writes (`output.rs`). The
 //! provenance next to the file counts every event (`provenance.rs`).
 
-mod doing;
 mod history;
 mod output;
 mod provenance;
@@ -19,17 +18,16 @@ use program::Unechoed;
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
-    time::{self, Instant, MissedTickBehavior},
+    time::{self, Instant},
 };
 use wire::{Compression, Endpoint, Header, RelayUrl};
 
 use self::{
-    doing::Watch,
     output::Output,
     provenance::{Provenance, RelayReport, Session},
     relay::Task,
 };
-use super::{Progress, say, tell, unix_seconds};
+use super::{PROGRESS_EVERY, Progress, say, tell, unix_seconds};
 
 /// Events to collect without `--count` and `--for`.
 const DEFAULT_COUNT: u64 = 10_000;
@@ -40,8 +38,8 @@ const WAITING_EVENTS: usize = 64;
 /// Interval at which a compressed stream is ended: the most that a crash loses.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
 
-/// Interval of reports on relays.
-const LOOK_EVERY: Duration = Duration::from_millis(1_200);
+/// Interval of reports while nothing new comes.
+const SILENCE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -181,11 +179,10 @@ async fn capture(args: &Args, relays: Vec<Endpoint>) -> anyhow::Result<ExitCode>
     let filters = if args.filters.is_empty() { vec![Filter::default()] } else { args.filters.clone() };
     let (stop, stopped) = watch::channel(false);
     let (sender, mut accepted) = mpsc::channel::<Event<'static>>(WAITING_EVENTS);
-    let (mut tasks, mut watch) = (JoinSet::new(), Watch::default());
+    let mut tasks = JoinSet::new();
     for relay in relays {
         let task = Task {
             settled: provenance.settled(relay.url()),
-            doing: watch.teller(&relay.url().to_string()),
             relay,
             filters: filters.clone(),
             compression: args.compression,
@@ -203,8 +200,8 @@ async fn capture(args: &Args, relays: Vec<Endpoint>) -> anyhow::Result<ExitCode>
 
     let deadline = args.time.map(|time| Instant::now() + time);
     let mut progress = Progress::new("captured", count, "events");
-    let mut look = time::interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
-    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let silence = time::sleep(PROGRESS_EVERY);
+    tokio::pin!(silence);
     let mut checkpoint = time::interval_at(Instant::now() + CHECKPOINT_EVERY, CHECKPOINT_EVERY);
     let mut end = if count.is_some_and(|count| output.events() >= count) { End::Count } else { End::Relays };
     let mut open = end != End::Count;
@@ -214,6 +211,7 @@ async fn capture(args: &Args, relays: Vec<Endpoint>) -> anyhow::Result<ExitCode>
                 Some(event) => {
                     output.write(&event)?;
                     progress.report(output.events());
+                    silence.as_mut().reset(Instant::now() + PROGRESS_EVERY);
                     if count.is_some_and(|count| output.events() >= count) {
                         (end, open) = (End::Count, false);
                     }
@@ -221,9 +219,10 @@ async fn capture(args: &Args, relays: Vec<Endpoint>) -> anyhow::Result<ExitCode>
                 None => open = false,
             },
             _ = checkpoint.tick() => output.checkpoint()?,
-            _ = look.tick() => if let Some(silent) = watch.line(output.events()) {
-                progress.tell(output.events(), &silent);
-            },
+            () = &mut silence => {
+                progress.report(output.events());
+                silence.as_mut().reset(Instant::now() + SILENCE);
+            }
             () = until(deadline) => (end, open) = (End::Time, false),
             () = interrupt.wait() => (end, open) = (End::Interrupted, false),
         }

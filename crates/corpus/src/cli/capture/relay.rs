@@ -13,11 +13,11 @@ use tokio::{
 use wire::{CloseCode, Compression, Connection, Endpoint, Offer, WireLimits};
 
 use super::{
-    doing::{Doing, Teller},
     history::{History, Page},
     output::SharedIds,
     provenance::{RelayReport, Settled},
 };
+use crate::cli::tell;
 
 /// Failures in a row, without a new event between them, after which a relay is given up: one that
 /// never was there, and every one that is not asked for live events until a time.
@@ -55,7 +55,6 @@ pub(super) struct Task {
     pub(super) ids: SharedIds,
     pub(super) accepted: mpsc::Sender<Event<'static>>,
     pub(super) stopped: watch::Receiver<bool>,
-    pub(super) doing: Teller,
 }
 
 /// Why a connection ended.
@@ -93,9 +92,9 @@ impl Task {
                     if given_up.is_some() && !comes_back {
                         break;
                     }
-                    self.doing.say(Doing::Pausing(reason));
                     // 1, 2, 4, 8, 16 and then 32 seconds with the patience of 30.
                     let pause = self.patience * (1 << (failures - 1)) / 30;
+                    tell(&format!("{}: {reason}; asked again in {pause:.0?}", self.relay.url()));
                     if time::timeout(pause, stop(&mut self.stopped)).await.is_ok() {
                         break;
                     }
@@ -103,7 +102,6 @@ impl Task {
             }
         }
         report.failure = report.failure.take().or(given_up);
-        self.doing.say(Doing::Ended);
         if let Ok(Ok(Some(info))) = time::timeout(NIP11_GRACE, document).await {
             (report.software, report.version) = info;
         }
@@ -121,7 +119,6 @@ impl Task {
             handshake_timeout: self.patience,
             ..WireLimits::default()
         };
-        self.doing.say(Doing::Connecting);
         let connect = self.relay.connect(&offer, &limits);
         let connection = tokio::select! {
             () = stop(&mut self.stopped) => return Err(Left::Stopped),
@@ -195,7 +192,6 @@ impl Talk<'_> {
         self.report.requests += 1;
         let request = ClientMessage::Req { subscription: name.clone().into(), filters: vec![asked.clone()] };
         self.say(&request).await?;
-        self.task.doing.say(Doing::Asking);
         let mut page = Page::default();
         let mut deadline = Instant::now() + self.task.patience;
         while !page.ended && !page.refused {
@@ -203,7 +199,6 @@ impl Talk<'_> {
                 self.report.requests_without_end += 1;
                 break;
             };
-            self.task.doing.heard();
             if self.take(&payload, &name, &asked, &mut page).await.is_break() {
                 deadline = Instant::now() + self.task.patience;
             }
@@ -217,12 +212,10 @@ impl Talk<'_> {
     /// Live events, until the capture ends.
     async fn stay(&mut self) -> Result<(), Left> {
         let anything = Filter::default();
-        self.task.doing.say(Doing::Listening);
         loop {
             let patience = self.task.patience;
             match self.message(Instant::now() + patience).await? {
                 Some(payload) => {
-                    self.task.doing.heard();
                     // No page is open any more.
                     let _: ControlFlow<()> = self.take(&payload, "", &anything, &mut Page::default()).await;
                 }
