@@ -8,19 +8,19 @@
 #![allow(clippy::print_stdout, reason = "the report is what this program is for")]
 #![allow(clippy::cast_precision_loss, reason = "sizes and times here are far below 2^52")]
 
-#[path = "../src/cli/in_memory.rs"]
-mod in_memory;
-
-use std::process::ExitCode;
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
 use clap::Parser;
 use codecs::{Event, Format, Implementation};
 use corpus::Corpus;
-use in_memory::{at_once, pair};
+use futures::FutureExt;
 use nix::time::{ClockId, clock_gettime};
-use wire::{Compression, Connection, Shared};
+use wire::{Compression, Connection, Offer, Shared, Support, WireLimits};
 
 /// Bytes, CPU and memory of a delivery by each setting of each compression.
 #[derive(Debug, Parser)]
@@ -35,6 +35,15 @@ struct Args {
     #[arg(long)]
     only: Option<String>,
 
+    /// All events of this file, in place of some of the bundled ones. Relative paths are from the
+    /// workspace's root.
+    #[arg(long, value_name = "FILE")]
+    corpus: Option<PathBuf>,
+
+    /// A dictionary for zstd-dict, in place of each format's bundled one.
+    #[arg(long, value_name = "FILE")]
+    dictionary: Option<PathBuf>,
+
     /// Passed by `cargo bench`.
     #[arg(long, hide = true)]
     bench: bool,
@@ -43,7 +52,7 @@ struct Args {
 /// Events of each kind in the share that the corpus has of it.
 const EVENTS: usize = 300;
 
-/// Events before those that count, so that windows are as full as they get.
+/// Bundled events before those that count.
 const FIRST_EVENTS: usize = 100;
 
 const SUBSCRIBERS: usize = 8;
@@ -95,6 +104,8 @@ struct Row {
 struct Messages {
     format: Format,
     events: Vec<Vec<u8>>,
+    /// How many events pass before those that count, so that windows are as full as they get.
+    first: usize,
 }
 
 /// Figures that do not depend on the machine.
@@ -108,16 +119,30 @@ struct Figures {
 }
 
 fn run(args: &Args) -> anyhow::Result<()> {
-    let corpus = Corpus::bundled();
+    // cargo starts benches in the folder of their package.
+    let from_root = |path: &PathBuf| Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+    let (corpus, wanted, first) = match &args.corpus {
+        None => (Corpus::bundled(), EVENTS + FIRST_EVENTS, FIRST_EVENTS),
+        Some(path) => (Corpus::read(&from_root(path))?, usize::MAX, 0),
+    };
+    // From all over the corpus.
+    let step = (corpus.events.len() / wanted).max(1);
+    let events: Vec<_> = corpus.events.iter().step_by(step).take(wanted).collect();
+    let dictionary = args.dictionary.as_ref().map(|path| wire::dictionary::read(&from_root(path)));
+    let dictionary = dictionary.transpose()?;
     let wanted = |setting: &String| args.only.as_ref().is_none_or(|only| setting.contains(only.as_str()));
     let settings: Vec<_> = settings().into_iter().filter(wanted).collect();
     ensure!(!settings.is_empty(), "no setting contains {:?}", args.only.as_deref().unwrap_or_default());
-    println!("{SUBSCRIBERS} subscribers, {EVENTS} events of the bundled corpus, {} rounds\n", args.rounds);
+    let count = events.len() - first;
+    println!("{SUBSCRIBERS} subscribers, {count} events of {}, {} rounds\n", corpus.name, args.rounds);
     for format in [Format::JSON, "dannypack".parse()?] {
-        let events = encoded(&corpus, format)?;
+        let events = encoded(&events, format)?;
         let row = |setting: &String| -> anyhow::Result<Row> {
-            let compression = setting.parse()?;
-            let messages = Messages { format, events: events.clone() };
+            let mut compression: Compression = setting.parse()?;
+            if let Some(dictionary) = dictionary {
+                compression = compression.with_dictionary(dictionary);
+            }
+            let messages = Messages { format, events: events.clone(), first };
             Ok(Row { setting: setting.clone(), compression, messages, figures: None, times: Vec::new() })
         };
         let mut rows = settings.iter().map(row).collect::<anyhow::Result<Vec<_>>>()?;
@@ -131,32 +156,40 @@ fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Events from all over the corpus, as the format's encoder writes them.
-fn encoded(corpus: &Corpus, format: Format) -> anyhow::Result<Vec<Vec<u8>>> {
-    let wanted = EVENTS + FIRST_EVENTS;
-    let step = (corpus.events.len() / wanted).max(1);
+/// Events as the format's encoder writes them.
+fn encoded(events: &[&Event<'_>], format: Format) -> anyhow::Result<Vec<Vec<u8>>> {
     let codec = format.codec(Implementation::Tuned)?;
-    let encode = |event: &Event<'_>| -> anyhow::Result<Vec<u8>> {
+    let encode = |event: &&Event<'_>| {
         let mut bytes = Vec::new();
         codec.encode_event(event, &mut bytes)?;
         Ok(bytes)
     };
-    let events: Vec<_> =
-        corpus.events.iter().step_by(step).take(wanted).map(encode).collect::<anyhow::Result<_>>()?;
-    ensure!(events.len() == wanted, "the corpus has {} events, and {wanted} are needed", events.len());
-    Ok(events)
+    events.iter().map(encode).collect()
+}
+
+/// The ends of a client and of a relay in memory, driven by one thread that never waits.
+fn pair(format: Format, compression: Compression) -> anyhow::Result<(Connection, Connection)> {
+    let offer = Offer { formats: vec![format], batched: false, compression };
+    let support =
+        Support { formats: vec![format], compressions: vec![compression], batched: false, strict: true };
+    let limits = WireLimits::default();
+    Ok(at_once(wire::in_memory(&offer, &support, [&limits, &limits]))??)
+}
+
+fn at_once<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
+    work.now_or_never().context("a connection in memory waited")
 }
 
 /// Sends the events to every subscriber, and notes what that took.
 fn play(row: &mut Row) -> anyhow::Result<()> {
-    let Messages { format, events } = &row.messages;
+    let Messages { format, events, first } = &row.messages;
     let codec = format.codec(Implementation::Tuned)?;
     let pairs = (0..SUBSCRIBERS).map(|_| pair(*format, row.compression));
     let mut pairs = pairs.collect::<anyhow::Result<Vec<_>>>()?;
     let mut spent_ns = [0; 2];
     let mut before_bytes = 0;
     for (n, event) in events.iter().enumerate() {
-        if n == FIRST_EVENTS {
+        if n == *first {
             spent_ns = [0; 2];
             before_bytes = wire_bytes(&pairs);
         }
@@ -183,7 +216,7 @@ fn play(row: &mut Row) -> anyhow::Result<()> {
         spent_ns[0] += sent - started;
         spent_ns[1] += cpu_ns()? - sent;
     }
-    let deliveries = (EVENTS * SUBSCRIBERS) as u64;
+    let deliveries = ((events.len() - first) * SUBSCRIBERS) as u64;
     let memory = pairs.iter().map(|(_, relay)| relay.compression_memory());
     let figures = Figures {
         wire_bytes: wire_bytes(&pairs) - before_bytes,

@@ -5,8 +5,6 @@ mod dictionary;
 mod files;
 mod generate;
 mod import_har;
-mod in_memory;
-mod trial;
 mod verify;
 
 use std::{

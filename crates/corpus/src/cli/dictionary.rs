@@ -11,7 +11,7 @@ use corpus::{
 };
 use sha2::{Digest, Sha256};
 
-use super::{Progress, say, tell_skipped, trial::Trial};
+use super::{Progress, say, tell_skipped};
 
 /// Messages that are trained on, together: enough for a dictionary of a hundredth of that (zstd's
 /// advice), and bounded because the trainer keeps about nine times as much in memory.
@@ -47,24 +47,12 @@ pub(crate) struct Args {
     /// Largest size of the dictionary.
     #[arg(long, default_value_t = 32 << 10, value_parser = clap::value_parser!(u32).range(1 << 10..=1 << 20))]
     bytes: u32,
-    /// Compare it with other compressions on these events, none of which it then learns from.
-    #[arg(long = "try", value_name = "FILE")]
-    trial: Option<PathBuf>,
-    /// Learn from no event by an author of those that it is tried on.
-    #[arg(long, requires = "trial")]
-    strangers: bool,
 }
 
 /// Trains on the EVENT messages that a relay sends.
 pub(crate) fn train(args: &Args) -> anyhow::Result<ExitCode> {
     measure::try_file(&args.out)?;
-    let trial = args.trial.as_deref().map(|file| Trial::read(file, args.skip_invalid));
-    let trial = trial.transpose().context("cannot read --try")?;
-    let mut events = events(args)?;
-    if let Some(trial) = &trial {
-        events.retain(|event| !trial.has(event, args.strangers));
-        ensure!(!events.is_empty(), "every event to learn from is one that it is tried on, or by its author");
-    }
+    let events = events(args)?;
     let codec = args.format.spec().library;
     let (mut samples, mut sizes, mut left_out) = (Vec::new(), Vec::new(), 0);
     for event in &events {
@@ -98,9 +86,6 @@ pub(crate) fn train(args: &Args) -> anyhow::Result<ExitCode> {
         samples.len(),
         Fingerprint::from_events(&events),
     ))?;
-    if let Some(trial) = trial {
-        say(&trial.table(args.format, wire::dictionary::of(dictionary)?)?)?;
-    }
     Ok(ExitCode::SUCCESS)
 }
 

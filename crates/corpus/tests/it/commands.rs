@@ -115,34 +115,6 @@ fn damage_is_named_by_every_command_that_reads() {
 }
 
 #[test]
-fn a_dictionary_is_tried_on_events_that_it_did_not_learn_from() {
-    let folder = Folder::new();
-    let corpus = Corpus::bundled();
-    corpus::write(&folder.path("all.jsonl"), &corpus.events[..900]).unwrap();
-    corpus::write(&folder.path("some.jsonl"), &corpus.events[..300]).unwrap();
-    let args = ["train-dictionary", "a.zdict", "--corpus", "all.jsonl", "--bytes", "4096"];
-    let learned = |more: &[&str]| {
-        let said = folder.run(&[&args, more].concat()).ended(0).out;
-        let words: Vec<&str> = said.split_whitespace().collect();
-        let from = words.iter().position(|word| *word == "from").unwrap();
-        (words[from + 1].parse::<usize>().unwrap(), said.clone())
-    };
-    let (all, _) = learned(&[]);
-    let (others, said) = learned(&["--try", "some.jsonl"]);
-    let (strangers, _) = learned(&["--try", "some.jsonl", "--strangers"]);
-    assert!(strangers < others && others + 300 >= all && others < all, "{all} {others} {strangers}");
-    // A row a compression, each with its bytes; whatever compresses leaves less than none.
-    let table = said.lines().skip_while(|line| !line.starts_with("compression"));
-    let bytes: Vec<f64> =
-        table.skip(1).map(|row| row.split_whitespace().rev().nth(1).unwrap().parse().unwrap()).collect();
-    assert!(bytes.len() == 5 && bytes[1..].iter().all(|less| *less < 0.8 * bytes[0]), "{said}");
-    assert!(bytes[4] < bytes[2], "a dictionary saves more than zstd alone: {said}");
-    let same = ["train-dictionary", "b.zdict", "--corpus", "some.jsonl", "--try", "some.jsonl"];
-    folder.run(&same).ended(1).saying(&["every event to learn from"]);
-    assert!(!folder.path("b.zdict").exists());
-}
-
-#[test]
 fn a_corpus_of_today_is_the_same_one_later() {
     let folder = Folder::new();
     let made = |args: &[&str]| {
