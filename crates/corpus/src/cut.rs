@@ -85,10 +85,10 @@ fn line_cut(path: &Path, format: FileFormat, offset_bytes: u64) -> Result<Option
 /// Start of the last gzip member or zstd frame, if it has no end.
 fn stream_cut(path: &Path, format: FileFormat) -> Result<Option<u64>, CorpusError> {
     let file = File::open(path).map_err(|reason| io_error("open", path, reason))?;
-    let mut input = Counted { input: BufReader::new(file), bytes: 0 };
+    let mut input = BufReader::new(file);
     let magic = format.stream().map_or(&[][..], |stream| stream.magic);
     loop {
-        let start = input.bytes;
+        let start = input.stream_position().map_err(|reason| io_error("read", path, reason))?;
         let ahead = input.fill_buf().map_err(|reason| io_error("read", path, reason))?;
         if ahead.is_empty() || !ahead.iter().zip(magic).all(|(byte, expected)| byte == expected) {
             return Ok(None);
@@ -158,30 +158,5 @@ impl Cut {
         };
         write().map_err(|reason| io_error("write", &copy, reason))?;
         Ok(copy)
-    }
-}
-
-/// Counts the bytes that a decoder consumed.
-struct Counted<R> {
-    input: R,
-    bytes: u64,
-}
-
-impl<R: BufRead> Read for Counted<R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.input.read(into)?;
-        self.bytes += read as u64;
-        Ok(read)
-    }
-}
-
-impl<R: BufRead> BufRead for Counted<R> {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        self.input.fill_buf()
-    }
-
-    fn consume(&mut self, bytes: usize) {
-        self.bytes += bytes as u64;
-        self.input.consume(bytes);
     }
 }
