@@ -2,7 +2,6 @@
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
-    io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -10,7 +9,6 @@ use std::{
 use anyhow::{Context, bail};
 use codecs::Event;
 use corpus::{CorpusError, Cut, EventWriter, Events, FileFormat, Ids, find_cut};
-use nix::errno::Errno;
 
 use crate::cli::{Progress, tell};
 
@@ -147,28 +145,9 @@ fn locked(path: &Path) -> anyhow::Result<File> {
             bail!("another capture writes {path:?}; wait for its end or choose another --out")
         }
         // As on NFS without lockd, 9p and FUSE.
-        Err(TryLockError::Error(reason)) if has_no_locks(&reason) => {
+        Err(TryLockError::Error(reason)) => {
             tell(&format!("{path:?} is not locked ({reason}): let no other capture write it"));
             Ok(file)
         }
-        Err(TryLockError::Error(reason)) => {
-            Err(reason).with_context(|| format!("cannot lock {path:?} against other captures"))
-        }
-    }
-}
-
-fn has_no_locks(reason: &io::Error) -> bool {
-    reason.kind() == io::ErrorKind::Unsupported || reason.raw_os_error() == Some(Errno::ENOLCK as i32)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_system_without_locks_is_told_from_one_that_fails() {
-        let says = |errno: Errno| has_no_locks(&io::Error::from(errno));
-        assert!([Errno::ENOLCK, Errno::ENOSYS, Errno::EOPNOTSUPP].into_iter().all(says));
-        assert!(![Errno::EIO, Errno::EWOULDBLOCK, Errno::EBADF].into_iter().any(says));
     }
 }
