@@ -4,9 +4,6 @@ use codecs::Filter;
 
 use super::{filter_text, provenance::Settled};
 
-/// Most seconds with more events than a page that are recorded; nothing older is settled.
-const MAX_GAPS: usize = 1_000;
-
 /// Gift wraps are dated back by two days at most (NIP-59), and six hours allow for clocks. Every
 /// capture requests events that are at most this much older than the newest.
 pub(super) const OVERLAP_SECONDS: i64 = (2 * 24 + 6) * 3_600;
@@ -24,10 +21,8 @@ pub(super) struct History {
     left: Option<u64>,
     /// The most events in one answer so far.
     largest_page: u64,
-    /// Down to the last second that has more events than a page.
-    asked: Vec<Settled>,
-    /// The newest second that is in none of them.
-    unasked: i64,
+    /// The newest second of which events may be missing. What is older is asked for again.
+    gap: Option<i64>,
     pub(super) done: bool,
 }
 
@@ -82,18 +77,8 @@ impl Page {
 impl History {
     pub(super) fn new(filter: Filter) -> History {
         let (text, until, left) = (filter_text(&filter), filter.until, filter.limit);
-        let (newest, largest_page, asked) = (None, 0, Vec::new());
-        let mut history = History {
-            text,
-            until,
-            newest,
-            left,
-            largest_page,
-            asked,
-            unasked: i64::MAX,
-            done: false,
-            filter,
-        };
+        let (newest, largest_page, gap, done) = (None, 0, None, false);
+        let mut history = History { filter, text, until, newest, left, largest_page, gap, done };
         history.done = history.is_over();
         history
     }
@@ -147,35 +132,18 @@ impl History {
         let crowded = stuck && page.events() > 1 && page.events() >= self.largest_page;
         self.largest_page = self.largest_page.max(page.events());
         let until = if stuck { oldest.saturating_sub(1) } else { oldest };
-        let before = self.until.replace(until);
-        if page.is_mixed && !page.ended && self.asked.len() < MAX_GAPS {
-            self.asked.push(self.range(before.unwrap_or(i64::MAX)));
-            self.unasked = until;
-        }
-        if crowded && self.asked.len() < MAX_GAPS {
-            self.asked.push(self.range(oldest));
-            self.unasked = until;
-        }
+        let before = self.until.replace(until).unwrap_or(i64::MAX);
+        let is_torn = page.is_mixed && !page.ended;
+        self.gap = self.gap.or(is_torn.then_some(before)).or(crowded.then_some(oldest));
         self.done = page.refused || self.is_over();
         crowded.then_some(oldest)
     }
 
-    /// The spans that need no further request. Left out: the time too close to the newest event, or
-    /// to an earlier `now`, and seconds with more events than a page, which a larger page may
-    /// complete.
-    pub(super) fn settled(mut self, now: i64) -> Vec<Settled> {
-        let (Some(newest), Some(until)) = (self.newest, self.until) else { return Vec::new() };
-        if self.asked.len() < MAX_GAPS {
-            self.asked.push(self.range(until.max(self.end())));
-        }
-        let last = newest.min(now).saturating_sub(OVERLAP_SECONDS);
-        let mut spans = self.asked;
-        spans.iter_mut().for_each(|span| span.from = span.from.min(last));
-        spans.retain(|span| span.to < span.from);
-        spans
-    }
-
-    fn range(&self, to: i64) -> Settled {
-        Settled { filter: self.text.clone(), from: self.unasked, to }
+    /// The span that needs no further request. Left out: the time too close to the newest event, or
+    /// to an earlier `now`, and what is older than a gap.
+    pub(super) fn settled(self, now: i64) -> Option<Settled> {
+        let from = self.newest?.min(now).saturating_sub(OVERLAP_SECONDS);
+        let to = self.gap.unwrap_or(self.until?.max(self.end()));
+        (to < from).then_some(Settled { filter: self.text, from, to })
     }
 }

@@ -105,8 +105,7 @@ impl Task {
         if let Ok(Ok(Some(info))) = time::timeout(NIP11_GRACE, document).await {
             (report.software, report.version) = info;
         }
-        let settled = histories.into_iter().flat_map(|history| history.settled(self.started));
-        report.settled = settled.collect();
+        report.settled = histories.into_iter().filter_map(|history| history.settled(self.started)).collect();
         report
     }
 
