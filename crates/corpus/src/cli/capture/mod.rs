@@ -252,8 +252,18 @@ async fn capture(args: &Args, relays: Vec<Endpoint>) -> anyhow::Result<ExitCode>
     }
     let (events, new) = (output.events(), output.new_events());
     output.checkpoint()?;
-    provenance.push(Session::from_reports(args, started, end.words(), new, reports));
-    provenance.write(events)?;
+    let session = Session {
+        program: concat!("corpus capture ", env!("CARGO_PKG_VERSION")).to_owned(),
+        started,
+        ended: unix_seconds(),
+        ended_because: end.words().to_owned(),
+        filters: args.filters.iter().map(filter_text).collect(),
+        compression: args.compression.spelled_out(),
+        headers: args.headers.iter().map(ToString::to_string).collect(),
+        events_new: new,
+        relays: reports,
+    };
+    provenance.add(session, events)?;
     say(&format!("{}: {events} events, {new} of them new; {}", args.out.display(), end.words()))?;
     if end == End::Interrupted {
         return Ok(ExitCode::from(130));

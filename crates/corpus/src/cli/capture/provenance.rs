@@ -10,9 +10,6 @@ use anyhow::{Context, anyhow};
 use serde::{Deserialize, Serialize};
 use wire::RelayUrl;
 
-use super::{Args, filter_text};
-use crate::cli::unix_seconds;
-
 const ABOUT: &str = "Where the events of the file beside this one are from; times are seconds since 1970 (UTC). Ids and \
                      signatures of all events in it were verified.";
 
@@ -34,17 +31,17 @@ struct Document {
 /// One run of the program.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Session {
-    program: String,
-    started: i64,
-    ended: i64,
-    ended_because: String,
-    filters: Vec<String>,
-    compression: String,
+    pub(super) program: String,
+    pub(super) started: i64,
+    pub(super) ended: i64,
+    pub(super) ended_because: String,
+    pub(super) filters: Vec<String>,
+    pub(super) compression: String,
     /// Names of the header fields that `--header` added.
     #[serde(default)]
-    headers: Vec<String>,
-    events_new: u64,
-    relays: Vec<RelayReport>,
+    pub(super) headers: Vec<String>,
+    pub(super) events_new: u64,
+    pub(super) relays: Vec<RelayReport>,
 }
 
 /// One relay's part in one session.
@@ -124,38 +121,13 @@ impl Provenance {
         relays.filter(|relay| is_same(&relay.url)).flat_map(|relay| relay.settled.iter().cloned()).collect()
     }
 
-    pub(super) fn push(&mut self, session: Session) {
+    /// Adds a session. Writes the file whole, or keeps the old one, with its mode, owner and links.
+    pub(super) fn add(&mut self, session: Session, events: u64) -> anyhow::Result<()> {
         self.document.sessions.push(session);
-    }
-
-    /// Writes the file whole, or keeps the old one, with its mode, owner and links.
-    pub(super) fn write(&mut self, events: u64) -> anyhow::Result<()> {
         self.document.events = events;
         let text = serde_json::to_string_pretty(&self.document)? + "\n";
         measure::write_whole(&self.path, text.as_bytes())
             .with_context(|| format!("cannot write {:?}", self.path))
-    }
-}
-
-impl Session {
-    pub(super) fn from_reports(
-        args: &Args,
-        started: i64,
-        ended_because: &str,
-        events_new: u64,
-        relays: Vec<RelayReport>,
-    ) -> Session {
-        Session {
-            program: concat!("corpus capture ", env!("CARGO_PKG_VERSION")).to_owned(),
-            started,
-            ended: unix_seconds(),
-            ended_because: ended_because.to_owned(),
-            filters: args.filters.iter().map(filter_text).collect(),
-            compression: args.compression.spelled_out(),
-            headers: args.headers.iter().map(ToString::to_string).collect(),
-            events_new,
-            relays,
-        }
     }
 }
 
