@@ -137,24 +137,3 @@ pub(crate) fn power(base: f64, exponent: f64) -> f64 {
     }
     result
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_stream_of_a_seed_never_changes() {
-        let mut random = Random::new("test", 1);
-        let drawn: Vec<_> = (0..5).map(|_| random.below(1_000)).collect();
-        assert_eq!(drawn, [61, 764, 35, 368, 681]);
-    }
-
-    #[test]
-    fn weights_decide_how_often_a_position_is_drawn() {
-        let weighted = Weighted::new([1.0, 0.0, 3.0]);
-        let mut random = Random::new("test", 1);
-        let mut counts = [0; 3];
-        (0..4_000).for_each(|_| counts[weighted.draw(&mut random)] += 1);
-        assert!(counts[1] == 0 && (900..1_100).contains(&counts[0]), "{counts:?}");
-    }
-}
