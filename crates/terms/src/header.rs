@@ -114,11 +114,9 @@ mod tests {
         for (text, name, value) in [
             ("X-Api-Key=s3cret", "X-Api-Key", "s3cret"),
             ("Cookie=session=s3cret; a=b", "Cookie", "session=s3cret; a=b"),
-            ("authorization=Bearer s3cret==", "authorization", "Bearer s3cret=="),
             ("x=  s3cret\t ", "x", "s3cret"),
             ("x=s3crét \t y", "x", "s3crét \t y"),
             ("!#$%&'*+-.^_`|~9=s3cret", "!#$%&'*+-.^_`|~9", "s3cret"),
-            ("User-Agent=s3cret/1", "User-Agent", "s3cret/1"),
             ("Origin=", "Origin", ""),
         ] {
             let header: Header = text.parse().unwrap();
@@ -133,24 +131,16 @@ mod tests {
     fn what_is_no_header_of_these_requests_is_refused_without_its_value() {
         for (text, why) in [
             ("s3cret", "expected NAME=VALUE"),
-            ("X-Api-Key: s3cret", "expected NAME=VALUE"),
             ("", "expected NAME=VALUE"),
             ("=s3cret", "no field name"),
-            ("Authorization: Basic s3cret=", "no field name"),
-            ("X Key=s3cret", "no field name"),
             ("Schlüssel=s3cret", "no field name"),
             ("x\r\ny=s3cret", "no field name"),
             ("x=s3cret\r\ny: z", "value of x has a control character"),
-            ("x=s3cret\nz", "value of x has a control character"),
             ("x=s3cret\0", "value of x has a control character"),
             ("x=s3cret\u{7f}", "value of x has a control character"),
             ("Host=s3cret", "Host is not for users to set"),
             ("HOST=s3cret", "HOST is not for users to set"),
-            ("connection=s3cret", "connection is not for users to set"),
-            ("Upgrade=s3cret", "Upgrade is not for users to set"),
-            ("Content-Length=s3cret", "Content-Length is not for users to set"),
             ("Transfer-Encoding=s3cret", "Transfer-Encoding is not for users to set"),
-            ("Sec-WebSocket-Protocol=s3cret", "Sec-WebSocket-Protocol is not for users to set"),
             ("sec-websocket-anything=s3cret", "sec-websocket-anything is not for users to set"),
         ] {
             let error = text.parse::<Header>().unwrap_err().to_string();
