@@ -81,8 +81,7 @@ pub fn write(path: &Path, events: &[Event<'_>]) -> Result<(), CorpusError> {
 
 /// Reads a `.pb.gz` file that is part of this program.
 pub(crate) fn read_bundled(bytes: &'static [u8]) -> Result<Vec<Event<'static>>, CorpusError> {
-    EventReader::new(Path::new("sample.pb.gz"), Ok(FileFormat::ProtoGzip), Some(&Stream::GZIP), bytes, None)?
-        .collect()
+    EventReader::of_file(Path::new("sample.pb.gz"), bytes, None)?.collect()
 }
 
 /// Reads a file event by event, in constant memory; a batch, which is bounded, at once. Ends at the
