@@ -28,7 +28,7 @@ pub const QUEUE_BYTES: usize = 64 << 20;
 pub const QUEUE_LINES: usize = 65_536;
 
 /// How much is lost by a kill at most.
-const FRAME: Duration = Duration::from_secs(1);
+const FLUSH: Duration = Duration::from_secs(1);
 
 /// How long messages gather once none is left: waking this thread for each costs both sides.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -195,18 +195,18 @@ impl Order {
     }
 }
 
-/// Writes what comes until it is to finish. A frame ends after a second, so that its lines can be read.
+/// Writes what comes until it is to finish. It is flushed each second, so that its lines can be read.
 fn write<W: io::Write>(
     mut scribe: Scribe<W>,
     orders: &Receiver<Order>,
     shared: &Shared,
     started: Instant,
 ) -> io::Result<End> {
-    let (mut told, mut frame_ends) = (0, Instant::now() + FRAME);
+    let (mut told, mut due) = (0, Instant::now() + FLUSH);
     loop {
         let order = orders.try_recv().or_else(|_| {
             thread::sleep(PAUSE);
-            orders.recv_timeout(frame_ends.saturating_duration_since(Instant::now()))
+            orders.recv_timeout(due.saturating_duration_since(Instant::now()))
         });
         let lost = shared.lost.load(Relaxed);
         if lost > told {
@@ -226,9 +226,9 @@ fn write<W: io::Write>(
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
-        if Instant::now() >= frame_ends {
-            scribe.end_frame()?;
-            frame_ends = Instant::now() + FRAME;
+        if Instant::now() >= due {
+            scribe.flush()?;
+            due = Instant::now() + FLUSH;
         }
     }
 }

@@ -92,12 +92,12 @@ impl<W: Write> Scribe<W> {
         self.writer.write(Entry { conn, t_ns, what: What::Message(message) })
     }
 
-    /// Makes what was written readable, whatever happens to the rest; see [`Writer::end_frame`].
+    /// Makes what was written readable, whatever happens to the rest; see [`Writer::flush`].
     ///
     /// # Errors
     /// As of [`Scribe::write`].
-    pub fn end_frame(&mut self) -> io::Result<()> {
-        self.writer.end_frame()
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
     }
 
     /// Writes the last line, which is returned.
@@ -108,7 +108,7 @@ impl<W: Write> Scribe<W> {
         let end =
             End { lost: self.lost, ratio_source: self.source.ratio()?, ratio_written: self.written.ratio()? };
         self.writer.write(Entry { conn: 0, t_ns: 0, what: What::End(end) })?;
-        self.writer.end_frame()?;
+        self.writer.finish()?;
         Ok(end)
     }
 

@@ -35,13 +35,10 @@ pub fn create(file: &Path) -> io::Result<File> {
 
 /// Writes a recording.
 ///
-/// After [`Writer::end_frame`] what was written before can be read, whatever happens to the rest.
+/// After [`Writer::flush`] what was written before can be read, whatever happens to the rest.
 pub struct Writer<W: Write> {
-    /// `None` only while a frame is replaced by the next, or after that failed.
-    encoder: Option<zstd::Encoder<'static, W>>,
+    encoder: zstd::Encoder<'static, W>,
     line: Vec<u8>,
-    /// Whether the frame has a line.
-    has_lines: bool,
 }
 
 impl<W: Write> Writer<W> {
@@ -50,9 +47,9 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// Those of the output.
     pub fn new(output: W, header: &Header) -> io::Result<Writer<W>> {
-        let mut writer = Writer { encoder: Some(encoder(output)?), line: Vec::new(), has_lines: false };
+        let mut writer = Writer { encoder: encoder(output)?, line: Vec::new() };
         writer.put(header)?;
-        writer.end_frame()?;
+        writer.flush()?;
         Ok(writer)
     }
 
@@ -74,27 +71,24 @@ impl<W: Write> Writer<W> {
         self.line.clear();
         serde_json::to_writer(&mut self.line, line)?;
         self.line.push(b'\n');
-        self.has_lines = true;
-        self.encoder.as_mut().ok_or_else(over)?.write_all(&self.line)
+        self.encoder.write_all(&self.line)
     }
 
-    /// Ends the zstd frame, so that what was written can be read from here on.
+    /// Ends a block of zstd, so that what was written can be read from here on.
     ///
     /// # Errors
     /// Those of the output. The recording is over then.
-    pub fn end_frame(&mut self) -> io::Result<()> {
-        if self.has_lines {
-            let mut output = self.encoder.take().ok_or_else(over)?.finish()?;
-            output.flush()?;
-            self.encoder = Some(encoder(output)?);
-            self.has_lines = false;
-        }
-        Ok(())
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.encoder.flush()
     }
-}
 
-fn over() -> io::Error {
-    io::Error::other("the recording has failed before")
+    /// Ends the file.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn finish(self) -> io::Result<()> {
+        self.encoder.finish()?.flush()
+    }
 }
 
 fn encoder<W: Write>(output: W) -> io::Result<zstd::Encoder<'static, W>> {

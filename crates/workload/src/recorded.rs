@@ -465,8 +465,7 @@ pub(crate) mod tests {
         let mut bytes = Vec::new();
         let mut writer = Writer::new(&mut bytes, &header).unwrap();
         entries.into_iter().for_each(|entry| writer.write(entry).unwrap());
-        writer.end_frame().unwrap();
-        drop(writer);
+        writer.finish().unwrap();
         let file = Path::new("x.jsonl.zst");
         Recorded::from_entries(Reader::new(&bytes[..], file)?, file, most_bytes)
     }
