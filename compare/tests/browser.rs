@@ -1,5 +1,5 @@
 //! The real program with a real browser: pages are measured, a broken decoder and a killed browser
-//! are told of. And with devices, which are a browser or play one.
+//! are told of.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
@@ -8,9 +8,7 @@ mod ran;
 
 use std::{
     fs,
-    io::{Read, Write},
-    net::TcpStream,
-    os::unix::process::CommandExt,
+    io::Read,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -18,14 +16,9 @@ use std::{
 };
 
 use corpus::Corpus;
-use measure::{Exit, RunRecord};
-use nix::{
-    sys::signal::{Signal, killpg},
-    unistd::Pid,
-};
+use nix::sys::signal::Signal;
 use ran::{Ran, Runs, send};
 use report::{ResultFile, Role, comparisons};
-use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Few events, so that comparing all of them takes no time, with some lists among them.
@@ -249,12 +242,8 @@ fn what_cannot_be_measured_is_refused_with_the_reason() {
     let out = TempDir::new().unwrap();
     for (args, code, says) in [
         (&["--link", "slow-4g", "--part", "decode"][..], 2, "only the part end-to-end"),
-        (&["--link", "slow-4g", "--serve"], 2, "cannot be used with"),
         (&["--link", "5g-in-a-tunnel"], 2, "--link"),
-        (&["--formats", "tlv", "--serve"], 2, "no decoder of \"tlv\"; known: json cbor-packed dannypack"),
-        (&["--formats", "json", "--serve", "0.0.0.0"], 2, "expected one IPv4 address"),
-        // RFC 5737: an address of documentation, which no machine has.
-        (&["--formats", "json", "--serve", "192.0.2.1"], 1, "cannot serve the page at 192.0.2.1"),
+        (&["--formats", "tlv", "--chromium", "/bin/false"], 2, "no decoder of \"tlv\"; known: json cbor-packed"),
         (&["--formats", "json", "--chromium", "/bin/false"], 1, "/bin/false did not start: it ended with"),
         // Without Chromium.
         (&["--formats", "json"], 2, "apt-get install chromium"),
@@ -275,159 +264,8 @@ fn without_the_page_the_command_that_builds_it_is_told() {
         [(None, "No such file"), (Some("[]"), "invalid"), (Some(none), "first row is not json")]
     {
         rows.iter().for_each(|rows| fs::write(out.path().join("rows.json"), rows).unwrap());
-        compare(out.path(), &["--serve", "--page", out.path().to_str().unwrap()])
+        compare(out.path(), &["--page", out.path().to_str().unwrap()])
             .ended(2)
             .saying(&[says, "npm run build` in web/browser"]);
     }
-}
-
-/// Starts `compare browser --serve` with few events; the address that it prints.
-fn serving(out: &Path, args: &[&str]) -> (Child, String) {
-    let file = few_events(out);
-    let few = ["--corpus", file.to_str().unwrap(), "--events", "lists", "--step-ms", "20", "--serve"];
-    let mut child =
-        command(out, &[args, &few].concat()).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let told = told_until(&mut child, "on the device");
-    let (_, url) = told.split_once("Open ").unwrap();
-    let url = url.split(' ').next().unwrap().to_owned();
-    assert!(url.starts_with("http://127.0.0.1:") && url.ends_with('/'), "{url}");
-    (child, url)
-}
-
-/// The answer to what a page tells; none where nobody listens.
-fn post(url: &str, what: &str, said: &Value) -> Option<Value> {
-    let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
-    let mut stream = TcpStream::connect(address).ok()?;
-    let (body, mut answer) = (said.to_string(), String::new());
-    let length = body.len();
-    write!(stream, "POST /{path}{what} HTTP/1.1\r\nContent-Length: {length}\r\n\r\n{body}").ok()?;
-    stream.read_to_string(&mut answer).ok()?;
-    let (head, body) = answer.split_once("\r\n\r\n")?;
-    if head.starts_with("HTTP/1.1 200") { serde_json::from_str(body).ok() } else { None }
-}
-
-/// Has a device that is no browser decode JSON in this many rounds; `alter` changes its answers, which come
-/// with their number.
-fn device(out: &Path, rounds: &str, alter: impl Fn(u32, &mut Value)) -> Ran {
-    let args = ["--formats", "json", "--part", "decode", "--rounds", rounds];
-    let (child, url) = serving(out, &[&NO_SCRIPT[..], &args].concat());
-    for number in 0.. {
-        let Some(task) = post(&url, "task?a", &json!({})) else { break };
-        assert_eq!(post(&url, "task?b", &json!({})), None, "two devices at a time");
-        let first = json!({ "events": 100, "milliseconds": 5.0 });
-        let mut found = match task["deed"].as_str().unwrap() {
-            "check" => json!({ "hidden": false, "about": {
-                "has_to_hex": true, "isolated": false, "user_agent": "A <b>Phone/1.0", "clock_ms": 0.1,
-            } }),
-            _ => json!({
-                "hidden": false, "events": 1_000, "bytes": 9_000, "milliseconds": 20.0, "first": first,
-            }),
-        };
-        alter(number, &mut found);
-        post(&url, "done?a", &found);
-        if post(&url, "next?a", &json!({})).is_none() {
-            break;
-        }
-    }
-    child.ran()
-}
-
-#[test]
-fn a_device_is_measured_by_its_clock() {
-    let out = TempDir::new().unwrap();
-    // Twenty steps of its clock, which moves by 0.1 ms, are two milliseconds.
-    let run = device(out.path(), "1", |number, found| {
-        if number == 1 {
-            (found["milliseconds"], found["first"]["milliseconds"]) = (json!(1.9), json!(0.0));
-        }
-    });
-    let table = run.measured().out;
-    assert!(table.contains("wall clock only (A ?b?Phone/1.0)") && table.contains("wall µs/event"), "{table}");
-    let result = result_in(out.path());
-    let browser = result.config.browser.as_ref().unwrap();
-    assert_eq!((browser.client.as_str(), browser.clock_ns), ("device", 100_000));
-    let blocks = result.cells.iter().flat_map(|cell| &cell.blocks);
-    let records: Vec<_> = blocks.filter_map(|block| block.record.as_ref()).collect();
-    // Anchor, three rows and the anchor.
-    assert_eq!(records.len(), 5);
-    let coarse = |record: &&&RunRecord| !record.validity.reasons.is_empty();
-    assert_eq!(records.iter().filter(coarse).count(), 1);
-    for record in records {
-        let page = record.page.as_ref().unwrap();
-        assert_eq!((page.main_ns, page.heap_bytes, record.client_cpu.total_ns), (None, None, 0));
-        if record.validity.reasons.is_empty() {
-            assert_eq!((page.first.unwrap().ns, page.wall_ns), (5_000_000, 20_000_000));
-        } else {
-            assert!(
-                record.validity.to_string().contains("a step of 1.9 ms by a clock that moves"),
-                "{record:?}"
-            );
-            assert_eq!(page.first, None);
-        }
-    }
-}
-
-#[test]
-fn a_device_that_answers_nonsense_ends_the_run_and_what_was_measured_is_kept() {
-    for (name, value, expected) in [
-        ("milliseconds", json!(1e9), "the page's answer is refused: steps of [1000000000, 5] ms"),
-        ("events", json!(-1), "the page's answer is refused: invalid value"),
-        ("error", json!("<b>"), "the page failed: ?b?"),
-    ] {
-        let out = TempDir::new().unwrap();
-        let run = device(out.path(), "50", |number, found| {
-            if number == 3 {
-                found[name] = value.clone();
-            }
-        });
-        run.ended(Exit::Incomplete.code().into()).saying(&[expected]);
-        assert_eq!(blocks_in(out.path()), 2, "{expected}");
-    }
-}
-
-#[test]
-fn a_device_whose_decoder_differs_is_not_measured() {
-    let out = TempDir::new().unwrap();
-    let differs = |_, found: &mut Value| found["differs"] = json!("json reads it otherwise: \u{1b}[2J");
-    device(out.path(), "1", differs)
-        .ended(4)
-        .saying(&["json reads it otherwise: ??2J; nothing was measured"]);
-}
-
-#[test]
-#[ignore = "needs chromium or google-chrome"]
-fn a_browser_as_a_device_decodes_and_receives_by_wall_clock() {
-    let out = TempDir::new().unwrap();
-    let args = ["--formats", "json,dannypack", "--part", "decode,end-to-end", "--rounds", "1"];
-    let over_sockets = ["--compressions", "zstd", "--batching", "on"];
-    let (child, url) = serving(out.path(), &[&args[..], &over_sockets].concat());
-    let programs = ["chromium", "chromium-browser", "google-chrome"];
-    let device = programs.iter().find_map(|program| {
-        let mut device = Command::new(program);
-        // The port keeps a headless browser running; nothing connects to it.
-        device.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0"]);
-        device.arg(format!("--user-data-dir={}", out.path().join("device").display())).arg(&url);
-        device.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn().ok()
-    });
-    let mut device = device.expect("a browser on PATH");
-    let run = child.ran();
-    killpg(Pid::from_raw(device.id().try_into().unwrap()), Signal::SIGKILL).unwrap();
-    device.wait().unwrap();
-    // On a busy machine a step may be too short for its clock (3).
-    let table = run.measured().out;
-    assert!(table.contains("wall clock only") && table.contains("dannypack:tuned"), "{table}");
-    let result = result_in(out.path());
-    let browser = result.config.browser.as_ref().unwrap();
-    assert!(browser.product.contains("Chrome/") && browser.client == "device", "{browser:?}");
-    for cell in &result.cells {
-        assert!(!cell.blocks.is_empty(), "{}", cell.id);
-        for record in cell.blocks.iter().filter_map(|block| block.record.as_ref()) {
-            let page = record.page.as_ref().unwrap();
-            assert!(record.counts.deliveries > 0 && page.wall_ns > 0 && page.main_ns.is_none(), "{record:?}");
-            let over_sockets = cell.cell.scenario == "end-to-end";
-            assert_eq!(record.traffic.to_client.messages > 0, over_sockets, "{}", cell.id);
-            assert_eq!(record.traffic.wire_bytes() > 0, !over_sockets, "{}", cell.id);
-        }
-    }
-    wait_until("no process is left", || processes(&out.path().join("device")).is_empty());
 }

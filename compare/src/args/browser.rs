@@ -1,6 +1,6 @@
 //! The command line of `compare browser`.
 
-use std::{net::Ipv4Addr, path::PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use link::Link;
@@ -19,11 +19,11 @@ Examples:
   Page     compare browser --part decode --events mixed --format json,cbor-packed,dannypack
   Wire     compare browser --part end-to-end --format json,dannypack --batching off,on
   Links    compare browser --link slow-4g --format json,cbor-packed,dannypack
-  Browser  compare browser --serve 192.168.1.7 --format json,dannypack
+  Browser  compare browser --chromium /opt/chrome/chrome
   Rounds   compare browser --rounds 12 --step-ms 500
   Output   compare browser --out results
 
-Needs Chromium or Chrome: `apt-get install chromium` on Debian; with --serve any browser anywhere.
+Needs Chromium or Chrome: `apt-get install chromium` on Debian.
 In a source tree also the page: `npm install --ignore-scripts && npm run build` in web/browser.";
 
 #[derive(Debug, Args)]
@@ -80,7 +80,7 @@ pub(crate) struct BrowserFlags {
     ///
     /// A profile of `client-sim links`, or parameters such as down=1.6mbit,up=750kbit,rtt=150ms.
     /// Only for part end-to-end; measures wall time and bytes alone.
-    #[arg(long, help_heading = "Links", conflicts_with = "serve")]
+    #[arg(long, help_heading = "Links")]
     pub(crate) link: Option<Link>,
     /// The browser [default: the Chromium or Chrome on PATH]
     ///
@@ -90,20 +90,6 @@ pub(crate) struct BrowserFlags {
     /// The page that npm built [default: next to the program or in its source tree]
     #[arg(long, help_heading = "Browser", value_name = "FOLDER", hide_short_help = true)]
     pub(crate) page: Option<PathBuf>,
-    /// Measure a device instead: print an address, and wait until a person opens it there
-    ///
-    /// Takes wall times alone. ADDRESS is an IPv4 address of this machine, such as 192.168.1.7; without
-    /// one only this machine reaches the page. While the run lasts, relay-sim listens at the same address.
-    #[arg(
-        long,
-        help_heading = "Browser",
-        value_name = "ADDRESS",
-        num_args = 0..=1,
-        default_missing_value = "127.0.0.1",
-        value_parser = served,
-        conflicts_with = "chromium"
-    )]
-    pub(crate) serve: Option<Ipv4Addr>,
     /// Rounds: in each, every row once in a fresh page
     ///
     /// Intervals need 6 or more.
@@ -158,10 +144,4 @@ impl BrowserFlags {
 /// Those that are asked for.
 fn asked<const N: usize>(known: [&'static str; N], wanted: &[String]) -> Vec<&'static str> {
     known.into_iter().filter(|name| wanted.iter().any(|wanted| wanted == name)).collect()
-}
-
-/// An address that lets in only who was asked.
-fn served(text: &str) -> Result<Ipv4Addr, String> {
-    let named = text.parse().ok().filter(|ip: &Ipv4Addr| !ip.is_unspecified());
-    named.ok_or_else(|| "expected one IPv4 address of this machine, such as 192.168.1.7".to_owned())
 }

@@ -4,8 +4,7 @@
 //! one page share V8's inline caches and optimised code. The page gets its task from this program's
 //! server, marks the begin and end of each step, and posts its figures. At a mark the program reads the
 //! kernel's clocks of the renderer and of the network process
-//! ([`docs/browsers.md`](../../docs/browsers.md)). With `--serve` a person opens the page on a device; it
-//! loads itself again for each block, and reports wall time.
+//! ([`docs/browsers.md`](../../docs/browsers.md)).
 //!
 //! To add a decoder, add a row to `web/browser/src/rows.js`.
 
@@ -18,15 +17,14 @@ mod server;
 
 use std::{
     collections::BTreeSet,
-    future::pending,
-    io::{self, Write},
     net::Ipv4Addr,
     path::PathBuf,
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
 use anyhow::{Context, Result, bail, ensure};
+use codecs::quoted;
 use futures::{FutureExt, future::LocalBoxFuture};
 use link::{DEFAULT_CONGESTION, Emulation};
 use measure::{Environment, Exit, LinkRecord, RunRecord, SCHEMA_VERSION, Tool, ValidityClass, utc};
@@ -44,7 +42,7 @@ pub(crate) use self::{
 use self::{
     chromium::{Chromium, Cpu, spent},
     events::{ALL, Events},
-    found::{About, Found, plain, whole},
+    found::{About, Found},
     relays::Relays,
     server::Told,
 };
@@ -54,27 +52,27 @@ use crate::{
     progress::Progress,
     usage::{Ended, until_signal},
 };
-use report::result::{Browser, DEVICE, Foreign};
+use report::result::{Browser, Foreign};
 
 /// The longest silence of a page: a step lasts seconds, and a comparison of all events with `JSON.parse`
-/// tens of seconds on a slow phone.
+/// as long.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What a page may tell in a block: a dozen things, and in the first one for each connection.
-const MOST_TOLD: usize = 1_000;
+/// By how much the clock of an isolated page moves
+/// (<https://developer.chrome.com/blog/cross-origin-isolated-hr-timers>).
+const CLOCK_NS: u64 = 5_000;
 
 /// Plays blocks in pages.
 #[derive(Debug)]
 pub(crate) struct Pages<'a> {
     flags: &'a BrowserFlags,
-    /// The browser to start; without one a person opens the page.
-    chromium: Option<PathBuf>,
+    /// The browser to start.
+    chromium: PathBuf,
     /// Where the page is served.
     url: String,
     cells: &'a [PageCell],
     relays: Relays,
     /// What the records of all blocks have in common.
     record: RunRecord,
-    clock_ns: u64,
     state: Mutex<State>,
 }
 
@@ -83,8 +81,6 @@ pub(crate) struct Pages<'a> {
 struct State {
     /// What pages tell.
     told: mpsc::Receiver<Told>,
-    /// The name of the page that is measured: the first that asked.
-    page: Option<String>,
     emulation: Option<Emulation>,
 }
 
@@ -92,7 +88,7 @@ struct State {
 #[derive(Debug)]
 struct Seen {
     found: Found,
-    /// Of a step in Chromium.
+    /// Of a step.
     spent: Option<Cpu>,
     link: Option<LinkRecord>,
 }
@@ -106,16 +102,14 @@ impl<'a> Pages<'a> {
     /// Without a browser, or when a decoder differs.
     pub(crate) fn start(
         (flags, command): (&'a BrowserFlags, Vec<String>),
-        chromium: Option<PathBuf>,
+        chromium: PathBuf,
         (rows, formats): (&Rows, &[String]),
         cells: &'a [PageCell],
     ) -> Result<(Pages<'a>, Browser, Foreign)> {
         let events = Arc::new(Events::read(flags.corpus.as_deref(), flags.skip_invalid, formats)?);
-        let product = chromium.as_deref().map(chromium::product).transpose()?;
-        let address = flags.serve.unwrap_or(Ipv4Addr::LOCALHOST);
-        let served = || server::serve(rows.script.clone(), Arc::clone(&events), address);
+        let product = chromium::product(&chromium)?;
         // In the relays' namespace before this process moves to that of the page.
-        let (relays, emulation, (url, told)) = match &flags.link {
+        let (relays, emulation) = match &flags.link {
             Some(link) => {
                 link::enter()?;
                 // A browser binds no address: all of its connections share the link.
@@ -125,17 +119,11 @@ impl<'a> Pages<'a> {
                     .context("cannot emulate the link (client-sim links says what this host needs)")?;
                 let relays = Relays::start(&events, cells, link::RELAY)?;
                 emulation.join_users()?;
-                (relays, Some(emulation), served()?)
+                (relays, Some(emulation))
             }
-            None => {
-                let served = served()?;
-                (Relays::start(&events, cells, address)?, None, served)
-            }
+            None => (Relays::start(&events, cells, Ipv4Addr::LOCALHOST)?, None),
         };
-        if chromium.is_none() {
-            // A closed stderr leaves nobody who could open the page.
-            writeln!(io::stderr(), "Open {url} on the device to measure; Ctrl-C ends the run.")?;
-        }
+        let (url, told) = server::serve(rows.script.clone(), Arc::clone(&events))?;
         let record = RunRecord {
             schema_version: SCHEMA_VERSION.to_owned(),
             tool: Tool { name: "compare".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
@@ -145,8 +133,8 @@ impl<'a> Pages<'a> {
             corpus: events.corpus.clone(),
             ..RunRecord::default()
         };
-        let state = Mutex::new(State { told, page: None, emulation });
-        let mut pages = Pages { flags, chromium, url, cells, relays, record, clock_ns: 0, state };
+        let state = Mutex::new(State { told, emulation });
+        let pages = Pages { flags, chromium, url, cells, relays, record, state };
         let decoders: Vec<&str> = rows.decoders(formats).map(|row| &*row.name).collect();
         let about = until_signal(async |interrupt| {
             tokio::select! {
@@ -157,19 +145,14 @@ impl<'a> Pages<'a> {
                 }
             }
         })?;
-        pages.clock_ns = whole(about.clock_ms * 1e6);
-        ensure!(pages.clock_ns > 0, "the page does not say how its clock moves");
-        ensure!(
-            product.is_none() || about.isolated,
-            "the page is not isolated, so that its clock is too coarse"
-        );
+        ensure!(about.isolated, "the page is not isolated, so that its clock is too coarse");
         let sets: BTreeSet<&str> = cells.iter().map(|cell| cell.set).chain([ALL]).collect();
         let browser = Browser {
-            client: if product.is_none() { DEVICE } else { "browser" }.to_owned(),
-            flags: if product.is_none() { Vec::new() } else { chromium::flags() },
-            product: product.unwrap_or_else(|| plain(&about.user_agent)),
+            client: "browser".to_owned(),
+            flags: chromium::flags(),
+            product,
             has_to_hex: about.has_to_hex,
-            clock_ns: pages.clock_ns,
+            clock_ns: CLOCK_NS,
             step_ms: flags.step_ms,
             libraries: rows.libraries.clone(),
             events: sets.into_iter().map(|set| (set.to_owned(), events.in_set(set).len() as u64)).collect(),
@@ -186,12 +169,12 @@ impl<'a> Pages<'a> {
         let connections =
             over_sockets.map(|cell| self.relays.connection(cell)).collect::<Result<Vec<_>>>()?;
         let task = json!({
-            "deed": "check", "says": "JSON.parse", "rows": decoders, "set": ALL, "connections": connections,
+            "deed": "check", "rows": decoders, "set": ALL, "connections": connections,
         });
         let Found { about, differs, .. } = self.page(&task).await?.found;
         match differs {
             Some(differs) => {
-                let reason = format!("{}; nothing was measured", plain(&differs));
+                let reason = format!("{}; nothing was measured", quoted(&differs));
                 Err(Ended { exit: Exit::Unbalanced, reason }.into())
             }
             None => about.context("the page does not say what it is"),
@@ -200,35 +183,22 @@ impl<'a> Pages<'a> {
 
     /// Has a fresh page do a task.
     async fn page(&self, task: &Value) -> Result<Seen> {
-        let mut guard = self.state.lock().await;
-        let state = &mut *guard;
-        let mut chromium = None;
-        if let Some(program) = &self.chromium {
-            state.page = None;
-            chromium = Some(Chromium::start(program, &self.url)?);
-        }
-        let began = Instant::now();
+        let State { told, emulation } = &mut *self.state.lock().await;
+        // What a page told before it was ended.
+        while told.try_recv().is_ok() {}
+        let mut chromium = Chromium::start(&self.chromium, &self.url)?;
         let (mut marks, mut link) = (Vec::new(), None);
-        for _ in 0..MOST_TOLD {
-            // A person opens the page when they do.
-            let patience = if chromium.is_some() || state.page.is_some() { PATIENCE } else { Duration::MAX };
-            let Told { what, said, answer, .. } = tokio::select! {
-                told = state.heard() => told?,
-                how = ended(&mut chromium) => bail!("Chromium ended in the middle of a block: {how}"),
-                () = time::sleep(patience) => bail!(
-                    "the page did not answer within {} s: of a device, is its page in front and its screen on?",
-                    PATIENCE.as_secs()
-                ),
+        loop {
+            let Told { what, said, answer } = tokio::select! {
+                told = told.recv() => told.context("the page is served no longer")?,
+                how = chromium.ended() => bail!("Chromium ended in the middle of a block: {how}"),
+                () = time::sleep(PATIENCE) => bail!("the page did not answer within {} s", PATIENCE.as_secs()),
             };
             let reply = match &*what {
-                // The page of the block before loads itself again.
-                "next" => Value::Null,
                 "task" => task.clone(),
                 "mark" => {
-                    if let Some(chromium) = &mut chromium {
-                        marks.push(chromium.read().await?);
-                    }
-                    if let (Some(emulation), Some(over)) = (&mut state.emulation, &self.flags.link) {
+                    marks.push(chromium.read().await?);
+                    if let (Some(emulation), Some(over)) = (&mut *emulation, &self.flags.link) {
                         let report = emulation.report()?;
                         let links = [(over.clone(), 1)];
                         link = Some(client_sim::link_record(&links, Some(over), &emulation.tcp, &report));
@@ -237,21 +207,19 @@ impl<'a> Pages<'a> {
                     Value::Null
                 }
                 "done" => {
-                    // A page that has left hears nothing.
-                    let _ = answer.send(Value::Null);
-                    let found = Found::read(said, began.elapsed())?;
+                    let found: Found = serde_json::from_value(said).context("the page's answer is refused")?;
                     if let Some(error) = &found.error {
                         // Where the emulator has ended, the page only knows that the relay is silent.
-                        state.emulation.as_mut().map(Emulation::report).transpose()?;
-                        bail!("the page failed: {}", plain(error));
+                        emulation.as_mut().map(Emulation::report).transpose()?;
+                        bail!("the page failed: {}", quoted(error));
                     }
                     return Ok(Seen { found, spent: spent(&marks), link });
                 }
-                _ => bail!("the page's answer is refused: it tells {:?}", plain(&what)),
+                _ => bail!("the page's answer is refused: it tells {}", quoted(&what)),
             };
+            // A page that has left hears nothing.
             let _ = answer.send(reply);
         }
-        bail!("the page's answer is refused: it tells too much")
     }
 
     /// Plays a block and writes its record.
@@ -262,33 +230,15 @@ impl<'a> Pages<'a> {
         let deed = if cell.part.is_over_sockets() { "request" } else { "decode" };
         let connection = cell.part.is_over_sockets().then(|| self.relays.connection(cell)).transpose()?;
         let task_of_page = json!({
-            "deed": deed, "says": cell.spec.id, "row": cell.row.name, "set": cell.set,
+            "deed": deed, "row": cell.row.name, "set": cell.set,
             "connection": connection, "over_a_link": self.flags.link.is_some(), "step_ms": self.flags.step_ms,
         });
         let seen = self.page(&task_of_page).await?;
-        ensure!(
-            self.chromium.is_none() || seen.spent.is_some_and(|[main_ns, _]| main_ns > 0),
-            "no renderer of Chromium worked in the step"
-        );
+        let worked = seen.spent.is_some_and(|[main_ns, _]| main_ns > 0);
+        ensure!(worked, "no renderer of Chromium worked in the step");
         let record = found::record(self, (task, cell), seen, started);
         record.write(task.record)?;
         Ok(if record.validity.class == ValidityClass::Invalid { Exit::Invalid } else { Exit::Success })
-    }
-}
-
-impl State {
-    /// What the page that is measured tells.
-    async fn heard(&mut self) -> Result<Told> {
-        loop {
-            let told = self.told.recv().await.context("the page is served no longer")?;
-            if told.what == "task" {
-                self.page.get_or_insert_with(|| told.page.clone());
-            }
-            if self.page.as_ref() == Some(&told.page) {
-                return Ok(told);
-            }
-            // Another page hears that nobody listens.
-        }
     }
 }
 
@@ -309,18 +259,8 @@ impl Generator for Pages<'_> {
                 Ok(exit) => (exit, None),
                 Err(error) => (Exit::Error, Some(format!("{error:#}"))),
             };
-            // Another Chromium is started for the next block; another device is not measured.
-            let is_over = failure.is_some() && self.chromium.is_none();
-            let exit_code = Some(exit.code().into());
-            Ok(Played { exit_code, failure, is_over, ..Played::default() })
+            Ok(Played { exit_code: Some(exit.code().into()), failure, ..Played::default() })
         }
         .boxed_local()
-    }
-}
-
-async fn ended(chromium: &mut Option<Chromium>) -> String {
-    match chromium {
-        Some(chromium) => chromium.ended().await,
-        None => pending().await,
     }
 }

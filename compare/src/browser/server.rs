@@ -10,10 +10,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use tokio::{
-    sync::{mpsc, oneshot},
-    time,
-};
+use tokio::sync::{mpsc, oneshot};
 use wire::{Incoming, ServerConfig};
 
 use super::events::Events;
@@ -26,16 +23,12 @@ const MAX_BYTES: usize = 16 << 10;
 const MAX_CONNECTIONS: usize = 32;
 /// Time for a request to arrive.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Time to take a response: every event of a corpus, over a slow network.
-const TAKES_WITHIN: Duration = Duration::from_secs(120);
 
 /// Something that a page tells, which waits for the answer.
 #[derive(Debug)]
 pub(crate) struct Told {
     /// The last part of the path, such as `mark`.
     pub(crate) what: String,
-    /// The page's name.
-    pub(crate) page: String,
     pub(crate) said: Value,
     /// If it is dropped, the page gets an error.
     pub(crate) answer: oneshot::Sender<Value>,
@@ -51,18 +44,13 @@ struct Site {
     player: mpsc::Sender<Told>,
 }
 
-/// Serves on a free port of this address until the process ends: `http://ADDRESS/TOKEN/` and what pages
+/// Serves on a free port of this machine until the process ends: `http://ADDRESS/TOKEN/` and what pages
 /// tell.
 ///
 /// # Errors
-/// When this machine does not have the address.
-pub(crate) fn serve(
-    script: Vec<u8>,
-    events: Arc<Events>,
-    address: Ipv4Addr,
-) -> Result<(String, mpsc::Receiver<Told>)> {
-    let listener =
-        TcpListener::bind((address, 0)).with_context(|| format!("cannot serve the page at {address}"))?;
+/// When no port is free.
+pub(crate) fn serve(script: Vec<u8>, events: Arc<Events>) -> Result<(String, mpsc::Receiver<Told>)> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot serve the page")?;
     // Of 2^48 tokens one is right.
     let token = format!("/{:012x}/", rand::random::<u64>() >> 16);
     let url = format!("http://{}{token}", listener.local_addr().context("cannot serve the page")?);
@@ -91,8 +79,7 @@ async fn answer(mut request: Incoming, config: &ServerConfig, site: &Site) {
         ("Cross-Origin-Opener-Policy", "same-origin"),
         ("Cross-Origin-Embedder-Policy", "require-corp"),
     ];
-    // Who takes longer is gone.
-    let _ = time::timeout(TAKES_WITHIN, request.answer_with(status, &headers, &body)).await;
+    request.answer_with(status, &headers, &body).await;
 }
 
 /// The file below the token, or the player's answer to what a page tells, with its media type.
@@ -101,14 +88,8 @@ async fn found(
     config: &ServerConfig,
     site: &Site,
 ) -> Option<(&'static str, Vec<u8>)> {
-    // The address without its last slash, as a person may type it.
-    if request.target() == site.token.trim_end_matches('/') {
-        let moved = format!("<meta http-equiv=refresh content='0; url={}'>", site.token);
-        return Some(("text/html; charset=utf-8", moved.into()));
-    }
-    let target = request.target().strip_prefix(&site.token)?.to_owned();
-    let (path, page) = target.split_once('?').unwrap_or((&target, ""));
-    match (request.method(), path) {
+    let path = request.target().strip_prefix(&site.token)?.to_owned();
+    match (request.method(), &*path) {
         ("GET", "") => Some(("text/html; charset=utf-8", PAGE.into())),
         ("GET", "page.js") => Some(("text/javascript; charset=utf-8", site.script.clone())),
         ("GET", path) => {
@@ -120,7 +101,7 @@ async fn found(
                 request.header("content-length")?.parse().ok().filter(|length| *length <= MAX_BYTES)?;
             let said = serde_json::from_slice(&request.body(length, config).await.ok()?).ok()?;
             let (answer, answered) = oneshot::channel();
-            let told = Told { what: what.to_owned(), page: page.to_owned(), said, answer };
+            let told = Told { what: what.to_owned(), said, answer };
             site.player.send(told).await.ok()?;
             Some(("application/json", answered.await.ok()?.to_string().into()))
         }
@@ -141,7 +122,7 @@ mod tests {
 
     fn served() -> (String, mpsc::Receiver<Told>) {
         let events = Arc::new(Events::read(None, false, &[]).unwrap());
-        serve(Vec::new(), events, Ipv4Addr::LOCALHOST).unwrap()
+        serve(Vec::new(), events).unwrap()
     }
 
     /// The start of the answer to a request below an address, with its last line.
@@ -164,8 +145,7 @@ mod tests {
         let other = format!("{}{last}/", &url[..url.len() - 2]);
         for (url, path, status) in [
             (&url[..], "", 200),
-            (&url[..url.len() - 1], "", 200),
-            (&url, "page.js?7", 200),
+            (&url, "page.js", 200),
             (&url, "events/lists/dannypack", 200),
             (&url, "events/lists/xml", 404),
             (&url, "../Cargo.toml", 404),
@@ -183,12 +163,12 @@ mod tests {
         let (url, mut told) = served();
         let player = thread::spawn(move || {
             let one = told.blocking_recv().unwrap();
-            assert_eq!((&*one.what, &*one.page, one.said), ("mark", "7", json!({ "a": 1 })));
+            assert_eq!((&*one.what, one.said), ("mark", json!({ "a": 1 })));
             one.answer.send(json!({ "b": 2 })).unwrap();
             // Dropped, it is answered, too.
             drop(told.blocking_recv().unwrap());
         });
-        let post = |length: usize, body: &str| answer(&url, "POST", "mark?7", (length, body));
+        let post = |length: usize, body: &str| answer(&url, "POST", "mark", (length, body));
         assert!(post(2, "[{").starts_with("HTTP/1.1 404"));
         assert!(post(MAX_BYTES + 1, "{}").starts_with("HTTP/1.1 404"));
         let answer = post(7, r#"{"a":1}"#);

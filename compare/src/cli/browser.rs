@@ -23,10 +23,7 @@ pub(super) fn measure(flags: &BrowserFlags, args: &[OsString]) -> Result<Exit> {
     let only = "over --link only the part end-to-end is measured: the others have no transfer to wait for";
     refuse((flags.link.is_some() && flags.parts() != [Part::EndToEnd]).then_some(only))?;
     let rows = Rows::read(flags.page.as_deref())?;
-    let chromium = match flags.serve {
-        Some(_) => None,
-        None => Some(find(flags.chromium.as_deref())?),
-    };
+    let chromium = find(flags.chromium.as_deref())?;
     let formats = rows.formats(&flags.formats)?;
     let cells = rows.cells(flags, &formats)?;
     Folder::try_out(&flags.out)?;

@@ -1,5 +1,5 @@
 // The page of a block of `compare browser`. It asks `compare` for its task, does it, marks where a step begins
-// and ends, and posts what it found. Opened by a person (--serve), it then loads itself again for the next block.
+// and ends, and posts what it found.
 
 import * as DECODERS from "./decoders.js";
 import { HAS_TO_HEX, useHex } from "./bytes.js";
@@ -65,43 +65,17 @@ let kept = [];
 let work;
 let subscription;
 
-function say(text) {
-  document.title = text;
-  document.querySelector("#now").textContent = text;
-}
-
-const isHidden = () => document.visibilityState !== "visible";
-let hidden = isHidden();
-document.addEventListener("visibilitychange", () => (hidden ||= isHidden()));
-
-/** The name of this tab, by which `compare` knows it again when it loads the next block's page. */
-sessionStorage.name ??= `${Math.random()}`;
-
 /** Tells `compare` something in this block and returns its answer. */
 async function tell(what, said = {}) {
-  const answer = await fetch(`${what}?${sessionStorage.name}`, { method: "POST", body: JSON.stringify(said) });
+  const answer = await fetch(what, { method: "POST", body: JSON.stringify(said) });
   if (!answer.ok) throw new Error(await answer.text());
   return answer.json();
 }
 
-/** Time that the clock is watched for, in milliseconds. */
-const CLOCK_WATCHED_MS = 20;
-
-/** The step of the page's clock, in milliseconds: 5 µs where a page is isolated, up to 100 ms elsewhere. */
-function clockStep() {
-  let least = Infinity;
-  const began = performance.now();
-  for (let before = began, now = began; now - began < CLOCK_WATCHED_MS; before = now) {
-    now = performance.now();
-    if (now > before) least = Math.min(least, now - before);
-  }
-  return least;
-}
-
-/** Bytes of the heap after a collection, where the browser lets a page do that. */
+/** Bytes of the heap after a collection. */
 function heap() {
-  globalThis.gc?.();
-  return globalThis.gc ? performance.memory.usedJSHeapSize : null;
+  gc();
+  return performance.memory.usedJSHeapSize;
 }
 
 /** Makes everything ready for a row and a set of events, and does nothing with them. */
@@ -140,7 +114,7 @@ function warm(milliseconds) {
 
 /** Does a step between marks, at which `compare` reads clocks; the first two say what a mark costs. */
 async function step(deed) {
-  globalThis.gc?.();
+  gc();
   for (let mark = 0; mark < 3; mark++) await tell("mark");
   const began = performance.now();
   const found = await deed();
@@ -193,12 +167,7 @@ function difference({ name, implementation }, read, given, expected) {
 const DEEDS = {
   /** Compares decoders with JSON.parse, event by event, and what connections receive with what the first does. */
   async check({ rows, set, connections }) {
-    const about = {
-      has_to_hex: HAS_TO_HEX,
-      isolated: crossOriginIsolated,
-      user_agent: navigator.userAgent,
-      clock_ms: clockStep(),
-    };
+    const about = { has_to_hex: HAS_TO_HEX, isolated: crossOriginIsolated };
     const expected = asTexts(await frames(set, "json")).map((text) => JSON.stringify(JSON.parse(text)));
     let differs;
     for (const row of rows.map(named)) {
@@ -221,7 +190,7 @@ const DEEDS = {
   /** Decodes the first events of a page, then as many as a step has time for. */
   async decode({ row, set, step_ms }) {
     await prepare(row, set);
-    globalThis.gc?.();
+    gc();
     const began = performance.now();
     const events = pass(0, FIRST_EVENTS);
     const first = { events, milliseconds: performance.now() - began };
@@ -242,12 +211,7 @@ const DEEDS = {
 };
 
 (async () => {
-  // A page that a browser fetches ahead must not begin a run.
-  if (document.prerendering) await new Promise((resolve) => document.addEventListener("prerenderingchange", resolve));
-  // Where a page may keep the screen on, which needs TLS or 127.0.0.1; elsewhere the person does.
-  navigator.wakeLock?.request("screen").catch(() => {});
   const task = await tell("task");
-  say(task.says);
   await new Promise((resolve) => setTimeout(resolve, SETTLES_MS));
   let found;
   try {
@@ -256,12 +220,6 @@ const DEEDS = {
   } catch (error) {
     found = { error: `${error}`.slice(0, ERROR_CHARACTERS) };
   }
-  await tell("done", { ...found, hidden });
-  // Answered when the next block begins.
-  await tell("next");
-  location.reload();
-})().catch(() => {
-  say("The run has ended, or another page is measured; compare says more");
+  await tell("done", found);
   // Where `compare` has ended, the browser that it started ends, too.
-  close();
-});
+})().catch(() => close());

@@ -14,7 +14,7 @@ export class Subscription {
     return new Promise((resolve, reject) => {
       const { socket } = this;
       socket.onopen = () => resolve(socket);
-      socket.onerror = () => reject(new Error(`no connection to ${socket.url}; open that port to the device, or measure --part decode,in-proportion`));
+      socket.onerror = () => reject(new Error(`no connection to ${socket.url}`));
       socket.onclose = ({ code, reason }) => this.waiting?.reject(new Error(`the relay closed: ${code} ${reason}`));
       socket.onmessage = ({ data }) => this.receive(data);
     });

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// `client` of what `compare browser --serve` measured.
+/// `client` of older results, which a person's device measured.
 pub const DEVICE: &str = "device";
 
 /// The browser, how it ran, and what was in its page.
