@@ -536,9 +536,6 @@ pub(crate) struct Run {
     /// Of up to 180 columns.
     #[arg(long, help_heading = "Output", hide_short_help = true)]
     pub(crate) wide: bool,
-    /// Open the page of the report in a browser, or say where it is
-    #[arg(long, help_heading = "Output", hide_short_help = true)]
-    pub(crate) open: bool,
     /// Serve what is seen of the run to Prometheus at http://HOST:PORT/metrics
     ///
     /// While it lasts; a PORT alone is on 127.0.0.1. Not with --profile publish.

@@ -8,7 +8,6 @@ mod folder;
 mod instructions;
 mod last;
 mod links;
-mod open;
 mod plan;
 mod rates;
 mod run;
@@ -204,9 +203,6 @@ fn try_file(flag: &'static str, file: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// The page among the files of a result.
-const PAGE: &str = "report.html";
-
 /// Writes everything that follows from a result.
 fn write_reports(report: &Report<'_>, result: &ResultFile, folder: &Path) -> Result<()> {
     let write = |name: &str, text: String| {
@@ -216,7 +212,7 @@ fn write_reports(report: &Report<'_>, result: &ResultFile, folder: &Path) -> Res
     };
     write("summary.md", report.summary())?;
     write("observations.csv", report::observations(result))?;
-    write(PAGE, report.html()?)?;
+    write("report.html", report.html()?)?;
     report.derived.write(folder)
 }
 

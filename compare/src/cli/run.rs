@@ -14,10 +14,10 @@ use measure::{Exit, NOT_SATURATED, Status, utc};
 use tempfile::TempDir;
 
 use super::{
-    NO_THROUGHPUT, PAGE, agent,
+    NO_THROUGHPUT, agent,
     asking::{Asked, asked},
     folder::Folder,
-    instructions, last, links, open, rates, refused, stopped_code, try_file, write_csv,
+    instructions, last, links, rates, refused, stopped_code, try_file, write_csv,
 };
 use crate::{
     args::Run,
@@ -323,9 +323,6 @@ impl<'a> Setup<'a> {
         let derived = published?;
         if let Some(line) = last::since(&result, out.made()?) {
             note(self.flags.quiet, &line);
-        }
-        if self.flags.open {
-            open::page(&out.made()?.join(PAGE));
         }
         let judged = report::between_relays(
             &result,

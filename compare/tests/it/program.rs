@@ -139,30 +139,6 @@ fn a_run_ends_by_comparing_itself_with_the_last_one_of_its_cells() {
 }
 
 #[test]
-fn a_run_opens_its_page_or_says_where_it_is() {
-    let out = TempDir::new().unwrap();
-    let (opener, opened) = (out.path().join("xdg-open"), out.path().join("opened"));
-    fs::write(&opener, format!("#!/bin/sh\necho \"$1\" > {}\n", opened.display())).unwrap();
-    fs::set_permissions(&opener, Permissions::from_mode(0o755)).unwrap();
-    let run = |screen: &str| {
-        let mut compare = compare();
-        compare.args(["run", "--scenario", "note-stream", "--formats", "json", "--compressions", "none"]);
-        compare.args(["--rounds", "1", "--seconds", "1", "--open", "--out"]).arg(out.path().join("results"));
-        compare.arg("--corpus").arg(few_events());
-        compare.env("PATH", out.path()).env("DISPLAY", screen);
-        compare.env_remove("WAYLAND_DISPLAY").env_remove("BROWSER").ran().said
-    };
-    let told = run(":0");
-    let page = fs::read_to_string(&opened).unwrap_or_else(|error| panic!("{error}: {told}"));
-    assert!(page.trim().ends_with("report.html") && Path::new(page.trim()).exists(), "{page}");
-    assert!(!told.contains("no browser"), "{told}");
-    fs::remove_file(&opened).unwrap();
-    let told = run("");
-    let line = told.lines().find(|line| line.starts_with("no browser to open it in")).unwrap_or_default();
-    assert!(line.ends_with("report.html") && !opened.exists(), "{told}");
-}
-
-#[test]
 fn all_blocks_of_a_run_are_scraped_at_one_address() {
     let out = TempDir::new().unwrap();
     let mut run = compare();
