@@ -15,8 +15,6 @@ mod oracles;
 mod proxy;
 mod rounds;
 mod saturated;
-#[cfg_attr(not(target_os = "linux"), path = "tcp_info_elsewhere.rs")]
-mod tcp_info;
 mod trials;
 
 use std::{path::Path, time::Instant, time::SystemTime};

@@ -7,7 +7,7 @@ use std::{
     process::{Child, Command, Stdio},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -15,8 +15,6 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use relay_sim::{Announcement, Totals, Traffic};
-
-use super::tcp_info;
 
 /// Upper bound on the end of the proxy's last connection.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -29,21 +27,13 @@ pub(super) struct CountedRelay {
     pub(super) url: String,
 }
 
+/// Bytes in each direction.
 #[derive(Default)]
 struct Counts {
-    to_relay: Direction,
-    to_client: Direction,
+    to_relay: AtomicU64,
+    to_client: AtomicU64,
     /// Directions of connections that have not ended.
     open: AtomicUsize,
-}
-
-/// Bytes in one direction.
-#[derive(Default)]
-struct Direction {
-    handed_on: AtomicU64,
-    /// Bytes sent, by the kernel's count.
-    sent: AtomicU64,
-    kernel_is_silent: AtomicBool,
 }
 
 /// Bytes of all connections, handshakes included, as (to the relay, to clients), by each counter.
@@ -51,8 +41,6 @@ struct Direction {
 pub(super) struct Bytes {
     pub(super) relay: (u64, u64),
     pub(super) proxy: (u64, u64),
-    /// By `TCP_INFO` of the proxy's sockets, where the kernel tells.
-    pub(super) kernel: Option<(u64, u64)>,
 }
 
 impl CountedRelay {
@@ -88,18 +76,11 @@ impl CountedRelay {
         while self.counts.open.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
         }
-        let (to_relay, to_client) = (&self.counts.to_relay, &self.counts.to_client);
+        let Counts { to_relay, to_client, .. } = &*self.counts;
         Ok(Bytes {
             relay: (received.wire_bytes + handshake_received_bytes, sent.wire_bytes + handshake_sent_bytes),
-            proxy: (to_relay.handed_on.load(Ordering::SeqCst), to_client.handed_on.load(Ordering::SeqCst)),
-            kernel: to_relay.sent().zip(to_client.sent()),
+            proxy: (to_relay.load(Ordering::SeqCst), to_client.load(Ordering::SeqCst)),
         })
-    }
-}
-
-impl Direction {
-    fn sent(&self) -> Option<u64> {
-        (!self.kernel_is_silent.load(Ordering::SeqCst)).then(|| self.sent.load(Ordering::SeqCst))
     }
 }
 
@@ -138,7 +119,7 @@ fn hand_on(client: &TcpStream, relay: SocketAddr, counts: &Arc<Counts>) -> io::R
 fn copy_in_background(
     (from, to): (TcpStream, TcpStream),
     counts: &Arc<Counts>,
-    direction: fn(&Counts) -> &Direction,
+    direction: fn(&Counts) -> &AtomicU64,
 ) {
     let counts = Arc::clone(counts);
     counts.open.fetch_add(1, Ordering::SeqCst);
@@ -148,19 +129,13 @@ fn copy_in_background(
     });
 }
 
-fn copy(mut from: TcpStream, mut to: TcpStream, counter: &Direction) {
+fn copy(mut from: TcpStream, mut to: TcpStream, counter: &AtomicU64) {
     let mut buffer = vec![0; 64 << 10];
     while let Ok(read @ 1..) = from.read(&mut buffer) {
-        counter.handed_on.fetch_add(read as u64, Ordering::SeqCst);
+        counter.fetch_add(read as u64, Ordering::SeqCst);
         if to.write_all(&buffer[..read]).is_err() {
             break;
         }
-    }
-    match tcp_info::bytes_sent(&to) {
-        Ok(sent) => {
-            counter.sent.fetch_add(sent, Ordering::SeqCst);
-        }
-        Err(_) => counter.kernel_is_silent.store(true, Ordering::SeqCst),
     }
     let _ = to.shutdown(Shutdown::Write);
 }
