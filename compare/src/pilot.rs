@@ -5,15 +5,18 @@
 //! - `--utilisation` finds the load at which each cell's relay uses a share of its cores, so that every
 //!   format is measured equally busy.
 
+use std::path::Path;
+
 use anyhow::{Context, Result};
 
 use crate::{
+    generator::Generator,
     matrix::CellSpec,
-    search::{Probes, search},
+    search::{Tell, search},
 };
 use report::{
     bracket::{Bracket, End, Limit},
-    result::{AtLoad1, CellProbes, Chosen, Config, MAX_ROUNDS, Probe, Role, SearchConfig, percent},
+    result::{AtLoad1, CellProbes, Chosen, Config, MAX_ROUNDS, Role, SearchConfig, percent},
 };
 
 /// Share of its cores' time that relay and generator may use at the rate of a comparison. The mean
@@ -71,10 +74,10 @@ fn common(scenario: &str, run: &Config, seeds: u64) -> SearchConfig {
 pub fn choose(
     cells: &[CellSpec],
     config: &SearchConfig,
-    probes: &mut Probes<'_>,
-    tell: &mut impl FnMut(&str, &Probe),
+    place: (&dyn Generator, &Path),
+    tell: Tell<'_>,
 ) -> Result<Option<Vec<Chosen>>> {
-    let found = search(cells, config, probes, tell)?;
+    let found = search(cells, config, place, tell)?;
     let share = config.utilisation.context("a pilot seeks a share of cores")?;
     let chosen = |cell: CellProbes| {
         let end = Limit::from_probes(config, &cell).end;
@@ -99,7 +102,7 @@ pub fn choose(
             probes: cell.probes,
         })
     };
-    found.finished.then(|| found.cells.into_iter().map(chosen).collect()).transpose()
+    found.finished.then(|| found.search.cells.into_iter().map(chosen).collect()).transpose()
 }
 
 /// The rate of all cells: what the weakest keeps, with something to spare.

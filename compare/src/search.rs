@@ -6,7 +6,7 @@
 //!
 //! Cells take turns in random order, so that drift of the machine meets all of them.
 
-use std::{cell::OnceCell, io, path::Path, rc::Rc};
+use std::{io, path::Path};
 
 use anyhow::{Context, Result, anyhow};
 use cell::Cell;
@@ -15,7 +15,6 @@ use measure::CorpusRecord;
 use program::{Interrupt, UsageError};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
-use tokio::runtime::Runtime;
 
 use crate::{
     generator::Generator,
@@ -24,10 +23,11 @@ use crate::{
     probe,
     progress::Progress,
     run::{self, Outcome, Request, Stopped},
+    usage::until_signal,
 };
 use report::{
     bracket::Bracket,
-    result::{Block, CellProbes, Config, Probe, Purpose, Role, Search, SearchConfig, SearchedLinks},
+    result::{Block, Config, Probe, Purpose, Role, Search, SearchConfig, SearchedLinks},
     slo::Slo,
 };
 
@@ -63,62 +63,71 @@ fn subjects(cells: &[CellSpec], links: Option<&SearchedLinks>) -> Vec<Subject> {
     all
 }
 
-/// A search before its first probe, as a result has it.
-pub(crate) fn begun(cells: &[CellSpec], config: &SearchConfig) -> Search {
-    let subjects = subjects(cells, config.links.as_ref());
-    Search::begun(config.clone(), subjects.iter().map(|subject| subject.name.as_str()))
-}
-
-/// Outcome of a search.
+/// What a search found so far.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
-    /// One for each subject.
-    pub cells: Vec<CellProbes>,
-    /// False when it was interrupted.
+    /// The probes of each subject.
+    pub search: Search,
+    /// The events, once the first probe stated them.
+    pub corpus: Option<CorpusRecord>,
+    /// Whether it came to its end: an interruption keeps the probes so far.
     pub finished: bool,
 }
 
-/// Finds the root of every subject. An interruption keeps the probes so far.
+/// Takes a probe of a subject, by its name, and what was found with it.
+pub type Tell<'a> = &'a mut dyn FnMut(&Found, &str, &Probe);
+
+/// Finds the root of every subject. `folder` is an existing one for records.
 ///
 /// # Errors
 /// The generator's errors, and arguments that it refuses.
 pub fn search(
     cells: &[CellSpec],
     config: &SearchConfig,
-    probes: &mut Probes<'_>,
-    tell: &mut impl FnMut(&str, &Probe),
+    (generator, folder): (&dyn Generator, &Path),
+    tell: Tell<'_>,
 ) -> Result<Found> {
     let subjects = subjects(cells, config.links.as_ref());
-    let slo = if config.slo.is_empty() { Slo::default() } else { config.slo.parse()? };
+    let search = Search::begun(config.clone(), subjects.iter().map(|subject| subject.name.as_str()));
     let mut under_way = UnderWay {
+        generator,
+        cells,
         config,
-        slo,
+        folder,
+        slo: if config.slo.is_empty() { Slo::default() } else { config.slo.parse()? },
         order: ChaCha8Rng::seed_from_u64(config.seed),
         brackets: subjects.iter().map(|_| Bracket::new(config)).collect(),
-        found: begun(cells, config).cells,
         subjects,
-        probes,
+        played: 0,
+        found: Found { search, corpus: None, finished: false },
         tell,
     };
-    let finished = under_way.narrow()? && under_way.curve(cells)?;
-    Ok(Found { cells: under_way.found, finished })
+    until_signal(async |interrupt| {
+        under_way.found.finished = under_way.narrow(interrupt).await? && under_way.curve(interrupt).await?;
+        Ok(())
+    })?;
+    Ok(under_way.found)
 }
 
 /// A search between two probes.
-struct UnderWay<'a, 'g, T> {
+struct UnderWay<'a> {
+    generator: &'a dyn Generator,
+    cells: &'a [CellSpec],
     config: &'a SearchConfig,
+    folder: &'a Path,
     slo: Slo,
     order: ChaCha8Rng,
     subjects: Vec<Subject>,
     brackets: Vec<Bracket>,
-    found: Vec<CellProbes>,
-    probes: &'a mut Probes<'g>,
-    tell: &'a mut T,
+    /// Probes that were played.
+    played: u64,
+    found: Found,
+    tell: Tell<'a>,
 }
 
-impl<T: FnMut(&str, &Probe)> UnderWay<'_, '_, T> {
+impl UnderWay<'_> {
     /// Probes until every root is known well enough; false after an interruption.
-    fn narrow(&mut self) -> Result<bool> {
+    async fn narrow(&mut self, interrupt: &mut Interrupt) -> Result<bool> {
         loop {
             let mut due: Vec<(usize, u32)> = (self.brackets.iter().enumerate())
                 .filter_map(|(at, bracket)| Some((at, bracket.next_rate()?)))
@@ -127,18 +136,16 @@ impl<T: FnMut(&str, &Probe)> UnderWay<'_, '_, T> {
                 return Ok(true);
             }
             due.shuffle(&mut self.order);
-            for (at, rate) in due {
-                if !self.probe(at, rate, Purpose::Search)? {
-                    return Ok(false);
-                }
+            if !self.probe_each(due, Purpose::Search, interrupt).await? {
+                return Ok(false);
             }
         }
     }
 
     /// Probes all subjects at shares of the weakest relay's capacity; false after an interruption.
-    fn curve(&mut self, cells: &[CellSpec]) -> Result<bool> {
+    async fn curve(&mut self, interrupt: &mut Interrupt) -> Result<bool> {
         // The floor speaks no Nostr, so it sets no limit.
-        let relays = self.brackets.iter().zip(cells).filter(|(_, cell)| cell.role != Role::Floor);
+        let relays = self.brackets.iter().zip(self.cells).filter(|(_, cell)| cell.role != Role::Floor);
         let lowest =
             relays.filter_map(|(bracket, _)| bracket.sustained()).min().filter(|_| self.config.curve);
         let mut points: Vec<(usize, u32)> = Vec::new();
@@ -147,24 +154,100 @@ impl<T: FnMut(&str, &Probe)> UnderWay<'_, '_, T> {
         }
         points.dedup();
         points.shuffle(&mut self.order);
-        for (at, rate) in points {
-            if !self.probe(at, rate, Purpose::Curve)? {
-                return Ok(false);
+        self.probe_each(points, Purpose::Curve, interrupt).await
+    }
+
+    /// Makes these probes; false after an interruption.
+    async fn probe_each(
+        &mut self,
+        probes: Vec<(usize, u32)>,
+        purpose: Purpose,
+        interrupt: &mut Interrupt,
+    ) -> Result<bool> {
+        for (at, rate_per_s) in probes {
+            let Some(blocks) = self.play(at, rate_per_s, interrupt).await? else { return Ok(false) };
+            let probe = probe::judge(&blocks, rate_per_s, purpose, (self.config, &self.slo));
+            if purpose == Purpose::Search {
+                self.brackets[at].observe(&probe);
             }
+            self.found.search.cells[at].probes.push(probe.clone());
+            (self.tell)(&self.found, &self.subjects[at].name, &probe);
         }
         Ok(true)
     }
 
-    /// Makes a probe; false after an interruption.
-    fn probe(&mut self, at: usize, rate_per_s: u32, purpose: Purpose) -> Result<bool> {
-        let Some(blocks) = self.probes.play(&self.subjects[at], rate_per_s)? else { return Ok(false) };
-        let probe = probe::judge(&blocks, rate_per_s, purpose, (self.config, &self.slo));
-        (self.tell)(&self.subjects[at].name, &probe);
-        if purpose == Purpose::Search {
-            self.brackets[at].observe(&probe);
+    /// Plays each cell of a subject once, with the same load, in random order; `None` after an
+    /// interruption.
+    async fn play(
+        &mut self,
+        subject: usize,
+        rate_per_s: u32,
+        interrupt: &mut Interrupt,
+    ) -> Result<Option<Vec<Block>>> {
+        let Subject { cells, rtt_ns, .. } = self.subjects[subject].clone();
+        let seed = self.config.seed.wrapping_add(self.played);
+        self.played += 1;
+        let mut order: Vec<usize> = (0..cells.len()).collect();
+        order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+        let mut blocks = Vec::new();
+        for place in order {
+            let value = (rate_per_s, rtt_ns);
+            let Some(block) = self.play_cell(cells[place], value, seed, interrupt).await? else {
+                return Ok(None);
+            };
+            blocks.push((place, block));
         }
-        self.found[at].probes.push(probe);
-        Ok(true)
+        blocks.sort_by_key(|(place, _)| *place);
+        Ok(Some(blocks.into_iter().map(|(_, block)| block).collect()))
+    }
+
+    /// Sets the searched value of a cell: its link's bandwidth in kbit/s, its load, or its rate.
+    fn set_searched(&self, cell: &mut Cell, (value, rtt_ns): (u32, u64)) -> Result<()> {
+        match (&self.config.links, self.config.at_load_1) {
+            (Some(links), _) => cell.link = Some(link(links, value, rtt_ns)?),
+            (None, Some(at_load_1)) => cell.load = at_load_1.load(value),
+            (None, None) => cell.rate_per_s = Some(f64::from(value)),
+        }
+        Ok(())
+    }
+
+    /// Plays one block of a cell; `None` after an interruption.
+    async fn play_cell(
+        &mut self,
+        cell: usize,
+        value: (u32, u64),
+        seed: u64,
+        interrupt: &mut Interrupt,
+    ) -> Result<Option<Block>> {
+        let mut cells = self.cells.to_vec();
+        self.set_searched(&mut cells[cell].cell, value)?;
+        let config = Config { seed, ..self.config.as_run() };
+        let request = Request {
+            generator: self.generator,
+            config: &config,
+            cells: &cells,
+            plan: &BlockOrder { rounds: vec![vec![cell]], spare: Vec::new() },
+            folder: self.folder,
+            keep: None,
+        };
+        // The caller prints the outcome; a terminal shows that the probe runs.
+        let guess = plan::cell_estimate(&cells[cell], config.seconds);
+        let mut progress = Progress::new(1, guess, !program::rewrites_lines(&io::stderr()));
+        let played = run::run(&request, &mut progress, interrupt.wait()).await;
+        progress.end();
+        let Outcome { mut blocks, stopped, .. } = played?;
+        let (_, block) = blocks.pop().context("a probe is one block")?;
+        let failure = || anyhow!(block.failure.clone().unwrap_or_else(|| "no probe can follow".to_owned()));
+        match stopped {
+            Some(Stopped::Interrupted) => return Ok(None),
+            Some(Stopped::Usage) => return Err(UsageError(failure()).into()),
+            Some(Stopped::Over | Stopped::Failing) => return Err(failure()),
+            None => {}
+        }
+        if let Some(record) = &block.record {
+            self.found.corpus.get_or_insert_with(|| record.corpus.clone());
+        }
+        Ok(Some(block))
     }
 }
 
@@ -181,106 +264,4 @@ pub(crate) fn link(links: &SearchedLinks, down_kbit_per_s: u32, rtt_ns: u64) -> 
     let text = format!("down={down_kbit_per_s}kbit:up={up}bit:rtt={}us", rtt_ns / 1_000);
     let link = text.parse::<Link>().map_err(|error| UsageError(anyhow!("{text}: {}", error.why())))?;
     Ok(link)
-}
-
-/// Plays probes.
-pub struct Probes<'a> {
-    generator: &'a dyn Generator,
-    cells: &'a [CellSpec],
-    config: &'a SearchConfig,
-    folder: &'a Path,
-    played: u64,
-    runtime: Runtime,
-    interrupt: Interrupt,
-    corpus: Rc<OnceCell<CorpusRecord>>,
-}
-
-impl<'a> Probes<'a> {
-    /// `folder` is an existing one for records.
-    ///
-    /// # Errors
-    /// When the runtime cannot be started.
-    pub fn new(
-        generator: &'a dyn Generator,
-        cells: &'a [CellSpec],
-        config: &'a SearchConfig,
-        folder: &'a Path,
-    ) -> Result<Probes<'a>> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.context("cannot start the runtime")?;
-        let interrupt = runtime.block_on(async { Interrupt::listen() })?;
-        Ok(Probes { generator, cells, config, folder, played: 0, runtime, interrupt, corpus: Rc::default() })
-    }
-
-    /// The events, once the first probe stated them.
-    pub fn corpus(&self) -> Rc<OnceCell<CorpusRecord>> {
-        Rc::clone(&self.corpus)
-    }
-
-    /// Plays each cell of a subject once, with the same load, in random order; `None` after an
-    /// interruption.
-    fn play(&mut self, subject: &Subject, rate_per_s: u32) -> Result<Option<Vec<Block>>> {
-        let seed = self.config.seed.wrapping_add(self.played);
-        self.played += 1;
-        let mut order: Vec<usize> = (0..subject.cells.len()).collect();
-        order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
-        let mut blocks = Vec::new();
-        for place in order {
-            let Some(block) = self.play_cell(subject.cells[place], (rate_per_s, subject.rtt_ns), seed)?
-            else {
-                return Ok(None);
-            };
-            blocks.push((place, block));
-        }
-        blocks.sort_by_key(|(place, _)| *place);
-        Ok(Some(blocks.into_iter().map(|(_, block)| block).collect()))
-    }
-
-    /// Sets the searched value of a cell: its link's bandwidth in kbit/s, its load, or its rate.
-    fn set_searched(&self, cell: &mut Cell, value: u32, rtt_ns: u64) -> Result<()> {
-        match (&self.config.links, self.config.at_load_1) {
-            (Some(links), _) => cell.link = Some(link(links, value, rtt_ns)?),
-            (None, Some(at_load_1)) => cell.load = at_load_1.load(value),
-            (None, None) => cell.rate_per_s = Some(f64::from(value)),
-        }
-        Ok(())
-    }
-
-    /// Plays one block of a cell; `None` after an interruption.
-    fn play_cell(
-        &mut self,
-        cell: usize,
-        (rate_per_s, rtt_ns): (u32, u64),
-        seed: u64,
-    ) -> Result<Option<Block>> {
-        let mut cells = self.cells.to_vec();
-        self.set_searched(&mut cells[cell].cell, rate_per_s, rtt_ns)?;
-        let config = Config { seed, ..self.config.as_run() };
-        let request = Request {
-            generator: self.generator,
-            config: &config,
-            cells: &cells,
-            plan: &BlockOrder { rounds: vec![vec![cell]], spare: Vec::new() },
-            folder: self.folder,
-            keep: None,
-        };
-        // The caller prints the outcome; a terminal shows that the probe runs.
-        let guess = plan::cell_estimate(&cells[cell], config.seconds);
-        let mut progress = Progress::new(1, guess, !program::rewrites_lines(&io::stderr()));
-        let played = self.runtime.block_on(run::run(&request, &mut progress, self.interrupt.wait()));
-        progress.end();
-        let Outcome { mut blocks, stopped, .. } = played?;
-        let (_, block) = blocks.pop().context("a probe is one block")?;
-        let failure = || anyhow!(block.failure.clone().unwrap_or_else(|| "no probe can follow".to_owned()));
-        match stopped {
-            Some(Stopped::Interrupted) => return Ok(None),
-            Some(Stopped::Usage) => return Err(UsageError(failure()).into()),
-            Some(Stopped::Over | Stopped::Failing) => return Err(failure()),
-            None => {}
-        }
-        if let Some(record) = &block.record {
-            self.corpus.get_or_init(|| record.corpus.clone());
-        }
-        Ok(Some(block))
-    }
 }

@@ -8,7 +8,7 @@ use super::folder::Folder;
 use crate::{
     matrix::CellSpec,
     pilot,
-    search::{Probes, begun},
+    search::Found,
     this_machine::ThisMachine,
     usage::{note, skips_invalid, values},
 };
@@ -76,17 +76,13 @@ fn found(
     let running = tempfile::TempDir::with_prefix("compare-").context("cannot make a folder for records")?;
     note(quiet, &format!("Pilot for {}, which is not counted:", question.scenario));
     let machine = ThisMachine::new(&program, &question.as_run(), None);
-    let mut probes = Probes::new(&machine, cells, question, running.path())?;
-    let corpus = probes.corpus();
-    let mut so_far = begun(cells, question);
-    let mut say = |cell: &str, probe: &Probe| {
+    let mut say = |found: &Found, cell: &str, probe: &Probe| {
         note(quiet, &format!("{cell}: {}", probe.line(question.axis())));
-        so_far.add(cell, probe);
         let of = Status::Incomplete { reason: "a pilot".to_owned() };
         let header = Header { status: of, config: config.clone(), ..header.clone() };
-        folder.keep(&ResultFile::of_search(header, so_far.clone(), corpus.get().cloned()));
+        folder.keep(&ResultFile::of_search(header, found.search.clone(), found.corpus.clone()));
     };
-    pilot::choose(cells, question, &mut probes, &mut say)
+    pilot::choose(cells, question, (&machine, running.path()), &mut say)
 }
 
 /// Demand of a cell's plan at load 1, with this corpus and these arguments of clients.

@@ -15,16 +15,14 @@ use crate::{
     assemble, git,
     grants::Question,
     matrix::{CellSpec, cells},
-    search::{Probes, begun, link, search},
+    search::{Found, link, search},
     this_machine::ThisMachine,
     usage::{Ended, NOTHING_MEASURED, SKIP_INVALID, read_corpus, refuse},
 };
 use program::UsageError;
 use report::{
     bracket::Limit,
-    result::{
-        AtLoad1, Axis, Config, FLOOR, Header, Probe, RelayCommand, ResultFile, Role, Search, SearchConfig,
-    },
+    result::{AtLoad1, Axis, Config, FLOOR, Header, Probe, RelayCommand, ResultFile, Role, SearchConfig},
 };
 
 /// Searches what the flags ask for.
@@ -60,30 +58,27 @@ pub(super) fn find(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
     let header = assemble::header(args, git::current(), started, Config { foreign, ..config.as_run() });
     let machine = ThisMachine::new(&program, &config.as_run(), file.as_deref())
         .with_relays(&config.relays, &by_relay)?;
-    let mut probes = Probes::new(&machine, &cells, &config, running.path())?;
-    let corpus = probes.corpus();
     let folder = Folder::new(&flags.out, format!("{}-search-{}", utc::compact(started), config.seed));
-    let mut so_far = begun(&cells, &config);
-    let mut tell = |cell: &str, probe: &Probe| {
-        program::report(&format!("{cell}: {}", probe.line(config.axis())));
-        so_far.add(cell, probe);
-        folder.keep(&ResultFile::of_search(header.clone(), so_far.clone(), corpus.get().cloned()));
+    let result = |status, found: &Found| {
+        let header = Header { status, ..header.clone() };
+        ResultFile::of_search(header, found.search.clone(), found.corpus.clone())
     };
-    let searched = search(&cells, &config, &mut probes, &mut tell);
+    let mut tell = |found: &Found, cell: &str, probe: &Probe| {
+        program::report(&format!("{cell}: {}", probe.line(config.axis())));
+        folder.keep(&result(Status::Complete, found));
+    };
+    let searched = search(&cells, &config, (&machine, running.path()), &mut tell);
     let found = searched.inspect_err(|_| folder.tell_left())?;
-    if found.cells.iter().all(|cell| cell.probes.is_empty()) {
+    if found.search.cells.iter().all(|cell| cell.probes.is_empty()) {
         return Err(Ended { exit: Exit::Interrupted, reason: NOTHING_MEASURED.to_owned() }.into());
     }
-    let finished = found.finished;
-    let status = if finished { Status::Complete } else { Status::Interrupted };
-    let search = Search { config: config.clone(), cells: found.cells };
-    let header = Header { status, ..header.clone() };
-    let mut result = ResultFile::of_search(header, search, corpus.get().cloned());
+    let status = if found.finished { Status::Complete } else { Status::Interrupted };
+    let mut result = result(status, &found);
     let derived = folder.publish(&mut result, false, |_, _| Ok(()))?;
     // The floor is no format.
     let is_answer = |limit: &Limit| limit.cell == FLOOR || limit.is_answer(config.axis());
     Ok(match () {
-        () if !finished => Exit::Interrupted,
+        () if !found.finished => Exit::Interrupted,
         () if !derived.limits.iter().all(is_answer) => Exit::Invalid,
         () => Exit::Success,
     })

@@ -9,7 +9,7 @@ use compare::{
     CellSpec,
     generator::{Generator, Played, Task},
     pilot,
-    search::{self, Probes, search},
+    search::{self, search},
 };
 use measure::{Latency, ReasonKind, RunRecord, Slice, Slices, Status, ValidityClass};
 use report::{
@@ -85,8 +85,7 @@ fn searched(
     mut tell: impl FnMut(&str, &Probe),
 ) -> search::Found {
     let folder = tempfile::tempdir().unwrap();
-    let mut probes = Probes::new(generator, cells, config, folder.path()).unwrap();
-    search(cells, config, &mut probes, &mut tell).unwrap()
+    search(cells, config, (generator, folder.path()), &mut |_, cell, probe| tell(cell, probe)).unwrap()
 }
 
 #[test]
@@ -110,7 +109,7 @@ fn a_search_of_loads_finds_deliveries_per_second_and_says_what_was_played() {
         measured(record)
     });
     let found = searched(&cells(), &config, &generator, |_, _| ());
-    for cell in &found.cells {
+    for cell in &found.search.cells {
         let capacity = f64::from(Limit::from_probes(&config, cell).capacity_per_s.unwrap());
         assert!((capacity / (7.5 * 400.0 / 2.0)).ln().abs() < 0.03, "{capacity}");
         assert!(cell.probes.iter().all(|probe| {
@@ -126,7 +125,7 @@ fn a_search_of_loads_finds_deliveries_per_second_and_says_what_was_played() {
 }
 
 fn limits(found: &search::Found) -> Vec<Limit> {
-    found.cells.iter().map(|cell| Limit::from_probes(&config(), cell)).collect()
+    found.search.cells.iter().map(|cell| Limit::from_probes(&config(), cell)).collect()
 }
 
 #[test]
@@ -135,7 +134,7 @@ fn each_cell_gets_its_capacity_and_a_curve_below_the_lowest() {
     let relays = relays(&cells, |cell, rate, _| Some(up_to([900, 3_000][cell], rate)));
     let found = searched(&cells, &config(), &relays, |cell, _| order.push(cell.to_owned()));
     assert!(found.finished);
-    for ((cell, limit), sustains) in found.cells.iter().zip(limits(&found)).zip([900.0, 3_000.0]) {
+    for ((cell, limit), sustains) in found.search.cells.iter().zip(limits(&found)).zip([900.0, 3_000.0]) {
         let (low, high) = limit.interval_per_s.unwrap();
         let off = (f64::from(limit.capacity_per_s.unwrap()) / sustains).ln().abs();
         assert!(limit.end == End::Slo && off < 0.03, "{limit:?}");
@@ -165,7 +164,7 @@ fn a_busy_host_says_nothing_about_a_miss_and_takes_nothing_from_what_is_kept() {
         assert!((870..=930).contains(&limit.capacity_per_s.unwrap()), "{limit:?}");
     }
     let missed = found(|_, rate, _| Some(if rate > 900 { busy(up_to(900, rate)) } else { up_to(900, rate) }));
-    for (cell, limit) in missed.cells.iter().zip(limits(&missed)) {
+    for (cell, limit) in missed.search.cells.iter().zip(limits(&missed)) {
         assert_eq!((limit.end, limit.capacity_per_s), (End::Disturbed, None));
         assert!(cell.probes.iter().all(|probe| probe.outcome != ProbeOutcome::Fail));
     }
@@ -251,7 +250,7 @@ fn a_client_that_had_to_be_stopped_is_the_generators_limit_and_is_not_repeated()
         _ => (None, Played { failure: failure(), ..Played::default() }),
     });
     let found = searched(&cells(), &config(), &clients, |_, _| ());
-    for cell in &found.cells {
+    for cell in &found.search.cells {
         let at_rate = |rate| cell.probes.iter().filter(|probe| probe.rate_per_s == rate).count();
         assert_eq!(at_rate(1_600), 1, "{:?}", cell.probes);
     }
@@ -273,7 +272,7 @@ fn probes_are_equally_long_and_too_few_answers_are_said_at_once() {
         record.latency.insert("response".to_owned(), response);
         Some(record)
     });
-    for (cell, limit) in found.cells.iter().zip(limits(&found)) {
+    for (cell, limit) in found.search.cells.iter().zip(limits(&found)) {
         assert_eq!((limit.end, limit.capacity_per_s, cell.probes.len()), (End::TooFewAnswers, None, 2));
         assert_eq!(cell.probes[1].why, ["950 answers in 2 s are too few for p99<10ms"]);
     }
@@ -288,7 +287,7 @@ fn a_relay_that_waits_before_it_answers_is_said_so_with_the_slo_that_it_can_keep
         record.elapsed_ns += 100_000_000;
         Some(record)
     });
-    for (cell, limit) in found.cells.iter().zip(limits(&found)) {
+    for (cell, limit) in found.search.cells.iter().zip(limits(&found)) {
         assert_eq!((limit.end, cell.probes.len()), (End::Delayed, 3), "{cell:?}");
         // The ledger is kept where the SLO was missed.
         assert!(cell.probes.iter().all(|probe| probe.counts.is_some_and(|counts| counts.deliveries > 0)));
@@ -306,7 +305,7 @@ fn result_of(config: SearchConfig, found: search::Found) -> ResultFile {
     let command = ["compare", "search"].map(str::to_owned).to_vec();
     let status = if found.finished { Status::Complete } else { Status::Interrupted };
     let header = Header { command, status, ..header(config.as_run()) };
-    ResultFile::of_search(header, Search { config, cells: found.cells }, None)
+    ResultFile::of_search(header, Search { config, cells: found.search.cells }, None)
 }
 
 /// A search of two relays that sustain so much.
@@ -320,7 +319,7 @@ fn a_search_is_a_result_that_is_rendered_from_its_file() {
     let folder = tempfile::tempdir().unwrap();
     result(found.clone()).write(folder.path()).unwrap();
     let read = ResultFile::read(folder.path()).unwrap();
-    assert_eq!(read.search.as_ref().unwrap().cells, found.cells);
+    assert_eq!(read.search.as_ref().unwrap().cells, found.search.cells);
     let limit = &Derived::from_result(&read).limits[0];
     let (pass, fail) = (limit.last_pass_per_s.unwrap(), limit.first_fail_per_s.unwrap());
     let ((low, high), capacity) = (limit.interval_per_s.unwrap(), limit.capacity_per_s.unwrap());
@@ -350,7 +349,7 @@ fn what_was_found_before_an_interruption_is_kept_and_called_unfinished() {
         (probes <= 5).then(|| up_to([900, 3_000][cell], rate))
     });
     assert!(!found.finished);
-    assert_eq!(found.cells.iter().map(|cell| cell.probes.len()).sum::<usize>(), 5);
+    assert_eq!(found.search.cells.iter().map(|cell| cell.probes.len()).sum::<usize>(), 5);
     for limit in limits(&found) {
         assert_eq!((limit.end, limit.first_fail_per_s), (End::Unfinished, None));
         assert!(limit.last_pass_per_s.unwrap() >= 200, "{limit:?}");
@@ -373,8 +372,7 @@ fn chosen_rate(cells: &[CellSpec], used: impl Fn(usize, u32) -> RunRecord) -> Re
     let question = pilot::of_rate("note-stream", &run("quick", 1));
     let generator = relays(cells, |cell, rate, _| Some(used(cell, rate)));
     let folder = tempfile::tempdir().unwrap();
-    let mut probes = Probes::new(&generator, cells, &question, folder.path())?;
-    let chosen = pilot::choose(cells, &question, &mut probes, &mut |_, _| ())?;
+    let chosen = pilot::choose(cells, &question, (&generator, folder.path()), &mut |_, _, _| ())?;
     Ok(chosen.and_then(pilot::weakest))
 }
 
@@ -420,8 +418,7 @@ fn each_cell_gets_the_load_of_its_share_and_a_control_that_of_its_anchor() {
     };
     let folder = tempfile::tempdir().unwrap();
     let choose = |generator: &dyn Generator| {
-        let mut probes = Probes::new(generator, &own, &question, folder.path()).unwrap();
-        pilot::choose(&own, &question, &mut probes, &mut |_, _| ())
+        pilot::choose(&own, &question, (generator, folder.path()), &mut |_, _, _| ())
     };
     let chosen = choose(&Scripted::new(|task| measured(played(task)))).unwrap().unwrap();
     for found in &chosen {
@@ -512,7 +509,7 @@ fn a_late_emulator_decides_nothing_and_is_named() {
     });
     let found = searched(&cells(), &bandwidths(), &generator, |_, _| ());
     let limits: Vec<End> =
-        found.cells.iter().map(|cell| Limit::from_probes(&bandwidths(), cell).end).collect();
+        found.search.cells.iter().map(|cell| Limit::from_probes(&bandwidths(), cell).end).collect();
     assert_eq!(limits, [End::Disturbed; 2]);
     let summary = report::summary(&result_of(bandwidths(), found));
     assert!(summary.contains("the host: the emulator of links was late"), "{summary}");

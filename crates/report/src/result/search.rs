@@ -154,12 +154,6 @@ impl Search {
         let cells = cells.map(|cell| CellProbes { cell: cell.to_owned(), probes: Vec::new() });
         Search { config, cells: cells.collect() }
     }
-
-    /// Adds a probe of one of its cells.
-    pub fn add(&mut self, cell: &str, probe: &Probe) {
-        let place = self.cells.iter_mut().find(|one| one.cell == cell);
-        place.into_iter().for_each(|one| one.probes.push(probe.clone()));
-    }
 }
 
 /// One run at one rate, or two over the same link.
