@@ -437,7 +437,7 @@ pub(crate) struct Run {
     /// then default to json, compressions to none.
     #[arg(
         long, help_heading = "Relay", value_name = "NAME=COMMAND", value_parser = relays::read,
-        conflicts_with_all = ["url", "link", "nats", "utilisation", "instructions"]
+        conflicts_with_all = ["url", "link", "nats", "utilisation"]
     )]
     pub(crate) relay: Vec<RelayCommand>,
     /// Seconds that such a relay may take until it answers a handshake [default: 30]
@@ -526,11 +526,6 @@ pub(crate) struct Run {
     /// The publish profile runs a quick self-test itself.
     #[arg(long, help_heading = "Output", value_name = "FILE", hide_short_help = true)]
     pub(crate) selftest: Option<PathBuf>,
-    /// Also count the instructions of every cell by Valgrind
-    ///
-    /// Into the result folder: once, since counts have no noise.
-    #[arg(long, help_heading = "Output", conflicts_with_all = ["url", "link"], hide_short_help = true)]
-    pub(crate) instructions: bool,
     /// Show every column that the terminal has room for, and verdicts as words
     ///
     /// Of up to 180 columns.
@@ -622,7 +617,7 @@ impl Run {
             || self.precision.is_some()
             || !self.primary.is_empty();
         let is_other_plan = self.has_relays_of_others() || self.over.nats.is_some();
-        let is_other_test = self.slo.is_some() || self.instructions || !self.client_args.is_empty();
+        let is_other_test = self.slo.is_some() || !self.client_args.is_empty();
         !(asks_for_load || asks_for_rounds || is_other_plan || is_other_test)
     }
 

@@ -169,9 +169,8 @@ fn splice_file(file: &Path) -> Result<()> {
         .with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// Why arguments after `--` are refused: the command has such a flag for the whole run, or the argument
-/// has no effect on counted instructions.
-fn refused(command: &str, client_args: &[String], instructions: bool) -> Option<String> {
+/// Why arguments after `--` are refused: the command has such a flag for the whole run.
+fn refused(command: &str, client_args: &[String]) -> Option<String> {
     let program = Cli::command();
     let own = program.find_subcommand(command).into_iter().flat_map(clap::Command::get_arguments);
     let own = own.flat_map(|arg| arg.get_long().into_iter().chain(arg.get_all_aliases().unwrap_or_default()));
@@ -183,13 +182,9 @@ fn refused(command: &str, client_args: &[String], instructions: bool) -> Option<
             return Some(format!("give {flag} before the --: compare {command} has it for all of a run"));
         }
     }
-    if client_args.iter().any(|arg| sets(arg, "--relay-at")) {
-        return Some(
-            "give a relay's address before the --, by --url: results repeat the arguments after it".into(),
-        );
-    }
-    (instructions && !client_args.is_empty())
-        .then(|| "--instructions counts without the arguments after --: leave out either".to_owned())
+    client_args.iter().any(|arg| sets(arg, "--relay-at")).then(|| {
+        "give a relay's address before the --, by --url: results repeat the arguments after it".to_owned()
+    })
 }
 
 /// Whether an argument is this flag, with or without its value.

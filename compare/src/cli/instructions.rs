@@ -14,20 +14,16 @@ use crate::{
     args::InstructionFlags,
     count::{self, NotInstalled, Play, Program},
     matrix::{CellSpec, cells, references},
-    usage::{refuse, skips_invalid},
+    usage::refuse,
 };
 use program::UsageError;
 use report::{
     FAILS, Outcome,
-    result::{INSTRUCTIONS_FILE, Instructions, ResultFile},
+    result::Instructions,
 };
 
-/// Seconds of the plan that is counted next to a measured one: two bursts, or two periods, of every
-/// bundled scenario.
-const SECONDS: f64 = 2.0;
-
 /// Why the instructions of these cells are not counted.
-pub(super) fn refusal(cells: &[CellSpec]) -> Option<String> {
+fn refusal(cells: &[CellSpec]) -> Option<String> {
     cells.iter().any(|cell| cell.cell.via_gateway).then(|| {
         "instructions are counted of relay and clients alone, in one process: leave out --via gateway"
             .to_owned()
@@ -82,22 +78,6 @@ pub(super) fn count(flags: &InstructionFlags) -> Result<Exit> {
         (Some(file), None) => accept(&counted, file),
         (None, _) => Ok(Exit::Success),
     }
-}
-
-/// Counts the cells of a run once, since counts have no noise, and writes them beside the result.
-pub(super) fn count_for(
-    result: &mut ResultFile,
-    cells: &[CellSpec],
-    program: &Program,
-    folder: &Path,
-) -> Result<()> {
-    let config = &result.config;
-    let skip_invalid = skips_invalid(&config.client_args);
-    let play = Play { seconds: SECONDS, seed: config.seed, corpus: config.corpus.as_deref(), skip_invalid };
-    let counted = count::count_cells(program, cells, &play, &tell)?;
-    counted.write(&folder.join(INSTRUCTIONS_FILE))?;
-    result.instructions = Some(counted);
-    Ok(())
 }
 
 /// Makes the counts the committed ones, and writes them as a table beside the file. Counts that did

@@ -17,12 +17,11 @@ use super::{
     NO_THROUGHPUT, agent,
     asking::{Asked, asked},
     folder::Folder,
-    instructions, last, links, rates, refused, stopped_code, try_file, write_csv,
+    last, links, rates, refused, stopped_code, try_file, write_csv,
 };
 use crate::{
     args::Run,
     assemble::{self, assemble},
-    count::{NotInstalled, Program},
     generator::Generator,
     git,
     grants::Question,
@@ -88,8 +87,6 @@ struct Setup<'a> {
     cells: Vec<CellSpec>,
     config: Config,
     git: Option<Git>,
-    /// Counts instructions afterwards.
-    counter: Option<Program>,
     chooses_rate: bool,
     /// Where somebody scrapes it.
     metrics: Option<Metrics>,
@@ -138,20 +135,14 @@ impl<'a> Setup<'a> {
         }
         let git = git::current();
         let config = flags.config(scenarios.to_vec(), seconds);
-        refuse(refused("run", &flags.client_args, flags.instructions))?;
-        refuse(instructions::refusal(&cells).filter(|_| flags.instructions))?;
+        refuse(refused("run", &flags.client_args))?;
         refuse(flags.refuses_metrics().map(str::to_owned))?;
         refuse(crate::relays::refusal(&flags.relay))?;
         refuse(links::needs_own_relay(&config).map_err(UsageError)?)?;
         refuse(flags.over.refusal(flags.url.as_ref(), flags.skip_invalid))?;
         refuse(refusal(flags.profile, (with_bursts, seconds), git.as_ref()))?;
         let chooses_rate = flags.chooses_rate().map_err(|reason| UsageError(anyhow!(reason)))?;
-        // Before anything is measured: without Valgrind nothing can be counted afterwards.
         let client = measure::own_program().context("cannot find this program's own file")?;
-        let counter = match flags.instructions.then(|| Program::new(client.clone())).transpose() {
-            Err(error) if error.is::<NotInstalled>() => return Err(UsageError(error).into()),
-            counter => counter?,
-        };
         flags.corpus.as_deref().map(|file| read_corpus(file, flags.skip_invalid)).transpose()?;
         Folder::try_out(&flags.out)?;
         try_file("--junit", flags.junit.as_deref())?;
@@ -165,7 +156,6 @@ impl<'a> Setup<'a> {
             cells,
             config,
             git,
-            counter,
             chooses_rate,
             metrics,
             asked: Asked::default(),
@@ -314,9 +304,6 @@ impl<'a> Setup<'a> {
         let published = out.publish(&mut result, self.flags.wide, |result, folder| {
             // Empty unless a record could not be read.
             let _ = fs::remove_dir(&running);
-            if let Some(counter) = self.counter.as_ref().filter(|_| stopped.is_none()) {
-                instructions::count_for(result, &self.cells, counter, folder)?;
-            }
             report::write_intervals(result, started, folder)
         });
         leave(own);

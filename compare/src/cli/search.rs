@@ -27,7 +27,7 @@ use report::{
 
 /// Searches what the flags ask for.
 pub(super) fn find(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
-    refuse(flags.refusal().or_else(|| refused("search", &flags.client_args, false)))?;
+    refuse(flags.refusal().or_else(|| refused("search", &flags.client_args)))?;
     let (url, relay) = (&flags.capacity.url, &flags.capacity.relay);
     refuse(crate::relays::refusal(relay))?;
     flags.corpus.as_deref().map(|file| read_corpus(file, flags.skip_invalid)).transpose()?;

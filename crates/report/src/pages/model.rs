@@ -176,7 +176,6 @@ fn about(load: &LoadView<'_>) -> Vec<Part> {
 pub(crate) fn details(load: &LoadView<'_>, level: usize) -> Vec<Part> {
     let (links, about_links) = load.links().unzip();
     let (agents, about_agents) = load.agents_apart().unzip();
-    let (instructions, about_instructions) = load.instructions().unzip();
     let checks = "What a format saves a client beside the client's own checks";
     let differing = "Agents that differ from the others";
     let detail = |on: Media, heading: &str, found: Option<Table>, note: Option<String>| {
@@ -193,7 +192,6 @@ pub(crate) fn details(load: &LoadView<'_>, level: usize) -> Vec<Part> {
         detail(IN_FILES, "Populations", load.populations(), None),
         detail(IN_FILES, differing, agents, about_agents),
         detail(EVERYWHERE, "Allocations", load.allocations(), None),
-        detail(EVERYWHERE, "Instructions", instructions, about_instructions),
     ]
     .concat()
 }

@@ -45,7 +45,6 @@ impl ResultFile {
             cells,
             search: None,
             old_pages: None,
-            instructions: None,
         }
     }
 

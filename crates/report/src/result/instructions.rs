@@ -1,4 +1,4 @@
-//! `instructions.json`: what `compare instructions` counted.
+//! What `compare instructions` counted.
 
 use std::path::Path;
 
@@ -8,9 +8,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::unfinished::write_json;
-
-/// The name of the file in the folder of a result.
-pub const INSTRUCTIONS_FILE: &str = "instructions.json";
 
 /// The smallest difference that has a verdict, as a share, where two counts of the same differ by
 /// less.

@@ -26,7 +26,7 @@ use terms::RelayUrl;
 pub use assemble::Header;
 pub use browser::{Browser, DEVICE};
 pub use git::Git;
-pub use instructions::{Conditions, INSTRUCTIONS_FILE, Instructions, RESOLUTION, Row};
+pub use instructions::{Conditions, Instructions, RESOLUTION, Row};
 pub use planned::percent;
 pub use planned::{Chosen, PlannedRounds};
 pub use provenance::{MeasuredBy, Provenance};
@@ -96,9 +96,6 @@ pub struct ResultFile {
     #[serde(default, rename = "browser", skip_serializing)]
     #[schemars(skip)]
     pub old_pages: Option<IgnoredAny>,
-    /// Counts of the same cells: a file of its own beside the result's.
-    #[serde(skip)]
-    pub instructions: Option<Instructions>,
 }
 
 /// A run as asked for.
@@ -309,7 +306,7 @@ impl ResultFile {
             "there is no {name}; expected the folder of a result, as `compare run` and others write it{}",
             results_in(path).last().map_or_else(String::new, |one| format!(", such as {}", one.display()))
         );
-        let mut result = match unfinished {
+        let result = match unfinished {
             Some(result) => result,
             None => measure::read_versioned(&file, "result")?,
         };
@@ -318,8 +315,6 @@ impl ResultFile {
             "{name} has pages as `compare browser` wrote them before layout 2.14: measure them anew, or read them with \
              the build that wrote it"
         );
-        let counted = file.with_file_name(INSTRUCTIONS_FILE);
-        result.instructions = counted.exists().then(|| Instructions::read(&counted)).transpose()?;
         let rounds = result.config.rounds;
         ensure!(rounds <= MAX_ROUNDS, "{name} states {rounds} rounds; this tool makes at most {MAX_ROUNDS}");
         let played = result.schedule.len();

@@ -6,7 +6,6 @@ use crate::{
         check::verdict,
         table::{NOTHING, Table},
     },
-    view::LoadView,
 };
 
 /// The text above a committed table.
@@ -109,16 +108,6 @@ impl Instructions {
             },
             self.conditions.processor,
         )
-    }
-}
-
-impl LoadView<'_> {
-    /// Counts of the load's cells, each against the cell that it is measured against.
-    pub(crate) fn instructions(&self) -> Option<(Table, String)> {
-        let counted = self.result.instructions.as_ref()?;
-        let id = |view| self.reference(view).map(|reference| reference.cell.id.as_str());
-        let cells = counted.cells(self.cells.iter().map(|view| (view.cell.id.as_str(), id(view))));
-        (!cells.is_empty()).then(|| (cells, counted.note()))
     }
 }
 
