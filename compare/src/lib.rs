@@ -11,7 +11,7 @@ mod args;
 mod assemble;
 mod browser;
 pub mod cli;
-pub mod count;
+mod count;
 pub mod generator;
 mod git;
 mod grants;

@@ -8,27 +8,20 @@ use std::{
 use anyhow::{Context, Result};
 use measure::Exit;
 use program::{print, report as say};
+use serde_json::json;
 
 use super::{columns, try_file};
 use crate::{
     args::InstructionFlags,
-    count::{self, NotInstalled, Play, Program},
+    count::Program,
     matrix::{CellSpec, cells, references},
-    usage::refuse,
+    usage::{SKIP_INVALID, refuse},
 };
 use program::UsageError;
 use report::{
     FAILS, Outcome,
-    result::Instructions,
+    result::{Instructions, Role},
 };
-
-/// Why the instructions of these cells are not counted.
-fn refusal(cells: &[CellSpec]) -> Option<String> {
-    cells.iter().any(|cell| cell.cell.via_gateway).then(|| {
-        "instructions are counted of relay and clients alone, in one process: leave out --via gateway"
-            .to_owned()
-    })
-}
 
 /// Counts, prints the table, and writes or checks what was counted.
 pub(super) fn count(flags: &InstructionFlags) -> Result<Exit> {
@@ -41,31 +34,21 @@ pub(super) fn count(flags: &InstructionFlags) -> Result<Exit> {
         Some(file) => file.clone(),
         None => env::current_exe().context("cannot find this program's own file")?,
     };
-    let program = match Program::new(file) {
-        Err(error) if error.is::<NotInstalled>() => {
-            say(&format!("error: {error:#}"));
-            return Ok(Exit::Usage);
-        }
-        program => program?,
-    };
+    let program = Program::new(file)?;
     // Before minutes of counting.
     let committed = flags.check.as_deref().filter(|_| !flags.accept).map(Instructions::read).transpose();
     let committed = committed.map_err(UsageError)?;
     let (counted, table) = if flags.hot_paths {
-        let (only, plant) = (flags.only.as_deref(), flags.plant.as_deref());
-        let counted = count::count_hot_paths(&program, only, plant, &tell)?;
+        let given = [("--only", &flags.only), ("--plant", &flags.plant)];
+        let given = given.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value.clone()?]));
+        let counted = program.count(&given.flatten().collect::<Vec<_>>())?;
         let table = counted.paths();
         (counted, table)
     } else {
         let cells = cells(&flags.matrix())?;
-        refuse(refusal(&cells))?;
-        let play = Play {
-            seconds: flags.seconds,
-            seed: flags.seed,
-            corpus: flags.corpus.as_deref(),
-            skip_invalid: flags.skip_invalid,
-        };
-        let counted = count::count_cells(&program, &cells, &play, &tell)?;
+        let why = "instructions are counted of relay and clients alone, in one process: leave out --via gateway";
+        refuse(cells.iter().any(|cell| cell.cell.via_gateway).then_some(why))?;
+        let counted = program.count(&played(flags, &cells))?;
         let table = counted.cells(references(&cells).into_iter());
         (counted, table)
     };
@@ -78,6 +61,19 @@ pub(super) fn count(flags: &InstructionFlags) -> Result<Exit> {
         (Some(file), None) => accept(&counted, file),
         (None, _) => Ok(Exit::Success),
     }
+}
+
+/// Arguments that play the scenario in each cell; controls and floors are left out.
+fn played(flags: &InstructionFlags, cells: &[CellSpec]) -> Vec<String> {
+    let InstructionFlags { scenario, seconds, seed, .. } = flags;
+    let mut args = vec!["--scenario".to_owned(), scenario.clone()];
+    args.extend(["--seconds".to_owned(), seconds.to_string(), "--seed".to_owned(), seed.to_string()]);
+    args.extend(flags.corpus.iter().flat_map(|file| ["--corpus".to_owned(), file.clone()]));
+    args.extend(flags.skip_invalid.then(|| SKIP_INVALID.to_owned()));
+    for cell in cells.iter().filter(|cell| matches!(cell.role, Role::Anchor | Role::Cell)) {
+        args.extend(["--cell".to_owned(), json!({ "id": cell.id, "cell": cell.cell }).to_string()]);
+    }
+    args
 }
 
 /// Makes the counts the committed ones, and writes them as a table beside the file. Counts that did
@@ -131,9 +127,4 @@ fn check(committed: &Instructions, counted: &Instructions, file: &Path, only: Op
         Some(_) => say("Where that is wanted: without --only, --accept writes what is committed"),
     }
     Ok(Exit::Regression)
-}
-
-fn tell(section: &str) {
-    // A closed stderr does not end a count.
-    say(&format!("counted {section}"));
 }

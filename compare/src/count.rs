@@ -1,4 +1,8 @@
-//! Runs a program under Valgrind's callgrind and reads what that wrote.
+//! Counts instructions in user space by Valgrind, instead of timing: a cost that repeats, of relay
+//! and clients apart.
+//!
+//! A program plays in one process what is counted (`rehearsals::instructions`) under callgrind. Every
+//! count is made twice, by two processes, and the difference is stated.
 
 use std::{
     fs,
@@ -9,11 +13,11 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use measure::Exit;
+use measure::{Exit, SCHEMA_VERSION, Tool};
 use serde::Deserialize;
 
 use program::UsageError;
-use report::result::{Conditions, Row};
+use report::result::{Conditions, Instructions, Row};
 
 /// The role in which a program plays what is counted.
 const COUNT_ROLE: &str = "role:count";
@@ -24,15 +28,12 @@ const CLIENT_SIDE: &str = "instructions::probe::client_side";
 const SECTION_ENDS: &str = "instructions::probe::section_ends";
 
 /// Counts are missing because Valgrind is.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "instructions are counted by Valgrind, which is not installed: `apt install valgrind`, or your system's package"
-)]
-pub struct NotInstalled;
+const NOT_INSTALLED: &str =
+    "instructions are counted by Valgrind, which is not installed: `apt install valgrind`, or your system's package";
 
 /// The program that is counted.
 #[derive(Debug)]
-pub struct Program {
+pub(crate) struct Program {
     file: PathBuf,
     valgrind: String,
 }
@@ -62,11 +63,11 @@ impl Program {
     /// A program that has the role `role:count`.
     ///
     /// # Errors
-    /// [`NotInstalled`] without Valgrind.
-    pub fn new(file: PathBuf) -> Result<Program> {
+    /// Without Valgrind.
+    pub(crate) fn new(file: PathBuf) -> Result<Program> {
         let asked = Command::new("valgrind").arg("--version").output();
         let output = match asked {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Err(NotInstalled.into()),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(UsageError(anyhow!(NOT_INSTALLED)).into()),
             asked => asked.context("cannot start valgrind")?,
         };
         ensure!(output.status.success(), "valgrind --version ended with {}", output.status);
@@ -98,28 +99,30 @@ impl Program {
         })
     }
 
-    /// Counts twice, in two processes at one time: nothing disturbs a count.
-    pub(super) fn count(
-        &self,
-        args: &[String],
-        tell: &(dyn Fn(&str) + Sync),
-    ) -> Result<(Conditions, Vec<Row>)> {
+    /// Counts what these arguments of `role:count` name twice, in two processes at one time: nothing
+    /// disturbs a count.
+    ///
+    /// # Errors
+    /// When the program fails, or its counts cannot be read.
+    pub(crate) fn count(&self, args: &[String]) -> Result<Instructions> {
         let (first, second) = thread::scope(|scope| {
-            let second = scope.spawn(|| self.count_once(args, &|_| {}));
+            let second = scope.spawn(|| self.count_once(args, |_| ()));
+            let tell = |section: &str| program::report(&format!("counted {section}"));
             (self.count_once(args, tell), second.join())
         });
         let second = second.map_err(|_| anyhow::anyhow!("the second count panicked"))??;
         let ((build, first), (_, second)) = (first?, second);
         ensure!(first.len() == second.len(), "two counts of the same have different sections");
         let rows = first.iter().zip(&second).map(|(first, second)| row(first, second));
-        Ok((self.conditions(build)?, rows.collect::<Result<_>>()?))
+        Ok(Instructions {
+            schema_version: SCHEMA_VERSION.to_owned(),
+            tool: Tool { name: "compare".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
+            conditions: self.conditions(build)?,
+            rows: rows.collect::<Result<_>>()?,
+        })
     }
 
-    fn count_once(
-        &self,
-        args: &[String],
-        tell: &(dyn Fn(&str) + Sync),
-    ) -> Result<(Build, Vec<(Section, Cost)>)> {
+    fn count_once(&self, args: &[String], tell: impl Fn(&str)) -> Result<(Build, Vec<(Section, Cost)>)> {
         let folder = tempfile::TempDir::with_prefix("compare-").context("cannot make a folder for counts")?;
         let out = folder.path().join("out");
         let mut child = Command::new("valgrind")
