@@ -1,4 +1,4 @@
-// Makes dist/ from src/, wasm/ and the packages of package-lock.json: the page's script, the rows with the
+// Makes dist/ from src/ and the packages of package-lock.json: the page's script, the rows with the
 // size of each decoder, and the licences of what is bundled.
 
 import { mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
@@ -13,14 +13,6 @@ const path = (name) => fileURLToPath(new URL(name, here));
 function write(name, content) {
   mkdirSync(dirname(path(name)), { recursive: true });
   writeFileSync(path(name), content);
-}
-
-/** Modules of WebAssembly as they stand in the script: gzipped, in base64, a file each. */
-function writeModules() {
-  for (const file of readdirSync(path("wasm")).filter((file) => file.endsWith(".wasm"))) {
-    const gzipped = gzipSync(readFileSync(path(`wasm/${file}`)), { level: 9, mtime: 0 });
-    write(`src/wasm/${file.replace(".wasm", ".json")}`, `${JSON.stringify(Buffer.from(gzipped).toString("base64"))}\n`);
-  }
 }
 
 const OPTIONS = { bundle: true, format: "iife", target: "es2022", minify: true, write: false, absWorkingDir: path(".") };
@@ -51,7 +43,6 @@ function licences(names) {
     const { version, license } = manifest(name);
     return `${name} ${version}: ${license}\n\n${licenceOf(name)}\n`;
   });
-  parts.push(`The modules of WebAssembly, of crates:\n\n${readFileSync(path("wasm/LICENSES.txt"), "utf8")}`);
   return `What page.js contains besides this project's code.\n\n${parts.join(`\n${"-".repeat(72)}\n\n`)}`;
 }
 
@@ -62,7 +53,6 @@ async function gzipBytesOf({ source: { file, make, args } }) {
   return gzipSync(outputFiles[0].contents, { level: 9, mtime: 0 }).length;
 }
 
-writeModules();
 const page = await build({
   ...OPTIONS,
   entryPoints: ["src/page.js"],

@@ -2,7 +2,6 @@
 
 export * from "./engine.js";
 export * from "./tuned.js";
-export * from "./wasm.js";
 export * from "./tasks.js";
 export * from "./libraries/capnp-es.js";
 export * from "./libraries/cbor-x.js";

@@ -15,8 +15,6 @@ const library = (name, file, make, ...args) => row(name, "library", `libraries/$
 const zstd = (format, make) => ({ ...library(`${format}:fzstd`, "fzstd", make), compression: "zstd" });
 const tuned = (format, make) => row(`${format}:tuned`, "tuned", "tuned.js", make);
 const head = (format, make) => row(`${format}:head`, "head", "tuned.js", make);
-/** `codecs` in WebAssembly (wasm/), the same decoder as that of native clients. */
-const wasm = (format, make) => row(`${format}:wasm`, "wasm", "wasm.js", make);
 const table = (row) => ({ ...row, name: `${row.name}:table-hex`, hex: "table" });
 
 const CBOR_X = library("cbor-packed:cbor-x", "cbor-x", "cborX", "packed");
@@ -32,21 +30,16 @@ export const ROWS = [
   CBOR_X,
   table(CBOR_X),
   tuned("cbor-packed", "tunedCborPacked"),
-  wasm("cbor-packed", "wasmCborPacked"),
   library("cbor-intkey:cbor-x", "cbor-x", "cborX", "intkey"),
   library("proto-string:protobufjs", "protobufjs-string", "protobufJsString"),
   library("proto-binary:protobufjs", "protobufjs-binary", "protobufJsBinary"),
-  wasm("proto-binary", "wasmProtoBinary"),
   tuned("capnp", "tunedCapnp"),
-  wasm("capnp", "wasmCapnp"),
   library("capnp:capnp-es", "capnp-es", "capnpEs"),
   DANNYPACK,
   table(DANNYPACK),
-  wasm("dannypack", "wasmDannypack"),
   zstd("dannypack", "zstdDannypack"),
   head("dannypack", "headOfDannypack"),
   tuned("notepack", "tunedNotepack"),
-  wasm("notepack", "wasmNotepack"),
   head("notepack", "headOfNotepack"),
   library("msgpack:msgpackr", "msgpackr", "msgpackR"),
   tuned("leaner", "tunedLeaner"),
