@@ -35,14 +35,8 @@ function hexByEngine(bytes, from, to) {
 /** Whether the engine has Uint8Array.prototype.toHex. */
 export const HAS_TO_HEX = typeof Uint8Array.prototype.toHex === "function";
 
-/** Lowercase hex of bytes[from..to]. */
-export let hex = HAS_TO_HEX ? hexByEngine : hexByTable;
-
-/** Chooses how hex is made: "native" by the engine, "table" by script. */
-export function useHex(mode) {
-  if (mode === "native" && !HAS_TO_HEX) throw new Error("this engine has no Uint8Array.prototype.toHex");
-  hex = mode === "native" ? hexByEngine : hexByTable;
-}
+/** Lowercase hex of bytes[from..to]: by the engine, or by script where it cannot. */
+const hex = HAS_TO_HEX ? hexByEngine : hexByTable;
 
 /** Lowercase hex of a whole array, as libraries return ids. */
 export function hexOf(bytes) {

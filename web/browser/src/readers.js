@@ -90,73 +90,6 @@ export function leaner(bytes) {
   return { id, pubkey, created_at, kind, tags, content, sig };
 }
 
-// --- CBOR packed: codecs/schema/nostr.cddl, RFC 8949 in its preferred serialization ---------------
-
-const [UINT, NINT, BYTES, TEXT, ARRAY] = [0, 1, 2, 3, 4];
-
-function argument(reader, info) {
-  if (info < 24) return info;
-  let value;
-  let least;
-  if (info === 24) [value, least] = [reader.u8(), 24];
-  else if (info === 25) [value, least] = [reader.u16BE(), 2 ** 8];
-  else if (info === 26) [value, least] = [reader.u32BE(), 2 ** 16];
-  else if (info === 27) [value, least] = [reader.u32BE() * 2 ** 32 + reader.u32BE(), 2 ** 32];
-  else throw new DecodeError("a CBOR item without a length");
-  if (value < least || !Number.isSafeInteger(value)) throw new DecodeError("a CBOR number of another form");
-  return value;
-}
-
-function head(reader, major) {
-  const byte = reader.u8();
-  if (byte >> 5 !== major) throw new DecodeError("a CBOR item of another type");
-  const info = byte & 31;
-  return info < 24 ? info : argument(reader, info);
-}
-
-function fixedBytes(reader, length) {
-  if (head(reader, BYTES) !== length) throw new DecodeError(`expected ${length} bytes`);
-  return reader.hex(length);
-}
-
-function cborInteger(reader) {
-  const byte = reader.u8();
-  const major = byte >> 5;
-  if (major > NINT) throw new DecodeError("a CBOR item of another type");
-  const value = argument(reader, byte & 31);
-  return major === UINT ? value : -1 - value;
-}
-
-function cborValue(reader) {
-  const byte = reader.u8();
-  const major = byte >> 5;
-  const info = byte & 31;
-  const length = info < 24 ? info : argument(reader, info);
-  if (major === TEXT) return reader.text(length);
-  if (major !== BYTES) throw new DecodeError("a CBOR item of another type");
-  if (length < 4) throw new DecodeError("short hex is stored as text");
-  return reader.hex(length);
-}
-
-export function cborPacked(bytes) {
-  const reader = new Reader(bytes);
-  if (head(reader, ARRAY) !== 7) throw new DecodeError("an event is an array of 7");
-  const id = fixedBytes(reader, 32);
-  const pubkey = fixedBytes(reader, 32);
-  const created_at = cborInteger(reader);
-  const kind = kindOf(head(reader, UINT));
-  const tags = [];
-  for (let left = head(reader, ARRAY); left > 0; left--) {
-    const tag = [];
-    for (let values = head(reader, ARRAY); values > 0; values--) tag.push(cborValue(reader));
-    tags.push(tag);
-  }
-  const content = reader.text(head(reader, TEXT));
-  const sig = fixedBytes(reader, 64);
-  reader.finish();
-  return { id, pubkey, created_at, kind, tags, content, sig };
-}
-
 // --- the common envelope: codecs/src/envelope/mod.rs ----------------------------------------------
 
 /** The page asks for stored events only. */
@@ -185,18 +118,4 @@ export function enveloped(readEvent) {
     } while (reader.at < reader.end);
     return ["EVENTS", sub, events];
   };
-}
-
-// --- heads: what a client needs to pass over an event that it has ---------------------------------
-
-/** The id of a DannyPack event; what comes behind is not looked at. */
-export function dannypackId(bytes) {
-  return new Reader(bytes).hex(32);
-}
-
-/** The id of a Notepack event; what comes behind is not looked at. */
-export function notepackId(bytes) {
-  const reader = new Reader(bytes);
-  if (reader.varint() !== 1) throw new DecodeError("a version other than 1");
-  return reader.hex(32);
 }

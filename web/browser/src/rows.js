@@ -5,7 +5,6 @@ const row = (name, implementation, file, make, ...args) => ({
   name,
   format: name.split(":")[0],
   implementation,
-  hex: "native",
   compression: "none",
   input: "bytes",
   source: { file, make, args },
@@ -13,12 +12,8 @@ const row = (name, implementation, file, make, ...args) => ({
 const library = (name, file, make, ...args) => row(name, "library", `libraries/${file}.js`, make, ...args);
 /** A message under relay-sim's zstd layer, which no browser undoes. */
 const zstd = (format, make) => ({ ...library(`${format}:fzstd`, "fzstd", make), compression: "zstd" });
+/** A reader by hand, of a format without a library. */
 const tuned = (format, make) => row(`${format}:tuned`, "tuned", "tuned.js", make);
-const head = (format, make) => row(`${format}:head`, "head", "tuned.js", make);
-const table = (row) => ({ ...row, name: `${row.name}:table-hex`, hex: "table" });
-
-const CBOR_X = library("cbor-packed:cbor-x", "cbor-x", "cborX", "packed");
-const DANNYPACK = tuned("dannypack", "tunedDannypack");
 
 /** The first of a format also reads messages, for the part end-to-end. */
 export const ROWS = [
@@ -27,20 +22,14 @@ export const ROWS = [
   row("json:bytes", "library", "engine.js", "jsonBytes"),
   zstd("json", "zstdJson"),
   library("cbor-schemaless:cbor-x", "cbor-x", "cborX", "schemaless"),
-  CBOR_X,
-  table(CBOR_X),
-  tuned("cbor-packed", "tunedCborPacked"),
+  library("cbor-packed:cbor-x", "cbor-x", "cborX", "packed"),
   library("cbor-intkey:cbor-x", "cbor-x", "cborX", "intkey"),
   library("proto-string:protobufjs", "protobufjs-string", "protobufJsString"),
   library("proto-binary:protobufjs", "protobufjs-binary", "protobufJsBinary"),
-  tuned("capnp", "tunedCapnp"),
   library("capnp:capnp-es", "capnp-es", "capnpEs"),
-  DANNYPACK,
-  table(DANNYPACK),
+  tuned("dannypack", "tunedDannypack"),
   zstd("dannypack", "zstdDannypack"),
-  head("dannypack", "headOfDannypack"),
   tuned("notepack", "tunedNotepack"),
-  head("notepack", "headOfNotepack"),
   library("msgpack:msgpackr", "msgpackr", "msgpackR"),
   tuned("leaner", "tunedLeaner"),
   { ...row("nson", "library", "engine.js", "nson"), input: "text" },

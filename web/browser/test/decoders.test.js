@@ -4,7 +4,6 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { useHex } from "../src/bytes.js";
 import { ROWS } from "../src/rows.js";
 
 const vectors = (name) => JSON.parse(readFileSync(new URL(`../../../codecs/vectors/${name}`, import.meta.url)));
@@ -14,7 +13,6 @@ const bytesOf = (hex) => Uint8Array.from(Buffer.from(hex, "hex"));
 const expand = (parts) => [parts].flat().map((part) => typeof part === "string" ? part : part.repeat.repeat(part.times)).join("");
 
 async function make({ source: { file, make, args } }) {
-  useHex("table");
   return (await import(`../src/${file}`))[make](...args);
 }
 
@@ -32,8 +30,7 @@ for (const row of ROWS) {
     for (const { name, json, bytes } of events) {
       if (!bytes[row.format]) continue;
       const found = decoder.event(input(row, bytesOf(bytes[row.format].hex)));
-      const expected = JSON.parse(json);
-      assert.deepEqual(found, row.implementation === "head" ? expected.id : expected, name);
+      assert.deepEqual(found, JSON.parse(json), name);
       read += 1;
     }
     assert(read >= 10, `${read} events`);
@@ -61,9 +58,6 @@ function described({ kind, created_at, tags, content }) {
 
 /** Cases without a form that a number of JavaScript holds, or that this project decides otherwise than the file. */
 const DECIDED = {
-  "proto-binary tag_unknown_subfield": "reject",
-  "proto-binary newer_v2_bytes": "reject",
-  "capnp hex_empty_value": "reject",
   "notepack created_at_2^63_wraps_negative": "reject",
 };
 
