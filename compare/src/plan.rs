@@ -81,7 +81,8 @@ pub struct BlockOrder {
 impl BlockOrder {
     /// Draws the order from the seed; the same arguments give the same plan. Cells of one load
     /// (scenario and rate) stay together in a round, because an anchor says something only about
-    /// its own load.
+    /// its own load. If only one cell is compared with the first relay, each round has it twice, next
+    /// to the anchor and the control, so that both relays have as many blocks.
     pub fn new(cells: &[CellSpec], rounds: u32, seed: u64) -> BlockOrder {
         let mut loads: Vec<(usize, Vec<usize>)> = Vec::new();
         for (index, cell) in cells.iter().enumerate() {
@@ -93,18 +94,28 @@ impl BlockOrder {
                 }
             }
         }
-        let is_pair = |anchor: usize, others: &[usize]| match others {
-            [control, one] => {
-                [cells[*control].role, cells[*one].role] == [Role::Control, Role::Cell]
-                    && cells[*one].cell.relay_name != cells[anchor].cell.relay_name
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let round = |_| {
+            loads.shuffle(&mut random);
+            let mut order = Vec::new();
+            for (anchor, others) in &mut loads {
+                if let Some(mut blocks) = pair(cells, *anchor, others) {
+                    blocks.shuffle(&mut random);
+                    order.extend(blocks);
+                    continue;
+                }
+                others.shuffle(&mut random);
+                let is_saturated = cells[*anchor].cell.saturate.is_some();
+                let between = if is_saturated { BETWEEN_SATURATED_ANCHORS } else { BETWEEN_ANCHORS };
+                for some in others.chunks(between) {
+                    order.push(*anchor);
+                    order.extend(some);
+                }
+                order.push(*anchor);
             }
-            _ => false,
+            order
         };
-        let between = |anchor: usize| match cells[anchor].cell.saturate {
-            Some(_) => BETWEEN_SATURATED_ANCHORS,
-            None => BETWEEN_ANCHORS,
-        };
-        BlockOrder::drawn(&loads, is_pair, between, rounds, seed)
+        BlockOrder { rounds: (0..rounds).map(round).collect(), spare: Vec::new() }
     }
 
     /// As [`BlockOrder::new`], with half as many further rounds.
@@ -139,44 +150,6 @@ impl BlockOrder {
         self.spare.get(further).map(Vec::as_slice).filter(|_| cells.iter().any(lacks))
     }
 
-    /// Draws the rounds. If only one cell is compared with the first relay, each round has it twice, next
-    /// to the anchor and the control, so that both relays have as many blocks.
-    fn drawn(
-        loads: &[(usize, Vec<usize>)],
-        is_pair: impl Fn(usize, &[usize]) -> bool,
-        between_anchors: impl Fn(usize) -> usize,
-        rounds: u32,
-        seed: u64,
-    ) -> BlockOrder {
-        let pairs: BTreeSet<usize> = loads
-            .iter()
-            .filter(|(anchor, others)| is_pair(*anchor, others))
-            .map(|(anchor, _)| *anchor)
-            .collect();
-        let mut random = ChaCha8Rng::seed_from_u64(seed);
-        let mut loads = loads.to_vec();
-        let round = |_| {
-            loads.shuffle(&mut random);
-            let mut order = Vec::new();
-            for (anchor, others) in &mut loads {
-                if let (true, [control, one]) = (pairs.contains(anchor), others.as_slice()) {
-                    let mut blocks = [*anchor, *control, *one, *one];
-                    blocks.shuffle(&mut random);
-                    order.extend(blocks);
-                    continue;
-                }
-                others.shuffle(&mut random);
-                for some in others.chunks(between_anchors(*anchor)) {
-                    order.push(*anchor);
-                    order.extend(some);
-                }
-                order.push(*anchor);
-            }
-            order
-        };
-        BlockOrder { rounds: (0..rounds).map(round).collect(), spare: Vec::new() }
-    }
-
     /// Time of all blocks, before one was measured.
     pub(crate) fn estimate(&self, cells: &[CellSpec], seconds: u32) -> Duration {
         self.rounds.iter().flatten().map(|cell| cell_estimate(&cells[*cell], seconds)).sum()
@@ -186,6 +159,15 @@ impl BlockOrder {
     pub fn blocks(&self) -> usize {
         self.rounds.iter().map(Vec::len).sum()
     }
+}
+
+/// The blocks of a round that compares one cell with the first relay.
+fn pair(cells: &[CellSpec], anchor: usize, others: &[usize]) -> Option<[usize; 4]> {
+    let [control, one] = *others else { return None };
+    let roles = [cells[control].role, cells[one].role];
+    let is_pair = roles == [Role::Control, Role::Cell]
+        && cells[one].cell.relay_name != cells[anchor].cell.relay_name;
+    is_pair.then_some([anchor, control, one, one])
 }
 
 /// Time of a block, before one was measured.
