@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use wire::{Endpoint, RelayUrl};
 
 /// Most bytes of a text; strfry's has some kilobytes.
@@ -32,28 +32,6 @@ const CONNECTIONS: &str = "strfry_connections_current";
 /// The label of EVENT messages among those of other verbs.
 const EVENTS: &str = "verb=\"EVENT\"";
 
-/// Why a text gives no rates.
-#[derive(Debug, thiserror::Error, PartialEq)]
-pub(crate) enum MetricsError {
-    #[error("it has more than {} bytes, so it is not text of strfry's metrics", MAX_BYTES)]
-    TooLong,
-    #[error("it is not UTF-8, so it is not Prometheus text")]
-    NotText,
-    #[error(
-        "it has no {metric}; expected the metrics of a strfry with `{}`, as GET /metrics gives them",
-        WRITTEN
-    )]
-    Missing { metric: &'static str },
-    #[error("line {line} has no number for {metric}")]
-    NoNumber { metric: &'static str, line: usize },
-    #[error("line {line} states {metric} again")]
-    Twice { metric: &'static str, line: usize },
-    #[error(
-        "{0} fell between both readings: strfry was started anew, or the readings are in the wrong order"
-    )]
-    Fell(&'static str),
-}
-
 /// One reading.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Metrics {
@@ -76,7 +54,7 @@ pub(crate) struct Rates {
 /// Reads metrics twice: two sources once each, taken `over` apart, or one source again after that time.
 ///
 /// # Errors
-/// [`MetricsError`], and when a source cannot be read; each names its source.
+/// When a source cannot be read, or is no text of strfry's metrics; each names its source.
 pub(crate) fn rates(sources: &[String], over: Duration) -> Result<Rates> {
     let (first, last) = (&sources[0], sources.last().unwrap_or(&sources[0]));
     let began = Instant::now();
@@ -94,15 +72,12 @@ fn read(source: &str) -> Result<Metrics> {
     let rest = source.strip_prefix("http").filter(|rest| rest.starts_with("://") || rest.starts_with("s://"));
     let Some(rest) = rest else {
         let text = load(Path::new(source));
-        return text.and_then(|text| Ok(parse(&text)?)).with_context(|| format!("--from-strfry {source}"));
+        return text.and_then(|text| parse(&text)).with_context(|| format!("--from-strfry {source}"));
     };
     let url: RelayUrl = format!("ws{rest}").parse().context("--from-strfry")?;
     // Without user and password.
     let shown = url.http();
-    let fetch = || {
-        let text = wire::fetch(&Endpoint::new(url, None)?, PROMETHEUS_TEXT, PATIENCE)?;
-        anyhow::Ok(parse(&text)?)
-    };
+    let fetch = || parse(&wire::fetch(&Endpoint::new(url, None)?, PROMETHEUS_TEXT, PATIENCE)?);
     fetch().with_context(|| format!("--from-strfry {shown}"))
 }
 
@@ -111,54 +86,55 @@ fn load(file: &Path) -> Result<String> {
     File::open(file)
         .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
         .context("cannot read it")?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(MetricsError::TooLong.into());
-    }
-    Ok(String::from_utf8(bytes).map_err(|_| MetricsError::NotText)?)
+    ensure!(
+        bytes.len() as u64 <= MAX_BYTES,
+        "it has more than {MAX_BYTES} bytes, so it is not text of strfry's metrics"
+    );
+    String::from_utf8(bytes).context("it is not UTF-8, so it is not Prometheus text")
 }
 
-/// Reads the four metrics. A verb that strfry did not see has no line, so its family stands for 0.
-fn parse(text: &str) -> Result<Metrics, MetricsError> {
-    let mut found: [(&'static str, Option<f64>); 4] =
-        [PUBLISHED, STORED, WRITTEN, CONNECTIONS].map(|metric| (metric, None));
-    for (number, line) in text.lines().enumerate() {
+/// Reads the four metrics.
+fn parse(text: &str) -> Result<Metrics> {
+    Ok(Metrics {
+        published: value_of(PUBLISHED, text)?,
+        stored: value_of(STORED, text)?,
+        written: value_of(WRITTEN, text)?,
+        connections: value_of(CONNECTIONS, text)?,
+    })
+}
+
+/// The value of a metric, of several verbs that of EVENT. A verb that strfry did not see has no line, so a
+/// family that is declared stands for 0.
+fn value_of(metric: &str, text: &str) -> Result<f64> {
+    let (mut found, mut is_declared) = (None, false);
+    for (number, line) in (1..).zip(text.lines()) {
+        let declared = line.strip_prefix("# TYPE ").and_then(|rest| rest.split(' ').next());
+        is_declared |= declared == Some(metric);
         let line = line.trim();
         let (name, rest) = line.split_at(line.find(['{', ' ', '\t']).unwrap_or(line.len()));
-        let Some((metric, value)) = found.iter_mut().find(|(metric, _)| *metric == name) else { continue };
-        let metric = *metric;
-        let (labels, rest) = match rest.strip_prefix('{').and_then(|rest| rest.split_once('}')) {
-            Some((labels, rest)) => (Some(labels), rest),
-            None => (None, rest),
-        };
-        let is_other_verb =
-            labels.is_some_and(|labels| !labels.split(',').any(|label| label.trim() == EVENTS));
-        if is_other_verb {
+        let (labels, rest) =
+            rest.strip_prefix('{').and_then(|rest| rest.split_once('}')).unwrap_or((EVENTS, rest));
+        if name != metric || !labels.split(',').any(|label| label.trim() == EVENTS) {
             continue;
         }
-        let line = number + 1;
-        let given = rest.split_whitespace().next().and_then(|value| value.parse::<f64>().ok());
-        let given = given.filter(|value| value.is_finite() && *value >= 0.0);
-        let given = given.ok_or(MetricsError::NoNumber { metric, line })?;
-        if value.replace(given).is_some() {
-            return Err(MetricsError::Twice { metric, line });
-        }
+        let value = rest.split_whitespace().next().and_then(|value| value.parse::<f64>().ok());
+        let value = value.filter(|value| value.is_finite() && *value >= 0.0);
+        let value = value.with_context(|| format!("line {number} has no number for {metric}"))?;
+        ensure!(found.replace(value).is_none(), "line {number} states {metric} again");
     }
-    let is_declared = |metric: &str| {
-        text.lines()
-            .filter_map(|line| line.strip_prefix("# TYPE "))
-            .any(|line| line.split(' ').next() == Some(metric))
-    };
-    let [published, stored, written, connections] = found.map(|(metric, value)| {
-        let none = if is_declared(metric) { Some(0.0) } else { None };
-        value.or(none).ok_or(MetricsError::Missing { metric })
-    });
-    Ok(Metrics { published: published?, stored: stored?, written: written?, connections: connections? })
+    found.or(is_declared.then_some(0.0)).with_context(|| {
+        format!("it has no {metric}; expected the metrics of a strfry with `{WRITTEN}`, as GET /metrics gives them")
+    })
 }
 
-fn between(before: Metrics, after: Metrics, seconds: f64) -> Result<Rates, MetricsError> {
-    let rate = |metric: &'static str, of: fn(&Metrics) -> f64| {
+fn between(before: Metrics, after: Metrics, seconds: f64) -> Result<Rates> {
+    let rate = |metric: &str, of: fn(&Metrics) -> f64| {
         let grown = of(&after) - of(&before);
-        if grown < 0.0 { Err(MetricsError::Fell(metric)) } else { Ok(grown / seconds) }
+        ensure!(
+            grown >= 0.0,
+            "{metric} fell between both readings: strfry was started anew, or the readings are in the wrong order"
+        );
+        Ok(grown / seconds)
     };
     Ok(Rates {
         publishes_per_s: rate(PUBLISHED, |one| one.published)?,
@@ -201,7 +177,8 @@ mod tests {
         let expected =
             Rates { publishes_per_s: 2.0, stored_per_s: 10.0, written_per_s: 1.0, connections: 40.0 };
         assert_eq!(rates, expected);
-        assert_eq!(between(after, before, 30.0), Err(MetricsError::Fell(PUBLISHED)));
+        let error = between(after, before, 30.0).unwrap_err().to_string();
+        assert!(error.starts_with("nostr_client_messages_total fell between both readings"), "{error}");
     }
 
     #[test]
@@ -222,22 +199,15 @@ mod tests {
             let error = parse(&text(published, "", "1")).unwrap_err().to_string();
             assert!(error.contains(says), "{published}: {error}");
         }
-        for (hostile, missing) in [
-            ("", PUBLISHED),
-            ("<html>{{{}}}\0\u{202e}", PUBLISHED),
-            ("nostr_client_messages_total{", PUBLISHED),
+        for hostile in [
+            "",
+            "<html>{{{}}}\0\u{202e}",
+            "nostr_client_messages_total{",
+            "# TYPE strfry_write_events_total counter",
         ] {
-            let error = parse(hostile).unwrap_err();
-            let is_typed = [
-                MetricsError::Missing { metric: missing },
-                MetricsError::NoNumber { metric: missing, line: 1 },
-            ];
-            assert!(is_typed.contains(&error), "{hostile}: {error}");
+            let error = parse(hostile).unwrap_err().to_string();
+            assert!(error.contains(PUBLISHED), "{hostile}: {error}");
         }
-        assert_eq!(
-            parse("# TYPE strfry_write_events_total counter"),
-            Err(MetricsError::Missing { metric: PUBLISHED })
-        );
     }
 
     #[test]
