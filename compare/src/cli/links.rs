@@ -1,7 +1,7 @@
 //! Sizes a plan over links before anything runs: whether this host can emulate it, how long its
 //! blocks must be, and how long they last.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context, Result};
 use cell::Cell;
@@ -14,9 +14,6 @@ use crate::{
 use program::UsageError;
 use report::result::Config;
 use workload::scenario::Scenario;
-
-/// The share of its packets a second that a plan of twice the seconds may still ask for.
-const WORTH_IT: f64 = 0.9;
 
 /// The longest block that is chosen for a slow link, in seconds: beyond it somebody has to say so.
 const LONGEST_SECONDS: u32 = 120;
@@ -76,54 +73,45 @@ fn size_by(
     if demands.iter().all(Option::is_none) {
         return Ok(None);
     }
-    let carried = match given_capacity(&config.client_args) {
-        Some(packets_per_s) => Some(packets_per_s),
+    // The host's capacity as the arguments for every client state it.
+    let given = values(&config.client_args, "--link-capacity").last().and_then(|text| text.parse::<f64>().ok());
+    let measured = match given {
+        Some(_) => None,
         None => match measured_capacity(&demands, &note)? {
             Ok(packets_per_s) => packets_per_s,
             Err(why) => return Ok(Some(why)),
         },
     };
-    if let Some(carried) = carried {
-        while let Some((place, reason)) = beyond(cells, &demands, carried) {
-            let before = peak(&demands, place);
+    if let Some(carried) = given.or(measured) {
+        let planned = config.seconds;
+        while let Some(reason) = beyond(cells, &demands, carried) {
             if seconds.is_some() || config.seconds * 2 > LONGEST_SECONDS {
                 return Ok(Some(reason));
             }
             config.seconds *= 2;
             demands = self::demands(demand, config, cells)?;
-            // A rate does not depend on how long it lasts; sessions that begin apart do not meet.
-            if peak(&demands, place) > before * WORTH_IT {
-                return Ok(Some(reason));
-            }
+        }
+        if config.seconds > planned {
             note(&format!(
                 "Blocks of {} s, so that fewer sessions meet than this host cannot emulate at once",
                 config.seconds
             ));
         }
     }
-    let packets_per_s = carried.filter(|_| given_capacity(&config.client_args).is_none()).map(measure::whole);
     for (cell, demand) in cells.iter_mut().zip(&demands) {
+        let packets_per_s = measured.map(measure::whole);
         cell.over_links = demand.as_ref().map(|demand| OverLinks { lasts: demand.lasts, packets_per_s });
     }
     Ok(None)
 }
 
-/// The first cell that asks for more packets a second than the host carries, and why that cannot
-/// be.
-fn beyond(cells: &[CellSpec], demands: &Demands, carried: f64) -> Option<(usize, String)> {
-    let of = |place: usize| demands[place].as_ref().filter(|demand| demand.exceeds(carried));
-    let place = (0..cells.len()).find(|place| of(*place).is_some())?;
-    Some((place, refusal(&cells[place], of(place)?, carried)))
-}
-
-/// The most packets a second that a cell asks for.
-fn peak(demands: &Demands, place: usize) -> f64 {
-    demands[place].as_ref().map_or(0.0, Demand::peak_packets_per_s)
-}
-
-/// The host's capacity as the arguments for every client state it.
-fn given_capacity(client_args: &[String]) -> Option<f64> {
-    values(client_args, "--link-capacity").last()?.parse().ok()
+/// Why the first cell that asks for more packets a second than the host carries cannot be.
+fn beyond(cells: &[CellSpec], demands: &Demands, carried: f64) -> Option<String> {
+    let mut pairs = cells.iter().zip(demands.iter());
+    pairs.find_map(|(cell, demand)| {
+        let demand = demand.as_ref().filter(|demand| demand.exceeds(carried))?;
+        Some(refusal(cell, demand, carried))
+    })
 }
 
 /// Demand of each cell on links, with blocks as long as sessions take.
@@ -187,24 +175,19 @@ fn measured_capacity(demands: &Demands, note: impl Fn(&str)) -> Result<Result<Op
 
 fn demands(demand: LinkDemand, config: &Config, cells: &[CellSpec]) -> Result<Demands> {
     let set = values(&config.client_args, "--set");
-    let mut by_load: Vec<(&CellSpec, Option<Demand>)> = Vec::new();
-    let mut demands = Vec::new();
-    for cell in cells {
-        let found = by_load.iter().find(|(other, _)| other.load() == cell.load());
-        let demand = match found {
-            Some((_, demand)) => demand.clone(),
-            None => {
-                let (corpus, skips) = (config.corpus.as_deref(), skips_invalid(&config.client_args));
-                let demand = demand(&cell.cell, &set, config.seconds, corpus, skips)
-                    .with_context(|| format!("cannot plan {}", place(cell)))
-                    .map_err(UsageError)?;
-                by_load.push((cell, demand.clone()));
-                demand
-            }
-        };
-        demands.push(demand);
-    }
-    Ok(demands)
+    let (corpus, skips) = (config.corpus.as_deref(), skips_invalid(&config.client_args));
+    let mut by_load: BTreeMap<Vec<String>, Option<Demand>> = BTreeMap::new();
+    let mut of = |cell: &CellSpec| -> Result<Option<Demand>> {
+        if let Some(known) = by_load.get(&cell.load()) {
+            return Ok(known.clone());
+        }
+        let found = demand(&cell.cell, &set, config.seconds, corpus, skips)
+            .with_context(|| format!("cannot plan {}", place(cell)))
+            .map_err(UsageError)?;
+        by_load.insert(cell.load(), found.clone());
+        Ok(found)
+    };
+    cells.iter().map(&mut of).collect()
 }
 
 /// The scenario and the link of a cell.
