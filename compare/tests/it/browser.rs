@@ -12,7 +12,7 @@ use measure::{
 use report::{
     Derived, Header, ResultFile, Role, Verdict,
     metric::Metric,
-    result::{Block, Browser, CellResult, Config, DEVICE, Foreign},
+    result::{Block, Browser, CellResult, Config, Foreign},
 };
 
 use crate::common::{PLAIN, header, link, record};
@@ -119,21 +119,6 @@ fn records(result: &mut ResultFile) -> impl Iterator<Item = &mut RunRecord> {
     result.cells.iter_mut().flat_map(|cell| &mut cell.blocks).filter_map(|block| block.record.as_mut())
 }
 
-/// The same of a device, which has wall times alone.
-pub(crate) fn of_device() -> ResultFile {
-    let mut result = result();
-    let browser = result.config.browser.as_mut().unwrap();
-    browser.client = DEVICE.to_owned();
-    browser.product = "A Phone/1.0".to_owned();
-    browser.flags = Vec::new();
-    browser.clock_ns = 100_000;
-    for record in records(&mut result) {
-        let page = record.page.as_mut().unwrap();
-        (page.main_ns, page.heap_bytes, record.client_cpu.total_ns) = (None, None, 0);
-    }
-    result
-}
-
 #[test]
 fn each_row_is_divided_by_its_neighbouring_anchors_and_judged() {
     let derived = Derived::from_result(&result());
@@ -213,18 +198,6 @@ fn summary_page_and_terminal_say_what_was_found_and_of_which_browser() {
         assert!(summary.contains(said), "{said:?} is not in\n{summary}");
     }
     assert!(report::Report::from_result(&result()).html().unwrap().contains("dannypack:tuned"));
-}
-
-#[test]
-fn a_device_has_wall_times_alone_and_the_report_says_why() {
-    let result = of_device();
-    assert_eq!(metrics(&result), BTreeSet::from(["first 100", "wall time"]));
-    let expected = ["Pages on a device, wall clock only (A Phone/1.0)", "wall µs/event"];
-    let summary = texts_say(&result, &expected, &OF_CPU);
-    for said in ["in steps of 100 µs", "a page cannot read CPU time"] {
-        assert!(summary.contains(said), "{said:?} is not in\n{summary}");
-    }
-    assert!(!report::unlike(&result, &self::result()).is_empty());
 }
 
 #[test]

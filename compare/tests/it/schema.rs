@@ -42,7 +42,6 @@ jsonschema.validate(file, schema)";
         troubled(),
         search::break_even(1.0),
         browser::result(),
-        browser::of_device(),
     ] {
         result.write(folder.path()).unwrap();
         Derived::from_result(&result).write(folder.path()).unwrap();

@@ -16,8 +16,8 @@ pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
         return limits::reading(&search.config);
     }
     let correction = correction(loads, result.config.rounds);
-    if let Some(browser) = &result.config.browser {
-        return browser::reading(browser, &correction);
+    if result.config.browser.is_some() {
+        return browser::reading(&correction);
     }
     let batches = |load: &LoadView<'_>| load.varies(Factor::Batching);
     let batched = if loads.iter().any(batches) {

@@ -5,16 +5,12 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// `client` of older results, which a person's device measured.
-pub const DEVICE: &str = "device";
-
 /// The browser, how it ran, and what was in its page.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Browser {
-    /// `browser`: headless on the host. `device`: a person opened the page there, and only its own clock
-    /// was read.
+    /// `browser`: headless on the host.
     pub client: String,
-    /// Its name and version; of a device what its page is told.
+    /// Its name and version.
     pub product: String,
     /// Command-line flags, without folders.
     pub flags: Vec<String>,
@@ -28,11 +24,4 @@ pub struct Browser {
     pub libraries: BTreeMap<String, String>,
     /// How many events each set has.
     pub events: BTreeMap<String, u64>,
-}
-
-impl Browser {
-    /// Whether a person opened the page on a device, whose CPU time cannot be read.
-    pub(crate) fn is_device(&self) -> bool {
-        self.client == DEVICE
-    }
 }

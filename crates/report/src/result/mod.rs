@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize, de::IgnoredAny};
 use terms::RelayUrl;
 
 pub use assemble::Header;
-pub use browser::{Browser, DEVICE};
+pub use browser::Browser;
 pub use git::Git;
 pub use instructions::{Conditions, Instructions, RESOLUTION, Row};
 pub use planned::percent;

@@ -16,14 +16,9 @@ impl LoadView<'_> {
 /// The run and how much of it counts, in a sentence.
 pub(crate) fn headline(result: &ResultFile, browser: &Browser) -> String {
     let blocks = || result.cells.iter().flat_map(|cell| &cell.blocks);
-    let product = &browser.product;
-    let pages = if browser.is_device() {
-        format!("Pages on a device, wall clock only ({product})")
-    } else {
-        format!("Pages in {product}, headless")
-    };
     format!(
-        "{pages}: {} blocks with steps of {} ms in {}, {} left out.",
+        "Pages in {}, headless: {} blocks with steps of {} ms in {}, {} left out.",
+        browser.product,
         blocks().count(),
         browser.step_ms,
         number::rounds(result.config.rounds),
@@ -37,17 +32,11 @@ pub(crate) const ROWS: &str = "A row is a format and what decodes it: a package 
     makes hex by script; fzstd undoes the zstd layer first, by script.";
 
 /// List items: how figures came about, and what columns are.
-pub(crate) fn reading(browser: &Browser, correction: &str) -> String {
-    let measured = if browser.is_device() {
-        "Each block is a frame of its own in a page on the device. Times are those of the page's clock: a page cannot read CPU \
-         time. What else the device did meanwhile is in them"
-    } else {
-        "Each block is a page in a browser started for it. Main: CPU of the renderer's main thread by the kernel's clock. \
-         Client: all threads of the renderer, and the browser's network process. Two requests that mark a step are \
-         subtracted. Over an emulated link a block is one REQ on a new connection, and CPU times are no evidence"
-    };
+pub(crate) fn reading(correction: &str) -> String {
     format!(
-        "- {measured}.\n\
+        "- Each block is a page in a browser started for it. Main: CPU of the renderer's main thread by the kernel's clock. \
+         Client: all threads of the renderer, and the browser's network process. Two requests that mark a step are \
+         subtracted. Over an emulated link a block is one REQ on a new connection, and CPU times are no evidence.\n\
          - First 100: wall time of a page that has decoded nothing; – where its clock is too coarse, and over WebSockets. \
          Wire bytes: what a decoder is given, without the frames of a WebSocket. Script: what a page needs for the row \
          alone, minified, under gzip. Heap: JavaScript's after a collection, without array buffers, memory of WebAssembly \
