@@ -94,19 +94,6 @@ pub(crate) struct SearchFlags {
     /// How far apart two searches may be, as a share [default: 0.05]
     #[arg(long, help_heading = "Load", hide_short_help = true, value_name = "SHARE", value_parser = precision)]
     pub(crate) precision: Option<f64>,
-    #[command(flatten)]
-    pub(crate) capacity: CapacityFlags,
-    #[command(flatten)]
-    pub(crate) break_even: BreakEvenFlags,
-    /// Where the result folder is made
-    #[arg(long, help_heading = "Output", default_value = "results", value_name = "FOLDER")]
-    pub(crate) out: PathBuf,
-}
-
-/// Flags of a search by load or rate.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Capacity")]
-pub(crate) struct CapacityFlags {
     /// A relay (ws:// or wss://) instead of fresh ones of our own
     ///
     /// Formats then default to json. Published events stay in the relay.
@@ -129,28 +116,20 @@ pub(crate) struct CapacityFlags {
     ///
     /// Separated by commas, on p50, p90, p99, p99.9, lost, rejected, achieved, relay_cpu,
     /// wire_bytes.
-    #[arg(long)]
-    pub(crate) slo: Option<Slo>,
+    #[arg(long, help_heading = "Capacity")]
+    slo: Option<Slo>,
     /// Do not measure p99 at 10 to 95 % of the lowest capacity
-    #[arg(long, hide_short_help = true)]
-    pub(crate) no_curve: bool,
-}
-
-/// Flags of a search by bandwidth.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Break-even")]
-pub(crate) struct BreakEvenFlags {
+    #[arg(long, help_heading = "Capacity", hide_short_help = true)]
+    no_curve: bool,
     /// Round trips without queues, separated by commas [default: 30ms,150ms]
-    #[arg(long, value_delimiter = ',', value_name = "TIMES", value_parser = rtt_ns)]
-    pub(crate) rtts: Option<Vec<u64>>,
-    /// Uplink as a share of the downlink, up to 1 [default: 0.25]
-    ///
-    /// That of the profile wifi.
-    #[arg(long, value_name = "SHARE", value_parser = uplink)]
-    pub(crate) uplink: Option<f64>,
+    #[arg(long, help_heading = "Break-even", value_delimiter = ',', value_name = "TIMES", value_parser = rtt_ns)]
+    rtts: Option<Vec<u64>>,
+    /// Where the result folder is made
+    #[arg(long, help_heading = "Output", default_value = "results", value_name = "FOLDER")]
+    pub(crate) out: PathBuf,
 }
 
-/// Its round trips: of a fast access link (`wifi`) and of a slow one (`slow-4g`).
+/// Round trips of a break-even: of a fast access link (`wifi`) and of a slow one (`slow-4g`).
 const RTTS_NS: [u64; 2] = [30_000_000, 150_000_000];
 
 /// Its uplink ÷ downlink: that of `wifi`. Of the other asymmetric profiles it is 0.2 to 0.83.
@@ -175,17 +154,14 @@ impl SearchFlags {
         {
             return Some(format!("--start {start} is beyond --limit {limit}; begin below it"));
         }
-        let CapacityFlags { slo, no_curve, url, relay, .. } = &self.capacity;
-        let BreakEvenFlags { rtts, uplink } = &self.break_even;
-        let of_rates = [
-            ("--slo", slo.is_some()),
-            ("--no-curve", *no_curve),
-            ("--url", url.is_some()),
-            ("--relay", !relay.is_empty()),
+        let of_links = [
+            ("--rtts", true, self.rtts.is_some()),
+            ("--slo", false, self.slo.is_some()),
+            ("--no-curve", false, self.no_curve),
+            ("--url", false, self.url.is_some()),
+            ("--relay", false, !self.relay.is_empty()),
         ];
-        let of_links = [("--rtts", rtts.is_some()), ("--uplink", uplink.is_some())];
-        let not_of = if is_link { &of_rates[..] } else { &of_links };
-        if let Some((flag, _)) = not_of.iter().find(|(_, given)| *given) {
+        if let Some((flag, ..)) = of_links.iter().find(|(_, of_links, given)| *given && *of_links != is_link) {
             let other = if is_link { "load or rate" } else { "bandwidth" };
             return Some(format!("{flag} is only for --by {other}"));
         }
@@ -193,8 +169,8 @@ impl SearchFlags {
     }
 
     pub(crate) fn matrix(&self) -> Result<Matrix> {
-        let relays = &self.capacity.relay;
-        let is_foreign = self.capacity.url.is_some() || !relays.is_empty();
+        let relays = &self.relay;
+        let is_foreign = self.url.is_some() || !relays.is_empty();
         let standing = if is_foreign { Matrix::of_a_foreign_relay() } else { Values::<false>::standing() };
         let standing =
             standing.with(Factor::Scenario, [&self.scenario]).with(Factor::Compression, [BASE_COMPRESSION]);
@@ -206,7 +182,7 @@ impl SearchFlags {
     /// The bounds of a capacity.
     pub(crate) fn slo(&self) -> Slo {
         let standing = || SLO.parse().expect("the bounds are a constant that was tried");
-        self.capacity.slo.clone().unwrap_or_else(standing)
+        self.slo.clone().unwrap_or_else(standing)
     }
 
     /// Seconds of a probe.
@@ -217,11 +193,10 @@ impl SearchFlags {
 
     /// The question; `at_load_1` where loads are searched.
     pub(crate) fn config(&self, at_load_1: Option<AtLoad1>) -> SearchConfig {
-        let CapacityFlags { no_curve, url, behind_url, relay, .. } = &self.capacity;
         let links = self.links();
         let standing = at_load_1.map_or(250, |one| one.deliveries_per_s_at(1.0));
         let most = at_load_1.map_or(u32::MAX, |one| one.deliveries_per_s_at(MOST_LOAD));
-        let client_args = behind_url.client_args(self.skip_invalid, &self.client_args);
+        let client_args = self.behind_url.client_args(self.skip_invalid, &self.client_args);
         SearchConfig {
             scenario: self.scenario.clone(),
             slo: if links.is_some() { String::new() } else { self.slo().to_string() },
@@ -231,12 +206,12 @@ impl SearchFlags {
             limit_per_s: self.limit.unwrap_or(if links.is_some() { 100_000 } else { 1_000_000 }).min(most),
             probe_seconds: self.probe_seconds(),
             precision: self.precision.unwrap_or(0.05),
-            curve: !no_curve && links.is_none(),
-            seed: self.seed.unwrap_or_else(|| seed(url.is_some())),
+            curve: !self.no_curve && links.is_none(),
+            seed: self.seed.unwrap_or_else(|| seed(self.url.is_some())),
             corpus: self.corpus.clone(),
-            url: url.clone(),
-            relays: relay.clone(),
-            headers: behind_url.header.clone(),
+            url: self.url.clone(),
+            relays: self.relay.clone(),
+            headers: self.behind_url.header.clone(),
             client_args: if links.is_some() { patient(&client_args) } else { client_args },
             links,
         }
@@ -244,12 +219,11 @@ impl SearchFlags {
 
     /// The links of users, where bandwidths are searched.
     fn links(&self) -> Option<SearchedLinks> {
-        let BreakEvenFlags { rtts, uplink } = &self.break_even;
-        let mut rtts_ns = rtts.clone().unwrap_or_else(|| RTTS_NS.to_vec());
+        let mut rtts_ns = self.rtts.clone().unwrap_or_else(|| RTTS_NS.to_vec());
         rtts_ns.sort_unstable();
         rtts_ns.dedup();
         (self.by == By::Bandwidth)
-            .then_some(SearchedLinks { uplink_share: uplink.unwrap_or(UPLINK_SHARE), rtts_ns })
+            .then_some(SearchedLinks { uplink_share: UPLINK_SHARE, rtts_ns })
     }
 }
 
@@ -270,11 +244,6 @@ fn rtt_ns(text: &str) -> Result<u64, String> {
         .parse()
         .map_err(|error: link::LinkError| error.why().to_owned())?;
     Ok(link.down.delay_ns + link.up.delay_ns)
-}
-
-fn uplink(text: &str) -> Result<f64, String> {
-    let share = text.parse::<f64>().ok().filter(|share| (0.01..=1.0).contains(share));
-    share.ok_or_else(|| "expected a share from 0.01 to 1, as in 0.25".to_owned())
 }
 
 fn precision(text: &str) -> Result<f64, String> {

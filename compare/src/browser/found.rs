@@ -52,9 +52,9 @@ pub(super) fn record(
 ) -> RunRecord {
     let Seen { found, spent, link } = seen;
     let [main_ns, all_ns] = spent.map_or([None; 2], |spent| spent.map(Some));
-    let wall_ns = whole(found.milliseconds * 1e6);
+    let wall_ns = measure::whole(found.milliseconds * 1e6);
     let first =
-        found.first.map(|first| FirstEvents { events: first.events, ns: whole(first.milliseconds * 1e6) });
+        found.first.map(|first| FirstEvents { events: first.events, ns: measure::whole(first.milliseconds * 1e6) });
     let mut validity = Validity::default();
     if found.events == 0 {
         validity.add(ValidityClass::Invalid, ReasonKind::NothingPlanned {});
@@ -85,10 +85,4 @@ pub(super) fn record(
         }),
         ..pages.record.clone()
     }
-}
-
-/// Nanoseconds, which are neither negative nor beyond 2^53.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
-fn whole(value: f64) -> u64 {
-    value.clamp(0.0, 9e15) as u64
 }

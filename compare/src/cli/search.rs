@@ -28,7 +28,7 @@ use report::{
 /// Searches what the flags ask for.
 pub(super) fn find(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
     refuse(flags.refusal().or_else(|| refused("search", &flags.client_args)))?;
-    let (url, relay) = (&flags.capacity.url, &flags.capacity.relay);
+    let (url, relay) = (&flags.url, &flags.relay);
     refuse(crate::relays::refusal(relay))?;
     flags.corpus.as_deref().map(|file| read_corpus(file, flags.skip_invalid)).transpose()?;
     Folder::try_out(&flags.out)?;
@@ -48,7 +48,7 @@ pub(super) fn find(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
     let question = Question {
         client: &program,
         headers: &config.headers,
-        ca: flags.capacity.behind_url.ca.as_deref(),
+        ca: flags.behind_url.ca.as_deref(),
         corpus: flags.corpus.as_deref(),
         skip_invalid: flags.skip_invalid,
         client_args: &flags.client_args,

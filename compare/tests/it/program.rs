@@ -260,7 +260,6 @@ fn what_cannot_be_measured_is_refused_before_anything_runs_with_exit_code_2() {
         ("search --by bandwidth --url ws://127.0.0.1:9", "--url is only for --by load or rate"),
         ("search --by bandwidth --formats json", "a break-even is of two cells"),
         ("search --by bandwidth --rtts 30ms:loss=1%", "expected a single value"),
-        ("search --by bandwidth --uplink 2", "a share from 0.01 to 1"),
         ("search --url ws://127.0.0.1:9 --verify none", "cannot be used with"),
         ("search --url ws://127.0.0.1:9 --reencode always", "cannot be used with"),
         // What a pilot decides.
@@ -558,7 +557,7 @@ fn a_break_even_is_searched_over_a_link() {
         .arg(&scenario)
         .arg("--corpus")
         .arg(few_events())
-        .args(words("--start 250 --limit 1000 --rtts 20ms --uplink 1 --probe-seconds 1 --precision 1 --out"))
+        .args(words("--start 250 --limit 1000 --rtts 20ms --probe-seconds 1 --precision 1 --out"))
         .arg(&results)
         .ran()
         .measured();
