@@ -29,27 +29,23 @@ fn fixed(text: &str) -> std::result::Result<SocketAddr, String> {
     }
 }
 
-/// Where coordinator and agents meet.
+/// Where coordinator and agents meet, besides the URL of the server.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Meeting")]
 pub(crate) struct Meeting {
-    /// NATS server: nats://HOST:PORT, or tls://HOST:PORT
-    #[arg(long, value_name = "URL")]
-    pub(crate) nats: String,
     /// Name of the run: letters, digits, - and _
-    #[arg(long, default_value = "run", value_name = "ID")]
+    #[arg(long, default_value = "run", value_name = "ID", hide_short_help = true)]
     pub(crate) run: RunId,
     /// File of credentials for the NATS server
-    #[arg(long, value_name = "FILE")]
-    pub(crate) nats_creds: Option<PathBuf>,
+    #[arg(long, requires = "nats", value_name = "FILE", hide_short_help = true)]
+    nats_creds: Option<PathBuf>,
     /// Root certificates (PEM) to trust for tls:// instead of the platform's
-    #[arg(long, value_name = "FILE")]
-    pub(crate) nats_ca: Option<PathBuf>,
+    #[arg(long, requires = "nats", value_name = "FILE", hide_short_help = true)]
+    nats_ca: Option<PathBuf>,
 }
 
 impl Meeting {
-    pub(crate) fn server(&self) -> Server {
-        Server { url: self.nats.clone(), credentials: self.nats_creds.clone(), ca: self.nats_ca.clone() }
+    fn server(&self, url: &str) -> Server {
+        Server { url: url.to_owned(), credentials: self.nats_creds.clone(), ca: self.nats_ca.clone() }
     }
 }
 
@@ -86,27 +82,19 @@ pub(crate) struct OverAgents {
         value_parser = clap::value_parser!(u16).range(0..=1), hide_short_help = true
     )]
     pub(crate) relay_agents: Option<u16>,
-    /// Name of the run: letters, digits, - and _
-    #[arg(long, default_value = "run", value_name = "ID", hide_short_help = true)]
-    pub(crate) run: RunId,
+    #[command(flatten)]
+    pub(crate) meeting: Meeting,
     /// Keep the agents' own records of every block, of which the result has the sums
     ///
     /// In the result's folder `running`, those of a pilot in `running/pilot`.
     #[arg(long, requires = "nats", hide_short_help = true)]
     pub(crate) keep_agent_records: bool,
-    /// File of credentials for the NATS server
-    #[arg(long, requires = "nats", value_name = "FILE", hide_short_help = true)]
-    pub(crate) nats_creds: Option<PathBuf>,
-    /// Root certificates (PEM) to trust for tls:// instead of the platform's
-    #[arg(long, requires = "nats", value_name = "FILE", hide_short_help = true)]
-    pub(crate) nats_ca: Option<PathBuf>,
 }
 
 impl OverAgents {
     /// The server, if agents are to play.
     pub(crate) fn server(&self) -> Option<Server> {
-        let url = self.nats.clone()?;
-        Some(Server { url, credentials: self.nats_creds.clone(), ca: self.nats_ca.clone() })
+        Some(self.meeting.server(self.nats.as_deref()?))
     }
 
     /// Where this machine starts the relay of each block; `None` where an agent does.
@@ -159,8 +147,11 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct AgentFlags {
-    #[command(flatten)]
-    pub(crate) place: Meeting,
+    /// NATS server: nats://HOST:PORT, or tls://HOST:PORT
+    #[arg(long, help_heading = "Meeting", value_name = "URL")]
+    nats: String,
+    #[command(flatten, next_help_heading = "Meeting")]
+    pub(crate) meeting: Meeting,
     /// This agent's slot, from 0
     #[arg(long, help_heading = "Player", required_unless_present = "relay_listen")]
     pub(crate) index: Option<u16>,
@@ -211,6 +202,10 @@ pub(crate) struct AgentFlags {
 }
 
 impl AgentFlags {
+    pub(crate) fn server(&self) -> Server {
+        self.meeting.server(&self.nats)
+    }
+
     /// Where this agent starts relays; `None` for one that plays.
     ///
     /// # Errors
@@ -231,7 +226,7 @@ impl AgentFlags {
             return Ok(self.allow_target.clone());
         }
         ensure!(
-            self.place.server().is_loopback(),
+            self.server().is_loopback(),
             "an agent plays only against relays that its own command line names: add --allow-target ws://HOST:PORT, \
              the relay of the run"
         );

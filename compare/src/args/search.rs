@@ -9,7 +9,7 @@ use link::Link;
 use program::Unechoed;
 use wire::RelayUrl;
 
-use super::{UrlFlags, seed};
+use super::{UrlFlags, seed, share};
 use crate::{
     matrix::{Matrix, Values},
     relays,
@@ -247,6 +247,5 @@ fn rtt_ns(text: &str) -> Result<u64, String> {
 }
 
 fn precision(text: &str) -> Result<f64, String> {
-    let share = text.parse::<f64>().ok().filter(|share| (0.001..=1.0).contains(share));
-    share.ok_or_else(|| "expected a share from 0.001 to 1, as in 0.05".to_owned())
+    share(text, 0.001..=1.0).ok_or_else(|| "expected a share from 0.001 to 1, as in 0.05".to_owned())
 }

@@ -45,7 +45,7 @@ pub(super) fn attend_run(flags: &AgentFlags) -> Result<Exit> {
             Some(place) => (place.player(file.as_deref())?, relay_agent::policy(identity)),
             None => (player(flags, file.as_deref())?, Policy { targets, starts_relays: false, identity }),
         };
-        let (server, run, of) = (flags.place.server(), flags.place.run.clone(), flags.of);
+        let (server, run, of) = (flags.server(), flags.meeting.run.clone(), flags.of);
         let attendance = Attendance { server, run, index, of, policy };
         anyhow::Ok(attend(&attendance, &player, interrupt.wait()).await?)
     });
@@ -70,8 +70,8 @@ async fn events(flags: &AgentFlags) -> Result<(Corpus, Option<PathBuf>)> {
     }
     let bundled = Corpus::bundled();
     let own_sha256 = bundled.fingerprint.to_string();
-    let (server, folder) = (flags.place.server(), env::current_dir().context("no working folder")?);
-    let Some(file) = fetch_corpus(&server, &flags.place.run, &own_sha256, &folder).await? else {
+    let (server, folder) = (flags.server(), env::current_dir().context("no working folder")?);
+    let Some(file) = fetch_corpus(&server, &flags.meeting.run, &own_sha256, &folder).await? else {
         return Ok((bundled, None));
     };
     program::report(&format!("plays the run's events, {}", file.display()));
@@ -119,9 +119,9 @@ pub(super) fn gather(
     let told = Told::read(relay, is_live(flags.profile, is_watched), cells)?;
     let events = Events::from_corpus(flags.corpus.as_deref())?;
     let tell = |line: &str| note(flags.quiet, line);
-    tell(&format!("waits for {of} agents of run {}, and for the NATS server", flags.over.run));
+    tell(&format!("waits for {of} agents of run {}, and for the NATS server", flags.over.meeting.run));
     let opening = async {
-        let agents = Agents::open(server, flags.over.run.clone(), of, events, relay, told).await?;
+        let agents = Agents::open(server, flags.over.meeting.run.clone(), of, events, relay, told).await?;
         if let Some(error) = agents.unstored() {
             program::report(&format!("warning: {error}. Start every agent with --corpus"));
         }
