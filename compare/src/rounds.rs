@@ -18,8 +18,8 @@ use crate::{
     outline,
     plan::BlockOrder,
     progress::Progress,
-    run::{Outcome, Request, run_until_signal},
-    usage::note,
+    run::{Outcome, Request, run},
+    usage::{note, until_signal},
 };
 use report::{
     precision,
@@ -119,7 +119,8 @@ impl Rounds<'_> {
         let blocks = u32::try_from(plan.blocks()).context("a plan has few blocks")?.max(1);
         let guess = plan.estimate(cells, config.seconds) / blocks;
         let mut progress = Progress::new(plan.blocks(), guess, self.quiet).scraped(self.metrics.cloned());
-        let outcome = run_until_signal(&request, &mut progress);
+        let outcome =
+            until_signal(async |interrupt| run(&request, &mut progress, interrupt.wait()).await);
         progress.end();
         outcome
     }

@@ -19,7 +19,6 @@ use crate::{
     matrix::CellSpec,
     plan::{self, BlockOrder},
     progress::Progress,
-    usage::until_signal,
 };
 use report::result::{Block, Config, Role};
 
@@ -115,14 +114,6 @@ pub async fn run(
         round += 1;
     }
     Ok(Outcome { blocks, status: Status::Complete, stopped: None })
-}
-
-/// Runs the blocks of a plan until Ctrl-C or SIGTERM.
-///
-/// # Errors
-/// The errors of [`run`], and when the runtime cannot be started.
-pub fn run_until_signal(request: &Request<'_>, progress: &mut Progress) -> Result<Outcome> {
-    until_signal(async |interrupt| run(request, progress, interrupt.wait()).await)
 }
 
 /// Why a plan ends with this block, after so many in a row without a record.
