@@ -30,7 +30,6 @@ use measure::Exit;
 
 use crate::{
     args::{Cli, Command},
-    matrix::UnknownName,
     run::Stopped,
     selftest,
     usage::Ended,
@@ -72,8 +71,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
             if let Some(ended) = error.downcast_ref::<Ended>() {
                 return ended.exit.into();
             }
-            let usage = error.is::<UsageError>() || error.is::<UnknownName>();
-            if usage { Exit::Usage } else { Exit::Error }.into()
+            if error.is::<UsageError>() { Exit::Usage } else { Exit::Error }.into()
         }
     }
 }

@@ -37,6 +37,6 @@ mod usage;
 mod watched;
 
 pub use assemble::assemble;
-pub use matrix::{CellSpec, Matrix, OverLinks, UnknownName, cells};
+pub use matrix::{CellSpec, Matrix, OverLinks, cells};
 pub use plan::{BlockOrder, Profile};
 pub use relays::{KEEPER_ROLE, keep};

@@ -9,8 +9,8 @@ use cell::{Cell, Factor, Side, UNKNOWN};
 use codecs::{Format, Implementation};
 
 pub(crate) use flags::{FACTORS, Values};
-pub use names::UnknownName;
-use names::choose;
+use names::{choose, unknown};
+use program::UsageError;
 use report::{
     reference::{BASE_COMPRESSION, BASE_FORMAT, Compared, reference},
     result::{CONTROL, FLOOR, RelayCommand, Role},
@@ -130,8 +130,8 @@ pub struct OverLinks {
 /// it; its control and the floor follow.
 ///
 /// # Errors
-/// [`UnknownName`]; the text lists those that are known.
-pub fn cells(matrix: &Matrix) -> Result<Vec<CellSpec>, UnknownName> {
+/// When a value is unknown; the text lists those that are known.
+pub fn cells(matrix: &Matrix) -> Result<Vec<CellSpec>, UsageError> {
     let chosen = Factor::ALL.into_iter().map(|factor| Ok((factor, choose(factor, matrix.values(factor))?)));
     let chosen: BTreeMap<Factor, Vec<String>> = chosen.collect::<Result<_, _>>()?;
     check_implementations(&chosen, matrix.values(Factor::Format))?;
@@ -223,20 +223,17 @@ fn spec(chosen: &BTreeMap<Factor, Vec<String>>, role: Role, cell: Cell) -> CellS
 fn check_implementations(
     chosen: &BTreeMap<Factor, Vec<String>>,
     named: &[String],
-) -> Result<(), UnknownName> {
+) -> Result<(), UsageError> {
     let implementations: Vec<Implementation> =
         chosen[&Factor::Implementation].iter().filter_map(|name| name.parse().ok()).collect();
     for name in named.iter().map(|name| name.trim()) {
         let Ok(format) = name.parse::<Format>() else { continue };
         let has = |one: &Implementation| format.codec(*one).is_ok();
         if !implementations.iter().any(has) {
-            return Err(UnknownName {
-                what: format!("implementation of {format}"),
-                name: chosen[&Factor::Implementation].join(","),
-                known: Implementation::ALL.into_iter().filter(has).map(Implementation::name).collect(),
-                groups: vec!["all"],
-                why: None,
-            });
+            let known: Vec<&str> =
+                Implementation::ALL.into_iter().filter(has).map(Implementation::name).collect();
+            let asked = chosen[&Factor::Implementation].join(",");
+            return Err(unknown(&format!("implementation of {format}"), &asked, &known, ["all"]));
         }
     }
     Ok(())
@@ -271,7 +268,7 @@ mod tests {
         text.split(',').map(str::to_owned).collect()
     }
 
-    fn ids_of(matrix: &Matrix) -> Result<String, UnknownName> {
+    fn ids_of(matrix: &Matrix) -> Result<String, UsageError> {
         let cells = cells(matrix)?;
         let loads = |role, any_link: bool| {
             let of_role = cells.iter().filter(move |spec| spec.role == role);
@@ -291,7 +288,7 @@ mod tests {
         values.iter().fold(Matrix::default(), each)
     }
 
-    fn ids(formats: &str, compressions: &str) -> Result<String, UnknownName> {
+    fn ids(formats: &str, compressions: &str) -> Result<String, UsageError> {
         ids_of(&with_values(&[(Factor::Format, formats), (Factor::Compression, compressions)]))
     }
 

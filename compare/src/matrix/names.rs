@@ -1,36 +1,24 @@
 //! The values of a factor in a matrix, checked against what the factor takes.
 
-use std::fmt;
-
+use anyhow::anyhow;
 use cell::{Cell, Factor, Side, UNKNOWN};
+use codecs::UnknownName;
+use program::UsageError;
 
-/// A value that a factor does not have, with those that it has.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnknownName {
-    pub(super) what: String,
-    pub(super) name: String,
-    pub(super) known: Vec<&'static str>,
-    /// Names of groups.
-    pub(super) groups: Vec<&'static str>,
-    /// The fault of a value that is no mere name.
-    pub(super) why: Option<String>,
+/// Refuses a value, with those that there are and the names of groups.
+pub(super) fn unknown<'n>(
+    what: &str,
+    name: &str,
+    known: &[&str],
+    groups: impl IntoIterator<Item = &'n str>,
+) -> UsageError {
+    let groups: Vec<&str> = groups.into_iter().collect();
+    UsageError(anyhow!("{} (or: {})", UnknownName::new(what, name, known), groups.join(" ")))
 }
-
-impl fmt::Display for UnknownName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(why) = &self.why {
-            return write!(f, "{} {:?}: {why}", self.what, self.name);
-        }
-        let unknown = codecs::UnknownName::new(&self.what, &self.name, &self.known);
-        write!(f, "{unknown} (or: {})", self.groups.join(" "))
-    }
-}
-
-impl std::error::Error for UnknownName {}
 
 /// The values that a matrix asks for, each once: those with names in the order of every table,
 /// others as they are given.
-pub(super) fn choose(factor: Factor, wanted: &[String]) -> Result<Vec<String>, UnknownName> {
+pub(super) fn choose(factor: Factor, wanted: &[String]) -> Result<Vec<String>, UsageError> {
     let row = factor.row();
     let (names, groups) = ((row.names)(), row.groups());
     // An empty list asks for nothing else than without it.
@@ -52,21 +40,10 @@ pub(super) fn choose(factor: Factor, wanted: &[String]) -> Result<Vec<String>, U
     for text in asked {
         let is_foreign = row.side == Side::Relay && text == UNKNOWN;
         if !names.is_empty() && !is_foreign && place(text).is_none() {
-            return Err(UnknownName {
-                what: row.name.to_owned(),
-                name: text.to_owned(),
-                known: names,
-                groups: groups.iter().map(|(group, _)| *group).collect(),
-                why: None,
-            });
+            return Err(unknown(row.name, text, &names, groups.iter().map(|(group, _)| *group)));
         }
-        let normalised = factor.normalised(text).map_err(|why| UnknownName {
-            what: row.name.to_owned(),
-            name: text.to_owned(),
-            known: Vec::new(),
-            groups: Vec::new(),
-            why: Some(why),
-        })?;
+        let refused = |why: String| UsageError(anyhow!("{} {text:?}: {why}", row.name));
+        let normalised = factor.normalised(text).map_err(refused)?;
         if !chosen.contains(&normalised) {
             chosen.push(normalised);
         }
