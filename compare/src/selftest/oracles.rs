@@ -143,7 +143,7 @@ impl Bench<'_> {
     /// Bytes under the WebSocket as both ends count them, beside a proxy's count and RFC 6455's
     /// arithmetic.
     pub(super) fn bytes(&mut self) -> Result<Finding> {
-        let relay = CountedRelay::start(self.program)?;
+        let relay = CountedRelay::start()?;
         let url = relay.url.clone();
         // Answers to no probes: a probe's bytes would be counted by the proxy and by no client.
         let unasked = self.folder.join("unasked.json");
