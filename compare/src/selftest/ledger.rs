@@ -23,21 +23,23 @@ const FAULTS: [&str; 5] = ["lose", "double", "alter", "invent", "misroute"];
 /// Clients that run at a time.
 const AT_ONCE: usize = 2;
 
+/// Batches, clients that keep bytes, and a gateway, each tried alone.
+const BATCHES: &str = "--batching=on";
+const KEEPS_BYTES: &str = "--client-keeps=bytes";
+const VIA_GATEWAY: &str = "--via=gateway";
+
 /// A combination that is tried.
 struct Cell {
     format: Format,
     compression: &'static str,
-    batched: bool,
-    keeps_bytes: bool,
-    via_gateway: bool,
+    /// A further flag of the client.
+    flag: Option<&'static str>,
 }
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let batched = if self.batched { ", batched" } else { "" };
-        let keeps = if self.keeps_bytes { ", clients keep bytes" } else { "" };
-        let via = if self.via_gateway { ", behind the gateway" } else { "" };
-        write!(f, "{}+{}{batched}{keeps}{via}", self.format, self.compression)
+        write!(f, "{}+{}", self.format, self.compression)?;
+        self.flag.map_or(Ok(()), |flag| write!(f, " {flag}"))
     }
 }
 
@@ -90,10 +92,8 @@ impl Bench<'_> {
         let faults: Vec<String> = FAULTS.iter().map(|fault| format!("{fault}={RATE}:seed={seed}")).collect();
         let mut flags = vec!["--format", cell.format.name(), "--compression", cell.compression];
         flags.extend(["--verify", "none", "--drain-seconds", "1"]);
-        flags.extend(cell.batched.then_some("--batching=on"));
-        flags.extend(cell.keeps_bytes.then_some("--client-keeps=bytes"));
-        flags.extend(cell.via_gateway.then_some("--via=gateway"));
-        if cell.keeps_bytes && cell.format.codec(Implementation::Tuned).is_ok() {
+        flags.extend(cell.flag);
+        if cell.flag == Some(KEEPS_BYTES) && cell.format.codec(Implementation::Tuned).is_ok() {
             flags.push("--implementation=tuned"); // a library makes the text first
         }
         faults.iter().for_each(|fault| flags.extend(["--relay-fault", fault]));
@@ -104,29 +104,22 @@ impl Bench<'_> {
     /// once.
     fn ledger_cells(&self) -> Vec<Cell> {
         let compressions = Compression::NAMES;
+        let cell = |format, compression, flag| Cell { format, compression, flag };
         let mut cells = Vec::new();
-        let plain = |format, compression| Cell {
-            format,
-            compression,
-            batched: false,
-            keeps_bytes: false,
-            via_gateway: false,
-        };
         for format in Format::all() {
             for compression in compressions {
                 let once = format == Format::JSON || compression == compressions[0];
                 if once || !self.options.quick {
-                    cells.push(plain(format, compression));
+                    cells.push(cell(format, compression, None));
                 }
             }
             if format == Format::JSON || !self.options.quick {
-                cells.push(Cell { batched: true, ..plain(format, compressions[0]) });
-                cells.push(Cell { keeps_bytes: true, ..plain(format, compressions[0]) });
+                cells.extend([BATCHES, KEEPS_BYTES].map(|flag| cell(format, compressions[0], Some(flag))));
             }
         }
         // Through the gateway each format and each compression once.
         let pairs = Format::all().zip(compressions.into_iter().cycle());
-        cells.extend(pairs.map(|(format, name)| Cell { via_gateway: true, ..plain(format, name) }));
+        cells.extend(pairs.map(|(format, name)| cell(format, name, Some(VIA_GATEWAY))));
         cells
     }
 }

@@ -2,10 +2,7 @@
 
 use std::{
     hint,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
@@ -110,24 +107,20 @@ impl Bench<'_> {
     /// slow relay.
     pub(super) fn starved(&mut self) -> Result<Finding> {
         let runs = if self.options.quick { 1 } else { 3 };
-        let stop = Arc::new(AtomicBool::new(false));
+        let stop = AtomicBool::new(false);
         let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let busy: Vec<_> = (0..cores * BUSY_PER_CORE)
-            .map(|_| {
-                let stop = Arc::clone(&stop);
-                thread::spawn(move || {
+        let played = thread::scope(|scope| {
+            for _ in 0..cores * BUSY_PER_CORE {
+                scope.spawn(|| {
                     while !stop.load(Ordering::Relaxed) {
                         hint::spin_loop();
                     }
-                })
-            })
-            .collect();
-        let played: Result<Vec<_>> = (0..runs).map(|_| self.own_relay(2.0, &[])).collect();
-        stop.store(true, Ordering::Relaxed);
-        for thread in busy {
-            thread.join().map_err(|_| anyhow::anyhow!("a busy thread panicked"))?;
-        }
-        let played = played?;
+                });
+            }
+            let played: Result<Vec<_>> = (0..runs).map(|_| self.own_relay(2.0, &[])).collect();
+            stop.store(true, Ordering::Relaxed);
+            played
+        })?;
         let invalid = played.iter().filter(|run| run.record.validity.class == ValidityClass::Invalid).count();
         let reasons = played.first().map(|run| run.record.validity.to_string()).unwrap_or_default();
         Ok(Finding {

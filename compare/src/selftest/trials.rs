@@ -5,13 +5,13 @@ use std::io;
 
 use anyhow::{Context, Result, ensure};
 use codecs::VerifyLevel;
-use program::Interrupt;
 
 use super::{bench::Bench, finding::Finding};
 use crate::{
     matrix::CellSpec,
     plan::{self, BlockOrder},
     progress::Progress,
+    usage::until_signal,
 };
 use report::{
     Comparison, Verdict, comparisons,
@@ -77,17 +77,19 @@ impl Bench<'_> {
         let blocks = trials.iter().map(|(.., plan)| plan.blocks()).sum();
         let guess = plan::block_estimate(self.options.seconds);
         let mut progress = Progress::new(blocks, guess, !program::rewrites_lines(&io::stderr()));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let mut interrupt = runtime.block_on(async { Interrupt::listen() })?;
         let mut results = Vec::new();
-        for (n, (config, cells, plan)) in trials.iter().enumerate() {
-            let compared = self.compared((config, cells, plan), &mut progress, interrupt.wait());
-            let Some(result) = runtime.block_on(compared)? else { break };
-            results.push(result);
-            if !progress.is_live() {
-                progress.note(&format!("comparison {} of {} is done", n + 1, trials.len()));
+        until_signal(async |interrupt| {
+            for (n, (config, cells, plan)) in trials.iter().enumerate() {
+                let played = (config, &cells[..], plan);
+                let compared = self.compared(played, &mut progress, interrupt.wait()).await?;
+                let Some(result) = compared else { break };
+                results.push(result);
+                if !progress.is_live() {
+                    progress.note(&format!("comparison {} of {} is done", n + 1, trials.len()));
+                }
             }
-        }
+            Ok(())
+        })?;
         progress.end();
         Ok(results)
     }
