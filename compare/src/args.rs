@@ -140,7 +140,7 @@ pub(crate) enum Command {
         /// Show every column that the terminal has room for, of up to 180, and verdicts as words
         #[arg(long)]
         wide: bool,
-        /// Write the tables of throughput as CSV
+        /// Write the tables of throughput as CSV, with the sums behind each figure
         #[arg(long, value_name = "FILE", conflicts_with = "splice")]
         csv: Option<PathBuf>,
     },
@@ -500,9 +500,6 @@ pub(crate) struct Run {
     /// Where the result folder is made
     #[arg(long, help_heading = "Output", default_value = "results")]
     pub(crate) out: PathBuf,
-    /// Write the tables of throughput as CSV, with the sums behind each figure
-    #[arg(long, help_heading = "Output", value_name = "FILE", hide_short_help = true)]
-    pub(crate) csv: Option<PathBuf>,
     /// Bounds that every cell must keep, or exit code 99: 'p99<10ms, lost=0'
     ///
     /// Separated by commas, on p50, p90, p99, p99.9, lost, rejected, achieved>=0.99,

@@ -143,19 +143,17 @@ fn rerender(dir: &Path, wide: bool, csv: Option<&Path>) -> Result<()> {
     let folder = if dir.is_dir() { dir } else { dir.parent().unwrap_or(Path::new(".")) };
     let written = write_reports(&report, &result, folder);
     show(&report, wide)?;
-    written.and_then(|()| write_csv(&report, csv))
+    written?;
+    csv.map_or(Ok(()), |file| write_csv(&report, file))
 }
 
 /// Writes the tables of throughput for `--csv`.
-fn write_csv(report: &Report<'_>, file: Option<&Path>) -> Result<()> {
-    let Some(file) = file else { return Ok(()) };
-    let text = report.csv().ok_or_else(|| UsageError(anyhow!(NO_THROUGHPUT)))?;
+fn write_csv(report: &Report<'_>, file: &Path) -> Result<()> {
+    let none = "--csv has the tables of throughput, and no cell is measured at its limit: \
+                compare run --saturate relay,clients measures them";
+    let text = report.csv().ok_or_else(|| UsageError(anyhow!(none)))?;
     measure::write_whole(file, text.as_bytes()).with_context(|| format!("cannot write {}", file.display()))
 }
-
-/// Why there is nothing to write as CSV.
-const NO_THROUGHPUT: &str = "--csv has the tables of throughput, and no cell is measured at its limit: \
-    compare run --saturate relay,clients measures them";
 
 /// Makes the generated blocks of a document anew.
 fn splice_file(file: &Path) -> Result<()> {

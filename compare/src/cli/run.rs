@@ -14,10 +14,10 @@ use measure::{Exit, NOT_SATURATED, Status, utc};
 use tempfile::TempDir;
 
 use super::{
-    NO_THROUGHPUT, agent,
+    agent,
     asking::{Asked, asked},
     folder::Folder,
-    last, links, rates, refused, stopped_code, try_file, write_csv,
+    last, links, rates, refused, stopped_code, try_file,
 };
 use crate::{
     args::Run,
@@ -41,7 +41,7 @@ use crate::{
 };
 use program::UsageError;
 use report::{
-    Derived, FailOn, Report,
+    Derived, FailOn,
     result::{Config, Git, Header, ResultFile, Role, SelfTest},
 };
 
@@ -146,9 +146,6 @@ impl<'a> Setup<'a> {
         flags.corpus.as_deref().map(|file| read_corpus(file, flags.skip_invalid)).transpose()?;
         Folder::try_out(&flags.out)?;
         try_file("--junit", flags.junit.as_deref())?;
-        try_file("--csv", flags.csv.as_deref())?;
-        let is_paced = cells.iter().all(|cell| cell.cell.saturate.is_none());
-        refuse(flags.csv.as_ref().filter(|_| is_paced).map(|_| NO_THROUGHPUT))?;
         let metrics = flags.metrics_listen.as_deref().map(Metrics::serve).transpose()?;
         Ok(Setup {
             flags,
@@ -319,7 +316,6 @@ impl<'a> Setup<'a> {
         for worse in judged.iter().filter(|judged| judged.fails) {
             note(false, &format!("worse: {worse}"));
         }
-        write_csv(&Report::from_result(&result), self.flags.csv.as_deref())?;
         let junit = self.flags.junit.iter().try_for_each(|file| junit::write(&result, &judged, file));
         let exit = match exit_code(&result, &derived, stopped) {
             Exit::Success if judged.iter().any(|judged| judged.fails) => Exit::Regression,
