@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use measure::{Exit, utc};
 use program::command_line;
 
-use super::{folder::Folder, run, stopped_code};
+use super::{folder::Folder, run};
 use crate::{
     args::BrowserFlags,
     assemble::{self, assemble},
@@ -14,7 +14,7 @@ use crate::{
     git,
     matrix::CellSpec,
     rounds::{Measured, Rounds},
-    usage::{Ended, NOTHING_MEASURED, note, refuse},
+    usage::{note, refuse},
 };
 use report::result::{Config, Header};
 
@@ -56,12 +56,7 @@ pub(super) fn measure(flags: &BrowserFlags, args: &[OsString]) -> Result<Exit> {
         metrics: None,
     };
     let Measured { config, plan, outcome } = rounds.play(header.clone(), None, None)?;
-    if outcome.blocks.iter().all(|(_, block)| block.record.is_none()) {
-        // A folder with other files stays.
-        let _ = folder.abandon();
-        let exit = stopped_code(outcome.stopped).unwrap_or(Exit::Error);
-        return Err(Ended { exit, reason: NOTHING_MEASURED.to_owned() }.into());
-    }
+    folder.ensure_measured(&outcome)?;
     let header = Header { status: outcome.status, config, ..header };
     let mut result = assemble(header, &cells, &plan, outcome.blocks);
     let derived = folder.publish(&mut result, false, |_, _| Ok(()))?;

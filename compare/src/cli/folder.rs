@@ -9,7 +9,12 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use super::{show, write_reports};
+use super::{show, stopped_code, write_reports};
+use crate::{
+    run::Outcome,
+    usage::{Ended, NOTHING_MEASURED},
+};
+use measure::Exit;
 use program::UsageError;
 use report::{
     Derived, Report,
@@ -72,6 +77,17 @@ impl<'a> Folder<'a> {
         let Some(folder) = self.made.get() else { return Ok(()) };
         unfinished::remove(folder);
         fs::remove_dir(folder)
+    }
+
+    /// Removes the folder of a plan that left no record, and says so.
+    pub(super) fn ensure_measured(&self, outcome: &Outcome) -> Result<()> {
+        if outcome.blocks.iter().any(|(_, block)| block.record.is_some()) {
+            return Ok(());
+        }
+        // One with an unreadable record stays.
+        let _ = self.abandon();
+        let exit = stopped_code(outcome.stopped).unwrap_or(Exit::Error);
+        Err(Ended { exit, reason: NOTHING_MEASURED.to_owned() }.into())
     }
 
     /// Keeps what was measured so far. What cannot be written is said once, and ends nothing.

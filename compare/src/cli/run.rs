@@ -37,7 +37,7 @@ use crate::{
     run::{Outcome, Stopped},
     selftest,
     this_machine::ThisMachine,
-    usage::{Ended, NOTHING_MEASURED, note, read_corpus, refuse},
+    usage::{Ended, note, read_corpus, refuse},
 };
 use program::UsageError;
 use report::{
@@ -108,14 +108,6 @@ impl Setup<'_> {
             )
         })
     }
-}
-
-/// A run behind its last block.
-struct Played {
-    measured: Measured,
-    running: PathBuf,
-    /// The folder for clients' records.
-    own: TempDir,
 }
 
 impl<'a> Setup<'a> {
@@ -243,8 +235,13 @@ impl<'a> Setup<'a> {
         Err(Ended { exit: Exit::Interrupted, reason }.into())
     }
 
-    /// Plays the rounds, by agents or on this machine.
-    fn play(&self, header: &Header, out: &Folder<'_>, agents: Option<&Agents>) -> Result<Played> {
+    /// Plays the rounds, by agents or on this machine, with a folder for clients' records.
+    fn play(
+        &self,
+        header: &Header,
+        out: &Folder<'_>,
+        agents: Option<&Agents>,
+    ) -> Result<(Measured, TempDir)> {
         let folder = out.made()?;
         // Not in the result's folder, whose disk may be full. Records of agents are kept for
         // people.
@@ -274,22 +271,26 @@ impl<'a> Setup<'a> {
             }
             UsageError(error).into()
         })?;
-        let outcome = &measured.outcome;
-        if outcome.blocks.iter().all(|(_, block)| block.record.is_none()) {
-            // Removes empty folders; one with an unreadable record stays.
-            let _ = fs::remove_dir(&running);
-            let _ = out.abandon();
-            leave(own);
-            let exit = stopped_code(outcome.stopped).unwrap_or(Exit::Error);
-            return Err(Ended { exit, reason: NOTHING_MEASURED.to_owned() }.into());
+        // Empty unless a record could not be read.
+        let _ = fs::remove_dir(&running);
+        match out.ensure_measured(&measured.outcome) {
+            Ok(()) => Ok((measured, own)),
+            Err(ended) => {
+                leave(own);
+                Err(ended)
+            }
         }
-        Ok(Played { measured, running, own })
     }
 
     /// Writes the result and prints its table.
-    fn publish(&self, header: Header, started: SystemTime, out: &Folder<'_>, played: Played) -> Result<Exit> {
-        let Played { measured: Measured { config, plan, outcome }, running, own } = played;
-        let Outcome { blocks, status, stopped } = outcome;
+    fn publish(
+        &self,
+        header: Header,
+        started: SystemTime,
+        out: &Folder<'_>,
+        (measured, own): (Measured, TempDir),
+    ) -> Result<Exit> {
+        let Measured { config, plan, outcome: Outcome { blocks, status, stopped } } = measured;
         if env::current_exe().is_ok_and(|file| !file.exists()) {
             note(
                 false,
@@ -299,8 +300,6 @@ impl<'a> Setup<'a> {
         let header = Header { status, config, ..header };
         let mut result = assemble(header, &self.cells, &plan, blocks);
         let published = out.publish(&mut result, self.flags.wide, |result, folder| {
-            // Empty unless a record could not be read.
-            let _ = fs::remove_dir(&running);
             report::write_intervals(result, started, folder)
         });
         leave(own);
