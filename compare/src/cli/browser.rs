@@ -58,7 +58,7 @@ pub(super) fn measure(flags: &BrowserFlags, args: &[OsString]) -> Result<Exit> {
     let Measured { config, plan, outcome } = rounds.play(header.clone(), None, None)?;
     folder.ensure_measured(&outcome)?;
     let header = Header { status: outcome.status, config, ..header };
-    let mut result = assemble(header, &cells, &plan, outcome.blocks);
-    let derived = folder.publish(&mut result, false, |_, _| Ok(()))?;
+    let result = assemble(header, &cells, &plan, outcome.blocks);
+    let derived = folder.publish(&result, false, |_| Ok(()))?;
     Ok(run::exit_code(&result, &derived, outcome.stopped))
 }

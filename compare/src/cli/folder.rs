@@ -111,14 +111,14 @@ impl<'a> Folder<'a> {
     /// the disk says.
     pub(super) fn publish(
         &self,
-        result: &mut ResultFile,
+        result: &ResultFile,
         wide: bool,
-        more: impl FnOnce(&mut ResultFile, &Path) -> Result<()>,
+        more: impl FnOnce(&Path) -> Result<()>,
     ) -> Result<Derived> {
         let stored = self.made().and_then(|folder| {
             result.write(folder)?;
             unfinished::remove(folder);
-            more(result, folder)?;
+            more(folder)?;
             Ok(folder)
         });
         let report = Report::from_result(result);

@@ -298,9 +298,9 @@ impl<'a> Setup<'a> {
             );
         }
         let header = Header { status, config, ..header };
-        let mut result = assemble(header, &self.cells, &plan, blocks);
-        let published = out.publish(&mut result, self.flags.wide, |result, folder| {
-            report::write_intervals(result, started, folder)
+        let result = assemble(header, &self.cells, &plan, blocks);
+        let published = out.publish(&result, self.flags.wide, |folder| {
+            report::write_intervals(&result, started, folder)
         });
         leave(own);
         let derived = published?;

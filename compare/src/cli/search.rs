@@ -73,8 +73,8 @@ pub(super) fn find(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
         return Err(Ended { exit: Exit::Interrupted, reason: NOTHING_MEASURED.to_owned() }.into());
     }
     let status = if found.finished { Status::Complete } else { Status::Interrupted };
-    let mut result = result(status, &found);
-    let derived = folder.publish(&mut result, false, |_, _| Ok(()))?;
+    let result = result(status, &found);
+    let derived = folder.publish(&result, false, |_| Ok(()))?;
     // The floor is no format.
     let is_answer = |limit: &Limit| limit.cell == FLOOR || limit.is_answer(config.axis());
     Ok(match () {
