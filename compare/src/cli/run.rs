@@ -48,8 +48,7 @@ use report::{
 /// Measures a matrix and writes a result folder.
 pub(super) fn measure(flags: &Run, args: &[OsString]) -> Result<Exit> {
     let mut setup = Setup::new(flags)?;
-    let answering =
-        tempfile::TempDir::with_prefix("compare-").context("cannot make a folder for a relay's answers")?;
+    let answering = TempDir::with_prefix("compare-").context("cannot make a folder for a relay's answers")?;
     setup.ask_relays(answering.path())?;
     setup.config.primary = primary::primary(&setup.cells, &flags.primary).map_err(UsageError)?;
     setup.size_blocks()?;
@@ -71,11 +70,14 @@ pub(super) fn measure(flags: &Run, args: &[OsString]) -> Result<Exit> {
     let started = SystemTime::now();
     let config = setup.config.clone();
     let header = Header { config, started_utc: utc::format(started), ..header };
+    // Not in the result's folder, whose disk may be full.
+    let own = TempDir::with_prefix("compare-").context("cannot make a folder for records")?;
     let ended = setup
-        .play(&header, &out, agents.as_ref())
-        .and_then(|played| setup.publish(header, started, &out, played));
+        .play(&header, &out, agents.as_ref(), own.path())
+        .and_then(|measured| setup.publish(header, started, &out, measured));
     // Lets the agents go.
     drop(agents);
+    leave(own);
     ended
 }
 
@@ -235,21 +237,17 @@ impl<'a> Setup<'a> {
         Err(Ended { exit: Exit::Interrupted, reason }.into())
     }
 
-    /// Plays the rounds, by agents or on this machine, with a folder for clients' records.
+    /// Plays the rounds, by agents or on this machine, whose clients write into `own`.
     fn play(
         &self,
         header: &Header,
         out: &Folder<'_>,
         agents: Option<&Agents>,
-    ) -> Result<(Measured, TempDir)> {
+        own: &Path,
+    ) -> Result<Measured> {
         let folder = out.made()?;
-        // Not in the result's folder, whose disk may be full. Records of agents are kept for
-        // people.
-        let own = tempfile::TempDir::with_prefix("compare-").context("cannot make a folder for records")?;
-        let running = match agents {
-            Some(_) => folder.join("running"),
-            None => own.path().to_owned(),
-        };
+        // Records of agents are kept for people.
+        let running = agents.map_or_else(|| own.to_owned(), |_| folder.join("running"));
         fs::create_dir_all(&running).with_context(|| format!("cannot make {}", running.display()))?;
         let machine = ThisMachine::new(&self.client, &self.config, self.asked.file.as_deref())
             .with_relays(&self.config.relays, &self.asked.by_relay)?;
@@ -273,13 +271,8 @@ impl<'a> Setup<'a> {
         })?;
         // Empty unless a record could not be read.
         let _ = fs::remove_dir(&running);
-        match out.ensure_measured(&measured.outcome) {
-            Ok(()) => Ok((measured, own)),
-            Err(ended) => {
-                leave(own);
-                Err(ended)
-            }
-        }
+        out.ensure_measured(&measured.outcome)?;
+        Ok(measured)
     }
 
     /// Writes the result and prints its table.
@@ -288,7 +281,7 @@ impl<'a> Setup<'a> {
         header: Header,
         started: SystemTime,
         out: &Folder<'_>,
-        (measured, own): (Measured, TempDir),
+        measured: Measured,
     ) -> Result<Exit> {
         let Measured { config, plan, outcome: Outcome { blocks, status, stopped } } = measured;
         if env::current_exe().is_ok_and(|file| !file.exists()) {
@@ -299,11 +292,9 @@ impl<'a> Setup<'a> {
         }
         let header = Header { status, config, ..header };
         let result = assemble(header, &self.cells, &plan, blocks);
-        let published = out.publish(&result, self.flags.wide, |folder| {
+        let derived = out.publish(&result, self.flags.wide, |folder| {
             report::write_intervals(&result, started, folder)
-        });
-        leave(own);
-        let derived = published?;
+        })?;
         if let Some(line) = last::since(&result, out.made()?) {
             note(self.flags.quiet, &line);
         }
