@@ -147,7 +147,7 @@ impl Agents {
                     _ = looks.tick(), if progress.is_live() => {
                         let run = self.run.overview();
                         progress.counted(&run.block, run.block.latency.quantile_ns(0.99).unwrap_or(0));
-                        progress.agents(&watched::line(&run));
+                        progress.draw(&watched::line(&run));
                     }
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Write},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -19,13 +19,10 @@ use report::{
 /// Progress over a known number of blocks.
 #[derive(Debug)]
 pub struct Progress {
-    blocks: usize,
-    finished: usize,
+    /// Counts blocks; shown on a terminal alone.
+    bar: ProgressBar,
     invalid: usize,
-    started: Instant,
     first_guess: Duration,
-    /// On a terminal.
-    bar: Option<ProgressBar>,
     quiet: bool,
     /// The running block.
     now: String,
@@ -49,20 +46,16 @@ struct Second {
 impl Progress {
     /// `block_guess` is the expected time of a block until one was measured.
     pub fn new(blocks: usize, block_guess: Duration, quiet: bool) -> Progress {
-        let bar = (!quiet && program::rewrites_lines(&io::stderr())).then(|| {
-            let style = ProgressStyle::with_template("{bar:16} {pos}/{len} {wide_msg}")
-                .expect("the template is a constant that was tried");
-            // At most two redraws a second keep the cores free.
-            let target = ProgressDrawTarget::stderr_with_hz(2);
-            ProgressBar::with_draw_target(Some(blocks as u64), target).with_style(style)
-        });
+        let style = ProgressStyle::with_template("{bar:16} {pos}/{len} {wide_msg}")
+            .expect("the template is a constant that was tried");
+        let is_shown = !quiet && program::rewrites_lines(&io::stderr());
+        // At most two redraws a second keep the cores free.
+        let target =
+            if is_shown { ProgressDrawTarget::stderr_with_hz(2) } else { ProgressDrawTarget::hidden() };
         Progress {
-            blocks,
-            finished: 0,
+            bar: ProgressBar::with_draw_target(Some(blocks as u64), target).with_style(style),
             invalid: 0,
-            started: Instant::now(),
             first_guess: block_guess,
-            bar,
             quiet,
             now: String::new(),
             last: String::new(),
@@ -77,10 +70,7 @@ impl Progress {
 
     /// Adds the blocks of a further round, one of at most so many.
     pub(crate) fn add(&mut self, blocks: usize, further: usize, most: usize) {
-        self.blocks += blocks;
-        if let Some(bar) = &self.bar {
-            bar.inc_length(blocks as u64);
-        }
+        self.bar.inc_length(blocks as u64);
         self.say(&format!(
             "times of some blocks are invalid: a further round, the {further}. of at most {most}"
         ));
@@ -88,13 +78,13 @@ impl Progress {
 
     /// Whether reports of single seconds are wanted.
     pub fn is_live(&self) -> bool {
-        self.bar.is_some() || self.metrics.is_some()
+        !self.bar.is_hidden() || self.metrics.is_some()
     }
 
     /// Shows the block that starts.
     pub fn block(&mut self, round: usize, rounds: usize, cell: &str) {
-        if self.finished == 0 && self.bar.is_none() && !self.quiet {
-            self.note(&format!("{} blocks, about {}", self.blocks, minutes(self.left())));
+        if self.bar.position() == 0 && self.bar.is_hidden() {
+            self.say(&format!("{} blocks, about {}", self.blocks(), minutes(self.left())));
         }
         self.now = format!("round {}/{rounds} {cell}", round + 1);
         self.draw("");
@@ -119,24 +109,17 @@ impl Progress {
         }
     }
 
-    /// Shows how a block goes on at all its agents.
-    pub(crate) fn agents(&self, line: &str) {
-        self.draw(line);
-    }
-
     /// Counts a block and shows its outcome.
     pub fn finish_block(&mut self, block: &Block) {
         if let Some(metrics) = &self.metrics {
             metrics.ended(block);
         }
-        self.finished += 1;
+        self.bar.inc(1);
         self.last = outcome(block);
         self.invalid += usize::from(block.usable().is_none());
-        if let Some(bar) = &self.bar {
-            bar.inc(1);
-        } else if !self.quiet {
-            let (left, of) = (minutes(self.left()), self.blocks);
-            self.note(&format!("block {}/{of}, {}: {}; {left} left", self.finished, self.now, self.last));
+        if self.bar.is_hidden() {
+            let (number, of, left) = (self.bar.position(), self.blocks(), minutes(self.left()));
+            self.say(&format!("block {number}/{of}, {}: {}; {left} left", self.now, self.last));
         }
         self.draw("");
     }
@@ -151,30 +134,33 @@ impl Progress {
     /// Prints a line that stays above the progress line.
     pub fn note(&self, text: &str) {
         // A closed stderr loses nothing: the result file has the same.
-        let write = || drop(writeln!(io::stderr(), "{text}"));
-        match &self.bar {
-            Some(bar) => bar.suspend(write),
-            None => write(),
-        }
+        self.bar.suspend(|| drop(writeln!(io::stderr(), "{text}")));
     }
 
     /// Leaves the terminal on a fresh line.
     pub fn end(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        self.bar.finish_and_clear();
     }
 
-    fn draw(&self, second: &str) {
-        let Some(bar) = &self.bar else { return };
+    /// Shows how a block goes on.
+    pub(crate) fn draw(&self, second: &str) {
         let last = if self.last.is_empty() { String::new() } else { format!(" | before: {}", self.last) };
         let invalid =
             if self.invalid == 0 { String::new() } else { format!(" | {} unusable so far", self.invalid) };
-        bar.set_message(format!("{} left, {}{second}{invalid}{last}", minutes(self.left()), self.now));
+        self.bar.set_message(format!("{} left, {}{second}{invalid}{last}", minutes(self.left()), self.now));
+    }
+
+    fn blocks(&self) -> u64 {
+        self.bar.length().unwrap_or_default()
     }
 
     fn left(&self) -> Duration {
-        time_left(self.blocks, self.finished, self.started.elapsed(), self.first_guess)
+        let finished = self.bar.position();
+        let each = match u32::try_from(finished) {
+            Ok(finished @ 1..) => self.bar.elapsed() / finished,
+            _ => self.first_guess,
+        };
+        each * u32::try_from(self.blocks().saturating_sub(finished)).unwrap_or(u32::MAX)
     }
 }
 
@@ -198,14 +184,6 @@ fn outcome(block: &Block) -> String {
 
 pub(crate) fn milliseconds(ns: u64) -> String {
     format!("{:.2} ms", ns as f64 / 1e6)
-}
-
-fn time_left(blocks: usize, finished: usize, elapsed: Duration, guess: Duration) -> Duration {
-    let left = u32::try_from(blocks - finished).unwrap_or(u32::MAX);
-    match u32::try_from(finished) {
-        Ok(finished @ 1..) => elapsed / finished * left,
-        _ => guess * left,
-    }
 }
 
 fn minutes(duration: Duration) -> String {
