@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use agents::{Attendance, Identity, NatsError, Run, RunId, Server, Spec, coordinate, file_sha256};
+use agents::{Attendance, Identity, Run, RunId, Server, Spec, coordinate, file_sha256};
 use anyhow::{Context, Result, ensure};
 use cell::Batching;
 use codecs::{Format, hex};
@@ -40,7 +40,8 @@ pub struct Agents {
     of: u16,
     told: Told,
     corpus_name: String,
-    keeps_records: bool,
+    /// Whether the agents' own records stay next to their sum.
+    pub(crate) keeps_records: bool,
 }
 
 /// Who starts the relay of each block.
@@ -77,17 +78,18 @@ impl Events {
 }
 
 impl Agents {
-    /// Opens a run, which agents can then join.
+    /// Opens a run and waits until all agents have joined. `tell` hears who is missing.
     ///
     /// # Errors
-    /// When a request to the NATS server fails.
-    pub(crate) async fn open(
+    /// When a request to the NATS server fails, agents are still missing at the deadline, or one is lost.
+    pub(crate) async fn gather(
         server: Server,
         run: RunId,
         of: u16,
         events: Events,
         relay: Relay<'_>,
         told: Told,
+        tell: impl Fn(&str),
     ) -> Result<Agents> {
         let Events { name: corpus_name, identity, file } = events;
         let stored = |file: &PathBuf| {
@@ -104,25 +106,11 @@ impl Agents {
             Relay::Here(place) => run.attended(attendance, place.player(file.as_deref())?),
             Relay::Foreign { .. } | Relay::Elsewhere => run,
         };
+        if let Some(error) = &run.unstored {
+            program::report(&format!("warning: {error}. Start every agent with --corpus"));
+        }
+        watched::until_ready(&run, tell).await?;
         Ok(Agents { run, of, told, corpus_name, keeps_records: false })
-    }
-
-    /// Keeps the agents' own records next to their sum, if `keeps_records`.
-    pub(crate) fn keeping_records(self, keeps_records: bool) -> Agents {
-        Agents { keeps_records, ..self }
-    }
-
-    /// Waits until all agents have joined, and passes the missing ones to `tell`.
-    ///
-    /// # Errors
-    /// When agents are still missing at the deadline, or one is lost.
-    pub(crate) async fn ready(&self, tell: impl Fn(&str)) -> Result<()> {
-        Ok(watched::until_ready(&self.run, tell).await?)
-    }
-
-    /// Why agents cannot fetch the run's events.
-    pub(crate) fn unstored(&self) -> Option<&NatsError> {
-        self.run.unstored()
     }
 
     async fn play_together(
@@ -134,7 +122,7 @@ impl Agents {
         let play = self.told.play(&task)?;
         let mut records = Records::new(task.record, self.of, self.keeps_records);
         let (outcome, interrupted) = {
-            let playing = self.run.play(play, |arrival| records.take(&arrival));
+            let playing = self.run.play(play, |index, ending| records.take(index, &ending));
             tokio::pin!(playing);
             let mut looks = interval(LOOKS_EVERY);
             loop {

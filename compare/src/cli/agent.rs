@@ -121,12 +121,10 @@ pub(super) fn gather(
     let tell = |line: &str| note(flags.quiet, line);
     tell(&format!("waits for {of} agents of run {}, and for the NATS server", flags.over.meeting.run));
     let opening = async {
-        let agents = Agents::open(server, flags.over.meeting.run.clone(), of, events, relay, told).await?;
-        if let Some(error) = agents.unstored() {
-            program::report(&format!("warning: {error}. Start every agent with --corpus"));
-        }
-        agents.ready(tell).await?;
-        anyhow::Ok(Some(agents.keeping_records(flags.over.keep_agent_records)))
+        let run = flags.over.meeting.run.clone();
+        let mut agents = Agents::gather(server, run, of, events, relay, told, tell).await?;
+        agents.keeps_records = flags.over.keep_agent_records;
+        anyhow::Ok(Some(agents))
     };
     until_signal(async |interrupt| {
         tokio::select! {

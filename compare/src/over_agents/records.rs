@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use agents::Arrival;
+use agents::Ending;
 use anyhow::{Result, anyhow};
 use measure::{ClockRecord, Exit, Merge, RelayRecord, parse_versioned};
 
@@ -28,16 +28,15 @@ impl Records<'_> {
         Records { file, of, keeps_all, sum: Ok(Merge::default()), relay: None, exit_code: 0, unwritten: None }
     }
 
-    pub(super) fn take(&mut self, arrival: &Arrival) {
-        let Arrival { index, ending } = arrival;
-        if let Err(reason) = self.add(*index, &ending.record) {
+    pub(super) fn take(&mut self, index: u16, ending: &Ending) {
+        if let Err(reason) = self.add(index, &ending.record) {
             self.sum = Err(reason);
         }
         let incomplete = Exit::Incomplete.code().into();
         self.exit_code = self.exit_code.max(ending.exit_code.unwrap_or(incomplete));
         // Nothing else stays of a record that is in no sum.
         if self.keeps_all || self.sum.is_err() {
-            let who = if *index < self.of { format!("agent-{index}") } else { "relay".to_owned() };
+            let who = if index < self.of { format!("agent-{index}") } else { "relay".to_owned() };
             let own = self.file.with_extension(format!("{who}.json"));
             if let Err(error) = fs::write(&own, &ending.record) {
                 self.unwritten = Some(anyhow!(error).context(format!("cannot write {}", own.display())));
@@ -93,15 +92,14 @@ fn unmerged(reason: &str) -> Played {
 mod tests {
     use std::io::Read;
 
-    use agents::Ending;
     use flate2::{Compression, read::GzEncoder};
     use measure::{RunRecord, SCHEMA_VERSION};
     use serde_json::{Value, json};
 
     use super::*;
 
-    fn arrival(index: u16, record: impl Into<Vec<u8>>) -> Arrival {
-        Arrival { index, ending: Ending { exit_code: Some(0), record: record.into() } }
+    fn ended(record: impl Into<Vec<u8>>) -> Ending {
+        Ending { exit_code: Some(0), record: record.into() }
     }
 
     fn packed(json: &str) -> Vec<u8> {
@@ -153,36 +151,33 @@ mod tests {
             for exit_code in codes {
                 records.sum = Ok(Merge::default());
                 let ending = Ending { exit_code, record: share().to_string().into_bytes() };
-                records.take(&Arrival { index: 0, ending });
+                records.take(0, &ending);
             }
             assert_eq!(records.exit_code, expected);
         }
     }
 
     #[test]
-    fn what_is_no_record_makes_no_block_and_stays() {
-        for record in ["", "{}", r#"{"schema_version":"99.0"}"#] {
+    fn what_is_no_record_is_not_unpacked_makes_no_block_and_stays() {
+        let newer = br#"{"schema_version":"99.0"}"#;
+        // Agent 2 of three, and the relay's agent behind two.
+        for (of, record, says) in [
+            (3, Vec::new(), "agent 2"),
+            (3, b"{}".to_vec(), "agent 2"),
+            (3, newer.to_vec(), "agent 2"),
+            (3, packed("{}"), "is not a record"),
+            (2, packed("{}"), "is not a relay's part"),
+        ] {
             let folder = tempfile::tempdir().unwrap();
             let file = folder.path().join("000-000-json.json");
-            let mut records = Records::new(&file, 3, false);
-            records.take(&arrival(2, record));
+            let mut records = Records::new(&file, of, false);
+            records.take(2, &ended(record));
             let played = records.merge(&[], "sample.pb.gz").unwrap();
             assert_eq!(played.exit_code, None);
-            assert!(played.failure.unwrap().contains("agent 2"), "{record}");
-            assert_eq!(names(folder.path()), ["000-000-json.agent-2.json"]);
-        }
-    }
-
-    #[test]
-    fn what_agents_send_is_not_unpacked() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("000-000-json.json");
-        // Agent 2 of three, and the relay's agent behind two.
-        for (of, what) in [(3, "is not a record"), (2, "is not a relay's part")] {
-            let mut records = Records::new(&file, of, false);
-            records.take(&arrival(2, packed("{}")));
-            let failure = records.merge(&[], "sample.pb.gz").unwrap().failure.unwrap();
-            assert!(failure.contains(what), "{failure}");
+            let failure = played.failure.unwrap();
+            assert!(failure.contains(says), "{failure}");
+            let who = if of == 3 { "agent-2" } else { "relay" };
+            assert_eq!(names(folder.path()), [format!("000-000-json.{who}.json")]);
         }
     }
 
@@ -193,8 +188,8 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let file = folder.path().join("000-000.json");
             let mut records = Records::new(&file, 1, keeps_all);
-            records.take(&arrival(0, share().to_string()));
-            records.take(&arrival(1, relay().to_string()));
+            records.take(0, &ended(share().to_string()));
+            records.take(1, &ended(relay().to_string()));
             let played = records.merge(&[], "sample.pb.gz").unwrap();
             assert_eq!((played.exit_code, played.failure), (Some(0), None));
             assert_eq!(names(folder.path()), expected);
@@ -206,10 +201,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("000-000.json");
         let mut records = Records::new(&file, 1, false);
-        records.take(&arrival(0, share().to_string()));
+        records.take(0, &ended(share().to_string()));
         let mut relay = relay();
         relay["process"]["clock"] = json!({"start_bound_ns": 0, "drift_ns": 0, "drift_bound_ns": 0});
-        records.take(&arrival(1, relay.to_string()));
+        records.take(1, &ended(relay.to_string()));
         let clock = |drift_ns| ClockRecord { start_bound_ns: 9, drift_ns, drift_bound_ns: 9 };
         records.merge(&[clock(1), clock(2)], "sample.pb.gz").unwrap();
         let record = RunRecord::read(&file).unwrap();

@@ -4,24 +4,19 @@ use std::pin::Pin;
 
 use async_nats::{HeaderMap, Message, RequestErrorKind, Subscriber};
 use futures::StreamExt;
-use measure::LiveCounts;
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, watch},
     time::{self, Instant, timeout},
 };
 
 use crate::{
-    json::{decode, encode},
-    message::{Ask, EXIT_HEADER, Facts, Opened, Phase, Status, bounded},
-    player::{Commanded, Ending, Player, Said, now_ns},
+    message::{Ask, EXIT_HEADER, Opened, Phase, Said, Status, bounded, decode, encode},
+    player::{Commanded, Ending, Player, now_ns},
     policy::Policy,
     server::{NatsConnection, NatsError, Server, reach},
     spec::{Play, RunId},
     times::{LOOK, SILENCE, STOP},
 };
-
-/// Messages of a player that wait for its agent.
-const WAITING: usize = 16;
 
 /// Which slot of which run.
 #[derive(Debug)]
@@ -77,7 +72,7 @@ pub async fn attend<P: Player>(
                     break left;
                 }
             }
-            word = said(&mut agent.playing) => agent.hears(word),
+            ending = ended(&mut agent.playing) => agent.ended(ending),
             () = time::sleep_until(heard + SILENCE) => {
                 let ms = SILENCE.as_millis();
                 break Left::Stopped(format!("no ping for {ms} ms: no coordinator is there"));
@@ -98,11 +93,7 @@ async fn join(attendance: &Attendance) -> Result<(NatsConnection, Subscriber), N
         return Err(NatsError::Refused(format!("there is no agent {index} of {of}: the first is 0")));
     }
     let connection = reach(server, &format!("agent {index} of {of}, run {run}")).await?;
-    let ends = connection.ends();
-    let asks = tokio::select! {
-        claimed = claim(&connection, attendance) => claimed?,
-        error = ends => return Err(error),
-    };
+    let asks = connection.during(claim(&connection, attendance)).await?;
     Ok((connection, asks))
 }
 
@@ -144,21 +135,14 @@ pub(crate) async fn find(connection: &NatsConnection, run: &RunId) -> Result<Ope
 /// A block's player.
 struct Playing<'a> {
     ending: Pin<Box<dyn Future<Output = Result<Ending, String>> + Send + 'a>>,
-    says: mpsc::Receiver<Said>,
     tell: mpsc::Sender<Commanded>,
 }
 
-enum Heard {
-    Said(Said),
-    Ended(Result<Ending, String>),
-}
-
-async fn said(playing: &mut Option<Playing<'_>>) -> Heard {
-    let Some(Playing { ending, says, .. }) = playing else { return std::future::pending().await };
-    tokio::select! {
-        biased;
-        Some(said) = says.recv() => Heard::Said(said),
-        ending = ending.as_mut() => Heard::Ended(ending),
+/// Waits for the player's end.
+async fn ended(playing: &mut Option<Playing<'_>>) -> Result<Ending, String> {
+    match playing {
+        Some(Playing { ending, .. }) => ending.as_mut().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -168,9 +152,8 @@ struct Agent<'a, P> {
     connection: &'a NatsConnection,
     phase: Phase,
     block: u32,
-    facts: Option<Facts>,
-    /// Counts of the player that are still to be told.
-    counts: Option<Box<LiveCounts>>,
+    /// What the player of the block says, or said last.
+    said: watch::Receiver<Said>,
     start_ns: u64,
     playing: Option<Playing<'a>>,
     record: Option<Ending>,
@@ -186,8 +169,7 @@ impl<'a, P: Player> Agent<'a, P> {
             connection,
             phase: Phase::Claimed,
             block: 0,
-            facts: None,
-            counts: None,
+            said: watch::channel(Said::default()).1,
             start_ns: 0,
             playing: None,
             record: None,
@@ -240,11 +222,10 @@ impl<'a, P: Player> Agent<'a, P> {
         }
         let Attendance { index, of, .. } = *self.attendance;
         let (tell, told) = mpsc::channel(4);
-        let (says, said) = mpsc::channel(WAITING);
+        let (says, said) = watch::channel(Said::default());
         let ending = Box::pin(self.player.play(play, index, of, told, says));
-        self.playing = Some(Playing { ending, says: said, tell });
-        (self.phase, self.block, self.facts) = (Phase::Preparing, block, None);
-        (self.counts, self.record) = (None, None);
+        self.playing = Some(Playing { ending, tell });
+        (self.phase, self.block, self.said, self.record) = (Phase::Preparing, block, said, None);
     }
 
     fn status(&mut self, arrived_ns: u64) -> Status {
@@ -254,15 +235,16 @@ impl<'a, P: Player> Agent<'a, P> {
             left_ns: now_ns(),
             block: self.block,
             phase: self.phase,
-            facts: self.facts.clone(),
+            said: self.said.borrow().clone(),
             failure: self.failure.clone(),
-            counts: self.counts.take(),
         }
     }
 
     fn tick(&mut self) {
-        if self.phase == Phase::Armed && now_ns() >= self.start_ns {
-            self.phase = Phase::Running;
+        match self.phase {
+            Phase::Preparing if self.said.borrow().facts.is_some() => self.phase = Phase::Prepared,
+            Phase::Armed if now_ns() >= self.start_ns => self.phase = Phase::Running,
+            _ => {}
         }
     }
 
@@ -277,26 +259,10 @@ impl<'a, P: Player> Agent<'a, P> {
         self.failure.get_or_insert(bounded(reason));
     }
 
-    fn hears(&mut self, heard: Heard) {
-        match heard {
-            Heard::Said(Said::Prepared(facts)) if self.phase == Phase::Preparing => {
-                (self.phase, self.facts) = (Phase::Prepared, Some(facts));
-            }
-            Heard::Said(Said::Prepared(_)) => {}
-            Heard::Said(Said::Counts(counts)) => self.counts = Some(Box::new(counts)),
-            Heard::Ended(ending) => self.ended(ending),
-        }
-    }
-
     /// The player has ended, with a record or a reason why it has none.
     fn ended(&mut self, ending: Result<Ending, String>) {
         self.tick();
-        if let Some(mut playing) = self.playing.take() {
-            // Its last words.
-            while let Ok(said) = playing.says.try_recv() {
-                self.hears(Heard::Said(said));
-            }
-        }
+        self.playing = None;
         match ending {
             Ok(ending) if self.phase == Phase::Running => {
                 (self.phase, self.record) = (Phase::Drained, Some(ending));
@@ -310,7 +276,7 @@ impl<'a, P: Player> Agent<'a, P> {
 
     /// Has the player stop; one that does not is killed.
     async fn stop(self) {
-        if let Some(Playing { ending, tell, says: _heard_by_nobody }) = self.playing {
+        if let Some(Playing { ending, tell }) = self.playing {
             drop(tell);
             let _ = timeout(STOP, ending).await;
         }

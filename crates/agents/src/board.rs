@@ -5,7 +5,7 @@ use terms::RelayUrl;
 
 use crate::{
     clock::{Offset, Offsets},
-    message::{Facts, Phase, Status, bounded},
+    message::{Phase, Said, Status, bounded},
     spec::Spec,
     times::{BOUND, ns},
 };
@@ -36,11 +36,10 @@ pub(crate) struct Member {
     pub(crate) phase: Option<Phase>,
     /// Its record is on the way, and its pongs behind it.
     pub(crate) sends_record: bool,
-    facts: Option<Facts>,
+    said: Said,
     pub(crate) offsets: Offsets,
     /// The offset that its start was computed with.
     start_offset: Option<Offset>,
-    counts: LiveCounts,
 }
 
 #[derive(Debug)]
@@ -86,10 +85,10 @@ impl Board {
         let member = &mut self.members[usize::from(index)];
         // An answer may be overtaken by a later one.
         if status.block == self.block && Some(status.phase) >= member.phase {
-            (member.phase, member.facts) = (Some(status.phase), status.facts);
+            (member.phase, member.said.facts) = (Some(status.phase), status.said.facts);
             // An agent that counts nonsense plays on: its record is judged, not its counts.
-            if let Some(counts) = status.counts.filter(|counts| counts.follows(&member.counts)) {
-                member.counts = *counts;
+            if status.said.counts.follows(&member.said.counts) {
+                member.said.counts = status.said.counts;
             }
         }
     }
@@ -104,23 +103,24 @@ impl Board {
     pub(crate) fn begin(&mut self) -> u32 {
         (self.state, self.block) = (Phase::Claimed, self.block + 1);
         for member in &mut self.members {
-            (member.phase, member.facts, member.start_offset) = (Some(Phase::Claimed), None, None);
-            member.counts = LiveCounts::default();
+            (member.phase, member.start_offset) = (Some(Phase::Claimed), None);
+            member.said = Said::default();
         }
         self.block
     }
 
     /// Where the relay is reached that the last agent started.
     pub(crate) fn relay_url(&self) -> Option<RelayUrl> {
-        self.members.last()?.facts.as_ref()?.url.clone()
+        self.members.last()?.said.facts.as_ref()?.url.clone()
     }
 
     /// Whether all players play one plan over the run's events.
     pub(crate) fn agree(&self) -> Result<(), String> {
-        let first = self.members[0].facts.as_ref().map(|facts| &facts.plan_sha256);
+        let first = self.members[0].said.facts.as_ref().map(|facts| &facts.plan_sha256);
         for (index, member) in (0..).zip(&self.members) {
             let who = self.who(index);
-            let own = member.facts.as_ref().ok_or_else(|| format!("{who} is prepared and states no plan"))?;
+            let own =
+                member.said.facts.as_ref().ok_or_else(|| format!("{who} is prepared and states no plan"))?;
             if own.corpus_sha256 != self.spec.identity.corpus_sha256 {
                 return Err(format!("{who} plays other events than the run"));
             }
@@ -161,7 +161,7 @@ impl Board {
     pub(crate) fn overview(&self) -> Overview {
         let (players, relay) = self.members.split_at(usize::from(self.spec.of));
         let mut block = LiveCounts::default();
-        self.members.iter().for_each(|member| block.add_up(&member.counts));
+        self.members.iter().for_each(|member| block.add_up(&member.said.counts));
         let agents = players.iter().map(|member| member.phase).collect();
         Overview { state: self.state, agents, relay: relay.first().map(|member| member.phase), block }
     }
@@ -170,20 +170,12 @@ impl Board {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::tests::spec;
+    use crate::{message::Facts, spec::tests::spec};
 
     fn status(phase: Phase, sent: u64) -> Status {
         let facts = Facts { plan_sha256: "plan".to_owned(), corpus_sha256: "corpus".to_owned(), url: None };
-        let counts = LiveCounts { sent, ..LiveCounts::default() };
-        Status {
-            arrived_ns: 0,
-            left_ns: 0,
-            block: 1,
-            phase,
-            facts: Some(facts),
-            failure: None,
-            counts: Some(Box::new(counts)),
-        }
+        let said = Said { facts: Some(facts), counts: LiveCounts { sent, ..LiveCounts::default() } };
+        Status { arrived_ns: 0, left_ns: 0, block: 1, phase, said, failure: None }
     }
 
     /// A run of two agents in its first block.
@@ -224,13 +216,13 @@ mod tests {
         type Alters = fn(&mut Status);
         let cases: [(Alters, &str); 4] = [
             (|_| {}, ""),
-            (|status| status.facts = None, "agent 1 is prepared and states no plan"),
+            (|status| status.said.facts = None, "agent 1 is prepared and states no plan"),
             (
-                |status| status.facts.iter_mut().for_each(|facts| facts.corpus_sha256.push('x')),
+                |status| status.said.facts.as_mut().unwrap().corpus_sha256.push('x'),
                 "agent 1 plays other events than the run",
             ),
             (
-                |status| status.facts.iter_mut().for_each(|facts| facts.plan_sha256.push('x')),
+                |status| status.said.facts.as_mut().unwrap().plan_sha256.push('x'),
                 "agent 1 has another plan than agent 0",
             ),
         ];

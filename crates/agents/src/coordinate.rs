@@ -18,8 +18,7 @@ use crate::{
     board::{Board, Member, Overview},
     clock::RoundTrip,
     events,
-    json::{decode, encode},
-    message::{Ask, EXIT_HEADER, Opened, Phase, RECORD_BYTES, Status},
+    message::{Ask, EXIT_HEADER, Opened, Phase, RECORD_BYTES, Status, decode, encode},
     player::{Ending, Player, now_ns},
     server::{NatsConnection, NatsError, Server, reach},
     spec::{Play, Spec},
@@ -36,21 +35,13 @@ pub struct Aborted {
     pub reason: String,
 }
 
-/// A record of a block.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Arrival {
-    /// The agent.
-    pub index: u16,
-    /// How its player ended, with the record.
-    pub ending: Ending,
-}
-
 /// A run that is open. When it is dropped the run ends.
 #[derive(Debug)]
 pub struct Run {
     desk: Arc<Desk>,
     thread: Thread,
-    unstored: Option<NatsError>,
+    /// Why agents cannot fetch the run's events.
+    pub unstored: Option<NatsError>,
     /// The agent that starts relays on this machine.
     own: Option<JoinHandle<()>>,
 }
@@ -82,11 +73,6 @@ pub async fn coordinate(server: Server, spec: Spec, events: Option<PathBuf>) -> 
 }
 
 impl Run {
-    /// Why agents cannot fetch the run's events.
-    pub fn unstored(&self) -> Option<&NatsError> {
-        self.unstored.as_ref()
-    }
-
     /// Has the coordinator's own thread attend the run, as the agent that starts relays.
     #[must_use]
     pub fn attended(mut self, attendance: Attendance, player: impl Player + 'static) -> Run {
@@ -106,7 +92,7 @@ impl Run {
     /// When agents are missing, or one is lost.
     pub async fn ready(&self) -> Result<(), Aborted> {
         let gathering = async {
-            let all = 0..self.desk.slots();
+            let all = 0..self.desk.spec.slots();
             self.desk.until(CLAIMS, "claim their slots", all, |member| member.phase.is_some()).await?;
             self.desk.enter(Phase::Claimed);
             Ok(())
@@ -114,12 +100,12 @@ impl Run {
         self.unless_aborted(gathering).await
     }
 
-    /// Has the agents play a block together. Their records go to `take` one by one, in order, and
-    /// are not held here; the relay's agent is the last. Returns the agents' clocks.
+    /// Has the agents play a block together. `take` gets each agent's number and record, one by one and in
+    /// order; none is held here, and the relay's agent is the last. Returns the agents' clocks.
     ///
     /// # Errors
     /// When the run ends before the block does. Every later block fails, too.
-    pub async fn play(&self, play: Play, take: impl FnMut(Arrival)) -> Result<Vec<ClockRecord>, Aborted> {
+    pub async fn play(&self, play: Play, take: impl FnMut(u16, Ending)) -> Result<Vec<ClockRecord>, Aborted> {
         self.unless_aborted(self.desk.play(play, take)).await
     }
 
@@ -181,15 +167,11 @@ impl Desk {
         events: Option<PathBuf>,
     ) -> Result<(Arc<Desk>, Option<NatsError>), NatsError> {
         let connection = reach(server, &format!("coordinator, run {}", spec.run)).await?;
-        let ends = connection.ends();
-        tokio::select! {
-            opened = Desk::open_over(connection, spec, events) => opened,
-            error = ends => Err(error),
-        }
+        connection.during(Desk::open_over(&connection, spec, events)).await
     }
 
     async fn open_over(
-        connection: NatsConnection,
+        connection: &NatsConnection,
         spec: Spec,
         events: Option<PathBuf>,
     ) -> Result<(Arc<Desk>, Option<NatsError>), NatsError> {
@@ -217,10 +199,6 @@ impl Desk {
         };
         desk.enter(Phase::Open);
         Ok((desk, unstored))
-    }
-
-    fn slots(&self) -> u16 {
-        self.spec.slots()
     }
 
     /// Tells whoever asks how the run is, and gives slots to agents.
@@ -357,8 +335,12 @@ impl Desk {
         self.until(PREPARE, "prepare", slots, |member| member.phase >= Some(Phase::Prepared)).await
     }
 
-    async fn play(&self, mut play: Play, mut take: impl FnMut(Arrival)) -> Result<Vec<ClockRecord>, String> {
-        let (of, slots) = (self.spec.of, self.slots());
+    async fn play(
+        &self,
+        mut play: Play,
+        mut take: impl FnMut(u16, Ending),
+    ) -> Result<Vec<ClockRecord>, String> {
+        let (of, slots) = (self.spec.of, self.spec.slots());
         let mut block = 0;
         self.board.send_modify(|board| block = board.begin());
         if self.spec.has_relay {
@@ -384,7 +366,7 @@ impl Desk {
         }
         self.enter(Phase::Drained);
         for index in 0..slots {
-            take(Arrival { index, ending: self.record(index).await? });
+            take(index, self.record(index).await?);
         }
         self.enter(Phase::Merged);
         Ok(self.board.borrow().clocks())
@@ -429,7 +411,7 @@ impl Desk {
 
     async fn leave(&self, aborted: Option<String>) {
         let leave = encode(&Ask::Leave { aborted });
-        for index in 0..self.slots() {
+        for index in 0..self.spec.slots() {
             // An agent that does not hear it misses the pings.
             let _ = self.client.publish(self.spec.agent(index), leave.clone().into()).await;
         }

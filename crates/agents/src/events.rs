@@ -112,10 +112,7 @@ pub async fn fetch_corpus(
         }
         Ok(Some(path))
     };
-    tokio::select! {
-        fetched = fetching => fetched,
-        error = connection.ends() => Err(error),
-    }
+    connection.during(fetching).await
 }
 
 /// The store's client compares the bytes with their digest.

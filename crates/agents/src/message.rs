@@ -1,12 +1,14 @@
 //! Requests of coordinator and agents, and their answers: JSON, bounded in size.
 
-use std::fmt;
-
+use derive_more::Display;
 use measure::LiveCounts;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use terms::RelayUrl;
 
 use crate::spec::{Play, Spec};
+
+/// Longest message except records.
+pub(crate) const MESSAGE_BYTES: usize = 256 << 10;
 
 /// Longest record of a player: twenty times the usual record.
 pub(crate) const RECORD_BYTES: usize = 900 << 10;
@@ -57,16 +59,15 @@ pub(crate) struct Status {
     /// The block that the rest is about; 0 before the first.
     pub(crate) block: u32,
     pub(crate) phase: Phase,
-    /// Facts from the player once prepared.
-    pub(crate) facts: Option<Facts>,
+    /// What the player says.
+    pub(crate) said: Said,
     /// Why the agent leaves.
     pub(crate) failure: Option<String>,
-    /// Counts of the player, if they changed since the last answer. For who watches.
-    pub(crate) counts: Option<Box<LiveCounts>>,
 }
 
 /// How far a run is, or an agent with a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Display, Serialize, Deserialize)]
+#[display(rename_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
     /// The run stores its events.
@@ -91,10 +92,14 @@ pub enum Phase {
     Aborted,
 }
 
-impl fmt::Display for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&format!("{self:?}").to_lowercase())
-    }
+/// What a player says while it plays.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Said {
+    /// Facts, once it waits for its start.
+    pub facts: Option<Facts>,
+    /// What it counts so far, for who watches.
+    pub counts: LiveCounts,
 }
 
 /// Facts of a player once it is prepared.
@@ -110,6 +115,16 @@ pub struct Facts {
     pub url: Option<RelayUrl>,
 }
 
+/// Reads a message, unless it is too long or does not follow the type.
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    (bytes.len() <= MESSAGE_BYTES).then(|| serde_json::from_slice(bytes).ok())?
+}
+
+/// Writes a message.
+pub(crate) fn encode<T: Serialize>(message: &T) -> Vec<u8> {
+    serde_json::to_vec(message).expect("messages are structs of strings and numbers")
+}
+
 /// A reason as it is passed on and shown: on one line, short and harmless to a terminal.
 pub(crate) fn bounded(reason: impl AsRef<str>) -> String {
     codecs::quoted_up_to(reason.as_ref(), REASON_CHARS)
@@ -118,10 +133,7 @@ pub(crate) fn bounded(reason: impl AsRef<str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        json::{MESSAGE_BYTES, decode, encode},
-        spec::tests::play,
-    };
+    use crate::spec::tests::play;
 
     #[test]
     fn a_message_that_is_cut_or_too_long_or_has_other_fields_is_none() {

@@ -16,12 +16,12 @@ use tokio::{
     fs,
     io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     process::{Child, Command},
-    sync::mpsc,
+    sync::{mpsc, watch},
     time::{Instant, MissedTickBehavior, interval_at, timeout},
 };
 
 use crate::{
-    message::{Facts, RECORD_BYTES},
+    message::{Facts, RECORD_BYTES, Said},
     spec::Play,
 };
 
@@ -50,15 +50,6 @@ pub enum Commanded {
     Stop,
 }
 
-/// A word of a player.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Said {
-    /// It waits for its start.
-    Prepared(Facts),
-    /// What it counts so far.
-    Counts(LiveCounts),
-}
-
 /// How a player ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ending {
@@ -82,7 +73,7 @@ pub trait Player: Send + Sync {
         index: u16,
         of: u16,
         commands: mpsc::Receiver<Commanded>,
-        says: mpsc::Sender<Said>,
+        says: watch::Sender<Said>,
     ) -> impl Future<Output = Result<Ending, String>> + Send;
 }
 
@@ -118,7 +109,7 @@ impl Player for Process {
         index: u16,
         of: u16,
         mut commands: mpsc::Receiver<Commanded>,
-        says: mpsc::Sender<Said>,
+        says: watch::Sender<Said>,
     ) -> Result<Ending, String> {
         let folder = tempfile::TempDir::with_prefix("compare-")
             .map_err(|error| format!("cannot make a folder: {error}"))?;
@@ -152,7 +143,7 @@ impl Player for Process {
             .map_err(|error| format!("cannot start the player: {error}"))?;
         let mut stdin = child.stdin.take().ok_or("stdin was piped")?;
         let stdout = BufReader::new(child.stdout.take().ok_or("stdout was piped")?);
-        tokio::pin! { let passing = pass_on(stdout, says); }
+        tokio::pin! { let passing = pass_on(stdout, &says); }
         let mut is_silent = false;
         let mut on = interval_at(Instant::now() + ON_EVERY, ON_EVERY);
         // One line says as much as those that were missed.
@@ -195,27 +186,22 @@ impl Player for Process {
 
 /// Passes on the facts in the player's first line, then its counts, until its output ends. Drops any
 /// other line, so that the player never waits for a reader.
-async fn pass_on(mut stdout: impl AsyncBufRead + Unpin, says: mpsc::Sender<Said>) -> Result<(), String> {
+async fn pass_on(mut stdout: impl AsyncBufRead + Unpin, says: &watch::Sender<Said>) -> Result<(), String> {
     let mut line = Vec::new();
-    let mut is_prepared = false;
     loop {
         line.clear();
+        let is_prepared = says.borrow().facts.is_some();
         match (&mut stdout).take(LINE_BYTES).read_until(b'\n', &mut line).await {
             Ok(0) | Err(_) if is_prepared => return Ok(()),
             _ => {}
         }
-        let said = if is_prepared {
-            serde_json::from_slice(&line).ok().map(|Second { so_far }| Said::Counts(so_far))
-        } else {
+        if !is_prepared {
             let facts = serde_json::from_slice(&line);
             let Line { prepared } =
                 facts.map_err(|error| format!("the player's first line has no facts: {error}"))?;
-            Some(Said::Prepared(prepared))
-        };
-        is_prepared = true;
-        if let Some(said) = said {
-            // Without its receiver the agent has stopped, and says so by a command.
-            let _ = says.send(said).await;
+            says.send_modify(|said| said.facts = Some(prepared));
+        } else if let Ok(Second { so_far }) = serde_json::from_slice(&line) {
+            says.send_modify(|said| said.counts = so_far);
         }
     }
 }
@@ -252,35 +238,26 @@ mod tests {
         for command in told {
             commands.send(*command).await.unwrap();
         }
-        let (says, mut said) = mpsc::channel(4);
+        let (says, said) = watch::channel(Said::default());
         let ending = process.play(Box::new(a_play()), 1, 3, receiver, says).await;
-        let facts = said.recv().await.map(|said| match said {
-            Said::Prepared(facts) => facts,
-            Said::Counts(counts) => panic!("{counts:?}"),
-        });
-        (facts, ending)
+        (said.borrow().facts.clone(), ending)
     }
 
     #[tokio::test]
     async fn of_a_players_lines_those_that_count_are_passed_on() {
         let last = LiveCounts { connections: 3, sent: 7, deliveries: 9, ..LiveCounts::default() };
         let told = async |text: String| {
-            let (says, mut said) = mpsc::channel(9);
-            pass_on(format!("{FACTS}\n{text}").as_bytes(), says).await.unwrap();
-            let mut last = None;
-            while let Some(said) = said.recv().await {
-                last = Some(said);
-            }
-            last.unwrap()
+            let says = watch::Sender::new(Said::default());
+            pass_on(format!("{FACTS}\n{text}").as_bytes(), &says).await.unwrap();
+            says.borrow().counts
         };
-        let counts = Said::Counts(last);
         let line = serde_json::json!({ "second": 1, "so_far": last });
-        assert_eq!(told(format!("{line}\n")).await, counts);
+        assert_eq!(told(format!("{line}\n")).await, last);
         let long = "x".repeat(100_000);
         let first = line.to_string().replace("\"sent\":7", "\"sent\":6");
         let hostile = line.to_string().replace("[", "[1,");
         for garbage in ["", "{}", "\u{fffd}", "[[[[", &long, "{\"so_far\":{\"sent\":8}}", &hostile] {
-            assert_eq!(told(format!("{first}\n{garbage}\n{line}\n{garbage}")).await, counts, "{garbage}");
+            assert_eq!(told(format!("{first}\n{garbage}\n{line}\n{garbage}")).await, last, "{garbage}");
         }
     }
 

@@ -206,6 +206,17 @@ impl NatsConnection {
         }
     }
 
+    /// Does something, unless the connection ends meanwhile.
+    pub(crate) async fn during<T>(
+        &self,
+        doing: impl Future<Output = Result<T, NatsError>>,
+    ) -> Result<T, NatsError> {
+        tokio::select! {
+            done = doing => done,
+            error = self.ends() => Err(error),
+        }
+    }
+
     pub(crate) async fn subscribe(&self, subject: String) -> Result<Subscriber, NatsError> {
         self.client.subscribe(subject).await.map_err(|error| NatsError::server("subscribe", &error))
     }

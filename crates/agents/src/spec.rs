@@ -2,12 +2,13 @@
 
 use std::{collections::BTreeMap, fmt, fs::File, io, path::Path, str::FromStr};
 
+use derive_more::Display;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use terms::RelayUrl;
 
-use crate::json::{MESSAGE_BYTES, encode};
+use crate::message::{MESSAGE_BYTES, encode};
 
 /// Longest name of a run, a scenario or a file of events.
 const NAME_BYTES: usize = 128;
@@ -16,8 +17,8 @@ const NAME_BYTES: usize = 128;
 const PLAY_BYTES: usize = MESSAGE_BYTES - 1_024;
 
 /// Names a run in subjects and keys: letters, digits, `-` or `_`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, PartialEq, Eq, Display, Serialize, Deserialize)]
+#[serde(try_from = "String")]
 pub struct RunId(String);
 
 impl RunId {
@@ -29,12 +30,6 @@ impl RunId {
     /// The object store of its events.
     pub(crate) fn bucket(&self) -> String {
         format!("nsim-{self}")
-    }
-}
-
-impl fmt::Display for RunId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 
@@ -54,12 +49,6 @@ impl FromStr for RunId {
 
     fn from_str(text: &str) -> Result<RunId, String> {
         RunId::try_from(text.to_owned())
-    }
-}
-
-impl From<RunId> for String {
-    fn from(id: RunId) -> String {
-        id.0
     }
 }
 

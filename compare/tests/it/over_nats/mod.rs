@@ -11,24 +11,15 @@ mod secure;
 pub(crate) mod site;
 mod watching;
 
-use std::{
-    fs,
-    path::Path,
-    process::{Command, Stdio},
-    thread,
-    time::Duration,
-};
+use std::{fs, path::Path, process::Command, time::Duration};
 
 use agents::{Commanded, Play, Player, Said};
 use futures::future::join_all;
 use measure::RunRecord;
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
-use self::{
-    site::{Process, but, relay, site},
-    watching::listening,
-};
+use self::site::{Process, but, relay, site};
 use crate::ran::Runs;
 
 /// A coordinator's block for a player of `compare agent`.
@@ -57,17 +48,19 @@ async fn players_take_every_flag_of_a_block_and_their_records_make_one() {
     let block = batched_block(&url);
     let program = env!("CARGO_BIN_EXE_compare").into();
     let process = agents::Process { program, arguments: vec!["role:client".into()] };
-    let (mut tell, mut says, mut plays) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut tell, mut heard, mut plays) = (Vec::new(), Vec::new(), Vec::new());
     for index in 0..2 {
         let (commands, told) = mpsc::channel(4);
-        let (say, said) = mpsc::channel(64);
-        plays.push(process.play(Box::new(block.clone()), index, 2, told, say));
+        let (says, said) = watch::channel(Said::default());
+        plays.push(process.play(Box::new(block.clone()), index, 2, told, says));
         tell.push(commands);
-        says.push(said);
+        heard.push(said);
     }
     let conduct = async {
-        let prepared = join_all(says.iter_mut().map(mpsc::Receiver::recv)).await;
-        assert!(matches!(prepared[0], Some(Said::Prepared(_))) && prepared[0] == prepared[1]);
+        for said in &mut heard {
+            said.wait_for(|said| said.facts.is_some()).await.unwrap();
+        }
+        assert_eq!(heard[0].borrow().facts, heard[1].borrow().facts);
         let at_ns = agents::now_ns() + 800_000_000;
         for commands in &tell {
             commands.send(Commanded::Start { at_ns }).await.unwrap();
@@ -85,9 +78,8 @@ async fn players_take_every_flag_of_a_block_and_their_records_make_one() {
     let merged = RunRecord::merge(records.iter().cloned()).unwrap();
     let of_block = |record: &RunRecord| record.share.as_ref().unwrap().block_id.as_deref() == Some("7e");
     assert!(records.iter().all(of_block));
-    for (record, said) in records.iter().zip(&mut says) {
-        let last = std::iter::from_fn(|| said.try_recv().ok()).last();
-        let Some(Said::Counts(last)) = last else { panic!("{last:?}") };
+    for (record, said) in records.iter().zip(&heard) {
+        let last = said.borrow().counts;
         assert_eq!((last.connections, last.deliveries), (0, record.counts.deliveries), "told to the end");
     }
     assert_eq!(merged.cell.batching, "by the relay");
@@ -97,17 +89,10 @@ async fn players_take_every_flag_of_a_block_and_their_records_make_one() {
 
 #[test]
 #[ignore = "needs nats-server"]
-fn records_of_a_matrix_are_merged_by_a_coordinator_that_listens_nowhere_over_nats() {
+fn records_of_a_matrix_are_merged_over_nats() {
     let site = site();
     let mut agents = [site.agent(0, 2, &["--max-rate", "50"]), site.agent(1, 2, &[])];
-    let mut run = site.run(2, 1);
-    let mut run = Process(run.args(["--formats", "cbor-packed"]).stderr(Stdio::inherit()).spawn().unwrap());
-    while run.0.try_wait().unwrap().is_none() {
-        assert_eq!(listening(run.0.id()), [0_u16; 0], "nobody asked for metrics");
-        thread::sleep(Duration::from_millis(300));
-    }
-    let code = run.end(Duration::from_secs(1));
-    assert!(matches!(code, Some(0 | 3)), "{code:?}");
+    site.run(2, 1).args(["--formats", "cbor-packed"]).ran().measured();
     let text = fs::read_to_string(site.result_folder().join("result.json")).unwrap();
     let result: Value = serde_json::from_str(&text).unwrap();
     let cells = result["cells"].as_array().unwrap();

@@ -3,7 +3,6 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use agents::{CORPUS_FILE_BYTES, NatsError, fetch_corpus};
@@ -37,7 +36,7 @@ async fn events_travel_with_the_rights_of_the_example_and_are_kept_over_nats() {
     let file = events(&mine, 300_000);
     for _ in 0..2 {
         let run = open_with_events(&coordinator, NAME, file.clone()).await.unwrap();
-        assert!(run.unstored().is_none(), "{:?}", run.unstored());
+        assert!(run.unstored.is_none(), "{:?}", run.unstored);
         assert_eq!(fetch(&agent, "mine", kept.path()).await.unwrap(), None, "it has them");
         assert_eq!(fetch(&agent, "idle", kept.path()).await.unwrap(), Some(kept.path().join(NAME)));
         assert!(fs::read(kept.path().join(NAME)).unwrap() == fs::read(&file).unwrap());
@@ -57,36 +56,13 @@ async fn events_that_do_not_arrive_or_lead_elsewhere_leave_no_file_over_nats() {
     assert!(error.contains("do not arrive. Copy the file to this machine"), "{error}");
     drop(run);
     let run = open_with_events(&nats.url, NAME, events(&mine, CORPUS_FILE_BYTES + 1)).await.unwrap();
-    let unstored = run.unstored().unwrap().to_string();
+    let unstored = run.unstored.as_ref().unwrap().to_string();
     assert!(unstored.contains("at most 67108864 travel"), "{unstored}");
     drop(run);
     let run = open_with_events(&nats.url, "../mine", events(&mine, 1)).await.unwrap();
     assert_eq!(fetch(&nats.url, "idle", empty.path()).await.unwrap(), None);
     drop(run);
     assert_eq!(fs::read_dir(&empty).unwrap().count(), 0);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs nats-server"]
-async fn a_name_is_taken_while_its_events_are_stored_over_nats() {
-    let nats = nats("jetstream: enabled");
-    let mine = tempdir().unwrap();
-    let file = events(&mine, CORPUS_FILE_BYTES);
-    let opening = async { open_with_events(&nats.url, NAME, file.clone()).await.unwrap() };
-    let another = async {
-        let client = async_nats::connect(&nats.url).await.unwrap();
-        let state = loop {
-            if let Ok(answer) = client.request("nsim.v1.run.look", "".into()).await {
-                break String::from_utf8_lossy(&answer.payload).into_owned();
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        };
-        assert!(state.contains("storing"), "{state}");
-        open_with_events(&nats.url, NAME, file.clone()).await.unwrap_err()
-    };
-    let (run, error) = tokio::join!(opening, another);
-    assert!(matches!(error, NatsError::Taken(_)), "{error}");
-    assert!(run.unstored().is_none(), "{:?}", run.unstored());
 }
 
 /// A server whose users are of an account with these limits, and its URL for one of them.
@@ -109,7 +85,7 @@ async fn an_account_may_bound_what_a_server_keeps_or_keep_nothing_over_nats() {
     ] {
         let (_nats, url) = limited(limits);
         let run = open_with_events(&url, NAME, file.clone()).await.unwrap();
-        let unstored = run.unstored().map(ToString::to_string).unwrap_or_default();
+        let unstored = run.unstored.as_ref().map(ToString::to_string).unwrap_or_default();
         assert!(unstored.contains(words) && unstored.is_empty() == words.is_empty(), "{limits}: {unstored}");
         let kept = tempdir().unwrap();
         let fetched = fetch(&url, "idle", kept.path()).await;

@@ -1,4 +1,4 @@
-//! A loss of a connection, the server or the coordinator. Agents that are killed or stopped are in
+//! A loss of the server or the coordinator. Agents that are killed or stopped are in
 //! the tests of `compare`, whose agents are processes.
 
 use std::time::{Duration, Instant};
@@ -10,65 +10,41 @@ use nix::{
 };
 use tokio::time::sleep;
 
-use crate::site::{Way, agent, agents, attendance, block, finish, nats, open, play, reaches, way_to};
+use crate::site::{agent, agents, attendance, block, finish, nats, open, play, reaches};
 
-/// A loss of a run of three agents; of the agents it is the last.
-#[derive(Debug, Clone, Copy)]
-enum Loss {
-    Server(Signal),
-    Connection(Way),
-}
-
-/// Plays a block of 20 s and loses something after its start.
-async fn loses(loss: Loss) {
+/// Plays a block of 20 s of three agents and ends the server after its start.
+async fn loses_the_server(by: Signal) {
     let nats = nats("");
-    let (through, way) = way_to(&nats.url);
-    let urls = [&nats.url, &nats.url, &through];
-    let agents: Vec<_> =
-        (0..).zip(urls).map(|(index, url)| agent(attendance(url, "run", index, 3))).collect();
+    let agents = agents(&nats.url, "run", 3);
     let run = open(&nats.url, "run", 3).await.unwrap();
     run.ready().await.unwrap();
     let losing = async {
         reaches(&run, |run| run.state == Phase::Running).await;
         sleep(Duration::from_millis(500)).await;
-        match loss {
-            Loss::Server(signal) => {
-                let server = Pid::from_raw(nats.process.0.id().try_into().unwrap());
-                kill(server, signal).unwrap();
-            }
-            Loss::Connection(is) => {
-                way.send_replace(is);
-            }
-        }
+        kill(Pid::from_raw(nats.process.0.id().try_into().unwrap()), by).unwrap();
         let lost = Instant::now();
         reaches(&run, |run| run.state == Phase::Aborted).await;
         // Silence takes 600 ms, what is closed less: the rest is for a busy host.
         let known = lost.elapsed();
-        assert!(known <= Duration::from_secs(1), "{loss:?}: known after {known:?}");
+        assert!(known <= Duration::from_secs(1), "{by}: known after {known:?}");
         for agent in agents {
             let left = agent.await.unwrap().unwrap();
-            assert!(matches!(left, Left::Stopped(_)), "{loss:?}: {left:?}");
+            assert!(matches!(left, Left::Stopped(_)), "{by}: {left:?}");
         }
         let stopped = lost.elapsed();
-        assert!(stopped <= Duration::from_millis(2_200), "{loss:?}: all stopped after {stopped:?}");
+        assert!(stopped <= Duration::from_millis(2_200), "{by}: all stopped after {stopped:?}");
     };
     let ((), (aborted, arrived)) = tokio::join!(losing, play(&run, block(200)));
     let reason = aborted.unwrap_err().reason;
-    let named = if matches!(loss, Loss::Server(Signal::SIGKILL)) { "the NATS server" } else { "agent " };
-    assert!(reason.contains(named) && reason.contains("lost"), "{loss:?}: {reason}");
-    assert!(arrived.is_empty(), "{loss:?}: {arrived:?}");
+    let named = if by == Signal::SIGKILL { "the NATS server" } else { "agent " };
+    assert!(reason.contains(named) && reason.contains("lost"), "{by}: {reason}");
+    assert!(arrived.is_empty(), "{by}: {arrived:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "needs nats-server"]
-async fn a_loss_of_a_connection_or_the_server_stops_all_within_a_second_over_nats() {
-    let cases = [
-        Loss::Connection(Way::Closed),
-        Loss::Connection(Way::Cut),
-        Loss::Server(Signal::SIGKILL),
-        Loss::Server(Signal::SIGSTOP),
-    ];
-    futures::future::join_all(cases.map(loses)).await;
+async fn a_server_that_is_killed_or_stopped_stops_all_within_a_second_over_nats() {
+    tokio::join!(loses_the_server(Signal::SIGKILL), loses_the_server(Signal::SIGSTOP));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,12 +10,11 @@ mod site;
 use std::time::Duration;
 
 use agents::{Attendance, NatsError, Phase, Play, coordinate};
-use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::site::{
-    TARGET, agent, agents, attendance, block, finish, nats, open, open_with_relay, play, reaches, records,
-    server, spec,
+    agent, agents, attendance, block, finish, nats, open, open_with_relay, play, reaches, records, server,
+    spec,
 };
 
 const EXAMPLE: &str = include_str!("../../nats-server.conf");
@@ -69,22 +68,6 @@ async fn who_watches_sees_the_run_and_the_sums_of_all_agents_over_nats() {
         assert_eq!((seen.state, seen.block.connections, seen.block.sent), (Phase::Merged, 0, 300));
     }
     finish(run, agents).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs nats-server"]
-async fn an_agent_that_starts_the_relay_says_where_and_is_stopped_last_over_nats() {
-    let nats = nats("");
-    let mut all = agents(&nats.url, "run", 2);
-    all.push(agent(attendance(&nats.url, "run", 2, 2)));
-    let run = open_with_relay(&nats.url, "run", 2).await;
-    run.ready().await.unwrap();
-    for _ in 0..2 {
-        let (records, _) = records(&run, Play { url: None, starts_relay: true, ..block(1) }).await;
-        let urls: Vec<_> = records.iter().map(|record| record["url"].clone()).collect();
-        assert_eq!(urls, [json!(TARGET), json!(TARGET), Value::Null]);
-    }
-    finish(run, all).await;
 }
 
 /// Why an agent takes no part.

@@ -1,17 +1,14 @@
 //! A NATS server of a test's own, and the agents of its runs.
 
-use std::{net, path::PathBuf, thread, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use agents::{
-    Aborted, Arrival, Attendance, Commanded, Ending, Facts, Identity, Left, NatsError, Overview, Play,
-    Player, Policy, Run, Said, Server, Spec, attend, coordinate, now_ns,
+    Aborted, Attendance, Commanded, Ending, Facts, Identity, Left, NatsError, Overview, Play, Player, Policy,
+    Run, Said, Server, Spec, attend, coordinate, now_ns,
 };
 use measure::{ClockRecord, LiveCounts};
 use tempfile::TempDir;
 use tokio::{
-    io::copy_bidirectional,
-    net::{TcpListener, TcpStream},
-    runtime::Builder,
     sync::{mpsc, watch},
     task::JoinHandle,
     time::{sleep, timeout},
@@ -19,7 +16,7 @@ use tokio::{
 
 use crate::nats::{Process, nats_server};
 
-pub(crate) const TARGET: &str = "ws://127.0.0.1:1";
+const TARGET: &str = "ws://127.0.0.1:1";
 
 /// A server of this test's own.
 pub(crate) struct Nats {
@@ -40,47 +37,6 @@ pub(crate) fn nats_at(port: &str, config: &str) -> Nats {
 
 pub(crate) fn server(url: &str) -> Server {
     Server { url: url.to_owned(), credentials: None, ca: None }
-}
-
-/// A way to a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// It carries what comes.
-    Open,
-    /// Its connections are closed, and later ones at once.
-    Closed,
-    /// Its connections stay, and nothing passes any more.
-    Cut,
-}
-
-/// Opens a way to a server, on a thread of its own, whatever the test waits for. Returns its URL,
-/// and what closes or cuts it.
-pub(crate) fn way_to(url: &str) -> (String, watch::Sender<Way>) {
-    let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let through = format!("nats://{}", listener.local_addr().unwrap());
-    let server = url.strip_prefix("nats://").unwrap().to_owned();
-    let (way, is) = watch::channel(Way::Open);
-    let carries = async move {
-        let listener = TcpListener::from_std(listener).unwrap();
-        while let Ok((client, _)) = listener.accept().await {
-            let server = TcpStream::connect(&server).await.unwrap();
-            tokio::spawn(carry(client, server, is.clone()));
-        }
-    };
-    thread::spawn(move || Builder::new_current_thread().enable_all().build().unwrap().block_on(carries));
-    (through, way)
-}
-
-async fn carry(mut client: TcpStream, mut server: TcpStream, mut way: watch::Receiver<Way>) {
-    let is_cut = tokio::select! {
-        _ = copy_bidirectional(&mut client, &mut server) => false,
-        way = way.wait_for(|way| *way != Way::Open) => way.is_ok_and(|way| *way == Way::Cut),
-    };
-    if is_cut {
-        // Holds both sockets open until the test ends.
-        std::future::pending::<()>().await;
-    }
 }
 
 pub(crate) fn identity() -> Identity {
@@ -129,24 +85,27 @@ impl Player for Waits {
         index: u16,
         of: u16,
         mut commands: mpsc::Receiver<Commanded>,
-        says: mpsc::Sender<Said>,
+        says: watch::Sender<Said>,
     ) -> Result<Ending, String> {
         // The relay's agent is behind all others.
         let url = (index == of).then(|| TARGET.parse().unwrap());
         let (plan_sha256, corpus_sha256) = ("plan".to_owned(), "idle".to_owned());
-        says.send(Said::Prepared(Facts { plan_sha256, corpus_sha256, url })).await.unwrap();
+        says.send_modify(|said| said.facts = Some(Facts { plan_sha256, corpus_sha256, url }));
         let Some(Commanded::Start { at_ns }) = commands.recv().await else {
             return Err("stopped before its start".to_owned());
         };
         sleep(Duration::from_nanos(at_ns - now_ns())).await;
-        let counts =
-            |connections, sent| Said::Counts(LiveCounts { connections, sent, ..LiveCounts::default() });
-        says.send(counts(3, 10)).await.unwrap();
+        let counts = |connections, sent| {
+            says.send_modify(|said| {
+                said.counts = LiveCounts { connections, sent, ..LiveCounts::default() };
+            });
+        };
+        counts(3, 10);
         let exit_code = tokio::select! {
             () = sleep(SECOND * play.seconds), if index < of => 0,
             _ = commands.recv() => if index < of { 5 } else { 0 },
         };
-        says.send(counts(0, 100)).await.unwrap();
+        counts(0, 100);
         let record = serde_json::json!({ "index": index, "at_ns": at_ns, "url": play.url });
         Ok(Ending { exit_code: Some(exit_code), record: record.to_string().into_bytes() })
     }
@@ -187,9 +146,9 @@ pub(crate) async fn reaches(run: &Run, is_so: impl Fn(&Overview) -> bool) {
 }
 
 /// Outcome of a block: the clocks, or why there are none, and the records that arrived.
-pub(crate) async fn play(run: &Run, block: Play) -> (Result<Vec<ClockRecord>, Aborted>, Vec<Arrival>) {
+pub(crate) async fn play(run: &Run, block: Play) -> (Result<Vec<ClockRecord>, Aborted>, Vec<Ending>) {
     let mut arrived = Vec::new();
-    let clocks = run.play(block, |arrival| arrived.push(arrival)).await;
+    let clocks = run.play(block, |_, ending| arrived.push(ending)).await;
     (clocks, arrived)
 }
 
@@ -197,8 +156,8 @@ pub(crate) async fn play(run: &Run, block: Play) -> (Result<Vec<ClockRecord>, Ab
 pub(crate) async fn records(run: &Run, block: Play) -> (Vec<serde_json::Value>, Vec<ClockRecord>) {
     let (clocks, arrived) = play(run, block).await;
     let clocks = clocks.unwrap();
-    assert!(arrived.iter().all(|arrival| arrival.ending.exit_code == Some(0)));
-    let read = |arrival: &Arrival| serde_json::from_slice(&arrival.ending.record).unwrap();
+    assert!(arrived.iter().all(|ending| ending.exit_code == Some(0)));
+    let read = |ending: &Ending| serde_json::from_slice(&ending.record).unwrap();
     let records: Vec<serde_json::Value> = arrived.iter().map(read).collect();
     assert!(records.iter().enumerate().all(|(index, record)| record["index"] == index), "{records:?}");
     assert_eq!(records.len(), clocks.len());
