@@ -29,25 +29,6 @@ fn jwt(name: &str, subject: &KeyPair, issuer: &KeyPair, nats: &Value) -> String 
     format!("{signed}.{signature}")
 }
 
-/// Rights that the example of a configuration grants to whom `of` leads to there, as claims.
-pub(crate) fn rights(of: &str) -> Value {
-    let (_, own) = include_str!("../../../../crates/agents/nats-server.conf").split_once(of).unwrap();
-    let list = |name: &str| -> Vec<&str> {
-        let (_, list) = own.split_once(&format!("{name}: [")).unwrap();
-        let lines = list.split_once(']').unwrap().0.lines().filter(|line| !line.trim().starts_with('#'));
-        lines.flat_map(|line| line.split('"').skip(1).step_by(2)).collect()
-    };
-    claims(&list("publish"), &list("subscribe"))
-}
-
-fn claims(publish: &[&str], subscribe: &[&str]) -> Value {
-    json!({
-        "type": "user", "version": 2, "subs": -1, "data": -1, "payload": -1,
-        "pub": {"allow": publish}, "sub": {"allow": subscribe},
-        "resp": {"max": 1, "ttl": 10_000_000_000_u64},
-    })
-}
-
 impl Account {
     /// Makes keys, and the server's certificate.
     pub(crate) fn new() -> Account {
@@ -90,18 +71,19 @@ impl Account {
     }
 
     /// Writes the credentials of a user of this account.
-    pub(crate) fn user(&self, name: &str, claims: &Value) -> PathBuf {
-        self.user_of(&self.keys, name, claims)
+    pub(crate) fn user(&self, name: &str) -> PathBuf {
+        self.user_of(&self.keys, name)
     }
 
     /// Writes those of a user of an account that the server does not know.
-    pub(crate) fn stranger(&self, claims: &Value) -> PathBuf {
-        self.user_of(&KeyPair::new_account(), "stranger", claims)
+    pub(crate) fn stranger(&self) -> PathBuf {
+        self.user_of(&KeyPair::new_account(), "stranger")
     }
 
-    fn user_of(&self, account: &KeyPair, name: &str, claims: &Value) -> PathBuf {
+    fn user_of(&self, account: &KeyPair, name: &str) -> PathBuf {
         let user = KeyPair::new_user();
-        let (jwt, seed) = (jwt(name, &user, account, claims), user.seed().unwrap());
+        let claims = json!({"type": "user", "version": 2, "subs": -1, "data": -1, "payload": -1});
+        let (jwt, seed) = (jwt(name, &user, account, &claims), user.seed().unwrap());
         let text = format!(
             "-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n\
              -----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"

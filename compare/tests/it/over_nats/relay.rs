@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::site::{Process, but, free, site, site_of, write_mixed};
 use crate::{
     common::{compare, relay_of},
+    help::words,
     ran::{Runs, send},
 };
 
@@ -114,18 +115,9 @@ fn no_password_travels_to_agents() {
         let output = output.saying(&["leave out its user and password"]);
         assert!(!output.said.contains("s3cret"), "{output}");
     }
-    let share = [
-        "role:client",
-        "--scenario",
-        "note-stream",
-        "--seed",
-        "1",
-        "--record",
-        "x",
-        "--serve",
-        "127.0.0.1:0",
-    ];
-    let served = compare().args(share).args(["--relay-at", secret]).ran().ended(2).saying(&["leave out"]);
+    let share =
+        words("role:client --scenario note-stream --seed 1 --record x --serve 127.0.0.1:0 --relay-at");
+    let served = compare().args(share).arg(secret).ran().ended(2).saying(&["leave out"]);
     assert!(!served.said.contains("s3cret"), "{served}");
 }
 

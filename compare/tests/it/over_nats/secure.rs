@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    account::{Account, rights},
+    account::Account,
     site::{Site, free, secure_site},
 };
 use crate::{certificate::certificate, ran::Runs};
@@ -30,8 +30,8 @@ fn both(site: &Site, flags: &[&str]) -> [Child; 2] {
 fn a_command_that_the_server_does_not_let_in_names_the_flag_and_the_file_over_nats() {
     let account = Account::new();
     let site = secure_site(&account);
-    let ours = account.user("coordinator", &rights("coordinator: {"));
-    let strangers = account.stranger(&rights("coordinator: {"));
+    let ours = account.user("coordinator");
+    let strangers = account.stranger();
     let [others, _] = certificate(account.folder(), "other");
     let (ca, missing) = (account.ca(), account.folder().join("missing"));
     let named = |flag: &str, file: &PathBuf| format!("{flag} {}", file.display());
@@ -55,8 +55,7 @@ fn a_command_that_the_server_does_not_let_in_names_the_flag_and_the_file_over_na
 fn a_run_with_credentials_over_tls_is_played_over_nats() {
     let account = Account::new();
     let site = secure_site(&account);
-    let [coordinator, agent] = [("coordinator", "coordinator: {"), ("agent-0", "user: agent-0,")]
-        .map(|(name, of)| account.user(name, &rights(of)));
+    let [coordinator, agent] = ["coordinator", "agent-0"].map(|name| account.user(name));
     let ca = account.ca();
     let mut agent = site.agent(0, 1, &flags(&agent, &ca));
     site.run(1, 1).args(flags(&coordinator, &ca)).ran().measured();

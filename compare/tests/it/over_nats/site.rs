@@ -108,16 +108,11 @@ pub(crate) fn relay(flags: &[&str]) -> (Process, String) {
 
 /// The same run with another value of a flag.
 pub(crate) fn but(run: &Command, flag: &str, value: &OsStr) -> Command {
-    instead(run, flag, 2, &[flag.as_ref(), value])
-}
-
-/// The same run with other words in place of so many from a flag on.
-pub(crate) fn instead(run: &Command, flag: &str, count: usize, others: &[&OsStr]) -> Command {
     let mut words: Vec<&OsStr> = run.get_args().collect();
     let place = words.iter().position(|word| *word == flag).expect("a flag of the run");
-    let behind = words.split_off(place);
+    words[place + 1] = value;
     let mut command = compare();
-    command.args(words).args(others).args(&behind[count..]).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.args(words).stdout(Stdio::null()).stderr(Stdio::piped());
     command
 }
 

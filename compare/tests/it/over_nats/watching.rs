@@ -1,7 +1,6 @@
-//! State of a run while it lasts, and the ports on which it listens.
+//! State of a run while it lasts.
 
 use std::{
-    fs,
     io::Read,
     process::{Command, Stdio},
 };
@@ -37,23 +36,4 @@ fn a_terminal_shows_the_sums_of_all_agents_over_nats() {
         assert!(read > 0, "{parts:?} in {shown:?}");
         shown.push_str(&String::from_utf8_lossy(&bytes[..read]));
     }
-}
-
-/// The ports on which a process listens.
-pub(crate) fn listening(pid: u32) -> Vec<u16> {
-    // A process that has ended has none.
-    let open: Vec<String> = (fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten())
-        .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
-        .map(|target| target.to_string_lossy().into_owned())
-        .collect();
-    let tables = ["tcp", "tcp6"]
-        .map(|table| fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default());
-    let port = |line: &str| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let (_, port) = fields.get(1)?.rsplit_once(':')?;
-        // 0A is LISTEN (proc_net_tcp of the kernel's documentation).
-        let is_own = fields.get(3) == Some(&"0A") && open.contains(&format!("socket:[{}]", fields.get(9)?));
-        is_own.then(|| u16::from_str_radix(port, 16).unwrap())
-    };
-    tables.iter().flat_map(|table| table.lines()).filter_map(port).collect()
 }
