@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::{Context, Result, ensure};
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout, poll},
@@ -45,41 +46,16 @@ pub struct Player {
     pub orders: Orders,
 }
 
-impl Player {
-    /// Tells the coordinator that all is ready for the start.
-    ///
-    /// # Errors
-    /// When standard output cannot be written.
-    pub fn say_prepared(&self) -> anyhow::Result<()> {
-        say_prepared(&self.plan_sha256, &self.corpus_sha256, None)
-    }
-}
-
 /// Tells the coordinator which plan over which events is ready for the start, and of a relay where
 /// it is reached.
 ///
 /// # Errors
 /// When standard output cannot be written.
-pub(crate) fn say_prepared(plan_sha256: &str, corpus_sha256: &str, url: Option<&str>) -> anyhow::Result<()> {
-    let mut prepared = serde_json::json!({ "plan_sha256": plan_sha256, "corpus_sha256": corpus_sha256 });
-    if let Some(url) = url {
-        prepared["url"] = url.into();
-    }
-    print(&format!("{}\n", serde_json::json!({ "prepared": prepared })))
-}
-
-/// Why a start is refused.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// It passed, or is too near.
-    #[error("the start is {ahead_ms} ms ahead, and must be {} ms ahead or more", AHEAD.as_millis())]
-    Near { ahead_ms: i64 },
-    /// It is no instant of this machine's clock.
-    #[error("the start is {ahead_s} s ahead; is it of this machine's CLOCK_MONOTONIC?")]
-    Far { ahead_s: u64 },
-    /// The clock cannot be read.
-    #[error("cannot read CLOCK_MONOTONIC")]
-    Clock(#[from] nix::Error),
+pub(crate) fn say_prepared(plan_sha256: &str, corpus_sha256: &str, url: Option<&str>) -> Result<()> {
+    let prepared = serde_json::json!({
+        "prepared": { "plan_sha256": plan_sha256, "corpus_sha256": corpus_sha256, "url": url },
+    });
+    print(&format!("{prepared}\n"))
 }
 
 /// Orders of a coordinator so far.
@@ -122,7 +98,7 @@ impl Orders {
     ///
     /// # Errors
     /// When the instant is too near or too far.
-    pub async fn start(&self) -> Result<Instant, StartError> {
+    pub async fn start(&self) -> Result<Instant> {
         let mut said = self.0.clone();
         let start_ns = match said.wait_for(|said| said.start_ns.is_some()).await {
             Ok(said) => said.start_ns.unwrap_or_default(),
@@ -202,13 +178,14 @@ fn order(line: &[u8]) -> Order {
 
 /// One instant on both clocks: as the standard library has it, and in nanoseconds of
 /// CLOCK_MONOTONIC.
-fn clocks() -> Result<(Instant, u64), nix::Error> {
+fn clocks() -> Result<(Instant, u64)> {
     const ATTEMPTS: usize = 8;
     let mut best: Option<(Duration, Instant, u64)> = None;
     // Between two readings the process may have to wait for a core.
     for _ in 0..ATTEMPTS {
         let before = Instant::now();
-        let read_ns = nanos(clock_gettime(ClockId::CLOCK_MONOTONIC)?.into());
+        let read = clock_gettime(ClockId::CLOCK_MONOTONIC).context("cannot read CLOCK_MONOTONIC")?;
+        let read_ns = nanos(read.into());
         let took = before.elapsed();
         if best.is_none_or(|best| took < best.0) {
             best = Some((took, before + took / 2, read_ns));
@@ -219,15 +196,12 @@ fn clocks() -> Result<(Instant, u64), nix::Error> {
 }
 
 /// How far a start is ahead.
-fn ahead(start_ns: u64, now_ns: u64) -> Result<Duration, StartError> {
+fn ahead(start_ns: u64, now_ns: u64) -> Result<Duration> {
     let ahead = Duration::from_nanos(start_ns.saturating_sub(now_ns));
-    if ahead < AHEAD {
-        let ahead_ms = (i128::from(start_ns) - i128::from(now_ns)) / 1_000_000;
-        return Err(StartError::Near { ahead_ms: i64::try_from(ahead_ms).unwrap_or(i64::MIN) });
-    }
-    if ahead > FAR_AHEAD {
-        return Err(StartError::Far { ahead_s: ahead.as_secs() });
-    }
+    let ahead_ms = (i128::from(start_ns) - i128::from(now_ns)) / 1_000_000;
+    let least_ms = AHEAD.as_millis();
+    ensure!(ahead >= AHEAD, "the start is {ahead_ms} ms ahead, and must be {least_ms} ms ahead or more");
+    ensure!(ahead <= FAR_AHEAD, "the start is {ahead_ms} ms ahead; is it of this machine's CLOCK_MONOTONIC?");
     Ok(ahead)
 }
 

@@ -168,7 +168,7 @@ impl Host {
         loop {
             tokio::select! {
                 biased;
-                start = start.as_mut() => return Ok(start?),
+                start = start.as_mut() => return start,
                 stopped = self.stopped_before(Instant::now() + LOOKS_EVERY) => {
                     if let Some(reason) = stopped? {
                         bail!("stopped before the start: {reason}");

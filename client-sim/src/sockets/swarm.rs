@@ -17,7 +17,7 @@ use crate::{
         meters::{Clocks, Cost},
         own_relay::OwnRelay,
     },
-    share::Player,
+    share::{Player, say_prepared},
     sockets::{
         dial::Dialer,
         driver::ClientOutcome,
@@ -164,7 +164,7 @@ pub(crate) async fn stopped(options: &Options) -> String {
 /// # Errors
 /// When the start is refused, or a connection ends before it.
 async fn cue(player: &Player, shared: &Shared) -> anyhow::Result<Instant> {
-    player.say_prepared()?;
+    say_prepared(&player.plan_sha256, &player.corpus_sha256, None)?;
     let wait = async {
         let start = player.orders.start().await?;
         // From then on clients count what comes: another agent's first events may be early here.
