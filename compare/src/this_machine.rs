@@ -182,13 +182,7 @@ impl ThisMachine {
             command.spawn().with_context(client)
         };
         let child = on_cores(cores, spawn)?;
-        let ending = attend(child, limit, progress, interrupt).await?;
-        Ok(Played {
-            exit_code: ending.exit_code,
-            failure: ending.failure(limit),
-            interrupted: ending.interrupted,
-            is_over: false,
-        })
+        attend(child, limit, progress, interrupt).await
     }
 
     fn command(&self, task: &Task<'_>) -> Command {
@@ -242,38 +236,13 @@ impl Generator for ThisMachine {
     }
 }
 
-/// How a client process ended.
-struct Ending {
-    exit_code: Option<i32>,
-    /// Which process was ended by which signal, where one did.
-    signal: Option<String>,
-    tail: String,
-    timed_out: bool,
-    interrupted: bool,
-}
-
-impl Ending {
-    /// The failure with the client's last lines; `None` when the exit code reports none.
-    fn failure(&self, limit: Duration) -> Option<String> {
-        let what = match &self.signal {
-            _ if self.timed_out && !self.interrupted => {
-                format!("the client did not end within {} s and was stopped", limit.as_secs())
-            }
-            Some(signal) if !self.interrupted => signal.clone(),
-            _ => generator::failure(self.exit_code, self.interrupted)?,
-        };
-        let tail = quoted_lines(&self.tail);
-        Some(if tail.is_empty() { what } else { format!("{what}; it wrote:{tail}") })
-    }
-}
-
 /// Waits for the client to end; stops it on an interruption or after `limit`.
 async fn attend(
     mut child: Child,
     limit: Duration,
     progress: &mut Progress,
     mut interrupt: Interrupt<'_>,
-) -> Result<Ending> {
+) -> Result<Played> {
     let (kills, pid) = (MemoryKills::so_far(), child.id());
     let mut stderr = child.stderr.take();
     let mut tail = Tail::default();
@@ -314,9 +283,19 @@ async fn attend(
         }
     })
     .await;
-    let by_signal = || format!("the client, process {}, ended with {}", pid.unwrap_or(0), kills.how(status));
-    let signal = status.code().is_none().then(by_signal);
-    Ok(Ending { exit_code: status.code(), signal, tail: tail.text(), timed_out, interrupted })
+    let exit_code = status.code();
+    let what = match exit_code {
+        _ if timed_out && !interrupted => {
+            Some(format!("the client did not end within {} s and was stopped", limit.as_secs()))
+        }
+        None if !interrupted => {
+            Some(format!("the client, process {}, ended with {}", pid.unwrap_or(0), kills.how(status)))
+        }
+        _ => generator::failure(exit_code, interrupted),
+    };
+    let tail = quoted_lines(&tail.text());
+    let failure = what.map(|what| if tail.is_empty() { what } else { format!("{what}; it wrote:{tail}") });
+    Ok(Played { exit_code, failure, interrupted, is_over: false })
 }
 
 /// The next line; pending forever after the last.

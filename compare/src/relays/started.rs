@@ -12,12 +12,16 @@ use std::{
 use agents::file_sha256;
 use anyhow::{Context, Result, bail};
 use codecs::quoted_lines;
+use futures::{
+    FutureExt,
+    future::{BoxFuture, Shared},
+};
 use measure::{PinnedCores, cores};
 use report::result::RelayCommand;
 use tempfile::TempDir;
 use tokio::{
-    io::{AsyncBufReadExt, BufReader, Lines},
-    process::{Child, ChildStdin, ChildStdout, Command},
+    io::{AsyncBufReadExt, BufReader},
+    process::{Child, ChildStdin, Command},
     time::{Instant, sleep, timeout, timeout_at},
 };
 use wire::RelayUrl;
@@ -83,7 +87,7 @@ impl Started {
         let address = free_address().context("no port of 127.0.0.1 is free")?;
         let words = Words::new(relay, address, &dir)?;
         let url = format!("ws://{address}").parse().context("an address makes a URL")?;
-        let mut keeper = on_cores(pinned.map(|pinned| &*pinned.relay), || Keeper::spawn(&words, &dir))?;
+        let keeper = on_cores(pinned.map(|pinned| &*pinned.relay), || Keeper::spawn(&words, &dir))?;
         let hint = words.relative_file().map_or_else(String::new, |file| {
             format!(
                 "; {file} is a path from here, and the relay runs in a folder of its own: give the whole path"
@@ -98,7 +102,7 @@ impl Started {
                 }
                 Err(why) => Some(why),
             },
-            _ = keeper.lines.next_line_kept() => None,
+            _ = keeper.said.clone() => None,
         };
         let ended = keeper.end().await?;
         let why = why.unwrap_or_else(|| format!("ended before it listened at {address}: {}", ended.how));
@@ -214,24 +218,8 @@ struct Keeper {
     child: Child,
     /// Closed, it asks for the end.
     stdin: ChildStdin,
-    lines: Said,
-}
-
-/// The keeper's output: one line, at the end.
-#[derive(Debug)]
-struct Said {
-    lines: Lines<BufReader<ChildStdout>>,
-    last: Option<String>,
-}
-
-impl Said {
-    /// Waits for the line, which stays for who asks again.
-    async fn next_line_kept(&mut self) -> Option<&str> {
-        if self.last.is_none() {
-            self.last = self.lines.next_line().await.ok().flatten();
-        }
-        self.last.as_deref()
-    }
+    /// Its output, one line at the end.
+    said: Shared<BoxFuture<'static, Option<String>>>,
 }
 
 impl Keeper {
@@ -249,8 +237,9 @@ impl Keeper {
             .spawn()
             .context("cannot start the process that keeps a relay")?;
         let stdin = child.stdin.take().context("stdin was piped")?;
-        let stdout = child.stdout.take().context("stdout was piped")?;
-        Ok(Keeper { child, stdin, lines: Said { lines: BufReader::new(stdout).lines(), last: None } })
+        let mut lines = BufReader::new(child.stdout.take().context("stdout was piped")?).lines();
+        let said = async move { lines.next_line().await.ok().flatten() };
+        Ok(Keeper { child, stdin, said: said.boxed().shared() })
     }
 
     fn pid(&self) -> Result<u32> {
@@ -259,7 +248,7 @@ impl Keeper {
 
     async fn end(mut self) -> Result<Ended> {
         drop(self.stdin);
-        let line = timeout(KEEPER_ENDS_WITHIN, self.lines.next_line_kept()).await;
+        let line = timeout(KEEPER_ENDS_WITHIN, self.said).await;
         let Ok(Some(line)) = line else {
             let alive = self.child.id().map(measure::started_by).unwrap_or_default();
             self.child.start_kill().ok();
@@ -267,7 +256,7 @@ impl Keeper {
                 "the process that keeps a relay did not say how it ended; look for its processes: {alive:?}"
             );
         };
-        let ended = serde_json::from_str(line).with_context(|| format!("not how a relay ended: {line}"))?;
+        let ended = serde_json::from_str(&line).with_context(|| format!("not how a relay ended: {line}"))?;
         self.child.wait().await.context("cannot wait for the process that keeps a relay")?;
         Ok(ended)
     }
