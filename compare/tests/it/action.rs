@@ -218,24 +218,8 @@ fn tar(path: &str, text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn inputs_reach_the_script_as_variables_alone() {
+fn no_input_is_part_of_a_script() {
     let action = fs::read_to_string(root().join("action.yml")).unwrap();
-    let script = fs::read_to_string(root().join("deploy/action.sh")).unwrap();
-    let (inputs, steps) = action.split_once("\noutputs:").unwrap();
-    let (_, inputs) = inputs.split_once("\ninputs:").unwrap();
-    let names: Vec<&str> = inputs
-        .lines()
-        .filter_map(|line| line.strip_prefix("  ")?.strip_suffix(':'))
-        .filter(|name| !name.starts_with(' '))
-        .collect();
-    assert!(names.contains(&"base") && names.contains(&"fail-on"), "{names:?}");
-    for name in names {
-        let given = format!(": ${{{{ inputs.{name} }}}}");
-        let line = steps.lines().find(|line| line.ends_with(&given));
-        let variable = line.unwrap_or_else(|| panic!("{name} is not passed on")).trim();
-        let variable = variable.strip_suffix(&given).unwrap();
-        assert!(script.contains(&format!("${{{variable}:-")));
-    }
-    let runs: Vec<&str> = steps.lines().filter(|line| line.trim_start().starts_with("run:")).collect();
+    let runs: Vec<&str> = action.lines().filter(|line| line.trim_start().starts_with("run:")).collect();
     assert_eq!(runs, ["      run: '\"$GITHUB_ACTION_PATH/deploy/action.sh\"'"]);
 }
