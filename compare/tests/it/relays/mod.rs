@@ -24,6 +24,7 @@ use crate::{
 
 const COMPARE: &str = env!("CARGO_BIN_EXE_compare");
 
+/// A run of few notes a second, which a debug build keeps. What gets lost is waited for a second.
 fn run(out: &Path, args: &[&str]) -> Ran {
     compare()
         .args(["run", "--scenario", "note-stream", "--rounds", "1", "--seconds", "1", "--corpus"])
@@ -31,6 +32,7 @@ fn run(out: &Path, args: &[&str]) -> Ran {
         .arg("--out")
         .arg(out)
         .args(args)
+        .args(["--", "--rate", "50", "--drain-seconds", "1"])
         .ran()
 }
 
@@ -201,7 +203,8 @@ fn what_each_relay_sustains_is_told_in_deliveries_and_publishes_a_second() {
     let out = TempDir::new().unwrap();
     let said = compare()
         .args(["search", "--scenario", "note-stream", "--relay", &own("old"), "--relay", &own("new")])
-        .args(["--slo", "p50<2s", "--limit", "200", "--probe-seconds", "2", "--no-curve", "--corpus"])
+        .args(["--slo", "p50<2s", "--start", "200", "--limit", "200", "--probe-seconds", "2", "--no-curve"])
+        .arg("--corpus")
         .arg(few_events())
         .arg("--out")
         .arg(out.path())
@@ -212,7 +215,13 @@ fn what_each_relay_sustains_is_told_in_deliveries_and_publishes_a_second() {
     let table = fs::read_to_string(folder.join("summary.md")).unwrap();
     let headings = "| 95 % interval | publishes/s | connections | load |";
     assert!(table.contains(headings), "{table}");
-    let limits = Derived::from_result(&ResultFile::read(&folder).unwrap()).limits;
+    let result = ResultFile::read(&folder).unwrap();
+    let search = result.search.as_ref().unwrap();
+    let at_load_1 = search.config.at_load_1.unwrap().deliveries_per_s;
+    let played = search.cells[0].probes[0].played.unwrap();
+    assert!((played.load * at_load_1 - 200.0).abs() < 1.0, "{played:?} of {at_load_1}");
+    assert!(folder.join("report.html").exists());
+    let limits = Derived::from_result(&result).limits;
     let ids: Vec<&str> = limits.iter().map(|limit| &*limit.cell).collect();
     assert_eq!(ids, ["json+none+old", "json+none+new"]);
     for limit in &limits {
@@ -233,7 +242,7 @@ fn a_relay_that_loses_deliveries_is_named_and_the_one_beside_it_is_not() {
     let junit = out.path().join("junit.xml");
     let results = out.path().join("results");
     let relays = ["--relay", &own("whole"), "--relay", &lossy, "--junit", junit.to_str().unwrap()];
-    run(&results, &[&relays[..], &["--", "--rate", "100"]].concat()).ended(4);
+    run(&results, &relays).ended(4);
     let result = ResultFile::read(&only_folder(&results)).unwrap();
     for cell in &result.cells {
         let counts = cell.blocks[0].record.as_ref().unwrap().counts;
