@@ -6,8 +6,6 @@ pub(crate) mod first_delivery;
 pub(crate) mod opening;
 #[cfg_attr(not(target_os = "linux"), path = "pacer_elsewhere.rs")]
 pub(crate) mod pacer;
-#[cfg(all(test, target_os = "linux"))]
-pub(crate) mod pacer_elsewhere;
 pub(crate) mod patience;
 pub(crate) mod prepare;
 pub(crate) mod progress;
