@@ -1,9 +1,9 @@
-//! Checks that the processes of `--relay-pid` are the relay at `--url`. A process is refused only if
-//! nothing can reach it. Containers, proxies and other users' processes are accepted, and the record
-//! states what could not be checked.
+//! Checks that the processes of `--relay-pid` are the relay at `--url`. Processes without a socket are
+//! refused. Containers, proxies and other users' processes are accepted, and the record states what
+//! could not be checked.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fs,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
 };
@@ -18,9 +18,6 @@ use program::report;
 
 /// The state of a listening socket in `/proc/net/tcp` (tcp_states.h).
 const LISTEN: &str = "0A";
-
-/// `__SO_ACCEPTCON`, the flag of a listening socket in `/proc/net/unix`.
-const ACCEPTS: u32 = 0x1_0000;
 
 /// Facts about the processes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -52,20 +49,20 @@ pub(crate) fn proof(args: &Args) -> anyhow::Result<Proof> {
 /// Looks whether one of these processes listens where the relay does.
 ///
 /// # Errors
-/// When none of them listens at anything: then they are no relay.
+/// When none of them has a socket: then they are no relay.
 pub(crate) fn check(processes: &Processes, relay: &str) -> Result<Proof, String> {
     let pids = processes.pids();
-    let opened: Vec<Opened> = pids.iter().map(|pid| Opened::by_pid(*pid)).collect();
+    let opened: Vec<_> = pids.iter().map(|pid| sockets(*pid)).collect();
     let here = Relay::from_url(relay);
     let at_relay = here.as_ref().map(Relay::listeners).unwrap_or_default();
-    if opened.iter().any(|opened| !opened.sockets.is_disjoint(&at_relay)) {
+    if opened.iter().flatten().any(|sockets| !sockets.is_disjoint(&at_relay)) {
         return Ok(Proof::default());
     }
     let all = names(&pids);
     let holder = (!at_relay.is_empty()).then(|| holder(&at_relay)).flatten();
-    if !opened.iter().any(Opened::may_be_reached) {
+    if opened.iter().all(|sockets| sockets.as_ref().is_some_and(BTreeSet::is_empty)) {
         let fix = holder.map_or_else(String::new, |pid| format!("; {} listens at {relay}", names(&[pid])));
-        return Err(format!("--relay-pid: {all} listens at nothing, so it is not a relay{fix}"));
+        return Err(format!("--relay-pid: {all} has no socket, so it is not a relay{fix}"));
     }
     if let Some(pid) = holder {
         let unproven = format!(
@@ -119,7 +116,7 @@ fn names(pids: &[u32]) -> String {
 fn holder(sockets: &BTreeSet<u64>) -> Option<u32> {
     let processes = fs::read_dir("/proc").ok()?;
     let mut pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    pids.find(|pid| !Opened::by_pid(*pid).sockets.is_disjoint(sockets))
+    pids.find(|pid| self::sockets(*pid).is_some_and(|own| !own.is_disjoint(sockets)))
 }
 
 /// The relay's addresses, where they are this machine's.
@@ -148,23 +145,16 @@ impl Relay {
         let mut sockets = BTreeSet::new();
         for table in ["tcp", "tcp6"] {
             let table = fs::read_to_string(format!("/proc/self/net/{table}")).unwrap_or_default();
-            let listening = table.lines().filter_map(tcp).filter(|socket| socket.listens);
-            let found = listening.filter(|socket| self.0.iter().any(|one| is_relay(one, &socket.local)));
-            sockets.extend(found.map(|socket| socket.inode));
+            let listening = table.lines().filter_map(listening);
+            let found = listening.filter(|(at, _)| self.0.iter().any(|one| is_relay(one, at)));
+            sockets.extend(found.map(|(_, inode)| inode));
         }
         sockets
     }
 }
 
-/// A line of `/proc/net/tcp` or `tcp6` (proc_pid_net(5)).
-#[derive(Debug, PartialEq, Eq)]
-struct TcpSocket {
-    local: SocketAddr,
-    listens: bool,
-    inode: u64,
-}
-
-fn tcp(line: &str) -> Option<TcpSocket> {
+/// Address and inode of a listening socket, from a line of `/proc/net/tcp` or `tcp6` (proc_pid_net(5)).
+fn listening(line: &str) -> Option<(SocketAddr, u64)> {
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
     let (ip, port) = fields.get(1)?.split_once(':')?;
     let word = |at: usize| Some(u32::from_str_radix(ip.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
@@ -176,86 +166,18 @@ fn tcp(line: &str) -> Option<TcpSocket> {
         }
         _ => return None,
     };
-    Some(TcpSocket {
-        local: SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?),
-        listens: *fields.get(3)? == LISTEN,
-        inode: fields.get(9)?.parse().ok()?,
-    })
+    let at = SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?);
+    Some((at, fields.get(9)?.parse().ok()?)).filter(|_| fields[3] == LISTEN)
 }
 
-/// The files that a process has open, and what they tell.
-#[derive(Debug, Default)]
-struct Opened {
-    sockets: BTreeSet<u64>,
-    /// Whether others could reach it by one of its files.
-    may_be_reached: bool,
-}
-
-impl Opened {
-    fn by_pid(pid: u32) -> Opened {
-        let Ok(files) = fs::read_dir(format!("/proc/{pid}/fd")) else {
-            // Those of others are hidden.
-            return Opened { may_be_reached: true, ..Opened::default() };
-        };
-        let mut opened = Opened::default();
-        for file in files.flatten() {
-            let Ok(file) = fs::read_link(file.path()) else { continue };
-            let file = file.to_string_lossy();
-            match file.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']')?.parse().ok()) {
-                Some(inode) => drop(opened.sockets.insert(inode)),
-                None => opened.may_be_reached |= !is_mute(&file),
-            }
-        }
-        if !opened.sockets.is_empty() {
-            let known = sockets_beside(pid);
-            // One of an unknown kind may be anything.
-            opened.may_be_reached |= opened.sockets.iter().any(|inode| known.get(inode) != Some(&false));
-        }
-        opened
-    }
-
-    fn may_be_reached(&self) -> bool {
-        self.may_be_reached
-    }
-}
-
-/// Whether nobody reaches a process by this file, as it is linked in `/proc/PID/fd`. Rings of
-/// io_uring, devices and what is not known here may carry connections.
-fn is_mute(file: &str) -> bool {
-    const DEVICES: [&str; 9] =
-        ["null", "zero", "full", "random", "urandom", "tty", "pts/", "ptmx", "console"];
-    const NAMELESS: [&str; 7] =
-        ["[eventpoll]", "[eventfd]", "[timerfd]", "[signalfd]", "[pidfd]", "[fanotify]", "inotify"];
-    if let Some(device) = file.strip_prefix("/dev/") {
-        return device.starts_with("shm/") || DEVICES.iter().any(|name| device.starts_with(name));
-    }
-    match file.strip_prefix("anon_inode:") {
-        Some(name) => NAMELESS.contains(&name),
-        None => file.starts_with('/') || file.starts_with("pipe:["),
-    }
-}
-
-/// The sockets in the network namespace of a process, of kinds whose tables say whether they
-/// listen.
-fn sockets_beside(pid: u32) -> BTreeMap<u64, bool> {
-    let read = |table: &str| fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
-    let mut sockets = BTreeMap::new();
-    for table in ["tcp", "tcp6"] {
-        sockets.extend(read(table).lines().filter_map(tcp).map(|socket| (socket.inode, socket.listens)));
-    }
-    // Nobody connects to these.
-    for table in ["udp", "udp6"] {
-        sockets.extend(read(table).lines().filter_map(tcp).map(|socket| (socket.inode, false)));
-    }
-    let field = |line: &str, place: usize| line.split_ascii_whitespace().nth(place).map(str::to_owned);
-    let netlink = read("netlink");
-    sockets.extend(netlink.lines().filter_map(|line| Some((field(line, 9)?.parse().ok()?, false))));
-    let unix = |line: &str| {
-        let flags = u32::from_str_radix(&field(line, 3)?, 16).ok()?;
-        Some((field(line, 6)?.parse().ok()?, flags & ACCEPTS != 0))
+/// The sockets of a process, by inode; `None` where they are hidden, as those of other users are.
+fn sockets(pid: u32) -> Option<BTreeSet<u64>> {
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
+    let inode = |file: fs::DirEntry| {
+        let file = fs::read_link(file.path()).ok()?;
+        file.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
     };
-    sockets.extend(read("unix").lines().filter_map(unix));
-    sockets
+    Some(files.filter_map(inode).collect())
 }
 
 #[cfg(test)]
@@ -270,39 +192,19 @@ mod tests {
     #[test]
     fn lines_of_tables_are_read_as_the_kernel_writes_them() {
         let line = "   0: 0100007F:1E61 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 20417 1";
-        let expected = TcpSocket { local: "127.0.0.1:7777".parse().unwrap(), listens: true, inode: 20_417 };
+        let ipv6 = "   1: 00000000000000000000000001000000:1E61 0:0 0A 0:0 00:0 0 0 0 20418";
         if cfg!(target_endian = "little") {
-            assert_eq!(tcp(line), Some(expected));
+            assert_eq!(listening(line), Some(("127.0.0.1:7777".parse().unwrap(), 20_417)));
+            assert_eq!(listening(ipv6), Some(("[::1]:7777".parse().unwrap(), 20_418)));
         }
-        let line = "   1: 00000000000000000000000001000000:1E61 0:0 01 0:0 00:0 0 0 0 20418";
-        let found = tcp(line);
-        if cfg!(target_endian = "little") {
-            let local = "[::1]:7777".parse().unwrap();
-            assert_eq!(found, Some(TcpSocket { local, listens: false, inode: 20_418 }));
-        }
-        for other in
-            ["", "  sl  local_address rem_address   st", "0: 0100007F 0:0 0A", "0: é00007F:1E61 0:0 0A"]
-        {
-            assert_eq!(tcp(other), None, "{other}");
-        }
-    }
-
-    #[test]
-    fn files_by_which_nobody_is_reached_are_known() {
-        for file in [
-            "/var/log/a",
-            "/dev/null",
-            "/dev/pts/3",
-            "/dev/shm/a",
-            "pipe:[12]",
-            "anon_inode:[eventpoll]",
-            "anon_inode:inotify",
-            "/memfd:a (deleted)",
+        for other in [
+            &line.replace(" 0A ", " 01 "),
+            "",
+            "  sl  local_address rem_address   st",
+            "0: 0100007F 0:0 0A",
+            "0: é00007F:1E61 0:0 0A",
         ] {
-            assert!(is_mute(file), "{file}");
-        }
-        for file in ["/dev/net/tun", "/dev/kvm", "/dev/vhost-net", "anon_inode:[io_uring]", "net:[1]", ""] {
-            assert!(!is_mute(file), "{file}");
+            assert_eq!(listening(other), None, "{other}");
         }
     }
 

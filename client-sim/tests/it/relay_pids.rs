@@ -123,7 +123,7 @@ fn a_process_that_is_no_relay_is_refused_before_anything_is_sent() {
     let mut sleep = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
     let own = std::process::id();
     for (pids, why) in [
-        (sleep.id().to_string(), "(sleep) listens at nothing, so it is not a relay; process"),
+        (sleep.id().to_string(), "(sleep) has no socket, so it is not a relay; process"),
         (own.to_string(), "runs the clients, too: name the relay's own process"),
         (format!("{},{own}", pid(&relay)), "runs the clients, too"),
         ("4194305".to_owned(), "there is no process 4194305"),
