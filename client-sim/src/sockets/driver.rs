@@ -397,7 +397,7 @@ impl Driver {
                     Action::Connect => Box::pin(self.connect()).await?,
                     Action::Close => Box::pin(self.close()).await,
                     Action::Abort => self.abort(),
-                    Action::Fail(failure) => return Err(failure.into()),
+                    Action::Fail(why) => return Err(anyhow!(why)),
                 }
             }
             if !self.client.has_backlog() {

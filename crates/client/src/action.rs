@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 
-use super::Failure;
 use crate::recorder::Sample;
 
 /// One thing to do. Carry out actions in the order in which the machine gives them.
@@ -20,6 +19,6 @@ pub enum Action {
     Record(Sample),
     /// Count a delivery in the throughput, without a latency.
     Count { now_ns: u64 },
-    /// End this client; the run is incomplete.
-    Fail(Failure),
+    /// End this client, for this reason; the run is incomplete.
+    Fail(String),
 }

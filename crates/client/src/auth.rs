@@ -8,7 +8,7 @@ use corpus::Keys;
 
 use super::{
     Client, Subscription, Wake,
-    connect::{ConnectionState, Patience},
+    connect::ConnectionState,
 };
 use workload::{CLIENT_AUTH, Timing, schedule::nanos};
 
@@ -120,7 +120,7 @@ impl Client {
     pub(super) fn send_proof(&mut self, proof: &Event<'_>, now_ns: u64) {
         self.proof.sent = Some((proof.id, now_ns));
         if !self.started || !self.connection.is_up() {
-            self.patience = Some(Patience::from(now_ns));
+            self.wait_for_set_up(now_ns);
         }
         if self.is_recorded() {
             self.wake_at(now_ns + nanos(PROOF_PATIENCE), Wake::TakeTurns);

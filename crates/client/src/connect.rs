@@ -4,16 +4,13 @@ use std::time::Duration;
 
 use fixedbitset::FixedBitSet;
 
-use super::{Action, Client, Failure, Owed, Proof, Subscription, Wake};
+use super::{Action, Client, Proof, Subscription, Wake};
 use crate::incidents;
 use workload::{Timing, schedule::nanos};
 
-/// How long the relay may be silent while a connection is set up.
-const SILENCE: Duration = Duration::from_secs(10);
-
-/// How long the set-up may take, however much the relay says meanwhile: a relay may send stored
-/// events without end, and never EOSE.
-const SET_UP: Duration = Duration::from_secs(60);
+/// How long the set-up of a connection may take: a relay may be silent, or send stored events without
+/// end, and never EOSE.
+const SET_UP: Duration = Duration::from_secs(30);
 
 /// How long a client waits for a challenge on a new connection. Some relays send it only when a
 /// message needs it.
@@ -42,31 +39,6 @@ pub(super) enum ConnectionState {
 impl ConnectionState {
     pub(super) fn is_up(&self) -> bool {
         *self == ConnectionState::Up
-    }
-}
-
-/// The patience with a relay while a connection is set up, on the clock of the client.
-#[derive(Debug)]
-pub(super) struct Patience {
-    heard_ns: u64,
-    since_ns: u64,
-}
-
-impl Patience {
-    pub(super) fn from(now_ns: u64) -> Patience {
-        Patience { heard_ns: now_ns, since_ns: now_ns }
-    }
-
-    pub(super) fn ends_ns(&self) -> u64 {
-        (self.heard_ns + nanos(SILENCE)).min(self.since_ns + nanos(SET_UP))
-    }
-
-    pub(super) fn failure(&self, owed: Owed, said: String) -> Failure {
-        if self.ends_ns() == self.since_ns + nanos(SET_UP) {
-            Failure::Endless { patience: SET_UP, owed, said }
-        } else {
-            Failure::Silent { patience: SILENCE, owed, said }
-        }
     }
 }
 
@@ -165,14 +137,14 @@ impl Client {
     /// Notes that there is no connection any more.
     pub(super) fn go_down(&mut self) {
         self.connection = ConnectionState::Down;
-        self.patience = None;
+        self.gives_up_ns = None;
         self.proof = Proof::default();
     }
 
     /// Opens live subscriptions and begins the sessions that waited for the connection.
     pub(super) fn set_up(&mut self, now_ns: u64) {
         self.connection = ConnectionState::Up;
-        self.patience = None;
+        self.gives_up_ns = None;
         if !self.started {
             self.subscribe(now_ns);
         }
@@ -194,40 +166,35 @@ impl Client {
             self.light.iter_mut().for_each(|light| light.awaited += live.matches.count_ones(..) as u64);
         }
         if !filters.is_empty() {
-            self.patience = Some(Patience::from(now_ns));
+            self.wait_for_set_up(now_ns);
         }
     }
 
-    /// Needs no more patience when the last live subscription is open and AUTH has its OK.
+    /// Waits no more when the last live subscription is open and AUTH has its OK.
     pub(super) fn set_up_if_open(&mut self) {
         if self.connection.is_up() && self.opening.is_clear() && !self.proof.is_under_way() {
-            self.patience = None;
+            self.gives_up_ns = None;
         }
     }
 
-    /// The answer that the relay owes while the connection is set up.
-    pub(super) fn owed(&self) -> Owed {
-        match self.connection {
-            ConnectionState::Challenge { .. } => Owed::Proof,
-            _ if self.opening.is_clear() => Owed::Proof,
-            _ => {
-                let workload = &self.shared.workload;
-                let filters = workload.roles[self.id].filters();
-                let first = (0..).zip(filters).find(|(n, _)| self.opening.contains(*n as usize));
-                let request = first.map(|(n, live)| {
-                    let filter = &workload.live[*live as usize].filter;
-                    incidents::request(&Subscription::Live(n).to_string(), filter)
-                });
-                Owed::Eose(request.unwrap_or_default())
+    /// Waits for the set-up, but not for ever.
+    pub(super) fn wait_for_set_up(&mut self, now_ns: u64) {
+        self.gives_up_ns = Some(now_ns + nanos(SET_UP));
+    }
+
+    /// Ends with the answer that the relay owes and did not give.
+    pub(super) fn give_up(&mut self) {
+        let shared = std::sync::Arc::clone(&self.shared);
+        let filters = shared.workload.roles[self.id].filters();
+        let mut opening = (0..).zip(filters).filter(|(n, _)| self.opening.contains(*n as usize));
+        let owed = match opening.next() {
+            Some((n, live)) => {
+                let filter = &shared.workload.live[*live as usize].filter;
+                format!("EOSE of {}", incidents::request(&Subscription::Live(n).to_string(), filter))
             }
-        }
-    }
-
-    /// Notes that the relay is not silent.
-    pub(super) fn hear(&mut self, now_ns: u64) {
-        if let Some(patience) = &mut self.patience {
-            patience.heard_ns = now_ns;
-        }
+            None => "OK to AUTH (NIP-42)".to_owned(),
+        };
+        self.fail(format!("for {} s {owed} did not come{}", SET_UP.as_secs(), self.report.said()));
     }
 
     /// Whether the client may read now.

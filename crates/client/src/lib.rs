@@ -12,7 +12,6 @@
 mod action;
 pub mod auth;
 mod connect;
-mod failure;
 mod hear;
 pub mod incidents;
 pub mod ledger;
@@ -45,13 +44,12 @@ use fixedbitset::FixedBitSet;
 
 pub use self::{
     action::Action,
-    failure::{Failure, Owed},
     report::{Report, Stay},
     subscription::Subscription,
 };
 use self::{
     auth::{Identity, Proof},
-    connect::{ConnectionState, Patience, Reader},
+    connect::{ConnectionState, Reader},
     light::Light,
     live::LastOfEach,
     publish::Backlog,
@@ -101,8 +99,8 @@ pub struct Client {
     /// Whether the run has started; nothing is recorded before.
     started: bool,
     connection: ConnectionState,
-    /// The patience with the relay while the connection is set up.
-    patience: Option<Patience>,
+    /// When the client gives up a relay that has not set up its connection.
+    gives_up_ns: Option<u64>,
     proof: Proof,
     /// Live subscriptions of a subscriber whose EOSE is missing.
     opening: FixedBitSet,
@@ -159,7 +157,7 @@ impl Client {
             identity: Identity { url: url.to_owned(), unix_s },
             started: false,
             connection: ConnectionState::Down,
-            patience: None,
+            gives_up_ns: None,
             proof: Proof::default(),
             opening: FixedBitSet::with_capacity(role.filters().len()),
             waiting: Vec::new(),
@@ -213,9 +211,8 @@ impl Client {
 
     /// Handles every timer that is due.
     pub fn on_timer(&mut self, now_ns: u64) {
-        if let Some(patience) = self.patience.take_if(|patience| patience.ends_ns() <= now_ns) {
-            let failure = patience.failure(self.owed(), self.report.said());
-            self.actions.push_back(Action::Fail(failure));
+        if self.gives_up_ns.take_if(|at_ns| *at_ns <= now_ns).is_some() {
+            self.give_up();
         }
         self.end_greeting(now_ns);
         while let Some(Reverse((_, wake))) =
@@ -241,7 +238,6 @@ impl Client {
     /// Handles one message of the relay.
     pub fn on_message(&mut self, payload: &[u8], now_ns: u64) {
         self.pause_after(payload.len(), now_ns);
-        self.hear(now_ns);
         if self.passes_over(payload, now_ns) {
             return;
         }
@@ -303,8 +299,7 @@ impl Client {
     /// When to call [`Client::on_timer`].
     pub fn next_wake_ns(&self) -> Option<u64> {
         let wake = self.wakes.peek().map(|Reverse((at, _))| *at);
-        let patience_ends = self.patience.as_ref().map(Patience::ends_ns);
-        wake.into_iter().chain(patience_ends).chain(self.greeting_ends_ns()).min()
+        wake.into_iter().chain(self.gives_up_ns).chain(self.greeting_ends_ns()).min()
     }
 
     /// Whether [`Client::on_room`] has something to do.
@@ -518,7 +513,7 @@ impl Client {
     }
 
     fn fail(&mut self, why: String) {
-        self.actions.push_back(Action::Fail(Failure::Other(why)));
+        self.actions.push_back(Action::Fail(why));
     }
 
     fn complain(&mut self, text: impl FnOnce() -> String) {

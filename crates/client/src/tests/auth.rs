@@ -20,7 +20,7 @@ fn proving() -> (Table, Event<'static>) {
 fn why(client: &mut Client) -> String {
     let failed = std::iter::from_fn(|| client.next_action())
         .find_map(|action| if let Action::Fail(why) = action { Some(why) } else { None });
-    failed.expect("the client fails").to_string()
+    failed.expect("the client fails")
 }
 
 #[test]
