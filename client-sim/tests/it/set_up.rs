@@ -322,7 +322,7 @@ fn a_signal_while_a_rehearsal_works_and_says_so_ends_the_run_and_the_doctor() {
         command.args(words).args(["--pow", "20", "--url", &relay.url]);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-        let tells = |line: String| line.contains("proof of work of 20 bits: ") && line.contains("rehearsal");
+        let tells = |line: String| line.contains("proof of work of 20 bits for each event of the rehearsal");
         assert!(said.any(tells), "{words:?}");
         ended_by(Signal::SIGTERM, child).ended(130);
     }
