@@ -100,49 +100,35 @@ fn say(text: anyhow::Result<String>) -> ExitCode {
 
 /// The plan of a scenario.
 fn plan(args: &Explain) -> anyhow::Result<String> {
-    let Explain {
-        name,
-        scenario,
-        set,
-        corpus,
-        skip_invalid,
-        seed,
-        seconds,
-        load: loads,
-        agents,
-        pubkeys,
-        json,
-    } = args;
-    let name = name.as_ref().or(scenario.as_ref()).context("name a scenario (client-sim scenarios)")?;
-    let (mut scenario, corpus) = load(name, set, *seconds, corpus.as_deref(), *skip_invalid)?;
+    let name = args.name.as_ref().or(args.scenario.as_ref());
+    let name = name.context("name a scenario (client-sim scenarios)")?;
+    let corpus = args.corpus.as_deref();
+    let (mut scenario, corpus) = load(name, &args.set, args.seconds, corpus, args.skip_invalid)?;
     let formats: Vec<_> = Format::core().collect();
-    if loads.len() > 1 {
-        ensure!(agents.is_none(), "--agents splits the plan of one --load");
+    if args.load.len() > 1 {
+        ensure!(args.agents.is_none(), "--agents splits the plan of one --load");
         let step = |load: &f64| {
             let mut scenario = scenario.clone();
             scenario.set_load(*load);
-            let plan = plan_over(&scenario, &corpus, *seed, &formats)?;
+            let plan = plan_over(&scenario, &corpus, args.seed, &formats)?;
             Ok(PlanFacts::from_workload(&plan).per_second(&scenario))
         };
-        let steps = loads.iter().map(step).collect::<anyhow::Result<Vec<_>>>()?;
-        return if *json { Ok(serde_json::to_string_pretty(&steps)? + "\n") } else { explain::steps(&steps) };
+        let steps = args.load.iter().map(step).collect::<anyhow::Result<Vec<_>>>()?;
+        return match args.json {
+            true => Ok(serde_json::to_string_pretty(&steps)? + "\n"),
+            false => explain::steps(&steps),
+        };
     }
-    if let [load] = loads[..] {
-        scenario.set_load(load);
+    args.load.iter().for_each(|load| scenario.set_load(*load));
+    scenario.only_new |= args.pubkeys;
+    let workload = plan_over(&scenario, &corpus, args.seed, &formats)?;
+    if args.pubkeys {
+        return Ok(signers(&workload, args.seed));
     }
-    scenario.only_new |= *pubkeys;
-    let workload = plan_over(&scenario, &corpus, *seed, &formats)?;
-    if *pubkeys {
-        return Ok(signers(&workload, *seed));
-    }
-    let explanation = explain::Explanation {
-        scenario: &scenario,
-        corpus: &corpus,
-        workload: &workload,
-        seed: *seed,
-        agents: *agents,
-    };
-    if *json { explanation.json() } else { explanation.text() }
+    let (scenario, corpus, workload) = (&scenario, &corpus, &workload);
+    let explanation =
+        explain::Explanation { scenario, corpus, workload, seed: args.seed, agents: args.agents };
+    if args.json { explanation.json() } else { explanation.text() }
 }
 
 /// The public keys that sign what a run of this plan and its rehearsal send, one a line.

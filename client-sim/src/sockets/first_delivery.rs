@@ -1,19 +1,15 @@
 //! Requests every stored event of the plan before the clock starts, so that the relay has encoded it.
 //! Reads the relay's CPU for these first deliveries (docs/decisions/warm.md).
 
-use std::{cell::RefCell, rc::Rc, sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use measure::{FirstDeliveryRecord, ProcessesCpu};
 
 use crate::{
     relays::meters::relay_clock,
-    sockets::{
-        dial::{Dialer, Target},
-        driver::Driver,
-        prepare::Progress,
-    },
+    sockets::{dial::Target, prepare::Alone},
 };
-use client::{incidents::Incidents, recorder::Recorder, shared::Shared};
+use client::{incidents::Incidents, shared::Shared};
 use workload::{Due, Speaks, Workload};
 
 /// Identical passes over the events after the first: their spread is the resolution.
@@ -40,25 +36,17 @@ pub(crate) async fn warm(
     let passes = workload.passes(&asked, 1 + WARM_PASSES, speaks)?;
     let mut shared = Shared::new(passes);
     shared.incidents = Arc::clone(incidents);
-    let shared = Arc::new(shared);
-    let dialer = Arc::new(Dialer::new(target.clone(), 1));
-    let recorder = Rc::new(RefCell::new(Recorder::default()));
-    let mut driver = Driver::open(Arc::clone(&shared), recorder, dialer, 0).await?;
-    driver.start(Instant::now());
+    let doing = "while the relay sent each event once before the start";
+    let mut client = Alone::connect(target, shared, doing).await?;
     let mut read = || clock.as_mut().and_then(|clock| clock.read().ok());
     let spent = |(before, after): (ProcessesCpu, ProcessesCpu)| after.since(&before).cpu.total_ns;
-    let doing = "while the relay sent each event once before the start";
-    let mut progress = Progress::new(&shared, doing);
     let mut passes_ns = Vec::new();
     for pass in 0..=WARM_PASSES {
         let before = read();
-        progress.begin(&mut driver, Due::Session(pass)).await?;
-        while shared.outstanding() > i64::from(WARM_PASSES - pass) {
-            progress.turn(&mut driver).await?;
-        }
+        client.play(Due::Session(pass), i64::from(WARM_PASSES - pass)).await?;
         passes_ns.extend(before.zip(read()).map(spent));
     }
-    let counts = driver.finish().await.report.counts;
+    let counts = client.driver.finish().await.report.counts;
     let all_came = counts.deliveries == asked.len() as u64 * u64::from(1 + WARM_PASSES);
     let cost = match passes_ns[..] {
         [cold_ns, ref warm_ns @ ..] if all_came && warm_ns.len() == WARM_PASSES as usize => {

@@ -1,7 +1,7 @@
 //! Prepares the relay before the clock starts: checks that it speaks the agreed format, and stores
 //! the events that the plan asks for.
 
-use std::{cell::RefCell, collections::HashSet, rc::Rc, sync::Arc, time::Duration};
+use std::{collections::HashSet, rc::Rc, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -16,7 +16,6 @@ use crate::{
 };
 use client::{
     Report, incidents,
-    recorder::Recorder,
     shared::{Fate, Shared},
 };
 use workload::{Due, Flood, Publication, Speaks, Workload};
@@ -119,53 +118,21 @@ async fn store(
     preparation: Workload,
     patience: Duration,
 ) -> anyhow::Result<(Prepared, Vec<Publication>, String)> {
-    let shared = Arc::new(Shared::new(preparation));
-    let dialer = Arc::new(Dialer::new(target.clone(), 1));
-    let recorder = Rc::new(RefCell::new(Recorder::default()));
-    let mut driver = Driver::open(Arc::clone(&shared), recorder, dialer, 0).await?;
-    let agreement = driver.agreement().context("the preparing client connects before the start")?.clone();
-    driver.start(std::time::Instant::now());
-    driver.on_due(Due::Session(0)).await?;
-    first_eose(&mut driver, &shared, &agreement, patience).await?;
-    let mut progress = Progress::new(&shared, "while the relay was given the events to ask for");
-    progress.begin(&mut driver, Due::Flood(0)).await?;
-    while shared.outstanding() > 1 {
-        progress.turn(&mut driver).await?;
-    }
+    let doing = "while the relay was given the events to ask for";
+    let mut client = Alone::connect(target, Shared::new(preparation), doing).await?;
+    let agreement = client.driver.agreement();
+    let agreement = agreement.context("the preparing client connects before the start")?.clone();
+    client.first_eose(&agreement, patience).await?;
+    client.play(Due::Flood(0), 1).await?;
     // A relay may index stored events at the first request, so make one before the clock starts.
-    progress.begin(&mut driver, Due::Session(1)).await?;
-    while !shared.is_done() {
-        progress.turn(&mut driver).await?;
-    }
-    let report = driver.finish().await.report;
+    client.play(Due::Session(1), 0).await?;
+    let shared = Arc::clone(&client.shared);
+    let report = client.driver.finish().await.report;
     let publications = shared.workload.publications.iter().enumerate();
     let refused = publications.filter(|(n, _)| shared.fate(*n) == Fate::Rejected);
     let refused = refused.map(|(_, publication)| *publication).collect();
     let prepared = Prepared { agreement, live_limit: 0, ungreeted: report.ungreeted };
     Ok((prepared, refused, report.complaint.unwrap_or_default()))
-}
-
-/// Waits for the EOSE of the first request.
-///
-/// # Errors
-/// [`NoEose`], or an answer that is not in the agreed format.
-async fn first_eose(
-    driver: &mut Driver,
-    shared: &Shared,
-    agreement: &Agreement,
-    patience: Duration,
-) -> anyhow::Result<()> {
-    let deadline = Instant::now() + patience;
-    while driver.report().counts.requests_completed == 0 {
-        let Ok(turn) = timeout_at(deadline, driver.turn()).await else {
-            let filter = &shared.workload.sessions[0].steps[0][0].filter;
-            let said = driver.report().said();
-            return Err(NoEose { patience, request: incidents::request("s0-0-0", filter), said }.into());
-        };
-        turn.context("no answer to the first request")?;
-        judge_first_answer(driver.report(), agreement)?;
-    }
-    Ok(())
 }
 
 /// The ids of events outside the plan that the relay has and that reconciliations would name.
@@ -175,22 +142,15 @@ async fn first_eose(
 pub(crate) async fn foreign(target: &Target, workload: &Workload) -> anyhow::Result<HashSet<[u8; 32]>> {
     const MOST: usize = 1_000_000;
     let Some(plan) = workload.reconciling_all()? else { return Ok(HashSet::new()) };
-    let shared = Arc::new(Shared::new(plan));
-    let (recorder, dialer) = (Rc::default(), Arc::new(Dialer::new(target.clone(), 1)));
-    let mut driver = Driver::open(Arc::clone(&shared), recorder, dialer, 0).await?;
-    driver.start(std::time::Instant::now());
-    let mut progress = Progress::new(&shared, "while the relay was asked what else it has");
-    let mut begun = 0;
-    for (session, _) in (0..).zip(&shared.workload.sessions) {
-        progress.begin(&mut driver, Due::Session(session)).await?;
-        begun += 1;
-        while shared.outstanding() > i64::try_from(shared.workload.sessions.len() - begun)? {
-            progress.turn(&mut driver).await?;
-        }
+    let sessions = u32::try_from(plan.sessions.len())?;
+    let doing = "while the relay was asked what else it has";
+    let mut client = Alone::connect(target, Shared::new(plan), doing).await?;
+    for session in 0..sessions {
+        client.play(Due::Session(session), i64::from(sessions - session - 1)).await?;
     }
-    let report = driver.finish().await.report;
+    let report = client.driver.finish().await.report;
     anyhow::ensure!(
-        report.counts.requests_completed == shared.workload.sessions.len() as u64,
+        report.counts.requests_completed == u64::from(sessions),
         "the relay does not reconcile the events of the run{}",
         report.said()
     );
@@ -213,82 +173,103 @@ pub(crate) async fn wait_for_stored(target: &Target, workload: &Workload) -> any
     const PAUSE: Duration = Duration::from_millis(100);
     const ATTEMPTS: u32 = 6_000;
     let Some(last) = workload.asked().pop() else { return Ok(()) };
-    let shared = Arc::new(Shared::new(workload.passes(&[last], ATTEMPTS, Speaks::default())?));
-    let (recorder, dialer) = (Rc::default(), Arc::new(Dialer::new(target.clone(), 1)));
-    let mut driver = Driver::open(Arc::clone(&shared), recorder, dialer, 0).await?;
-    driver.start(std::time::Instant::now());
+    let plan = workload.passes(&[last], ATTEMPTS, Speaks::default())?;
+    let doing = "while agent 0 gave the relay the events to ask for";
+    let mut client = Alone::connect(target, Shared::new(plan), doing).await?;
     for attempt in 0..ATTEMPTS {
-        let mut progress = Progress::new(&shared, "while agent 0 gave the relay the events to ask for");
-        progress.begin(&mut driver, Due::Session(attempt)).await?;
-        while driver.report().counts.requests_completed <= u64::from(attempt) {
-            progress.turn(&mut driver).await?;
-        }
-        if driver.report().counts.deliveries > 0 {
-            driver.finish().await;
+        client.play(Due::Session(attempt), i64::from(ATTEMPTS - attempt - 1)).await?;
+        if client.driver.report().counts.deliveries > 0 {
+            client.driver.finish().await;
             return Ok(());
         }
-        tokio::time::sleep(PAUSE).await;
+        sleep(PAUSE).await;
     }
     bail!("agent 0 did not give the relay the events to ask for within ten minutes")
 }
 
-/// Waits before the clock starts until the relay has sent all that it owes. Only answers that it owes
-/// extend the wait.
-pub(crate) struct Progress<'s> {
-    shared: &'s Shared,
+/// The only client of a plan, before the clock starts. It waits until the relay has sent all that it
+/// owes. Only answers that it owes extend the wait.
+pub(crate) struct Alone {
+    pub(crate) driver: Driver,
+    shared: Arc<Shared>,
     /// The purpose of the wait, as an error says it.
     doing: &'static str,
     patience: Duration,
-    /// Answers to what is owed, less what is outstanding.
-    came: i64,
     deadline: Instant,
 }
 
-impl<'s> Progress<'s> {
-    pub(crate) fn new(shared: &'s Shared, doing: &'static str) -> Self {
-        let (patience, deadline) = (PATIENCE, Instant::now() + PATIENCE);
-        Progress { shared, doing, patience, came: -shared.outstanding(), deadline }
-    }
-
-    /// Does what is due.
+impl Alone {
+    /// Connects.
     ///
     /// # Errors
-    /// When the connection ends, or the relay does not read it for 30 s.
-    pub(crate) async fn begin(&self, driver: &mut Driver, due: Due) -> anyhow::Result<()> {
-        let begun = timeout_at(self.deadline, driver.on_due(due)).await.ok();
-        self.in_time(begun, driver, "read nothing of what it was sent")
+    /// When the relay cannot be reached, or agrees on another format or compression.
+    pub(crate) async fn connect(
+        target: &Target,
+        shared: Shared,
+        doing: &'static str,
+    ) -> anyhow::Result<Alone> {
+        let (shared, dialer) = (Arc::new(shared), Arc::new(Dialer::new(target.clone(), 1)));
+        let mut driver = Driver::open(Arc::clone(&shared), Rc::default(), dialer, 0).await?;
+        driver.start(std::time::Instant::now());
+        Ok(Alone { driver, shared, doing, patience: PATIENCE, deadline: Instant::now() })
     }
 
-    /// Handles one message.
+    /// Does what is due, and waits until no more than so many pieces of work are left.
     ///
     /// # Errors
-    /// When the connection ends, or nothing of what the relay owes came for 30 s.
-    pub(crate) async fn turn(&mut self, driver: &mut Driver) -> anyhow::Result<()> {
-        let turn = timeout_at(self.deadline, driver.turn()).await.ok();
-        self.in_time(turn, driver, "sent nothing of what it owes")?;
-        let report = driver.report();
-        if report.counts.decode_errors > 0 {
-            bail!("{}: the relay sent {}", self.doing, report.complaint.as_deref().unwrap_or_default());
+    /// When the connection ends, or the relay does not read it, or sends nothing of what it owes, for
+    /// 30 s.
+    pub(crate) async fn play(&mut self, due: Due, rest: i64) -> anyhow::Result<()> {
+        self.deadline = Instant::now() + self.patience;
+        let begun = timeout_at(self.deadline, self.driver.on_due(due)).await.ok();
+        self.in_time(begun, "read nothing of what it was sent")?;
+        let mut came = self.came();
+        while self.shared.outstanding() > rest {
+            let turn = timeout_at(self.deadline, self.driver.turn()).await.ok();
+            self.in_time(turn, "sent nothing of what it owes")?;
+            let report = self.driver.report();
+            if report.counts.decode_errors > 0 {
+                bail!("{}: the relay sent {}", self.doing, report.complaint.as_deref().unwrap_or_default());
+            }
+            if self.came() > came {
+                came = self.came();
+                self.deadline = Instant::now() + self.patience;
+            }
         }
-        let counts = &driver.report().counts;
-        let answers = i64::try_from(counts.deliveries + counts.requests_completed)?;
-        let came = answers - self.shared.outstanding();
-        if came > self.came {
-            self.came = came;
-            self.deadline = Instant::now() + self.patience;
+        Ok(())
+    }
+
+    /// Answers to what is owed, less what is outstanding.
+    fn came(&self) -> i64 {
+        let counts = &self.driver.report().counts;
+        let answers = counts.deliveries + counts.requests_completed;
+        i64::try_from(answers).unwrap_or(i64::MAX).saturating_sub(self.shared.outstanding())
+    }
+
+    /// Makes the first request, and waits for its EOSE.
+    ///
+    /// # Errors
+    /// [`NoEose`], or an answer that is not in the agreed format.
+    async fn first_eose(&mut self, agreement: &Agreement, patience: Duration) -> anyhow::Result<()> {
+        self.driver.on_due(Due::Session(0)).await?;
+        let deadline = Instant::now() + patience;
+        while self.driver.report().counts.requests_completed == 0 {
+            let Ok(turn) = timeout_at(deadline, self.driver.turn()).await else {
+                let filter = &self.shared.workload.sessions[0].steps[0][0].filter;
+                let said = self.driver.report().said();
+                return Err(NoEose { patience, request: incidents::request("s0-0-0", filter), said }.into());
+            };
+            turn.context("no answer to the first request")?;
+            judge_first_answer(self.driver.report(), agreement)?;
         }
         Ok(())
     }
 
     /// What was done before the deadline; without it the relay did nothing of this.
-    fn in_time(
-        &self,
-        done: Option<anyhow::Result<()>>,
-        driver: &Driver,
-        nothing: &str,
-    ) -> anyhow::Result<()> {
+    fn in_time(&self, done: Option<anyhow::Result<()>>, nothing: &str) -> anyhow::Result<()> {
         let silence = || {
-            let (seconds, url, said) = (self.patience.as_secs(), driver.relay(), driver.report().said());
+            let (seconds, url) = (self.patience.as_secs(), self.driver.relay());
+            let said = self.driver.report().said();
             format!("for {seconds} s {url} {nothing}{said}: its log may say why, or start it anew")
         };
         done.with_context(silence).and_then(|done| done).context(self.doing)
@@ -368,19 +349,9 @@ mod tests {
             implementation: Implementation::Library,
             over_links: false,
         };
-        let shared = Arc::new(Shared::new(workload));
         let client = async {
-            let (recorder, dialer) = (Rc::default(), Arc::new(Dialer::new(target, 1)));
-            let mut driver = Driver::open(Arc::clone(&shared), recorder, dialer, 0).await?;
-            driver.start(std::time::Instant::now());
-            let patience = Duration::from_secs(1);
-            let deadline = Instant::now() + patience;
-            let mut progress = Progress { patience, deadline, ..Progress::new(&shared, "in a test") };
-            progress.begin(&mut driver, due).await?;
-            while !shared.is_done() {
-                progress.turn(&mut driver).await?;
-            }
-            anyhow::Ok(())
+            let client = Alone::connect(&target, Shared::new(workload), "in a test").await?;
+            Alone { patience: Duration::from_secs(1), ..client }.play(due, 0).await
         };
         let talk = async {
             tokio::select! {
