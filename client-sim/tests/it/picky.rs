@@ -349,8 +349,9 @@ extra = 3
 frame_bytes = 64000
 "#;
 
-/// A run by answers that nobody gave.
+/// A run by answers that nobody gave, and one by those that were kept.
 const UNASKED: [&str; 2] = ["--doctor", "unasked.json"];
+const EXAMINED: [&str; 2] = ["--doctor", "doctor.json"];
 
 struct Setup(tempfile::TempDir);
 
@@ -413,25 +414,60 @@ impl Setup {
         (said, counts)
     }
 
-    fn doctor(&self, url: &str, scenarios: &[&str]) -> (Option<i32>, String) {
+    fn doctor(&self, url: &str, scenarios: &[&str], flags: &[&str]) -> Ran {
         let mut command = program();
-        command.args(["doctor", "--url", url, "--corpus"]).arg(self.path("events.jsonl"));
+        command.args(["doctor", "--compressions", "none", "--url", url, "--corpus"]);
+        command.arg(self.path("events.jsonl")).args(flags);
         for scenario in scenarios {
             command.arg("--scenario").arg(self.path(scenario));
         }
-        let output = command.ran();
-        (output.code, output.to_string())
+        command.ran()
+    }
+
+    /// What the doctor finds, which is kept for runs: it may take seconds.
+    fn examined(&self, url: &str, scenarios: &[&str]) -> Found {
+        let output = self.doctor(url, scenarios, &["--json"]);
+        std::fs::write(self.path("doctor.json"), &output.out).unwrap();
+        let found = Found(serde_json::from_str(&output.out).unwrap_or_else(|_| panic!("{output}")));
+        let can_be_played = (0..scenarios.len()).all(|n| found.reasons(n).is_empty());
+        assert_eq!(output.code, Some(if can_be_played { 0 } else { 1 }), "{output}");
+        found
     }
 
     /// The doctor refuses the scenario, so does a run, and one that is forced to play fails.
-    fn is_refused(&self, url: &str, scenario: &str, says: &str) {
-        let (code, table) = self.doctor(url, &[scenario]);
-        assert!(code == Some(1) && table.contains("cannot be played") && table.contains(says), "{table}");
-        let (output, counts) = self.run(url, scenario, &[]);
+    fn is_refused(&self, url: &str, scenario: &str, says: &str) -> Found {
+        let found = self.examined(url, &[scenario]);
+        assert!(found.reasons(0).iter().any(|reason| reason.contains(says)), "{found:?}");
+        let (output, counts) = self.run(url, scenario, &EXAMINED);
         assert_eq!((output.code, counts), (Some(1), None), "{output}");
-        assert!(output.to_string().contains(says), "{output}");
-        let (output, _) = self.run(url, scenario, &UNASKED);
+        assert!(output.said.contains(says), "{output}");
+        let (output, _) = self.run(url, scenario, &[&UNASKED[..], &["--drain-seconds", "1"]].concat());
         assert!(!matches!(output.code, Some(0 | 3)), "{output}");
+        found
+    }
+}
+
+/// What the doctor found.
+#[derive(Debug)]
+struct Found(Value);
+
+fn texts(of: &Value) -> Vec<String> {
+    of.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+}
+
+impl Found {
+    /// Why this one of the scenarios cannot be played.
+    fn reasons(&self, scenario: usize) -> Vec<String> {
+        texts(&self.0["scenarios"][scenario]["reasons"])
+    }
+
+    /// Settings of this software for what was found.
+    fn names(&self, setting: &str) -> bool {
+        texts(&self.0["settings"]).iter().any(|line| line.contains(setting))
+    }
+
+    fn why(&self, kind: u16) -> &str {
+        self.0["rules"]["kinds"][kind.to_string()]["why"].as_str().unwrap_or_default()
     }
 }
 
@@ -444,16 +480,15 @@ fn what_a_relay_withholds_refuses_or_never_answers_is_set_aside_in_its_words() {
         _ => Fate::Passed,
     };
     let (relay, _other) = picky(Manners { fate, withheld: &[4, 7], ..PLAIN });
-    let (code, table) = setup.doctor(&relay.url, &["all.toml", "notes.toml"]);
+    let found = setup.examined(&relay.url, &["all.toml", "notes.toml"]);
+    assert!(found.reasons(0).is_empty() && found.reasons(1).is_empty(), "{found:?}");
+    assert!(found.names("relay.auth.restrictedReadKinds") && found.names("writePolicy"), "{found:?}");
+    let (text, counts) = setup.plays_with(&relay.url, "all.toml", &EXAMINED);
     let says = [
         "kinds 4, 7: withheld: \"auth-required: kinds of private messages\"",
         "kind 3: refused: \"blocked: event kind is blocked\"",
         "kind 1059: the relay sends no OK",
     ];
-    assert_eq!((code, table.matches("can be played").count()), (Some(0), 2), "{table}");
-    assert!(says.iter().all(|says| table.contains(says)), "{table}");
-    assert!(table.contains("relay.auth.restrictedReadKinds") && table.contains("writePolicy"), "{table}");
-    let (text, counts) = setup.plays(&relay.url, "all.toml");
     assert!(counts.deliveries == 2 * counts.acked && says.iter().all(|says| text.contains(says)), "{text}");
     // No request is for withheld kinds, not even the first.
     let (relay, _other) = picky(Manners { withheld: &[1], ..PLAIN });
@@ -477,16 +512,16 @@ fn a_kind_that_comes_in_for_others_that_are_set_aside_was_tried_too() {
 #[test]
 fn refusals_of_the_rate_are_no_rules_on_events() {
     let setup = Setup::new();
-    for words in ["pow: 20 bits needed", "rate-limited: slow down"] {
+    // What is to be read is stored at the relay's rate.
+    for (words, scenario) in
+        [("pow: 20 bits needed", "notes.toml"), ("rate-limited: slow down", "reads.toml")]
+    {
         let (relay, _other) = picky(Manners { per_s: (8, words), ..PLAIN });
-        let (code, table) = setup.doctor(&relay.url, &["all.toml"]);
-        assert_eq!((code, table.matches("can be played").count()), (Some(0), 1), "{table}");
+        let table = setup.doctor(&relay.url, &["all.toml"], &[]).ended(0).out;
         assert!(table.contains(&format!("a bound on the rate, which a run may meet: {words}")), "{table}");
         assert!(!table.contains("it refuses") && table.contains("sets aside: 0 of"), "{table}");
         let (relay, _other) = picky(Manners { per_s: (60, words), ..PLAIN });
-        setup.plays(&relay.url, "notes.toml");
-        // What is to be read is stored at the relay's rate.
-        setup.plays(&relay.url, "reads.toml");
+        setup.plays(&relay.url, scenario);
     }
 }
 
@@ -495,7 +530,7 @@ fn what_is_too_large_too_old_or_dated_too_far_ahead_is_set_aside() {
     let setup = Setup::new();
     setup.redate(now_s() + 3_000);
     let (relay, _other) = picky(Manners { bytes: 2_000, dates_s: (500_000, 900), ..PLAIN });
-    let (_, table) = setup.doctor(&relay.url, &["all.toml"]);
+    let table = setup.doctor(&relay.url, &["all.toml"], &[]).out;
     let (text, _) = setup.plays(&relay.url, "all.toml");
     for says in [
         "bytes as JSON: \"invalid: event too large\"",
@@ -521,9 +556,6 @@ fn sessions_wait_for_each_other_where_a_relay_takes_few_subscriptions() {
     let setup = Setup::new();
     let eose = Duration::from_millis(15);
     let (relay, _other) = picky(Manners { subscriptions: 1, eose, ..PLAIN });
-    let (code, table) = setup.doctor(&relay.url, &["reads.toml"]);
-    assert_eq!(code, Some(0), "{table}");
-    assert!(table.contains("it takes 1 subscriptions at one time: \"blocked: too many"), "{table}");
     let (text, counts) = setup.plays(&relay.url, "reads.toml");
     assert!(counts.requests > 10, "{counts:?}");
     assert!(text.contains("sessions of a connection wait for each other: \"blocked: too many"), "{text}");
@@ -546,8 +578,7 @@ fn two_relays_behind_one_address_are_no_relay_that_loses_events() {
 fn a_relay_that_stores_nothing_plays_what_is_read_live() {
     let setup = Setup::new();
     let (relay, _other) = picky(Manners { forgets: true, ..PLAIN });
-    let (code, table) = setup.doctor(&relay.url, &["notes.toml"]);
-    assert!(code == Some(0) && table.contains("kind 1: accepted and not given back"), "{table}");
+    let table = setup.doctor(&relay.url, &["notes.toml"], &[]).ended(0).out;
     assert!(table.contains("kind 1 delivered live: played") && table.contains("sets aside: 0 of"), "{table}");
     let (text, counts) = setup.plays(&relay.url, "notes.toml");
     assert!(text.contains("gives back no kind 1: this scenario reads them live"), "{text}");
@@ -559,14 +590,13 @@ fn a_relay_that_stores_nothing_plays_what_is_read_live() {
 fn a_relay_that_delivers_nothing_live_plays_what_is_read_stored() {
     let setup = Setup::new();
     let (relay, _other) = picky(Manners { is_mute: true, ..PLAIN });
-    let (code, table) = setup.doctor(&relay.url, &["notes.toml", "reconcile.toml"]);
-    assert!(code == Some(1) && table.matches("can be played").count() == 1, "{table}");
+    let found = setup.examined(&relay.url, &["notes.toml", "reconcile.toml"]);
     assert!(
-        table.contains("kinds 0, 1, 3, ") && table.contains(": accepted and not delivered to live"),
-        "{table}"
+        found.reasons(0)[0].contains("not delivered to live") && found.reasons(1).is_empty(),
+        "{found:?}"
     );
-    assert!(table.contains("given back: played by scenarios that read nothing live"), "{table}");
-    let (text, counts) = setup.plays(&relay.url, "reconcile.toml");
+    assert!(found.why(3).contains("accepted and not delivered to live"), "{found:?}");
+    let (text, counts) = setup.plays_with(&relay.url, "reconcile.toml", &EXAMINED);
     assert!(counts.reconciliations > 0 && !text.contains("not delivered"), "{text}");
     setup.is_refused(&relay.url, "notes.toml", "accepted and not delivered to live subscriptions");
 }
@@ -575,12 +605,11 @@ fn a_relay_that_delivers_nothing_live_plays_what_is_read_stored() {
 fn a_challenge_may_come_with_a_restricted_request_and_its_answer_is_tried() {
     let setup = Setup::new();
     let (relay, _other) = picky(Manners { withheld: &[4], accepts_auth: false, ..PLAIN });
-    setup.is_refused(&relay.url, "inbox.toml", "it does not accept AUTH (NIP-42): \"error: no serviceUrl\"");
-    let (_, table) = setup.doctor(&relay.url, &["inbox.toml"]);
-    assert!(table.contains("relay.auth.serviceUrl"), "{table}");
+    let says = "it does not accept AUTH (NIP-42): \"error: no serviceUrl\"";
+    let found = setup.is_refused(&relay.url, "inbox.toml", says);
+    assert!(found.names("relay.auth.serviceUrl"), "{found:?}");
     let (relay, _other) = picky(Manners { withheld: &[4], ..PLAIN });
-    let (code, table) = setup.doctor(&relay.url, &["inbox.toml"]);
-    assert_eq!(code, Some(0), "{table}");
+    let table = setup.doctor(&relay.url, &["inbox.toml"], &[]).ended(0).out;
     assert!(table.contains("kind 4 taken and given back after AUTH"), "{table}");
     let (text, counts) = setup.plays(&relay.url, "inbox.toml");
     assert!(text.contains("sends no challenge (NIP-42) on connecting"), "{text}");
@@ -596,31 +625,26 @@ fn a_request_that_is_refused_for_its_kinds_is_not_called_too_wide() {
     let open = INBOX.replace("auth = true\n", "").replace("authors = 1", "authors = 2");
     std::fs::write(setup.path("open.toml"), open).unwrap();
     let (relay, _other) = picky(Manners { withheld: &[4], ..PLAIN });
-    let (code, table) = setup.doctor(&relay.url, &["open.toml"]);
-    let (output, counts) = setup.run(&relay.url, "open.toml", &[]);
-    assert_eq!((code, output.code, counts), (Some(1), Some(1), None), "{table}{output}");
-    for text in [table, output.to_string()] {
-        let says = ["it takes no request for kind 4: \"auth-required: ", "relay.auth.restrictedReadKinds"];
-        assert!(says.iter().all(|says| text.contains(says)) && !text.contains(" entries"), "{text}");
-    }
+    let found =
+        setup.is_refused(&relay.url, "open.toml", "it takes no request for kind 4: \"auth-required: ");
+    assert!(found.names("relay.auth.restrictedReadKinds"), "{found:?}");
+    assert!(!found.reasons(0).concat().contains(" entries"), "{found:?}");
 }
 
 #[test]
 fn a_relay_lets_write_whom_explain_names_or_a_file_of_keys_has() {
     let setup = Setup::new();
     let private = Manners { withheld: &[4], ..PLAIN };
-    for (scenario, manners) in [("all.toml", PLAIN), ("inbox.toml", private)] {
-        let mut command = program();
-        command.arg("explain").arg(setup.path(scenario)).args(["--pubkeys", "--seed", "7", "--corpus"]);
-        let output = command.arg(setup.path("events.jsonl")).ran();
-        let named: HashSet<String> = output.out.lines().map(str::to_owned).collect();
-        assert!(named.iter().all(|key| key.len() == 64), "{named:?}");
-        let (relay, _other) = picky_about(manners, Some(named));
-        setup.plays_with(&relay.url, scenario, &["--seed", "7"]);
-        let (output, counts) = setup.run(&relay.url, scenario, &["--seed", "8"]);
-        assert_eq!((output.code, counts), (Some(1), None), "{output}");
-        assert!(output.to_string().contains("restricted: not on the list"), "{output}");
-    }
+    let mut command = program();
+    command.arg("explain").arg(setup.path("inbox.toml")).args(["--pubkeys", "--seed", "7", "--corpus"]);
+    let output = command.arg(setup.path("events.jsonl")).ran();
+    let named: HashSet<String> = output.out.lines().map(str::to_owned).collect();
+    assert!(named.iter().all(|key| key.len() == 64), "{named:?}");
+    let (relay, _other) = picky_about(private, Some(named));
+    setup.plays_with(&relay.url, "inbox.toml", &["--seed", "7"]);
+    let (output, counts) = setup.run(&relay.url, "inbox.toml", &["--seed", "8"]);
+    assert_eq!((output.code, counts), (Some(1), None), "{output}");
+    assert!(output.said.contains("restricted: not on the list"), "{output}");
     let file = setup.path("keys");
     let flags = ["--keys", file.to_str().unwrap()];
     let give = |count: u32| {
@@ -628,15 +652,13 @@ fn a_relay_lets_write_whom_explain_names_or_a_file_of_keys_has() {
         std::fs::write(&file, keys.join("\n")).unwrap();
     };
     give(3);
-    let (relay, _other) = picky(PLAIN);
     let (output, counts) = setup.run(&relay.url, "all.toml", &flags);
     assert_eq!((output.code, counts), (Some(2), None), "{output}");
-    assert!(output.to_string().contains("for a rehearsal, and --keys has 3: give "), "{output}");
+    assert!(output.said.contains("for a rehearsal, and --keys has 3: give "), "{output}");
     give(400);
-    let writers =
-        || corpus::Keys::read(&file).unwrap().public().map(|key| codecs::hex::encode(&key)).collect();
-    for scenario in ["all.toml", "inbox.toml", "reconcile.toml"] {
-        let (relay, _other) = picky_about(private, Some(writers()));
+    let writers = corpus::Keys::read(&file).unwrap().public().map(|key| codecs::hex::encode(&key)).collect();
+    let (relay, _other) = picky_about(PLAIN, Some(writers));
+    for scenario in ["all.toml", "reconcile.toml"] {
         setup.plays_with(&relay.url, scenario, &flags);
     }
 }
@@ -645,11 +667,9 @@ fn a_relay_lets_write_whom_explain_names_or_a_file_of_keys_has() {
 fn a_relay_that_asks_for_work_is_given_it_before_the_start() {
     let setup = Setup::new();
     let (relay, _other) = picky(Manners { work_bits: 7, ..PLAIN });
-    let (code, table) = setup.doctor(&relay.url, &["notes.toml"]);
-    assert!(code == Some(1) && table.contains("\"pow: too few bits\"; --pow BITS"), "{table}");
-    for scenario in ["notes.toml", "reconcile.toml"] {
-        setup.plays_with(&relay.url, scenario, &["--pow", "7"]);
-    }
+    let reasons = setup.examined(&relay.url, &["notes.toml"]).reasons(0).concat();
+    assert!(reasons.contains("\"pow: too few bits\"; --pow BITS"), "{reasons}");
+    setup.plays_with(&relay.url, "reconcile.toml", &["--pow", "7"]);
     let (output, _) = setup.run(&relay.url, "notes.toml", &["--pow", "21"]);
     assert!(output.code == Some(2) && output.said.contains("doubles the work"), "{output}");
 }
@@ -659,8 +679,6 @@ fn keep_alives_that_are_no_messages_are_counted_and_the_run_goes_on() {
     let setup = Setup::new();
     let strays = &[(Opcode::Text, "PING"), (Opcode::Text, ""), (Opcode::Binary, "\u{2}\u{1}")];
     let (relay, _other) = picky(Manners { strays, ..PLAIN });
-    let (code, table) = setup.doctor(&relay.url, &["all.toml"]);
-    assert_eq!(code, Some(0), "{table}");
     let (text, counts) = setup.plays(&relay.url, "all.toml");
     assert!(counts.answers_unexpected > 50 && text.contains("PING"), "{text}");
 }
@@ -745,24 +763,23 @@ fn what_waits_behind_events_without_an_answer_was_not_sent() {
 #[test]
 fn what_the_doctor_and_earlier_runs_left_on_a_relay_is_no_fault_of_a_reconciliation() {
     let setup = Setup::new();
-    let balances = |url: &str, scenario: &str| {
-        let (output, counts) = setup.run(url, scenario, &[]);
+    let balances = |url: &str, scenario: &str, flags: &[&str]| {
+        let (output, counts) = setup.run(url, scenario, flags);
         let counts = counts.unwrap_or_else(|| panic!("{output}"));
         assert_eq!(counts.balanced(), Ok(()), "{output}");
         assert_eq!((counts.reconciliations, counts.deliveries_unexpected), (2, 0), "{counts:?}");
         output.to_string()
     };
     let relay = Relay::start(&["--keep-expired"]);
-    let text = balances(&relay.url, "reconcile.toml");
+    let text = balances(&relay.url, "reconcile.toml", &[]);
     assert!(text.contains("events beside those of the run"), "of its own probes: {text}");
-    let (code, table) = setup.doctor(&relay.url, &["reconcile.toml"]);
-    assert_eq!(code, Some(0), "{table}");
-    balances(&relay.url, "reconcile.toml");
+    assert!(setup.examined(&relay.url, &["reconcile.toml"]).reasons(0).is_empty());
+    balances(&relay.url, "reconcile.toml", &EXAMINED);
     // Without deletions everything is left until it expires.
     let fate = |kind, _| if kind == 5 { BLOCKED } else { Fate::Passed };
     let (relay, _other) = picky(Manners { fate, ..PLAIN });
     for _ in 0..2 {
-        balances(&relay.url, "some.toml");
+        balances(&relay.url, "some.toml", &[]);
     }
 }
 
@@ -797,9 +814,6 @@ fn defaults_of_strfry_play_every_scenario_or_the_setting_is_named() {
     let mut found: Value = serde_json::from_str(&examined.out).unwrap_or_else(|_| panic!("{examined}"));
     found["url"] = "".into();
     std::fs::write(all.path("doctor.json"), found.to_string()).unwrap();
-    let texts = |of: &Value| -> Vec<String> {
-        of.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
-    };
     let settings = texts(&found["settings"]);
     let set_by = |reason: &str| {
         settings.iter().any(|setting| {
@@ -872,9 +886,7 @@ fn examine(seed: u64) -> Result<Option<String>, String> {
     let (setup, (manners, scenario)) = (Setup::new(), drawn(seed));
     setup.redate(now_s() + 600);
     let (relay, _other) = picky(manners);
-    let mut doctor = program();
-    doctor.args(["doctor", "--json", "--url", &relay.url, "--corpus"]).arg(setup.path("events.jsonl"));
-    let examined = doctor.arg("--scenario").arg(setup.path(scenario)).ran();
+    let examined = setup.doctor(&relay.url, &[scenario], &["--json"]);
     let wrong =
         |what: &str, output: &Ran| Err(format!("seed {seed}, {scenario}: {what}: {manners:?}\n{output}"));
     let Ok(found) = serde_json::from_str::<Value>(&examined.out) else {
