@@ -13,13 +13,13 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use codecs::{Format, Opcode};
+use codecs::Opcode;
 use measure::{Counts, RunRecord};
 use serde_json::{Value, json};
-use wire::{Compression, Connection, Message, Offer, WireLimits};
+use wire::{Connection, Message};
 
 use crate::{
-    between::Between,
+    between::{Between, connect},
     common::{Relay, program},
     events::write_few,
     ran::{Ran, Runs},
@@ -121,11 +121,6 @@ fn picky_about(manners: Manners, writers: Option<HashSet<String>>) -> (Between, 
         }
     });
     (between, other)
-}
-
-async fn connect(url: &str) -> Connection {
-    let offer = Offer { formats: vec![Format::JSON], batched: false, compression: Compression::None };
-    wire::connect(url, &offer, &WireLimits::default()).await.unwrap()
 }
 
 fn work_bits(event: &Value) -> u32 {

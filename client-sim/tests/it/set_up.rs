@@ -14,14 +14,11 @@ use std::{
 
 use measure::{RunRecord, Status};
 use nix::sys::signal::Signal;
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::Mutex,
-    time,
-};
-use wire::{Accepted, CloseCode, Connection, Offer, ServerConfig, Support, WireLimits};
+use tokio::time;
+use wire::{CloseCode, Connection};
 
 use crate::{
+    between::Between,
     common::{Relay, program},
     events::write_few,
     ran::{Ran, Runs, send},
@@ -44,68 +41,28 @@ const MANNERS: Manners =
 
 /// Stands before a relay, passes on what either end says, and has manners of its own.
 struct Door {
-    url: String,
+    between: Between,
     opened: Arc<AtomicUsize>,
-    gone: Arc<AtomicUsize>,
     /// Messages of clients that were passed on.
     heard: Arc<AtomicUsize>,
 }
 
 impl Door {
-    fn before(relay: &str, manners: Manners) -> Door {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let url = format!("ws://{}", listener.local_addr().unwrap());
-        let (opened, gone, heard) = Counts::default();
-        let (relay, counts) = (relay.to_owned(), (opened.clone(), gone.clone(), heard.clone()));
-        // Ends with the test's process.
-        thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let listener = TcpListener::from_std(listener).unwrap();
-                let turn = Arc::new(Mutex::new(()));
-                loop {
-                    let (stream, _) = listener.accept().await.unwrap();
-                    let (turn, relay, counts) = (Arc::clone(&turn), relay.clone(), counts.clone());
-                    tokio::spawn(async move { pass(stream, &relay, &turn, manners, &counts).await });
-                }
-            });
+    fn with(manners: Manners) -> Door {
+        let counts: [Arc<AtomicUsize>; 2] = Default::default();
+        let [opened, heard] = counts.clone();
+        let relay = Relay::start(&["--keep-expired"]);
+        let between = Between::before(relay, manners.handshake, move |client, behind, _| {
+            let [opened, heard] = counts.clone();
+            opened.fetch_add(1, Ordering::Relaxed);
+            async move { pass(client, behind, manners, &heard).await }
         });
-        Door { url, opened, gone, heard }
+        Door { between, opened, heard }
     }
 }
 
-/// Of a door: connections that were opened, those that were given up, messages of clients.
-type Counts = (Arc<AtomicUsize>, Arc<AtomicUsize>, Arc<AtomicUsize>);
-
 /// Passes on one connection until an end closes it, or does not answer a ping.
-async fn pass(
-    stream: TcpStream,
-    relay: &str,
-    turn: &Mutex<()>,
-    manners: Manners,
-    (opened, gone, heard): &Counts,
-) {
-    let support = Support { formats: vec![], compressions: vec![], batched: false, strict: false };
-    let limits = WireLimits { handshake_timeout: HANDSHAKE, ..WireLimits::default() };
-    let config = ServerConfig { support, limits, relay_info: "{}".to_owned(), tls: None };
-    let shaking = async {
-        let _turn = turn.lock().await;
-        time::sleep(manners.handshake).await;
-        wire::accept(stream, &config).await
-    };
-    let mut client = match time::timeout(HANDSHAKE, shaking).await {
-        Ok(Ok(Accepted::WebSocket(client))) => client,
-        // A document, or a client that left.
-        Ok(_) => return,
-        Err(_) => {
-            gone.fetch_add(1, Ordering::Relaxed);
-            return;
-        }
-    };
-    opened.fetch_add(1, Ordering::Relaxed);
-    let offer = Offer { formats: vec![], batched: false, compression: wire::Compression::None };
-    let mut behind = wire::connect(relay, &offer, &limits).await.unwrap();
+async fn pass(mut client: Connection, mut behind: Connection, manners: Manners, heard: &AtomicUsize) {
     let mut pings = time::interval(manners.ping);
     let mut pinged = None;
     loop {
@@ -120,7 +77,6 @@ async fn pass(
             message = behind.next() => if !hand_over(message, &mut client).await { break },
             _ = pings.tick() => {
                 if pinged.is_some_and(|pinged| client.last_heard() < pinged) {
-                    gone.fetch_add(1, Ordering::Relaxed);
                     client.close(CloseCode::Policy, "no pong").await;
                     break;
                 }
@@ -138,10 +94,6 @@ async fn hand_over(message: Option<Result<wire::Message, wire::WireError>>, to: 
     let Some(Ok(message)) = message else { return false };
     to.feed_message(message).await.is_ok() && to.flush().await.is_ok()
 }
-
-/// The time that a relay gives a handshake from its first byte on, as relay-sim and Python's
-/// websockets do.
-const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// Fifty readers of what one client publishes.
 const READERS: &str = r#"
@@ -171,13 +123,10 @@ fn readers(url: &str) -> (Command, Setup) {
 
 #[test]
 fn pings_are_answered_while_other_connections_are_made() {
-    let relay = Relay::start(&["--keep-expired"]);
     let (handshake, ping) = (Duration::from_millis(40), Duration::from_millis(400));
-    let door = Door::before(&relay.url, Manners { handshake, ping, ..MANNERS });
-    let (mut command, setup) = readers(&door.url);
-    let said = command.ran().measured().said;
-    let (opened, gone) = (door.opened.load(Ordering::Relaxed), door.gone.load(Ordering::Relaxed));
-    assert!(opened > 50 && gone == 0, "{gone} of {opened} were given up: {said}");
+    let door = Door::with(Manners { handshake, ping, ..MANNERS });
+    let (mut command, setup) = readers(&door.between.url);
+    command.ran().measured();
     let record = setup.record();
     assert_eq!((record.counts.balanced(), record.status), (Ok(()), Status::Complete));
     assert_eq!(record.connections, 51);
@@ -186,14 +135,12 @@ fn pings_are_answered_while_other_connections_are_made() {
 
 #[test]
 fn a_relay_that_leaves_while_connections_are_made_ends_the_run_at_once() {
-    let relay = Relay::start(&["--keep-expired"]);
-    let manners = Manners { handshake: Duration::from_millis(100), ..MANNERS };
-    let door = Door::before(&relay.url, manners);
-    let (mut command, setup) = readers(&door.url);
+    let door = Door::with(Manners { handshake: Duration::from_millis(100), ..MANNERS });
+    let (mut command, setup) = readers(&door.between.url);
     command.arg("--doctor").arg(setup.path("unasked.json"));
     let child = command.args(["--workers", "2"]).spawn().unwrap();
     wait_until("connections are made", || door.opened.load(Ordering::Relaxed) >= 25);
-    drop(relay);
+    drop(door.between.relay);
     child.ran().ended(1).saying(&["client-sim: connection "]);
     assert!(!setup.path("record.json").exists());
     assert!(door.opened.load(Ordering::Relaxed) < 50, "it does not wait for the others");
@@ -239,19 +186,15 @@ fn assert_nothing_was_measured(run: Ran, setup: &Setup) -> RunRecord {
 
 #[test]
 fn a_signal_while_connections_are_made_ends_the_run_with_a_record_of_nothing() {
-    let relay = Relay::start(&["--keep-expired"]);
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-        // Half a minute for all.
-        let manners = Manners { handshake: Duration::from_millis(500), ..MANNERS };
-        let door = Door::before(&relay.url, manners);
-        let (mut command, setup) = readers(&door.url);
-        let child = command.arg("--doctor").arg(setup.path("unasked.json"));
-        let child = child.stdout(Stdio::piped()).spawn().unwrap();
-        wait_until("connections are made", || door.opened.load(Ordering::Relaxed) >= 5);
-        let record = assert_nothing_was_measured(ended_by(signal, child), &setup);
-        assert!(record.connections == 51 && door.opened.load(Ordering::Relaxed) < 40);
-        assert!(record.agreement.token.is_some(), "it was prepared");
-    }
+    // Half a minute for all.
+    let door = Door::with(Manners { handshake: Duration::from_millis(500), ..MANNERS });
+    let (mut command, setup) = readers(&door.between.url);
+    let child = command.arg("--doctor").arg(setup.path("unasked.json"));
+    let child = child.stdout(Stdio::piped()).spawn().unwrap();
+    wait_until("connections are made", || door.opened.load(Ordering::Relaxed) >= 5);
+    let record = assert_nothing_was_measured(ended_by(Signal::SIGHUP, child), &setup);
+    assert!(record.connections == 51 && door.opened.load(Ordering::Relaxed) < 40);
+    assert!(record.agreement.token.is_some(), "it was prepared");
 }
 
 /// The sessions of these ask for events that the relay must hold.
@@ -276,7 +219,6 @@ authors = 1
 
 #[test]
 fn a_signal_while_events_are_stored_ends_the_run_and_all_that_it_owed_stays_owed() {
-    let relay = Relay::start(&["--keep-expired"]);
     let stored = |url: &str| {
         let (mut command, setup) = readers(url);
         setup.write("plan.toml", STORED);
@@ -284,13 +226,13 @@ fn a_signal_while_events_are_stored_ends_the_run_and_all_that_it_owed_stays_owed
         (command, setup)
     };
     // Minutes for all.
-    let door = Door::before(&relay.url, Manners { message: Duration::from_secs(1), ..MANNERS });
-    let (mut command, setup) = stored(&door.url);
+    let door = Door::with(Manners { message: Duration::from_secs(1), ..MANNERS });
+    let (mut command, setup) = stored(&door.between.url);
     let child = command.stdout(Stdio::piped()).spawn().unwrap();
     wait_until("events are stored", || door.heard.load(Ordering::Relaxed) >= 2);
     let record = assert_nothing_was_measured(ended_by(Signal::SIGINT, child), &setup);
     assert_eq!(door.opened.load(Ordering::Relaxed), 1, "it had not begun to connect");
-    let (mut command, setup) = stored(&relay.url);
+    let (mut command, setup) = stored(&door.between.relay.url);
     command.ran().measured();
     let whole = setup.record().counts;
     let counts = record.counts;
@@ -308,7 +250,9 @@ fn a_signal_while_a_mute_relay_is_asked_ends_the_run_and_the_doctor() {
     let _asked = mute.accept().unwrap();
     let record = assert_nothing_was_measured(ended_by(Signal::SIGTERM, child), &setup);
     assert!(record.agreement.token.is_none() && record.cell.format == "json", "as it was asked for");
-    let child = program().args(["doctor", "--url", &url]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut doctor = program();
+    doctor.args(["doctor", "--scenario", "note-stream", "--url", &url, "--corpus"]);
+    let child = doctor.arg(setup.path("events.jsonl")).stderr(Stdio::piped()).spawn().unwrap();
     let _asked = mute.accept().unwrap();
     let said = ended_by(Signal::SIGTERM, child).ended(130).said;
     assert_eq!(said.lines().last(), Some("client-sim: interrupted"), "{said}");
@@ -317,9 +261,11 @@ fn a_signal_while_a_mute_relay_is_asked_ends_the_run_and_the_doctor() {
 #[test]
 fn a_signal_while_a_rehearsal_works_and_says_so_ends_the_run_and_the_doctor() {
     let relay = Relay::start(&[]);
-    for words in [&["mixed-day"][..], &["doctor", "--scenario", "mixed-day"]] {
+    let setup = Setup::new(READERS, write_few);
+    for words in [&["--seed", "1"][..], &["doctor"]] {
         let mut command = program();
-        command.args(words).args(["--pow", "20", "--url", &relay.url]);
+        command.args(words).args(["--pow", "20", "--url", &relay.url, "--scenario"]);
+        command.arg(setup.path("plan.toml")).arg("--corpus").arg(setup.path("events.jsonl"));
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
         let tells = |line: String| line.contains("proof of work of 20 bits for each event of the rehearsal");
