@@ -64,7 +64,11 @@ fn done(played: anyhow::Result<Exit>) -> ExitCode {
         let is_not_possible = error.is::<floor::NotPossible>()
             || error.is::<link::NotPossible>()
             || error.is::<links::TooMuch>();
-        if is_not_possible { Exit::NotPossible } else { Exit::Error }
+        match () {
+            () if error.is::<Interrupted>() => Exit::Interrupted,
+            () if is_not_possible => Exit::NotPossible,
+            () => Exit::Error,
+        }
     })
 }
 

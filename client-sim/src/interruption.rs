@@ -3,7 +3,6 @@
 use std::{process, thread};
 
 use anyhow::Context;
-use futures::FutureExt;
 use measure::Exit;
 use program::{Interrupt, report};
 use tokio::{
@@ -11,9 +10,9 @@ use tokio::{
     sync::oneshot,
 };
 
-/// A signal ended the work.
+/// A signal ended the work before the load of a run.
 #[derive(Debug, thiserror::Error)]
-#[error("interrupted")]
+#[error("interrupted: nothing was measured")]
 pub(crate) struct Interrupted;
 
 /// Takes over the signals that end a run. From then on they no longer end work that blocks.
@@ -53,16 +52,13 @@ pub(crate) async fn unless_interrupted<T>(
 }
 
 /// Does work that blocks, before a run has anything to clean up: a signal during it ends the program at
-/// once. After an earlier signal the work is still done, because the record needs the plan.
+/// once.
 ///
 /// # Errors
 /// When the system gives no runtime.
 pub(crate) fn or_exit<T>(interrupt: Option<&mut Interrupt>, work: impl FnOnce() -> T) -> anyhow::Result<T> {
     let Some(interrupt) = interrupt else { return Ok(work()) };
     let runtime = runtime()?;
-    if runtime.block_on(async { interrupt.wait().now_or_never() }).is_some() {
-        return Ok(work());
-    }
     let (done, mut worked) = oneshot::channel::<()>();
     let watch = || {
         runtime.block_on(async {
@@ -70,7 +66,7 @@ pub(crate) fn or_exit<T>(interrupt: Option<&mut Interrupt>, work: impl FnOnce() 
                 () = interrupt.wait() => {}
                 _ = &mut worked => return,
             }
-            report("client-sim: interrupted before the load began: nothing was measured");
+            report(&format!("client-sim: {Interrupted}"));
             process::exit(Exit::Interrupted.code().into())
         });
     };

@@ -3,12 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::anyhow;
-use measure::{FirstDeliveryRecord, Status};
+use measure::FirstDeliveryRecord;
 use program::Interrupt;
 
 use crate::{
     args::Args,
-    interruption::{self, Interrupted, unless_interrupted},
+    interruption::{self, unless_interrupted},
     links::{self, Links},
     outcome::record::Prepared,
     relays::own_relay::OwnRelay,
@@ -36,8 +36,8 @@ pub(crate) struct Played {
 /// share of the plan.
 ///
 /// # Errors
-/// When the relay cannot be prepared or connected to, or the coordinator of a share stops it
-/// meanwhile. A signal is none: the outcome says how far it came.
+/// When the relay cannot be prepared or connected to, or a signal or the coordinator of a share stops
+/// it before the load.
 pub(crate) fn play(
     args: &Args,
     target: Target,
@@ -56,13 +56,9 @@ pub(crate) fn play(
         }
         let preparing = prepare(args, &target, &mut workload, options, &incidents);
         let preparing = unless_stopped(options, preparing);
-        let prepared = match unless_interrupted(interrupt, preparing).await {
-            Err(error) if error.is::<Interrupted>() => Prepared::default(),
-            prepared => {
-                let totals = own_relay.as_mut().filter(|_| !args.floor).and_then(|relay| relay.totals());
-                Prepared { totals, ..prepared? }
-            }
-        };
+        let prepared = unless_interrupted(interrupt, preparing).await?;
+        let totals = own_relay.as_mut().filter(|_| !args.floor).and_then(|relay| relay.totals());
+        let prepared = Prepared { totals, ..prepared };
         let made = |facts: &PlanFacts| facts.connections_made;
         let own = &shares[args.share.map_or(0, |share| usize::from(share.index))];
         let most = usize::try_from(shares.iter().map(made).max().unwrap_or(0))?;
@@ -86,10 +82,7 @@ pub(crate) fn play(
         // Set once.
         options.watched.set(Arc::clone(&shared)).ok();
         let started_utc = measure::utc::format(std::time::SystemTime::now());
-        let outcome = match prepared.agreement {
-            Some(_) => swarm::run(Arc::clone(&shared), &dialer, options, own_relay, interrupt).await?,
-            None => Outcome::of_nothing(&shared, Status::Interrupted),
-        };
+        let outcome = swarm::run(Arc::clone(&shared), &dialer, options, own_relay, interrupt).await?;
         Ok(Played { shared, prepared, started_utc, outcome })
     }))
 }
@@ -134,7 +127,7 @@ async fn prepare(
         }
     }
     let address = target.relay.reached();
-    Ok(Prepared { agreement: Some(agreement), address, first_delivery, wrong, totals: None })
+    Ok(Prepared { agreement, address, first_delivery, wrong, totals: None })
 }
 
 /// Requests every stored event of the plan once per format and compression, so that the relay has encoded

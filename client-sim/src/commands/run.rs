@@ -35,8 +35,7 @@ use crate::{
         floor,
         play::{Played, play},
     },
-    interruption::{self, Interrupted},
-    light,
+    interruption, light,
     links::{self, Links},
     metrics::{Endpoint, Snapshot},
     outcome::{
@@ -428,8 +427,8 @@ fn planned(args: &Args, scenario: &Scenario, corpus: &Corpus, seed: u64) -> anyh
 }
 
 /// Asks the relay of `--url` what it takes, unless `--doctor` says so. What it refuses by its rules
-/// is set aside, and what stands against the scenario is an error. A signal leaves the plan as it
-/// was. Returned with the plan is what the relay says of itself (NIP-11).
+/// is set aside, and what stands against the scenario is an error. Returned with the plan is what the
+/// relay says of itself (NIP-11).
 fn within_rules(
     args: &Args,
     scenario: &mut Scenario,
@@ -446,12 +445,7 @@ fn within_rules(
             doctor::read(file, relay.as_ref().map(wire::Endpoint::url)).map_err(UsageError)?
         }
         (None, None) => return Ok((workload, None)),
-        (None, Some(relay)) => {
-            match doctor::before_a_run(relay, &needs, (seed, &signing), args.quiet, interrupt) {
-                Err(error) if error.is::<Interrupted>() => return Ok((workload, None)),
-                answers => answers?,
-            }
-        }
+        (None, Some(relay)) => doctor::before_a_run(relay, &needs, (seed, &signing), args.quiet, interrupt)?,
     };
     if let Some(why) = doctor::table::refusal(&answers, &needs) {
         let name = &scenario.name;

@@ -24,8 +24,6 @@ pub(crate) fn try_all(args: &Args) -> anyhow::Result<()> {
 
 /// Texts about a run that its record lacks: messages of the relay and the system.
 pub(crate) struct Said {
-    /// Why the load did not begin.
-    no_load: Option<String>,
     /// Its first refusal, or else why it ended the connection of a slow reader.
     complaint: Option<String>,
     /// The first message that answers nothing.
@@ -45,7 +43,6 @@ impl Said {
         let complaint = reports().find_map(|report| report.complaint.clone());
         let cut_off = || reports().find_map(|report| report.cut_off.as_ref());
         Said {
-            no_load: outcome.status.reason().filter(|_| outcome.is_of_nothing()).map(str::to_owned),
             complaint: complaint.or_else(|| cut_off().map(|why| format!("to a slow reader, {why}"))),
             passed_over: reports().find_map(|report| report.passed_over.clone()),
             out_of_order: reports().find_map(|report| report.out_of_order.clone()),
@@ -80,7 +77,7 @@ pub(crate) fn finish(
     });
     let printed = match () {
         () if args.json => print(&record.to_json()),
-        () if args.quiet || args.progress_json || args.share.is_some() || said.no_load.is_some() => Ok(()),
+        () if args.quiet || args.progress_json || args.share.is_some() => Ok(()),
         () if args.wide => print(&report::run_text(record)),
         () => {
             let lost = record.owed().balanced().err().and_then(|_| incidents.lost());
@@ -90,8 +87,8 @@ pub(crate) fn finish(
     match (&record.share, record.status.reason()) {
         (Some(share), Some(reason)) => say(&format!("agent {}: {reason}", share.index)),
         // The summary has its first words alone.
-        (None, Some(reason)) if said.no_load.is_none() => say(&format!("the run ended early: {reason}")),
-        _ => {}
+        (None, Some(reason)) => say(&format!("the run ended early: {reason}")),
+        (_, None) => {}
     }
     if let Some(complaint) = &said.complaint {
         say(&format!("the relay's first complaint: {complaint}"));
@@ -119,9 +116,7 @@ pub(crate) fn finish(
     for (bound, ns) in record.missed_bounds() {
         say(&format!("the scenario demands {bound}, and it was {:.3} ms", ns as f64 / 1e6));
     }
-    if let Some(why) = &said.no_load {
-        say(&format!("client-sim: {why} before the load began: nothing was measured"));
-    } else if let Err(why) = record.owed().balanced() {
+    if let Err(why) = record.owed().balanced() {
         let hint = if args.ledger.is_none() { " (--ledger FILE names all)" } else { "" };
         say(&format!("the ledger does not balance: {why}{hint}"));
         say(incidents.named().trim_end());

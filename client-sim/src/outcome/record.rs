@@ -51,10 +51,9 @@ pub(crate) struct Facts<'a> {
 }
 
 /// Facts that are known before the clock starts.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Prepared {
-    /// `None` where the user ended the run before the relay was prepared.
-    pub(crate) agreement: Option<Agreement>,
+    pub(crate) agreement: Agreement,
     /// The relay's address, as the preparing client reached it.
     pub(crate) address: Option<SocketAddr>,
     pub(crate) first_delivery: Option<FirstDeliveryRecord>,
@@ -208,20 +207,18 @@ pub(crate) fn encodings_between(before: Totals, after: Totals) -> EncodingsRecor
 }
 
 fn agreement_record(facts: &Facts<'_>) -> AgreementRecord {
-    let record = |agreement: &Agreement| AgreementRecord {
+    let Prepared { agreement, address, .. } = facts.prepared;
+    AgreementRecord {
         token: agreement.token.clone(),
         extensions: agreement.extensions.clone(),
-        address: facts.prepared.address.map(|address| address.to_string()),
-    };
-    facts.prepared.agreement.as_ref().map(record).unwrap_or_default()
+        address: address.map(|address| address.to_string()),
+    }
 }
 
-/// The cell that both ends agreed on, or else the requested one.
+/// The cell that both ends agreed on.
 fn cell(facts: &Facts<'_>) -> Cell {
     let asked = &facts.args.cell;
-    let Some(Agreement { format, compression, batched, .. }) = facts.prepared.agreement else {
-        return asked.clone();
-    };
+    let Agreement { format, compression, batched, .. } = facts.prepared.agreement;
     let batching = batched.then(|| asked.batching.unwrap_or_default());
     Cell { format, compression, batching, ..asked.clone() }
 }

@@ -16,7 +16,7 @@ use crate::{
     args::{Args, stated::Stated},
     commands::doctor::{answers::Info, handshakes, info},
     dial::endpoint,
-    interruption::{self, Interrupted, unless_interrupted},
+    interruption::{self, unless_interrupted},
     relays::relay_pids,
 };
 use program::{Interrupt, UsageError};
@@ -82,7 +82,7 @@ fn may_share_a_relay(args: &Args) -> bool {
 /// process of a relay-sim on this host. From then on the run insists on what was agreed.
 ///
 /// # Errors
-/// When the relay cannot be reached, or speaks nothing that was offered. A signal is none.
+/// When the relay cannot be reached, or speaks nothing that was offered, or a signal comes.
 pub(crate) fn agree(args: &mut Args, met: &mut Met, interrupt: Option<&mut Interrupt>) -> anyhow::Result<()> {
     let (Some(url), Some(interrupt)) = (args.url.clone(), interrupt) else { return Ok(()) };
     if args.relay_pid.is_empty() && args.share.is_none() {
@@ -124,10 +124,7 @@ pub(crate) fn agree(args: &mut Args, met: &mut Met, interrupt: Option<&mut Inter
         leave(connection).await;
         Ok(agreement)
     };
-    let agreement = match interruption::block_on(unless_interrupted(interrupt, agreeing)) {
-        Err(error) if error.is::<Interrupted>() => return Ok(()),
-        agreement => agreement?,
-    };
+    let agreement = interruption::block_on(unless_interrupted(interrupt, agreeing))?;
     if !format {
         args.cell.format = agreement.format;
     }

@@ -12,6 +12,7 @@ use program::Interrupt;
 use tokio::sync::watch;
 
 use crate::{
+    interruption::Interrupted,
     relays::{
         memory,
         meters::{Clocks, Cost},
@@ -82,8 +83,8 @@ pub struct Outcome {
 /// Connects all clients, plays the plan, and collects the results.
 ///
 /// # Errors
-/// When a connection cannot be made before the start. After a later failure the measurements are kept,
-/// and [`Outcome::status`] has the reason.
+/// When a connection cannot be made before the start, or the run is stopped until then. Workers end with
+/// the process. After a later failure the measurements are kept, and [`Outcome::status`] has the reason.
 pub async fn run(
     shared: Arc<Shared>,
     dialer: &Arc<Dialer>,
@@ -112,8 +113,8 @@ pub async fn run(
     };
     let (all_ready, memory, begin) = tokio::select! {
         biased;
-        () = interrupt.wait() => return Ok(Outcome::of_nothing(&shared, Status::Interrupted)),
-        reason = stopped(options) => return Ok(Outcome::of_nothing(&shared, Status::Incomplete { reason })),
+        () = interrupt.wait() => return Err(Interrupted.into()),
+        reason = stopped(options) => bail!("stopped before the start: {reason}"),
         opened = opening => opened?,
     };
     let clocks = Clocks::for_relay(relay_pids, gateway_pid)?;
@@ -175,19 +176,6 @@ async fn cue(player: &Player, shared: &Shared) -> anyhow::Result<Instant> {
         biased;
         start = wait => start,
         failure = shared.failed() => bail!("before the start: {failure}"),
-    }
-}
-
-impl Outcome {
-    /// The outcome of a run that ended before its load began. Workers end with the process.
-    pub(crate) fn of_nothing(shared: &Shared, status: Status) -> Outcome {
-        shared.set_start(Instant::now());
-        Outcome { status, ..Outcome::default() }
-    }
-
-    /// Whether the run ended before its load began, so that no client has results.
-    pub(crate) fn is_of_nothing(&self) -> bool {
-        self.status != Status::Complete && self.clients.is_empty()
     }
 }
 
