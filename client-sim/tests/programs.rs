@@ -20,7 +20,7 @@ use std::{
     net::TcpListener,
     process::{Child, Stdio},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use certificate::certificate;
@@ -289,30 +289,6 @@ fn invalid_events_are_left_out_when_asked_and_counted_in_the_record() {
     assert_eq!((corpus.events, corpus.invalid_skipped), (150, 3));
 }
 
-#[test]
-fn a_worker_that_cannot_connect_ends_the_run_with_its_reason() {
-    let setup = setup();
-    // The second worker has the connection that the relay does not agree to.
-    let speaks = "[[subscribe]]\nconnections = 1\nformat = \"dannypack\"\n";
-    let plan = SMALL.split("[[request]]").next().unwrap();
-    let plan = plan.replace("connections = 2", "connections = 1");
-    let plan = plan.replace("[[subscribe]]\nconnections = 3\n", speaks);
-    assert!(plan.contains(speaks));
-    setup.write("plan.toml", &plan);
-    let relay = Relay::start(&["--keep-expired", "--format", "json"]);
-    let unasked = setup.path("unasked.json");
-    let flags = ["--url", &relay.url, "--workers", "2", "--doctor", unasked.to_str().unwrap()];
-    let mut child = setup.command(&flags).spawn().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while child.try_wait().unwrap().is_none() {
-        if Instant::now() > deadline {
-            child.kill().unwrap();
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    child.ran().ended(1).saying(&["connection 1: ", "does not speak dannypack"]);
-}
-
 /// Starts a run long enough to be disturbed and waits until it has had deliveries.
 fn start_long(setup: &Setup, flags: &[&str]) -> Child {
     let mut child = setup.command(&["--seconds", "30", "--progress-json"]).args(flags).spawn().unwrap();
@@ -411,28 +387,6 @@ fn a_relay_behind_tls_is_measured_like_any_other_and_checked() {
     let record = setup.record();
     record.counts.balanced().unwrap();
     assert_eq!((record.status, record.cell.compression.as_str()), (Status::Complete, "deflate"));
-}
-
-#[test]
-fn a_relay_is_asked_what_it_takes_before_a_run_depends_on_it() {
-    let setup = setup();
-    let relay = Relay::start(&["--keep-expired", "--max-message-bytes", "3000"]);
-    let mut doctor = program();
-    doctor.args(["doctor", "--json", "--url", &relay.url, "--scenario"]).arg(setup.path("plan.toml"));
-    let output = doctor.arg("--corpus").arg(setup.path("events.jsonl")).ran().ended(0);
-    fs::write(setup.path("doctor.json"), &output.out).unwrap();
-    let report: serde_json::Value = serde_json::from_str(&output.out).unwrap();
-    let refused = report["refused_events"].as_object().unwrap();
-    assert!(refused.keys().any(|why| why.starts_with("more than 2")), "{report}");
-    assert!(report["scenarios"][0]["reasons"] == serde_json::json!([]), "{report}");
-    // The run sets them aside, whether it asks by itself or reads what the doctor wrote.
-    for extra in
-        [&["--seed", "2"][..], &["--seed", "3", "--doctor", setup.path("doctor.json").to_str().unwrap()]]
-    {
-        let flags = [&["--url", relay.url.as_str()], extra].concat();
-        setup.run(&flags).measured().saying(&[" bytes as JSON: "]);
-        setup.record().counts.balanced().unwrap();
-    }
 }
 
 #[test]

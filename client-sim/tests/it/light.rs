@@ -107,7 +107,7 @@ fn an_honest_relay_balances_under_every_compression_and_the_record_says_how_much
 #[test]
 fn losses_and_copies_are_found_to_the_count() {
     let setup = prepare(SCENARIO);
-    for compression in ["none", "deflate", "zstd-dict"] {
+    for compression in ["none", "zstd-dict"] {
         let (counts, planted, code) = misled(&setup, compression, &["lose=5%"]);
         assert!(planted.lost > 20, "{planted:?}");
         assert_eq!((counts.deliveries_lost, surplus(&counts)), (planted.lost, 0), "{compression}");

@@ -313,8 +313,6 @@ fn populations_cannot_speak_two_compressions_between_which_a_relay_cannot_choose
 fn what_a_client_has_from_another_relay_is_recognised_where_the_implementation_can_peek() {
     for (format, implementation, on_duplicate, share_peeked) in [
         ("json", "tuned", "peek", 1),
-        ("cbor-packed", "tuned", "peek", 1),
-        ("capnp", "tuned", "peek", 1),
         ("dannypack", "library", "peek", 1),
         ("json", "library", "peek", 0),
         ("json", "tuned", "decode", 0),

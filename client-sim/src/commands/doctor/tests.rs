@@ -134,30 +134,22 @@ fn writes(kinds: &[u16]) -> Needs {
 }
 
 #[test]
-fn a_relay_without_bounds_takes_and_gives_back_everything() {
-    let server = Server::relay(Config::default());
-    let (formats, compressions) = (["json", "cbor-packed"], ["none", "deflate"]);
-    let formats = formats.map(|name| name.parse().unwrap());
-    let compressions = compressions.map(|name| name.parse().unwrap());
-    let answers = ask(&server.endpoint(), &needs(), Some((&formats[..], &compressions[..]))).unwrap();
-    assert_eq!((&answers.stopped, table::findings(&answers).len()), (&None, 0), "{answers:?}");
-    assert_eq!((&answers.read, &answers.reconcile), (&Answer::Taken, &Answer::Taken));
-    assert_eq!(answers.handshakes.len(), 6);
-    assert!(answers.handshakes.iter().all(|one| one.granted.as_ref() == Ok(&one.compression)));
-    assert_eq!(table::refusal(&answers, &needs()), None);
-    assert_eq!(answers.info.as_ref().unwrap().name.as_deref(), Some("relay-sim"));
-    let json = serde_json::to_string(&answers).unwrap();
-    assert_eq!(serde_json::from_str::<Answers>(&json).unwrap(), answers);
-}
-
-#[test]
-fn bounds_are_named_with_the_flag_that_widens_them() {
+fn all_but_what_has_bounds_is_taken_and_those_are_named_with_the_flag_that_widens_them() {
     let mut config = Config::default();
     (config.max_subscriptions, config.max_limit, config.default_limit) = (3, 50, 30);
     config.limits = Limits { max_filter_values: 100, ..Limits::default() };
     config.wire.max_message_bytes = 20_000;
     let server = Server::relay(config);
-    let answers = ask(&server.endpoint(), &needs(), None).unwrap();
+    let (formats, compressions) = (["json", "cbor-packed"], ["none", "deflate"]);
+    let formats = formats.map(|name| name.parse().unwrap());
+    let compressions = compressions.map(|name| name.parse().unwrap());
+    let answers = ask(&server.endpoint(), &needs(), Some((&formats[..], &compressions[..]))).unwrap();
+    let json = serde_json::to_string(&answers).unwrap();
+    assert_eq!(serde_json::from_str::<Answers>(&json).unwrap(), answers);
+    assert_eq!((&answers.stopped, &answers.rules.kinds), (&None, &BTreeMap::new()), "{answers:?}");
+    assert_eq!((&answers.read, &answers.reconcile), (&Answer::Taken, &Answer::Taken));
+    assert_eq!(answers.handshakes.len(), 6);
+    assert!(answers.handshakes.iter().all(|one| one.granted.as_ref() == Ok(&one.compression)));
     let bytes = &answers.rules.bounds[&Property::EventBytes];
     assert!((19_000..20_000).contains(&bytes.most), "{answers:?}");
     assert!(bytes.said.contains("ended the connection"), "{bytes:?}");
@@ -186,21 +178,6 @@ fn a_peer_that_is_no_relay_is_refused_soon_with_what_it_said() {
         assert!(reasons.contains(says) && reasons.len() < 500, "{reasons}");
         assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     }
-}
-
-#[test]
-fn what_nobody_stores_is_not_asked_for() {
-    let server = Server::answering(|message| {
-        let parsed: serde_json::Value = serde_json::from_str(message).unwrap();
-        let answer = match parsed[0].as_str() {
-            Some("EVENT") => serde_json::json!(["OK", parsed[1]["id"], true, ""]),
-            _ => serde_json::json!(["EOSE", parsed[1]]),
-        };
-        vec![answer.to_string()]
-    });
-    let answers = ask(&server.endpoint(), &writes(&[1, 20_001]), None).unwrap();
-    let kinds: Vec<_> = answers.rules.kinds.iter().map(|(kind, withheld)| (*kind, &*withheld.why)).collect();
-    assert_eq!(kinds, [(1, "accepted and not given back")], "{answers:?}");
 }
 
 #[test]
