@@ -38,21 +38,12 @@ pub(crate) struct Cost {
     pub(crate) links: Option<link::Report>,
 }
 
-/// The CPU clocks of both processes, and of the gateway among the relay's.
-#[derive(Debug)]
-pub(crate) struct Clocks {
-    client: CpuClock,
-    relay: Option<Processes>,
-    gateway: Option<CpuClock>,
-}
-
 /// The readings at the start of a run.
 #[derive(Debug)]
 pub(crate) struct Meters {
-    clocks: Clocks,
-    client: io::Result<CpuTime>,
-    relay: Option<io::Result<ProcessesCpu>>,
-    gateway: Option<CpuTime>,
+    client: (CpuClock, CpuTime),
+    relay: Option<(Processes, io::Result<ProcessesCpu>)>,
+    gateway: Option<(CpuClock, CpuTime)>,
     relay_pids: Vec<u32>,
     relay_threads: BTreeMap<u32, u64>,
     relay_written_bytes: Option<u64>,
@@ -63,47 +54,45 @@ pub(crate) struct Meters {
     relay_quota: Option<QuotaMeter>,
 }
 
-impl Clocks {
-    /// Finds the clocks of this process and of the relay's.
-    ///
-    /// # Errors
-    /// When the relay's process has no clock that this one may read.
-    pub(crate) fn for_relay(relay_pids: &[u32], gateway_pid: Option<u32>) -> anyhow::Result<Clocks> {
-        let gateway = gateway_pid.and_then(|pid| CpuClock::of_process(pid).ok());
-        Ok(Clocks { client: CpuClock::this_process(), relay: relay_clock(relay_pids)?, gateway })
-    }
-
+impl Meters {
     /// Reads everything once; allocations first, so that asking the relay for them is not measured.
     ///
     /// # Errors
-    /// When the emulator of links has ended.
-    pub(crate) fn start(mut self, own_relay: &mut Option<&mut OwnRelay>) -> anyhow::Result<Meters> {
+    /// When the relay's process has no clock that this one may read, or the emulator of links has ended.
+    pub(crate) fn start(
+        relay_pids: &[u32],
+        gateway_pid: Option<u32>,
+        own_relay: &mut Option<&mut OwnRelay>,
+    ) -> anyhow::Result<Meters> {
+        let mut processes = relay_clock(relay_pids)?;
+        let gateway = gateway_pid.and_then(|pid| CpuClock::of_process(pid).ok());
         let allocated = allocations(own_relay);
         if let Some(links) = own_relay.as_mut().and_then(|relay| relay.links.as_mut()) {
             links.emulation.begin()?;
         }
-        let pids = self.relay.as_ref().map(Processes::pids).unwrap_or_default();
+        let pids = processes.as_ref().map(Processes::pids).unwrap_or_default();
         // A relay of our own is in the groups of this process.
-        let foreign = self.relay.as_ref().filter(|_| own_relay.is_none());
+        let foreign = processes.as_ref().filter(|_| own_relay.is_none());
+        let client = CpuClock::this_process();
         Ok(Meters {
             relay_quota: foreign.map(|_| QuotaMeter::of_processes(&pids)),
             host: HostMeter::start(&pids),
             relay_threads: thread_times_ns(&pids),
-            relay_written_bytes: self.relay.as_ref().and_then(Processes::written_bytes),
+            relay_written_bytes: processes.as_ref().and_then(Processes::written_bytes),
             relay_pids: pids,
             quota: QuotaMeter::of_this_process(),
             // Before the clients, because it looks at all processes.
-            relay: self.relay.as_mut().map(Processes::read),
-            gateway: self.gateway.and_then(|clock| clock.read().ok()),
-            client: self.client.read(),
+            relay: processes.take().map(|mut processes| {
+                let read = processes.read();
+                (processes, read)
+            }),
+            gateway: gateway.and_then(|clock| Some((clock, clock.read().ok()?))),
+            client: (client, client.read()?),
             wait_ns: measure::runnable_wait_ns().ok(),
             allocated,
-            clocks: self,
         })
     }
-}
 
-impl Meters {
     /// Reads all meters again. Allocations come last: asking for them costs the relay CPU that must not
     /// be measured. Call it while the workers live: `/proc/self/task` (proc(5)) has no waiting time of a
     /// thread that ended.
@@ -111,14 +100,15 @@ impl Meters {
     /// # Errors
     /// When the clock of this process cannot be read, or the emulator of links has ended. The CPU
     /// time of a relay that is gone is unknown, not zero.
-    pub(crate) fn stop(self, own_relay: &mut Option<&mut OwnRelay>) -> anyhow::Result<Cost> {
-        let client_cpu = self.clocks.client.read()?.since(self.client?);
+    pub(crate) fn stop(mut self, own_relay: &mut Option<&mut OwnRelay>) -> anyhow::Result<Cost> {
+        let client_cpu = self.client.0.read()?.since(self.client.1);
         let wait_ns = measure::runnable_wait_ns().ok().zip(self.wait_ns);
-        let mut processes = self.clocks.relay;
-        let relay = processes.as_mut().zip(self.relay);
-        let relay = relay.and_then(|(clock, before)| Some(clock.read().ok()?.since(&before.ok()?)));
-        let written = processes.and_then(|processes| processes.written_bytes()).zip(self.relay_written_bytes);
-        let gateway = self.clocks.gateway.zip(self.gateway);
+        let spent = |(processes, before): &mut (Processes, io::Result<ProcessesCpu>)| {
+            Some(processes.read().ok()?.since(before.as_ref().ok()?))
+        };
+        let relay = self.relay.as_mut().and_then(spent);
+        let written = self.relay.as_ref().and_then(|(processes, _)| processes.written_bytes());
+        let written = written.zip(self.relay_written_bytes);
         let threads = thread_times_ns(&self.relay_pids).into_iter();
         let spent =
             threads.map(|(id, ns)| ns.saturating_sub(self.relay_threads.get(&id).copied().unwrap_or(0)));
@@ -130,7 +120,7 @@ impl Meters {
             relay,
             relay_thread_ns: spent.max(),
             relay_written_bytes: written.map(|(after, before)| after.saturating_sub(before)),
-            gateway_cpu: gateway.and_then(|(clock, before)| Some(clock.read().ok()?.since(before))),
+            gateway_cpu: self.gateway.and_then(|(clock, before)| Some(clock.read().ok()?.since(before))),
             host: Some(self.host.read()),
             quota: self.quota.read(),
             relay_quota: self.relay_quota.and_then(|meter| meter.read()),

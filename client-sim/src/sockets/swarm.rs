@@ -15,7 +15,7 @@ use crate::{
     interruption::Interrupted,
     relays::{
         memory,
-        meters::{Clocks, Cost},
+        meters::{Cost, Meters},
         own_relay::OwnRelay,
     },
     share::{Player, say_prepared},
@@ -117,9 +117,8 @@ pub async fn run(
         reason = stopped(options) => bail!("stopped before the start: {reason}"),
         opened = opening => opened?,
     };
-    let clocks = Clocks::for_relay(relay_pids, gateway_pid)?;
+    let meters = Meters::start(relay_pids, gateway_pid, &mut own_relay)?;
     shared.set_start(begin.unwrap_or_else(Instant::now));
-    let meters = clocks.start(&mut own_relay)?;
     let mut status = Status::Complete;
     if all_ready {
         start.0.send_replace(true);
