@@ -14,8 +14,8 @@ use crate::{
     scripted::patiently,
 };
 
-const PYTHON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/combinations.py");
-const NODE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/combinations.cjs");
+const PYTHON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/interop/combinations.py");
+const NODE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/interop/combinations.cjs");
 
 /// A foreign program, and how many sets of parameters it has as a server and as a client.
 struct Peer {

@@ -17,7 +17,7 @@ use crate::{
 };
 
 fn script(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/frames").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("interop").join(name)
 }
 
 fn dictionary() -> Dictionary {
@@ -87,14 +87,14 @@ async fn zstd_in_webassembly_reads_frames_in_one_call() {
 }
 
 #[tokio::test]
-#[ignore = "needs go with the modules of tests/it/frames"]
+#[ignore = "needs go with the modules of interop/go"]
 async fn go_klauspost_reads_frames_in_one_call_and_as_a_stream() {
     let (folder, count) = messages().await;
     let program = folder.path().join("frames");
     let mut build = Command::new("go");
     // Without a proxy and without a toolchain of its own choice, go downloads nothing.
     build.env("GOPROXY", "off").env("GOTOOLCHAIN", "local").env("CGO_ENABLED", "0");
-    build.current_dir(script("")).args(["build", "-mod=readonly", "-o"]).arg(&program).arg(".");
+    build.current_dir(script("go")).args(["build", "-mod=readonly", "-o"]).arg(&program).arg(".");
     assert!(build.status().unwrap().success(), "go build; `go mod download` gets its modules");
     check_reader(Command::new(&program).arg(folder.path()), count);
 }
