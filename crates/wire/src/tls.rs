@@ -1,20 +1,10 @@
 //! TLS for `wss://`, by rustls with ring, which needs only a C compiler.
 
-use std::{
-    error::Error,
-    io,
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-};
+use std::{error::Error, io, path::Path, sync::Arc};
 
 use rustls::{
-    CertificateError, RootCertStore, SignatureScheme,
-    client::ResolvesClientCert,
+    CertificateError, RootCertStore,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
-    sign::CertifiedKey,
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
@@ -29,22 +19,6 @@ pub(crate) struct ClientTls {
     roots: Arc<[CertificateDer<'static>]>,
     /// The file that the roots are from; `None` for the platform's.
     file: Option<Arc<Path>>,
-    asked: Arc<AskedForCertificate>,
-}
-
-/// Gives no certificate, and notes that a relay asked for one: with TLS 1.2 its refusal does not say so.
-#[derive(Debug, Default)]
-struct AskedForCertificate(AtomicBool);
-
-impl ResolvesClientCert for AskedForCertificate {
-    fn resolve(&self, _issuers: &[&[u8]], _schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        self.0.store(true, Relaxed);
-        None
-    }
-
-    fn has_certs(&self) -> bool {
-        false
-    }
 }
 
 /// A relay's certificate and key. With them it speaks only `wss://`.
@@ -113,10 +87,9 @@ impl ClientTls {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = rustls::ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
-            .with_root_certificates(store);
-        let asked = Arc::<AskedForCertificate>::default();
-        let config = config.with_client_cert_resolver(Arc::clone(&asked) as Arc<dyn ResolvesClientCert>);
-        Ok(ClientTls { connector: TlsConnector::from(Arc::new(config)), roots: roots.into(), file, asked })
+            .with_root_certificates(store)
+            .with_no_client_auth();
+        Ok(ClientTls { connector: TlsConnector::from(Arc::new(config)), roots: roots.into(), file })
     }
 
     /// Begins TLS; `other_scheme` follows a failure that a relay without TLS would explain.
@@ -138,11 +111,6 @@ impl ClientTls {
 
     /// The remedy for a refused certificate, to follow the reason; empty if the reason has it.
     fn remedy(&self, host: &str, error: &io::Error) -> String {
-        if is_alert(error) && self.asked.0.load(Relaxed) {
-            return "; the relay asks for a client certificate, and clients here have none: let it ask for none \
-                    (ssl_verify_client off in nginx), or connect behind the proxy that asks"
-                .to_owned();
-        }
         match refused_certificate(error) {
             // A bad signature is that of an issuer with the same name and another key.
             Some(CertificateError::UnknownIssuer | CertificateError::BadSignature) => match &self.file {
@@ -176,11 +144,6 @@ fn is_no_tls(error: &io::Error) -> bool {
     let answer = error.get_ref().and_then(|error| error.downcast_ref());
     error.kind() == io::ErrorKind::UnexpectedEof
         || matches!(answer, Some(rustls::Error::InvalidMessage(_) | rustls::Error::PeerIncompatible(_)))
-}
-
-fn is_alert(error: &io::Error) -> bool {
-    let answer = error.get_ref().and_then(|error| error.downcast_ref());
-    matches!(answer, Some(rustls::Error::AlertReceived(_)))
 }
 
 fn refused_certificate(error: &io::Error) -> Option<&CertificateError> {

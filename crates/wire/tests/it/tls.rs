@@ -1,12 +1,8 @@
 //! `wss://`, with a certificate made for the test.
 
-use std::{fs, net::SocketAddr, path::Path, process::Command, sync::Arc, time::Duration};
+use std::{fs, net::SocketAddr, path::Path, process::Command, time::Duration};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair, date_time_ymd};
-use rustls::{
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-    server::WebPkiClientVerifier,
-};
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -222,32 +218,6 @@ async fn a_refused_certificate_is_explained() {
         assert!(parts.iter().all(|part| error.contains(part)), "{error}\nhas not all of {parts:?}");
         assert!(!error.contains("other roots"), "{error}");
     }
-}
-
-#[tokio::test]
-async fn a_relay_that_asks_for_a_client_certificate_is_understood_with_tls_1_2() {
-    let folder = certificate();
-    let (cert, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let chain = || CertificateDer::pem_file_iter(&cert).unwrap().map(Result::unwrap);
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add_parsable_certificates(chain());
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(&provider));
-    let config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS12])
-        .unwrap()
-        .with_client_cert_verifier(verifier.build().unwrap())
-        .with_single_cert(chain().collect(), PrivateKeyDer::from_pem_file(&key).unwrap())
-        .unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("wss://{}", listener.local_addr().unwrap());
-    let server = tokio::spawn(async move {
-        let (stream, _) = listener.accept().await.unwrap();
-        tokio_rustls::TlsAcceptor::from(Arc::new(config)).accept(stream).await.map(drop)
-    });
-    let error = refusal(folder.path(), &url).await;
-    assert!(error.contains("asks for a client certificate") && error.contains("nginx"), "{error}");
-    assert!(server.await.unwrap().is_err());
 }
 
 #[tokio::test]
