@@ -1,12 +1,6 @@
 //! Handshakes with conforming and other peers, and plain HTTP.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use codecs::Format;
 use tokio::{net::TcpListener, task::JoinHandle};
@@ -14,7 +8,7 @@ use wire::{Accepted, CloseCode, Compression, Connection, WireError, WireLimits};
 
 use crate::{
     common::{config, connection, listen, offer, send, support},
-    scripted::{FIN, Scripted, TEXT, patiently, upgrade_answer, upgrade_request},
+    scripted::{FIN, Scripted, TEXT, answering, patiently, upgrade_answer, upgrade_request},
 };
 
 /// Sends a request to a relay. Returns the whole answer and the relay's outcome.
@@ -210,28 +204,18 @@ async fn an_answer_that_was_not_offered_fails_the_handshake() {
 
 const BAD_REQUEST: &str = "HTTP/1.1 400 Bad Request\r\n\r\nno subprotocols";
 
-/// A server that answers offers of subprotocols with `refusal`, and accepts requests without them.
+/// Connects to a server that answers offers of subprotocols with `refusal`, and accepts requests without
+/// them. Returns the number of requests, too.
 async fn without_subprotocols(refusal: &'static str) -> (Result<Connection, WireError>, usize) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("ws://{}/", listener.local_addr().unwrap());
-    let requests = Arc::new(AtomicUsize::new(0));
-    let counter = Arc::clone(&requests);
-    let server = tokio::spawn(async move {
-        loop {
-            let mut server = Scripted::server(listener.accept().await.unwrap().0);
-            let request = server.read_head().await;
-            counter.fetch_add(1, Ordering::Relaxed);
-            if request.contains("Sec-WebSocket-Protocol") {
-                server.write(refusal.as_bytes()).await;
-            } else {
-                let extensions = "Sec-WebSocket-Extensions: permessage-deflate\r\n";
-                server.write(upgrade_answer(&request, extensions).as_bytes()).await;
-            }
+    let (url, heads) = answering(move |request| {
+        if request.contains("Sec-WebSocket-Protocol") {
+            return refusal.to_owned();
         }
-    });
+        upgrade_answer(request, "Sec-WebSocket-Extensions: permessage-deflate\r\n")
+    })
+    .await;
     let connected = patiently(wire::connect(&url, &offer("deflate"), &WireLimits::default())).await;
-    server.abort();
-    (connected, requests.load(Ordering::Relaxed))
+    (connected, heads.lock().await.len())
 }
 
 #[tokio::test]
@@ -260,19 +244,9 @@ async fn a_refusal_for_another_reason_is_final() {
 
 /// Connects to a server that answers every request with these bytes and closes.
 async fn against_raw(answer: &'static str) -> WireError {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let server = tokio::spawn(async move {
-        loop {
-            let mut server = Scripted::server(listener.accept().await.unwrap().0);
-            server.read_head().await;
-            server.write(answer.as_bytes()).await;
-        }
-    });
+    let (url, _) = answering(move |_| answer.to_owned()).await;
     let limits = WireLimits { max_head_bytes: 1000, ..WireLimits::default() };
-    let error = wire::connect(&format!("ws://{address}"), &offer("none"), &limits).await.unwrap_err();
-    server.abort();
-    error
+    wire::connect(&url, &offer("none"), &limits).await.unwrap_err()
 }
 
 #[tokio::test]

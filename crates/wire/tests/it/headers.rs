@@ -7,39 +7,18 @@ use wire::{Endpoint, Header, WireError, WireLimits};
 
 use crate::{
     common::offer,
-    scripted::{Scripted, patiently, upgrade_answer},
+    scripted::{Scripted, answering, patiently, upgrade_answer},
 };
 
 const SECRET: &str = "a5ecr3t/value==";
 
-/// Answers a request that has the field as `answer` says, and any other with 403. Returns the URL
-/// and the heads of all requests.
+/// Answers a request that has the field as `answer` says, and any other with 403.
 async fn guard(answer: fn(&str) -> String) -> (String, Arc<Mutex<Vec<String>>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (url, heads) = (format!("ws://{}", listener.local_addr().unwrap()), Arc::default());
-    let heard: Arc<Mutex<Vec<String>>> = Arc::clone(&heads);
-    tokio::spawn(async move {
-        let mut open = Vec::new();
-        loop {
-            let mut server = Scripted::server(listener.accept().await.unwrap().0);
-            let head = server.read_head().await;
-            let allowed = lines_of(&head, "x-api-key") == [SECRET];
-            let said = if allowed {
-                answer(&head)
-            } else {
-                format!(
-                    "HTTP/1.1 403 No\r\nConnection: close\r\n\r\nbad key: {:?}",
-                    lines_of(&head, "x-api-key")
-                )
-            };
-            heard.lock().await.push(head);
-            server.write(said.as_bytes()).await;
-            if said.starts_with("HTTP/1.1 101") {
-                open.push(server);
-            }
-        }
-    });
-    (url, heads)
+    answering(move |head| match lines_of(head, "x-api-key") {
+        key if key == [SECRET] => answer(head),
+        key => format!("HTTP/1.1 403 No\r\nConnection: close\r\n\r\nbad key: {key:?}"),
+    })
+    .await
 }
 
 /// The values of a field, one for each of its lines.

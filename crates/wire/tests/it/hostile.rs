@@ -336,31 +336,6 @@ async fn feeding_waits_for_a_slow_reader_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn only_messages_from_min_bytes_on_are_compressed() {
-    let mut support = support(&["deflate", "zstd", "zstd-stream"]);
-    for compression in &mut support.compressions {
-        match compression {
-            wire::Compression::Deflate(params) => params.min_bytes = 100,
-            wire::Compression::Zstd(params) => params.min_bytes = 100,
-            wire::Compression::None => {}
-        }
-    }
-    for (headers, small, large) in
-        [(DEFLATE, FIN | TEXT, FIN | RSV1 | TEXT), (ZSTD, FIN | BINARY, FIN | BINARY)]
-    {
-        let (address, accepted) = listen(config(support.clone())).await;
-        let (mut client, _) = Scripted::upgraded(address, headers).await;
-        let mut relay = connection(accepted.await.unwrap().unwrap());
-        send(&mut relay, vec![b'x'; 99]).await;
-        send(&mut relay, vec![b'x'; 100]).await;
-        let (first_byte, payload) = client.read_frame().await;
-        assert!(first_byte == small && payload.len() >= 99, "{headers}");
-        let (first_byte, payload) = client.read_frame().await;
-        assert!(first_byte == large && payload.len() < 30, "{headers}: {}", payload.len());
-    }
-}
-
-#[tokio::test]
 async fn a_relay_pings_and_hears_the_answer() {
     let (mut client, mut relay) = scripted(PLAIN).await;
     relay.ping().await.unwrap();

@@ -3,7 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "clippy recognises test functions, not their helpers")]
 
-mod best_known;
 mod combinations;
 mod common;
 mod connection;

@@ -92,23 +92,6 @@ fn compressions_are_never_stacked() {
 }
 
 #[test]
-fn a_relay_that_shares_compressed_events_promises_no_takeover_of_its_own() {
-    let answer = "permessage-deflate; server_no_context_takeover";
-    let offered = Some("permessage-deflate; client_max_window_bits");
-    let agreement = negotiate::accept(None, offered, &support(&["deflate-shared"])).unwrap();
-    assert_eq!(agreement.extensions.as_deref(), Some(answer));
-    assert_eq!(agreement.compression.name(), "deflate-shared");
-
-    // A client cannot ask for it: its offer is that of `deflate`, and the answer decides.
-    let shared = offer("deflate-shared");
-    assert_eq!(negotiate::request(std::slice::from_ref(&shared)), negotiate::request(&[offer("deflate")]));
-    for (answer, name) in [(answer, "deflate-shared"), ("permessage-deflate", "deflate")] {
-        let agreement = negotiate::check_answer(std::slice::from_ref(&shared), None, Some(answer)).unwrap();
-        assert_eq!(agreement.compression.name(), name);
-    }
-}
-
-#[test]
 fn an_extension_is_granted_only_to_who_asks_for_it_at_either_end() {
     for compressions in [&["none", "zstd"][..], &[]] {
         let agreement = negotiate::accept(None, Some("permessage-deflate"), &support(compressions)).unwrap();

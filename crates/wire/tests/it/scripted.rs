@@ -1,10 +1,11 @@
 //! A peer that sends exact bytes.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
+    sync::Mutex,
     time::timeout,
 };
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -99,6 +100,30 @@ impl Scripted {
         patiently(self.stream.read_to_end(&mut bytes)).await.unwrap();
         String::from_utf8_lossy(&bytes).into_owned()
     }
+}
+
+/// A server that answers each request's head as `answer` says, and keeps upgraded connections open: its
+/// address, and the heads so far.
+pub(crate) async fn answering(
+    answer: impl Fn(&str) -> String + Send + 'static,
+) -> (String, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (url, heads) = (format!("ws://{}", listener.local_addr().unwrap()), Arc::default());
+    let heard: Arc<Mutex<Vec<String>>> = Arc::clone(&heads);
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        loop {
+            let mut server = Scripted::server(listener.accept().await.unwrap().0);
+            let head = server.read_head().await;
+            let answer = answer(&head);
+            heard.lock().await.push(head);
+            server.write(answer.as_bytes()).await;
+            if answer.contains("Sec-WebSocket-Accept") {
+                open.push(server);
+            }
+        }
+    });
+    (url, heads)
 }
 
 pub(crate) fn frame(masked: bool, first_byte: u8, payload: &[u8]) -> Vec<u8> {
