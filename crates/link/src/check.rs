@@ -88,6 +88,13 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// A time in milliseconds.
+    fn of_time(what: String, expected_ms: f64, measured: Duration, tolerance_ms: f64) -> Finding {
+        let measured = measured.as_secs_f64() * 1e3;
+        let took_ms = Some(expected_ms);
+        Finding { what, expected: expected_ms, measured, tolerance: tolerance_ms, took_ms, waited_ms: 0.0 }
+    }
+
     /// Whether it is near enough.
     pub fn holds(&self) -> bool {
         (self.measured - self.expected).abs() <= self.tolerance
@@ -245,13 +252,11 @@ fn many(
     let ended = threads.into_iter().map(|one| one.join().map_err(|_| anyhow!("a user's thread panicked"))?);
     let mut times = ended.collect::<anyhow::Result<Vec<_>>>()?;
     times.sort_unstable();
-    let finding = |what: &str, place: usize| Finding {
-        what: format!("{what} of {users} users with links of their own: 100 kB in ms"),
-        expected: expected_ms,
-        measured: times[place.min(times.len() - 1)].as_secs_f64() * 1e3,
-        tolerance: expected_ms * 0.03,
-        took_ms: Some(expected_ms),
-        waited_ms: waited_ms / users as f64,
+    let finding = |what: &str, place: usize| {
+        let what = format!("{what} of {users} users with links of their own: 100 kB in ms");
+        let took = times[place.min(times.len() - 1)];
+        let found = Finding::of_time(what, expected_ms, took, expected_ms * 0.03);
+        Finding { waited_ms: waited_ms / users as f64, ..found }
     };
     Ok(vec![finding("median", users / 2), finding("p99", users * 99 / 100)])
 }
@@ -375,28 +380,17 @@ fn echo(connection: &TcpStream, link: &Link) -> anyhow::Result<Finding> {
     let mut times = (0..ECHOES).map(|_| Ok(ask(connection, 1, 1)?.1)).collect::<anyhow::Result<Vec<_>>>()?;
     times.sort_unstable();
     let model = Model::for_link(link)?;
-    let expected = model.request_s() + model.down_s(1);
-    Ok(Finding {
-        what: "round trip of a byte in ms, median".to_owned(),
-        expected: expected * 1e3,
-        measured: times[times.len() / 2].as_secs_f64() * 1e3,
-        tolerance: 1.0,
-        took_ms: Some(expected * 1e3 * ECHOES as f64),
-        waited_ms: 0.0,
-    })
+    let expected_ms = (model.request_s() + model.down_s(1)) * 1e3;
+    let what = "round trip of a byte in ms, median".to_owned();
+    let found = Finding::of_time(what, expected_ms, times[times.len() / 2], 1.0);
+    Ok(Finding { took_ms: Some(expected_ms * ECHOES as f64), ..found })
 }
 
 fn transfer(connection: &TcpStream, link: &Link, bytes: u64) -> anyhow::Result<Finding> {
-    let expected = Model::for_link(link)?.transfer_s(bytes);
+    let expected_ms = Model::for_link(link)?.transfer_s(bytes) * 1e3;
     let (_, all) = ask(connection, bytes, bytes)?;
-    Ok(Finding {
-        what: format!("{} kB on a new connection in ms", bytes / 1_000),
-        expected: expected * 1e3,
-        measured: all.as_secs_f64() * 1e3,
-        tolerance: expected * 1e3 * 0.03,
-        took_ms: Some(expected * 1e3),
-        waited_ms: 0.0,
-    })
+    let what = format!("{} kB on a new connection in ms", bytes / 1_000);
+    Ok(Finding::of_time(what, expected_ms, all, expected_ms * 0.03))
 }
 
 fn bulk(connection: &TcpStream, link: &Link) -> anyhow::Result<Finding> {

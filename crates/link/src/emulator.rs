@@ -11,6 +11,7 @@ use std::{
     collections::{BinaryHeap, HashMap, VecDeque},
 };
 
+use derive_more::{Add, Sub};
 use rand_chacha::{
     ChaCha8Rng,
     rand_core::{RngCore, SeedableRng},
@@ -39,7 +40,7 @@ impl Way {
 }
 
 /// Fates of the packets of one direction, over all users. Bytes are of IP packets.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Add, Sub, Serialize, Deserialize)]
 pub struct WayCounts {
     /// Packets that came.
     pub sent: u64,
@@ -57,18 +58,6 @@ impl WayCounts {
     /// Packets that have met their fate.
     pub fn settled(&self) -> u64 {
         self.forwarded + self.tail_dropped + self.lost
-    }
-
-    /// Packets that came and went since an earlier reading.
-    #[must_use]
-    pub fn since(self, earlier: WayCounts) -> WayCounts {
-        WayCounts {
-            sent: self.sent - earlier.sent,
-            forwarded: self.forwarded - earlier.forwarded,
-            forwarded_bytes: self.forwarded_bytes - earlier.forwarded_bytes,
-            tail_dropped: self.tail_dropped - earlier.tail_dropped,
-            lost: self.lost - earlier.lost,
-        }
     }
 }
 
@@ -98,10 +87,8 @@ pub struct Emulator<P> {
     lane_of: HashMap<(Way, u32), usize>,
     /// The first packet of each lane that has one: its instant and its lane.
     heads: BinaryHeap<Reverse<(u64, usize)>>,
-    down: WayCounts,
-    up: WayCounts,
-    /// Counts of each link, down and up.
-    by_link: Vec<[WayCounts; 2]>,
+    /// Counts of each link, down and up; the last are those of users without one.
+    counts: Vec<[WayCounts; 2]>,
 }
 
 impl<P> Emulator<P> {
@@ -109,15 +96,13 @@ impl<P> Emulator<P> {
     /// for users whose packets pass at once.
     pub fn new(links: Vec<Link>, link_of: fn(u32) -> Option<usize>, seed: u64) -> Emulator<P> {
         Emulator {
-            by_link: vec![Default::default(); links.len()],
+            counts: vec![Default::default(); links.len() + 1],
             link_of,
             links,
             seed,
             lanes: Vec::new(),
             lane_of: HashMap::new(),
             heads: BinaryHeap::new(),
-            down: WayCounts::default(),
-            up: WayCounts::default(),
         }
     }
 
@@ -171,15 +156,12 @@ impl<P> Emulator<P> {
 
     /// Fates of the packets of a direction so far.
     pub fn counts(&self, way: Way) -> WayCounts {
-        match way {
-            Way::Down => self.down,
-            Way::Up => self.up,
-        }
+        self.counts.iter().map(|both| both[way.place()]).fold(WayCounts::default(), |sum, one| sum + one)
     }
 
     /// Fates of the packets of one link, by its place, in a direction so far.
     pub fn counts_of(&self, link: usize, way: Way) -> WayCounts {
-        self.by_link.get(link).map_or_else(WayCounts::default, |both| both[way.place()])
+        self.counts[..self.links.len()].get(link).map_or_else(WayCounts::default, |both| both[way.place()])
     }
 
     /// Packets of a direction that wait, are being carried, or are on the way.
@@ -187,14 +169,8 @@ impl<P> Emulator<P> {
         self.lanes.iter().filter(|lane| lane.way == way).map(|lane| lane.packets.len() as u64).sum()
     }
 
-    fn count(&mut self, way: Way, link: Option<usize>, change: impl Fn(&mut WayCounts)) {
-        change(match way {
-            Way::Down => &mut self.down,
-            Way::Up => &mut self.up,
-        });
-        if let Some(both) = link.and_then(|link| self.by_link.get_mut(link)) {
-            change(&mut both[way.place()]);
-        }
+    fn count(&mut self, way: Way, link: Option<usize>, change: impl FnOnce(&mut WayCounts)) {
+        change(&mut self.counts[link.unwrap_or(self.links.len())][way.place()]);
     }
 
     fn lane(&mut self, way: Way, user: u32) -> usize {

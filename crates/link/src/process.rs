@@ -329,7 +329,7 @@ impl Process {
     fn parts(&self) -> Vec<Part> {
         let part = |(link, (begun, queued)): (usize, (&[WayCounts; 2], &[Latency; 2]))| {
             let ([down, up], [queued_down, queued_up]) = (self.counts_of(link), queued.clone());
-            Part { down: down.since(begun[0]), up: up.since(begun[1]), queued_down, queued_up }
+            Part { down: down - begun[0], up: up - begun[1], queued_down, queued_up }
         };
         self.begun.by_link.iter().zip(&self.tally.queued).enumerate().map(part).collect()
     }
@@ -341,8 +341,8 @@ impl Process {
             count(&kernel[end]).saturating_sub(count(&begun.kernel[end]))
         };
         Ok(Report {
-            down: self.emulator.counts(Way::Down).since(begun.down),
-            up: self.emulator.counts(Way::Up).since(begun.up),
+            down: self.emulator.counts(Way::Down) - begun.down,
+            up: self.emulator.counts(Way::Up) - begun.up,
             parts: self.parts(),
             lateness: tally.lateness.clone(),
             queued_down: tally.queued_down.clone(),
