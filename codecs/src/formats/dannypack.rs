@@ -122,22 +122,12 @@ fn write_head(mark: u8, len: usize, out: &mut Vec<u8>) {
 
 fn read<'a, V: Value<'a>>(bytes: &'a [u8]) -> Result<V::Event, DecodeError> {
     let (mut reader, mut fixed) = (Reader::new(bytes), Fixed::BLANK);
-    out_of_line(|| read_fixed(&mut reader, &mut fixed))?;
+    out_of_line(|| fixed.read(&mut reader))?;
     let len = reader.varint("length of the tags")?;
     let tags = read_tags(Reader::new(reader.bytes(len, "tags")?))?;
     let content = read_string(&mut reader, CONTENT)?;
     reader.finish()?;
     Ok(V::event(fixed, tags, content.text(CONTENT)?))
-}
-
-#[inline]
-fn read_fixed(reader: &mut Reader<'_>, fixed: &mut Fixed) -> Result<(), DecodeError> {
-    fixed.head.id = *reader.array_ref("id")?;
-    fixed.head.pubkey = *reader.array_ref("pubkey")?;
-    fixed.sig = *reader.array_ref("sig")?;
-    fixed.head.created_at = i64::from_le_bytes(reader.array("created_at")?);
-    fixed.head.kind = u16::from_le_bytes(reader.array("kind")?);
-    Ok(())
 }
 
 fn read_tags<'a, V: Value<'a>>(mut block: Reader<'a>) -> Result<Vec<Vec<V>>, DecodeError> {

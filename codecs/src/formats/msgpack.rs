@@ -14,8 +14,7 @@
 use std::borrow::Cow;
 
 use rmp::{
-    Marker,
-    decode::{self, NumValueReadError, RmpReadErr, ValueReadError},
+    Marker, decode,
     encode::{self, ValueWriteError},
 };
 
@@ -56,18 +55,10 @@ impl EventCodec for MsgPack {
         let event = Event {
             id: key(&mut input, "id")?,
             pubkey: key(&mut input, "pubkey")?,
-            created_at: read(
-                &mut input,
-                "created_at",
-                |i| decode::read_int(i).map_err(number),
-                |o, n: i64| encode::write_sint(o, n),
-            )?,
-            kind: read(
-                &mut input,
-                "kind",
-                |i| decode::read_int(i).map_err(number),
-                |o, n: u16| encode::write_uint(o, n.into()),
-            )?,
+            created_at: read(&mut input, "created_at", decode::read_int, |o, n: i64| {
+                encode::write_sint(o, n)
+            })?,
+            kind: read(&mut input, "kind", decode::read_int, |o, n: u16| encode::write_uint(o, n.into()))?,
             tags: read_tags(&mut input)?,
             content: Cow::Borrowed(text(&mut input, "content")?),
             sig: key(&mut input, "sig")?,
@@ -102,18 +93,14 @@ fn unwritten(error: ValueWriteError) -> EncodeError {
 
 /// Reads a head, which the crate takes in any form, and refuses all but the one that the crate
 /// writes.
-fn read<'a, T: Copy, W>(
+fn read<'a, T: Copy, E: std::fmt::Display, W>(
     input: &mut &'a [u8],
     what: &'static str,
-    read: impl FnOnce(&mut &'a [u8]) -> Result<T, Head>,
+    read: impl FnOnce(&mut &'a [u8]) -> Result<T, E>,
     write: impl FnOnce(&mut &mut [u8], T) -> Result<W, ValueWriteError>,
 ) -> Result<T, DecodeError> {
     let before = *input;
-    let value = read(input).map_err(|head| match head {
-        Head::Truncated => DecodeError::Truncated(what),
-        Head::Other => DecodeError::Malformed(what),
-        Head::OutOfRange => DecodeError::OutOfRange(what),
-    })?;
+    let value = read(input).map_err(|error| DecodeError::Library(format!("{what}: {error}")))?;
     let mut shortest = [0; MAX_HEAD_BYTES];
     let mut room = &mut shortest[..];
     write(&mut room, value).map_err(|_| DecodeError::Malformed(what))?;
@@ -122,43 +109,17 @@ fn read<'a, T: Copy, W>(
     if consumed == &shortest[..written] { Ok(value) } else { Err(DecodeError::NotCanonical(what)) }
 }
 
-/// Why the crate could not read a head.
-enum Head {
-    Truncated,
-    Other,
-    OutOfRange,
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "map_err hands the error over")]
-fn length<E: RmpReadErr>(error: ValueReadError<E>) -> Head {
-    match error {
-        ValueReadError::TypeMismatch(_) => Head::Other,
-        _ => Head::Truncated,
-    }
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "map_err hands the error over")]
-fn number<E: RmpReadErr>(error: NumValueReadError<E>) -> Head {
-    match error {
-        NumValueReadError::TypeMismatch(_) => Head::Other,
-        NumValueReadError::OutOfRange => Head::OutOfRange,
-        _ => Head::Truncated,
-    }
-}
-
 fn array(input: &mut &[u8], what: &'static str) -> Result<u32, DecodeError> {
-    read(input, what, |i| decode::read_array_len(i).map_err(length), |o, n| encode::write_array_len(o, n))
+    read(input, what, decode::read_array_len, |o, n| encode::write_array_len(o, n))
 }
 
 fn text<'a>(input: &mut &'a [u8], what: &'static str) -> Result<&'a str, DecodeError> {
-    let len =
-        read(input, what, |i| decode::read_str_len(i).map_err(length), |o, n| encode::write_str_len(o, n))?;
+    let len = read(input, what, decode::read_str_len, |o, n| encode::write_str_len(o, n))?;
     str::from_utf8(take(input, len, what)?).map_err(|_| DecodeError::Utf8(what))
 }
 
 fn bytes<'a>(input: &mut &'a [u8], what: &'static str) -> Result<&'a [u8], DecodeError> {
-    let len =
-        read(input, what, |i| decode::read_bin_len(i).map_err(length), |o, n| encode::write_bin_len(o, n))?;
+    let len = read(input, what, decode::read_bin_len, |o, n| encode::write_bin_len(o, n))?;
     take(input, len, what)
 }
 

@@ -411,11 +411,7 @@ fn read_tags<'a, V: Value<'a>>(mut reader: Reader<'a>) -> Result<Vec<Vec<V>>, De
 #[inline]
 fn read_fixed(bytes: &[u8], fixed: &mut Fixed) -> Result<(), DecodeError> {
     let mut reader = Reader::new(bytes);
-    fixed.head.id = *reader.array_ref("id")?;
-    fixed.head.pubkey = *reader.array_ref("pubkey")?;
-    fixed.sig = *reader.array_ref("sig")?;
-    fixed.head.created_at = i64::from_le_bytes(reader.array("created_at")?);
-    fixed.head.kind = u16::from_le_bytes(reader.array("kind")?);
+    fixed.read(&mut reader)?;
     reader.finish()
 }
 
