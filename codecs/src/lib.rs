@@ -34,6 +34,7 @@ mod formats;
 pub mod hex;
 mod model;
 mod name;
+mod parts;
 mod reader;
 mod text;
 

@@ -17,6 +17,7 @@ use crate::Event;
 pub(super) struct CborSchemaless;
 
 impl Dialect for CborSchemaless {
+    const NAME: &'static str = "cbor-schemaless";
     const SPELLED: bool = true;
     const COMPACT: bool = false;
     const EVENT_HEAD: u8 = 0xa7;

@@ -13,6 +13,7 @@ mod flatbuffers;
 mod generated;
 mod go_nostr;
 mod json;
+mod list;
 mod msgpack;
 mod notepack;
 mod nson;
@@ -99,7 +100,7 @@ pub static FORMATS: &[FormatSpec] = &[
         layout: "protobuf, ids and keys as hex text",
         batch: Some(BatchLayout::ProtobufField),
         library_crate: Some("prost"),
-        library: &proto_string::ProtoString,
+        library: &protobuf::Protobuf::<proto_string::ProtoString>::NEW,
         tuned: Some(&Tuned(protobuf::TunedProtobuf::<proto_string::ProtoString>::NEW)),
         ..CORE
     },
@@ -109,7 +110,7 @@ pub static FORMATS: &[FormatSpec] = &[
         layout: "protobuf, ids and keys as bytes",
         batch: Some(BatchLayout::ProtobufField),
         library_crate: Some("prost"),
-        library: &proto_binary::ProtoBinary,
+        library: &protobuf::Protobuf::<proto_binary::ProtoBinary>::NEW,
         tuned: Some(&Tuned(protobuf::TunedProtobuf::<proto_binary::ProtoBinary>::NEW)),
         ..CORE
     },
@@ -163,7 +164,7 @@ pub static FORMATS: &[FormatSpec] = &[
         layout: "protobuf, ids and hex tag values as bytes",
         batch: Some(BatchLayout::ProtobufField),
         library_crate: Some("prost"),
-        library: &proto_compact::ProtoCompact,
+        library: &protobuf::Protobuf::<proto_compact::ProtoCompact>::NEW,
         ..OTHER
     },
     FormatSpec {

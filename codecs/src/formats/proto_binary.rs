@@ -13,26 +13,21 @@
 
 use std::borrow::Cow;
 
-use prost::Message;
-
 use super::{
     generated::nostr_binary as pb,
-    protobuf::{self, protobuf_codec, strict},
+    protobuf::{Dialect, conversions},
 };
-use crate::{
-    ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, Filter, Limits,
-    RelayMessage, Tag, TagFilter, envelope::check_filters,
-};
+use crate::{DecodeError, Event, Tag};
 
 #[derive(Debug)]
 pub(super) struct ProtoBinary;
 
-impl protobuf::Dialect for ProtoBinary {
-    const LIBRARY: &'static dyn Codec = &ProtoBinary;
+impl Dialect for ProtoBinary {
+    const NAME: &'static str = "proto-binary";
     const SPELLED: bool = false;
+    const COMPACT: bool = false;
+    conversions!();
 }
-
-protobuf_codec!(ProtoBinary, "proto-binary", Text);
 
 fn to_key(bytes: &[u8]) -> Vec<u8> {
     bytes.to_vec()

@@ -16,21 +16,21 @@
 
 use std::borrow::Cow;
 
-use prost::Message;
-
 use super::{
     generated::nostr_compact as pb,
-    protobuf::{self, protobuf_codec, strict},
+    protobuf::{Dialect, conversions, strict},
 };
-use crate::{
-    ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, Filter, Limits,
-    RelayMessage, Tag, TagFilter, envelope::check_filters, hex,
-};
+use crate::{DecodeError, Event, Tag, hex};
 
 #[derive(Debug)]
 pub(super) struct ProtoCompact;
 
-protobuf_codec!(ProtoCompact, "proto-compact", TextOrHex);
+impl Dialect for ProtoCompact {
+    const NAME: &'static str = "proto-compact";
+    const SPELLED: bool = false;
+    const COMPACT: bool = true;
+    conversions!();
+}
 
 fn to_key(bytes: &[u8]) -> Vec<u8> {
     bytes.to_vec()

@@ -12,26 +12,21 @@
 
 use std::borrow::Cow;
 
-use prost::Message;
-
 use super::{
     generated::nostr as pb,
-    protobuf::{self, protobuf_codec, strict},
+    protobuf::{Dialect, conversions},
 };
-use crate::{
-    ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, Filter, Limits,
-    RelayMessage, Tag, TagFilter, envelope::check_filters, hex,
-};
+use crate::{DecodeError, Event, Tag, hex};
 
 #[derive(Debug)]
 pub(super) struct ProtoString;
 
-impl protobuf::Dialect for ProtoString {
-    const LIBRARY: &'static dyn Codec = &ProtoString;
+impl Dialect for ProtoString {
+    const NAME: &'static str = "proto-string";
     const SPELLED: bool = true;
+    const COMPACT: bool = false;
+    conversions!();
 }
-
-protobuf_codec!(ProtoString, "proto-string", Text);
 
 fn to_key(bytes: &[u8]) -> String {
     hex::encode(bytes)
