@@ -110,16 +110,21 @@ fn the_part_of_another_relay_makes_no_record(records: &[RunRecord], relay: &Rela
         change(&mut relay);
         merged(records.to_vec(), &relay)
     };
-    let refused = |why: &str| Err(MergeError::Relay(why.to_owned()));
-    let differs = |what: &str| refused(&format!("differs from the agents': {what}"));
-    assert_eq!(merge(|relay| relay.block_id = Some("b".to_owned())), differs("block_id"));
-    assert_eq!(merge(|relay| relay.plan_sha256 = "00".to_owned()), differs("plan_sha256"));
-    assert_eq!(merge(|relay| relay.tool.version = "0".to_owned()), differs("tool"));
-    assert_eq!(merge(|relay| relay.cores = u64::MAX), refused("counts more than 2^48 of something"));
-    let much = merge(|relay| relay.process.written_bytes = Some(u64::MAX));
-    assert_eq!(much, refused("counts more than 2^48 of something"));
-    let long = |relay: &mut RelayRecord| relay.process.faults = vec!["a".repeat(1 << 10); 17];
-    assert_eq!(merge(long), refused("has more than 16 KiB of reasons and machine"));
+    type Change = fn(&mut RelayRecord);
+    let refused: [(Change, &str); 6] = [
+        (|relay| relay.block_id = Some("b".to_owned()), "differs from the agents': block_id"),
+        (|relay| relay.plan_sha256 = "00".to_owned(), "differs from the agents': plan_sha256"),
+        (|relay| relay.tool.version = "0".to_owned(), "differs from the agents': tool"),
+        (|relay| relay.cores = u64::MAX, "counts more than 2^48 of something"),
+        (|relay| relay.process.written_bytes = Some(u64::MAX), "counts more than 2^48 of something"),
+        (
+            |relay| relay.process.faults = vec!["a".repeat(1 << 10); 17],
+            "has more than 16 KiB of reasons and machine",
+        ),
+    ];
+    for (change, why) in refused {
+        assert_eq!(merge(change).unwrap_err().to_string(), format!("the relay's part {why}"));
+    }
     let late = merge(|relay| relay.cpu = measure::CpuReadings::default()).unwrap();
     assert_eq!(late.relay_cpu, None, "unknown, and not zero");
     let elsewhere = merge(|relay| relay.environment.kernel = Some("another".to_owned())).unwrap();

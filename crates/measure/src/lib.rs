@@ -36,7 +36,7 @@ pub use record::{
 };
 pub use recorders::counts::Counts;
 pub use recorders::encodings::{EncodingsRecord, FirstDelivery, FirstDeliveryRecord};
-pub use recorders::latency::{Latency, LatencyError, Quantile};
+pub use recorders::latency::{Latency, Quantile};
 pub use recorders::live::{LIVE_EDGES_NS, LiveCounts, LiveLatency};
 pub use recorders::log;
 pub use recorders::slices::{LastSecond, Slice, SliceRecorder, Slices};

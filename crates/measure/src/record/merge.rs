@@ -8,9 +8,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    AddUp, AgentRecord, AllocationsRecord, CompressionMemoryRecord, Environment, MemoryRecord,
-    PopulationRecord, Reason, ReasonKind, RunRecord, ShareRecord, Status, Throughput, UsableCores, Validity,
-    ValidityClass,
+    AddUp, AgentRecord, AllocationsRecord, CompressionMemoryRecord, Environment, MemoryRecord, Reason,
+    ReasonKind, RunRecord, ShareRecord, Status, Throughput, UsableCores, Validity, ValidityClass,
     recorders::counts::MOST_COUNTED,
     recorders::latency::MOST_METRICS,
     validity::{Burst, Pace},
@@ -21,67 +20,13 @@ use crate::{
 const MOST_SAID_BYTES: usize = 16 << 10;
 const TOO_MUCH_SAID: &str = "more than 16 KiB of reasons and machine";
 
-/// Why records do not make one.
+/// Why records do not make one, as a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum MergeError {
-    /// There is nothing to merge.
-    #[error("there is no record to merge")]
-    Nothing,
-    /// A record is of a whole plan.
-    #[error("record {place} is not of an agent's share of a plan")]
-    Whole {
-        /// How many were added before it.
-        place: usize,
-    },
-    /// Some are missing.
-    #[error("a plan of {of} agents has {of} records; there are {found}")]
-    Number {
-        /// How many agents play the plan.
-        of: u16,
-        /// How many records there are.
-        found: usize,
-    },
-    /// The plan has no such agent.
-    #[error("a plan of {of} agents has no agent {index}")]
-    Beyond {
-        /// The agent.
-        index: u16,
-        /// How many agents play the plan.
-        of: u16,
-    },
-    /// An agent reported twice.
-    #[error("there are two records of agent {index}")]
-    Twice {
-        /// The agent.
-        index: u16,
-    },
-    /// Agents did not play the same.
-    #[error("agent {index} differs from those before it: {what}")]
-    Differs {
-        /// The agent.
-        index: u16,
-        /// In which field.
-        what: &'static str,
-    },
-    /// A count that no run reaches.
-    #[error("agent {index} counts more than 2^48 of something")]
-    TooLarge {
-        /// The agent.
-        index: u16,
-    },
-    /// A record that would make the sum large.
-    #[error("agent {index} has {what}")]
-    Large {
-        /// The agent.
-        index: u16,
-        /// The kind of thing that there is too much of.
-        what: &'static str,
-    },
-    /// The relay's part is of something else, counts what no run reaches, or would make the record
-    /// large.
-    #[error("the relay's part {0}")]
-    Relay(String),
+#[error("{0}")]
+pub struct MergeError(String);
+
+fn refused<T>(why: impl Into<String>) -> Result<T, MergeError> {
+    Err(MergeError(why.into()))
 }
 
 impl RunRecord {
@@ -120,14 +65,18 @@ impl Merge {
     /// that no run reaches, or says too much.
     pub fn add(&mut self, mut record: RunRecord) -> Result<(), MergeError> {
         let place = self.0.as_ref().map_or(0, |sum| sum.agents.len());
-        let share = record.share.take().ok_or(MergeError::Whole { place })?;
+        let Some(share) = record.share.take() else {
+            return refused(format!("record {place} is not of an agent's share of a plan"));
+        };
         let (index, of) = (share.index, share.of.get());
         if index >= of {
-            return Err(MergeError::Beyond { index, of });
+            return refused(format!("a plan of {of} agents has no agent {index}"));
         }
         within_bounds(&share, &record)?;
         match &mut self.0 {
-            Some(sum) if sum.agents.contains_key(&index) => Err(MergeError::Twice { index }),
+            Some(sum) if sum.agents.contains_key(&index) => {
+                refused(format!("there are two records of agent {index}"))
+            }
             Some(sum) => sum.alike(&share, &record).map(|()| sum.add(&share, record)),
             none => {
                 *none = Some(Sum::from_record(share, record));
@@ -139,15 +88,18 @@ impl Merge {
     /// The record of all agents.
     ///
     /// # Errors
-    /// [`MergeError::Nothing`] and [`MergeError::Number`] when agents are missing.
+    /// [`MergeError`] when agents are missing.
     pub fn finish(self) -> Result<RunRecord, MergeError> {
         self.whole().map(Sum::finish)
     }
 
     fn whole(self) -> Result<Sum, MergeError> {
-        let sum = self.0.ok_or(MergeError::Nothing)?;
+        let Some(sum) = self.0 else { return refused("there is no record to merge") };
         let (of, found) = (sum.share.of.get(), sum.agents.len());
-        if found == usize::from(of) { Ok(sum) } else { Err(MergeError::Number { of, found }) }
+        if found != usize::from(of) {
+            return refused(format!("a plan of {of} agents has {of} records; there are {found}"));
+        }
+        Ok(sum)
     }
 }
 
@@ -203,19 +155,6 @@ impl Sum {
     /// Whether an agent played the same as those before it.
     fn alike(&self, share: &ShareRecord, record: &RunRecord) -> Result<(), MergeError> {
         let (first_share, first) = (&self.share, &self.record);
-        let names = |record: &RunRecord| -> Vec<_> {
-            let key = |one: &PopulationRecord| {
-                let speaks = (one.format.clone(), one.compression.clone(), one.link.clone());
-                (one.name.clone(), speaks, one.decode_every)
-            };
-            record.populations.iter().map(key).collect()
-        };
-        let figures = |share: &ShareRecord| -> Vec<_> {
-            let bounds = |one: &crate::Expectation| {
-                (one.figure.clone(), one.min.map(f64::to_bits), one.max.map(f64::to_bits))
-            };
-            share.expected.iter().map(bounds).collect()
-        };
         let same = [
             ("schema_version", record.schema_version == first.schema_version),
             ("tool", record.tool == first.tool),
@@ -227,18 +166,15 @@ impl Sum {
             ("cell", record.cell == first.cell),
             ("corpus", record.corpus.sha256 == first.corpus.sha256),
             ("agreement", record.agreement == first.agreement),
-            ("populations", names(record) == names(first)),
             ("latency_bounds", record.latency_bounds == first.latency_bounds),
-            ("expected", figures(share) == figures(first_share)),
-            ("wanted_interval_ns", share.wanted_interval_ns == first_share.wanted_interval_ns),
         ];
         let index = share.index;
         if let Some((what, _)) = same.into_iter().find(|(_, same)| !same) {
-            return Err(MergeError::Differs { index, what });
+            return refused(format!("agent {index} differs from those before it: {what}"));
         }
         let new = record.latency.keys().filter(|metric| !first.latency.contains_key(*metric)).count();
         if first.latency.len() + new > MOST_METRICS {
-            return Err(MergeError::Large { index, what: "metrics that nobody else has" });
+            return refused(format!("agent {index} has metrics that nobody else has"));
         }
         Ok(())
     }
@@ -385,13 +321,12 @@ fn within_bounds(share: &ShareRecord, record: &RunRecord) -> Result<(), MergeErr
     ));
     let end_ns = share.active_spans_ns.end_ns().max(share.throughput_spans_ns.end_ns());
     if end_ns > MOST_COUNTED || !summed.is_ok_and(|summed| within(&summed)) {
-        return Err(MergeError::TooLarge { index });
+        return refused(format!("agent {index} counts more than 2^48 of something"));
     }
-    if is_short(&(&record.environment, &record.validity.reasons, &record.status)) {
-        Ok(())
-    } else {
-        Err(MergeError::Large { index, what: TOO_MUCH_SAID })
+    if !is_short(&(&record.environment, &record.validity.reasons, &record.status)) {
+        return refused(format!("agent {index} has {TOO_MUCH_SAID}"));
     }
+    Ok(())
 }
 
 /// Whether a statement is no longer than [`MOST_SAID_BYTES`].
@@ -420,13 +355,6 @@ fn compression_bytes(record: &RunRecord) -> Option<u128> {
 }
 
 fn clients_memory(memory: MemoryRecord) -> MemoryRecord {
-    MemoryRecord {
-        relay_before_bytes: None,
-        relay_after_bytes: None,
-        relay_peak_bytes: None,
-        relay_file_bytes: None,
-        gateway_before_bytes: None,
-        gateway_after_bytes: None,
-        ..memory
-    }
+    let MemoryRecord { connections, client_before_bytes, client_after_bytes, .. } = memory;
+    MemoryRecord { connections, client_before_bytes, client_after_bytes, ..MemoryRecord::default() }
 }

@@ -202,7 +202,7 @@ pub fn read_versioned<T: DeserializeOwned>(path: &Path, what: &'static str) -> R
     let name = path.display().to_string();
     match unpack::read(path) {
         Ok(json) => parse_versioned(&json, &name, what),
-        Err(source) if source.kind() == io::ErrorKind::UnexpectedEof => Err(RecordError::Cut { name, what }),
+        Err(source) if source.kind() == io::ErrorKind::UnexpectedEof => Err(cut(&name, what)),
         Err(source) => Err(RecordError::Read { name, source }),
     }
 }
@@ -211,34 +211,38 @@ pub fn read_versioned<T: DeserializeOwned>(path: &Path, what: &'static str) -> R
 /// texts.
 ///
 /// # Errors
-/// [`RecordError::Layout`] and [`RecordError::Schema`].
+/// [`RecordError::Content`].
 pub fn parse_versioned<T: DeserializeOwned>(
     json: &[u8],
     name: &str,
     what: &'static str,
 ) -> Result<T, RecordError> {
-    let layout = |source| RecordError::Layout { name: name.to_owned(), what, source };
+    let layout = |source| content(name, format!("is not a {what} of this tool"), Some(source));
     let value: serde_json::Value = match serde_json::from_slice(json) {
-        Err(error) if error.is_eof() => return Err(RecordError::Cut { name: name.to_owned(), what }),
+        Err(error) if error.is_eof() => return Err(cut(name, what)),
         value => value.map_err(layout)?,
     };
     // Before the fields: a file of another major version deserves that answer, not "missing field".
-    check_schema_version(name, what, value.get("schema_version").and_then(|version| version.as_str()))?;
-    serde_json::from_value(value).map_err(layout)
+    let major = |version: &str| version.split('.').next().map(str::to_owned);
+    let why = match value.get("schema_version").and_then(|version| version.as_str()) {
+        Some(found) if major(found) == major(SCHEMA_VERSION) => {
+            return serde_json::from_value(value).map_err(layout);
+        }
+        Some(found) => format!(
+            "has schema version {found}; this build reads {}.x, so take the one that wrote it",
+            major(SCHEMA_VERSION).unwrap_or_default()
+        ),
+        None => format!("states no schema_version, so it is not a {what} of this tool"),
+    };
+    Err(content(name, why, None))
 }
 
-/// Refuses a major version this build does not know. `name` is the file for the error text.
-fn check_schema_version(name: &str, what: &'static str, found: Option<&str>) -> Result<(), RecordError> {
-    let name = name.to_owned();
-    match found {
-        None => Err(RecordError::Unversioned { name, what }),
-        Some(found) if major(found) == major(SCHEMA_VERSION) => Ok(()),
-        Some(found) => Err(RecordError::Schema { name, found: found.to_owned() }),
-    }
+fn content(name: &str, why: String, source: Option<serde_json::Error>) -> RecordError {
+    RecordError::Content { name: name.to_owned(), why, source }
 }
 
-fn major(version: &str) -> &str {
-    version.split('.').next().unwrap_or_default()
+fn cut(name: &str, what: &str) -> RecordError {
+    content(name, format!("is cut short: it ends amid its {what}; take a whole copy"), None)
 }
 
 /// Why a record cannot be read or written.
@@ -261,42 +265,15 @@ pub enum RecordError {
         /// Why.
         source: io::Error,
     },
-    /// The file is not what it should be.
-    #[error("{name} is not a {what} of this tool")]
-    Layout {
+    /// The file is not what it should be, or of another version.
+    #[error("{name} {why}")]
+    Content {
         /// The file.
         name: String,
-        /// The form that it should have.
-        what: &'static str,
-        /// Where it differs.
-        source: serde_json::Error,
-    },
-    /// The file ends before what it holds does.
-    #[error("{name} is cut short: it ends amid its {what}; take a whole copy")]
-    Cut {
-        /// The file.
-        name: String,
-        /// The form that it should have.
-        what: &'static str,
-    },
-    /// The file states no version.
-    #[error("{name} states no schema_version, so it is not a {what} of this tool")]
-    Unversioned {
-        /// The file.
-        name: String,
-        /// The form that it should have.
-        what: &'static str,
-    },
-    /// The file has another major version.
-    #[error(
-        "{name} has schema version {found}; this build reads {}.x, so take the one that wrote it",
-        major(SCHEMA_VERSION)
-    )]
-    Schema {
-        /// The file.
-        name: String,
-        /// The version it states.
-        found: String,
+        /// What is wrong with it.
+        why: String,
+        /// Where it differs from the layout.
+        source: Option<serde_json::Error>,
     },
 }
 
@@ -562,7 +539,7 @@ pub struct Planted {
 /// Anonymous memory of both processes (`RssAnon`, proc_pid_status(5)), before the connections and with
 /// all of them open. The relay's includes the gateway's. Records before 2.12 have all resident memory,
 /// mapped files included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryRecord {
     /// Connections made between the two readings.
     pub connections: u64,
@@ -697,7 +674,7 @@ mod tests {
             std::fs::write(file.path(), &packed[..end]).unwrap();
             let cut = read_versioned::<serde_json::Value>(file.path(), "record").unwrap_err();
             // A single byte is not known to be packed.
-            assert!(matches!(cut, RecordError::Cut { .. }) || end == 1, "{end} bytes: {cut:?}");
+            assert!(cut.to_string().contains("is cut short") || end == 1, "{end} bytes: {cut:?}");
         }
         let parsed = |bytes: &[u8]| parse_versioned::<serde_json::Value>(bytes, "a message", "record");
         assert_eq!(parsed(&json).unwrap(), read);

@@ -11,9 +11,7 @@ use hdrhistogram::{
     serialization::{Deserializer, Serializer, V2DeflateSerializer},
 };
 use schemars::JsonSchema;
-use serde::{
-    Deserialize, Deserializer as SerdeDeserializer, Serialize, Serializer as SerdeSerializer, de, ser,
-};
+use serde::{Deserialize, Deserializer as SerdeDeserializer, Serialize, de};
 
 use super::packed::Packed;
 use crate::{AddUp, whole};
@@ -42,7 +40,8 @@ const MAX_INFLATED_BYTES: u64 = 512 * 1024;
 
 /// A histogram of durations: 1 ns to 60 s, three significant digits, the same bounds everywhere so
 /// that any two merge. One that was read from a file takes a few KB, until something is recorded.
-#[derive(Clone, JsonSchema)]
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "StoredLatency", into = "StoredLatency")]
 #[schemars(with = "StoredLatency")]
 pub struct Latency {
     samples: Samples,
@@ -182,41 +181,48 @@ impl Latency {
         BASE64.encode(bytes)
     }
 
-    /// Reads what [`Latency::to_base64`] wrote. The text may come from anyone's result file.
-    fn from_base64(text: &str, clipped: u64) -> Result<Latency, LatencyError> {
-        let bytes = BASE64.decode(text).map_err(|error| LatencyError::Base64(error.to_string()))?;
+    /// Reads what [`Latency::to_base64`] wrote. The text may come from anyone's result file; an error
+    /// says what is wrong with it.
+    fn from_base64(text: &str, clipped: u64) -> Result<Latency, String> {
+        let bytes = BASE64.decode(text).map_err(|error| format!("a histogram is not base64: {error}"))?;
         // The outer layer is a cookie and a length (4 bytes each), then zlib. It is undone here
         // because the library would reserve whatever the inner header claims.
-        let zlib = bytes.get(8..).ok_or(LatencyError::Truncated)?;
+        let zlib = bytes.get(8..).ok_or(CUT)?;
         let mut payload = Vec::new();
         ZlibDecoder::new(zlib)
             .take(MAX_INFLATED_BYTES + 1)
             .read_to_end(&mut payload)
-            .map_err(|error| LatencyError::Histogram(error.to_string()))?;
+            .map_err(|error| format!("{UNREADABLE}: {error}"))?;
         check_payload_header(&payload)?;
         let histogram: Histogram<u64> = Deserializer::new()
             .deserialize(&mut payload.as_slice())
-            .map_err(|error| LatencyError::Histogram(format!("{error:?}")))?;
+            .map_err(|error| format!("{UNREADABLE}: {error:?}"))?;
         Ok(Latency { samples: Samples::Packed(Packed::from(&histogram)), clipped })
     }
 }
 
+const CUT: &str = "a histogram ends inside its header";
+const UNREADABLE: &str = "not a readable V2 DEFLATE histogram";
+
 /// Refuses a V2 header that claims more than the payload holds or other bounds than [`Latency`]'s.
 /// Layout: cookie, payload length, normalizing offset, digits (4 bytes each), lowest, highest (8
 /// each), ratio (8); all big-endian.
-fn check_payload_header(payload: &[u8]) -> Result<(), LatencyError> {
+fn check_payload_header(payload: &[u8]) -> Result<(), String> {
     let field = |from: usize, to: usize| {
-        let bytes = payload.get(from..to).ok_or(LatencyError::Truncated)?;
-        Ok(bytes.iter().fold(0_u64, |value, byte| value << 8 | u64::from(*byte)))
+        let bytes = payload.get(from..to).ok_or(CUT)?;
+        Ok::<_, String>(bytes.iter().fold(0_u64, |value, byte| value << 8 | u64::from(*byte)))
     };
     let claimed = field(4, 8)?;
     let found = payload.len().saturating_sub(40) as u64;
     if claimed != found {
-        return Err(LatencyError::Histogram(format!("the header claims {claimed} bytes, {found} follow")));
+        return Err(format!("{UNREADABLE}: the header claims {claimed} bytes, {found} follow"));
     }
     let (digits, lowest, highest) = (field(12, 16)?, field(16, 24)?, field(24, 32)?);
     if (digits, lowest, highest) != (u64::from(SIGNIFICANT_DIGITS), 1, HIGHEST_NS) {
-        return Err(LatencyError::Bounds { lowest, highest, digits });
+        return Err(format!(
+            "a histogram from {lowest} to {highest} with {digits} digits; expected 1 to {HIGHEST_NS} ns with \
+             {SIGNIFICANT_DIGITS}"
+        ));
     }
     Ok(())
 }
@@ -259,49 +265,9 @@ impl Default for Latency {
 
 impl fmt::Debug for Latency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("Latency");
-        debug.field("samples", &self.len()).field("clipped", &self.clipped);
-        debug
-            .field("p50_ns", &self.histogram().value_at_quantile(0.5))
-            .field("max_ns", &self.max_ns())
-            .finish()
+        let (samples, p50_ns) = (self.len(), self.histogram().value_at_quantile(0.5));
+        write!(f, "Latency({samples} samples, {} clipped, p50 {p50_ns} ns)", self.clipped)
     }
-}
-
-/// Why a stored histogram cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LatencyError {
-    /// The text is not base64.
-    #[error("a histogram is not base64: {0}")]
-    Base64(String),
-    /// The bytes end inside a header.
-    #[error("a histogram ends inside its header")]
-    Truncated,
-    /// Not a V2 DEFLATE histogram, or a damaged one.
-    #[error("not a readable V2 DEFLATE histogram: {0}")]
-    Histogram(String),
-    /// A histogram of something else.
-    #[error(
-        "a histogram from {lowest} to {highest} with {digits} digits; expected 1 to {HIGHEST_NS} ns with \
-         {SIGNIFICANT_DIGITS}"
-    )]
-    Bounds {
-        /// Its lowest value.
-        lowest: u64,
-        /// Its highest value.
-        highest: u64,
-        /// Its significant decimal digits.
-        digits: u64,
-    },
-    /// The count beside the histogram differs from the histogram's.
-    #[error("a histogram holds {held} samples, the file says {said}")]
-    Samples {
-        /// The number of values in the histogram.
-        held: u64,
-        /// The number stated beside it.
-        said: u64,
-    },
 }
 
 /// Reads the histograms of a record, not more than a record has.
@@ -345,23 +311,24 @@ struct StoredLatency {
     v2_deflate: String,
 }
 
-impl Serialize for Latency {
-    fn serialize<S: SerdeSerializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let stored =
-            StoredLatency { samples: self.len(), clipped: self.clipped, v2_deflate: self.to_base64() };
-        ser::Serialize::serialize(&stored, serializer)
+impl From<Latency> for StoredLatency {
+    fn from(latency: Latency) -> StoredLatency {
+        let v2_deflate = latency.to_base64();
+        StoredLatency { samples: latency.len(), clipped: latency.clipped, v2_deflate }
     }
 }
 
-impl<'de> Deserialize<'de> for Latency {
-    fn deserialize<D: SerdeDeserializer<'de>>(deserializer: D) -> Result<Latency, D::Error> {
-        let stored = <StoredLatency as de::Deserialize>::deserialize(deserializer)?;
-        let latency = Latency::from_base64(&stored.v2_deflate, stored.clipped).map_err(de::Error::custom)?;
-        if latency.len() != stored.samples {
-            let error = LatencyError::Samples { held: latency.len(), said: stored.samples };
-            return Err(de::Error::custom(error));
+impl TryFrom<StoredLatency> for Latency {
+    type Error = String;
+
+    fn try_from(stored: StoredLatency) -> Result<Latency, String> {
+        let latency = Latency::from_base64(&stored.v2_deflate, stored.clipped)?;
+        let (held, said) = (latency.len(), stored.samples);
+        if held == said {
+            Ok(latency)
+        } else {
+            Err(format!("a histogram holds {held} samples, the file says {said}"))
         }
-        Ok(latency)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The relay's part of one record.
 
-use super::{Merge, MergeError, TOO_MUCH_SAID, is_short, within};
+use super::{Merge, MergeError, TOO_MUCH_SAID, is_short, refused, within};
 use crate::{RelayProcess, RelayRecord, RunRecord, Subject};
 
 impl Merge {
@@ -20,7 +20,7 @@ impl Merge {
             ("plan_sha256", relay.plan_sha256 == share.plan_sha256),
         ];
         if let Some((what, _)) = same.into_iter().find(|(_, same)| !same) {
-            return Err(MergeError::Relay(format!("differs from the agents': {what}")));
+            return refused(format!("the relay's part differs from the agents': {what}"));
         }
         let figures = serde_json::to_value((
             (relay.cores, &relay.cpu, relay.memory_bytes, relay.memory_peak_bytes, relay.encodings),
@@ -28,10 +28,10 @@ impl Merge {
             (relay.process.written_bytes, relay.process.stored_bytes),
         ));
         if !figures.is_ok_and(|figures| within(&figures)) {
-            return Err(MergeError::Relay("counts more than 2^48 of something".to_owned()));
+            return refused("the relay's part counts more than 2^48 of something");
         }
         if !is_short(&(&relay.environment, &relay.process)) {
-            return Err(MergeError::Relay(format!("has {TOO_MUCH_SAID}")));
+            return refused(format!("the relay's part has {TOO_MUCH_SAID}"));
         }
         let relay_cpu = relay.cpu.at(share.ended_after_ns);
         Ok(with(RunRecord { relay_cpu, encodings: relay.encodings, ..sum.finish() }, relay))
