@@ -139,30 +139,24 @@ impl QuotaMeter {
     }
 }
 
-/// The folders of a process's groups that may limit what a controller gives it, each up to where the
-/// hierarchy is mounted.
+/// The folders of a process's groups that may limit what a controller gives it, each up to the root
+/// of its hierarchy. In a container that root is its own group; some folders may not exist.
 fn groups_of(root: &Path, pid: &str, controller: &str) -> Vec<PathBuf> {
-    let read = |file: String| fs::read_to_string(root.join(file)).unwrap_or_default();
-    let (own, mounts) = (read(format!("proc/{pid}/cgroup")), read("proc/self/mountinfo".to_owned()));
-    let mounts: Vec<Mount> = mounts.lines().filter_map(|line| Mount::parse(line, controller)).collect();
+    let own = fs::read_to_string(root.join(format!("proc/{pid}/cgroup"))).unwrap_or_default();
     let mut groups = Vec::new();
     for line in own.lines() {
-        let mut fields = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else {
-            continue;
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+        let path = Path::new(path.trim_start_matches('/'));
+        let mounts: &[&str] = match controllers {
+            "" => &["", "unified"],
+            names if names.split(',').any(|name| name == controller) => &[controller],
+            _ => continue,
         };
-        let is_v2 = controllers.is_empty();
-        if !is_v2 && !controllers.split(',').any(|name| name == controller) {
-            continue;
-        }
-        let found = mounts.iter().filter(|mount| mount.is_v2 == is_v2).find_map(|mount| {
-            let below = Path::new(path).strip_prefix(&mount.root).ok()?;
-            // A group of another namespace is written with `..`, and is not to be seen.
-            let is_seen = below.components().all(|one| matches!(one, Component::Normal(_)));
-            is_seen.then_some((root.join(mount.at.strip_prefix("/").ok()?), below))
-        });
-        if let Some((at, below)) = found {
-            groups.extend(below.ancestors().map(|group| at.join(group)));
+        // A group of another namespace is written with `..`, and is not to be seen.
+        if path.components().all(|one| matches!(one, Component::Normal(_))) {
+            let mounts = mounts.iter().map(|mount| root.join("sys/fs/cgroup").join(mount));
+            groups.extend(mounts.flat_map(|at| path.ancestors().map(move |group| at.join(group))));
         }
     }
     groups
@@ -184,42 +178,6 @@ fn group_bytes(root: &Path) -> Option<u64> {
     // `max` stands for no limit.
     let limits = groups_of(root, "self", "memory").into_iter().filter_map(read);
     limits.filter_map(|text| text.trim().parse().ok()).min()
-}
-
-/// A mounted hierarchy that may limit what a controller gives.
-#[derive(Debug)]
-struct Mount {
-    is_v2: bool,
-    /// The group at its root.
-    root: PathBuf,
-    at: PathBuf,
-}
-
-impl Mount {
-    /// Reads a line of `/proc/PID/mountinfo` (proc_pid_mountinfo(5)).
-    fn parse(line: &str, controller: &str) -> Option<Mount> {
-        let (left, right) = line.split_once(" - ")?;
-        let (left, right): (Vec<&str>, Vec<&str>) = (left.split(' ').collect(), right.split(' ').collect());
-        let is_v2 = match *right.first()? {
-            "cgroup2" => true,
-            "cgroup" if right.get(2)?.split(',').any(|option| option == controller) => false,
-            _ => return None,
-        };
-        Some(Mount { is_v2, root: unescaped(left.get(3)?), at: unescaped(left.get(4)?) })
-    }
-}
-
-/// A path with its blanks, tabs, line ends and backslashes, which the kernel writes as `\040`.
-fn unescaped(path: &str) -> PathBuf {
-    let mut plain = String::new();
-    let mut rest = path;
-    while let Some((before, after)) = rest.split_once('\\') {
-        let code = after.get(..3).and_then(|code| u8::from_str_radix(code, 8).ok());
-        plain.push_str(before);
-        plain.push(code.map_or('\\', char::from));
-        rest = if code.is_some() { &after[3..] } else { after };
-    }
-    PathBuf::from(plain + rest)
 }
 
 /// The quota of one group: `cpu.max` of version 2, `cpu.cfs_quota_us` of version 1.
@@ -282,13 +240,9 @@ mod tests {
         }
     }
 
-    const V2: (&str, &str) =
-        ("proc/self/mountinfo", "31 23 0:28 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n");
-
     #[test]
     fn the_smallest_quota_from_the_own_group_to_the_root_counts() {
         let system = System::with(&[
-            V2,
             ("proc/self/cgroup", "0::/kube.slice/pod/box\n"),
             ("sys/fs/cgroup/kube.slice/cpu.max", "400000 100000\n"),
             ("sys/fs/cgroup/kube.slice/pod/cpu.max", "50000 100000\n"),
@@ -305,16 +259,12 @@ mod tests {
 
     #[test]
     fn quotas_of_version_1_stand_beside_those_of_version_2() {
-        let mounts = "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n\
-                      33 31 0:30 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n\
-                      41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
         let system = System::with(&[
-            ("proc/self/mountinfo", mounts),
             ("proc/self/cgroup", "4:cpu,cpuacct:/a/b\n3:cpuset:/c\n0::/d\n"),
-            ("sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_quota_us", "150000\n"),
-            ("sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_period_us", "100000\n"),
-            ("sys/fs/cgroup/cpu,cpuacct/a/b/cpu.cfs_quota_us", "-1\n"),
-            ("sys/fs/cgroup/cpu,cpuacct/a/b/cpu.cfs_period_us", "100000\n"),
+            ("sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "150000\n"),
+            ("sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n"),
+            ("sys/fs/cgroup/cpu/a/b/cpu.cfs_quota_us", "-1\n"),
+            ("sys/fs/cgroup/cpu/a/b/cpu.cfs_period_us", "100000\n"),
             ("sys/fs/cgroup/cpuset/c/cpu.cfs_quota_us", "1000\n"),
             ("sys/fs/cgroup/cpuset/c/cpu.cfs_period_us", "100000\n"),
         ]);
@@ -324,39 +274,29 @@ mod tests {
     }
 
     #[test]
-    fn a_container_sees_its_own_group_at_the_mount() {
-        let own = "4:cpu:/docker/id\n";
-        let at_root = "32 31 0:29 /docker/id /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu\n";
-        let files = [
-            ("proc/self/mountinfo", at_root),
-            ("proc/self/cgroup", own),
+    fn a_container_sees_its_own_group_at_the_root() {
+        let system = System::with(&[
+            ("proc/self/cgroup", "4:cpu:/docker/id\n"),
             ("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "50000"),
             ("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000"),
-        ];
-        let system = System::with(&files);
+        ]);
         assert_eq!(system.cores(), Some(0.5));
-        // A group outside of what is mounted, or of another namespace, is not seen.
-        for elsewhere in ["4:cpu:/docker/other\n", "4:cpu:/../id\n", "4:cpu:/docker/id/../other\n"] {
+        // A group of another namespace is not seen.
+        for elsewhere in ["4:cpu:/../id\n", "4:cpu:/docker/id/../other\n"] {
             system.write("proc/self/cgroup", elsewhere);
             assert_eq!(system.cores(), None, "{elsewhere}");
         }
-        system.write("proc/self/cgroup", own);
-        system.write("proc/self/mountinfo", &at_root.replace("/sys/fs/cgroup/cpu", "/sys/fs/c\\040u"));
-        assert_eq!(system.cores(), None);
-        system.write("sys/fs/c u/cpu.max", "20000 100000");
-        assert_eq!(system.cores(), Some(0.2));
     }
 
     #[test]
     fn the_least_limit_of_memory_counts_whichever_version_has_it() {
-        let system = System::with(&[V2, ("proc/self/cgroup", "0::/a/b\n")]);
+        let system = System::with(&[("proc/self/cgroup", "0::/a/b\n")]);
         let bytes = |system: &System| group_bytes(system.0.path());
         system.write("sys/fs/cgroup/a/b/memory.max", "max\n");
         assert_eq!(bytes(&system), None);
         system.write("sys/fs/cgroup/a/memory.max", "4096\n");
         assert_eq!(bytes(&system), Some(4096));
-        let mount = "32 31 0:29 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
-        let system = System::with(&[("proc/self/mountinfo", mount), ("proc/self/cgroup", "4:memory:/job\n")]);
+        let system = System::with(&[("proc/self/cgroup", "4:memory:/job\n")]);
         system.write("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "9223372036854771712\n");
         assert_eq!(bytes(&system), Some(9_223_372_036_854_771_712));
         system.write("sys/fs/cgroup/memory/memory.limit_in_bytes", "1024\n");
@@ -366,7 +306,6 @@ mod tests {
     #[test]
     fn what_was_taken_since_is_summed_over_groups() {
         let system = System::with(&[
-            V2,
             ("proc/self/cgroup", "0::/a/b\n"),
             ("sys/fs/cgroup/a/cpu.max", "50000 100000"),
             ("sys/fs/cgroup/a/cpu.stat", "usage_usec 9\nnr_periods 7\nnr_throttled 3\nthrottled_usec 40\n"),
@@ -388,20 +327,13 @@ mod tests {
     fn what_is_not_written_as_the_kernel_writes_it_is_no_quota() {
         for text in ["", "max", "50000", "x 100000", "50000 0", "0 100000", "-1 100000", "1e9 1"] {
             let system = System::with(&[
-                V2,
                 ("proc/self/cgroup", "0::/a\n7\n\n:\n"),
                 ("sys/fs/cgroup/a/cpu.max", text),
                 ("sys/fs/cgroup/a/cpu.stat", "nr_throttled x\nthrottled_usec\n"),
             ]);
             assert_eq!(system.cores(), None, "{text}");
         }
-        for mounts in ["", "x", "1 2 3 - cgroup2", "a - b", "31 23 0:28 / /sys/fs/cgroup rw - cgroup cgroup"]
-        {
-            let system = System::with(&[("proc/self/mountinfo", mounts), ("proc/self/cgroup", "0::/\n")]);
-            assert_eq!(system.cores(), None, "{mounts}");
-        }
         assert_eq!(System::with(&[]).cores(), None);
-        assert_eq!(unescaped("a\\040b\\134\\9\\"), Path::new("a b\\\\9\\"));
     }
 
     #[test]
