@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use measure::log::{IntervalLog, Unit};
+use measure::log::IntervalLog;
 
 use crate::result::ResultFile;
 
@@ -28,13 +28,14 @@ pub fn write_intervals(result: &ResultFile, started: SystemTime, folder: &Path) 
             for (block, record) in cell.blocks.iter().filter_map(|block| Some((block, block.usable()?))) {
                 let from = Duration::from_nanos(block.started_after_ns);
                 let length = Duration::from_nanos(record.elapsed_ns);
+                // Readable maxima are milliseconds of latencies, and rates as they are.
                 for (name, latency) in &record.latency {
-                    log.interval((name, Unit::Milliseconds), from, length, latency)?;
+                    log.interval((name, 1e6), from, length, latency)?;
                 }
                 if let Some(throughput) = &record.throughput {
                     let (envelopes, bytes) = (&throughput.envelopes_per_s, &throughput.wire_bytes_per_s);
-                    log.interval(("throughput", Unit::PerSecond), from, length, envelopes)?;
-                    log.interval(("throughput_wire_bytes", Unit::PerSecond), from, length, bytes)?;
+                    log.interval(("throughput", 1.0), from, length, envelopes)?;
+                    log.interval(("throughput_wire_bytes", 1.0), from, length, bytes)?;
                 }
             }
             log.finish()?;
