@@ -195,7 +195,7 @@ fn a_stall_is_no_throughput_and_a_loss_is_found_by_count() {
     assert!(saturated_by.full != measure::Full::Relay, "{saturated_by:?}");
     assert!(record.validity.to_string().contains("no throughput of the relay"));
     let throughput = record.throughput.unwrap();
-    assert_eq!(throughput.envelopes_per_s.low_quantile_ns(0.2).ns(), Some(0), "{throughput:?}");
+    assert_eq!(throughput.envelopes_per_s.quantile_ns(0.2).ns(), Some(0), "{throughput:?}");
 
     let lost = ["--seconds", "1", "--saturate", "--relay-fault", "lose=1%"];
     let (output, record) = saturated("note-stream", &lost);

@@ -144,7 +144,7 @@ impl Merged {
     /// A quantile of envelopes a second over intervals, as far as the slower ones support it.
     pub fn low_throughput(&self, q: f64) -> Quantile {
         let throughput = self.throughput.as_ref();
-        throughput.map_or(Quantile::Missing, |throughput| throughput.envelopes_per_s.low_quantile_ns(q))
+        throughput.map_or(Quantile::Missing, |throughput| throughput.envelopes_per_s.quantile_ns(q))
     }
 
     /// A quantile of the named latency, as far as the samples support it.

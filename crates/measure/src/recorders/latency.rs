@@ -57,7 +57,7 @@ enum Samples {
 }
 
 /// A quantile together with how far the sample size supports it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Quantile {
     /// Nanoseconds; at least 100 samples lie above.
     Exact(u64),
@@ -65,6 +65,7 @@ pub enum Quantile {
     /// brackets.
     Bracketed(u64),
     /// Fewer than 10 samples lie above: no number would mean anything.
+    #[default]
     Missing,
 }
 
@@ -132,23 +133,13 @@ impl Latency {
     }
 
     /// The value that the share `q` (0.5 is the median) of the samples does not exceed, as far as
-    /// the sample size supports one.
+    /// the samples beyond it support one: those above, or below of a lower quantile.
     pub fn quantile_ns(&self, q: f64) -> Quantile {
-        self.supported(q, samples_above(self.len(), q))
-    }
-
-    /// As [`Latency::quantile_ns`], of the lower tail: as far as the samples below it support one.
-    pub fn low_quantile_ns(&self, q: f64) -> Quantile {
-        self.supported(q, samples_above(self.len(), 1.0 - q))
-    }
-
-    /// The value at a quantile, with so many samples beyond it.
-    fn supported(&self, q: f64, beyond: u64) -> Quantile {
         let value = || match &self.samples {
             Samples::Open(histogram) => histogram.value_at_quantile(q),
             Samples::Packed(packed) => packed.value_at_quantile(q),
         };
-        match beyond {
+        match samples_above(self.len(), q.max(1.0 - q)) {
             SAMPLES_ABOVE_EXACT.. => Quantile::Exact(value()),
             SAMPLES_ABOVE_BRACKETED.. => Quantile::Bracketed(value()),
             _ => Quantile::Missing,
