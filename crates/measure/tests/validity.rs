@@ -1,4 +1,4 @@
-//! Which block is left out is independent of its cell: cells of different latency and cost are
+//! Which block is left out is independent of its cell: cells of different cost are
 //! simulated under the same disturbances of the host, and judged.
 
 #![expect(
@@ -14,22 +14,8 @@ const BLOCK_NS: u64 = 10 * SECOND;
 const PER_SECOND: u64 = 200;
 const BLOCKS: u64 = 400;
 
-/// A format under a compression, as the generator meets it.
-#[derive(Clone, Copy)]
-struct Cell {
-    /// From sent to answered.
-    answer_ns: u64,
-    /// Encoding and decoding of one event by the generator.
-    cpu_ns: u64,
-}
-
-/// A factor of 60 between the fastest and the slowest, of 30 between the cheapest and the dearest.
-const CELLS: [Cell; 4] = [
-    Cell { answer_ns: 500_000, cpu_ns: 20_000 },
-    Cell { answer_ns: 2_000_000, cpu_ns: 80_000 },
-    Cell { answer_ns: 8_000_000, cpu_ns: 250_000 },
-    Cell { answer_ns: 30_000_000, cpu_ns: 600_000 },
-];
+/// What encoding and decoding of one event cost the generator in each cell, in nanoseconds.
+const CELLS: [u64; 4] = [20_000, 80_000, 250_000, 600_000];
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), which needs no dependency.
 struct Random(u64);
@@ -66,13 +52,8 @@ fn disturbance(seed: u64) -> Vec<(u64, u64)> {
 
 /// A block of the cell as it is measured: one core that serves events in the order in which they
 /// are due, and stands still in each stretch.
-struct Block {
-    signals: Signals,
-    response_p99_ns: u64,
-}
-
-fn play(cell: Cell, stretches: &[(u64, u64)]) -> Block {
-    let (mut lag, mut response) = (Latency::new(), Latency::new());
+fn play(cpu_ns: u64, stretches: &[(u64, u64)]) -> Signals {
+    let mut lag = Latency::new();
     let (mut free_ns, mut wait_ns, mut next) = (0, 0, 0);
     let events = PER_SECOND * BLOCK_NS / SECOND;
     for event in 0..events {
@@ -81,7 +62,7 @@ fn play(cell: Cell, stretches: &[(u64, u64)]) -> Block {
         while next < stretches.len() && stretches[next].1 <= now {
             next += 1;
         }
-        let mut left = cell.cpu_ns;
+        let mut left = cpu_ns;
         let mut sent = None;
         loop {
             let (from, to) = stretches.get(next).copied().unwrap_or((u64::MAX, u64::MAX));
@@ -101,10 +82,9 @@ fn play(cell: Cell, stretches: &[(u64, u64)]) -> Block {
         }
         free_ns = now;
         lag.record(sent.expect("it ran") - due);
-        response.record(now + cell.answer_ns - due);
     }
     let stolen: u64 = stretches.iter().map(|(from, to)| to - from).sum();
-    let signals = Signals {
+    Signals {
         counts: Counts {
             planned: events,
             acked: events,
@@ -112,38 +92,21 @@ fn play(cell: Cell, stretches: &[(u64, u64)]) -> Block {
             deliveries: events,
             ..Counts::default()
         },
-        clipped: 0,
-        is_share: false,
-        interrupted: false,
         rate_per_second: Some(Rate { offered: PER_SECOND as f64, sent: PER_SECOND as f64 }),
         send_lag_ns_p99: lag.quantile_ns(0.99),
         burst_sends: 1,
-        generator_cpu_ns: events * cell.cpu_ns,
+        generator_cpu_ns: events * cpu_ns,
         generator_wait_ns: Some(wait_ns),
         generator_cores: 1,
-        relay_cpu_ns: None,
         elapsed_ns: BLOCK_NS,
         active_ns: BLOCK_NS,
-        saturates: false,
         cpu_pressure_percent: Some(100.0 * stolen as f64 / BLOCK_NS as f64),
-        quota: None,
-        quota_cpu_ns: 0,
-        relay_quota: None,
-    };
-    let response_p99_ns = response.quantile_ns(0.99).ns().expect("enough samples");
-    Block { signals, response_p99_ns }
+        ..Signals::default()
+    }
 }
 
-fn left_out(block: &Block) -> bool {
-    block.signals.judge().class == ValidityClass::Invalid
-}
-
-/// The former rules: lag as a share of the response, wait as a share of what the generator ran.
-fn formerly_left_out(block: &Block) -> bool {
-    let signals = &block.signals;
-    let lag_ns = signals.send_lag_ns_p99.ns().expect("enough samples");
-    let wait_ns = signals.generator_wait_ns.expect("it is simulated");
-    lag_ns * 2 > block.response_p99_ns || wait_ns * 2 > signals.generator_cpu_ns
+fn left_out(block: &Signals) -> bool {
+    block.judge().class == ValidityClass::Invalid
 }
 
 /// Pearson's statistic of cells × {left out, kept}.
@@ -156,10 +119,10 @@ fn chi_square(left_out: &[u64]) -> f64 {
 }
 
 /// How many blocks of each cell are left out; every block has a disturbance of its own.
-fn count(rule: fn(&Block) -> bool) -> Vec<u64> {
-    let of_cell = |(place, cell): (u64, &Cell)| {
+fn count() -> Vec<u64> {
+    let of_cell = |(place, cell): (u64, &u64)| {
         let seeds = (0..BLOCKS).map(|block| place * BLOCKS + block);
-        seeds.filter(|seed| rule(&play(*cell, &disturbance(*seed)))).count() as u64
+        seeds.filter(|seed| left_out(&play(*cell, &disturbance(*seed)))).count() as u64
     };
     (0..).zip(&CELLS).map(of_cell).collect()
 }
@@ -168,14 +131,10 @@ fn count(rule: fn(&Block) -> bool) -> Vec<u64> {
 fn which_block_is_left_out_is_independent_of_its_cell() {
     // The upper 1 % of chi-square with three degrees of freedom.
     let limit = 11.34;
-    let (now, before) = (count(left_out), count(formerly_left_out));
-    for (rules, left_out) in [("before", &before), ("now", &now)] {
-        println!("{rules}: {left_out:?} of {BLOCKS} left out, chi-square {:.1}", chi_square(left_out));
-    }
-    let share = now.iter().sum::<u64>() as f64 / (CELLS.len() as u64 * BLOCKS) as f64;
-    assert!((0.2..0.8).contains(&share), "the disturbances decide: {now:?}");
-    assert!(chi_square(&now) < limit, "{now:?}: {}", chi_square(&now));
-    // The former rules took away the fastest and cheapest first.
-    assert!(chi_square(&before) > 10.0 * limit, "{before:?}: {}", chi_square(&before));
-    assert!(before.is_sorted_by(|faster, slower| faster > slower), "{before:?}");
+    let left_out = count();
+    let statistic = chi_square(&left_out);
+    println!("{left_out:?} of {BLOCKS} left out, chi-square {statistic:.1}");
+    let share = left_out.iter().sum::<u64>() as f64 / (CELLS.len() as u64 * BLOCKS) as f64;
+    assert!((0.2..0.8).contains(&share), "the disturbances decide: {left_out:?}");
+    assert!(statistic < limit, "{left_out:?}: {statistic}");
 }

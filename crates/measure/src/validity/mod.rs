@@ -150,7 +150,7 @@ impl Validity {
 }
 
 /// Signals of how one run went.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Signals {
     /// The ledger.
     pub counts: Counts,
@@ -375,9 +375,6 @@ mod tests {
                 deliveries: 5_000,
                 ..Counts::default()
             },
-            is_share: false,
-            interrupted: false,
-            clipped: 0,
             rate_per_second: Some(Rate { offered: 100.0, sent: 99.5 }),
             send_lag_ns_p99: Quantile::Exact(50_000),
             burst_sends: 1,
@@ -387,11 +384,9 @@ mod tests {
             relay_cpu_ns: Some(1_000_000_000),
             elapsed_ns: 10_000_000_000,
             active_ns: 10_000_000_000,
-            saturates: false,
             cpu_pressure_percent: Some(10.0),
-            quota: None,
             quota_cpu_ns: 3_000_000_000,
-            relay_quota: None,
+            ..Signals::default()
         }
     }
 
