@@ -384,13 +384,25 @@ impl Workload {
             Session { steps: vec![vec![request]], ..session }
         };
         Workload {
-            events: Arc::clone(&self.events),
             roles: vec![Role::new(None, Speaks::default(), Task::Publisher { window: WINDOW })],
             publications: (0..count).map(publication).collect(),
             floods: vec![Flood { at: Duration::ZERO, connection: 0, first: 0, count }],
             sessions: vec![nothing(), nothing()],
+            stored: 0,
+            ungreeted: false,
+            ..self.for_one_connection()
+        }
+    }
+
+    /// The events of this plan, and how clients prove who they are, for one that has nothing to do
+    /// yet.
+    fn for_one_connection(&self) -> Workload {
+        Workload {
+            events: Arc::clone(&self.events),
+            stored: self.stored,
             auth: self.auth,
             keys: self.keys.clone(),
+            ungreeted: self.ungreeted,
             ..Workload::default()
         }
     }
@@ -448,14 +460,9 @@ impl Workload {
             Session { steps: asked.chunks(CHUNK).map(request).collect(), ..session }
         };
         let plan = Workload {
-            events: Arc::clone(&self.events),
-            stored: self.stored,
             roles: vec![Role::new(None, speaks, Task::Requester { connect: Connect::Before })],
             sessions: (0..passes).map(pass).collect(),
-            auth: self.auth,
-            keys: self.keys.clone(),
-            ungreeted: self.ungreeted,
-            ..Workload::default()
+            ..self.for_one_connection()
         };
         plan.indexed()
     }
@@ -479,15 +486,10 @@ impl Workload {
             Session { reconciliation: Some(reconciliation), ..Session::once(Duration::ZERO, 0) }
         };
         let plan = Workload {
-            events: Arc::clone(&self.events),
-            stored: self.stored,
             roles: vec![Role::new(None, Speaks::default(), Task::Reconciler)],
             sessions: filters.into_iter().map(session).collect(),
-            auth: self.auth,
-            keys: self.keys.clone(),
-            ungreeted: self.ungreeted,
             reports_foreign: true,
-            ..Workload::default()
+            ..self.for_one_connection()
         };
         if plan.sessions.is_empty() { Ok(None) } else { plan.indexed().map(Some) }
     }
