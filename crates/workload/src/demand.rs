@@ -7,11 +7,11 @@
 
 use std::collections::HashMap;
 
-use codecs::{ClientMessage, Codec, Format};
 use link::{Demand, Link};
 
 use crate::{
     plan::{Session, Task, Workload},
+    plan_facts,
     scenario::Connect,
 };
 
@@ -32,8 +32,7 @@ const RECONCILIATION_ROUND_TRIPS: f64 = 3.0;
 
 /// Adds up a plan over links: `run` is the link of populations without one of their own.
 pub fn for_workload(workload: &Workload, run: Option<&Link>) -> Demand {
-    let json = Format::JSON.spec().library;
-    let mut links = Links::from_workload(workload, run, json);
+    let mut links = Links::from_workload(workload, run);
     links.publications();
     links.sessions();
     links.turns();
@@ -43,7 +42,6 @@ pub fn for_workload(workload: &Workload, run: Option<&Link>) -> Demand {
 /// The links while a plan is added up.
 struct Links<'w> {
     workload: &'w Workload,
-    json: &'static dyn Codec,
     /// Bytes of each event.
     events: Vec<u64>,
     /// The user of each connection, and the link of each, down and up.
@@ -65,14 +63,8 @@ const DOWN: usize = 0;
 const UP: usize = 1;
 
 impl<'w> Links<'w> {
-    fn from_workload(workload: &'w Workload, run: Option<&Link>, json: &'static dyn Codec) -> Links<'w> {
-        let mut buffer = Vec::new();
-        let bytes = |event| {
-            buffer.clear();
-            // `Workload::plan` chose only events that every format encodes.
-            json.encode_event(event, &mut buffer).ok();
-            buffer.len() as u64 + ENVELOPE_BYTES
-        };
+    fn from_workload(workload: &'w Workload, run: Option<&Link>) -> Links<'w> {
+        let events = plan_facts::event_json_bytes(workload).into_iter();
         let way = |way: &link::Direction| Way {
             bits_per_s: way.capacity.mean_bits_per_s().map_or(UNSHAPED_BITS_PER_S, |rate| rate as f64),
             delay_s: way.delay_ns as f64 / 1e9,
@@ -84,8 +76,7 @@ impl<'w> Links<'w> {
         };
         Links {
             workload,
-            json,
-            events: workload.events.iter().map(bytes).collect(),
+            events: events.map(|bytes| bytes + ENVELOPE_BYTES).collect(),
             users: workload.users(),
             ways: (0..workload.roles.len()).map(ways).collect(),
             free_s: HashMap::new(),
@@ -154,8 +145,8 @@ impl<'w> Links<'w> {
     /// Requests of recorded clients, with all that came to each as its answer.
     fn turns(&mut self) {
         for turn in self.workload.turns.iter().filter(|turn| turn.is_request()) {
-            let asked: u64 = turn.filters().iter().map(|filter| self.request_bytes(filter)).sum();
-            let answers: u64 = turn.expected.iter().map(|event| self.events[*event as usize]).sum();
+            let asked: u64 = turn.filters().iter().map(|filter| request_bytes(filter)).sum();
+            let answers = self.bytes(&turn.expected);
             let there_s = self.carry(turn.connection, UP, turn.at.as_secs_f64(), asked);
             let here_s = self.carry(turn.connection, DOWN, there_s, answers + ANSWER_BYTES);
             self.lasts_until(here_s);
@@ -173,16 +164,13 @@ impl<'w> Links<'w> {
             now_s += HANDSHAKE_ROUND_TRIPS * round_trip_s;
         }
         for step in &session.steps {
-            let asked: u64 = step.iter().map(|request| self.request_bytes(&request.filter)).sum();
-            let events = step.iter().flat_map(|request| &request.expected);
-            let answers: u64 = events.map(|event| self.events[*event as usize]).sum();
+            let asked: u64 = step.iter().map(|request| request_bytes(&request.filter)).sum();
+            let answers: u64 = step.iter().map(|request| self.bytes(&request.expected)).sum();
             let there_s = self.carry(connection, UP, now_s, asked);
             now_s = self.carry(connection, DOWN, there_s, answers + ANSWER_BYTES * step.len() as u64);
         }
         if let Some(reconciliation) = &session.reconciliation {
-            let bytes =
-                |events: &[u32]| -> u64 { events.iter().map(|event| self.events[*event as usize]).sum() };
-            let (own, lacks) = (bytes(&reconciliation.own), bytes(&reconciliation.lacks));
+            let (own, lacks) = (self.bytes(&reconciliation.own), self.bytes(&reconciliation.lacks));
             now_s += RECONCILIATION_ROUND_TRIPS * round_trip_s;
             let there_s = self.carry(connection, UP, now_s, own);
             now_s = self.carry(connection, DOWN, there_s, lacks);
@@ -190,12 +178,13 @@ impl<'w> Links<'w> {
         now_s
     }
 
-    fn request_bytes(&self, filter: &codecs::Filter) -> u64 {
-        let mut buffer = Vec::new();
-        let message = ClientMessage::Req { subscription: "s0-0-0".into(), filters: vec![filter.clone()] };
-        self.json.encode_client(&message, &mut buffer).ok();
-        buffer.len() as u64
+    fn bytes(&self, events: &[u32]) -> u64 {
+        events.iter().map(|event| self.events[*event as usize]).sum()
     }
+}
+
+fn request_bytes(filter: &codecs::Filter) -> u64 {
+    plan_facts::request_json_bytes(&plan_facts::message(filter))
 }
 
 fn seconds(seconds: f64) -> std::time::Duration {
@@ -204,6 +193,7 @@ fn seconds(seconds: f64) -> std::time::Duration {
 
 #[cfg(test)]
 mod tests {
+    use codecs::Format;
     use corpus::Corpus;
 
     use super::*;

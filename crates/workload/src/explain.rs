@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{
     corpus_record,
-    plan::Workload,
+    plan::{Role, Workload},
     plan_facts::{self, PerSecond, PlanFacts},
     scenario::{Bound, Scenario},
 };
@@ -41,23 +41,14 @@ pub fn formats() -> String {
 }
 
 /// A table of what each load asks for.
-///
-/// # Errors
-/// When writing the text fails, which a `String` does not.
-pub fn steps(steps: &[PerSecond]) -> anyhow::Result<String> {
-    let mut out = String::new();
-    write_steps(steps, &mut out)?;
-    Ok(out)
-}
-
-fn write_steps(steps: &[PerSecond], out: &mut String) -> std::fmt::Result {
+pub fn steps(steps: &[PerSecond]) -> String {
     let heads = ["load", "clients", "sessions/s", "publishes/s", "deliveries/s"];
-    writeln!(out, "{}", heads.map(|head| format!("{head:>13}")).concat())?;
+    let mut out = heads.map(|head| format!("{head:>13}")).concat() + "\n";
     for PerSecond { load, clients, sessions_per_s, publishes_per_s, deliveries_per_s } in steps {
-        write!(out, "{load:>13}{clients:>13}")?;
-        writeln!(out, "{sessions_per_s:>13.1}{publishes_per_s:>13.1}{deliveries_per_s:>13.1}")?;
+        out.push_str(&format!("{load:>13}{clients:>13}{sessions_per_s:>13.1}"));
+        out.push_str(&format!("{publishes_per_s:>13.1}{deliveries_per_s:>13.1}\n"));
     }
-    Ok(())
+    out
 }
 
 /// A scenario and its plan: everything that is known before the run.
@@ -119,15 +110,15 @@ impl Explanation<'_> {
         let mut out = String::new();
         let facts = PlanFacts::from_workload(self.workload);
         self.write_scenario(&mut out)?;
-        self.write_plan(&facts, &mut out)?;
         writeln!(out)?;
-        write_steps(&[facts.per_second(self.scenario)], &mut out)?;
+        self.write_plan(&facts, &mut out);
+        writeln!(out, "\n{}", steps(&[facts.per_second(self.scenario)]).trim_end())?;
         if let Some(of) = self.agents {
             writeln!(out, "\nPlan {}", self.workload.sha256())?;
             write_agents(&PlanFacts::by_agent(self.workload, of), &facts, &mut out)?;
         }
         writeln!(out, "\nPayload bytes before compression:")?;
-        let payload = self.payload()?;
+        let payload = self.payload();
         let sum = |one: &Payload| one.to_relay_payload_bytes + one.to_client_payload_bytes;
         let json_bytes = payload.first().map_or(0, sum).max(1);
         for one in &payload {
@@ -155,7 +146,7 @@ impl Explanation<'_> {
     /// The plan as indented JSON, with a newline at its end.
     ///
     /// # Errors
-    /// When a format has no implementation, which a test rules out.
+    /// When writing the text fails, which a `String` does not.
     pub fn json(&self) -> anyhow::Result<String> {
         let Explanation { scenario, corpus, workload, seed, agents } = self;
         let facts = PlanFacts::from_workload(workload);
@@ -173,21 +164,17 @@ impl Explanation<'_> {
             plan_sha256: workload.sha256(),
             per_second: facts.per_second(scenario),
             plan: facts,
-            payload: self.payload()?,
+            payload: self.payload(),
             agents: agents.map_or_else(Vec::new, |of| PlanFacts::by_agent(workload, of)),
         };
         Ok(serde_json::to_string_pretty(&explained)? + "\n")
     }
 
-    fn payload(&self) -> anyhow::Result<Vec<Payload>> {
-        let of = |format: Format| -> anyhow::Result<Payload> {
-            let codec = format.codec(Implementation::Library)?;
-            let (to_relay, to_client) = plan_facts::payload(self.workload, codec);
-            Ok(Payload {
-                format: format.name(),
-                to_relay_payload_bytes: to_relay.payload_bytes,
-                to_client_payload_bytes: to_client.payload_bytes,
-            })
+    fn payload(&self) -> Vec<Payload> {
+        let of = |format: Format| {
+            let (to_relay_payload_bytes, to_client_payload_bytes) =
+                plan_facts::payload(self.workload, format.spec().library);
+            Payload { format: format.name(), to_relay_payload_bytes, to_client_payload_bytes }
         };
         Format::core().map(of).collect()
     }
@@ -217,51 +204,44 @@ impl Explanation<'_> {
         Ok(())
     }
 
-    fn write_plan(&self, facts: &PlanFacts, out: &mut String) -> std::fmt::Result {
+    fn write_plan(&self, facts: &PlanFacts, out: &mut String) {
         let workload = self.workload;
-        writeln!(out, "\n  {:>12} clients connected at once at most", facts.connections)?;
-        writeln!(out, "  {:>12} connections made", facts.connections_made)?;
-        writeln!(out, "  {:>12} events given to the relay beforehand", workload.stored)?;
-        writeln!(out, "  {:>12} events published, {} of them newly made", facts.published, workload.fresh)?;
-        writeln!(out, "  {:>12} sessions with {} requests", facts.sessions, facts.requests)?;
-        writeln!(out, "  {:>12} deliveries of stored events", facts.stored_deliveries)?;
-        writeln!(out, "  {:>12} deliveries of live events", facts.live_deliveries)?;
+        let mut line = |count: u64, what: &str| out.push_str(&format!("  {count:>12} {what}\n"));
+        line(facts.connections, "clients connected at once at most");
+        line(facts.connections_made, "connections made");
+        line(workload.stored as u64, "events given to the relay beforehand");
+        line(facts.published, &format!("events published, {} of them newly made", workload.fresh));
+        line(facts.sessions, &format!("sessions with {} requests", facts.requests));
+        line(facts.stored_deliveries, "deliveries of stored events");
+        line(facts.live_deliveries, "deliveries of live events");
+        let roles =
+            |is_one: fn(&Role) -> bool| workload.roles.iter().filter(|role| is_one(role)).count() as u64;
         let stays = workload.sessions.iter().filter(|session| !session.live.is_empty()).count();
-        if stays > 0 {
-            writeln!(
-                out,
-                "  {stays:>12} sessions stay for live events, whose number depends on when the stay begins"
-            )?;
+        let reconciliations =
+            || workload.sessions.iter().filter_map(|session| session.reconciliation.as_ref());
+        for (count, what) in [
+            (stays as u64, "sessions stay for live events, whose number depends on when the stay begins"),
+            (reconciliations().count() as u64, "reconciliations, whose messages are not in the sums"),
+            (workload.repeats(|_| true), "deliveries of an event that the client has already"),
+            (roles(Role::reads_slowly), "clients read slowly; their deliveries are not in the sums"),
+            (
+                roles(|role| role.decode_every.is_some()),
+                "clients are light readers: they decode every n-th delivery",
+            ),
+        ] {
+            if count > 0 {
+                line(count, what);
+            }
         }
-        let reconciliations: Vec<_> =
-            workload.sessions.iter().filter_map(|session| session.reconciliation.as_ref()).collect();
-        if let Some(first) = reconciliations.first() {
-            let count = reconciliations.len();
-            writeln!(out, "  {count:>12} reconciliations, whose messages are not in the sums")?;
-            writeln!(
-                out,
-                "  {:>12} events are on the relay; the first client has {} of them and {} of its own",
-                first.has.len() + first.lacks.len(),
-                first.has.len(),
-                first.own.len()
-            )?;
-        }
-        let repeats = workload.repeats(|_| true);
-        if repeats > 0 {
-            writeln!(out, "  {repeats:>12} deliveries of an event that the client has already")?;
-        }
-        let slow = workload.roles.iter().filter(|role| role.reads_slowly()).count();
-        if slow > 0 {
-            writeln!(out, "  {slow:>12} clients read slowly; their deliveries are not in the sums")?;
-        }
-        let light = workload.roles.iter().filter(|role| role.decode_every.is_some()).count();
-        if light > 0 {
-            writeln!(out, "  {light:>12} clients are light readers: they decode every n-th delivery")?;
+        if let Some(first) = reconciliations().next() {
+            let (has, own) = (first.has.len(), first.own.len());
+            let what =
+                format!("events are on the relay; the first client has {has} of them and {own} of its own");
+            line((has + first.lacks.len()) as u64, &what);
         }
         if let Some(bytes) = facts.event_json_bytes() {
-            writeln!(out, "  {bytes:>12.0} bytes an event in JSON, on average")?;
+            line(measure::whole(bytes.round()), "bytes an event in JSON, on average");
         }
-        Ok(())
     }
 }
 

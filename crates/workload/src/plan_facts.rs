@@ -1,12 +1,12 @@
 //! Sums over a plan, known before the run: clients, requests, deliveries, bytes.
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
     num::NonZeroU16,
 };
 
 use codecs::{ClientMessage, Codec, Filter, Format, RelayMessage};
-use measure::FlowRecord;
 use serde::Serialize;
 
 use crate::{
@@ -88,11 +88,10 @@ impl PlanFacts {
         let made = connections_made(workload, of).into_iter();
         let facts = made.map(|connections_made| PlanFacts { connections_made, ..PlanFacts::default() });
         let mut facts: Vec<PlanFacts> = facts.collect();
-        let json = Format::JSON.spec().library;
-        let event_bytes = event_json_bytes(workload, json);
+        let event_bytes = event_json_bytes(workload);
         add_connections(workload, &agents, &mut facts);
-        add_sessions(workload, &agents, (&event_bytes, json), &mut facts);
-        add_turns(workload, &agents, (&event_bytes, json), &mut facts);
+        add_sessions(workload, &agents, &event_bytes, &mut facts);
+        add_turns(workload, &agents, &event_bytes, &mut facts);
         for publication in &workload.publications {
             let facts = &mut facts[agents[publication.connection]];
             facts.published += 1;
@@ -162,15 +161,15 @@ pub fn connections_made(workload: &Workload, of: NonZeroU16) -> Vec<u64> {
 }
 
 /// Bytes of each event in JSON.
-fn event_json_bytes(workload: &Workload, json: &dyn Codec) -> Vec<u64> {
-    let mut buffer = Vec::new();
-    let bytes = |event| {
-        buffer.clear();
-        // `Workload::plan` chose only events that every format encodes.
-        json.encode_event(event, &mut buffer).ok();
-        buffer.len() as u64
-    };
+pub(crate) fn event_json_bytes(workload: &Workload) -> Vec<u64> {
+    let json = Format::JSON.spec().library;
+    let bytes = |event| encoded_bytes(|out| json.encode_event(event, out).is_ok());
     workload.events.iter().map(bytes).collect()
+}
+
+/// Bytes of a request in JSON.
+pub(crate) fn request_json_bytes(message: &ClientMessage<'_>) -> u64 {
+    encoded_bytes(|out| Format::JSON.spec().library.encode_client(message, out).is_ok())
 }
 
 fn add_connections(workload: &Workload, agents: &[usize], facts: &mut [PlanFacts]) {
@@ -182,21 +181,13 @@ fn add_connections(workload: &Workload, agents: &[usize], facts: &mut [PlanFacts
     }
 }
 
-fn add_sessions(
-    workload: &Workload,
-    agents: &[usize],
-    (event_bytes, json): (&[u64], &dyn Codec),
-    facts: &mut [PlanFacts],
-) {
-    let mut buffer = Vec::new();
+fn add_sessions(workload: &Workload, agents: &[usize], event_bytes: &[u64], facts: &mut [PlanFacts]) {
     for session in &workload.sessions {
         let facts = &mut facts[agents[session.connection]];
         facts.sessions += 1;
         for request in session.steps.iter().flatten() {
-            buffer.clear();
-            json.encode_client(&message(&request.filter), &mut buffer).ok();
             facts.requests += 1;
-            facts.request_json_bytes += buffer.len() as u64;
+            facts.request_json_bytes += request_json_bytes(&message(&request.filter));
         }
         let answers = session.steps.iter().flatten().flat_map(|request| &request.expected);
         let lacks = session.reconciliation.iter().flat_map(|reconciliation| &reconciliation.lacks);
@@ -208,20 +199,12 @@ fn add_sessions(
 }
 
 /// Adds what recorded clients ask for, and what came to them.
-fn add_turns(
-    workload: &Workload,
-    agents: &[usize],
-    (event_bytes, json): (&[u64], &dyn Codec),
-    facts: &mut [PlanFacts],
-) {
-    let mut buffer = Vec::new();
+fn add_turns(workload: &Workload, agents: &[usize], event_bytes: &[u64], facts: &mut [PlanFacts]) {
     for turn in workload.turns.iter().filter(|turn| turn.is_request()) {
         let facts = &mut facts[agents[turn.connection]];
         if let Says::Message(message) = &turn.says {
-            buffer.clear();
-            json.encode_client(message, &mut buffer).ok();
             facts.requests += 1;
-            facts.request_json_bytes += buffer.len() as u64;
+            facts.request_json_bytes += request_json_bytes(message);
         }
         for event in &turn.expected {
             let publication = workload.publication_of(*event);
@@ -262,69 +245,52 @@ fn add_live(workload: &Workload, agents: &[usize], event_bytes: &[u64], facts: &
     }
 }
 
-/// The messages of a plan and their payload bytes in one format, to the relay and to the clients.
-/// Live deliveries to sessions are left out: their number depends on when the stays begin.
-pub fn payload(workload: &Workload, codec: &dyn Codec) -> (FlowRecord, FlowRecord) {
-    let (mut to_relay, mut to_client) = (FlowRecord::default(), FlowRecord::default());
-    let mut buffer = Vec::new();
-    let mut add = |flow: &mut FlowRecord, count: u64, encode: &mut dyn FnMut(&mut Vec<u8>)| {
-        buffer.clear();
-        encode(&mut buffer);
-        flow.messages += count;
-        flow.payload_bytes += count * buffer.len() as u64;
-    };
-    for (event, uses) in workload.events.iter().zip(uses(workload)) {
-        let deliveries = uses.stored + uses.live;
-        if deliveries > 0 {
-            let event = std::borrow::Cow::Borrowed(event);
-            let message = RelayMessage::Event { subscription: "live-0".into(), event };
-            add(&mut to_client, deliveries, &mut |out| drop(codec.encode_relay(&message, out)));
+/// The payload bytes of a plan's messages in one format, to the relay and to the clients. Live
+/// deliveries to sessions are left out: their number depends on when the stays begin.
+pub(crate) fn payload(workload: &Workload, codec: &dyn Codec) -> (u64, u64) {
+    let (mut to_relay, mut to_client) = (0, 0);
+    let client = |message: &ClientMessage<'_>| encoded_bytes(|out| codec.encode_client(message, out).is_ok());
+    let relay = |message: &RelayMessage<'_>| encoded_bytes(|out| codec.encode_relay(message, out).is_ok());
+    let deliveries = deliveries(workload);
+    for (place, (event, deliveries)) in workload.events.iter().zip(deliveries).enumerate() {
+        let message = Cow::Borrowed(event);
+        if place >= workload.stored {
+            to_relay += client(&ClientMessage::Event(message.clone()));
+            to_client += relay(&RelayMessage::Ok { id: event.id, accepted: true, text: "".into() });
         }
-        if uses.published {
-            let publish = ClientMessage::Event(std::borrow::Cow::Borrowed(event));
-            add(&mut to_relay, 1, &mut |out| drop(codec.encode_client(&publish, out)));
-            let ok = RelayMessage::Ok { id: event.id, accepted: true, text: "".into() };
-            add(&mut to_client, 1, &mut |out| drop(codec.encode_relay(&ok, out)));
+        if deliveries > 0 {
+            let subscription = "live-0".into();
+            to_client += deliveries * relay(&RelayMessage::Event { subscription, event: message });
         }
     }
+    let subscription = || "s0-0-0".into();
     for request in requests(workload) {
-        add(&mut to_relay, 1, &mut |out| drop(codec.encode_client(&request, out)));
-        let eose = RelayMessage::Eose { subscription: "s0-0-0".into(), hints: codecs::EoseHints::default() };
-        add(&mut to_client, 1, &mut |out| drop(codec.encode_relay(&eose, out)));
-        let close = ClientMessage::Close { subscription: "s0-0-0".into() };
-        add(&mut to_relay, 1, &mut |out| drop(codec.encode_client(&close, out)));
+        to_relay += client(&request) + client(&ClientMessage::Close { subscription: subscription() });
+        let hints = codecs::EoseHints::default();
+        to_client += relay(&RelayMessage::Eose { subscription: subscription(), hints });
     }
     (to_relay, to_client)
 }
 
-/// How often an event crosses the wire, and why.
-#[derive(Debug, Clone, Copy, Default)]
-struct Uses {
-    stored: u64,
-    live: u64,
-    published: bool,
-}
-
-fn uses(workload: &Workload) -> Vec<Uses> {
-    let mut uses = vec![Uses::default(); workload.events.len()];
-    for request in workload.sessions.iter().flat_map(|session| &session.steps).flatten() {
-        for event in &request.expected {
-            uses[*event as usize].stored += 1;
-        }
-    }
-    for reconciliation in workload.sessions.iter().filter_map(|session| session.reconciliation.as_ref()) {
-        for event in &reconciliation.lacks {
-            uses[*event as usize].stored += 1;
-        }
-    }
-    for event in workload.turns.iter().flat_map(|turn| &turn.expected) {
-        uses[*event as usize].stored += 1;
+/// How often each event is delivered.
+fn deliveries(workload: &Workload) -> Vec<u64> {
+    let mut deliveries = vec![0; workload.events.len()];
+    let expected = workload.sessions.iter().flat_map(|session| &session.steps).flatten();
+    let lacking = workload.sessions.iter().filter_map(|session| session.reconciliation.as_ref());
+    let stored = expected.flat_map(|request| &request.expected).chain(lacking.flat_map(|one| &one.lacks));
+    for event in stored.chain(workload.turns.iter().flat_map(|turn| &turn.expected)) {
+        deliveries[*event as usize] += 1;
     }
     for (publication, fan_out) in workload.publications.iter().zip(workload.fan_out()) {
-        let uses = &mut uses[publication.event as usize];
-        (uses.published, uses.live) = (true, u64::from(fan_out));
+        deliveries[publication.event as usize] += u64::from(fan_out);
     }
-    uses
+    deliveries
+}
+
+/// Bytes of what is encoded; the plan chose only events that every format encodes.
+fn encoded_bytes(encode: impl FnOnce(&mut Vec<u8>) -> bool) -> u64 {
+    let mut out = Vec::new();
+    if encode(&mut out) { out.len() as u64 } else { 0 }
 }
 
 fn requests(workload: &Workload) -> impl Iterator<Item = ClientMessage<'static>> {
@@ -336,7 +302,8 @@ fn requests(workload: &Workload) -> impl Iterator<Item = ClientMessage<'static>>
     requests.map(|request| message(&request.filter)).chain(again)
 }
 
-fn message(filter: &Filter) -> ClientMessage<'static> {
+/// The request with a filter.
+pub(crate) fn message(filter: &Filter) -> ClientMessage<'static> {
     ClientMessage::Req { subscription: "s0-0-0".into(), filters: vec![filter.clone()] }
 }
 
