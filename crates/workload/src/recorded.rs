@@ -4,10 +4,11 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
     io::Read,
     mem::size_of,
-    path::{Path, PathBuf},
+    path::Path,
     time::Duration,
 };
 
+use anyhow::ensure;
 use codecs::{ClientMessage, Event, Filter, Format, RelayMessage};
 use corpus::Corpus;
 use recording::{Body, Entry, Message, Reader, Side, What};
@@ -68,31 +69,6 @@ impl Turn {
     }
 }
 
-/// Why a recording cannot be played.
-#[derive(Debug, thiserror::Error)]
-pub enum RecordedError {
-    /// It cannot be read.
-    #[error(transparent)]
-    Read(#[from] recording::Error),
-    /// It is longer than this process can hold.
-    #[error(
-        "{}: it takes more than {most_bytes} bytes of memory, an eighth of what this process has: record a shorter time",
-        .file.display()
-    )]
-    TooLong {
-        /// The file.
-        file: PathBuf,
-        /// How much it may take.
-        most_bytes: u64,
-    },
-    /// No client asked or published anything.
-    #[error("{}: no client sends a message in it, so there is nothing to play", .file.display())]
-    Empty {
-        /// The file.
-        file: PathBuf,
-    },
-}
-
 /// What the clients of a recording did.
 #[derive(Debug, Default)]
 pub struct Recorded {
@@ -140,36 +116,37 @@ impl Recorded {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`RecordedError`].
-    pub fn read(file: &Path) -> Result<Recorded, RecordedError> {
+    /// When it cannot be read, is longer than this process can hold, or has nothing to play.
+    pub fn read(file: &Path) -> anyhow::Result<Recorded> {
         let most_bytes = measure::memory_bytes().map_or(MOST_BYTES, |memory| memory / PARTS);
         Recorded::from_entries(Reader::open(file)?, file, most_bytes)
     }
 
     /// Reads at most so many bytes of memory from an opened file.
-    fn from_entries(
-        entries: Reader<impl Read>,
-        file: &Path,
-        most_bytes: u64,
-    ) -> Result<Recorded, RecordedError> {
+    fn from_entries(entries: Reader<impl Read>, file: &Path, most_bytes: u64) -> anyhow::Result<Recorded> {
         let mut scan = Scan::default();
         let mut hash = Sha256::new();
         for entry in entries {
             let entry = entry?;
             hash.update(format!("{entry:?}"));
             scan.add(entry);
-            if scan.bytes > most_bytes {
-                return Err(RecordedError::TooLong { file: file.to_owned(), most_bytes });
-            }
+            ensure!(
+                scan.bytes <= most_bytes,
+                "{}: it takes more than {most_bytes} bytes of memory, an eighth of what this process has: record a \
+                 shorter time",
+                file.display()
+            );
         }
         let mut recorded = scan.end();
         recorded.name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned();
         recorded.sha256 = hash.finalize().into();
         let says = |turn: &Turn| matches!(turn.says, Says::Message(_));
         let publishes = |source: &Source| matches!(source, Source::Client { .. });
-        if !recorded.turns.iter().any(says) && !recorded.sources.iter().any(publishes) {
-            return Err(RecordedError::Empty { file: file.to_owned() });
-        }
+        ensure!(
+            recorded.turns.iter().any(says) || recorded.sources.iter().any(publishes),
+            "{}: no client sends a message in it, so there is nothing to play",
+            file.display()
+        );
         Ok(recorded)
     }
 
@@ -460,7 +437,7 @@ pub(crate) mod tests {
         relay(ms, &RelayMessage::Eose { subscription: id.into(), hints: EoseHints::default() })
     }
 
-    pub(crate) fn read(entries: Vec<Entry>, most_bytes: u64) -> Result<Recorded, RecordedError> {
+    pub(crate) fn read(entries: Vec<Entry>, most_bytes: u64) -> anyhow::Result<Recorded> {
         let header = Header { version: VERSION, redaction: Redaction::None, by: "test".to_owned() };
         let mut bytes = Vec::new();
         let mut writer = Writer::new(&mut bytes, &header).unwrap();
@@ -542,6 +519,7 @@ pub(crate) mod tests {
         assert!(read(asks(), 1 << 20).is_ok());
         let error = read(asks(), 1 << 10).unwrap_err().to_string();
         assert!(error.contains("x.jsonl.zst: it takes more than 1024 bytes of memory"), "{error}");
-        assert!(matches!(read(vec![eose(1, "a")], 1 << 20), Err(RecordedError::Empty { .. })));
+        let error = read(vec![eose(1, "a")], 1 << 20).unwrap_err().to_string();
+        assert!(error.contains("no client sends a message"), "{error}");
     }
 }
