@@ -81,10 +81,7 @@ impl Scenario {
         for phase in &mut self.phase {
             phase.seconds *= factor;
         }
-        let arrivals = self.publish.iter_mut().map(|p| &mut p.arrival);
-        let arrivals = arrivals.chain(self.fan_in.iter_mut().map(|fan_in| &mut fan_in.arrival));
-        let arrivals = arrivals.chain(self.reconcile.iter_mut().map(|reconcile| &mut reconcile.arrival));
-        for arrival in arrivals.chain(self.request.iter_mut().map(|r| &mut r.arrival)) {
+        for (_, arrival, _) in self.arriving() {
             match arrival {
                 Arrival::Closed { rounds, .. } => *rounds = scaled(*rounds as f64, factor),
                 Arrival::Spread { over_ms } => *over_ms = scaled(*over_ms as f64, factor) as u64,
@@ -144,32 +141,18 @@ impl Scenario {
     pub fn set_load(&mut self, load: f64) {
         self.load *= load;
         self.fit();
-        for publish in &mut self.publish {
-            times(load, &mut publish.connections, &mut publish.arrival);
-        }
-        for request in &mut self.request {
-            times(load, &mut request.connections, &mut request.arrival);
-        }
-        for fan_in in &mut self.fan_in {
-            times(load, &mut fan_in.clients, &mut fan_in.arrival);
-        }
-        for reconcile in &mut self.reconcile {
-            times(load, &mut reconcile.connections, &mut reconcile.arrival);
+        for (clients, arrival, _) in self.arriving() {
+            *clients = scaled(*clients as f64, load);
+            // Clients share a rate.
+            if let Arrival::Constant { rate_per_s } | Arrival::Poisson { rate_per_s } = arrival {
+                *rate_per_s *= load;
+            }
         }
         for subscribe in &mut self.subscribe {
             if !subscribe.filter.iter().any(LiveFilter::takes_from_anyone) {
                 subscribe.connections = scaled(subscribe.connections as f64, load);
             }
         }
-    }
-}
-
-/// Multiplies clients, and the rate that they share.
-fn times(load: f64, clients: &mut usize, arrival: &mut Arrival) {
-    *clients = scaled(*clients as f64, load);
-    match arrival {
-        Arrival::Constant { rate_per_s } | Arrival::Poisson { rate_per_s } => *rate_per_s *= load,
-        Arrival::Burst { .. } | Arrival::Spread { .. } | Arrival::Closed { .. } => {}
     }
 }
 

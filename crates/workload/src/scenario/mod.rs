@@ -83,6 +83,13 @@ impl Scenario {
         Scenario::parse_with(name, text, &[])
     }
 
+    fn arrivals(&self) -> impl Iterator<Item = Arrival> {
+        (self.request.iter().map(|request| request.arrival))
+            .chain(self.publish.iter().map(|publish| publish.arrival))
+            .chain(self.fan_in.iter().map(|fan_in| fan_in.arrival))
+            .chain(self.reconcile.iter().map(|reconcile| reconcile.arrival))
+    }
+
     /// Why a block of so many seconds holds too few bursts, and what would do; `None` without
     /// bursts.
     pub fn too_few_bursts(&self, seconds: f64) -> Option<String> {
@@ -91,15 +98,11 @@ impl Scenario {
         if self.saturated {
             return None;
         }
-        let arrivals = (self.request.iter().map(|request| request.arrival))
-            .chain(self.publish.iter().map(|publish| publish.arrival))
-            .chain(self.fan_in.iter().map(|fan_in| fan_in.arrival))
-            .chain(self.reconcile.iter().map(|reconcile| reconcile.arrival));
         let period = |arrival| match arrival {
             Arrival::Burst { period_ms } => Some(period_ms),
             _ => None,
         };
-        let period_s = arrivals.filter_map(period).max()?.max(1) as f64 / 1e3;
+        let period_s = self.arrivals().filter_map(period).max()?.max(1) as f64 / 1e3;
         // The first burst is due at the start.
         let bursts = (seconds / period_s).ceil();
         let enough = ((FEWEST - 1.0) * period_s).floor() + 1.0;

@@ -50,25 +50,18 @@ impl Scenario {
         let per_thread = if relay.verify == VerifyLevel::Full { VERIFIED_PER_S } else { UNVERIFIED_PER_S };
         let per_s = cell.rate_per_s.unwrap_or(per_thread * f64::from(relay.threads));
         let populations = self.publish.len().max(1) as f64;
+        for (clients, arrival, phases) in self.arriving() {
+            *arrival = again(*arrival, *clients, span);
+            *phases = None;
+        }
         for publish in &mut self.publish {
             let events = per_s * self.seconds / populations;
             publish.arrival = looped(scaled(events, 1.0 / publish.connections as f64));
-            publish.phases = None;
         }
         for request in &mut self.request {
-            request.arrival = again(request.arrival, request.connections, span);
-            request.phases = None;
             request.live.clear();
             request.stay_ms = None;
             request.decode_every = decode_every(whom, request.decode_every);
-        }
-        for fan_in in &mut self.fan_in {
-            fan_in.arrival = again(fan_in.arrival, fan_in.clients, span);
-            fan_in.phases = None;
-        }
-        for reconcile in &mut self.reconcile {
-            reconcile.arrival = again(reconcile.arrival, reconcile.connections, span);
-            reconcile.phases = None;
         }
         for subscribe in self.subscribe.iter_mut().filter(|subscribe| subscribe.read_bytes_per_s.is_none()) {
             subscribe.decode_every = decode_every(whom, subscribe.decode_every);
@@ -112,11 +105,7 @@ mod tests {
             for (whom, decodes) in [(Saturate::Relay, Some(DECODE_EVERY)), (Saturate::Clients, None)] {
                 let scenario =
                     saturated(name, &[], &Cell { saturate: Some(whom), ..Cell::default() }).unwrap();
-                let arrivals = (scenario.request.iter().map(|request| request.arrival))
-                    .chain(scenario.publish.iter().map(|publish| publish.arrival))
-                    .chain(scenario.fan_in.iter().map(|fan_in| fan_in.arrival))
-                    .chain(scenario.reconcile.iter().map(|reconcile| reconcile.arrival));
-                for arrival in arrivals {
+                for arrival in scenario.arrivals() {
                     assert!(
                         matches!(arrival, Arrival::Closed { rounds: 1.., think_ms: 0 }),
                         "{name} {arrival:?}"

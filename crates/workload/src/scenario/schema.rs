@@ -137,6 +137,9 @@ macro_rules! population {
     };
 }
 
+/// Clients, arrival and phases.
+type Arriving<'a> = (&'a mut usize, &'a mut Arrival, &'a mut Option<Vec<String>>);
+
 /// Format, compression and link.
 type Instead<'a> = (Option<Format>, Option<Compression>, Option<&'a Access>);
 
@@ -511,6 +514,18 @@ impl Scenario {
             return Vec::new();
         }
         self.spans(Some(&names)).into_iter().map(|span| (span.from, span.to)).collect()
+    }
+
+    /// Clients, arrival and phases of each table that has them.
+    pub(super) fn arriving(&mut self) -> impl Iterator<Item = Arriving<'_>> {
+        let publish =
+            self.publish.iter_mut().map(|one| (&mut one.connections, &mut one.arrival, &mut one.phases));
+        let request =
+            self.request.iter_mut().map(|one| (&mut one.connections, &mut one.arrival, &mut one.phases));
+        let fan_in = self.fan_in.iter_mut().map(|one| (&mut one.clients, &mut one.arrival, &mut one.phases));
+        let reconcile =
+            self.reconcile.iter_mut().map(|one| (&mut one.connections, &mut one.arrival, &mut one.phases));
+        publish.chain(request).chain(fan_in).chain(reconcile)
     }
 
     /// What the clients of each population have instead of the run's.
