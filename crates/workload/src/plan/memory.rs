@@ -22,8 +22,6 @@ struct Part {
     what: &'static str,
     count: f64,
     bytes: f64,
-    /// The change that makes it smaller.
-    fewer: &'static str,
 }
 
 /// Refuses a plan that needs more than its part of the memory of this process.
@@ -42,13 +40,12 @@ fn fits(parts: &[Part], memory: u64) -> anyhow::Result<()> {
     ensure!(
         need <= limit,
         "the plan would have about {} and need about {}; a plan may have {}, half of the memory of this process. About \
-         {:.0} {} would fit: {}",
+         {:.0} {} would fit: lower --load, --rate or --seconds, or clients, rates and requests with --set",
         counts.join(", "),
         gib(need),
         gib(limit),
         (most.count * limit / need).floor(),
         most.what,
-        most.fewer,
     );
     Ok(())
 }
@@ -57,7 +54,7 @@ fn gib(bytes: f64) -> String {
     format!("{:.1} GiB", bytes / f64::from(1 << 30))
 }
 
-fn parts(scenario: &Scenario, eligible: &[&Event<'static>], share: Share) -> Vec<Part> {
+fn parts(scenario: &Scenario, eligible: &[&Event<'static>], share: Share) -> [Part; 3] {
     let (publications, published_bytes) = publications(scenario, eligible);
     // For each publication one bit says whether it matches, and one whether it came to a reader.
     let bits = 2.0 * publications / 8.0;
@@ -67,28 +64,13 @@ fn parts(scenario: &Scenario, eligible: &[&Event<'static>], share: Share) -> Vec
         subscribe.connections as f64 / f64::from(share.of.get()) * each
     });
     let connections = scenario.connections() as f64;
-    let part = |what, count, bytes, fewer| Part { what, count, bytes, fewer };
-    let role_bytes = connections * (size_of::<Role>() as f64 + BLOCK);
-    vec![
-        part(
-            "publications",
-            publications,
-            published_bytes,
-            "lower --load, --rate or --seconds, or more with --set",
-        ),
-        part(
-            "sessions",
-            sessions,
-            session_bytes,
-            "lower --load or --seconds, or their arrival or their requests with --set",
-        ),
-        part(
-            "connections",
-            connections,
-            role_bytes + filter_bytes.sum::<f64>(),
-            "lower --load or --rate, or connections with --set",
-        ),
+    let connection_bytes = connections * (size_of::<Role>() as f64 + BLOCK) + filter_bytes.sum::<f64>();
+    [
+        ("publications", publications, published_bytes),
+        ("sessions", sessions, session_bytes),
+        ("connections", connections, connection_bytes),
     ]
+    .map(|(what, count, bytes)| Part { what, count, bytes })
 }
 
 /// About how many publications there are, and the bytes that they take.
@@ -182,7 +164,7 @@ mod tests {
     const MIB: f64 = 1024.0 * 1024.0;
     const GIB: u64 = 1 << 30;
 
-    fn parts(corpus: &Corpus, name: &str, set: &[&str]) -> Vec<Part> {
+    fn parts(corpus: &Corpus, name: &str, set: &[&str]) -> [Part; 3] {
         let set: Vec<_> = set.iter().map(ToString::to_string).collect();
         let scenario = Scenario::load_with(name, &set).unwrap();
         super::parts(&scenario, &corpus.events.iter().collect::<Vec<_>>(), Share::WHOLE)
