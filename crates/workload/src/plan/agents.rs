@@ -138,18 +138,12 @@ pub(crate) mod tests {
     use corpus::Corpus;
 
     use super::*;
-    use crate::plan_facts::PlanFacts;
-
-    fn scenario(name: &str) -> Scenario {
-        let mut scenario = Scenario::load(name).unwrap();
-        scenario.set_publish_rate(100.0).ok(); // where it has one: a signature is slow without optimisation
-        scenario
-    }
+    use crate::{inputs::plan_over, plan::tests::scenario, plan_facts::PlanFacts};
 
     /// The plan of each scenario: making one takes a second without optimisation.
     pub(crate) static PLANS: LazyLock<Vec<(&str, Workload)>> = LazyLock::new(|| {
         let corpus = Corpus::bundled();
-        let plan = |name| (name, Workload::plan(&scenario(name), &corpus, 1, &[Format::JSON]).unwrap());
+        let plan = |name| (name, plan_over(&scenario(name), &corpus, 1, &[Format::JSON]).unwrap());
         Scenario::names().into_iter().map(plan).collect()
     });
 

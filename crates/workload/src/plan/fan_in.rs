@@ -106,16 +106,14 @@ mod tests {
     };
 
     use codecs::Format;
-    use corpus::Corpus;
 
     use super::*;
+    use crate::{inputs::plan_over, plan::tests::few};
 
     fn plan(set: &[&str]) -> Workload {
-        let mut corpus = Corpus::bundled();
-        corpus.events.truncate(700);
         let set: Vec<_> = set.iter().map(|set| (*set).to_owned()).collect();
         let scenario = Scenario::load_with("duplicate-fan-in", &set).unwrap();
-        Workload::plan(&scenario, &corpus, 1, &[Format::JSON]).unwrap()
+        plan_over(&scenario, &few(700), 1, &[Format::JSON]).unwrap()
     }
 
     /// The events of one client's sessions, by the instant at which they are due.
@@ -160,9 +158,7 @@ mod tests {
     #[test]
     fn too_few_events_are_an_error_that_counts_them() {
         let scenario = Scenario::load("duplicate-fan-in").unwrap();
-        let mut corpus = Corpus::bundled();
-        corpus.events.truncate(300);
-        let error = Workload::plan(&scenario, &corpus, 1, &[Format::JSON]).unwrap_err().to_string();
+        let error = format!("{:#}", plan_over(&scenario, &few(300), 1, &[Format::JSON]).unwrap_err());
         assert!(error.contains("need 1200 of kinds 0, 1, 7; there are"), "{error}");
         for (set, words) in [("duplicates=0.8", "duplicates must be 0 to 0.75"), ("relays=1", "0 to 0.00")] {
             let error = Scenario::load_with("duplicate-fan-in", &[format!("fan_in.{set}")]).unwrap_err();

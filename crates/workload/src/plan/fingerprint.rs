@@ -86,13 +86,13 @@ mod tests {
     use corpus::Corpus;
 
     use super::*;
+    use crate::{
+        inputs::plan_over,
+        plan::tests::{few, scenario},
+    };
 
-    fn plan(scenario: &str, seed: u64) -> Workload {
-        let mut corpus = Corpus::bundled();
-        corpus.events.truncate(700);
-        let mut scenario = Scenario::load(scenario).unwrap();
-        scenario.set_publish_rate(100.0).ok(); // where it has one
-        Workload::plan(&scenario, &corpus, seed, &[Format::JSON]).unwrap()
+    fn plan(name: &str, seed: u64) -> Workload {
+        plan_over(&scenario(name), &few(700), seed, &[Format::JSON]).unwrap()
     }
 
     #[test]
@@ -126,7 +126,7 @@ mod tests {
         ] {
             let corpus = Corpus::bundled();
             let scenario = Scenario::load_with(name, &[set.to_owned()]).unwrap();
-            hashes.push(Workload::plan(&scenario, &corpus, seed, &[Format::JSON]).unwrap().sha256());
+            hashes.push(plan_over(&scenario, &corpus, seed, &[Format::JSON]).unwrap().sha256());
         }
         let count = hashes.len();
         hashes.sort_unstable();

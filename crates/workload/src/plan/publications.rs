@@ -305,6 +305,7 @@ mod tests {
     use corpus::{Corpus, sign_as};
 
     use super::*;
+    use crate::inputs::plan_over;
 
     /// A corpus may have been captured this second, and relays refuse what is dated ahead.
     #[test]
@@ -319,7 +320,7 @@ mod tests {
         let corpus = Corpus::from_events(corpus.name, corpus.events);
         for name in ["mixed-day", "follow-list-burst"] {
             let scenario = Scenario::load_with(name, &[]).unwrap();
-            let workload = Workload::plan(&scenario, &corpus, 1, &[Format::JSON]).unwrap();
+            let workload = plan_over(&scenario, &corpus, 1, &[Format::JSON]).unwrap();
             let is_new: HashSet<_> = workload.publications.iter().map(|made| made.event as usize).collect();
             let (new, stored): (Vec<_>, Vec<_>) =
                 workload.events.iter().enumerate().partition(|(place, _)| is_new.contains(place));

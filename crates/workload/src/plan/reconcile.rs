@@ -97,16 +97,14 @@ impl Workload {
 #[cfg(test)]
 mod tests {
     use codecs::Format;
-    use corpus::Corpus;
 
     use super::*;
+    use crate::{inputs::plan_over, plan::tests::few};
 
     #[test]
     fn a_client_has_a_part_lacks_the_rest_and_owns_what_nobody_else_has() {
-        let mut corpus = Corpus::bundled();
-        corpus.events.truncate(700);
         let scenario = Scenario::load_with("negentropy-sync", &["reconcile.extra=5".to_owned()]).unwrap();
-        let workload = Workload::plan(&scenario, &corpus, 1, &[Format::JSON]).unwrap();
+        let workload = plan_over(&scenario, &few(700), 1, &[Format::JSON]).unwrap();
         assert_eq!(workload.sessions.len(), 8, "4 clients, two bursts");
         assert_eq!((workload.publications.len(), workload.floods.len()), (40, 0));
         assert!(workload.timeline(|_| true).len() == 8, "what a client owns is not published by the clock");

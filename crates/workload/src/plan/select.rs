@@ -117,11 +117,11 @@ mod tests {
     use corpus::Corpus;
 
     use super::*;
+    use crate::plan::tests::few;
 
     #[test]
     fn what_not_every_format_holds_is_set_aside_for_all() {
-        let mut corpus = Corpus::bundled();
-        corpus.events.truncate(50);
+        let mut corpus = few(50);
         let formats: Vec<_> = Format::core().collect();
         let before = select(&corpus.events, &formats, &Rules::default()).0.len();
         let mut event = corpus.events[0].clone();
@@ -160,8 +160,7 @@ mod tests {
 
     #[test]
     fn what_the_registry_says_of_an_event_is_what_encoders_do() {
-        let mut corpus = Corpus::bundled();
-        corpus.events.truncate(200);
+        let corpus = few(200);
         let (mut buffer, mut held, mut refused) = (Vec::new(), 0, 0);
         for event in corpus.events.into_iter().chain(bulky()) {
             for format in Format::all() {
@@ -178,8 +177,7 @@ mod tests {
 
     #[test]
     fn what_is_longer_than_a_relay_takes_is_set_aside() {
-        let mut corpus = Corpus::bundled();
-        corpus.events.truncate(1);
+        let corpus = few(1);
         let set_aside = |content: String| {
             let mut corpus = corpus.clone();
             corpus.events[0] =
@@ -193,8 +191,7 @@ mod tests {
 
     #[test]
     fn what_the_relay_refuses_is_set_aside_with_the_reason() {
-        let mut corpus = Corpus::bundled();
-        corpus.events.truncate(300);
+        let corpus = few(300);
         let json = [Format::JSON];
         let (all, none) = select(&corpus.events, &json, &Rules::default());
         let bound = corpus::rules::Bound { most: 1_000, said: "too large".to_owned() };
@@ -205,12 +202,7 @@ mod tests {
         let refused = *aside.get(reason).unwrap();
         assert!(!none.contains_key(reason));
         assert!(refused > 0 && small.len() + refused == all.len(), "{aside:?}");
-        assert!(small.iter().all(|event| refused_by_size(event) <= 1_000));
-    }
-
-    fn refused_by_size(event: &Event<'_>) -> usize {
-        let mut buffer = Vec::new();
-        Format::JSON.spec().library.encode_event(event, &mut buffer).unwrap();
-        buffer.len()
+        let (library, mut buffer) = (Format::JSON.spec().library, Vec::new());
+        assert!(small.iter().all(|event| is_encoded(library, event, &mut buffer) && buffer.len() <= 1_000));
     }
 }

@@ -23,7 +23,7 @@ impl Workload {
     /// Plans a replay. Each agent plans the whole.
     ///
     /// # Errors
-    /// As [`Workload::plan`].
+    /// As [`Workload::plan_share`].
     pub(super) fn plan_replay(
         scenario: &Scenario,
         replay: &Replay,
@@ -158,7 +158,10 @@ mod tests {
     use corpus::Corpus;
 
     use super::*;
-    use crate::recorded::tests::{asks, delivers, eose, note, publishes, read};
+    use crate::{
+        inputs::plan_over,
+        recorded::tests::{asks, delivers, eose, note, publishes, read},
+    };
 
     #[test]
     fn filters_ask_for_the_new_keys_and_ids_and_strangers_stay() {
@@ -193,7 +196,7 @@ mod tests {
         let replay = Replay { recorded: Arc::new(recorded.unwrap()), cut_s: Some(0.5) };
         let mut scenario = Scenario::load("note-stream").unwrap();
         (scenario.replay, scenario.seconds) = (Some(replay), 0.5);
-        let plan = |seed| Workload::plan(&scenario, &Corpus::bundled(), seed, &[Format::JSON]).unwrap();
+        let plan = |seed| plan_over(&scenario, &Corpus::bundled(), seed, &[Format::JSON]).unwrap();
         let (one, other) = (plan(1), plan(2));
         assert_ne!(one.events[0].pubkey, other.events[0].pubkey);
         assert_ne!(one.sha256(), other.sha256());

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use serde::de::DeserializeOwned;
 
-use super::{FanIn, LiveFilter, Phase, Publish, Reconcile, Request, Scenario, Step, Subscribe};
+use crate::scenario::{FanIn, LiveFilter, Phase, Publish, Reconcile, Request, Scenario, Step, Subscribe};
 
-const README: &str = include_str!("../../../../scenarios/README.md");
+const README: &str = include_str!("../../../../../scenarios/README.md");
 
 /// The names in backticks of the first cells of the table under a heading.
 fn documented(heading: &str) -> BTreeSet<String> {

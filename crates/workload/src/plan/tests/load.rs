@@ -5,8 +5,7 @@ use std::time::Duration;
 use codecs::Format;
 use corpus::Corpus;
 
-use super::Workload;
-use crate::{plan_facts::PlanFacts, scenario::Scenario};
+use crate::{Workload, inputs::plan_over, plan_facts::PlanFacts, scenario::Scenario};
 
 /// A sum over a plan, with its name.
 type Sum = (&'static str, fn(&PlanFacts) -> u64);
@@ -21,8 +20,7 @@ const SUMS: [Sum; 6] = [
 ];
 
 fn scenario(name: &str, load: f64) -> Scenario {
-    let mut scenario = Scenario::load(name).unwrap();
-    scenario.set_publish_rate(100.0).ok(); // where it has one: a signature is slow without optimisation
+    let mut scenario = super::scenario(name);
     if name == "publish-flood" {
         scenario.set_seconds(0.4).unwrap();
     }
@@ -31,7 +29,7 @@ fn scenario(name: &str, load: f64) -> Scenario {
 }
 
 fn plan(scenario: &Scenario, corpus: &Corpus) -> Workload {
-    Workload::plan(scenario, corpus, 1, &[Format::JSON]).unwrap()
+    plan_over(scenario, corpus, 1, &[Format::JSON]).unwrap()
 }
 
 /// Fails unless the sums of a plan are so many times those of another. Arrivals are random, some of
