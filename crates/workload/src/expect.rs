@@ -61,6 +61,5 @@ fn sums(figure: Figure, record: &RunRecord, plan: &PlanFacts, delivers: bool) ->
         Figure::RepeatsShare => (counts.repeats, Some(counts.deliveries)),
         Figure::Reconciliations => (counts.reconciliations, None),
         Figure::RoundsPerReconciliation => (counts.negentropy_rounds, Some(counts.reconciliations)),
-        Figure::WireBytesPerDelivery => (record.traffic.wire_bytes(), Some(counts.deliveries)),
     }
 }

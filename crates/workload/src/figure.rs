@@ -33,8 +33,6 @@ pub(crate) enum Figure {
     Reconciliations,
     /// Messages that a client sent in a reconciliation, on average.
     RoundsPerReconciliation,
-    /// Bytes at the socket, both ways, for each delivery.
-    WireBytesPerDelivery,
 }
 
 // In the order of `scenarios/README.md`.
@@ -53,7 +51,6 @@ codecs::names! {
     RepeatsShare = "repeats_share",
     Reconciliations = "reconciliations",
     RoundsPerReconciliation = "rounds_per_reconciliation",
-    WireBytesPerDelivery = "wire_bytes_per_delivery",
 }
 
 /// Endings of the names of latency figures, with the quantiles that they stand for.
