@@ -32,7 +32,7 @@ pub use record::share::{AgentRecord, ClockRecord, ShareRecord};
 pub use record::{
     AgreementRecord, AllocationsRecord, Cell, CompressionMemoryRecord, CorpusRecord, FlowRecord,
     MemoryRecord, NO_BATCHES, NO_GATEWAY, NO_LINK, Planted, PopulationRecord, RecordError, RelayProcess,
-    RunRecord, SCHEMA_VERSION, Status, Tool, TrafficRecord, parse_versioned, read_status, read_versioned,
+    RunRecord, SCHEMA_VERSION, Status, Tool, TrafficRecord, parse_versioned, read_versioned,
 };
 pub use recorders::counts::Counts;
 pub use recorders::encodings::{EncodingsRecord, FirstDelivery, FirstDeliveryRecord};

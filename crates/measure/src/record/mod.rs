@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, fmt, io, path::Path};
 
 use derive_more::{Add, Sum};
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     AgentRecord, Allocations, ClockRecord, Counts, CpuQuota, CpuTime, EncodingsRecord, Environment,
@@ -46,7 +46,6 @@ pub struct RunRecord {
     /// The events that were sent.
     pub corpus: CorpusRecord,
     /// Whether the run reached its end.
-    #[serde(deserialize_with = "read_status")]
     pub status: Status,
     /// Terms that client and relay agreed on.
     pub agreement: AgreementRecord,
@@ -401,16 +400,6 @@ pub enum Status {
         /// Why, as a sentence for the report.
         reason: String,
     },
-}
-
-/// Reads a status. Files before layout 2.12 have an interruption as a reason.
-///
-/// # Errors
-/// The format's errors.
-pub fn read_status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Status, D::Error> {
-    let status = Status::deserialize(deserializer)?;
-    let was_interrupted = matches!(&status, Status::Incomplete { reason } if reason == "interrupted");
-    Ok(if was_interrupted { Status::Interrupted } else { status })
 }
 
 impl Status {

@@ -35,7 +35,6 @@ pub struct Validity {
     /// The worst of those about the ledger: what counts of events, bytes and allocations need.
     pub counts: ValidityClass,
     /// One for each rule that fired; empty when valid.
-    #[serde(deserialize_with = "crate::validity::reason::read")]
     pub reasons: Vec<Reason>,
 }
 

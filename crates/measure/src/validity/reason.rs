@@ -5,7 +5,7 @@ use std::fmt;
 
 use derive_more::Display;
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use crate::PinnedCores;
 
@@ -148,34 +148,6 @@ impl From<ReasonKind> for Reason {
     fn from(kind: ReasonKind) -> Reason {
         Reason::about(kind.subject(), kind)
     }
-}
-
-/// Reads reasons. Files before layout 2.12 have sentences only, which name the agent and a busy host
-/// first.
-pub(crate) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Reason>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Stored {
-        Typed(Reason),
-        Sentence(String),
-    }
-    let typed = |stored| match stored {
-        Stored::Typed(reason) => reason,
-        Stored::Sentence(text) => {
-            let of_agent = text.strip_prefix("agent ").and_then(|text| text.split_once(": "));
-            let of_agent = of_agent.and_then(|(index, text)| Some((index.parse().ok()?, text)));
-            let (agent, text) = of_agent.map_or((None, text.as_str()), |(agent, text)| (Some(agent), text));
-            let of_relay =
-                text.strip_prefix("the relay's host: ").and_then(|text| text.strip_prefix(HOST_BUSY));
-            let (subject, text) = match (of_relay, text.strip_prefix(HOST_BUSY)) {
-                (Some(text), _) => (Subject::RelayHost, text),
-                (None, Some(text)) => (Subject::Host, text),
-                (None, None) => (Subject::Run, text),
-            };
-            Reason { agent, ..Reason::about(subject, ReasonKind::Said { sentence: text.to_owned() }) }
-        }
-    };
-    Ok(Vec::<Stored>::deserialize(deserializer)?.into_iter().map(typed).collect())
 }
 
 /// How the sentence about a busy machine begins.
@@ -401,7 +373,7 @@ mod tests {
     use crate::Validity;
 
     #[test]
-    fn reasons_are_read_as_written_and_sentences_of_older_files_as_what_they_say() {
+    fn reasons_are_read_as_written() {
         let mut validity = Validity::default();
         let lag = ReasonKind::SendLag { ns_p99: 60_000_000, burst_ns: 0, sends: 1 };
         for reason in
@@ -413,12 +385,5 @@ mod tests {
         let json = serde_json::to_value(&validity).unwrap();
         assert_eq!(json["reasons"][0]["numbers"]["ns_p99"], 60_000_000);
         assert_eq!(serde_json::from_value::<Validity>(json).unwrap(), validity);
-        let old = r#"{"class":"invalid","counts":"valid","reasons":["host busy: a","agent 1: b",
-            "agent 2: host busy: c","the relay's host: host busy: d"]}"#;
-        let old: Validity = serde_json::from_str(old).unwrap();
-        let text = "host busy: a; agent 1: b; agent 2: host busy: c; the relay's host: host busy: d";
-        assert_eq!(old.to_string(), text);
-        let blame: Vec<bool> = old.reasons.iter().map(Reason::blames_host).collect();
-        assert_eq!(blame, [true, false, true, true]);
     }
 }

@@ -76,7 +76,6 @@ pub struct ResultFile {
     /// Wall clock at the start.
     pub started_utc: String,
     /// Whether all blocks of the schedule ran.
-    #[serde(deserialize_with = "measure::read_status")]
     pub status: Status,
     /// The run as asked for.
     pub config: Config,
