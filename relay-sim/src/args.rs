@@ -288,13 +288,6 @@ pub(crate) struct Args {
     #[arg(long, help_heading = FAULTS, value_name = "FAULT", long_help = fault::help())]
     fault: Vec<Fault>,
 
-    /// Misbehave by steps: a TOML file of faults and when they act
-    ///
-    /// Each [[step]] has faults = ["NAME=VALUE", ...], as after --fault, and its own keys connection,
-    /// message, after, for, probability or seed. Steps act together, and with --fault.
-    #[arg(long, help_heading = FAULTS, value_name = "FILE", hide_short_help = true)]
-    script: Option<PathBuf>,
-
     /// Let programs of this host read and replace the faults over HTTP, at /faults
     ///
     /// GET returns every fault and its hits. PUT replaces all faults by a JSON array such as
@@ -305,7 +298,7 @@ pub(crate) struct Args {
     /// Do no Nostr work: answer from this script of a plan, which client-sim --floor writes
     ///
     /// JSON without compression. The cost of generator and sockets remains.
-    #[arg(long, value_name = "FILE", hide = true, conflicts_with_all = ["corpus", "auth", "tls_cert", "record", "fault", "script", "control", "store"])]
+    #[arg(long, value_name = "FILE", hide = true, conflicts_with_all = ["corpus", "auth", "tls_cert", "record", "fault", "control", "store"])]
     pub(crate) floor: Option<PathBuf>,
 
     /// Print one line of JSON when it listens, with address and process, and one when it stopped
@@ -352,21 +345,11 @@ impl FromStr for Compressions {
 }
 
 impl Args {
-    /// The faults of the command line and of the script.
-    fn faults(&self) -> Result<Vec<Fault>> {
-        let mut faults = self.fault.clone();
-        if let Some(path) = &self.script {
-            faults.extend(fault::script::read(path).context("cannot use --script")?);
-        }
+    pub(crate) fn into_config(self) -> Result<Config> {
         ensure!(
-            !(self.control && faults.iter().any(Fault::is_a_delay)),
+            !(self.control && self.fault.iter().any(Fault::is_a_delay)),
             "--control cannot tell hosts apart behind a delay: leave one of them out"
         );
-        Ok(faults)
-    }
-
-    pub(crate) fn into_config(self) -> Result<Config> {
-        let faults = self.faults()?;
         // Who insists on a format gets nothing else unasked.
         let unasked = if self.format.is_some() { vec![Compression::None] } else { known_compressions() };
         let compressions = self.compression.map_or(unasked, |list| list.0);
@@ -388,7 +371,7 @@ impl Args {
             store_bytes: self.store_bytes,
             store: self.store.map(|directory| StoreConfig { directory, at_rest: self.at_rest }),
             max_connections: self.max_connections,
-            faults,
+            faults: self.fault,
             control: self.control,
             batch: BatchLimits {
                 hold: Duration::from_millis(self.batch_ms.into()),

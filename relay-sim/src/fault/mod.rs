@@ -14,7 +14,6 @@ mod frames;
 mod planted;
 mod process;
 mod registry;
-pub(crate) mod script;
 mod when;
 
 pub(crate) use draw::{Draw, with_altered_sig};

@@ -166,31 +166,3 @@ fn hits_of_faults_of_the_process_are_counted() {
     assert!(hits[..2] == [1, 2] && hits[2] > 0, "{totals}");
     child.wait().unwrap();
 }
-
-#[test]
-fn a_script_acts_and_what_is_none_is_named_with_its_line() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("script.toml");
-    let path = path.to_str().unwrap();
-    std::fs::write(path, "[[step]]\nmessage = 1\nfaults = [\"no-eose\"]\n").unwrap();
-    let (mut child, url, mut stdout) =
-        announced(&["--script", path, "--fault", "late-ok=1s", "--fault", "stall=1ms@0s"]);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let mut conn = requested(&url, &["a", "b"]).await;
-        assert_eq!(conn.next().await.unwrap().unwrap().payload, r#"["EOSE","b"]"#);
-    });
-    drop(child.stdin.take());
-    let mut totals = String::new();
-    stdout.read_to_string(&mut totals).unwrap();
-    let totals: Value = serde_json::from_str(&totals).unwrap();
-    assert_eq!(totals["faults"], serde_json::json!(["late-ok=1s", "stall=1ms@0s", "no-eose:message=1"]));
-    assert_eq!(totals["hits"], serde_json::json!([0, 1, 1]));
-    assert_eq!(child.wait().unwrap().code(), Some(0));
-
-    std::fs::write(path, "[[step]]\nfaults = [\n  \"no-oese\",\n]\n").unwrap();
-    let (code, stderr) = run(&["--script", path]);
-    assert_eq!(code, Some(1));
-    assert!(stderr.contains("script.toml") && stderr.contains("line 3"), "{stderr}");
-    assert!(stderr.contains("unknown fault \"no-oese\" (did you mean no-eose?); known: "), "{stderr}");
-}
