@@ -50,7 +50,7 @@ impl Set {
 
 impl Faults {
     pub(crate) fn new(faults: &[Fault]) -> Arc<Faults> {
-        let set = RwLock::new(Set::new(faults.iter().copied()));
+        let set = RwLock::new(Set::new(faults.iter().cloned()));
         Arc::new(Faults { set, generation: AtomicU64::new(0), of_process: Default::default() })
     }
 
@@ -62,8 +62,8 @@ impl Faults {
     /// Replaces all but those of the process; times and counts begin anew.
     pub(crate) fn replace(&self, faults: &[Fault], now: Instant) {
         let mut set = self.set.write().unwrap_or_else(PoisonError::into_inner);
-        let stay = set.faults.iter().map(|(fault, _)| *fault).filter(Fault::is_of_the_process);
-        *set = Set::new(stay.chain(faults.iter().copied()).collect::<Vec<_>>());
+        let stay = set.faults.iter().map(|(fault, _)| fault.clone()).filter(Fault::is_of_the_process);
+        *set = Set::new(stay.chain(faults.iter().cloned()).collect::<Vec<_>>());
         set.elapsed(now);
         self.generation.fetch_add(1, Ordering::Release);
     }

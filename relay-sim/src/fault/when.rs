@@ -1,8 +1,8 @@
 //! When a fault acts: on which connections and messages, from which time on, how often.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{str::FromStr, time::Duration};
 
-use super::{duration, shown};
+use super::duration;
 
 /// The keys behind a fault. Without any, it acts always.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,22 +59,6 @@ impl When {
         self.connection.is_none_or(|range| range.has(connection))
             && self.message.is_none_or(|range| range.has(message))
     }
-
-    pub(super) fn write_keys(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(range) = self.connection {
-            write!(f, ":connection={range}")?;
-        }
-        if let Some(range) = self.message {
-            write!(f, ":message={range}")?;
-        }
-        if let Some(after) = self.after {
-            write!(f, ":after={}", shown(after))?;
-        }
-        if let Some(lasts) = self.lasts {
-            write!(f, ":for={}", shown(lasts))?;
-        }
-        Ok(())
-    }
 }
 
 /// Numbers from one to another, both among them.
@@ -102,16 +86,6 @@ impl FromStr for Range {
             Some((first, last)) => (number(first)?, number(last)?),
         };
         if first > last { Err(()) } else { Ok(Range { first, last }) }
-    }
-}
-
-impl fmt::Display for Range {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Range { first, last: u64::MAX } => write!(f, "{first}-"),
-            Range { first, last } if first == last => write!(f, "{first}"),
-            Range { first, last } => write!(f, "{first}-{last}"),
-        }
     }
 }
 
@@ -144,11 +118,5 @@ impl FromStr for Rate {
             return Err(());
         }
         Ok(Rate(measure::whole(millionths)))
-    }
-}
-
-impl fmt::Display for Rate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}%", f64::from(self.0) / (MILLION / 100.0))
     }
 }
