@@ -135,23 +135,4 @@ mod tests {
         assert_eq!(full.iter().map(|batch| batch.outbox_bytes).sum::<usize>(), 2);
         assert_eq!(shown(&batches.hold(held(&a, 4, 100), now)), [("a".to_owned(), vec![4])]);
     }
-
-    #[test]
-    fn no_event_is_held_longer_than_allowed() {
-        let [a, b] = subscriptions(["a", "b"]);
-        let mut batches = Batches::new(LIMITS);
-        let start = Instant::now();
-        let at = |ms| start + Duration::from_millis(ms);
-        batches.hold(held(&a, 1, 10), at(0));
-        batches.hold(held(&b, 2, 10), at(3));
-        batches.hold(held(&a, 3, 10), at(4));
-        assert_eq!(batches.deadline(), Some(at(5)), "the first event counts");
-        assert!(batches.due(at(4)).is_empty());
-        assert_eq!(shown(&batches.due(at(5))), [("a".to_owned(), vec![1, 3])]);
-        assert_eq!(batches.deadline(), Some(at(8)));
-        assert_eq!(shown(&batches.due(at(9))), [("b".to_owned(), vec![2])]);
-        let mut at_once = Batches::new(BatchLimits { hold: Duration::ZERO, ..LIMITS });
-        at_once.hold(held(&a, 1, 10), at(0));
-        assert_eq!(at_once.due(at(0)).len(), 1);
-    }
 }

@@ -79,44 +79,6 @@ fn what_the_relay_has_is_a_duplicate_before_it_is_verified() {
 }
 
 #[test]
-fn subscriptions_get_live_events_until_they_are_closed_or_replaced() {
-    let relay = relay(|_| {});
-    let (mut publisher, _outbox) = peer(&relay);
-    let (mut reader, outbox) = peer(&relay);
-    let kind = |kind| vec![Filter { kinds: Some(vec![kind]), ..Filter::default() }];
-    assert_eq!(request(&mut reader, "a", kind(1)), Ok(vec![]));
-    assert_eq!(request(&mut reader, "b", kind(7)), Ok(vec![]));
-    publish(&mut publisher, event(1));
-    assert_eq!(live(&outbox), [("a".into(), 1)]);
-
-    publish(&mut publisher, event(2)); // stays in the outbox, where the replacement makes it void
-    assert_eq!(request(&mut reader, "a", kind(7)), Ok(vec![]));
-    publish(&mut publisher, event(3));
-    assert_eq!(live(&outbox), []);
-    publish(&mut publisher, Event { kind: 7, ..event(4) });
-    let mut got = live(&outbox);
-    got.sort();
-    assert_eq!(got, [("a".into(), 4), ("b".into(), 4)]);
-
-    assert!(matches!(reader.answer(ClientMessage::Close { subscription: "a".into() }, NOW), Answer::Silence));
-    drop(publisher);
-    let (mut publisher, _outbox) = peer(&relay);
-    publish(&mut publisher, Event { kind: 7, ..event(5) });
-    assert_eq!(live(&outbox), [("b".into(), 5)]);
-}
-
-#[test]
-fn several_matching_filters_give_an_event_once() {
-    let relay = relay(|_| {});
-    let (mut reader, outbox) = peer(&relay);
-    let kinds = Filter { kinds: Some(vec![1, 1]), ..Filter::default() };
-    let authors = Filter { authors: Some(vec![event(1).pubkey]), ..Filter::default() };
-    request(&mut reader, "a", vec![Filter::default(), kinds, authors]).unwrap();
-    publish(&mut reader, event(1));
-    assert_eq!(live(&outbox), [("a".into(), 1)]);
-}
-
-#[test]
 fn requests_over_a_limit_are_closed_and_end_their_predecessor() {
     let relay = relay(|config| config.max_subscriptions = 2);
     let (mut reader, outbox) = peer(&relay);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use codecs::{ClientMessage, Event, Format};
+use codecs::{Event, Format};
 use futures::future::join_all;
 use relay_sim::BatchLimits;
 use wire::{Compression, Offer};
@@ -61,35 +61,4 @@ async fn stored_and_live_events_come_in_batches(format: Format, compression: Com
     reader.expect(&batch("a", &all[4..])).await;
     let totals = relay.stop().await;
     assert_eq!((totals.deliveries_stored, totals.deliveries_live), (4, 3), "{format} {compression}");
-}
-
-#[tokio::test]
-async fn what_must_come_after_events_makes_them_go() {
-    let relay = relay(LONG, 64, 1 << 20).await;
-    let mut publisher = relay.json_client().await;
-    let mut reader = batched(&relay, Format::JSON, Compression::None).await;
-    for name in ["a", "b"] {
-        reader.request(name, kinds(&[1])).await;
-        reader.expect(&format!(r#"["EOSE","{name}"]"#)).await;
-    }
-    let all = notes(5);
-    publish(&mut publisher, &all[..2]).await;
-    reader.request("c", kinds(&[7])).await;
-    let mut heard = reader.hear_sorted(2).await;
-    heard.push(reader.hear().await.unwrap());
-    assert_eq!(heard, [batch("a", &all[..2]), batch("b", &all[..2]), r#"["EOSE","c"]"#.to_owned()]);
-
-    reader.send(&ClientMessage::Close { subscription: "b".into() }).await;
-    publish(&mut publisher, &all[2..4]).await;
-    // The reader's own event: OK comes behind what was held, and the copy is held in its turn.
-    reader.publish(&all[4]).await;
-    let heard = [reader.hear().await.unwrap(), reader.hear().await.unwrap()];
-    assert!(heard[0].starts_with(r#"["EVENT"#) && heard[1].starts_with(r#"["OK","#), "{heard:?}");
-
-    reader.send(&ClientMessage::Close { subscription: "a".into() }).await;
-    reader.request("a", kinds(&[7])).await;
-    let rest = [reader.hear().await.unwrap()];
-    assert_eq!(rest, [r#"["EOSE","a"]"#], "nothing is held for a subscription that ended");
-    let totals = relay.stop().await;
-    assert_eq!(totals.deliveries_live + totals.deliveries_dropped, 2 * 2 + 3);
 }

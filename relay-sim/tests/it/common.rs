@@ -54,12 +54,6 @@ impl TestRelay {
     pub(crate) async fn json_client(&self) -> Client {
         self.client(Format::JSON, Compression::None).await
     }
-
-    /// A JSON client by another URL of this relay.
-    pub(crate) async fn json_client_at(&self, url: &str) -> Client {
-        let offer = Offer { batched: false, formats: vec![Format::JSON], compression: Compression::None };
-        Client::connect(url, offer).await
-    }
 }
 
 pub(crate) struct Client {

@@ -545,18 +545,3 @@ async fn a_full_disk_refuses_events_and_serves_the_others() {
     drop(child.stdin.take());
     child.wait().unwrap();
 }
-
-#[test]
-fn another_format_at_rest_is_refused_before_the_relay_listens() {
-    let directory = tempfile::tempdir().unwrap();
-    let (mut child, _url, _stdout) = start(directory.path(), &["--at-rest", "notepack"]);
-    drop(child.stdin.take());
-    assert!(child.wait().unwrap().success());
-    let output = Command::new(env!("CARGO_BIN_EXE_relay-sim"))
-        .args(["--listen", "127.0.0.1:0", "--at-rest", "json", "--store", directory.path().to_str().unwrap()])
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("holds events as notepack, not as json"), "{stderr}");
-}

@@ -42,53 +42,6 @@ fn messages(count: usize, seed: u64) -> Vec<Message> {
 }
 
 #[tokio::test]
-async fn messages_pings_and_closes_pass_in_order_between_two_ends_that_ask_for_nothing() {
-    const MESSAGES: usize = 5_000;
-    let relay = relay(|stream| async move {
-        let (mut socket, _) = upgraded(stream).await;
-        let mut heard = Vec::new();
-        while let Some(Ok(message)) = socket.next().await {
-            if heard.len() < MESSAGES && !message.is_ping() {
-                socket.feed(message.clone()).await.unwrap();
-            }
-            heard.push(message);
-            if heard.len() == MESSAGES {
-                assert!(heard == messages(MESSAGES, 7));
-                let frame = CloseFrame { code: CloseCode::Library(4321), reason: "é, enough".into() };
-                socket.close(Some(frame)).await.unwrap();
-            }
-        }
-    })
-    .await;
-    let gateway = TestGateway::before(&relay, |_| {}).await;
-    let mut stream = TcpStream::connect(&gateway.address).await.unwrap();
-    stream.write_all(handshake("").as_bytes()).await.unwrap();
-    head(&mut stream).await;
-    let socket = tokio_tungstenite::WebSocketStream::from_raw_socket(stream, Role::Client, None).await;
-    let (mut output, mut input) = socket.split();
-    let sending = async {
-        for message in messages(MESSAGES, 7) {
-            output.send(message).await.unwrap();
-        }
-    };
-    let hearing = async {
-        let mut heard = Vec::new();
-        loop {
-            match input.next().await.unwrap().unwrap() {
-                Message::Pong(payload) => heard.push(Message::Ping(payload)),
-                Message::Close(close) => return (heard, close.unwrap()),
-                other => heard.push(other),
-            }
-        }
-    };
-    let ((), (heard, close)) = patiently(async { tokio::join!(sending, hearing) }).await;
-    // tungstenite answers only the last of several Pings (RFC 6455 §5.5.3).
-    let data = |messages: Vec<Message>| messages.into_iter().filter(|one| !one.is_ping()).collect::<Vec<_>>();
-    assert!(data(heard) == data(messages(MESSAGES, 7)));
-    assert_eq!((u16::from(close.code), &*close.reason), (4321, "é, enough"));
-}
-
-#[tokio::test]
 async fn a_json_client_with_a_compression_gets_and_sends_every_message_as_it_is() {
     const MESSAGES: usize = 1_000;
     let data = |seed| messages(MESSAGES, seed).into_iter().filter(|one| !one.is_ping());

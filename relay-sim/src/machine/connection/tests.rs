@@ -282,6 +282,17 @@ fn what_is_held_goes_at_its_time_and_before_an_answer() {
     reader.request("t", Filter { limit: Some(0), ..Filter::default() });
     assert_eq!(names(&reader.hear()), ["EVENT s", "EOSE t"]);
     assert_eq!(reader.connection.next_timer(), None);
+
+    // OK comes behind what was held; the reader's own event is held in its turn.
+    reader.say(&ClientMessage::Close { subscription: "t".into() });
+    publisher.publish(&event(4));
+    assert!(reader.hear().is_empty());
+    reader.publish(&event(5));
+    let heard = names(&reader.hear());
+    assert!(heard.len() == 2 && heard[0] == "EVENT s" && heard[1].starts_with("OK"), "{heard:?}");
+    reader.say(&ClientMessage::Close { subscription: "s".into() });
+    reader.request("s", Filter { limit: Some(0), ..Filter::default() });
+    assert_eq!(names(&reader.hear()), ["EOSE s"], "nothing is held for a subscription that ended");
 }
 
 #[test]
