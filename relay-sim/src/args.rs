@@ -41,20 +41,7 @@ Examples:
 Without flags: every format and compression on ws://127.0.0.1:7777, events verified, in memory.";
 
 const MORE: &str = "\
-Examples:
-  Listen  relay-sim --tls-cert cert.pem --tls-key key.pem
-          serves wss://, for client-sim --url wss://localhost:7777 --ca cert.pem
-  Wire    relay-sim --format proto-binary --compression zstd
-          one format next to JSON, one compression; client-sim without flags speaks both
-  Events  relay-sim --corpus data/sample.pb.gz --verify none
-          starts with stored events and checks nothing
-  Store   relay-sim --store DIR --at-rest dannypack
-          keeps events in a directory, as this format writes them
-  Limits  relay-sim --max-connections 1000
-          closes further connections
-  Faults  relay-sim --listen 127.0.0.1:0 --announce --fault no-eose
-          never sends EOSE, and prints its address on standard output
-
+Ask it:
   websocat ws://127.0.0.1:7777 <<< '[\"REQ\",\"a\",{\"kinds\":[1],\"limit\":3}]'
       any Nostr client speaks to it; without a subprotocol it is a plain NIP-01 relay
   curl -H 'Accept: application/nostr+json' http://127.0.0.1:7777
@@ -68,7 +55,7 @@ Exit codes: 0 stopped by a signal or its input, 1 failed, 2 wrong usage. RUST_LO
 
 /// A Nostr relay for load tests: NIP-01 in memory or on disk, in several wire formats.
 #[derive(Debug, Parser)]
-#[command(name = "relay-sim", version, after_help = EXAMPLES, after_long_help = MORE)]
+#[command(name = "relay-sim", version, after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{MORE}"))]
 pub(crate) struct Args {
     /// Address and port; port 0 takes a free one
     #[arg(
