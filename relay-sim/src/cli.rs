@@ -154,7 +154,16 @@ fn run(mut args: Args) -> Result<()> {
             return Ok(());
         }
         let totals = server::serve_relay(listener, Arc::clone(&relay), stop).await;
-        server::log(&totals, "stopped");
+        info!(
+            connections = totals.connections,
+            events = totals.events_received,
+            rejected = totals.events_rejected,
+            requests = totals.requests,
+            deliveries = totals.deliveries_live + totals.deliveries_stored,
+            slow_consumers = totals.slow_consumers,
+            malformed = totals.malformed,
+            "stopped"
+        );
         if announce {
             say_totals(&totals, &relay.faults.hits())?;
         }

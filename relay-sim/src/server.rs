@@ -1,11 +1,11 @@
 //! Accepts connections and gives each its session, until told to stop.
 
-use std::{borrow::Cow, collections::HashMap, future::Future, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::HashMap, future::Future, sync::Arc};
 
 use tokio::{
     net::{TcpListener, TcpStream},
     task::{Id, JoinError, JoinSet},
-    time::{Instant, interval, timeout},
+    time::{Instant, timeout},
 };
 use tracing::{debug, error, info, warn};
 use wire::{Accepted, Incoming, ServerConfig, WireError};
@@ -20,9 +20,6 @@ use crate::{
     session,
     totals::{Totals, add},
 };
-
-/// How often a busy relay logs its totals.
-const REPORT: Duration = Duration::from_secs(10);
 
 /// Serves until `shutdown` completes, then lets every session finish its current message, delivers
 /// what was accepted, and closes with 1001.
@@ -77,21 +74,12 @@ pub(crate) async fn serve_relay(
     });
     let mut sessions =
         Sessions { relay: Arc::clone(&relay), wire, tasks: JoinSet::new(), live: HashMap::new() };
-    let mut report = interval(REPORT);
-    let mut reported = relay.totals();
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
         tokio::select! {
             () = &mut shutdown => break,
             stream = program::accept(&listener) => sessions.start(stream),
             Some(ended) = sessions.tasks.join_next_with_id() => sessions.ended(ended),
-            _ = report.tick() => {
-                let totals = relay.totals();
-                if totals != reported {
-                    log(&totals, "so far");
-                    reported = totals;
-                }
-            }
         }
     }
     drop(listener);
@@ -101,20 +89,6 @@ pub(crate) async fn serve_relay(
         recorder.finish();
     }
     relay.totals()
-}
-
-/// Logs the totals that tell how it goes.
-pub(crate) fn log(totals: &Totals, when: &str) {
-    info!(
-        connections = totals.connections,
-        events = totals.events_received,
-        rejected = totals.events_rejected,
-        requests = totals.requests,
-        deliveries = totals.deliveries_live + totals.deliveries_stored,
-        slow_consumers = totals.slow_consumers,
-        malformed = totals.malformed,
-        "{when}"
-    );
 }
 
 struct Sessions {
