@@ -13,7 +13,7 @@ use wire::ServerTls;
 use crate::{
     config::{Config, known_compressions},
     fault::{self, Fault},
-    reconcile::{MIN_FRAME_BYTES, ReconcileLimits},
+    reconcile::MIN_FRAME_BYTES,
     store::StoreConfig,
 };
 
@@ -123,12 +123,6 @@ pub(crate) struct Args {
         long, help_heading = WIRE, value_name = "WHEN", value_enum, default_value_t, hide_short_help = true
     )]
     reencode: Reencode,
-
-    /// Answer HTTP 400 to a client that offers only unknown subprotocols
-    ///
-    /// Without it the relay speaks JSON with such a client.
-    #[arg(long, help_heading = WIRE, hide_short_help = true)]
-    strict_negotiation: bool,
 
     /// Longest wait of a live event for its batch
     ///
@@ -250,13 +244,6 @@ pub(crate) struct Args {
     )]
     outbox_bytes: usize,
 
-    /// Reconciliations (NIP-77) of one connection
-    #[arg(
-        long, help_heading = LIMITS, value_name = "N", default_value_t = Config::default().reconcile.max_open,
-        hide_short_help = true
-    )]
-    max_reconciliations: usize,
-
     /// Most events of one reconciliation
     #[arg(
         long, help_heading = LIMITS, value_name = "N", default_value_t = Config::default().reconcile.max_events,
@@ -345,7 +332,6 @@ impl Args {
             implementation: self.implementation,
             compressions: with_dictionaries(compressions, &self.dictionary)?,
             no_compression_for: self.no_compression_for,
-            strict_negotiation: self.strict_negotiation,
             verify: self.verify,
             reencode: self.reencode,
             auth: self.auth,
@@ -373,11 +359,8 @@ impl Args {
             "--reconcile-frame-bytes must be at least {MIN_FRAME_BYTES}, unlike {}",
             self.reconcile_frame_bytes
         );
-        config.reconcile = ReconcileLimits {
-            max_open: self.max_reconciliations,
-            max_events: self.max_reconcile_events,
-            frame_bytes: self.reconcile_frame_bytes,
-        };
+        config.reconcile.max_events = self.max_reconcile_events;
+        config.reconcile.frame_bytes = self.reconcile_frame_bytes;
         if let (Some(certificate), Some(key)) = (self.tls_cert, self.tls_key) {
             config.tls = Some(
                 ServerTls::from_files(&certificate, &key).context("cannot use --tls-cert and --tls-key")?,

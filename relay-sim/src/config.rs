@@ -26,9 +26,6 @@ pub struct Config {
     pub compressions: Vec<Compression>,
     /// Texts in a client's User-Agent to which every compression is declined.
     pub no_compression_for: Vec<String>,
-    /// Answer HTTP 400 to a client that offers only unknown subprotocols, rather than speak JSON
-    /// with it.
-    pub strict_negotiation: bool,
     /// How much of a published event is checked.
     pub verify: VerifyLevel,
     /// Whether an event is encoded anew in its publisher's format.
@@ -86,7 +83,6 @@ impl Default for Config {
             implementation: Implementation::Library,
             compressions: known_compressions(),
             no_compression_for: Vec::new(),
-            strict_negotiation: false,
             verify: VerifyLevel::Full,
             reencode: Reencode::default(),
             auth: false,
@@ -149,7 +145,7 @@ impl Config {
             formats: self.formats.clone(),
             compressions: self.compressions.clone(),
             batched: true,
-            strict: self.strict_negotiation,
+            strict: false,
         }
     }
 

@@ -340,20 +340,6 @@ async fn a_client_of_a_user_agent_that_fails_with_compression_is_spoken_to_witho
 }
 
 #[tokio::test]
-async fn strict_negotiation_refuses_unknown_tokens_and_the_default_speaks_json() {
-    for strict in [false, true] {
-        let relay = TestRelay::start(|config| config.strict_negotiation = strict).await;
-        let mut request = relay.url.as_str().into_client_request().unwrap();
-        request.headers_mut().insert("sec-websocket-protocol", "nostr.telepathy.v1".parse().unwrap());
-        let stream = TcpStream::connect(&relay.address).await.unwrap();
-        assert!(client_async(request, stream).await.is_err(), "the token is not echoed");
-        check_served(&relay).await;
-        let totals = relay.stop().await;
-        assert_eq!(totals.http_requests, u64::from(strict));
-    }
-}
-
-#[tokio::test]
 async fn oversize_messages_are_closed_with_1009_also_when_they_inflate_to_it() {
     let relay = TestRelay::start(|config| config.wire.max_message_bytes = 100_000).await;
     for format in Format::all() {
