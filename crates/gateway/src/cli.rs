@@ -6,7 +6,6 @@ use std::{
     net::SocketAddr,
     path::PathBuf,
     process::ExitCode,
-    sync::Arc,
     thread::available_parallelism,
     time::Duration,
 };
@@ -229,7 +228,7 @@ fn run(args: Args) -> Result<()> {
         let stop = program::stopped(announces.then_some(|_: &str| {}))?;
         if let Some(listener) = for_metrics {
             info!(address = %listener.local_addr()?, "metrics");
-            tokio::spawn(Arc::clone(&gateway).serve_metrics(listener));
+            gateway.serve_metrics(listener.into_std()?).context("cannot serve --metrics-listen")?;
         }
         let scheme = if gateway.config.tls.is_some() { "wss" } else { "ws" };
         let tokens = gateway.config.support().tokens().len();

@@ -1,6 +1,8 @@
 //! What all connections of a gateway share.
 
 use std::{
+    io,
+    net::TcpListener,
     path::Path,
     sync::Arc,
     time::{Duration, Instant},
@@ -9,8 +11,8 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use recording::{Recorder, Redaction};
 use serde_json::Value;
-use tokio::{net::TcpListener, sync::watch, task::JoinSet, time::timeout};
-use wire::{Dictionary, Endpoint, Incoming, ServerConfig, Support, WireLimits};
+use tokio::{sync::watch, time::timeout};
+use wire::{Dictionary, Endpoint, ServerConfig, Support};
 
 use crate::{
     cache::Cache, config::Config, metrics::Metrics, network::is_private, request::Request, shunned::Shunned,
@@ -18,6 +20,10 @@ use crate::{
 
 /// Time for the relay to take the connection of a health check.
 const HEALTH: Duration = Duration::from_secs(2);
+
+/// Requests for metrics that are answered at one time, and the time to read one.
+const METRICS_AT_ONCE: usize = 16;
+const METRICS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The header of an answer in plain text.
 pub(crate) const TEXT: (&str, &str) = ("Content-Type", "text/plain; charset=utf-8");
@@ -95,22 +101,15 @@ impl Gateway {
         }))
     }
 
-    /// Answers `/metrics` and `/healthz` on a listener of its own, without end.
-    pub async fn serve_metrics(self: Arc<Self>, listener: TcpListener) {
-        let config = ServerConfig {
-            support: Support { formats: vec![], compressions: vec![], batched: false, strict: false },
-            limits: WireLimits::default(),
-            relay_info: String::new(),
-            tls: None,
-        };
-        let config = Arc::new(config);
-        let mut tasks = JoinSet::new();
-        loop {
-            let stream = program::accept(&listener).await;
-            while tasks.try_join_next().is_some() {}
-            let (gateway, config) = (Arc::clone(&self), Arc::clone(&config));
-            tasks.spawn(async move {
-                let Ok(incoming) = Incoming::read(stream, &config).await else { return };
+    /// Has a thread answer `/metrics` and `/healthz` on a listener of its own, without end.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn serve_metrics(self: &Arc<Self>, listener: TcpListener) -> io::Result<()> {
+        let gateway = Arc::clone(self);
+        wire::serve_pages(listener, (METRICS_AT_ONCE, METRICS_PATIENCE), move |incoming, config| {
+            let gateway = Arc::clone(&gateway);
+            async move {
                 match incoming.target() {
                     "/metrics" => {
                         let text = gateway.metrics.exposed(&gateway.cache, gateway.recorder.as_deref());
@@ -129,8 +128,8 @@ impl Gateway {
                         incoming.answer_with("404 Not Found", &[TEXT], why).await;
                     }
                 }
-            });
-        }
+            }
+        })
     }
 
     /// Whether the client gets no compression.

@@ -1,6 +1,6 @@
 //! A gateway, relays before which it stands, and clients.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, time::Duration};
 
 use codecs::{ClientMessage, Format};
 use gateway::{Config, Gateway};
@@ -37,7 +37,7 @@ impl TestGateway {
         let [listener, metrics_listener] = [listen().await, listen().await];
         let [address, metrics] =
             [&listener, &metrics_listener].map(|one| one.local_addr().unwrap().to_string());
-        tokio::spawn(Arc::clone(&gateway).serve_metrics(metrics_listener));
+        gateway.serve_metrics(metrics_listener.into_std().unwrap()).unwrap();
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(gateway::serve(listener, gateway, async {
             let _ = stopped.await;
