@@ -130,7 +130,7 @@ impl Session {
                 stop = self.outbox.stopped() => return Err(End::Stopped(stop)),
                 () = until(hold), if hold.is_some() => {}
                 message = read(&mut self.conn, &mut self.unread, &mut self.unread_bytes, self.recorded.as_ref()) => {
-                    self.receive(&message?, time_now()).await?;
+                    self.take(&message?, time_now())?;
                 }
                 () = self.outbox.deliveries(self.machine.deliveries()) => {
                     self.put_out(Instant::now()).await?;
@@ -171,11 +171,6 @@ impl Session {
                 return Ok(true);
             }
         }
-    }
-
-    async fn receive(&mut self, message: &Message, time: Time) -> Result<(), End> {
-        self.take(message, time)?;
-        self.put_out(time.instant).await
     }
 
     fn take(&mut self, message: &Message, time: Time) -> Result<(), End> {
