@@ -79,6 +79,25 @@ fn what_the_relay_has_is_a_duplicate_before_it_is_verified() {
 }
 
 #[test]
+fn a_refused_event_gets_its_reason() {
+    let (mut peer, _outbox) = peer(&relay(|_| {}));
+    let at = |id, kind, created_at| Event { kind, created_at, ..event(id) };
+    let deletion = Event { tags: vec![vec!["e".into(), hex::encode(&event(3).id).into()]], ..at(4, 5, 7) };
+    for (event, accepted, expected) in [
+        (at(1, 0, 11), true, ""),
+        (at(1, 0, 11), true, "duplicate: already have this event"),
+        (at(2, 0, 10), false, "duplicate: have a newer event"),
+        (at(3, 1, 5), true, ""),
+        (deletion, true, ""),
+        (at(3, 1, 5), false, "blocked: its author deleted this event"),
+        (at(5, 20_001, 5), true, ""),
+        (at(6, CLIENT_AUTH, 5), false, "invalid: kind 22242 belongs into AUTH, not EVENT (NIP-42)"),
+    ] {
+        assert_eq!(publish(&mut peer, event), (accepted, expected.to_owned()));
+    }
+}
+
+#[test]
 fn requests_over_a_limit_are_closed_and_end_their_predecessor() {
     let relay = relay(|config| config.max_subscriptions = 2);
     let (mut reader, outbox) = peer(&relay);

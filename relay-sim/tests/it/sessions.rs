@@ -135,42 +135,6 @@ async fn clients_of_every_format_see_the_same_events_in_the_same_order() {
     assert_eq!(totals.deliveries_live, (accepted.len() * clients.len()) as u64);
 }
 
-#[tokio::test]
-async fn rules_of_replacement_and_deletion_hold_over_the_wire() {
-    let relay = TestRelay::start(|_| {}).await;
-    let mut client = relay.json_client().await;
-    let profile = |created_at: i64| signed(0, created_at, vec![], format!("{created_at}"));
-    let steps = [
-        (profile(10), true, ""),
-        (profile(11), true, ""),
-        (profile(11), true, "duplicate: already have this event"),
-        (profile(10), false, "duplicate: have a newer event"),
-        (note(1, 5), true, ""),
-        (
-            signed(5, 20, vec![vec!["e".into(), codecs::hex::encode(&note(1, 5).id).into()]], String::new()),
-            true,
-            "",
-        ),
-        (note(1, 5), false, "blocked: its author deleted this event"),
-        (signed(20_001, 20, vec![], String::new()), true, ""),
-        (
-            signed(22_242, 20, vec![], String::new()),
-            false,
-            "invalid: kind 22242 belongs into AUTH, not EVENT (NIP-42)",
-        ),
-    ];
-    for (event, accepted, text) in &steps {
-        client.publish(event).await;
-        let id = codecs::hex::encode(&event.id);
-        client.expect(&format!(r#"["OK","{id}",{accepted},"{text}"]"#)).await;
-    }
-    client.request("left", vec![Filter::default()]).await;
-    client.expect(&delivery("left", &steps[5].0)).await;
-    client.expect(&delivery("left", &profile(11))).await;
-    client.expect(r#"["EOSE","left"]"#).await;
-    relay.stop().await;
-}
-
 /// The answer to the AUTH that the relay greets with, by a client that calls it `url`.
 async fn auth_answer(client: &mut Client, url: &str) -> codecs::Event<'static> {
     let greeting = client.hear().await.unwrap();

@@ -226,25 +226,6 @@ fn what_is_passed_on_is_what_would_have_been_encoded() {
 }
 
 #[test]
-fn an_event_in_an_unusual_form_is_encoded_before_anybody_gets_it() {
-    let key = "07".repeat(32);
-    let text = |extra: &str, space: &str| {
-        let sig = key.repeat(2);
-        format!(
-            r#"["EVENT",{{"id":"{key}","pubkey":"{key}","created_at":1,{extra}"kind":{space}1,"tags":[],"content":"","sig":"{sig}"}}]"#
-        )
-    };
-    let usual = passed_on(Reencode::NeverIfCanonical, Format::JSON, text("", "").as_bytes());
-    assert_eq!(usual.1, [4, 0, 0]);
-    for unusual in
-        [text(r#""seen":{"kind":2},"#, ""), text("", " "), text("", "").replace("sig", "\\u0073ig")]
-    {
-        let (heard, sources) = passed_on(Reencode::NeverIfCanonical, Format::JSON, unusual.as_bytes());
-        assert_eq!((heard, sources), (usual.0.clone(), [0, 1, 3]), "{unusual}");
-    }
-}
-
-#[test]
 fn a_subscriber_in_another_format_gets_an_encoding_of_its_own() {
     let relay = relay(|config| config.reencode = Reencode::NeverIfCanonical);
     let other = "dannypack".parse().unwrap();
