@@ -118,7 +118,11 @@ fn plan(args: &Explain) -> anyhow::Result<String> {
             Ok(PlanFacts::from_workload(&plan).per_second(&scenario))
         };
         let steps = args.load.iter().map(step).collect::<anyhow::Result<Vec<_>>>()?;
-        return Ok(if args.json { serde_json::to_string_pretty(&steps)? + "\n" } else { explain::steps(&steps) });
+        return Ok(if args.json {
+            serde_json::to_string_pretty(&steps)? + "\n"
+        } else {
+            explain::steps(&steps)
+        });
     }
     args.load.iter().for_each(|load| scenario.set_load(*load));
     scenario.only_new |= args.pubkeys;

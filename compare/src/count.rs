@@ -28,8 +28,7 @@ const CLIENT_SIDE: &str = "instructions::probe::client_side";
 const SECTION_ENDS: &str = "instructions::probe::section_ends";
 
 /// Counts are missing because Valgrind is.
-const NOT_INSTALLED: &str =
-    "instructions are counted by Valgrind, which is not installed: `apt install valgrind`, or your system's package";
+const NOT_INSTALLED: &str = "instructions are counted by Valgrind, which is not installed: `apt install valgrind`, or your system's package";
 
 /// The program that is counted.
 #[derive(Debug)]
@@ -67,7 +66,9 @@ impl Program {
     pub(crate) fn new(file: PathBuf) -> Result<Program> {
         let asked = Command::new("valgrind").arg("--version").output();
         let output = match asked {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Err(UsageError(anyhow!(NOT_INSTALLED)).into()),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Err(UsageError(anyhow!(NOT_INSTALLED)).into());
+            }
             asked => asked.context("cannot start valgrind")?,
         };
         ensure!(output.status.success(), "valgrind --version ended with {}", output.status);

@@ -165,8 +165,8 @@ impl BlockOrder {
 fn pair(cells: &[CellSpec], anchor: usize, others: &[usize]) -> Option<[usize; 4]> {
     let [control, one] = *others else { return None };
     let roles = [cells[control].role, cells[one].role];
-    let is_pair = roles == [Role::Control, Role::Cell]
-        && cells[one].cell.relay_name != cells[anchor].cell.relay_name;
+    let is_pair =
+        roles == [Role::Control, Role::Cell] && cells[one].cell.relay_name != cells[anchor].cell.relay_name;
     is_pair.then_some([anchor, control, one, one])
 }
 

@@ -119,8 +119,7 @@ impl Rounds<'_> {
         let blocks = u32::try_from(plan.blocks()).context("a plan has few blocks")?.max(1);
         let guess = plan.estimate(cells, config.seconds) / blocks;
         let mut progress = Progress::new(plan.blocks(), guess, self.quiet).scraped(self.metrics.cloned());
-        let outcome =
-            until_signal(async |interrupt| run(&request, &mut progress, interrupt.wait()).await);
+        let outcome = until_signal(async |interrupt| run(&request, &mut progress, interrupt.wait()).await);
         progress.end();
         outcome
     }

@@ -243,7 +243,11 @@ fn what_cannot_be_measured_is_refused_with_the_reason() {
     for (args, code, says) in [
         (&["--link", "slow-4g", "--part", "decode"][..], 2, "only the part end-to-end"),
         (&["--link", "5g-in-a-tunnel"], 2, "--link"),
-        (&["--formats", "tlv", "--chromium", "/bin/false"], 2, "no decoder of \"tlv\"; known: json cbor-packed"),
+        (
+            &["--formats", "tlv", "--chromium", "/bin/false"],
+            2,
+            "no decoder of \"tlv\"; known: json cbor-packed",
+        ),
         (&["--formats", "json", "--chromium", "/bin/false"], 1, "/bin/false did not start: it ended with"),
         // Without Chromium.
         (&["--formats", "json"], 2, "apt-get install chromium"),

@@ -114,7 +114,7 @@ fn recorded() -> TempDir {
         tape.delivers(ms + 2, 7, "follows", std::slice::from_ref(event));
     }
     tape.delivers(350, 7, "follows", others);
-    tape.0.end_frame().unwrap();
+    tape.0.flush().unwrap();
     tape.open(400, 9);
     tape.asks(401, 9, "late", &ids(published));
     tape.delivers(402, 9, "late", published);
@@ -128,7 +128,7 @@ fn recorded() -> TempDir {
     tape.close(500, 7);
     let end = End { lost: 0, ratio_source: 3.0, ratio_written: 3.0 };
     tape.at(500, 0, What::End(end));
-    tape.0.end_frame().unwrap();
+    tape.0.finish().unwrap();
     folder
 }
 

@@ -161,7 +161,8 @@ impl SearchFlags {
             ("--url", false, self.url.is_some()),
             ("--relay", false, !self.relay.is_empty()),
         ];
-        if let Some((flag, ..)) = of_links.iter().find(|(_, of_links, given)| *given && *of_links != is_link) {
+        if let Some((flag, ..)) = of_links.iter().find(|(_, of_links, given)| *given && *of_links != is_link)
+        {
             let other = if is_link { "load or rate" } else { "bandwidth" };
             return Some(format!("{flag} is only for --by {other}"));
         }
@@ -222,8 +223,7 @@ impl SearchFlags {
         let mut rtts_ns = self.rtts.clone().unwrap_or_else(|| RTTS_NS.to_vec());
         rtts_ns.sort_unstable();
         rtts_ns.dedup();
-        (self.by == By::Bandwidth)
-            .then_some(SearchedLinks { uplink_share: UPLINK_SHARE, rtts_ns })
+        (self.by == By::Bandwidth).then_some(SearchedLinks { uplink_share: UPLINK_SHARE, rtts_ns })
     }
 }
 

@@ -53,8 +53,9 @@ pub(super) fn record(
     let Seen { found, spent, link } = seen;
     let [main_ns, all_ns] = spent.map_or([None; 2], |spent| spent.map(Some));
     let wall_ns = measure::whole(found.milliseconds * 1e6);
-    let first =
-        found.first.map(|first| FirstEvents { events: first.events, ns: measure::whole(first.milliseconds * 1e6) });
+    let first = found
+        .first
+        .map(|first| FirstEvents { events: first.events, ns: measure::whole(first.milliseconds * 1e6) });
     let mut validity = Validity::default();
     if found.events == 0 {
         validity.add(ValidityClass::Invalid, ReasonKind::NothingPlanned {});

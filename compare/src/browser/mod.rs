@@ -207,7 +207,8 @@ impl<'a> Pages<'a> {
                     Value::Null
                 }
                 "done" => {
-                    let found: Found = serde_json::from_value(said).context("the page's answer is refused")?;
+                    let found: Found =
+                        serde_json::from_value(said).context("the page's answer is refused")?;
                     if let Some(error) = &found.error {
                         // Where the emulator has ended, the page only knows that the relay is silent.
                         emulation.as_mut().map(Emulation::report).transpose()?;

@@ -46,7 +46,8 @@ pub(super) fn count(flags: &InstructionFlags) -> Result<Exit> {
         (counted, table)
     } else {
         let cells = cells(&flags.matrix())?;
-        let why = "instructions are counted of relay and clients alone, in one process: leave out --via gateway";
+        let why =
+            "instructions are counted of relay and clients alone, in one process: leave out --via gateway";
         refuse(cells.iter().any(|cell| cell.cell.via_gateway).then_some(why))?;
         let counted = program.count(&played(flags, &cells))?;
         let table = counted.cells(references(&cells).into_iter());

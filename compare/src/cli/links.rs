@@ -74,7 +74,8 @@ fn size_by(
         return Ok(None);
     }
     // The host's capacity as the arguments for every client state it.
-    let given = values(&config.client_args, "--link-capacity").last().and_then(|text| text.parse::<f64>().ok());
+    let given =
+        values(&config.client_args, "--link-capacity").last().and_then(|text| text.parse::<f64>().ok());
     let measured = match given {
         Some(_) => None,
         None => match measured_capacity(&demands, &note)? {

@@ -141,16 +141,7 @@ impl<'a> Setup<'a> {
         Folder::try_out(&flags.out)?;
         try_file("--junit", flags.junit.as_deref())?;
         let metrics = flags.metrics_listen.as_deref().map(Metrics::serve).transpose()?;
-        Ok(Setup {
-            flags,
-            client,
-            cells,
-            config,
-            git,
-            chooses_rate,
-            metrics,
-            asked: Asked::default(),
-        })
+        Ok(Setup { flags, client, cells, config, git, chooses_rate, metrics, asked: Asked::default() })
     }
 
     /// Leaves out what external relays do not grant.
@@ -292,9 +283,8 @@ impl<'a> Setup<'a> {
         }
         let header = Header { status, config, ..header };
         let result = assemble(header, &self.cells, &plan, blocks);
-        let derived = out.publish(&result, self.flags.wide, |folder| {
-            report::write_intervals(&result, started, folder)
-        })?;
+        let derived = out
+            .publish(&result, self.flags.wide, |folder| report::write_intervals(&result, started, folder))?;
         if let Some(line) = last::since(&result, out.made()?) {
             note(self.flags.quiet, &line);
         }

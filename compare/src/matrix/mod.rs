@@ -220,10 +220,7 @@ fn spec(chosen: &BTreeMap<Factor, Vec<String>>, role: Role, cell: Cell) -> CellS
 
 /// Refuses a format that is asked for by name and has none of the implementations; formats of a
 /// group may lack them.
-fn check_implementations(
-    chosen: &BTreeMap<Factor, Vec<String>>,
-    named: &[String],
-) -> Result<(), UsageError> {
+fn check_implementations(chosen: &BTreeMap<Factor, Vec<String>>, named: &[String]) -> Result<(), UsageError> {
     let implementations: Vec<Implementation> =
         chosen[&Factor::Implementation].iter().filter_map(|name| name.parse().ok()).collect();
     for name in named.iter().map(|name| name.trim()) {

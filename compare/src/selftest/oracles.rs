@@ -182,7 +182,8 @@ impl Bench<'_> {
         let mut seen = Vec::new();
         for workers in if self.options.quick { &["1", "7"][..] } else { &["1", "2", "7"] } {
             let connections = ["--set", "publish.connections=7", "--set", "subscribe.connections=7"];
-            let flags = [&connections[..], &["--rate", "20", "--workers", workers, "--verify", "none"]].concat();
+            let flags =
+                [&connections[..], &["--rate", "20", "--workers", workers, "--verify", "none"]].concat();
             let record = self.run(1.0, &flags)?.record;
             record.counts.balanced().map_err(anyhow::Error::msg)?;
             let payload = [record.traffic.to_relay, record.traffic.to_client].map(|flow| flow.payload_bytes);

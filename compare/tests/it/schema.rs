@@ -37,12 +37,9 @@ jsonschema.validate(file, schema)";
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     let file = folder.path().join(report::RESULT_FILE);
-    for result in [
-        result("standard", 6, &CELLS, measured),
-        troubled(),
-        search::break_even(1.0),
-        browser::result(),
-    ] {
+    for result in
+        [result("standard", 6, &CELLS, measured), troubled(), search::break_even(1.0), browser::result()]
+    {
         result.write(folder.path()).unwrap();
         Derived::from_result(&result).write(folder.path()).unwrap();
         let derived = folder.path().join(DERIVED_FILE);

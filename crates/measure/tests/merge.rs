@@ -2,9 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-use measure::{
-    FlowRecord, Latency, Merge, Pace, ReasonKind, RunRecord, Status, Validity, ValidityClass,
-};
+use measure::{FlowRecord, Latency, Merge, Pace, ReasonKind, RunRecord, Status, Validity, ValidityClass};
 use serde_json::json;
 
 const METRICS: [&str; 6] = ["response", "service", "send_lag", "publish_ok", "eose", "handshake"];

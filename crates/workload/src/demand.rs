@@ -145,7 +145,7 @@ impl<'w> Links<'w> {
     /// Requests of recorded clients, with all that came to each as its answer.
     fn turns(&mut self) {
         for turn in self.workload.turns.iter().filter(|turn| turn.is_request()) {
-            let asked: u64 = turn.filters().iter().map(|filter| request_bytes(filter)).sum();
+            let asked: u64 = turn.filters().iter().map(request_bytes).sum();
             let answers = self.bytes(&turn.expected);
             let there_s = self.carry(turn.connection, UP, turn.at.as_secs_f64(), asked);
             let here_s = self.carry(turn.connection, DOWN, there_s, answers + ANSWER_BYTES);

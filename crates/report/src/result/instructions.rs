@@ -58,13 +58,12 @@ pub struct Row {
 }
 
 impl Instructions {
-    /// Reads a file, or the one in a folder.
+    /// Reads a file.
     ///
     /// # Errors
     /// When it is missing or has another layout.
     pub fn read(path: &Path) -> Result<Instructions> {
-        let file = if path.is_dir() { path.join(INSTRUCTIONS_FILE) } else { path.to_owned() };
-        Ok(measure::read_versioned(&file, "count of instructions")?)
+        Ok(measure::read_versioned(path, "count of instructions")?)
     }
 
     /// Writes a file.
