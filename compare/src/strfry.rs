@@ -77,7 +77,7 @@ fn read(source: &str) -> Result<Metrics> {
     let url: RelayUrl = format!("ws{rest}").parse().context("--from-strfry")?;
     // Without user and password.
     let shown = url.http();
-    let fetch = || parse(&wire::fetch(&Endpoint::new(url, None)?, PROMETHEUS_TEXT, PATIENCE)?);
+    let fetch = || parse(&wire::fetch(&Endpoint::new(url, None)?, PROMETHEUS_TEXT, PATIENCE)?.text);
     fetch().with_context(|| format!("--from-strfry {shown}"))
 }
 

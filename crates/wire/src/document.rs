@@ -1,8 +1,14 @@
 //! A relay's information document (NIP-11), over HTTP at the address of its WebSocket.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
 
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::{
+    http::header::DATE,
+    tls::{Certificate, RootCerts, TlsConfig},
+};
 
 use crate::client::Endpoint;
 
@@ -14,12 +20,21 @@ const MAX_BYTES: u64 = 256 << 10;
 #[error(transparent)]
 pub struct DocumentError(#[from] ureq::Error);
 
-/// Fetches the document, which should be JSON, with the header fields and roots of the endpoint. Blocks for as
+/// A document as it came.
+#[derive(Debug)]
+pub struct Document {
+    /// The text that should be JSON.
+    pub text: String,
+    /// The server's clock, in seconds since 1970 (RFC 9110 §6.6.1).
+    pub date: Option<i64>,
+}
+
+/// Fetches the document, with the header fields and roots of the endpoint. Blocks for as
 /// long as `patience`.
 ///
 /// # Errors
 /// [`DocumentError`].
-pub fn document(relay: &Endpoint, patience: Duration) -> Result<String, DocumentError> {
+pub fn document(relay: &Endpoint, patience: Duration) -> Result<Document, DocumentError> {
     fetch(relay, "application/nostr+json", patience)
 }
 
@@ -27,7 +42,7 @@ pub fn document(relay: &Endpoint, patience: Duration) -> Result<String, Document
 ///
 /// # Errors
 /// [`DocumentError`].
-pub fn fetch(relay: &Endpoint, form: &str, patience: Duration) -> Result<String, DocumentError> {
+pub fn fetch(relay: &Endpoint, form: &str, patience: Duration) -> Result<Document, DocumentError> {
     let trusted = relay.roots().iter().map(|der| Certificate::from_der(der).to_owned());
     let roots = RootCerts::Specific(Arc::new(trusted.collect()));
     let mut config = ureq::Agent::config_builder()
@@ -45,5 +60,9 @@ pub fn fetch(relay: &Endpoint, form: &str, patience: Duration) -> Result<String,
         // As `str` it must be ASCII, which RFC 9110 §5.5 does not ask of it.
         request = request.header(name, value.as_bytes());
     }
-    Ok(request.call()?.body_mut().with_config().limit(MAX_BYTES).read_to_string()?)
+    let mut answer = request.call()?;
+    let date =
+        answer.headers().get(DATE).and_then(|date| httpdate::parse_http_date(date.to_str().ok()?).ok());
+    let date = date.and_then(|date| i64::try_from(date.duration_since(UNIX_EPOCH).ok()?.as_secs()).ok());
+    Ok(Document { text: answer.body_mut().with_config().limit(MAX_BYTES).read_to_string()?, date })
 }

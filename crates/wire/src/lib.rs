@@ -67,7 +67,7 @@ pub use self::zstd::zstd_message;
 pub use agreement::{Agreement, Layer, Offer, Support, Token, WireLimits};
 pub use client::{Endpoint, connect};
 pub use connection::{Connection, Message};
-pub use document::{DocumentError, document, fetch};
+pub use document::{Document, DocumentError, document, fetch};
 pub use error::{CloseCode, WireError};
 pub use memory::in_memory;
 pub use pages::serve_pages;

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Fetches and reads the document. Fields of a wrong type count as absent; texts are short, and
 /// harmless to a terminal.
 pub(crate) fn fetch(relay: &Endpoint) -> anyhow::Result<Info> {
-    read(&wire::document(relay, PATIENCE)?)
+    read(&wire::document(relay, PATIENCE)?.text)
 }
 
 /// Reads a document.

@@ -16,7 +16,7 @@ pub(super) struct History {
     /// None before the first page, unless the filter has it: no clock decides what is newest.
     until: Option<i64>,
     /// The newest of all events received.
-    newest: Option<i64>,
+    pub(super) newest: Option<i64>,
     /// The rest of the filter's own limit.
     left: Option<u64>,
     /// The most events in one answer so far.

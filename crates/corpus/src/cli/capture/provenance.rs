@@ -10,6 +10,14 @@ use anyhow::{Context, anyhow};
 use serde::{Deserialize, Serialize};
 use wire::RelayUrl;
 
+use crate::cli::unix_seconds;
+
+/// Clocks that are further apart than answers take are named.
+const CLOCKS_APART_SECONDS: i64 = 60;
+
+/// Relays commonly refuse events from this on (strfry's `rejectEventsNewerThanSeconds`).
+const AHEAD_SECONDS: i64 = 900;
+
 const ABOUT: &str = "Where the events of the file beside this one are from; times are seconds since 1970 (UTC). Ids and \
                      signatures of all events in it were verified.";
 
@@ -72,9 +80,15 @@ pub(super) struct RelayReport {
     pub(super) notices: Vec<String>,
     /// Why it was given up.
     pub(super) failure: Option<String>,
+    /// Seconds by which the relay's newest event is ahead of the clock here.
+    #[serde(default)]
+    pub(super) newest_ahead_seconds: Option<i64>,
     /// Start of this session's requests; earlier sessions have everything before.
     #[serde(default)]
     pub(super) left_out_before: Option<i64>,
+    /// Seconds by which the clock here is ahead of the relay's (the Date of its answer).
+    #[serde(default)]
+    pub(super) clock_ahead_seconds: Option<i64>,
     #[serde(default)]
     pub(super) settled: Vec<Settled>,
 }
@@ -142,6 +156,16 @@ impl RelayReport {
         self.settled.iter_mut().for_each(|span| span.to = span.to.max(created_at));
         self.settled.retain(|span| span.to < span.from);
     }
+
+    /// Which clock is to be doubted, in words.
+    fn clocks(&self) -> Option<String> {
+        let order = |seconds: i64| if seconds > 0 { "ahead of" } else { "behind" };
+        let apart = |seconds: i64| format!("{} s {}", seconds.saturating_abs(), order(seconds));
+        let clock = self.clock_ahead_seconds.filter(|ahead| ahead.saturating_abs() > CLOCKS_APART_SECONDS);
+        let newest = self.newest_ahead_seconds.filter(|ahead| *ahead > AHEAD_SECONDS);
+        let clock = clock.map(|ahead| format!("the clock here is {} the relay's", apart(ahead)));
+        clock.or_else(|| newest.map(|ahead| format!("its newest event is {} the clock here", apart(ahead))))
+    }
 }
 
 impl fmt::Display for RelayReport {
@@ -164,6 +188,9 @@ impl fmt::Display for RelayReport {
                 "; in {} seconds it has more events than it sends at once, so some are missing: {:?}",
                 self.crowded_seconds, self.crowded_examples
             )?;
+        }
+        if let Some(clocks) = self.clocks() {
+            write!(f, "; {clocks}")?;
         }
         if let Some(second) = self.left_out_before {
             write!(f, "; not asked for again: what is before {second} (--again)")?;

@@ -17,7 +17,7 @@ use super::{
     output::SharedIds,
     provenance::{RelayReport, Settled},
 };
-use crate::cli::tell;
+use crate::cli::{tell, unix_seconds};
 
 /// Failures in a row, without a new event between them, after which a relay is given up: one that
 /// never was there, and every one that is not asked for live events until a time.
@@ -103,9 +103,13 @@ impl Task {
         }
         report.failure = report.failure.take().or(given_up);
         if let Ok(Ok(Some(info))) = time::timeout(NIP11_GRACE, document).await {
-            (report.software, report.version) = info;
+            (report.software, report.version, report.clock_ahead_seconds) = info;
         }
-        report.settled = histories.into_iter().filter_map(|history| history.settled(self.started)).collect();
+        // A clock that is ahead would settle what is still to come.
+        let now = self.started.saturating_sub(report.clock_ahead_seconds.unwrap_or(0).max(0));
+        let newest = histories.iter().filter_map(|history| history.newest).max();
+        report.newest_ahead_seconds = newest.map(|newest| newest.saturating_sub(self.started));
+        report.settled = histories.into_iter().filter_map(|history| history.settled(now)).collect();
         report
     }
 
@@ -378,10 +382,14 @@ fn failed(error: &wire::WireError) -> Left {
     Left::Failed(error.to_string())
 }
 
-/// Software and version, if the relay answers in time.
-fn nip11(relay: &Endpoint) -> Option<(Option<String>, Option<String>)> {
-    let text = wire::document(relay, NIP11_TIMEOUT).ok()?;
-    let document: Value = serde_json::from_str(&text).unwrap_or_default();
+/// Software and version, and the seconds by which the clock here is ahead of the relay's, if it
+/// answers in time.
+type Info = (Option<String>, Option<String>, Option<i64>);
+
+fn nip11(relay: &Endpoint) -> Option<Info> {
+    let answer = wire::document(relay, NIP11_TIMEOUT).ok()?;
+    let ahead = answer.date.map(|date| unix_seconds() - date);
+    let document: Value = serde_json::from_str(&answer.text).unwrap_or_default();
     let word = |name: &str| document[name].as_str().map(quoted);
-    Some((word("software"), word("version")))
+    Some((word("software"), word("version"), ahead))
 }

@@ -340,6 +340,32 @@ fn an_import_is_found_where_its_newest_events_lead_to_it() {
 }
 
 #[test]
+fn a_clock_that_disagrees_with_the_relay_is_named_and_settles_nothing() {
+    let folder = Folder::new();
+    for (date, newest, words) in [
+        (-7_200, -7_300, Some("the clock here is 7200 s ahead of the relay's")),
+        (7_200, 7_000, Some("the clock here is 7200 s behind the relay's")),
+        (0, 7_200, Some("its newest event is 7200 s ahead of the clock here")),
+        (-30, -10, None),
+    ] {
+        let events: Vec<_> = (0..50).map(|n| note(now() + newest - n * DAY / 4, &n.to_string())).collect();
+        let url = peers::dated(&relay(events, 100), date);
+        let name = format!("at{date}.jsonl");
+        let said = folder.capture(&url, &name, &[]).ran().said;
+        // A second may pass.
+        let doubts = ["the clock here is", "its newest event is"].iter().any(|words| said.contains(words));
+        assert_eq!(doubts, words.is_some(), "{said}");
+        let about = |words: &str| [0, 1].map(|more| words.replace("7200", &(7_200 + more - 1).to_string()));
+        assert!(
+            words.is_none_or(|words| said.contains(words) || about(words).iter().any(|w| said.contains(w))),
+            "{said}"
+        );
+        let from = session(&folder.path(&name))["relays"][0]["settled"][0]["from"].as_i64().unwrap();
+        assert!(from <= now() + date.min(0).min(newest) - 2 * DAY, "{from}");
+    }
+}
+
+#[test]
 fn what_is_wrong_is_refused_with_its_reason() {
     let folder = Folder::new();
     let events = some_events(5);

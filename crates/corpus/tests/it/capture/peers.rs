@@ -6,6 +6,7 @@ use std::{
     collections::HashMap,
     sync::{Arc, Mutex, mpsc},
     thread,
+    time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
@@ -151,20 +152,42 @@ async fn talk(
 /// heads of all requests.
 pub(crate) fn guarded(server: &str, line: &'static str) -> (String, Arc<Mutex<Vec<String>>>) {
     let heads: Arc<Mutex<Vec<String>>> = Arc::default();
-    let (server, heard) = (server.strip_prefix("ws://").unwrap().to_owned(), Arc::clone(&heads));
-    let url = serve(move |listener| async move {
+    let heard = Arc::clone(&heads);
+    let url = before(server, move |head| {
+        heard.lock().unwrap().push(head.to_owned());
+        let refusal = "HTTP/1.1 403 Forbidden\r\nConnection: close\r\n\r\n";
+        (!head.lines().any(|one| one.eq_ignore_ascii_case(line))).then(|| refusal.to_owned())
+    });
+    (url, heads)
+}
+
+/// A proxy before a relay whose NIP-11 document comes at a time so many seconds from now.
+pub(crate) fn dated(server: &str, seconds: i64) -> String {
+    before(server, move |head| {
+        let (away, now) = (Duration::from_secs(seconds.unsigned_abs()), SystemTime::now());
+        let date = httpdate::fmt_http_date(if seconds < 0 { now - away } else { now + away });
+        let length = INFO.len();
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {length}\r\nDate: {date}\r\n\r\n{INFO}"
+        );
+        head.contains("application/nostr+json").then_some(answer)
+    })
+}
+
+/// A proxy that itself answers what it has an answer to.
+fn before(server: &str, answer: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> String {
+    let (server, answer) = (server.strip_prefix("ws://").unwrap().to_owned(), Arc::new(answer));
+    serve(move |listener| async move {
         loop {
             let (mut client, _) = listener.accept().await.unwrap();
-            let (server, heard) = (server.clone(), Arc::clone(&heard));
+            let (server, answer) = (server.clone(), Arc::clone(&answer));
             tokio::spawn(async move {
                 let mut head = String::new();
                 while !head.ends_with("\r\n\r\n") {
                     head.push(char::from(client.read_u8().await.unwrap()));
                 }
-                heard.lock().unwrap().push(head.clone());
-                if !head.lines().any(|one| one.eq_ignore_ascii_case(line)) {
-                    let refusal = b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\n\r\n";
-                    return client.write_all(refusal).await.unwrap();
+                if let Some(answer) = answer(&head) {
+                    return client.write_all(answer.as_bytes()).await.unwrap();
                 }
                 let mut server = TcpStream::connect(server).await.unwrap();
                 server.write_all(head.as_bytes()).await.unwrap();
@@ -172,8 +195,7 @@ pub(crate) fn guarded(server: &str, line: &'static str) -> (String, Arc<Mutex<Ve
                 tokio::io::copy_bidirectional(&mut client, &mut server).await.ok();
             });
         }
-    });
-    (url, heads)
+    })
 }
 
 /// The next step of a server that follows a script.
