@@ -99,6 +99,13 @@ pub struct PartFlow {
     pub queued: Latency,
 }
 
+crate::sums! {
+    LinkRecord { parts, down, up, lateness }
+    LinkFlow { packets, forwarded, forwarded_bytes, tail_dropped, lost, retransmitted, queued }
+    LinkPart { connections, down, up }
+    PartFlow { packets, forwarded, forwarded_bytes, tail_dropped, lost, queued }
+}
+
 /// How late 99 % of the packets of a link with this round trip may leave the emulator.
 pub fn may_be_late_ns(round_trip_ns: u64) -> u64 {
     LATE_NS.max(round_trip_ns / ROUND_TRIP_PER_LATE)
