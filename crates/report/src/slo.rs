@@ -6,17 +6,18 @@ use measure::RunRecord;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::merged::Merged;
+use crate::{merged::Merged, metric::Metric};
 
 /// Bounds, all of which must hold.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct Slo(Vec<Bound>);
 
 /// One bound.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 struct Bound {
     figure: Figure,
-    relation: Relation,
+    /// Of a value and the bound's.
+    holds: fn(&f64, &f64) -> bool,
     /// In the base unit: nanoseconds, bytes, a count, a share.
     value: f64,
     /// As it was written.
@@ -33,19 +34,8 @@ enum Figure {
     Rejected,
     /// The block's seconds ÷ the time until the last answer: 1 when the relay keeps up.
     Achieved,
-    /// CPU of the relay for each envelope.
-    RelayCpu,
-    /// Bytes at the socket for each envelope.
-    WireBytes,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Relation {
-    Below,
-    AtMost,
-    Equal,
-    AtLeast,
-    Above,
+    /// A column of the tables.
+    Of(Metric),
 }
 
 /// One bound judged in one cell.
@@ -113,19 +103,15 @@ impl Measured {
     }
 
     fn figure(&self, figure: Figure, latency: &str) -> Option<f64> {
-        let counts = &self.merged.counts;
-        let each = |total: u64| (counts.envelopes() > 0).then(|| total as f64 / counts.envelopes() as f64);
         match figure {
             Figure::Quantile(q) => {
                 let ns = self.merged.quantile(latency, q).ns()?;
                 Some(ns.saturating_sub(self.lag_ns(q)) as f64)
             }
             Figure::Lost => Some(self.lost as f64),
-            Figure::Rejected => Some(counts.rejected as f64),
+            Figure::Rejected => Some(self.merged.counts.rejected as f64),
             Figure::Achieved => self.achieved(),
-            Figure::RelayCpu if self.merged.over_links => None,
-            Figure::RelayCpu => each(self.merged.relay_cpu?.total_ns),
-            Figure::WireBytes => each(self.merged.traffic.wire_bytes()),
+            Figure::Of(metric) => metric.value(&self.merged, latency),
         }
     }
 }
@@ -139,7 +125,7 @@ impl Slo {
                 cell: cell.to_owned(),
                 bound: bound.text.clone(),
                 value,
-                met: value.is_some_and(|value| bound.relation.holds(value, bound.value)),
+                met: value.is_some_and(|value| (bound.holds)(&value, &bound.value)),
             }
         };
         self.0.iter().map(judge).collect()
@@ -149,20 +135,11 @@ impl Slo {
     /// by answers within the bound on latency: it lets them end sooner.
     pub fn contradiction(&self, seconds: u32, longest: u32) -> Option<String> {
         let highest = |is_such: fn(&Bound) -> bool| {
-            self.0
-                .iter()
-                .filter(|bound| is_such(bound))
-                .max_by(|one, other| one.value.total_cmp(&other.value))
+            let bounds = self.0.iter().filter(|bound| is_such(bound));
+            bounds.max_by(|one, other| one.value.total_cmp(&other.value))
         };
-        let late = highest(|Bound { figure, relation, .. }| {
-            matches!((figure, relation), (Figure::Quantile(_), Relation::Below | Relation::AtMost))
-        })?;
-        let achieved = highest(|Bound { figure, relation, .. }| {
-            matches!(
-                (figure, relation),
-                (Figure::Achieved, Relation::AtLeast | Relation::Above | Relation::Equal)
-            )
-        })?;
+        let late = highest(|bound| matches!(bound.figure, Figure::Quantile(_)) && bound.is_upper())?;
+        let achieved = highest(|bound| bound.figure == Figure::Achieved && !bound.is_upper())?;
         let tail = (1.0 / achieved.value - 1.0).max(0.0);
         let allowed_ns = tail * f64::from(seconds) * 1e9;
         let enough = (late.value / 1e9 / tail).ceil();
@@ -181,16 +158,10 @@ impl Slo {
     }
 }
 
-impl Relation {
-    #[expect(clippy::float_cmp, reason = "equality is for counts, which are whole")]
-    fn holds(self, value: f64, bound: f64) -> bool {
-        match self {
-            Relation::Below => value < bound,
-            Relation::AtMost => value <= bound,
-            Relation::Equal => value == bound,
-            Relation::AtLeast => value >= bound,
-            Relation::Above => value > bound,
-        }
+impl Bound {
+    /// Whether it is kept by whatever is small enough.
+    fn is_upper(&self) -> bool {
+        (self.holds)(&0.0, &self.value)
     }
 }
 
@@ -229,25 +200,20 @@ impl FromStr for Slo {
 fn bound(text: &str) -> Option<Bound> {
     let at = text.find(['<', '=', '>'])?;
     let (name, rest) = text.split_at(at);
-    let operators = [
-        ("<=", Relation::AtMost),
-        (">=", Relation::AtLeast),
-        ("<", Relation::Below),
-        (">", Relation::Above),
-        ("=", Relation::Equal),
-    ];
-    let (operator, relation) = operators.into_iter().find(|(operator, _)| rest.starts_with(operator))?;
+    let operators: [(&str, fn(&f64, &f64) -> bool); 5] =
+        [("<=", f64::le), (">=", f64::ge), ("<", f64::lt), (">", f64::gt), ("=", f64::eq)];
+    let (operator, holds) = operators.into_iter().find(|(operator, _)| rest.starts_with(operator))?;
     let number = rest[operator.len()..].trim();
     let (figure, time) = match name.trim() {
         "p50" => (Figure::Quantile(0.5), true),
         "p90" => (Figure::Quantile(0.9), true),
         "p99" => (Figure::Quantile(0.99), true),
         "p99.9" => (Figure::Quantile(0.999), true),
-        "relay_cpu" => (Figure::RelayCpu, true),
+        "relay_cpu" => (Figure::Of(Metric::RelayCpu), true),
         "lost" => (Figure::Lost, false),
         "rejected" => (Figure::Rejected, false),
         "achieved" => (Figure::Achieved, false),
-        "wire_bytes" => (Figure::WireBytes, false),
+        "wire_bytes" => (Figure::Of(Metric::WireBytes), false),
         _ => return None,
     };
     let unit_at = number.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(number.len());
@@ -260,7 +226,7 @@ fn bound(text: &str) -> Option<Bound> {
         _ => return None,
     };
     let value = digits.trim().parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0)?;
-    Some(Bound { figure, relation, value: value * factor, text: text.to_owned() })
+    Some(Bound { figure, holds, value: value * factor, text: text.to_owned() })
 }
 
 #[cfg(test)]
@@ -293,15 +259,15 @@ mod tests {
 
     #[test]
     fn a_bound_holds_on_its_own_side() {
-        use Relation::{Above, AtLeast, AtMost, Below, Equal};
-        for (relation, below, at, above) in [
-            (Below, true, false, false),
-            (AtMost, true, true, false),
-            (Equal, false, true, false),
-            (AtLeast, false, true, true),
-            (Above, false, false, true),
+        for (text, holds) in [
+            ("lost<2", [true, false, false]),
+            ("lost<=2", [true, true, false]),
+            ("lost=2", [false, true, false]),
+            ("lost>=2", [false, true, true]),
+            ("lost>2", [false, false, true]),
         ] {
-            assert_eq!([1.0, 2.0, 3.0].map(|value| relation.holds(value, 2.0)), [below, at, above]);
+            let bound = bound(text).unwrap();
+            assert_eq!([1.0, 2.0, 3.0].map(|value| (bound.holds)(&value, &bound.value)), holds, "{text}");
         }
     }
 

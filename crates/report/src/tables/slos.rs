@@ -3,58 +3,48 @@ use crate::{
     number,
     result::{Block, ResultFile, Role},
     slo::{Measured, Slo, SloResult},
-    tables::table::{NOTHING, Table},
-    view::LoadView,
+    tables::table::{Table, or_nothing},
+    view::{CellView, LoadView},
 };
 
-/// Every demand judged in every cell of the matrix, without floor and control.
+/// Every demand judged in every cell of the matrix, without floor and control: first those of `--slo`.
 pub(crate) fn slos(result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<SloResult> {
-    let mut found = result.config.slo.as_ref().map_or_else(Vec::new, |slo| given(slo, result, loads));
-    found.extend(of_scenarios(loads));
-    found
+    let cells = || {
+        let all = loads.iter().flat_map(|load| load.cells.iter().map(move |view| (load.latency.0, view)));
+        all.filter(|(_, view)| matches!(view.cell.role, Role::Cell | Role::Anchor))
+    };
+    let given = result.config.slo.iter().flat_map(|slo| {
+        cells().flat_map(move |(latency, view)| given(slo, result.config.seconds, latency, view))
+    });
+    given.chain(cells().flat_map(|(_, view)| of_scenario(view))).collect()
 }
 
 /// Verdicts on the SLO of the command line. No cell meets an SLO that cannot be read.
-fn given(text: &str, result: &ResultFile, loads: &[LoadView<'_>]) -> Vec<SloResult> {
-    let slo = text.parse::<Slo>();
-    let mut found = Vec::new();
-    for load in loads {
-        for view in load.cells.iter().filter(|view| matches!(view.cell.role, Role::Cell | Role::Anchor)) {
-            let usable: Vec<_> = view.cell.blocks.iter().filter_map(Block::usable).collect();
-            // Blocks with lost deliveries are in no table but count here.
-            let records = view.cell.blocks.iter().filter_map(|block| block.record.as_ref());
-            let lost = records.map(|record| record.counts.deliveries_lost).sum();
-            let measured = Measured::from_records(&usable, result.config.seconds).with_lost(lost);
-            found.extend(match &slo {
-                Ok(slo) => slo.judge(&view.cell.id, &measured, load.latency.0),
-                Err(_) => {
-                    let (cell, bound) = (view.cell.id.clone(), text.to_owned());
-                    vec![SloResult { cell, bound, value: None, met: false }]
-                }
-            });
-        }
-    }
-    found
+fn given(text: &str, seconds: u32, latency: &str, view: &CellView<'_>) -> Vec<SloResult> {
+    let Ok(slo) = text.parse::<Slo>() else {
+        let (cell, bound) = (view.cell.id.clone(), text.to_owned());
+        return vec![SloResult { cell, bound, value: None, met: false }];
+    };
+    let usable: Vec<_> = view.cell.blocks.iter().filter_map(Block::usable).collect();
+    // Blocks with lost deliveries are in no table but count here.
+    let records = view.cell.blocks.iter().filter_map(|block| block.record.as_ref());
+    let lost = records.map(|record| record.counts.deliveries_lost).sum();
+    slo.judge(&view.cell.id, &Measured::from_records(&usable, seconds).with_lost(lost), latency)
 }
 
-/// The bounds on latencies that scenarios set, in every cell of the matrix whose samples can tell.
-fn of_scenarios(loads: &[LoadView<'_>]) -> Vec<SloResult> {
-    let mut found = Vec::new();
-    for load in loads {
-        for view in load.cells.iter().filter(|view| matches!(view.cell.role, Role::Cell | Role::Anchor)) {
-            let mut usable = view.cell.blocks.iter().filter_map(Block::usable);
-            for bound in usable.next().iter().flat_map(|record| &record.latency_bounds) {
-                let Some(ns) = view.merged.quantile(&bound.metric, bound.quantile).ns() else { continue };
-                found.push(SloResult {
-                    cell: view.cell.id.clone(),
-                    bound: bound.to_string(),
-                    value: Some(ns as f64),
-                    met: bound.is_met(ns),
-                });
-            }
-        }
-    }
-    found
+/// The bounds on latencies that a scenario sets, where samples can tell.
+fn of_scenario(view: &CellView<'_>) -> Vec<SloResult> {
+    let first = view.cell.blocks.iter().find_map(Block::usable);
+    let judged = first.iter().flat_map(|record| &record.latency_bounds).filter_map(|bound| {
+        let ns = view.merged.quantile(&bound.metric, bound.quantile).ns()?;
+        Some(SloResult {
+            cell: view.cell.id.clone(),
+            bound: bound.to_string(),
+            value: Some(ns as f64),
+            met: bound.is_met(ns),
+        })
+    });
+    judged.collect()
 }
 
 /// Whether each cell meets what was demanded.
@@ -62,20 +52,15 @@ pub(crate) fn slo_table(slos: &[SloResult]) -> Option<Table> {
     if slos.is_empty() {
         return None;
     }
-    let headings = ["cell", "bound", "measured", "verdict"].map(str::to_owned).to_vec();
-    let row = |one: &SloResult| {
-        let times = ["p", "relay_cpu"];
-        let time = times.iter().any(|time| one.bound.starts_with(time)) || one.bound.contains("_ms_p");
-        let value = one.value.map_or_else(
-            || NOTHING.to_owned(),
-            |value| if time { format!("{} ms", number::three(value / 1e6)) } else { number::three(value) },
-        );
-        vec![
-            one.cell.clone(),
-            one.bound.clone(),
-            value,
-            if one.met { "met" } else { "**missed**" }.to_owned(),
-        ]
-    };
-    Some(Table { names: 2, headings, rows: slos.iter().map(row).collect() })
+    let mut table = Table::new(2, &["cell", "bound", "measured", "verdict"]);
+    for SloResult { cell, bound, value, met } in slos {
+        let is_time = bound.starts_with('p') || bound.starts_with("relay_cpu") || bound.contains("_ms_p");
+        let shown = |value: f64| match is_time {
+            true => format!("{} ms", number::three(value / 1e6)),
+            false => number::three(value),
+        };
+        let verdict = if *met { "met" } else { "**missed**" }.to_owned();
+        table.rows.push(vec![cell.clone(), bound.clone(), or_nothing(value.map(shown)), verdict]);
+    }
+    Some(table)
 }
