@@ -186,7 +186,7 @@ pub(crate) fn theil_sen(values: &[f64]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use rand::{Rng, SeedableRng};
+    use rand::SeedableRng;
     use rand_chacha::ChaCha8Rng;
 
     use super::*;
@@ -248,33 +248,6 @@ mod tests {
             let coverage = covered.count() as f64 / f64::from(trials);
             let error = (stated * (1.0 - stated) / f64::from(trials)).sqrt();
             assert!((coverage - stated).abs() < 3.0 * error, "{n}: {coverage}, stated {stated}");
-        }
-    }
-
-    #[test]
-    #[ignore = "takes minutes; prints the table of docs/decisions/effect.md"]
-    fn coverage_and_width_beside_the_bootstrap() {
-        let mut random = ChaCha8Rng::seed_from_u64(1);
-        for n in [6, 7, 12, 20] {
-            let (mut covered, mut width) = ([0; 2], [0.0; 2]);
-            for _ in 0..2_000 {
-                let values: Vec<f64> = (0..n).map(|_| normal(&mut random)).collect();
-                let mut resampled: Vec<f64> = (0..500)
-                    .map(|_| (0..n).map(|_| values[random.random_range(0..n)]).collect::<Vec<_>>())
-                    .filter_map(|resample| hodges_lehmann(&resample))
-                    .collect();
-                resampled.sort_by(f64::total_cmp);
-                let intervals = [signed_rank_interval(&values).unwrap(), (resampled[12], resampled[487])];
-                for (i, (low, high)) in intervals.into_iter().enumerate() {
-                    covered[i] += u32::from(low <= 0.0 && 0.0 <= high);
-                    width[i] += (high - low) / 2_000.0;
-                }
-            }
-            let share = covered.map(|count| f64::from(count) / 20.0);
-            println!(
-                "n = {n}: signed rank {:.1} % {:.2}, bootstrap {:.1} % {:.2}",
-                share[0], width[0], share[1], width[1]
-            );
         }
     }
 
