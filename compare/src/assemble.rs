@@ -2,28 +2,20 @@
 
 use std::{ffi::OsString, time::SystemTime};
 
-use measure::{Environment, Status, utc};
+use measure::{Environment, utc};
 use program::command_line;
 
 use crate::{matrix::CellSpec, plan::BlockOrder};
-use report::result::{Block, CellResult, Config, Git, Header, ResultFile};
+use report::result::{Block, CellResult, Config, Git, ResultFile};
 
-/// The header of a complete result of this program on this host.
-pub(crate) fn header(args: &[OsString], git: Option<Git>, started: SystemTime, config: Config) -> Header {
-    Header {
-        command: command_line(args),
-        git,
-        host: Environment::collect(),
-        started_utc: utc::format(started),
-        status: Status::Complete,
-        config,
-        selftest: None,
-    }
+/// A complete result of this program on this host, without blocks.
+pub(crate) fn header(args: &[OsString], git: Option<Git>, started: SystemTime, config: Config) -> ResultFile {
+    ResultFile::begun(command_line(args), git, Environment::collect(), utc::format(started), config)
 }
 
 /// Sorts blocks under their cells. `blocks` pairs each block with its index in `cells`.
 pub fn assemble(
-    header: Header,
+    header: ResultFile,
     cells: &[CellSpec],
     plan: &BlockOrder,
     blocks: Vec<(usize, Block)>,
@@ -37,11 +29,11 @@ pub fn assemble(
     let rounds = plan.rounds.iter().chain(&plan.spare).take(plan.rounds.len().max(played));
     let schedule = rounds.map(ids).collect();
     let cells = cells.iter().zip(by_cell).map(|(spec, blocks)| cell_result(spec, blocks)).collect();
-    ResultFile::assemble(header, cells, schedule)
+    header.with_cells(cells, schedule)
 }
 
 /// A run before its first block, with the further rounds that it may come to.
-pub(crate) fn planned(header: Header, cells: &[CellSpec], plan: &BlockOrder) -> ResultFile {
+pub(crate) fn planned(header: ResultFile, cells: &[CellSpec], plan: &BlockOrder) -> ResultFile {
     let all = BlockOrder {
         rounds: plan.rounds.iter().chain(&plan.spare).cloned().collect(),
         ..BlockOrder::default()

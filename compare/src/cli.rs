@@ -109,10 +109,6 @@ fn diff(before: &Path, after: &Path, force: bool, strict: bool) -> Result<Exit> 
         anyhow::Ok(result)
     };
     let (before, after) = (read(before)?, read(after)?);
-    if let Some(kinds) = report::of_other_kinds(&before, &after) {
-        program::report(&format!("error: these do not compare: {kinds}"));
-        return Ok(Exit::Usage);
-    }
     let unlike = report::unlike(&before, &after);
     if !unlike.is_empty() {
         program::report(&format!("not comparable: {}", unlike.join("; ")));

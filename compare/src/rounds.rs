@@ -23,7 +23,7 @@ use crate::{
 };
 use report::{
     precision,
-    result::{Block, Config, Header, PlannedRounds, unfinished},
+    result::{Block, Config, PlannedRounds, ResultFile, unfinished},
 };
 
 /// From the seed of the counted rounds to the pilot's: more than there are counted blocks, of which
@@ -79,7 +79,7 @@ impl Rounds<'_> {
     /// The generator's errors, [`NoRounds`], and when blocks cannot be kept.
     pub fn play(
         &self,
-        header: Header,
+        header: ResultFile,
         precision: Option<f64>,
         max_time: Option<Duration>,
     ) -> Result<Measured> {
@@ -102,12 +102,12 @@ impl Rounds<'_> {
             note(self.quiet, &outline::power(self.cells, &config));
         }
         let plan = BlockOrder::with_spare(self.cells, config.rounds, config.seed);
-        let outcome = self.measure(Header { config: config.clone(), ..header }, &plan)?;
+        let outcome = self.measure(ResultFile { config: config.clone(), ..header }, &plan)?;
         Ok(Measured { config, plan, outcome })
     }
 
     /// Plays a plan and keeps each block.
-    fn measure(&self, header: Header, plan: &BlockOrder) -> Result<Outcome> {
+    fn measure(&self, header: ResultFile, plan: &BlockOrder) -> Result<Outcome> {
         let Rounds { generator, cells, running, .. } = *self;
         let config = header.config.clone();
         let kept = unfinished::begin(self.folder, &assemble::planned(header, cells, plan))?;
@@ -125,7 +125,7 @@ impl Rounds<'_> {
     }
 
     /// Runs the pilot of `--precision` and plans the rounds.
-    fn pilot(&self, header: &Header, precision: f64, max_time: Option<Duration>) -> Result<Pilot> {
+    fn pilot(&self, header: &ResultFile, precision: f64, max_time: Option<Duration>) -> Result<Pilot> {
         // Other draws than those of the counted rounds.
         let seed = pilot_seed(header.config.seed);
         let config = Config { rounds: precision::PILOT_ROUNDS, seed, ..header.config.clone() };
@@ -136,9 +136,9 @@ impl Rounds<'_> {
         let apart = Rounds { running: &running, ..*self };
         let began = Instant::now();
         let plan = BlockOrder::new(self.cells, config.rounds, config.seed);
-        let header = Header { config: config.clone(), ..header.clone() };
+        let header = ResultFile { config: config.clone(), ..header.clone() };
         let of = Status::Incomplete { reason: "the pilot of --precision".to_owned() };
-        let mut outcome = apart.measure(Header { status: of, ..header.clone() }, &plan)?;
+        let mut outcome = apart.measure(ResultFile { status: of, ..header.clone() }, &plan)?;
         let round = began.elapsed() / config.rounds;
         // Stays where agents' records do.
         let _ = fs::remove_dir(&running);

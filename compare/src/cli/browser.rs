@@ -16,7 +16,7 @@ use crate::{
     rounds::{Measured, Rounds},
     usage::{note, refuse},
 };
-use report::result::{Config, Header};
+use report::result::{Config, ResultFile};
 
 /// Measures and writes a result folder.
 pub(super) fn measure(flags: &BrowserFlags, args: &[OsString]) -> Result<Exit> {
@@ -57,7 +57,7 @@ pub(super) fn measure(flags: &BrowserFlags, args: &[OsString]) -> Result<Exit> {
     };
     let Measured { config, plan, outcome } = rounds.play(header.clone(), None, None)?;
     folder.ensure_measured(&outcome)?;
-    let header = Header { status: outcome.status, config, ..header };
+    let header = ResultFile { status: outcome.status, config, ..header };
     let result = assemble(header, &cells, &plan, outcome.blocks);
     let derived = folder.publish(&result, false, |_| Ok(()))?;
     Ok(run::exit_code(&result, &derived, outcome.stopped))

@@ -13,7 +13,7 @@ use crate::{
     usage::{note, skips_invalid, values},
 };
 use program::UsageError;
-use report::result::{AtLoad1, Config, Header, Probe, ResultFile, Role, SearchConfig};
+use report::result::{AtLoad1, Config, Probe, ResultFile, Role, SearchConfig};
 
 /// Searches the rate of each scenario, or with shares of cores the load of each cell, and sets it;
 /// false after an interruption. Probes are kept in the folder until the run begins.
@@ -21,7 +21,7 @@ pub(super) fn choose(
     quiet: bool,
     config: &mut Config,
     cells: &mut [CellSpec],
-    header: &Header,
+    header: &ResultFile,
     folder: &Folder<'_>,
 ) -> Result<bool> {
     for scenario in config.scenarios.clone() {
@@ -69,7 +69,7 @@ fn found(
     question: &SearchConfig,
     cells: &[CellSpec],
     config: &Config,
-    header: &Header,
+    header: &ResultFile,
     folder: &Folder<'_>,
 ) -> Result<Option<Vec<report::result::Chosen>>> {
     let program = measure::own_program().context("cannot find this program's own file")?;
@@ -79,8 +79,9 @@ fn found(
     let mut say = |found: &Found, cell: &str, probe: &Probe| {
         note(quiet, &format!("{cell}: {}", probe.line(question.axis())));
         let of = Status::Incomplete { reason: "a pilot".to_owned() };
-        let header = Header { status: of, config: config.clone(), ..header.clone() };
-        folder.keep(&ResultFile::of_search(header, found.search.clone(), found.corpus.clone()));
+        let (search, corpus) = (Some(found.search.clone()), found.corpus.clone());
+        let config = config.clone();
+        folder.keep(&ResultFile { status: of, config, search, corpus, ..header.clone() });
     };
     pilot::choose(cells, question, (&machine, running.path()), &mut say)
 }

@@ -42,7 +42,7 @@ use crate::{
 use program::UsageError;
 use report::{
     Derived, FailOn,
-    result::{Config, Git, Header, ResultFile, Role, SelfTest},
+    result::{Config, Git, ResultFile, Role, SelfTest},
 };
 
 /// Measures a matrix and writes a result folder.
@@ -62,14 +62,14 @@ pub(super) fn measure(flags: &Run, args: &[OsString]) -> Result<Exit> {
     let selftest = setup.selftest()?;
     let began = SystemTime::now();
     let header = assemble::header(args, setup.git.clone(), began, setup.config.clone());
-    let header = Header { selftest, ..header };
+    let header = ResultFile { selftest, ..header };
     let out = Folder::new(&flags.out, setup.name(began));
     setup.play_pilots(&header, &out)?;
     let foreign = setup.config.url.as_ref().zip(setup.asked.file.as_deref());
     let agents = agent::gather(flags, foreign, &setup.cells)?;
     let started = SystemTime::now();
     let config = setup.config.clone();
-    let header = Header { config, started_utc: utc::format(started), ..header };
+    let header = ResultFile { config, started_utc: utc::format(started), ..header };
     // Not in the result's folder, whose disk may be full.
     let own = TempDir::with_prefix("compare-").context("cannot make a folder for records")?;
     let ended = setup
@@ -213,7 +213,7 @@ impl<'a> Setup<'a> {
     }
 
     /// Has pilots choose the rate or the load of each cell, where they are asked to.
-    fn play_pilots(&mut self, header: &Header, out: &Folder<'_>) -> Result<()> {
+    fn play_pilots(&mut self, header: &ResultFile, out: &Folder<'_>) -> Result<()> {
         if !self.chooses_rate && self.flags.utilisation.is_empty() {
             return Ok(());
         }
@@ -231,7 +231,7 @@ impl<'a> Setup<'a> {
     /// Plays the rounds, by agents or on this machine, whose clients write into `own`.
     fn play(
         &self,
-        header: &Header,
+        header: &ResultFile,
         out: &Folder<'_>,
         agents: Option<&Agents>,
         own: &Path,
@@ -269,7 +269,7 @@ impl<'a> Setup<'a> {
     /// Writes the result and prints its table.
     fn publish(
         &self,
-        header: Header,
+        header: ResultFile,
         started: SystemTime,
         out: &Folder<'_>,
         measured: Measured,
@@ -281,7 +281,7 @@ impl<'a> Setup<'a> {
                 "the file of this program was replaced or removed: every block ran the build that was started",
             );
         }
-        let header = Header { status, config, ..header };
+        let header = ResultFile { status, config, ..header };
         let result = assemble(header, &self.cells, &plan, blocks);
         let derived = out
             .publish(&result, self.flags.wide, |folder| report::write_intervals(&result, started, folder))?;

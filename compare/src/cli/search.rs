@@ -22,7 +22,7 @@ use crate::{
 use program::UsageError;
 use report::{
     bracket::Limit,
-    result::{AtLoad1, Axis, Config, FLOOR, Header, Probe, RelayCommand, ResultFile, Role, SearchConfig},
+    result::{AtLoad1, Axis, Config, FLOOR, Probe, RelayCommand, ResultFile, Role, SearchConfig},
 };
 
 /// Searches what the flags ask for.
@@ -60,8 +60,8 @@ pub(super) fn find(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
         .with_relays(&config.relays, &by_relay)?;
     let folder = Folder::new(&flags.out, format!("{}-search-{}", utc::compact(started), config.seed));
     let result = |status, found: &Found| {
-        let header = Header { status, ..header.clone() };
-        ResultFile::of_search(header, found.search.clone(), found.corpus.clone())
+        let (search, corpus) = (Some(found.search.clone()), found.corpus.clone());
+        ResultFile { status, search, corpus, ..header.clone() }
     };
     let mut tell = |found: &Found, cell: &str, probe: &Probe| {
         program::report(&format!("{cell}: {}", probe.line(config.axis())));

@@ -12,7 +12,7 @@ pub(crate) use flags::{FACTORS, Values};
 use names::{choose, unknown};
 use program::UsageError;
 use report::{
-    reference::{BASE_COMPRESSION, BASE_FORMAT, Compared, reference},
+    reference::{BASE_COMPRESSION, BASE_FORMAT, reference},
     result::{CONTROL, FLOOR, RelayCommand, Role},
 };
 
@@ -236,17 +236,12 @@ fn check_implementations(chosen: &BTreeMap<Factor, Vec<String>>, named: &[String
     Ok(())
 }
 
-impl From<&CellSpec> for Compared {
-    fn from(spec: &CellSpec) -> Compared {
-        Compared::new(spec.role, spec.cell.recorded())
-    }
-}
-
 /// The name of every cell with that of its reference.
 pub(crate) fn references(cells: &[CellSpec]) -> Vec<(&str, Option<&str>)> {
     let mut pairs = Vec::new();
     for load in cells.chunk_by(|one, other| one.load() == other.load()) {
-        let compared: Vec<_> = load.iter().map(Compared::from).collect();
+        let recorded: Vec<_> = load.iter().map(|spec| spec.cell.recorded()).collect();
+        let compared: Vec<_> = load.iter().zip(&recorded).map(|(spec, cell)| (spec.role, cell)).collect();
         for (index, cell) in load.iter().enumerate() {
             let found = reference(&compared, index).map(|found| load[found].id.as_str());
             pairs.push((cell.id.as_str(), found));

@@ -20,9 +20,9 @@ use compare::{
 use futures::{FutureExt, future::LocalBoxFuture};
 use measure::{
     Cell, Counts, CpuTime, EncodingsRecord, Environment, FirstDeliveryRecord, FlowRecord, Latency, RunRecord,
-    SCHEMA_VERSION, Status, Throughput, ThroughputRecorder, TrafficRecord, UsableCores,
+    SCHEMA_VERSION, Throughput, ThroughputRecorder, TrafficRecord, UsableCores,
 };
-use report::{Block, Config, Git, Header, ResultFile, Role};
+use report::{Block, Config, Git, ResultFile, Role};
 
 pub(crate) fn compare() -> Command {
     Command::new(env!("CARGO_BIN_EXE_compare"))
@@ -180,16 +180,9 @@ pub(crate) fn host() -> Environment {
 }
 
 /// A whole result of the program without arguments.
-pub(crate) fn header(config: Config) -> Header {
-    Header {
-        command: vec!["compare".to_owned()],
-        git: None,
-        host: host(),
-        started_utc: "2026-11-21T08:05:00Z".to_owned(),
-        status: Status::Complete,
-        config,
-        selftest: None,
-    }
+pub(crate) fn header(config: Config) -> ResultFile {
+    let command = vec!["compare".to_owned()];
+    ResultFile::begun(command, None, host(), "2026-11-21T08:05:00Z".to_owned(), config)
 }
 
 /// Plays rounds in this folder.
@@ -234,7 +227,7 @@ pub(crate) fn result(
             ));
         }
     }
-    let header = Header {
+    let header = ResultFile {
         command: ["compare", "run", "--formats", "json,cbor packed"].map(str::to_owned).to_vec(),
         git: Some(Git { commit: "0123456789abcdef0123456789abcdef01234567".to_owned(), dirty: true }),
         ..header(config(profile, rounds))

@@ -319,7 +319,8 @@ fn a_failed_test_of_the_instrument_stands_before_every_number() {
         assert!(warning < text.find("×0.60").unwrap());
         for says in [
             "2 of 12 run, 1 passed (the short form, commit 01234567",
-            "Left out: starved, delay, saturated, bytes, workers, killed, ledger, wrong-link, late-link. Not",
+            "Left out: starved, delay, saturated, bytes, workers, killed, ledger, links, wrong-link, late-link. \
+             Not",
             "what had to be seen",
             "Not tested: links: this host has no namespaces",
         ] {

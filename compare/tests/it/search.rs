@@ -13,7 +13,7 @@ use compare::{
 };
 use measure::{Latency, ReasonKind, RunRecord, Slice, Slices, Status, ValidityClass};
 use report::{
-    Derived, Header, Report, ResultFile,
+    Derived, Report, ResultFile,
     bracket::{End, Limit},
     result::{AtLoad1, Chosen, Probe, ProbeOutcome, Purpose, Role, Search, SearchConfig, SearchedLinks},
 };
@@ -303,8 +303,8 @@ fn result(found: search::Found) -> ResultFile {
 fn result_of(config: SearchConfig, found: search::Found) -> ResultFile {
     let command = ["compare", "search"].map(str::to_owned).to_vec();
     let status = if found.finished { Status::Complete } else { Status::Interrupted };
-    let header = Header { command, status, ..header(config.as_run()) };
-    ResultFile::of_search(header, Search { config, cells: found.search.cells }, None)
+    let header = header(config.as_run());
+    ResultFile { command, status, search: Some(Search { config, cells: found.search.cells }), ..header }
 }
 
 /// A search of two relays that sustain so much.

@@ -181,7 +181,8 @@ fn the_page_of_one_run_has_its_figures_fates_and_course() {
     for said in [
         "Valid: ",
         "While work was outstanding the relay used 15 % of its cores",
-        "[\"deliveries\",\"once and unaltered\",\"4000\",\"100.00 %\"]",
+        "[\"deliveries\",\"4000\",\"100.00 %\"]",
+        "[\"publishes acked\",\"1000\",\"100.00 %\"]",
         "level=6 window_bits=15 takeover=true",
     ] {
         assert!(parts.contains(said), "{said} in\n{parts}");
@@ -202,10 +203,10 @@ fn the_page_of_a_run_without_evidence_says_so_and_keeps_its_numbers() {
     assert!(invalid.as_str().unwrap().starts_with(says), "{found}");
     // Nobody waited for them.
     let parts = found[0]["parts"].to_string();
-    assert!(parts.contains("\"not arrived\",\"7\"") && !parts.contains("Valid: "), "{parts}");
+    assert!(parts.contains("\"deliveries not arrived\",\"7\"") && !parts.contains("Valid: "), "{parts}");
     run.status = Status::Complete;
     let found = data(&report::run_html(&run).unwrap());
-    assert!(found[0]["parts"].to_string().contains("\"lost\",\"7\""), "{found}");
+    assert!(found[0]["parts"].to_string().contains("\"deliveries lost\",\"7\""), "{found}");
 }
 
 #[test]

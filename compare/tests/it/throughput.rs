@@ -4,7 +4,7 @@
 use cell::{Factor, Saturate};
 use compare::{CellSpec, Matrix, assemble, cells, generator::Task, rounds::Measured};
 use measure::{Full, RunRecord, Saturated};
-use report::{Header, Report, ResultFile, Role};
+use report::{Report, ResultFile, Role};
 
 use crate::common::{self, Left, PLAIN, Run, Scripted, config, header, interrupted, measured, record};
 
@@ -59,7 +59,7 @@ pub(crate) fn played(script: impl FnMut(&Task<'_>) -> Left) -> ResultFile {
     let (generator, cells, config) = (Scripted::new(script), at_the_limit(), config("quick", ROUNDS));
     let Measured { plan, outcome, .. } =
         common::play(folder.path(), &generator, &cells, config.clone(), None, None).unwrap();
-    assemble(Header { status: outcome.status, ..header(config) }, &cells, &plan, outcome.blocks)
+    assemble(ResultFile { status: outcome.status, ..header(config) }, &cells, &plan, outcome.blocks)
 }
 
 /// The lines of a text that begin with a format.
@@ -104,7 +104,7 @@ fn the_first_screen_is_what_a_core_sends_in_bytes_and_reads() {
 }
 
 #[test]
-fn csv_and_markdown_have_the_same_table() {
+fn csv_has_the_numbers_of_the_table_and_markdown_its_fields() {
     let result = played(|task| measured(block(task)));
     let shown: Vec<String> =
         rows(&report::terminal(&result, false)).into_iter().flat_map(|row| row[1..].to_vec()).collect();
@@ -113,9 +113,9 @@ fn csv_and_markdown_have_the_same_table() {
     let headings = lines.next().unwrap();
     let column = |name: &str| headings.iter().position(|heading| *heading == name).unwrap();
     let lines: Vec<_> = lines.collect();
-    assert_eq!(lines.iter().map(|line| line[column("shown")]).collect::<Vec<_>>(), shown);
+    assert_eq!(lines.len(), shown.len());
     for line in &lines {
-        let number = |name: &str| line[column(name)].split(' ').next().unwrap().parse::<f64>().unwrap();
+        let number = |name: &str| line[column(name)].parse::<f64>().unwrap();
         // Envelopes = envelopes per core-second × core-seconds.
         assert!((number("value") * number("by") / number("divided") - 1.0).abs() < 1e-9, "{line:?}");
         if !line[column("ratio")].is_empty() {

@@ -3,14 +3,14 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use measure::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     metric::Metric,
-    result::ResultFile,
+    result::{ResultFile, unfinished::write_json},
     slo::SloResult,
     statistics::{bracket::Limit, steady::Steadiness},
     tables::{floor::AboveFloor, limits, slos::slos},
@@ -110,11 +110,7 @@ impl Derived {
     /// # Errors
     /// When the file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<()> {
-        let mut text = serde_json::to_string_pretty(self).context("figures do not serialize")?;
-        text.push('\n');
-        let file = folder.join(DERIVED_FILE);
-        measure::write_whole(&file, text.as_bytes())
-            .with_context(|| format!("cannot write {}", file.display()))
+        write_json(&folder.join(DERIVED_FILE), self)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Compares two results of one kind: did a cell's cost change, relative to JSON in its own run, or
+//! Compares two results: did a cell's cost change, relative to JSON in its own run, or
 //! what a search found of it?
 
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use cell::{Factor, Row};
 use crate::{
     derived::comparisons,
     number,
-    pages::text::LEFT_OUT,
+    pages::{provenance, text::LEFT_OUT},
     result::{Axis, CONTROL, CellResult, FLOOR, ResultFile, Search},
     statistics::{
         bracket::{End, Limit},
@@ -47,38 +47,6 @@ pub struct Change {
     pub counts: bool,
 }
 
-/// The kind of a result. Only results of one kind compare.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Run,
-    Search,
-    Browser,
-}
-
-impl Kind {
-    fn from_result(result: &ResultFile) -> Kind {
-        match () {
-            () if result.search.is_some() => Kind::Search,
-            () if result.config.browser.is_some() => Kind::Browser,
-            () => Kind::Run,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Kind::Run => "a run of a matrix (compare run)",
-            Kind::Search => "a search (compare search)",
-            Kind::Browser => "pages in a browser (compare browser)",
-        }
-    }
-}
-
-/// Why two results never compare: they hold different things.
-pub fn of_other_kinds(before: &ResultFile, after: &ResultFile) -> Option<String> {
-    let (one, other) = (Kind::from_result(before), Kind::from_result(after));
-    (one != other).then(|| format!("the first is {}, the second {}", one.name(), other.name()))
-}
-
 /// Changes that are named in a line.
 const MOST_NAMED: usize = 3;
 
@@ -90,8 +58,7 @@ pub fn since(before: &ResultFile, after: &ResultFile) -> Option<String> {
     let relays = |result: &ResultFile| -> Vec<(String, String)> {
         result.config.relays.iter().map(|relay| (relay.name.clone(), relay.command.clone())).collect()
     };
-    let is_alike = Kind::from_result(before) == Kind::from_result(after)
-        && before.incomplete().is_none()
+    let is_alike = before.incomplete().is_none()
         && cells(before) == cells(after)
         && relays(before) == relays(after)
         && before.config.url == after.config.url
@@ -100,32 +67,28 @@ pub fn since(before: &ResultFile, after: &ResultFile) -> Option<String> {
         return None;
     }
     let diff = diff(before, after);
-    let changes =
-        |verdict: Verdict| diff.changes.iter().filter(move |one| one.counts && one.verdict == verdict);
+    let of = |verdict: Verdict| -> Vec<&Change> {
+        diff.changes.iter().filter(|one| one.counts && one.verdict == verdict).collect()
+    };
     let named = |verdict: Verdict| {
-        let all: Vec<String> = changes(verdict)
-            .take(MOST_NAMED)
-            .map(|one| {
-                let ratio = one.change.map_or_else(String::new, |ratio| format!(" {}", number::ratio(ratio)));
-                format!("{} {}{ratio}", one.cell, one.metric)
-            })
-            .collect();
-        let more = if changes(verdict).count() > MOST_NAMED { ", …" } else { "" };
-        match changes(verdict).count() {
+        let changes = of(verdict);
+        let name = |one: &&Change| {
+            let ratio = one.change.map_or_else(String::new, |ratio| format!(" {}", number::ratio(ratio)));
+            format!("{} {}{ratio}", one.cell, one.metric)
+        };
+        let names: Vec<String> = changes.iter().take(MOST_NAMED).map(name).collect();
+        let more = if changes.len() > MOST_NAMED { ", …" } else { "" };
+        match changes.len() {
             0 => format!("0 {verdict}"),
-            count => format!("{count} {verdict} ({}{more})", all.join(", ")),
+            count => format!("{count} {verdict} ({}{more})", names.join(", ")),
         }
     };
-    let same = changes(Verdict::Same).count();
-    let settled =
-        [Verdict::Worse, Verdict::Better].map(|verdict| changes(verdict).count()).iter().sum::<usize>()
-            + same;
-    let all = diff.changes.iter().filter(|one| one.counts).count();
     Some(format!(
-        "{}, {}, {same} the same, {} not significant",
+        "{}, {}, {} the same, {} not significant",
         named(Verdict::Worse),
         named(Verdict::Better),
-        all - settled
+        of(Verdict::Same).len(),
+        of(Verdict::Inconclusive).len()
     ))
 }
 
@@ -141,13 +104,8 @@ pub fn unlike(before: &ResultFile, after: &ResultFile) -> Vec<String> {
         result.corpus.as_ref().map_or("none".to_owned(), |corpus| corpus.sha256.clone())
     };
     let host = |result: &ResultFile| {
-        let host = &result.host;
-        let cpu = host.cpu.as_deref().unwrap_or("unknown");
-        let kernel = host.kernel.as_deref().unwrap_or("unknown");
-        let build = if host.optimised { "optimised" } else { "not optimised" };
-        let memory = host.memory_bytes.map(|bytes| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30)));
-        let memory = memory.unwrap_or_else(|| "unknown memory".to_owned());
-        format!("{cpu}, {}, {memory}, kernel {kernel}, {build}", host.cores_text())
+        let build = if result.host.optimised { "optimised" } else { "not optimised" };
+        format!("{}, {build}", provenance::machine(&result.host))
     };
     check("corpus", corpus(before), corpus(after));
     let slo = |result: &ResultFile| {
@@ -187,7 +145,7 @@ fn setting(cell: &CellResult) -> String {
     parts.join(", ")
 }
 
-/// Compares what two results of one kind give to the same cells.
+/// Compares what two results give to the same cells.
 pub fn diff(before: &ResultFile, after: &ResultFile) -> Diff {
     match (&before.search, &after.search) {
         (Some(before), Some(after)) => of_roots(before, after),

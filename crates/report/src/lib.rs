@@ -21,7 +21,7 @@ mod verdicts;
 mod view;
 
 pub use derived::{CellFigures, DERIVED_FILE, DERIVED_SCHEMA_VERSION, Derived, comparisons};
-pub use diff::{Change, Diff, diff, of_other_kinds, since, unlike};
+pub use diff::{Change, Diff, diff, since, unlike};
 pub use number::{grouped, rounds};
 pub use pages::export::observations;
 pub use pages::logs::write_intervals;
@@ -30,11 +30,9 @@ pub use pages::run::{run_html, run_text};
 pub use pages::site::Site;
 pub use pages::splice::splice;
 pub use pages::summary::{summary, terminal, terminal_of};
-pub use result::{
-    Block, CellResult, Config, Foreign, Git, Header, PlannedRounds, RESULT_FILE, ResultFile, Role,
-};
+pub use result::{Block, CellResult, Config, Foreign, Git, PlannedRounds, RESULT_FILE, ResultFile, Role};
 pub use statistics::{bracket, power, precision, stats, steady::Steadiness};
-pub use tables::check::{Check, FAILS, Outcome, check, unsteady};
+pub use tables::check::{Check, check, unsteady};
 pub use tables::floor::AboveFloor;
 pub use tables::table::Table;
 pub use utilisation::Utilisation;

@@ -156,19 +156,15 @@ impl Merged {
 /// The latency of the columns, with its meaning: the first candidate that any record has samples
 /// of; over links that of sessions comes first.
 pub fn latency_of<'a>(records: impl IntoIterator<Item = &'a RunRecord>) -> (&'static str, &'static str) {
-    let has =
-        |record: &RunRecord, name: &str| record.latency.get(name).is_some_and(|found| !found.is_empty());
-    let candidates = || std::iter::once(SESSION).chain(LATENCIES);
-    let best = |record: &RunRecord| {
-        let skipped = usize::from(record.link.is_none());
-        candidates()
-            .enumerate()
-            .skip(skipped)
-            .find(|(_, (name, _))| has(record, name))
-            .map(|(place, _)| place)
+    let records: Vec<&RunRecord> = records.into_iter().collect();
+    let is_of_any = |candidate: &(&str, &str)| {
+        let is_of = |record: &&RunRecord| {
+            let has_samples = record.latency.get(candidate.0).is_some_and(|found| !found.is_empty());
+            has_samples && (*candidate != SESSION || record.link.is_some())
+        };
+        records.iter().any(is_of)
     };
-    let place = records.into_iter().filter_map(best).min().unwrap_or(1);
-    candidates().nth(place).unwrap_or(SESSION)
+    std::iter::once(SESSION).chain(LATENCIES).find(is_of_any).unwrap_or(LATENCIES[0])
 }
 
 fn utilisation(cpu: CpuTime, capacity_ns: Option<u64>) -> Option<f64> {

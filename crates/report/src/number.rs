@@ -1,5 +1,9 @@
 //! Numbers as a reader wants them: three digits that matter, units in the heading.
 
+use std::fmt;
+
+use crate::statistics::stats;
+
 /// Three significant digits, thousands grouped: `0.123`, `1.23`, `12.3`, `123`, `12,345`.
 pub(crate) fn three(value: f64) -> String {
     let decimals = match value {
@@ -48,9 +52,44 @@ pub(crate) fn ratio(value: f64) -> String {
     format!("×{value:.decimals$}")
 }
 
-/// A ratio with its interval, where it has one: `×0.63 [0.60, 0.66]`.
-pub(crate) fn with_interval(value: f64, interval: Option<(f64, f64)>) -> String {
-    interval.map_or_else(|| ratio(value), |(low, high)| format!("{} [{low:.2}, {high:.2}]", ratio(value)))
+/// A figure ÷ another one, with its 95 % interval where it has one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Ratio {
+    pub(crate) value: f64,
+    pub(crate) interval: Option<(f64, f64)>,
+}
+
+impl Ratio {
+    /// The estimate over rounds, by logarithms of their ratios; `None` without any.
+    pub(crate) fn over_rounds(logs: &[f64]) -> Option<Ratio> {
+        let interval = stats::signed_rank_interval(logs).map(|(low, high)| (low.exp(), high.exp()));
+        Some(Ratio { value: stats::hodges_lehmann(logs)?.exp(), interval })
+    }
+
+    /// Whether its interval leaves out equality and the interval of JSON against itself.
+    pub(crate) fn differs(self, control: Option<Ratio>) -> bool {
+        let (least, most) = control
+            .and_then(|control| control.interval)
+            .map_or((1.0, 1.0), |(low, high)| (low.min(1.0), high.max(1.0)));
+        self.interval.is_some_and(|(low, high)| low > most || high < least)
+    }
+
+    /// `×0.90±.02`: the larger half of the interval, without its zero.
+    pub(crate) fn with_reach(self) -> String {
+        let text = ratio(self.value);
+        let Some((low, high)) = self.interval else { return text };
+        let decimals = if self.value < 9.995 { 2 } else { 1 };
+        let reach = format!("{:.decimals$}", (high - self.value).max(self.value - low));
+        format!("{text}±{}", reach.strip_prefix('0').unwrap_or(&reach))
+    }
+}
+
+impl fmt::Display for Ratio {
+    /// `×0.63 [0.60, 0.66]`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&ratio(self.value))?;
+        self.interval.map_or(Ok(()), |(low, high)| write!(f, " [{low:.2}, {high:.2}]"))
+    }
 }
 
 /// Groups a whole number's digits by thousands.

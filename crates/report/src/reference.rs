@@ -2,7 +2,7 @@
 
 use cell::{Factor, Side};
 
-use crate::result::{CellResult, Role};
+use crate::result::Role;
 
 /// The format every ratio refers to.
 pub const BASE_FORMAT: &str = "json";
@@ -10,36 +10,14 @@ pub const BASE_FORMAT: &str = "json";
 /// The compression every ratio refers to.
 pub const BASE_COMPRESSION: &str = "none";
 
-/// The factors that decide about the reference of a cell.
-#[derive(Debug, Clone)]
-pub struct Compared {
-    role: Role,
-    cell: measure::Cell,
+/// A cell's values of the factors of these sides.
+fn values<const N: usize>(cell: &measure::Cell, sides: [Side; N]) -> impl Iterator<Item = Option<&str>> {
+    sides.into_iter().flat_map(Factor::on_side).map(|factor| (factor.row().recorded)(cell))
 }
 
-impl Compared {
-    /// A cell with its part and its factors as records name them.
-    pub fn new(role: Role, cell: measure::Cell) -> Compared {
-        Compared { role, cell }
-    }
-}
-
-impl From<&CellResult> for Compared {
-    fn from(result: &CellResult) -> Compared {
-        Compared { role: result.role, cell: result.cell.clone() }
-    }
-}
-
-impl Compared {
-    /// Its values of the factors of these sides.
-    fn values<const N: usize>(&self, sides: [Side; N]) -> impl Iterator<Item = Option<&str>> {
-        sides.into_iter().flat_map(Factor::on_side).map(|factor| (factor.row().recorded)(&self.cell))
-    }
-
-    /// Its values of every factor that no reference of another format may differ in.
-    fn setting(&self) -> impl Iterator<Item = Option<&str>> {
-        self.values([Side::Relay, Side::Clients, Side::Program])
-    }
+/// A cell's values of every factor that no reference of another format may differ in.
+fn setting(cell: &measure::Cell) -> impl Iterator<Item = Option<&str>> {
+    values(cell, [Side::Relay, Side::Clients, Side::Program])
 }
 
 /// The index of the reference of `cells[own]` among the cells of one load. For a format it is JSON
@@ -49,22 +27,23 @@ impl Compared {
 /// another relay is compared with the cell of the first that is sent the same, and never with one that
 /// is not. `None` for the anchor, for a cell without any such other, and for the floor, which is
 /// never ranked.
-pub fn reference(cells: &[Compared], own: usize) -> Option<usize> {
-    let Compared { role, cell } = &cells[own];
+pub fn reference(cells: &[(Role, &measure::Cell)], own: usize) -> Option<usize> {
+    let (role, cell) = cells[own];
     if matches!(role, Role::Anchor | Role::Floor) {
         return None;
     }
-    let anchor = cells.iter().position(|other| other.role == Role::Anchor);
-    let first = anchor.map(|anchor| &cells[anchor]);
-    if let Some(first) = first.filter(|first| first.cell.relay != cell.relay) {
+    let anchor = cells.iter().position(|(role, _)| *role == Role::Anchor);
+    let first = anchor.map(|anchor| cells[anchor].1);
+    if let Some(first) = first.filter(|first| first.relay != cell.relay) {
         let sides = [Side::Wire, Side::Relay, Side::Clients];
-        let is_of_first = |other: &Compared| {
-            matches!(other.role, Role::Anchor | Role::Cell) && other.cell.relay == first.cell.relay
+        let is_of_first = |(role, other): &(Role, &measure::Cell)| {
+            matches!(role, Role::Anchor | Role::Cell) && other.relay == first.relay
         };
-        let sent =
-            |one: &Compared| -> Vec<_> { one.values(sides).map(|value| value.map(sent_by_relay)).collect() };
-        let same = |other: &Compared| is_of_first(other) && other.values(sides).eq(cells[own].values(sides));
-        let alike = |other: &Compared| is_of_first(other) && sent(other) == sent(&cells[own]);
+        let sent = |one: &measure::Cell| -> Vec<_> {
+            values(one, sides).map(|value| value.map(sent_by_relay)).collect()
+        };
+        let same = |other: &(Role, &_)| is_of_first(other) && values(other.1, sides).eq(values(cell, sides));
+        let alike = |other: &(Role, &_)| is_of_first(other) && sent(other.1) == sent(cell);
         let found = cells.iter().position(same).or_else(|| cells.iter().position(alike));
         if found.is_some() {
             return found;
@@ -72,16 +51,16 @@ pub fn reference(cells: &[Compared], own: usize) -> Option<usize> {
     }
     let find = |format: &str, compression: &str, batching: &str, implementation: &str| {
         (0..cells.len()).filter(|index| *index != own).find(|index| {
-            let Compared { role, cell } = &cells[*index];
+            let (role, other) = cells[*index];
             matches!(role, Role::Anchor | Role::Cell)
-                && [&*cell.format, &cell.compression, &cell.batching, &cell.implementation]
+                && [&*other.format, &other.compression, &other.batching, &other.implementation]
                     == [format, compression, batching, implementation]
-                && cells[*index].setting().eq(cells[own].setting())
+                && setting(other).eq(setting(cell))
         })
     };
     let json =
         |compression: &str, batching: &str| find(BASE_FORMAT, compression, batching, &cell.implementation);
-    let singly = first.map_or(&cell.batching, |first| &first.cell.batching);
+    let singly = first.map_or(&cell.batching, |first| &first.batching);
     let like = match cell.format == BASE_FORMAT {
         false => json(&cell.compression, &cell.batching),
         true if cell.batching != *singly => json(&cell.compression, singly),
@@ -89,11 +68,11 @@ pub fn reference(cells: &[Compared], own: usize) -> Option<usize> {
     };
     // Formats are never ranked across implementations: a tuned format without tuned JSON is
     // compared with its library.
-    let mut others = cells.iter().map(|other| &other.cell.implementation);
+    let mut others = cells.iter().map(|(_, other)| &other.implementation);
     let other = others.find(|name| **name != cell.implementation);
     like.or_else(|| json(BASE_COMPRESSION, &cell.batching))
         .or_else(|| find(&cell.format, &cell.compression, &cell.batching, other?))
-        .or(anchor.filter(|anchor| cells[*anchor].cell.relay == cell.relay))
+        .or(anchor.filter(|_| first.is_some_and(|first| first.relay == cell.relay)))
 }
 
 /// A compression without its parameters for clients: relays may grant these differently and send the same
@@ -106,7 +85,7 @@ fn sent_by_relay(compression: &str) -> String {
 mod tests {
     use super::*;
 
-    fn cell(format: &str, compression: &str, batching: &str, by: &str) -> Compared {
+    fn cell(format: &str, compression: &str, batching: &str, by: &str) -> (Role, measure::Cell) {
         let cell = measure::Cell {
             format: format.to_owned(),
             compression: compression.to_owned(),
@@ -114,18 +93,23 @@ mod tests {
             implementation: by.to_owned(),
             ..cell::Cell::default().recorded()
         };
-        Compared { role: Role::Cell, cell }
+        (Role::Cell, cell)
+    }
+
+    fn references(cells: &[(Role, measure::Cell)]) -> Vec<Option<usize>> {
+        let cells: Vec<_> = cells.iter().map(|(role, cell)| (*role, cell)).collect();
+        (0..cells.len()).map(|own| reference(&cells, own)).collect()
     }
 
     #[test]
     fn a_cell_of_another_relay_is_compared_with_what_the_first_sends_alike() {
         let of = |relay: &str, compression: &str| {
             let mut cell = cell("json", compression, "off", "library");
-            cell.cell.relay = relay.to_owned();
+            cell.1.relay = relay.to_owned();
             cell
         };
-        let anchor = Compared { role: Role::Anchor, ..of("old", "none") };
-        let control = Compared { role: Role::Control, ..of("old", "none") };
+        let anchor = (Role::Anchor, of("old", "none").1);
+        let control = (Role::Control, of("old", "none").1);
         // A compression that the first relay does not grant is compared with JSON at the same relay.
         // Uploads do not matter, because relays grant them differently.
         for (cells, expected) in [
@@ -144,22 +128,21 @@ mod tests {
                 [Some(0), Some(1), None, None, Some(0)],
             ),
         ] {
-            let cells: Vec<Compared> = std::iter::once(anchor.clone()).chain(cells).collect();
-            let found: Vec<_> = (0..cells.len()).map(|own| reference(&cells, own)).collect();
-            assert_eq!(found[0], None);
-            assert_eq!(found[1..], expected);
+            let cells: Vec<_> = std::iter::once(anchor.clone()).chain(cells).collect();
+            let found = references(&cells);
+            assert_eq!((found[0], &found[1..]), (None, &expected[..]));
         }
     }
 
     #[test]
     fn like_is_compared_with_like_and_else_with_the_next_simpler_cell() {
-        let anchor = Compared { role: Role::Anchor, ..cell("json", "none", "off", "library") };
+        let (_, json) = cell("json", "none", "off", "library");
         let mut verifying = cell("cbor", "none", "off", "library");
-        verifying.cell.verify = "id".to_owned();
+        verifying.1.verify = "id".to_owned();
         let cells = [
-            anchor.clone(),
-            Compared { role: Role::Floor, ..anchor.clone() },
-            Compared { role: Role::Control, ..anchor.clone() },
+            (Role::Anchor, json.clone()),
+            (Role::Floor, json.clone()),
+            (Role::Control, json),
             cell("json", "deflate", "off", "library"),
             cell("json", "deflate", "on", "library"),
             cell("cbor", "deflate", "on", "library"),
@@ -167,10 +150,9 @@ mod tests {
             cell("cbor", "zstd", "off", "tuned"),
             verifying,
         ];
-        let found: Vec<_> = (0..cells.len()).map(|own| reference(&cells, own)).collect();
         let anchor = Some(0);
         assert_eq!(
-            found,
+            references(&cells),
             [None, None, anchor, anchor, Some(3), Some(4), anchor, Some(6), anchor],
             "JSON is compared with JSON without compression, in batches event by event; a tuned format without tuned \
              JSON with its library"

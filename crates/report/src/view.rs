@@ -8,7 +8,8 @@ use measure::{NO_LINK, NOT_SATURATED, RunRecord};
 use crate::{
     merged::{Merged, SESSION, latency_of},
     metric::{Metric, ShownIn},
-    reference::{self, Compared},
+    number::Ratio,
+    reference,
     result::{Block, CellResult, ResultFile, Role, percent},
     statistics::{stats, steady::Steadiness},
     utilisation::Utilisation,
@@ -183,7 +184,7 @@ impl<'a> LoadView<'a> {
 
     /// The reference of a cell, see [`reference::reference`].
     pub(crate) fn reference(&self, view: &CellView<'a>) -> Option<&CellView<'a>> {
-        let cells: Vec<_> = self.cells.iter().map(|view| Compared::from(view.cell)).collect();
+        let cells: Vec<_> = self.cells.iter().map(|view| (view.cell.role, &view.cell.cell)).collect();
         let own = self.cells.iter().position(|other| other.cell.id == view.cell.id)?;
         reference::reference(&cells, own).map(|found| &self.cells[found])
     }
@@ -206,12 +207,10 @@ impl<'a> LoadView<'a> {
 }
 
 impl LoadView<'_> {
-    /// A cell ÷ JSON without compression over rounds, with its 95 % interval; `None` of the anchor
-    /// and of what was not measured.
-    pub(crate) fn to_anchor(&self, view: &CellView<'_>, metric: Metric) -> Option<(f64, Option<(f64, f64)>)> {
-        let logs: Vec<f64> = view.to_anchor.get(&metric)?.values().copied().collect();
-        let interval = stats::signed_rank_interval(&logs).map(|(low, high)| (low.exp(), high.exp()));
-        Some((stats::hodges_lehmann(&logs)?.exp(), interval))
+    /// A cell ÷ JSON without compression over rounds; `None` of the anchor and of what was not
+    /// measured.
+    pub(crate) fn to_anchor(&self, view: &CellView<'_>, metric: Metric) -> Option<Ratio> {
+        Ratio::over_rounds(&view.to_anchor.get(&metric)?.values().copied().collect::<Vec<_>>())
     }
 }
 
@@ -299,13 +298,25 @@ impl Anchors {
         let mut ratios: BTreeMap<Metric, LogRatios> = BTreeMap::new();
         for block in &cell.blocks {
             for (metric, own) in values(block, latency) {
-                let known = |values: &Values| values.get(&metric).copied();
-                if let Some(log) = log_to_anchors(&self.0, (block.round, block.position), own, known) {
+                if let Some(log) = self.log_ratio(block, metric, own) {
                     ratios.entry(metric).or_default().insert(block.round, log);
                 }
             }
         }
         ratios
+    }
+
+    /// The mean logarithm of a block's ratios to two anchors: the last one before it, and the first one
+    /// after it in the same round.
+    fn log_ratio(&self, block: &Block, metric: Metric, own: f64) -> Option<f64> {
+        let (round, place) = (block.round, block.position);
+        let known = |(_, values): (_, &Values)| values.get(&metric).copied();
+        let before = self.0.range((round, 0)..(round, place)).rev().find_map(known);
+        let behind = self.0.range((round, place)..=(round, u32::MAX)).find_map(known);
+        // The mean of the two ratios' logarithms: pooled anchors bias high quantiles
+        // (docs/decisions/anchors.md).
+        let logs: Vec<f64> = before.into_iter().chain(behind).map(|anchor| (own / anchor).ln()).collect();
+        (!logs.is_empty()).then(|| logs.iter().sum::<f64>() / logs.len() as f64)
     }
 }
 
@@ -332,22 +343,6 @@ fn divide_by_round(
         }
     }
     ratios
-}
-
-/// The mean logarithm of a value's ratios to two anchors: the last one before its place (round and
-/// position), and the first one after it in the same round.
-fn log_to_anchors<V>(
-    anchors: &BTreeMap<(u32, u32), V>,
-    (round, position): (u32, u32),
-    own: f64,
-    known: impl Fn(&V) -> Option<f64>,
-) -> Option<f64> {
-    let before = anchors.range((round, 0)..(round, position)).rev().find_map(|(_, values)| known(values));
-    let behind = anchors.range((round, position)..=(round, u32::MAX)).find_map(|(_, values)| known(values));
-    // The mean of the two ratios' logarithms: pooled anchors bias high quantiles
-    // (docs/decisions/anchors.md).
-    let logs: Vec<f64> = before.into_iter().chain(behind).map(|anchor| (own / anchor).ln()).collect();
-    (!logs.is_empty()).then(|| logs.iter().sum::<f64>() / logs.len() as f64)
 }
 
 impl CellResult {

@@ -5,276 +5,166 @@ use std::collections::BTreeMap;
 
 use cell::Factor;
 use measure::{NO_GATEWAY, NOT_SATURATED, Slice};
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::{
     merged::Merged,
     metric::Metric,
-    number,
+    number::Ratio,
     pages::{
-        figure::{BesideJson, Figure},
-        part::{Part, What},
+        model::Report,
+        part::Medium,
         provenance,
         sentences::why,
         throughput::{Grid, Quantity, closing},
     },
-    result::{Block, ResultFile, Role, Search},
+    result::{Block, Role, Search},
     statistics::steady::by_second,
     tables::{
         limits,
-        table::{NOTHING, factor_value, shown},
+        table::{factor_value, or_nothing, shown},
     },
     verdicts::answer::answer as of_verdicts,
     view::{CellView, LoadView, views},
 };
 
-/// A figure of the page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Key {
-    Rate,
-    Bytes,
-    RelayCpu,
-    ClientCpu,
-    P50,
-    P99,
-}
+/// The figures of the page, with the metrics of other tables; the rate of a planned load is no figure.
+const FIGURES: [(&str, Option<Metric>); 6] = [
+    (RATE, None),
+    (BYTES, Some(Metric::WireBytes)),
+    ("relay_cpu", Some(Metric::RelayCpu)),
+    ("client_cpu", Some(Metric::ClientCpu)),
+    ("p50", Some(Metric::LatencyP50)),
+    ("p99", Some(Metric::LatencyP99)),
+];
+const RATE: &str = "rate";
+const BYTES: &str = "bytes";
 
-impl Key {
-    const ALL: [Key; 6] = [Key::Rate, Key::Bytes, Key::RelayCpu, Key::ClientCpu, Key::P50, Key::P99];
-
-    /// The metric of other tables; the rate of a planned load is no figure.
-    fn metric(self) -> Option<Metric> {
-        match self {
-            Key::Rate => None,
-            Key::Bytes => Some(Metric::WireBytes),
-            Key::RelayCpu => Some(Metric::RelayCpu),
-            Key::ClientCpu => Some(Metric::ClientCpu),
-            Key::P50 => Some(Metric::LatencyP50),
-            Key::P99 => Some(Metric::LatencyP99),
+/// Why a load has no such figure.
+fn missing_of(metric: Option<Metric>, load: &LoadView<'_>) -> &'static str {
+    let is_cpu = matches!(metric, Some(Metric::RelayCpu | Metric::ClientCpu));
+    match () {
+        () if metric.is_none() && load.saturates() == NOT_SATURATED => {
+            "the plan sets the rate; --saturate measures it"
         }
-    }
-
-    /// Why a load has no figure.
-    fn missing(self, load: &LoadView<'_>) -> &'static str {
-        let is_cpu = matches!(self, Key::RelayCpu | Key::ClientCpu);
-        match () {
-            () if self == Key::Rate && load.saturates() == NOT_SATURATED => {
-                "the plan sets the rate; --saturate measures it"
-            }
-            () if is_cpu && load.is_over_links() => "CPU times over emulated links are no evidence",
-            () if self == Key::ClientCpu && load.reads_lightly() => "light readers do less than clients",
-            () => "not measured, or too few samples",
+        () if is_cpu && load.is_over_links() => "CPU times over emulated links are no evidence",
+        () if metric == Some(Metric::ClientCpu) && load.reads_lightly() => {
+            "light readers do less than clients"
         }
+        () => "not measured, or too few samples",
     }
 }
 
-#[derive(Debug, Serialize)]
-struct Explored<'a> {
-    name: &'a str,
-    title: &'a str,
-    command: String,
-    reproduce: String,
-    started_utc: &'a str,
-    /// The commit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    source: Option<String>,
-    /// Whether files differed from the commit, so that it states less than other results' commits.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    changed: bool,
-    machine: String,
-    /// Who measured it, as they say.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    measured_by: Option<String>,
-    corpus: String,
-    warnings: &'a [String],
-    headline: &'a str,
-    tables: Vec<Table>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    search: Option<Probes<'a>>,
-    parts: Vec<&'a What>,
+impl Report<'_> {
+    /// What the page shows of a result, as JSON for an element of HTML (web/site/src/data.ts has its
+    /// types). `name` is the result's folder.
+    pub(crate) fn explored(&self, name: &str) -> serde_json::Result<String> {
+        let result = self.result;
+        let corpus = result.corpus.as_ref().map_or_else(
+            || "unknown".to_owned(),
+            |corpus| {
+                let print = corpus.sha256.get(..12).unwrap_or(&corpus.sha256);
+                format!("{}, {}, {print}", corpus.name, corpus.origin)
+            },
+        );
+        let explored = json!({
+            "name": name,
+            "title": self.title,
+            "command": provenance::command(result),
+            "reproduce": provenance::reproduce(result),
+            "started_utc": result.started_utc,
+            "source": result.git.as_ref().map(ToString::to_string),
+            "changed": result.git.as_ref().filter(|git| git.dirty).map(|_| true),
+            "machine": provenance::machine(&result.host),
+            "measured_by": result.provenance.as_ref().map(ToString::to_string),
+            "corpus": corpus,
+            "warnings": self.warnings,
+            "headline": self.headline,
+            "tables": views(result).iter().flat_map(tables).collect::<Vec<_>>(),
+            "search": result.search.as_ref().map(probes),
+            "parts": self.parts(Medium::Summary).map(|part| &part.what).collect::<Vec<_>>(),
+        });
+        // Inside a script element only "<" could begin something else; it stands in strings alone.
+        Ok(serde_json::to_string(&present(explored))?.replace('<', "\\u003c"))
+    }
+}
+
+/// JSON without what is not known.
+fn present(json: Value) -> Value {
+    match json {
+        Value::Object(fields) => {
+            let known = fields.into_iter().filter(|(_, value)| !value.is_null());
+            known.map(|(name, value)| (name, present(value))).collect()
+        }
+        Value::Array(all) => all.into_iter().map(present).collect(),
+        one => one,
+    }
 }
 
 /// The probes of a search against its axis.
-#[derive(Debug, Serialize)]
-struct Probes<'a> {
-    x: &'static str,
-    y: &'static str,
-    cells: Vec<(&'a str, Vec<(f64, f64)>)>,
-}
-
-impl Probes<'_> {
-    fn new(search: &Search) -> Probes<'_> {
-        let axis = search.config.axis();
-        let cells = search.cells.iter().map(|cell| (cell.cell.as_str(), limits::points(cell, axis)));
-        Probes { x: limits::axis_name(axis), y: limits::value_name(axis), cells: cells.collect() }
-    }
-}
-
-/// Cells that compare: one load, one implementation, one relay.
-#[derive(Debug, Serialize)]
-struct Table {
-    scenario: String,
-    side: String,
-    implementation: String,
-    relay: String,
-    link: String,
-    /// Deliveries for each accepted publish.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fan_out: Option<f64>,
-    /// Deliveries for each second with work outstanding.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    deliveries_per_s: Option<f64>,
-    latency: &'static str,
-    /// What came out, in sentences.
-    answer: Vec<String>,
-    /// JSON against itself.
-    control: BTreeMap<Key, String>,
-    /// Why a figure has no value in any cell.
-    missing: BTreeMap<Key, &'static str>,
-    cells: Vec<Cell>,
-}
-
-#[derive(Debug, Serialize)]
-struct Cell {
-    id: String,
-    row: String,
-    compression: String,
-    parameters: String,
-    code: String,
-    figures: BTreeMap<Key, Figure>,
-    /// N with the latency in ms that the slowest 1 in N exceed.
-    slowest: Vec<(f64, f64)>,
-    /// p50 in ms of each second of a block, the median over rounds.
-    seconds_p50: Vec<f64>,
-    /// Envelopes in each second of a block, the median over rounds.
-    seconds_envelopes: Vec<f64>,
-    blocks: Vec<BlockRow>,
-}
-
-/// A block in numbers; what it has no evidence of is absent.
-#[derive(Debug, Default, Serialize)]
-struct BlockRow {
-    round: u32,
-    place: u32,
-    validity: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    envelopes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    relay_s: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    client_s: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bytes: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    p50: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    p99: Option<f64>,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    why: String,
-}
-
-/// The page's sentences next to its data.
-pub(crate) struct Said<'a> {
-    /// Name of the result's folder.
-    pub(crate) name: &'a str,
-    pub(crate) title: &'a str,
-    pub(crate) warnings: &'a [String],
-    pub(crate) headline: &'a str,
-    pub(crate) parts: Vec<&'a Part>,
-}
-
-impl Said<'_> {
-    /// What the page shows of a result, as JSON for an element of HTML.
-    pub(crate) fn of(&self, result: &ResultFile) -> serde_json::Result<String> {
-        let git = result.git.as_ref();
-        let explored = Explored {
-            name: self.name,
-            title: self.title,
-            command: provenance::command(result),
-            reproduce: provenance::reproduce(result),
-            started_utc: &result.started_utc,
-            source: git.map(ToString::to_string),
-            changed: git.is_some_and(|git| git.dirty),
-            machine: provenance::machine(&result.host).replacen("Machine: ", "", 1),
-            measured_by: result.provenance.as_ref().map(ToString::to_string),
-            corpus: result.corpus.as_ref().map_or_else(
-                || "unknown".to_owned(),
-                |corpus| {
-                    let print = corpus.sha256.get(..12).unwrap_or(&corpus.sha256);
-                    format!("{}, {}, {print}", corpus.name, corpus.origin)
-                },
-            ),
-            warnings: self.warnings,
-            headline: self.headline,
-            tables: views(result).iter().flat_map(tables).collect(),
-            search: result.search.as_ref().map(Probes::new),
-            parts: self.parts.iter().map(|part| &part.what).collect(),
-        };
-        // Inside a script element only "<" could begin something else; it stands in strings alone.
-        Ok(serde_json::to_string(&explored)?.replace('<', "\\u003c"))
-    }
+fn probes(search: &Search) -> Value {
+    let axis = search.config.axis();
+    let cells = search.cells.iter().map(|cell| (cell.cell.as_str(), limits::points(cell, axis)));
+    json!({
+        "x": limits::axis_name(axis),
+        "y": limits::value_name(axis),
+        "cells": cells.collect::<Vec<_>>(),
+    })
 }
 
 /// The factors that tables of one load differ in.
 const APART: [Factor; 3] = [Factor::Implementation, Factor::Relay, Factor::Via];
 
-fn tables(load: &LoadView<'_>) -> Vec<Table> {
+/// Tables of cells that compare: one load, one implementation, one relay.
+fn tables(load: &LoadView<'_>) -> Vec<Value> {
     // Rows of a page are decoders, and its costs other ones: the summary has them.
     if load.is_of_pages() {
         return Vec::new();
     }
     let grids: Vec<Grid> =
         Quantity::ALL.into_iter().filter_map(|quantity| Grid::at_limit(load, quantity)).collect();
-    let shown = || load.cells.iter().filter(|view| matches!(view.cell.role, Role::Anchor | Role::Cell));
+    let shown = load.cells.iter().filter(|view| matches!(view.cell.role, Role::Anchor | Role::Cell));
     let apart = |view: &CellView<'_>| APART.map(|factor| factor_value(factor, view.cell).to_owned());
     let mut groups: Vec<([String; 3], Vec<&CellView<'_>>)> = Vec::new();
-    for view in shown() {
+    for view in shown {
         let own = apart(view);
         match groups.iter_mut().find(|(group, _)| *group == own) {
             Some((_, views)) => views.push(view),
             None => groups.push((own, vec![view])),
         }
     }
-    groups.into_iter().map(|(_, views)| Table::new(load, &grids, &views)).collect()
+    groups.into_iter().map(|(_, views)| table(load, &grids, &views)).collect()
 }
 
-impl Table {
-    fn new(load: &LoadView<'_>, grids: &[Grid], views: &[&CellView<'_>]) -> Table {
-        let first = &views[0].cell.cell;
-        let control = control(load, grids);
-        let cells: Vec<Cell> = views.iter().map(|view| Cell::new(load, grids, &control, view)).collect();
-        let lacks = |key: &Key| cells.iter().all(|cell| !cell.figures.contains_key(key));
-        let missing = Key::ALL.into_iter().filter(lacks).map(|key| (key, key.missing(load))).collect();
-        let counts = &views[0].merged.counts;
-        Table {
-            scenario: load.demand(),
-            side: match load.saturates() {
-                NOT_SATURATED => "none".to_owned(),
-                side => side.to_owned(),
-            },
-            implementation: first.implementation.clone(),
-            relay: relay(views[0]),
-            link: first.link.clone(),
-            fan_out: (counts.deliveries > 0 && counts.acked > 0)
-                .then(|| digits(counts.deliveries as f64 / counts.acked as f64)),
-            deliveries_per_s: (counts.deliveries > 0 && views[0].merged.active_ns > 0)
-                .then(|| digits(counts.deliveries as f64 * 1e9 / views[0].merged.active_ns as f64)),
-            latency: load.latency.0,
-            answer: answer(load, grids),
-            control: control.into_iter().map(|(key, ratio)| (key, ratio.beside_json)).collect(),
-            missing,
-            cells,
-        }
-    }
-}
-
-/// At a limit what its figures say, otherwise the answer of the verdicts.
-fn answer(load: &LoadView<'_>, grids: &[Grid]) -> Vec<String> {
-    match load.saturates() {
+fn table(load: &LoadView<'_>, grids: &[Grid], views: &[&CellView<'_>]) -> Value {
+    let first = &views[0].cell.cell;
+    let control = control(load, grids);
+    let cells: Vec<Value> = views.iter().map(|view| cell(load, grids, &control, view)).collect();
+    let lacks = |key: &str| cells.iter().all(|cell| cell["figures"].get(key).is_none());
+    let missing = FIGURES.into_iter().filter(|(key, _)| lacks(key));
+    let missing: BTreeMap<_, _> = missing.map(|(key, metric)| (key, missing_of(metric, load))).collect();
+    let control: BTreeMap<_, _> = control.into_iter().map(|(key, (_, text))| (key, text)).collect();
+    // At a limit what its figures say, otherwise the answer of the verdicts.
+    let answer = match load.saturates() {
         NOT_SATURATED => of_verdicts(load, &load.comparisons()),
         _ => closing(grids).into_iter().collect(),
-    }
+    };
+    let deliveries = views[0].merged.counts.deliveries as f64;
+    let per = |under: f64| (deliveries > 0.0 && under > 0.0).then(|| digits(deliveries / under));
+    json!({
+        "scenario": load.demand(),
+        "side": load.saturates(),
+        "implementation": first.implementation,
+        "relay": relay(views[0]),
+        "link": first.link,
+        "fan_out": per(views[0].merged.counts.acked as f64),
+        "deliveries_per_s": per(views[0].merged.active_ns as f64 / 1e9),
+        "latency": load.latency.0,
+        "answer": answer,
+        "control": control,
+        "missing": missing,
+        "cells": cells,
+    })
 }
 
 /// The relay's name, and what stands before it.
@@ -291,70 +181,83 @@ fn relay(view: &CellView<'_>) -> String {
     }
 }
 
-/// JSON against itself.
-type Control = BTreeMap<Key, BesideJson>;
+/// JSON against itself, with its text.
+type Control = BTreeMap<&'static str, (Ratio, String)>;
 
 fn control(load: &LoadView<'_>, grids: &[Grid]) -> Control {
-    let of = |key: Key| {
-        let of_limit = grids.iter().find(|grid| key_of(grid.quantity) == key);
-        let ratio = match of_limit {
-            Some(grid) => grid.control?.beside_json(),
-            None => over_rounds(load, load.control()?, key.metric()?)?,
+    let of = |(key, metric)| Some((key, beside_json(load, grid_of(grids, key), load.control()?, metric)?));
+    FIGURES.into_iter().filter_map(of).collect()
+}
+
+/// The figures of a key at its limit.
+fn grid_of<'g>(grids: &'g [Grid], key: &str) -> Option<&'g Grid> {
+    grids.iter().find(|grid| key == if grid.quantity == Quantity::Bytes { BYTES } else { RATE })
+}
+
+/// A cell ÷ JSON without compression: of the figures of a limit, else over rounds.
+fn beside_json(
+    load: &LoadView<'_>,
+    grid: Option<&Grid>,
+    view: &CellView<'_>,
+    metric: Option<Metric>,
+) -> Option<(Ratio, String)> {
+    match grid {
+        Some(grid) => grid.ratio(view.cell).map(|ratio| (ratio, ratio.with_reach())),
+        None => load.to_anchor(view, metric?).map(|ratio| (ratio, ratio.to_string())),
+    }
+}
+
+fn cell(load: &LoadView<'_>, grids: &[Grid], control: &Control, view: &CellView<'_>) -> Value {
+    let cell = &view.cell.cell;
+    let others = load.varying().into_iter().filter(|factor| !APART.contains(factor));
+    let others = others.map(|factor| factor_value(factor, view.cell)).filter(|value| *value != "none");
+    let row: Vec<&str> = std::iter::once(load.row_of(view.cell)).chain(others).collect();
+    // Ratios across implementations say nothing about a format.
+    let is_own = load.anchor().is_some_and(|anchor| anchor.cell.cell.implementation == cell.implementation);
+    let figure = |(key, metric): (&'static str, Option<Metric>)| {
+        let grid = grid_of(grids, key);
+        let mut figure = match grid {
+            Some(grid) => at_limit(grid, view)?,
+            None => of_metric(load, view, metric?)?,
         };
-        Some((key, ratio))
+        if let Some((ratio, text)) = beside_json(load, grid, view, metric).filter(|_| is_own) {
+            let (low, high) = ratio.interval.unzip();
+            let differs = ratio.differs(control.get(key).map(|(control, _)| *control));
+            figure["ratio"] = json!(ratio.value);
+            (figure["low"], figure["high"]) = (json!(low), json!(high));
+            figure["beside_json"] = json!(text);
+            figure["differs"] = json!(differs.then_some(true));
+        }
+        Some((key, figure))
     };
-    Key::ALL.into_iter().filter_map(of).collect()
+    json!({
+        "id": view.cell.id,
+        "row": row.join(" "),
+        "compression": cell.compression,
+        "parameters": cell.compression_parameters,
+        "code": cell.code,
+        "figures": FIGURES.into_iter().filter_map(figure).collect::<BTreeMap<_, _>>(),
+        "slowest": slowest(load, view),
+        "seconds_p50": by_seconds(view, |slice| Some(slice.latency_ns_p50? as f64 / 1e6)),
+        "seconds_envelopes": by_seconds(view, |slice| Some(slice.samples as f64)),
+        "blocks": view.cell.blocks.iter().map(|one| block(one, load.latency.0)).collect::<Vec<_>>(),
+    })
 }
 
-fn key_of(quantity: Quantity) -> Key {
-    match quantity {
-        Quantity::Sends | Quantity::Reads => Key::Rate,
-        Quantity::Bytes => Key::Bytes,
-    }
+/// A figure as the table of a limit has it.
+fn at_limit(grid: &Grid, view: &CellView<'_>) -> Option<Value> {
+    let entry = grid.of_cell(&view.cell.id)?;
+    let bound = if entry.is_full { "" } else { "≥" };
+    Some(json!({
+        "value": entry.value?,
+        "shown": format!("{bound}{}", grid.quantity.shown(entry.value?)),
+        "at_least": (!entry.is_full).then_some(true),
+        "sums": [entry.sums.over, entry.sums.under],
+    }))
 }
 
-impl Cell {
-    fn new(load: &LoadView<'_>, grids: &[Grid], control: &Control, view: &CellView<'_>) -> Cell {
-        let cell = &view.cell.cell;
-        let others = load.varying().into_iter().filter(|factor| !APART.contains(factor));
-        let others = others.map(|factor| factor_value(factor, view.cell)).filter(|value| *value != "none");
-        let row: Vec<&str> = std::iter::once(load.row_of(view.cell)).chain(others).collect();
-        let mut figures: BTreeMap<Key, Figure> = Key::ALL
-            .into_iter()
-            .filter_map(|key| Some((key, of_metric(load, view, key.metric()?)?)))
-            .collect();
-        let of_limit =
-            grids.iter().filter_map(|grid| Some((key_of(grid.quantity), grid.figure(&view.cell.id)?)));
-        figures.extend(of_limit);
-        // Ratios across implementations say nothing about a format.
-        let is_own =
-            load.anchor().is_some_and(|anchor| anchor.cell.cell.implementation == cell.implementation);
-        for (key, figure) in &mut figures {
-            figure.ratio = figure.ratio.take().filter(|_| is_own).map(|ratio| ratio.judged(control.get(key)));
-        }
-        Cell {
-            id: view.cell.id.clone(),
-            row: row.join(" "),
-            compression: cell.compression.clone(),
-            parameters: cell.compression_parameters.clone(),
-            code: cell.code.clone(),
-            figures,
-            slowest: slowest(load, view),
-            seconds_p50: by_seconds(view, |slice| Some(slice.latency_ns_p50? as f64 / 1e6)),
-            seconds_envelopes: by_seconds(view, |slice| Some(slice.samples as f64)),
-            blocks: view.cell.blocks.iter().map(|block| BlockRow::new(block, load.latency.0)).collect(),
-        }
-    }
-}
-
-/// A cell ÷ JSON without compression over rounds.
-fn over_rounds(load: &LoadView<'_>, view: &CellView<'_>, metric: Metric) -> Option<BesideJson> {
-    let (ratio, interval) = load.to_anchor(view, metric)?;
-    Some(BesideJson::new(ratio, interval, number::with_interval(ratio, interval)))
-}
-
-/// A figure as the table of costs has it, with its ratio over rounds.
-fn of_metric(load: &LoadView<'_>, view: &CellView<'_>, metric: Metric) -> Option<Figure> {
+/// A figure as the table of costs has it.
+fn of_metric(load: &LoadView<'_>, view: &CellView<'_>, metric: Metric) -> Option<Value> {
     let measured = view.blocks_for(metric);
     let value = metric.value(measured, load.latency.0)? / metric.unit();
     let queue = || match view.saturated() {
@@ -363,14 +266,13 @@ fn of_metric(load: &LoadView<'_>, view: &CellView<'_>, metric: Metric) -> Option
         }
         reasons => Some(format!("the length of a queue: {}", reasons.join(", "))),
     };
-    Some(Figure {
-        value: digits(value),
-        shown: shown(metric, measured, load.latency.0).unwrap_or_else(|| NOTHING.to_owned()),
-        ratio: over_rounds(load, view, metric),
-        why: if metric.is_latency() { queue() } else { None },
-        ..Figure::default()
+    value.is_finite().then(|| {
+        json!({
+            "value": digits(value),
+            "shown": or_nothing(shown(metric, measured, load.latency.0)),
+            "why": if metric.is_latency() { queue() } else { None },
+        })
     })
-    .filter(|figure| figure.value.is_finite())
 }
 
 /// Evenly spaced in the logarithm of N, as far as the samples support a number.
@@ -395,29 +297,28 @@ fn by_seconds(view: &CellView<'_>, value: impl Fn(&Slice) -> Option<f64>) -> Vec
     if course.len() < SECONDS { Vec::new() } else { course }
 }
 
-impl BlockRow {
-    fn new(block: &Block, latency: &str) -> BlockRow {
-        let row = BlockRow { round: block.round + 1, place: block.position + 1, ..BlockRow::default() };
-        let Some(record) = &block.record else {
-            return BlockRow { validity: "without a record".to_owned(), why: why(block), ..row };
-        };
-        let merged = Merged::from_records([record]);
-        let value = |metric: Metric| {
-            Some(digits(metric.value(&merged, latency)? / metric.unit())).filter(|value| value.is_finite())
-        };
-        let seconds = |ns: u64| digits(ns as f64 / 1e9);
-        BlockRow {
-            validity: record.validity.class.to_string(),
-            envelopes: Some(record.counts.envelopes()),
-            relay_s: record.relay_cpu.map(|cpu| seconds(cpu.total_ns)),
-            client_s: Some(record.client_cpu.total_ns).filter(|ns| *ns > 0).map(seconds),
-            bytes: value(Metric::WireBytes),
-            p50: value(Metric::LatencyP50),
-            p99: value(Metric::LatencyP99),
-            why: why(block),
-            ..row
-        }
-    }
+/// A block in numbers, as far as it has evidence of them.
+fn block(block: &Block, latency: &str) -> Value {
+    let record = block.record.as_ref();
+    let merged = record.map(|record| Merged::from_records([record]));
+    let value = |metric: Metric| {
+        let value = metric.value(merged.as_ref()?, latency)? / metric.unit();
+        value.is_finite().then(|| digits(value))
+    };
+    let seconds = |ns: u64| digits(ns as f64 / 1e9);
+    json!({
+        "round": block.round + 1,
+        "place": block.position + 1,
+        "validity": record
+            .map_or_else(|| "without a record".to_owned(), |record| record.validity.class.to_string()),
+        "envelopes": record.map(|record| record.counts.envelopes()),
+        "relay_s": record.and_then(|record| record.relay_cpu).map(|cpu| seconds(cpu.total_ns)),
+        "client_s": record.map(|record| record.client_cpu.total_ns).filter(|ns| *ns > 0).map(seconds),
+        "bytes": value(Metric::WireBytes),
+        "p50": value(Metric::LatencyP50),
+        "p99": value(Metric::LatencyP99),
+        "why": Some(why(block)).filter(|why| !why.is_empty()),
+    })
 }
 
 /// Six digits: more than any interval knows.

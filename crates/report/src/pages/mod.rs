@@ -2,8 +2,6 @@
 
 pub(crate) mod explorer;
 pub(crate) mod export;
-pub(crate) mod figure;
-pub(crate) mod found;
 pub(crate) mod logs;
 pub(crate) mod model;
 pub(crate) mod part;

@@ -3,16 +3,16 @@
 use crate::{
     derived::Derived,
     pages::{
-        found,
-        part::{EVERYWHERE, IN_FILES, Media, Medium, Part, left_out},
-        provenance::{self, command, selftest_table, tested},
+        part::{EVERYWHERE, IN_FILES, Media, Medium, ON_TERMINALS, Part, left_out},
+        provenance::{self, selftest_table, tested},
         reading::reading,
         sentences::{self, control_line, headline, saturated_line, steady_line, title, warnings},
         throughput::{self, Throughput, throughputs},
     },
-    result::ResultFile,
+    result::{ResultFile, Search},
     tables::{
         browser::ROWS,
+        limits,
         slos::{slo_table, slos},
         table::{Form, Table, VALID},
     },
@@ -29,33 +29,16 @@ pub struct Report<'a> {
     pub(crate) result: &'a ResultFile,
     /// Figures, comparisons and verdicts.
     pub derived: Derived,
-    pub(crate) command: String,
     pub(crate) title: String,
     pub(crate) warnings: Vec<String>,
     pub(crate) headline: String,
     /// Throughput of loads that were played at their limit.
-    throughput: Vec<Throughput>,
-    /// The throughputs as parts of the page.
-    first: Vec<Part>,
-    /// Parts of a search.
-    found: Vec<Part>,
-    loads: Vec<OfLoad>,
+    pub(crate) throughput: Vec<Throughput>,
+    /// The throughputs, or what a search found.
+    pub(crate) first: Vec<Part>,
+    pub(crate) loads: Vec<Part>,
     /// Sentences about all loads.
-    end: Vec<Part>,
-}
-
-/// The parts of a load.
-struct OfLoad {
-    /// Its name and the answer.
-    answer: Vec<Part>,
-    /// The cost of each cell.
-    costs: Vec<Part>,
-    /// Sentences about columns and conditions.
-    about: Vec<Part>,
-    details: Vec<Part>,
-    verdicts: Vec<Part>,
-    /// Tables and lines that other documents quote.
-    quoted: Vec<Part>,
+    pub(crate) end: Vec<Part>,
 }
 
 impl Report<'_> {
@@ -63,70 +46,68 @@ impl Report<'_> {
     pub fn from_result(result: &ResultFile) -> Report<'_> {
         let loads = views(result);
         let throughput = throughputs(&loads);
+        let found = result.search.iter().flat_map(of_search);
         Report {
             result,
             derived: Derived::from_result(result),
-            command: command(result),
             title: title(result),
             warnings: warnings(result, &loads),
             headline: headline(result),
-            first: throughput.iter().flat_map(Throughput::parts).collect(),
+            first: throughput.iter().flat_map(Throughput::parts).chain(found).collect(),
             throughput,
-            found: result.search.iter().flat_map(found::of_search).collect(),
-            loads: loads.iter().map(|load| OfLoad::new(load, loads.len() > 1)).collect(),
+            loads: loads.iter().flat_map(|load| of_load(load, loads.len() > 1)).collect(),
             end: end(result, &loads),
         }
     }
 
     /// Whether it begins with tables of loads that were played at their limit.
     pub(crate) fn is_at_limit(&self) -> bool {
-        !self.first.is_empty()
+        !self.throughput.is_empty()
     }
 
     /// The parts of a rendering, in its order.
     pub(crate) fn parts(&self, medium: Medium) -> impl Iterator<Item = &Part> {
-        // What a terminal shows first is what other documents quote.
-        let quotes_first = medium == Medium::Lines && self.is_at_limit();
-        let medium = if quotes_first { Medium::Terminal } else { medium };
-        let loads = self.loads.iter();
-        let of_loads: Vec<&[Part]> = match medium {
-            // A narrow terminal shows the first table alone.
-            Medium::Terminal if self.is_at_limit() => Vec::new(),
-            // The table, the answer, then details.
-            Medium::Terminal | Medium::WideTerminal => loads
-                .flat_map(|load| [&*load.costs, &load.answer, &load.about, &load.details, &load.verdicts])
-                .collect(),
-            Medium::Summary => loads
-                .flat_map(|load| [&*load.answer, &load.costs, &load.about, &load.details, &load.verdicts])
-                .collect(),
-            Medium::Lines | Medium::Rows => loads.map(|load| &*load.quoted).collect(),
-        };
-        let all = self.first.iter().chain(&self.found).chain(of_loads.into_iter().flatten()).chain(&self.end);
-        all.filter(move |part| part.on.contains(&medium))
+        // What a narrow terminal shows first is all that it shows, and what other documents quote.
+        let is_first_alone = self.is_at_limit() && matches!(medium, Medium::Terminal | Medium::Lines);
+        let (medium, loads) =
+            if is_first_alone { (Medium::Terminal, &[][..]) } else { (medium, &self.loads[..]) };
+        self.first.iter().chain(loads).chain(&self.end).filter(move |part| part.on.contains(&medium))
     }
-}
 
-impl Report<'_> {
     /// The first tables as CSV; `None` where no load was played at its limit.
     pub fn csv(&self) -> Option<String> {
         throughput::csv(&self.throughput)
     }
 }
 
-impl OfLoad {
-    fn new(load: &LoadView<'_>, is_one_of_several: bool) -> OfLoad {
-        let comparisons = load.comparisons();
-        let name = Part::heading(2, load.name());
-        let answer = Part::list(answer(load, &comparisons));
-        OfLoad {
-            answer: is_one_of_several.then_some(name).into_iter().chain([answer]).collect(),
-            costs: costs(load),
-            about: about(load),
-            details: details(load, 3),
-            verdicts: verdicts(load, &comparisons),
-            quoted: quoted(load, &comparisons),
-        }
+/// Roots of a search, and p99 against the axis.
+fn of_search(search: &Search) -> Vec<Part> {
+    let title = Part::sentence(limits::title(&search.config, search.config.axis()));
+    let mut parts = vec![title.only(ON_TERMINALS), Part::table(limits::roots(search))];
+    parts.extend(limits::remarks(search).into_iter().map(Part::sentence));
+    if let Some(curve) = limits::curve(&search.cells) {
+        parts.extend([Part::heading(2, "p99 against rate"), Part::table(curve)]);
     }
+    parts
+}
+
+fn of_load(load: &LoadView<'_>, is_one_of_several: bool) -> Vec<Part> {
+    let comparisons = load.comparisons();
+    let name = is_one_of_several.then(|| Part::heading(2, load.name()));
+    let answer = Part::list(answer(load, &comparisons));
+    let answer: Vec<Part> = name.into_iter().chain([answer]).collect();
+    let answer_on = |on: Media| answer.iter().map(|part| part.clone().only(on)).collect::<Vec<_>>();
+    [
+        // A terminal shows the table, the answer, then details.
+        answer_on(IN_FILES),
+        costs(load),
+        answer_on(ON_TERMINALS),
+        about(load),
+        details(load, 3),
+        verdicts(load, &comparisons),
+        quoted(load, &comparisons),
+    ]
+    .concat()
 }
 
 fn costs_heading(load: &LoadView<'_>) -> Part {
@@ -176,7 +157,6 @@ fn about(load: &LoadView<'_>) -> Vec<Part> {
 pub(crate) fn details(load: &LoadView<'_>, level: usize) -> Vec<Part> {
     let (links, about_links) = load.links().unzip();
     let (agents, about_agents) = load.agents_apart().unzip();
-    let checks = "What a format saves a client beside the client's own checks";
     let differing = "Agents that differ from the others";
     let detail = |on: Media, heading: &str, found: Option<Table>, note: Option<String>| {
         let table = found.map(|table| [Part::heading(level, heading), Part::table(table)]);
@@ -188,7 +168,6 @@ pub(crate) fn details(load: &LoadView<'_>, level: usize) -> Vec<Part> {
         detail(EVERYWHERE, "Links", links, about_links),
         detail(EVERYWHERE, "Links apart", load.links_apart(), None),
         detail(IN_FILES, "CPU, handshakes and first deliveries apart", load.apart(), None),
-        detail(IN_FILES, checks, load.beside_checks(), None),
         detail(IN_FILES, "Populations", load.populations(), None),
         detail(IN_FILES, differing, agents, about_agents),
         detail(EVERYWHERE, "Allocations", load.allocations(), None),

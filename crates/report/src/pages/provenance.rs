@@ -1,13 +1,16 @@
 //! Provenance of a result: command, events, machine, build, and the instrument's own tests.
 
 use cell::Factor;
-use measure::{Environment, NO_GATEWAY, Tool};
+use measure::{Environment, Tool};
 
 use crate::{
     merged::Merged,
     number,
-    result::{Axis, Block, CellResult, Git, Oracle, ResultFile, SearchConfig},
-    tables::{browser, table::Table},
+    result::{Axis, Block, CellResult, Config, Git, Oracle, ResultFile, SearchConfig},
+    tables::{
+        browser,
+        table::{Table, distinct},
+    },
     verdicts::likeness,
 };
 
@@ -40,40 +43,14 @@ fn quoted(words: &[String]) -> String {
     words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
-/// The values a factor has in this result.
-fn distinct(result: &ResultFile, factor: Factor) -> String {
-    let mut values: Vec<&str> = Vec::new();
-    for value in result.cells.iter().filter_map(|cell| (factor.row().recorded)(&cell.cell)) {
-        if !values.contains(&value) {
-            values.push(value);
-        }
-    }
-    values.join(", ")
-}
-
-/// The setting of every block of a run, or the values of the factors.
-fn measured(result: &ResultFile) -> String {
-    let config = &result.config;
-    let keeps = match &*distinct(result, Factor::ClientKeeps) {
-        "text" => String::new(),
-        forms => format!(" Clients keep ids and keys of tags as: {forms}."),
+/// The values that each factor has in this result.
+pub(crate) fn factors(result: &ResultFile) -> String {
+    let values = |factor: Factor| {
+        let recorded = result.cells.iter().filter_map(|cell| (factor.row().recorded)(&cell.cell));
+        let values = distinct(recorded.filter(|value| !value.is_empty())).join(", ");
+        (!values.is_empty()).then(|| format!("{} {values}", factor.row().heading()))
     };
-    let via = match &*distinct(result, Factor::Via) {
-        NO_GATEWAY => String::new(),
-        ways => format!(" Before the relay stands: {ways}."),
-    };
-    format!(
-        "Codecs: {}. Relay verifies: {}; it encodes anew: {}. Clients verify: {}.{keeps}{via} Seed: {}. Profile: {}, {} \
-         of {} s",
-        distinct(result, Factor::Implementation),
-        distinct(result, Factor::Verify),
-        distinct(result, Factor::Reencode),
-        distinct(result, Factor::ClientVerify),
-        config.seed,
-        config.profile,
-        number::rounds(config.rounds),
-        config.seconds
-    )
+    format!("Cells: {}", Factor::ALL.into_iter().filter_map(values).collect::<Vec<_>>().join("; "))
 }
 
 /// The events.
@@ -124,7 +101,9 @@ pub(crate) fn provenance(result: &ResultFile) -> Vec<String> {
     } else if let Some(found) = &result.config.browser {
         items.push(format!("Seed: {}. Browser: {}", result.config.seed, browser::conditions(found)));
     } else {
-        items.push(measured(result));
+        let Config { seed, profile, rounds, seconds, .. } = &result.config;
+        items.push(factors(result));
+        items.push(format!("Seed: {seed}. Profile: {profile}, {} of {seconds} s", number::rounds(*rounds)));
     }
     for chosen in &result.config.chosen {
         let cell = result.cells.iter().find(|cell| cell.id == chosen.cell);
@@ -139,7 +118,7 @@ pub(crate) fn provenance(result: &ResultFile) -> Vec<String> {
         items.push(format!("Compression {name}: {parameters}{}", compressors(cell)));
     }
     let commit = result.git.as_ref().map_or_else(|| "not in a checkout of it".to_owned(), Git::to_string);
-    items.push(machine(&result.host));
+    items.push(format!("Machine: {}", machine(&result.host)));
     items.push(made_by(&result.tool, &format!(", {commit}"), &result.host, &result.started_utc));
     items
 }
@@ -149,7 +128,7 @@ pub(crate) fn machine(host: &Environment) -> String {
     let unknown = || "unknown".to_owned();
     let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30));
     format!(
-        "Machine: {}, {}, governor {}, {}{}, {}, kernel {}",
+        "{}, {}, governor {}, {}{}, {}, kernel {}",
         host.cpu.clone().unwrap_or_else(unknown),
         host.cores_text(),
         host.governor.clone().unwrap_or_else(unknown),

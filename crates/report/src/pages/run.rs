@@ -1,33 +1,26 @@
 //! One run as a page or as text: the parts of a comparison's page, made of one record.
 
-use measure::{EncodingsRecord, RunRecord, Status, Validity, ValidityClass};
+use measure::{RunRecord, Status, Validity, ValidityClass};
 
 use crate::{
-    number::grouped,
     pages::{
-        explorer::Said,
-        model::details,
+        model::{Report, details},
         part::Part,
         provenance,
         summary::{WIDTH, draw},
     },
-    result::{Block, CellResult, Config, Git, Header, ResultFile, Role},
-    tables::table::{NOTHING, Table, VALID, or_nothing, quantile},
+    result::{Block, CellResult, Config, Git, ResultFile, Role},
+    tables::table::{Table, VALID, or_nothing, quantile},
     utilisation::Utilisation,
     verdicts::likeness::compression_line,
     view::{LoadView, views},
 };
-use cell::Factor;
 
 const READING: &str = "\
-An envelope is one event delivered to one subscriber, or an acknowledged publish where nothing is delivered. \
-Envelope throughput is the envelopes that came in each interval as a rate: its median, and p1 or p10, which one \
-interval in a hundred or in ten stays below.
-Latencies are of this run's samples: response, publish_ok, eose and session from the instant each was due by plan. \
-[Brackets]: 10 to 99 samples lie beyond; –: fewer.
-Wire bytes are counted at the socket, both ways, with frames and masks, without handshakes.
-CPU is the CPU time of the whole process (relay and clients apart) ÷ envelopes.
-The ledger balances where every planned event has one fate and every expected delivery arrived once and unaltered.
+An envelope is one event delivered to one subscriber, or an acknowledged publish where nothing is delivered. p1 and \
+p10 of throughput: one interval in a hundred or in ten stays below.
+Latencies count from the instant due by plan. [Brackets]: 10 to 99 samples lie beyond; –: fewer.
+Wire bytes are counted at the socket, with frames and masks, without handshakes. CPU is that of the whole process.
 Suspect numbers stand with a reason for doubt; those of an invalid run are no evidence.
 One run has no interval: `compare run` repeats it beside JSON and says what differs.";
 
@@ -38,9 +31,16 @@ One run has no interval: `compare run` repeats it beside JSON and says what diff
 /// When its data cannot be written as JSON.
 pub fn run_html(record: &RunRecord) -> anyhow::Result<String> {
     let result = of_one(record);
-    let (title, warnings, parts) = (title(record), warnings(record), parts(record, &result));
-    let parts = parts.iter().collect();
-    Said { name: "this run", title: &title, warnings: &warnings, headline: "", parts }.page(&result)
+    let report = Report {
+        title: title(record),
+        warnings: warnings(record),
+        headline: String::new(),
+        first: parts(record, &result),
+        loads: Vec::new(),
+        end: Vec::new(),
+        ..Report::from_result(&result)
+    };
+    report.page("this run")
 }
 
 /// One run as text for a terminal, without charts.
@@ -79,15 +79,9 @@ fn of_one(record: &RunRecord) -> ResultFile {
         seed: record.seed,
         ..Config::default()
     };
-    let header = Header {
-        command: record.command.clone(),
-        git: record.commit.as_deref().map(Git::described),
-        host: record.environment.clone(),
-        started_utc: record.started_utc.clone(),
-        status: Status::Complete,
-        config,
-        selftest: None,
-    };
+    let git = record.commit.as_deref().map(Git::described);
+    let (host, started_utc) = (record.environment.clone(), record.started_utc.clone());
+    let result = ResultFile::begun(record.command.clone(), git, host, started_utc, config);
     let shown = RunRecord { status: Status::Complete, validity: Validity::default(), ..record.clone() };
     let block =
         Block { seed: record.seed, process_ns: record.elapsed_ns, record: Some(shown), ..Block::default() };
@@ -101,7 +95,7 @@ fn of_one(record: &RunRecord) -> ResultFile {
         cell: record.cell.clone(),
         blocks: vec![block],
     };
-    ResultFile::assemble(header, vec![cell], vec![vec![id]])
+    result.with_cells(vec![cell], vec![vec![id]])
 }
 
 /// The lines before any number.
@@ -140,37 +134,19 @@ fn of_load(record: &RunRecord, load: &LoadView<'_>) -> Vec<Part> {
     parts
 }
 
-/// Memory, disk and encodings, as far as no table has them.
+/// Memory, as far as no table has it.
 fn memory(record: &RunRecord) -> Vec<String> {
     let of_connections = record.memory.as_ref().filter(|memory| memory.connections > 0).map(|memory| {
         let kib = |bytes: u64| format!("{} KiB", bytes / 1024);
         let relay = memory.relay_bytes_per_connection().map_or_else(|| "unknown".to_owned(), kib);
         let client = kib(memory.client_bytes_per_connection());
-        let gateway = memory
-            .gateway_bytes_per_connection()
-            .map(|bytes| format!(", {} of it the gateway's", kib(bytes)));
+        let connections = memory.connections;
         format!(
-            "Memory per connection: {client} in the clients, {relay} in the relay{} ({} connections)",
-            gateway.unwrap_or_default(),
-            memory.connections
+            "Memory per connection: {client} in the clients, {relay} in the relay ({connections} connections)"
         )
     });
     let compressors = record.compression_memory.as_ref().map(|memory| format!("Compressors: {memory}"));
-    let encodings = record.encodings.map(|EncodingsRecord { cold, cached, spliced }| {
-        format!(
-            "Encodings: {cold} for a first delivery, {cached} sent from the cache, {spliced} as published"
-        )
-    });
-    let bytes =
-        |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), |bytes| grouped(&bytes.to_string()));
-    let disk = record.relay.as_ref().map(|relay| {
-        format!(
-            "Disk: bytes that the relay wrote, {}; size of its folder at the end, {}",
-            bytes(relay.written_bytes),
-            bytes(relay.stored_bytes)
-        )
-    });
-    [of_connections, disk, compressors, encodings].into_iter().flatten().collect()
+    of_connections.into_iter().chain(compressors).collect()
 }
 
 /// CPU time as shares of the cores, in a sentence.
@@ -199,83 +175,39 @@ fn latencies(record: &RunRecord) -> Table {
     table
 }
 
-/// One row a fate; those that nothing has to do with are left out.
+/// Counts of the record that are fates of a planned publish.
+const OF_PUBLISHES: [&str; 8] =
+    ["planned", "acked", "rejected", "timed_out", "unknown", "not_sent", "not_begun", "dropped_by_generator"];
+
+/// One row for each count of the record that is not zero, and for deliveries lost.
 fn fates(record: &RunRecord) -> Table {
     let counts = &record.counts;
-    // A run that ended early may have had deliveries on their way.
-    let lost = if record.status == Status::Complete { "lost" } else { "not arrived" };
-    let publishes = [
-        ("planned", counts.planned),
-        ("accepted", counts.acked),
-        ("refused", counts.rejected),
-        ("unanswered", counts.timed_out),
-        ("unknown", counts.unknown),
-        ("not sent", counts.not_sent),
-        ("not begun", counts.not_begun),
-        ("dropped here", counts.dropped_by_generator),
-    ];
-    let deliveries = [
-        ("expected", counts.deliveries_expected),
-        ("once and unaltered", counts.deliveries),
-        (lost, counts.deliveries_lost),
-        ("twice", counts.deliveries_duplicated),
-        ("altered", counts.deliveries_altered),
-        ("misrouted", counts.deliveries_misrouted),
-        ("invented", counts.deliveries_invented),
-        ("unexpected", counts.deliveries_unexpected),
-    ];
-    let requests = [
-        ("planned", counts.requests),
-        ("completed", counts.requests_completed),
-        ("failed", counts.requests_failed),
-    ];
-    let beside = [
-        ("wrong before the start", counts.deliveries_wrong_before_start),
-        ("twice at the seam", counts.deliveries_duplicated_at_seam),
-        ("counted unread by light readers", counts.deliveries_unread),
-        ("after CLOSE", counts.deliveries_after_close),
-        ("to readers cut off", counts.deliveries_cut_off),
-        ("of the recording", counts.deliveries_recorded),
-        ("that differ from it", counts.deliveries_diverged),
-        ("again from another relay", counts.repeats),
-        ("of these expected", counts.repeats_expected),
-        ("of these recognised before they were decoded", counts.repeats_peeked),
-        ("reconciliations", counts.reconciliations),
-        ("messages of negentropy", counts.negentropy_rounds),
-        ("bytes of negentropy", counts.negentropy_bytes),
-        ("messages that answer nothing", counts.answers_unexpected),
-        ("slow readers cut off", counts.readers_cut_off),
-        ("live subscriptions closed", counts.subscriptions_closed),
-        ("sessions not begun", counts.sessions_not_begun),
-    ];
-    let mut table = Table::new(2, &["of", "fate", "number", "share"]);
-    let mut group = |name: &str, fates: &[(&str, u64)], of: u64| {
-        for (fate, count) in fates {
-            let share = match of {
-                0 => NOTHING.to_owned(),
-                of => format!("{:.2} %", 100.0 * *count as f64 / of as f64),
-            };
-            table.rows.push([name, fate, &count.to_string(), &share].map(str::to_owned).to_vec());
-        }
-    };
-    for (name, fates) in [("publishes", &publishes[..]), ("deliveries", &deliveries), ("requests", &requests)]
-    {
-        if fates.iter().any(|(_, count)| *count > 0) {
-            group(name, fates, fates[0].1);
-        }
+    let json = serde_json::to_value(counts).unwrap_or_default();
+    let mut table = Table::new(1, &["count", "number", "share"]);
+    for (field, count) in json.as_object().into_iter().flatten() {
+        let Some(count) = count.as_u64().filter(|count| *count > 0 || field == "deliveries_lost") else {
+            continue;
+        };
+        let (name, whole) = match &**field {
+            field if OF_PUBLISHES.contains(&field) => (format!("publishes {field}"), counts.planned),
+            // Deliveries of a run that ended early may have been on their way.
+            "deliveries_lost" if record.status != Status::Complete => {
+                ("deliveries not arrived".to_owned(), counts.deliveries_expected)
+            }
+            field if field.starts_with("deliveries") => (field.to_owned(), counts.deliveries_expected),
+            field if field.starts_with("requests") => (field.to_owned(), counts.requests),
+            field => (field.to_owned(), 0),
+        };
+        let share = (whole > 0).then(|| format!("{:.2} %", 100.0 * count as f64 / whole as f64));
+        table.rows.push(vec![name.replace('_', " "), count.to_string(), or_nothing(share)]);
     }
-    let beside: Vec<(&str, u64)> = beside.into_iter().filter(|(_, count)| *count > 0).collect();
-    group("beside the ledger", &beside, 0);
     table
 }
 
 /// List items: every factor of the cell, the events, the relay, the machine.
 fn measured(record: &RunRecord, result: &ResultFile) -> Vec<String> {
-    let factors = Factor::ALL.into_iter().map(Factor::row);
-    let factors =
-        factors.filter_map(|row| Some(format!("{} {}", row.heading(), (row.recorded)(&record.cell)?)));
     let mut items = vec![
-        format!("Cell: {}", factors.collect::<Vec<_>>().join(", ")),
+        provenance::factors(result),
         format!("Seed {}, {} connections", record.seed, record.connections),
     ];
     if let Some(relay) = &record.relay {
@@ -284,7 +216,7 @@ fn measured(record: &RunRecord, result: &ResultFile) -> Vec<String> {
         items.push(format!("Relay: {}{floor} {}{own}", relay.software, relay.version));
     }
     items.extend(provenance::corpus(result));
-    items.push(provenance::machine(&record.environment));
+    items.push(format!("Machine: {}", provenance::machine(&record.environment)));
     let source = result.git.as_ref().map_or_else(String::new, |git| format!(", {git}"));
     items.push(provenance::made_by(&record.tool, &source, &record.environment, &record.started_utc));
     items

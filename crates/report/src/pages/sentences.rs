@@ -10,7 +10,6 @@ use crate::{
     result::{Block, CellResult, QUICK, ResultFile, Role, SelfTest},
     statistics::steady::Steadiness,
     tables::{browser, limits},
-    utilisation::Utilisation,
     verdicts::{
         comparison::{Comparison, Control, control_of},
         gate::rounds_to_fail,
@@ -88,17 +87,8 @@ pub(crate) fn saturated_line(load: &LoadView<'_>) -> String {
         .filter(|(_, reasons)| !reasons.is_empty())
         .map(|(id, reasons)| format!("{id} ({})", reasons.join(", ")))
         .collect();
-    let knows =
-        |share: fn(&Utilisation) -> Option<f64>| measured().any(|view| share(&view.utilisation()).is_some());
     match saturated.len() {
-        0 if !knows(|one| one.generator) => {
-            "Saturation: not looked for; no record states its cores.".to_owned()
-        }
-        0 if !knows(|one| one.relay) => {
-            "Saturation: no generator used more than 90 % of its cores; those of the relay are unknown."
-                .to_owned()
-        }
-        0 => "Saturation: none; no process used more than 90 % of its cores.".to_owned(),
+        0 => "Saturation: no process whose cores are known used more than 90 % of them.".to_owned(),
         many => format!(
             "Saturation: {many} of {} cells, whose latencies have no other verdict: {}.",
             measured().count(),

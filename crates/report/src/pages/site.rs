@@ -3,10 +3,7 @@
 
 use anyhow::{Context, Result};
 
-use crate::{
-    pages::{explorer::Said, model::Report, part::Medium},
-    result::ResultFile,
-};
+use crate::{pages::model::Report, result::ResultFile};
 
 const TEMPLATE: &str = include_str!("../generated/page.html");
 
@@ -22,7 +19,7 @@ impl Site {
     /// # Errors
     /// When its data cannot be written as JSON.
     pub fn add(&mut self, name: &str, result: &ResultFile) -> Result<()> {
-        let explored = Report::from_result(result).said(name).of(result);
+        let explored = Report::from_result(result).explored(name);
         self.results.push(explored.with_context(|| format!("{name} cannot be written as JSON"))?);
         Ok(())
     }
@@ -60,28 +57,16 @@ fn escape(text: &str) -> String {
 }
 
 impl Report<'_> {
-    fn said<'a>(&'a self, name: &'a str) -> Said<'a> {
-        Said {
-            name,
-            title: &self.title,
-            warnings: &self.warnings,
-            headline: &self.headline,
-            parts: self.parts(Medium::Summary).collect(),
-        }
-    }
-
     /// `report.html`: the page of this result alone.
     ///
     /// # Errors
     /// When its data cannot be written as JSON.
     pub fn html(&self) -> Result<String> {
-        self.said("this result").page(self.result)
+        self.page("this result")
     }
-}
 
-impl Said<'_> {
-    /// The page of one result.
-    pub(crate) fn page(&self, result: &ResultFile) -> Result<String> {
-        page(self.title, &self.of(result)?)
+    /// The page of one result under a name.
+    pub(crate) fn page(&self, name: &str) -> Result<String> {
+        page(&self.title, &self.explored(name)?)
     }
 }

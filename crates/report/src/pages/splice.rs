@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::{
     metric::Metric,
-    number,
+    number::{self, Ratio},
     pages::{
         model::Report,
         part::{Medium, What},
@@ -87,7 +87,7 @@ impl LoadView<'_> {
     /// verdict are bold.
     pub(crate) fn beside_json(&self, comparisons: &[Comparison]) -> Table {
         let resolution = |metric: Metric| {
-            let interval = self.control().and_then(|control| self.to_anchor(control, metric)?.1);
+            let interval = self.control().and_then(|control| self.to_anchor(control, metric)?.interval);
             let heading = format!("{} × JSON", metric.short());
             interval
                 .map_or_else(|| heading.clone(), |(low, high)| format!("{heading} (A/A {low:.2}–{high:.2})"))
@@ -117,7 +117,7 @@ impl LoadView<'_> {
             return self.shown(anchor, Metric::RelayCpu);
         }
         let json_us = anchor.value(Metric::RelayCpu, self.latency.0)? / Metric::RelayCpu.unit();
-        let (ratio, _) = self.to_anchor(view, Metric::RelayCpu)?;
+        let ratio = self.to_anchor(view, Metric::RelayCpu)?.value;
         Some(format!("{:+.1}", json_us * (ratio - 1.0)))
     }
 
@@ -125,14 +125,14 @@ impl LoadView<'_> {
         if view.cell.role == Role::Anchor {
             return "1".to_owned();
         }
-        let Some((ratio, interval)) = self.to_anchor(view, metric) else { return NOTHING.to_owned() };
+        let Some(Ratio { value, interval }) = self.to_anchor(view, metric) else { return NOTHING.to_owned() };
         // A verdict is about the reference, which for compressed cells is another one.
         let settled = comparisons.iter().any(|c| {
             let against = self.anchor().is_some_and(|anchor| anchor.cell.id == c.reference);
             let verdict = matches!(c.verdict, Verdict::Better | Verdict::Worse | Verdict::Same);
             c.cell == view.cell.id && c.metric == metric && against && verdict
         });
-        let ratio = number::ratio(ratio);
+        let ratio = number::ratio(value);
         let ratio = if settled { format!("**{ratio}**") } else { ratio };
         interval.map_or_else(|| ratio.clone(), |(low, high)| format!("{ratio} [{low:.2}, {high:.2}]"))
     }

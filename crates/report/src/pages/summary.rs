@@ -3,6 +3,7 @@ use crate::{
     pages::{
         model::Report,
         part::{Medium, Part, What},
+        provenance,
         text::{LEFT_OUT, fold_within},
     },
     result::ResultFile,
@@ -32,7 +33,7 @@ pub fn terminal_of(result: &ResultFile, wide: bool, room: Option<usize>) -> Stri
 impl Report<'_> {
     /// `summary.md`. Its first line is the command that made the result.
     pub fn summary(&self) -> String {
-        let mut text = format!("`{}`\n\n# {}\n", self.command, self.title);
+        let mut text = format!("`{}`\n\n# {}\n", provenance::command(self.result), self.title);
         for (i, warning) in self.warnings.iter().enumerate() {
             text += &format!("{}> **{warning}**\n", if i == 0 { "\n" } else { ">\n" });
         }

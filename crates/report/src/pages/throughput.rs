@@ -5,20 +5,17 @@
 //! is the quotient of two figures, so ratios of a row divide. Its interval is by the scatter of all
 //! blocks of the table, which a few rounds of one cell do not show.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use measure::{NOT_SATURATED, RunRecord};
 
 use crate::{
-    number,
-    pages::{
-        figure::{BesideJson, Figure},
-        part::Part,
-    },
+    number::{self, Ratio},
+    pages::part::Part,
     reference::{BASE_COMPRESSION, BASE_FORMAT},
-    result::{Block, Role},
+    result::{Block, CellResult, Role},
     statistics::stats,
-    tables::table::{NOTHING, Table},
+    tables::table::{Table, distinct, or_nothing},
     view::{CellView, LoadView},
 };
 
@@ -49,15 +46,6 @@ impl Quantity {
         }
     }
 
-    /// What is divided and what divides it, in the words of the CSV file.
-    fn of(self) -> [&'static str; 2] {
-        match self {
-            Quantity::Sends => ["envelopes", "relay core-seconds"],
-            Quantity::Bytes => ["bytes", "envelopes"],
-            Quantity::Reads => ["envelopes", "client core-seconds"],
-        }
-    }
-
     /// The record of a block, if it may say something about this quantity.
     fn record(self, block: &Block) -> Option<&RunRecord> {
         if self == Quantity::Bytes { block.counted() } else { block.usable() }
@@ -81,16 +69,16 @@ impl Quantity {
         self == Quantity::Bytes || record.saturated.as_ref().is_some_and(|found| found.is_throughput())
     }
 
-    fn shown(self, value: f64) -> String {
+    pub(crate) fn shown(self, value: f64) -> String {
         if self == Quantity::Bytes { number::three(value) } else { number::scaled(value) }
     }
 }
 
 /// What is divided, and what divides it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Sums {
-    over: f64,
-    under: f64,
+pub(crate) struct Sums {
+    pub(crate) over: f64,
+    pub(crate) under: f64,
 }
 
 impl Sums {
@@ -182,60 +170,28 @@ impl Scatter {
     }
 }
 
-/// A figure ÷ that of JSON without compression.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Ratio {
-    value: f64,
-    interval: Option<(f64, f64)>,
-}
-
-impl Ratio {
-    pub(crate) fn beside_json(self) -> BesideJson {
-        BesideJson::new(self.value, self.interval, self.to_string())
-    }
-
-    /// Whether its interval leaves out equality.
-    fn differs(self) -> bool {
-        self.interval.is_some_and(|(low, high)| low > 1.0 || high < 1.0)
-    }
-}
-
-impl fmt::Display for Ratio {
-    /// `×0.90±.02`: the larger half of the interval, without its zero.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&number::ratio(self.value))?;
-        let Some((low, high)) = self.interval else { return Ok(()) };
-        let decimals = if self.value < 9.995 { 2 } else { 1 };
-        let reach = format!("{:.decimals$}", (high - self.value).max(self.value - low));
-        write!(f, "±{}", reach.strip_prefix('0').unwrap_or(&reach))
-    }
-}
-
-/// A cell of the table.
-#[derive(Debug, Clone, PartialEq)]
-struct Entry {
+/// A field of the table.
+#[derive(Debug)]
+pub(crate) struct Entry {
     /// The cell's id.
     id: String,
-    value: f64,
+    /// The format, with other factors where these vary.
+    row: String,
+    compression: String,
+    pub(crate) value: Option<f64>,
     ratio: Option<Ratio>,
-    measured: Measured,
-}
-
-impl Entry {
+    pub(crate) sums: Sums,
     /// Otherwise the side asked for was not full in most blocks, and the value is a lower bound.
-    fn is_full(&self) -> bool {
-        self.measured.is_full()
-    }
+    pub(crate) is_full: bool,
 }
 
 /// One quantity of all cells.
 pub(crate) struct Grid {
     pub(crate) quantity: Quantity,
-    compressions: Vec<String>,
-    /// A format, with other factors where these vary, and its entries in the order of compressions.
-    rows: Vec<(String, Vec<Option<Entry>>)>,
+    /// In the order of cells.
+    entries: Vec<Entry>,
     /// JSON against itself.
-    pub(crate) control: Option<Ratio>,
+    control: Option<Ratio>,
 }
 
 impl Grid {
@@ -250,89 +206,62 @@ impl Grid {
         let reference = load.anchor().map(measured).filter(Measured::is_full);
         let cells = || load.cells.iter().filter(|view| view.cell.role != Role::Floor);
         let scatter = Scatter::new(&cells().map(measured).collect::<Vec<_>>());
-        let mut grid = Grid { quantity, compressions: Vec::new(), rows: Vec::new(), control: None };
+        let mut grid = Grid { quantity, entries: Vec::new(), control: None };
         for view in cells() {
             let measured = measured(view);
+            let (sums, is_full) = (measured.sums(), measured.is_full());
             let ratio = (reference.as_ref())
-                .filter(|_| measured.is_full() && view.cell.role != Role::Anchor)
+                .filter(|_| is_full && view.cell.role != Role::Anchor)
                 .and_then(|reference| measured.divided_by(reference, scatter));
             if view.cell.role == Role::Control {
                 grid.control = ratio;
                 continue;
             }
-            let entry = grid.place(&load.name_of(view.cell), &view.cell.cell.compression);
-            let id = view.cell.id.clone();
-            *entry = measured.sums().quotient().map(|value| Entry { id, value, ratio, measured });
+            let (row, compression) = (load.name_of(view.cell), view.cell.cell.compression.clone());
+            let (id, value) = (view.cell.id.clone(), sums.quotient());
+            grid.entries.push(Entry { id, row, compression, value, ratio, sums, is_full });
         }
-        let is_empty = grid.entries().next().is_none();
-        (!is_empty).then_some(grid)
+        grid.entries.iter().any(|entry| entry.value.is_some()).then_some(grid)
     }
 
-    /// Where a cell's entry goes, in the order of cells.
-    fn place(&mut self, row: &str, compression: &str) -> &mut Option<Entry> {
-        let column = self.compressions.iter().position(|one| one == compression).unwrap_or_else(|| {
-            self.compressions.push(compression.to_owned());
-            self.rows.iter_mut().for_each(|(_, entries)| entries.push(None));
-            self.compressions.len() - 1
-        });
-        let row = self.rows.iter().position(|(one, _)| one == row).unwrap_or_else(|| {
-            self.rows.push((row.to_owned(), vec![None; self.compressions.len()]));
-            self.rows.len() - 1
-        });
-        &mut self.rows[row].1[column]
+    fn at(&self, row: &str, compression: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| (&*entry.row, &*entry.compression) == (row, compression))
     }
 
-    /// The entries with the names of their rows and columns.
-    fn entries(&self) -> impl Iterator<Item = (&str, &str, &Entry)> {
-        self.rows.iter().flat_map(move |(row, entries)| {
-            let named = self.compressions.iter().zip(entries);
-            named.filter_map(move |(column, entry)| Some((row.as_str(), column.as_str(), entry.as_ref()?)))
-        })
+    /// A cell's field.
+    pub(crate) fn of_cell(&self, id: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.id == id)
     }
 
-    fn entry(&self, row: &str, compression: &str) -> Option<&Entry> {
-        self.entries()
-            .find(|(own, column, _)| (*own, *column) == (row, compression))
-            .map(|(_, _, entry)| entry)
-    }
-
-    /// A cell's figure, for the page.
-    pub(crate) fn figure(&self, id: &str) -> Option<Figure> {
-        let (_, _, entry) = self.entries().find(|(_, _, entry)| entry.id == id)?;
-        let sums = entry.measured.sums();
-        let bound = if entry.is_full() { "" } else { "≥" };
-        Some(Figure {
-            value: entry.value,
-            shown: format!("{bound}{}", self.quantity.shown(entry.value)),
-            ratio: entry.ratio.map(Ratio::beside_json),
-            at_least: !entry.is_full(),
-            why: None,
-            sums: Some([sums.over, sums.under]),
-        })
+    /// A cell ÷ JSON without compression.
+    pub(crate) fn ratio(&self, cell: &CellResult) -> Option<Ratio> {
+        if cell.role == Role::Control { self.control } else { self.of_cell(&cell.id)?.ratio }
     }
 
     fn heading(&self) -> String {
         format!("{} (× JSON without compression, ± is its 95 % interval)", self.quantity.name())
     }
 
-    fn shown(&self, entry: &Entry) -> String {
-        let value = self.quantity.shown(entry.value);
-        match entry.ratio {
-            Some(ratio) => format!("{value} {ratio}"),
-            None if entry.is_full() => value,
+    fn shown(&self, entry: &Entry) -> Option<String> {
+        let value = self.quantity.shown(entry.value?);
+        Some(match entry.ratio {
+            Some(ratio) => format!("{value} {}", ratio.with_reach()),
+            None if entry.is_full => value,
             None => format!("≥{value}"),
-        }
+        })
     }
 
     fn table(&self) -> Table {
-        let headings = std::iter::once("format".to_owned()).chain(self.compressions.iter().cloned());
-        let row = |(row, entries): &(String, Vec<Option<Entry>>)| {
-            let shown = |entry: &Option<Entry>| {
-                entry.as_ref().map_or_else(|| NOTHING.to_owned(), |entry| self.shown(entry))
-            };
-            std::iter::once(row.clone()).chain(entries.iter().map(shown)).collect()
+        let columns = distinct(self.entries.iter().map(|entry| &*entry.compression));
+        let rows = distinct(self.entries.iter().map(|entry| &*entry.row));
+        let field =
+            |row: &str, column: &str| or_nothing(self.at(row, column).and_then(|entry| self.shown(entry)));
+        let line = |row: &&str| {
+            let fields = columns.iter().map(|column| field(row, column));
+            std::iter::once((*row).to_owned()).chain(fields).collect()
         };
-        Table { names: 1, headings: headings.collect(), rows: self.rows.iter().map(row).collect() }
+        let headings = std::iter::once(&"format").chain(&columns).map(|name| (*name).to_owned());
+        Table { names: 1, headings: headings.collect(), rows: rows.iter().map(line).collect() }
     }
 }
 
@@ -373,7 +302,8 @@ impl Throughput {
 
     /// What the mark of a bound means, where one stands.
     fn bounds(&self) -> Option<String> {
-        let has_bound = |grid: &&Grid| grid.entries().any(|(_, _, entry)| !entry.is_full());
+        let has_bound =
+            |grid: &&Grid| grid.entries.iter().any(|entry| entry.value.is_some() && !entry.is_full);
         let sides: Vec<&str> = self.grids.iter().filter(has_bound).map(|grid| grid.quantity.side()).collect();
         (!sides.is_empty()).then(|| {
             format!(
@@ -384,40 +314,10 @@ impl Throughput {
     }
 
     fn control(&self) -> Option<String> {
-        let of = |grid: &Grid| Some(format!("{} {}", grid.quantity.name(), grid.control?));
+        let of = |grid: &Grid| Some(format!("{} {}", grid.quantity.name(), grid.control?.with_reach()));
         let all: Vec<String> = self.grids.iter().filter_map(of).collect();
         (!all.is_empty())
             .then(|| format!("A/A control, JSON against itself: {}. Less is noise.", all.join(", ")))
-    }
-
-    /// The rows of a CSV file, without their heading.
-    fn csv(&self) -> String {
-        let mut text = String::new();
-        for grid in &self.grids {
-            let [over, under] = grid.quantity.of();
-            for (row, compression, entry) in grid.entries() {
-                let sums = entry.measured.sums();
-                let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
-                let interval = entry.ratio.and_then(|ratio| ratio.interval);
-                let fields = [
-                    self.scenario.clone(),
-                    grid.quantity.name().to_owned(),
-                    row.to_owned(),
-                    compression.to_owned(),
-                    grid.shown(entry),
-                    entry.value.to_string(),
-                    number(entry.ratio.map(|ratio| ratio.value)),
-                    number(interval.map(|(low, _)| low)),
-                    number(interval.map(|(_, high)| high)),
-                    entry.is_full().to_string(),
-                    entry.measured.blocks.len().to_string(),
-                    format!("{} {over}", sums.over),
-                    format!("{} {under}", sums.under),
-                ];
-                text += &(fields.map(|field| quoted(&field)).join(",") + "\n");
-            }
-        }
-        text
     }
 }
 
@@ -425,40 +325,46 @@ impl Throughput {
 pub(crate) fn closing(grids: &[Grid]) -> Option<String> {
     let of = |quantity: Quantity| grids.iter().find(|grid| grid.quantity == quantity);
     let sends = of(Quantity::Sends)?;
-    let bytes = |row: &str, compression: &str| {
-        let entry = of(Quantity::Bytes)?.entry(row, compression)?;
-        Some(format!("{:.2}", entry.ratio?.value))
+    let in_bytes = |entry: &Entry| {
+        let ratio = of(Quantity::Bytes).and_then(|bytes| bytes.at(&entry.row, &entry.compression)?.ratio);
+        ratio.map_or_else(String::new, |ratio| format!(", in {:.2} of the bytes", ratio.value))
     };
-    let best = (sends.entries())
-        .filter(|(row, compression, _)| *compression == BASE_COMPRESSION && *row != BASE_FORMAT)
-        .filter_map(|(row, _, entry)| Some((row, entry.ratio?)))
+    let compared = || sends.entries.iter().filter_map(|entry| Some((entry, entry.ratio?)));
+    let best = compared()
+        .filter(|(entry, _)| entry.compression == BASE_COMPRESSION && entry.row != BASE_FORMAT)
         .max_by(|(_, one), (_, other)| one.value.total_cmp(&other.value));
     let mut sentences = Vec::new();
-    if let Some((row, ratio)) = best {
-        let how_many = match ratio.differs() {
+    if let Some((entry, ratio)) = best {
+        let how_many = match ratio.differs(None) {
             true => format!("{:.2} times as many envelopes as JSON", ratio.value),
             false => format!("as many envelopes as JSON within noise ({:.2})", ratio.value),
         };
-        let bytes = bytes(row, BASE_COMPRESSION).map(|share| format!(", in {share} of the bytes"));
-        sentences.push(format!("{row} sends {how_many}{}", bytes.unwrap_or_default()));
+        sentences.push(format!("{} sends {how_many}{}", entry.row, in_bytes(entry)));
     }
-    for (row, compression, entry) in sends.entries() {
-        if let Some(ratio) = entry.ratio.filter(|_| row == BASE_FORMAT) {
-            let of_them = if best.is_some() && sentences.len() == 1 { " as many as JSON alone" } else { "" };
-            let bytes = bytes(row, compression).map(|share| format!(", in {share} of the bytes"));
-            let share = times(ratio.value);
-            sentences.push(format!("JSON with {compression} {share}{of_them}{}", bytes.unwrap_or_default()));
-        }
+    for (entry, ratio) in compared().filter(|(entry, _)| entry.row == BASE_FORMAT) {
+        let of_them = if best.is_some() && sentences.len() == 1 { " as many as JSON alone" } else { "" };
+        let (compression, share) = (&entry.compression, times(ratio.value));
+        sentences.push(format!("JSON with {compression} {share}{of_them}{}", in_bytes(entry)));
     }
     (!sentences.is_empty()).then(|| format!("Per relay core, {}.", sentences.join("; ")))
 }
 
-/// The tables as CSV; `None` where no load was played at its limit.
+/// The tables as CSV, with the sums behind each figure; `None` where no load was played at its limit.
 pub(crate) fn csv(tables: &[Throughput]) -> Option<String> {
-    const HEADINGS: &str = "scenario,quantity,format,compression,shown,value,ratio,ratio_low,ratio_high,is_throughput,blocks,\
-                            divided,by\n";
-    (!tables.is_empty())
-        .then(|| HEADINGS.to_owned() + &tables.iter().map(Throughput::csv).collect::<String>())
+    const HEADINGS: &str =
+        "scenario,quantity,format,compression,value,ratio,ratio_low,ratio_high,is_throughput,divided,by\n";
+    let mut text = HEADINGS.to_owned();
+    for (scenario, grid) in tables.iter().flat_map(|one| one.grids.iter().map(|grid| (&one.scenario, grid))) {
+        for Entry { row, compression, value, ratio, sums, is_full, .. } in &grid.entries {
+            let (low, high) = ratio.and_then(|ratio| ratio.interval).unzip();
+            let numbers = [*value, ratio.map(|ratio| ratio.value), low, high];
+            let numbers = numbers.map(|number| number.map_or_else(String::new, |number| number.to_string()));
+            let names = [&**scenario, grid.quantity.name(), row, compression].map(quoted);
+            let (names, numbers, Sums { over, under }) = (names.join(","), numbers.join(","), sums);
+            text += &format!("{names},{numbers},{is_full},{over},{under}\n");
+        }
+    }
+    (!tables.is_empty()).then_some(text)
 }
 
 pub(crate) fn quoted(field: &str) -> String {
@@ -498,7 +404,7 @@ mod tests {
             };
             let cells: Vec<Measured> = [4, 1, 1, 1, 1, 1, 1, 1].map(&mut cell).into();
             let ratio = cells[1].divided_by(&cells[0], Scatter::new(&cells)).unwrap();
-            !ratio.differs()
+            !ratio.differs(None)
         };
         let coverage = (0..TRIALS).filter(covers).count() as f64 / f64::from(TRIALS);
         assert!((coverage - 0.95).abs() < 0.02, "{coverage}");

@@ -1,5 +1,7 @@
 //! A plan for people: its tables, and the assumptions below them.
 
+use std::collections::BTreeMap;
+
 use super::{Demand, MOST_TIMES, Needs, Plan, PriceBook, Provider, Scale};
 use crate::{
     number,
@@ -58,22 +60,15 @@ impl Scale {
 
     /// What marked cells are beyond, and how far.
     fn extrapolated(&self) -> Option<String> {
-        let mut all: Vec<(&str, Option<(f64, f64)>)> = Vec::new();
+        // Of each rate what is furthest beyond in any cell; what was not measured is beyond all.
+        let mut all: BTreeMap<&str, f64> = BTreeMap::new();
         for beyond in self.cells.iter().flat_map(|needs| &needs.extrapolated) {
-            let times = beyond.times.map(|times| (times, times));
-            match all.iter_mut().find(|(what, _)| *what == beyond.what) {
-                Some((_, range)) => {
-                    *range = range.zip(times).map(|(range, one)| (range.0.min(one.0), range.1.max(one.1)));
-                }
-                None => all.push((beyond.what, times)),
-            }
+            let furthest = all.entry(beyond.what).or_default();
+            *furthest = furthest.max(beyond.times.unwrap_or(f64::INFINITY));
         }
-        let line = |(what, range): &(&str, Option<(f64, f64)>)| match range
-            .map(|(low, high)| [low, high].map(number::three))
-        {
-            None => format!("{what} not measured"),
-            Some([low, high]) if low == high => format!("{what} {low} times"),
-            Some([low, high]) => format!("{what} {low} to {high} times"),
+        let line = |(what, times): (&&str, &f64)| match times.is_finite() {
+            true => format!("{what} {} times", number::three(*times)),
+            false => format!("{what} not measured"),
         };
         let all: Vec<String> = all.iter().map(line).collect();
         (!all.is_empty()).then(|| format!("* extrapolated beyond what was measured: {}.", all.join(", ")))
@@ -128,22 +123,15 @@ pub(super) fn assumptions(result: &ResultFile, demand: &Demand, prices: &PriceBo
         "Memory: the relay before its first connection, and for each connection what it grew by, or its compressors where \
          these are more. Stored events and caches are not in it."
             .to_owned(),
-        "Traffic: bytes of WebSocket for each delivery to clients, and for each publish from them, as measured; TLS 1.3 \
-         adds 22 bytes for each 16 KiB of a message, TCP and IPv4 52 for each 1,448 bytes, and 52 for each second packet \
-         the other way. Every message is sent by itself, of mean size. Handshakes and pings are not in it."
+        "Traffic: bytes of WebSocket as measured; TLS 1.3 adds 22 bytes for each 16 KiB of a message, TCP and IPv4 52 for \
+         each 1,448 bytes, and 52 for each second packet the other way. Every message is sent by itself, of mean size."
             .to_owned(),
         format!(
             "A month has {:.0} hours. A TB is 10^12 bytes. Binds: the resource that takes most machines; an amount is for \
-             whole machines and outgoing traffic.",
+             whole machines and outgoing traffic. Extrapolated: beyond {MOST_TIMES} times what the result measured.",
             super::HOURS_OF_MONTH
         ),
-        format!(
-            "Extrapolated: beyond {MOST_TIMES} times what the result measured. Nothing there was tried."
-        ),
-        format!(
-            "Prices of {} in {}, lists without tax. Disks, backups, addresses, load balancers and people are not in them.",
-            prices.date, prices.currency
-        ),
+        format!("Prices of {} in {}, lists without tax, of machines and traffic alone.", prices.date, prices.currency),
     ];
     all.extend(prices.providers.iter().map(|provider| provider_line(provider, &prices.currency)));
     if let Some(why) = result.incomplete() {

@@ -1,7 +1,6 @@
 //! `result.json`: measured data only. Figures and verdicts are derived from it anew and stand in
 //! `derived.json`.
 
-mod assemble;
 mod browser;
 mod git;
 mod instructions;
@@ -18,12 +17,11 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
-use measure::{Cell, CorpusRecord, Environment, RunRecord, Status, Tool, ValidityClass};
+use measure::{Cell, CorpusRecord, Environment, RunRecord, SCHEMA_VERSION, Status, Tool, ValidityClass};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize, de::IgnoredAny};
+use serde::{Deserialize, Serialize};
 use terms::RelayUrl;
 
-pub use assemble::Header;
 pub use browser::Browser;
 pub use git::Git;
 pub use instructions::{Conditions, Instructions, RESOLUTION, Row};
@@ -91,10 +89,6 @@ pub struct ResultFile {
     /// Settings and probes of `compare search`; absent in other results.
     #[serde(default)]
     pub search: Option<Search>,
-    /// Pages as layouts before 2.14 have them, which are refused.
-    #[serde(default, rename = "browser", skip_serializing)]
-    #[schemars(skip)]
-    pub old_pages: Option<IgnoredAny>,
 }
 
 /// A run as asked for.
@@ -281,6 +275,40 @@ pub fn results_in(folder: &Path) -> Vec<PathBuf> {
 }
 
 impl ResultFile {
+    /// A complete result of this program without blocks.
+    pub fn begun(
+        command: Vec<String>,
+        git: Option<Git>,
+        host: Environment,
+        started_utc: String,
+        config: Config,
+    ) -> ResultFile {
+        ResultFile {
+            schema_version: SCHEMA_VERSION.to_owned(),
+            tool: Tool { name: "compare".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
+            command,
+            git,
+            host,
+            provenance: None,
+            started_utc,
+            status: Status::Complete,
+            config,
+            selftest: None,
+            corpus: None,
+            schedule: Vec::new(),
+            cells: Vec::new(),
+            search: None,
+        }
+    }
+
+    /// The result with cells and their blocks; `schedule` has their names by round.
+    pub fn with_cells(self, cells: Vec<CellResult>, schedule: Vec<Vec<String>>) -> ResultFile {
+        let mut records =
+            cells.iter().flat_map(|cell| &cell.blocks).filter_map(|block| block.record.as_ref());
+        let corpus = records.next().map(|record| record.corpus.clone());
+        ResultFile { corpus, cells, schedule, ..self }
+    }
+
     /// The JSON schema of the file, generated from these types.
     pub fn json_schema() -> serde_json::Value {
         schemars::schema_for!(ResultFile).to_value()
@@ -309,11 +337,6 @@ impl ResultFile {
             Some(result) => result,
             None => measure::read_versioned(&file, "result")?,
         };
-        ensure!(
-            result.old_pages.is_none(),
-            "{name} has pages as `compare browser` wrote them before layout 2.14: measure them anew, or read them with \
-             the build that wrote it"
-        );
         let rounds = result.config.rounds;
         ensure!(rounds <= MAX_ROUNDS, "{name} states {rounds} rounds; this tool makes at most {MAX_ROUNDS}");
         let played = result.schedule.len();

@@ -98,18 +98,10 @@ impl SelfTest {
         self.of_form().count()
     }
 
-    /// The names of those that the host could have run and `--only` left out, or that are younger
-    /// than this result.
+    /// The names of those that did not run.
     pub fn left_out(&self) -> Vec<&'static str> {
         let ran = |name: &str| self.oracles.iter().any(|oracle| oracle.name == name);
-        // As in "links, late-link: why; workers: why".
-        let reasons = || self.untested.iter().flat_map(|why| why.split("; "));
-        let untested = |name: &str| {
-            reasons()
-                .filter_map(|one| one.split_once(": "))
-                .any(|(of, _)| of.split(", ").any(|of| of == name))
-        };
-        self.of_form().filter(|name| !ran(name) && !untested(name)).collect()
+        self.of_form().filter(|name| !ran(name)).collect()
     }
 
     fn of_form(&self) -> impl Iterator<Item = &'static str> {

@@ -122,7 +122,7 @@ pub(super) fn read(folder: &Path) -> Result<Option<ResultFile>> {
 ///
 /// # Errors
 /// When the file cannot be written; one that was there stays as it was.
-pub(super) fn write_json(file: &Path, value: &impl Serialize) -> Result<()> {
+pub(crate) fn write_json(file: &Path, value: &impl Serialize) -> Result<()> {
     let mut text = serde_json::to_string_pretty(value).context("a result does not serialize")?;
     text.push('\n');
     measure::write_whole(file, text.as_bytes()).with_context(|| format!("cannot write {}", file.display()))

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     metric::Metric,
-    number,
+    number::{self, Ratio},
     result::Role,
     statistics::stats::{self, BAND},
 };
@@ -116,6 +116,10 @@ impl fmt::Display for Verdict {
 }
 
 impl Comparison {
+    pub(crate) fn as_ratio(&self) -> Ratio {
+        Ratio { value: self.ratio, interval: self.interval }
+    }
+
     /// `×0.46 0.44–0.48 <`.
     pub(crate) fn short(&self) -> String {
         let (ratio, mark) = (number::ratio(self.ratio), self.verdict.mark());
@@ -129,7 +133,7 @@ impl Comparison {
 impl fmt::Display for Comparison {
     /// `×0.46 [0.44, 0.48] better`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", number::with_interval(self.ratio, self.interval), self.verdict)
+        write!(f, "{} {}", self.as_ratio(), self.verdict)
     }
 }
 
@@ -186,13 +190,13 @@ pub(crate) fn is_corrected(rounds: u32, cells: usize) -> bool {
 /// Judges the cells of a load in one metric; `None` of a cell that has no round.
 pub(crate) fn judge(metric: Metric, samples: &[Sample<'_>]) -> Vec<Option<Comparison>> {
     let plain = |sample: &Sample<'_>| {
-        let interval = stats::signed_rank_interval(&sample.logs);
+        let Ratio { value, interval } = Ratio::over_rounds(&sample.logs)?;
         Some(Comparison {
             cell: sample.cell.to_owned(),
             reference: sample.reference.to_owned(),
             metric,
-            ratio: stats::hodges_lehmann(&sample.logs)?.exp(),
-            interval: interval.map(|(low, high)| (low.exp(), high.exp())),
+            ratio: value,
+            interval,
             rounds: u32::try_from(sample.logs.len()).expect("a round number is a u32"),
             p: stats::wilcoxon(&sample.logs),
             corrected: false,

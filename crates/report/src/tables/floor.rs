@@ -6,10 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     metric::Metric,
-    number,
+    number::{self, Ratio},
     result::Role,
-    statistics::stats,
-    tables::table::NOTHING,
+    tables::table::or_nothing,
     view::{CellView, LoadView, LogRatios},
 };
 
@@ -30,7 +29,7 @@ pub struct AboveFloor {
 impl AboveFloor {
     /// `×0.84 [0.80, 0.88]`.
     pub(crate) fn quotient(&self) -> String {
-        self.ratio.map_or_else(|| NOTHING.to_owned(), |ratio| number::with_interval(ratio, self.interval))
+        or_nothing(self.ratio.map(|value| Ratio { value, interval: self.interval }.to_string()))
     }
 
     /// `3.96 ×0.84`: microseconds, and the ratio where there is one.
@@ -65,13 +64,9 @@ impl LoadView<'_> {
             (cpu_ns > 0.0 && of_reference > 0.0).then(|| cpu_ns / of_reference)
         };
         let logs = reference.and_then(|reference| self.logs_above_floor(view, reference, floor));
-        let ratio = logs.as_deref().and_then(stats::hodges_lehmann).map(f64::exp);
-        let interval = logs.as_deref().and_then(stats::signed_rank_interval);
-        Some(AboveFloor {
-            cpu_ns,
-            ratio: ratio.or_else(whole),
-            interval: interval.map(|(low, high)| (low.exp(), high.exp())),
-        })
+        let over_rounds = logs.as_deref().and_then(Ratio::over_rounds);
+        let ratio = over_rounds.map(|ratio| ratio.value).or_else(whole);
+        Some(AboveFloor { cpu_ns, ratio, interval: over_rounds.and_then(|ratio| ratio.interval) })
     }
 
     fn relay_cpu(&self, view: &CellView<'_>) -> Option<f64> {

@@ -9,7 +9,7 @@ use crate::{
         bracket::{End, Limit},
         stats,
     },
-    tables::table::{NOTHING, Table},
+    tables::table::{NOTHING, Table, or_nothing},
 };
 
 /// The limit that each cell's probes leave.
@@ -185,17 +185,16 @@ pub(crate) fn remarks(search: &Search) -> Vec<String> {
         )
     });
     let floor = found.iter().find(|limit| limit.cell == FLOOR).and_then(|limit| limit.interval_per_s);
-    let near_floor: Vec<&str> = (found.iter())
-        .filter(|limit| limit.cell != FLOOR)
-        .filter(|limit| limit.capacity_per_s.zip(floor).is_some_and(|(rate, (low, _))| rate >= low))
-        .map(|limit| limit.cell.as_str())
-        .collect();
-    let floor = floor.filter(|_| !near_floor.is_empty()).map(|(low, high)| {
-        format!(
-            "The capacity of the floor, a relay without Nostr work, is {low}–{high}/s, no higher than that of {}: their \
-             figures measure sockets, generator or host.",
-            near_floor.join(", ")
-        )
+    let floor = floor.and_then(|(low, high)| {
+        let is_near = |limit: &&Limit| limit.cell != FLOOR && limit.capacity_per_s >= Some(low);
+        let near: Vec<&str> = found.iter().filter(is_near).map(|limit| limit.cell.as_str()).collect();
+        (!near.is_empty()).then(|| {
+            format!(
+                "The capacity of the floor, a relay without Nostr work, is {low}–{high}/s, no higher than that of {}: \
+                 their figures measure sockets, generator or host.",
+                near.join(", ")
+            )
+        })
     });
     [generator, host, changed, few, floor].into_iter().flatten().chain(delayed).collect()
 }
@@ -222,27 +221,22 @@ fn delay(cell: &CellProbes) -> Option<String> {
 
 /// p99 at shares of the lowest capacity; `None` where it was not measured.
 pub(crate) fn curve(cells: &[CellProbes]) -> Option<Table> {
-    let points = |cell: &CellProbes| -> Vec<Probe> {
-        cell.probes.iter().filter(|probe| probe.purpose == Purpose::Curve).cloned().collect()
-    };
+    fn points(cell: &CellProbes) -> impl Iterator<Item = &Probe> {
+        cell.probes.iter().filter(|probe| probe.purpose == Purpose::Curve)
+    }
     let mut rates: Vec<u32> = cells.iter().flat_map(points).map(|probe| probe.rate_per_s).collect();
     rates.sort_unstable();
     rates.dedup();
     let headings =
         std::iter::once("cell".to_owned()).chain(rates.iter().map(|rate| format!("p99 ms at {rate}/s")));
     let row = |cell: &CellProbes| {
-        let points = points(cell);
         let shown = |rate: &u32| {
-            let probe = points.iter().find(|probe| probe.rate_per_s == *rate);
-            match probe.map(|probe| (probe.p99_ns, probe.outcome)) {
-                Some((Some(ns), ProbeOutcome::GeneratorLimit | ProbeOutcome::Disturbed)) => {
-                    format!("({})", milliseconds(ns))
-                }
-                Some((Some(ns), _)) => milliseconds(ns),
-                _ => NOTHING.to_owned(),
-            }
+            let probe = points(cell).find(|probe| probe.rate_per_s == *rate)?;
+            let p99 = milliseconds(probe.p99_ns?);
+            let is_valid = matches!(probe.outcome, ProbeOutcome::Pass | ProbeOutcome::Fail);
+            Some(if is_valid { p99 } else { format!("({p99})") })
         };
-        std::iter::once(cell.cell.clone()).chain(rates.iter().map(shown)).collect()
+        std::iter::once(cell.cell.clone()).chain(rates.iter().map(|rate| or_nothing(shown(rate)))).collect()
     };
     let rows = cells.iter().map(row).collect();
     (!rates.is_empty()).then(|| Table { names: 1, headings: headings.collect(), rows })
@@ -292,45 +286,37 @@ pub(crate) fn headline(search: &Search) -> String {
 /// List items.
 pub(crate) fn reading(config: &SearchConfig) -> String {
     if config.axis() == Axis::Bandwidth {
-        return "- A probe plays both cells over the same link with the same load, one after another. The first is the \
-                one before ÷. Each user has an access link of its own. × is time ÷ time: p50 of sessions, or in a scenario \
-                without them of the latency of the tables.\n\
+        return "- A probe plays both cells over the same link with the same load, one after another; each user has a link of \
+                its own. × is time of the first, before ÷, to time of the second: p50 of sessions, or without them of the \
+                latency of the tables.\n\
                 - The break-even is the bandwidth at which either is as likely to be faster, from all probes together, \
                 with its 95 % credible interval. Percentages are medians by bandwidth of the time that the faster one saves.\n\
-                - A disturbed probe (a late emulator or generator, an unbalanced ledger, a busy host) says nothing and is \
-                repeated. CPU times over links are no evidence and are left out.\n"
+                - A disturbed probe says nothing and is repeated. CPU times over links are no evidence.\n"
             .to_owned();
     }
-    let loads = match config.at_load_1 {
-        Some(one) => format!(
-            "- A probe is played at the load that asks for so many deliveries; the plan of {} s asks for {:.0} a second at \
-             load 1. Clients, sessions and publications grow in proportion. The capacity and its interval are in deliveries \
-             that came: what was asked for, times the share that came in the highest probe that passed. publishes/s, \
-             connections and load are those of that probe.\n",
-            config.probe_seconds, one.deliveries_per_s
-        ),
-        None => String::new(),
+    let loads = config.at_load_1.map_or_else(String::new, |one| {
+        format!(
+            "- A probe is played at the load that asks for so many deliveries; load 1 asks for {:.0} a second. The capacity \
+             and its interval are in deliveries that came: what was asked for, times the share that came in the highest \
+             probe that passed. publishes/s, connections and load are those of that probe.\n",
+            one.deliveries_per_s
+        )
+    });
+    let relay = match config.url {
+        Some(_) => "its own clients; the relay has stored what probes before it published",
+        None => "its own relay and clients",
     };
-    loads
-        + &format!(
-            "- capacity is the rate at which a probe is as likely to keep the SLO as to miss it, from all probes of the cell \
+    format!(
+        "{loads}- capacity is the rate at which a probe is as likely to keep the SLO as to miss it, from all probes of the cell \
          together, with its 95 % credible interval; it is searched until two searches would differ by at most {:.0} %. \
          \"at least\" marks a lower bound: something else than the relay ended the search.\n\
-         - A miss is the relay's when its cores were full (more than 90 %), its queue grew, events were lost, or a bound \
-         would have been missed by a punctual generator, too. Otherwise it is the generator's, and the relay sustains more.\n\
-         - A disturbed probe says nothing (the host was busy) and is repeated.\n\
-         - A probe is open loop and has {}.\n\
-         - p99 against rate: at 10 to 95 % of what the weakest cell sustains. Values that the generator or the host missed are \
-         in brackets. The figure shows every probe that passed or that the relay missed, of a rate probed several times the median; ● is the highest \
-         rate that passed, ✕ the lowest that did not.\n\
+         - A miss is the relay's when its cores were full (more than 90 %), its queue grew, events were lost, or a punctual \
+         generator would have missed a bound, too. Otherwise it is the generator's. A disturbed probe is repeated.\n\
+         - A probe is open loop and has {relay}. p99 against rate: at 10 to 95 % of what the weakest cell sustains; in \
+         brackets where the generator or the host missed.\n\
          - floor is a relay that does no Nostr work: what the generator and the sockets sustain by themselves.\n",
-            config.precision * 100.0,
-            if config.url.is_some() {
-                "its own clients; the relay has stored what probes before it published"
-            } else {
-                "its own relay and clients"
-            },
-        )
+        config.precision * 100.0
+    )
 }
 
 fn milliseconds(ns: u64) -> String {

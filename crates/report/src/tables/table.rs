@@ -1,7 +1,7 @@
 //! Tables of cells, aligned for a terminal or as Markdown.
 
 use cell::{Factor, Side};
-use measure::{Allocations, Counts, CpuTime, NO_GATEWAY, Quantile, RunRecord, Status};
+use measure::{Allocations, Counts, CpuTime, NO_GATEWAY, Quantile, Status};
 use serde::Serialize;
 
 use crate::{
@@ -9,7 +9,6 @@ use crate::{
     metric::{Metric, ShownIn, Value},
     number,
     result::{Block, CONTROL, CellResult, FLOOR, Role},
-    statistics::stats,
     verdicts::comparison::Comparison,
     view::{CellView, LoadView},
 };
@@ -58,6 +57,17 @@ pub(crate) fn column<'t>(
 /// A field as every table has it.
 pub(crate) fn or_nothing(field: Option<String>) -> String {
     field.unwrap_or_else(|| NOTHING.to_owned())
+}
+
+/// Each value once, in the order in which they come.
+pub(crate) fn distinct<'t>(all: impl Iterator<Item = &'t str>) -> Vec<&'t str> {
+    let mut found = Vec::new();
+    all.for_each(|one| {
+        if !found.contains(&one) {
+            found.push(one);
+        }
+    });
+    found
 }
 
 /// Rows of text under headings; the first columns are names, the others numbers.
@@ -209,31 +219,21 @@ impl LoadView<'_> {
                 (connections > 0).then(|| number::three(bytes as f64 / connections as f64))
             }),
         ];
-        if self.knows_warmth() {
-            let warmth = Self::WARMTH.into_iter().enumerate();
-            columns.extend(
-                warmth.map(|(place, heading)| column(heading, move |view| view.warmth()[place].clone())),
-            );
-        }
-        if self.cells.iter().any(|view| view.relay_peak_mib().is_some()) {
-            columns.push(column("relay peak MiB", |view| view.relay_peak_mib().map(number::three)));
-        }
-        if self.cells.iter().any(|view| view.merged.relay_written_bytes.unwrap_or(0) > 0) {
-            columns.push(column("disk B/event", |view| {
-                let envelopes = Some(view.merged.counts.envelopes()).filter(|count| *count > 0)?;
-                Some(number::three(view.merged.relay_written_bytes? as f64 / envelopes as f64))
-            }));
-        }
-        if self.cells.iter().any(|view| view.relay_stored_mib().unwrap_or(0.0) > 0.0) {
-            columns.push(column("stored MiB", |view| view.relay_stored_mib().map(number::three)));
-        }
-        if self.cells.iter().any(|view| view.cell.cell.via != NO_GATEWAY) {
-            columns.push(micros("gateway µs/event", |merged| Some(merged.gateway_cpu?.total_ns)));
-            columns.push(column("gateway KiB/connection", |view| {
-                view.gateway_kib_per_connection().map(number::three)
-            }));
-        }
-        Some(self.table(&columns))
+        columns.extend(Self::warmth());
+        columns.push(column("relay peak MiB", |view| view.relay_peak_mib().map(number::three)));
+        columns.push(column("disk B/event", |view| {
+            let envelopes = Some(view.merged.counts.envelopes()).filter(|count| *count > 0)?;
+            let written = view.merged.relay_written_bytes.filter(|bytes| *bytes > 0)?;
+            Some(number::three(written as f64 / envelopes as f64))
+        }));
+        columns.push(column("stored MiB", |view| {
+            view.relay_stored_mib().filter(|mib| *mib > 0.0).map(number::three)
+        }));
+        columns.push(micros("gateway µs/event", |merged| Some(merged.gateway_cpu?.total_ns)));
+        columns.push(column("gateway KiB/connection", |view| {
+            view.gateway_kib_per_connection().map(number::three)
+        }));
+        Some(self.table(&columns).without_empty())
     }
 
     /// One row per cell: time of sessions from their planned instant to the end of the last step, by
@@ -265,19 +265,11 @@ impl LoadView<'_> {
     /// One row for each population of a cell whose populations do not speak the same.
     pub(crate) fn populations(&self) -> Option<Table> {
         let mut headings = self.label_headings();
-        headings.extend(["population", "speaks", "over"].map(str::to_owned));
-        let has_link = |record: &RunRecord| record.populations.iter().any(|one| one.link.is_some());
-        let over_links =
-            self.cells.iter().flat_map(|view| &view.cell.blocks).filter_map(Block::counted).any(has_link);
-        headings.extend(over_links.then(|| "link".to_owned()));
+        headings.extend(["population", "speaks", "over", "link"].map(str::to_owned));
         let names = headings.len();
-        let light = self.reads_lightly();
-        let numbers = ["connections", "published", "delivered"].map(str::to_owned);
-        headings.extend(numbers.into_iter().chain(light.then(|| "decoded".to_owned())));
-        headings.extend(["B/event to clients", "ledger"].map(str::to_owned));
-        headings.extend(
-            ["session p50 ms", "response p50 ms"].map(str::to_owned).into_iter().filter(|_| over_links),
-        );
+        let numbers = ["connections", "published", "delivered", "decoded", "B/event to clients", "ledger"];
+        let waits = ["session p50 ms", "response p50 ms"];
+        headings.extend(numbers.into_iter().chain(waits).map(str::to_owned));
         let mut rows = Vec::new();
         for view in &self.cells {
             let records: Vec<_> = view.cell.blocks.iter().filter_map(Block::counted).collect();
@@ -286,63 +278,30 @@ impl LoadView<'_> {
                 let all = || records.iter().filter_map(|record| record.populations.get(place));
                 let counts: Counts = all().map(|one| one.counts).sum();
                 let bytes: u64 = all().map(|one| one.to_client.wire_bytes).sum();
-                let name = population.name.clone().unwrap_or_else(|| "unnamed".to_owned());
-                let mut row = self.labels(view.cell);
-                let waits = ["session", "response"].map(|metric| match &population.name {
-                    Some(name) => {
-                        or_nothing(shown(Metric::LatencyP50, &view.merged, &format!("{metric}.{name}")))
-                    }
-                    None => NOTHING.to_owned(),
-                });
-                row.extend([name, population.format.clone(), population.compression.clone()]);
-                let link = population.link.clone().unwrap_or_else(|| NOTHING.to_owned());
-                row.extend(over_links.then_some(link));
-                row.extend([population.connections, counts.acked, counts.deliveries].map(|n| n.to_string()));
-                let decoded = counts.deliveries.saturating_sub(counts.deliveries_unread);
-                row.extend(light.then(|| decoded.to_string()));
-                row.push(match counts.deliveries {
-                    0 => NOTHING.to_owned(),
-                    deliveries => number::three(bytes as f64 / deliveries as f64),
-                });
+                let name = population.name.as_deref();
                 let is_off = all().any(|one| one.counts.balanced().is_err());
-                row.push(if is_off { "off" } else { "balanced" }.to_owned());
-                row.extend(waits.into_iter().filter(|_| over_links));
-                rows.push(row);
+                let wait =
+                    |metric: &str| shown(Metric::LatencyP50, &view.merged, &format!("{metric}.{}", name?));
+                let is_known = |count: u64| (count > 0).then_some(count);
+                let fields = [
+                    Some(name.unwrap_or("unnamed").to_owned()),
+                    Some(population.format.clone()),
+                    Some(population.compression.clone()),
+                    population.link.clone(),
+                    Some(population.connections.to_string()),
+                    Some(counts.acked.to_string()),
+                    Some(counts.deliveries.to_string()),
+                    is_known(counts.deliveries_unread)
+                        .map(|unread| counts.deliveries.saturating_sub(unread).to_string()),
+                    is_known(counts.deliveries).map(|count| number::three(bytes as f64 / count as f64)),
+                    Some(if is_off { "off" } else { "balanced" }.to_owned()),
+                    wait("session"),
+                    wait("response"),
+                ];
+                rows.push(self.labels(view.cell).into_iter().chain(fields.map(or_nothing)).collect());
             }
         }
-        (!rows.is_empty()).then_some(Table { names, headings, rows })
-    }
-
-    /// One row per format and level of the clients' checks, if levels differ: a client's CPU, and the
-    /// share that the format saves.
-    pub(crate) fn beside_checks(&self) -> Option<Table> {
-        if !self.varies(Factor::ClientVerify) {
-            return None;
-        }
-        let comparisons = self.comparisons();
-        let columns = [
-            column("client µs/event", |view| self.shown(view, Metric::ClientCpu)),
-            column("reference µs/event", |view| self.shown(self.reference(view)?, Metric::ClientCpu)),
-            column("saved", |view| {
-                let of = |one: &&Comparison| one.cell == view.cell.id && one.metric == Metric::ClientCpu;
-                let one = comparisons.iter().find(of)?;
-                let percent = |ratio: f64| 100.0 * (1.0 - ratio);
-                let saved = percent(one.ratio);
-                Some(match one.interval {
-                    Some((low, high)) => {
-                        format!("{saved:.0} % [{:.0}, {:.0}] {}", percent(high), percent(low), one.verdict)
-                    }
-                    None => format!("{saved:.0} % {}", one.verdict),
-                })
-            }),
-        ];
-        let level = |view: &CellView<'_>| factor_value(Factor::ClientVerify, view.cell).to_owned();
-        let compared = |view: &&CellView<'_>| {
-            view.cell.role == Role::Cell
-                && self.reference(view).is_some_and(|reference| level(reference) == level(view))
-        };
-        let cells: Vec<&CellView<'_>> = self.cells.iter().filter(compared).collect();
-        Some(self.table_of(&cells, &columns))
+        (!rows.is_empty()).then_some(Table { names, headings, rows }.without_empty())
     }
 
     /// One row a cell: what both ends allocated, where that was counted.
@@ -373,12 +332,11 @@ impl LoadView<'_> {
         if view.cell.role == Role::Anchor {
             return None;
         }
-        let logs: Vec<f64> = self.log_ratios(view, anchor, metric).into_values().collect();
         let merged = || {
             let value = |view: &CellView<'_>| view.value(metric, self.latency.0).filter(|value| *value > 0.0);
             Some(value(view)? / value(anchor)?)
         };
-        stats::hodges_lehmann(&logs).map(f64::exp).or_else(merged)
+        self.to_anchor(view, metric).map(|ratio| ratio.value).or_else(merged)
     }
 
     /// One row a cell: what it is against its reference, with interval and verdict.
@@ -454,11 +412,25 @@ impl Table {
     }
 
     /// The table without the column of this heading.
-    pub(crate) fn without(mut self, heading: &str) -> Table {
-        if let Some(column) = self.headings.iter().position(|one| one == heading) {
-            self.headings.remove(column);
-            self.rows.iter_mut().for_each(|row| drop(row.remove(column)));
+    pub(crate) fn without(self, heading: &str) -> Table {
+        match self.headings.iter().position(|one| one == heading) {
+            Some(column) => self.without_column(column),
+            None => self,
         }
+    }
+
+    /// The table without columns in which nothing stands.
+    pub(crate) fn without_empty(self) -> Table {
+        let is_empty = |table: &Table, column: usize| table.rows.iter().all(|row| row[column] == NOTHING);
+        (0..self.headings.len()).rev().fold(self, |table, column| {
+            if is_empty(&table, column) { table.without_column(column) } else { table }
+        })
+    }
+
+    fn without_column(mut self, column: usize) -> Table {
+        self.names -= usize::from(column < self.names);
+        self.headings.remove(column);
+        self.rows.iter_mut().for_each(|row| drop(row.remove(column)));
         self
     }
 

@@ -20,7 +20,7 @@ impl LoadView<'_> {
         let control = self.control()?;
         let judged = self.judged();
         let judged = Metric::shown_in(ShownIn::Planned).into_iter().filter(|metric| judged.contains(metric));
-        let known = judged.filter_map(|metric| Some((metric, self.to_anchor(control, metric)?.1?)));
+        let known = judged.filter_map(|metric| Some((metric, self.to_anchor(control, metric)?.interval?)));
         let half = |(low, high): (f64, f64)| (high / low).sqrt() - 1.0;
         let wide: Vec<(Metric, f64)> = known
             .map(|(metric, interval)| (metric, half(interval)))

@@ -5,7 +5,6 @@ use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use crate::{
     metric::{Metric, ShownIn},
-    number,
     result::{CellResult, MAX_ROUNDS, ResultFile},
     statistics::stats::{self, BAND},
     verdicts::comparison::{Comparison, Control, Verdict, control_of},
@@ -41,10 +40,9 @@ impl FailOn {
 
 /// The fewest rounds in which one of so many cells of other relays can fail a run.
 pub fn rounds_to_fail(cells: usize, fail_on: Option<&FailOn>) -> u32 {
-    let bounded = || Metric::shown_in(ShownIn::VerdictsOfRelays).into_iter();
-    let metrics = bounded().filter(|metric| is_bounded(fail_on, *metric)).collect();
-    let parts = bounded().filter(|metric| is_bounded(fail_on, *metric));
-    let fewest = parts.map(|metric| parts_of_level(&metrics, metric)).min().unwrap_or(1);
+    let bounded = Metric::shown_in(ShownIn::VerdictsOfRelays).into_iter();
+    let metrics: BTreeSet<Metric> = bounded.filter(|metric| is_bounded(fail_on, *metric)).collect();
+    let fewest = metrics.iter().map(|metric| parts_of_level(&metrics, *metric)).min().unwrap_or(1);
     let parts = fewest as f64 * cells as f64;
     let suffice = |rounds: &u32| stats::wilcoxon_smallest(*rounds as usize) / 2.0 * parts <= FALSE_ALARM;
     (1..MAX_ROUNDS).find(suffice).unwrap_or(MAX_ROUNDS)
@@ -101,9 +99,8 @@ pub struct Judged {
 impl fmt::Display for Judged {
     /// `relay CPU of json+none+new is ×1.06 [1.04, 1.08] of json+none+old`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Comparison { cell, reference, metric, ratio, interval, .. } = &self.comparison;
-        let ratio = number::with_interval(*ratio, *interval);
-        write!(f, "{} of {cell} is {ratio} of {reference}", metric.short())
+        let Comparison { cell, reference, metric, .. } = &self.comparison;
+        write!(f, "{} of {cell} is {} of {reference}", metric.short(), self.comparison.as_ratio())
     }
 }
 

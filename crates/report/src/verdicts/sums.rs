@@ -4,9 +4,7 @@ use measure::PopulationRecord;
 
 use crate::{
     merged::Merged,
-    metric::Metric,
     result::{Block, ResultFile},
-    view::views,
 };
 
 /// CPU time may exceed what its cores could give by this factor: clocks of processes and of the run are
@@ -30,24 +28,6 @@ impl ResultFile {
                 ));
             }
             broken.extend(broken_sums_of(block).into_iter().map(|sum| format!("{at}: {sum}")));
-        }
-        for load in views(self) {
-            for view in &load.cells {
-                let records = || view.cell.blocks.iter().filter_map(Block::usable);
-                let envelopes: f64 = records().map(|record| record.counts.envelopes() as f64).sum();
-                let cpu_ns: Option<f64> =
-                    records().map(|record| Some(record.relay_cpu?.total_ns as f64)).sum();
-                let each = view.value(Metric::RelayCpu, load.latency.0).filter(|each| *each > 0.0);
-                // As tables have it: envelopes per core-second × core-seconds = envelopes.
-                let Some(product) = each.zip(cpu_ns).map(|(each, cpu_ns)| cpu_ns / each) else { continue };
-                if (product / envelopes - 1.0).abs() > 1e-6 {
-                    broken.push(format!(
-                        "{}: relay core-seconds × envelopes per core-second are {product:.0}, and it has {envelopes} \
-                         envelopes",
-                        view.cell.id
-                    ));
-                }
-            }
         }
         broken
     }

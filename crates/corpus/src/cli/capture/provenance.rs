@@ -10,8 +10,6 @@ use anyhow::{Context, anyhow};
 use serde::{Deserialize, Serialize};
 use wire::RelayUrl;
 
-use crate::cli::unix_seconds;
-
 /// Clocks that are further apart than answers take are named.
 const CLOCKS_APART_SECONDS: i64 = 60;
 
