@@ -17,7 +17,7 @@ use corpus::{Corpus, FileFormat};
 use futures::{FutureExt, future::LocalBoxFuture};
 use sha2::{Digest, Sha256};
 use tokio::time::interval;
-use wire::{Dictionary, RelayUrl};
+use wire::Dictionary;
 
 use self::records::Records;
 pub(crate) use self::told::Told;
@@ -44,17 +44,6 @@ pub struct Agents {
     pub(crate) keeps_records: bool,
 }
 
-/// Who starts the relay of each block.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Relay<'a> {
-    /// Nobody: it runs already; `client-sim doctor` wrote the file `answers` about it.
-    Foreign { url: &'a RelayUrl, answers: &'a Path },
-    /// This machine.
-    Here(&'a RelayPlace),
-    /// An agent on a machine of its own.
-    Elsewhere,
-}
-
 /// The events of a run.
 #[derive(Debug)]
 pub(crate) struct Events {
@@ -78,7 +67,8 @@ impl Events {
 }
 
 impl Agents {
-    /// Opens a run and waits until all agents have joined. `tell` hears who is missing.
+    /// Opens a run and waits until all agents have joined. `tell` hears who is missing. This machine starts
+    /// the relay of each block at `place`; without one an agent does, unless a relay runs already.
     ///
     /// # Errors
     /// When a request to the NATS server fails, agents are still missing at the deadline, or one is lost.
@@ -87,7 +77,7 @@ impl Agents {
         run: RunId,
         of: u16,
         events: Events,
-        relay: Relay<'_>,
+        place: Option<RelayPlace>,
         told: Told,
         tell: impl Fn(&str),
     ) -> Result<Agents> {
@@ -99,13 +89,12 @@ impl Agents {
         let corpus_file = file.as_ref().map(stored).transpose()?;
         let policy = relay_agent::policy(identity.clone());
         let attendance = Attendance { server: server.clone(), run: run.clone(), index: of, of, policy };
-        let has_relay = !matches!(relay, Relay::Foreign { .. });
+        let has_relay = told.foreign.is_none();
         let spec = Spec { run, nonce: rand::random(), of, has_relay, identity, corpus_file };
-        let run = coordinate(server, spec, file.clone()).await?;
-        let run = match relay {
-            Relay::Here(place) => run.attended(attendance, place.player(file.as_deref())?),
-            Relay::Foreign { .. } | Relay::Elsewhere => run,
-        };
+        let mut run = coordinate(server, spec, file.clone()).await?;
+        if let Some(place) = place {
+            run = run.attended(attendance, place.player(file.as_deref())?);
+        }
         if let Some(error) = &run.unstored {
             program::report(&format!("warning: {error}. Start every agent with --corpus"));
         }

@@ -16,7 +16,7 @@ use wire::RelayUrl;
 use crate::{
     args::{AgentFlags, Run},
     matrix::CellSpec,
-    over_agents::{self, Agents, Events, Relay, Told},
+    over_agents::{self, Agents, Events, Told},
     plan::Profile,
     relay_agent,
     usage::{header_args, note, until_signal},
@@ -109,20 +109,15 @@ pub(super) fn gather(
         Some(_) => None,
         None => flags.over.relay_place(&server)?,
     };
-    let relay = match (foreign, &place) {
-        (Some((url, answers)), _) => Relay::Foreign { url, answers },
-        (None, Some(place)) => Relay::Here(place),
-        (None, None) => Relay::Elsewhere,
-    };
     let is_watched =
         flags.metrics_listen.is_some() || (!flags.quiet && program::rewrites_lines(&io::stderr()));
-    let told = Told::read(relay, is_live(flags.profile, is_watched), cells)?;
+    let told = Told::read(foreign, is_watched && flags.profile != Profile::Publish, cells)?;
     let events = Events::from_corpus(flags.corpus.as_deref())?;
     let tell = |line: &str| note(flags.quiet, line);
     tell(&format!("waits for {of} agents of run {}, and for the NATS server", flags.over.meeting.run));
     let opening = async {
         let run = flags.over.meeting.run.clone();
-        let mut agents = Agents::gather(server, run, of, events, relay, told, tell).await?;
+        let mut agents = Agents::gather(server, run, of, events, place, told, tell).await?;
         agents.keeps_records = flags.over.keep_agent_records;
         anyhow::Ok(Some(agents))
     };
@@ -133,9 +128,4 @@ pub(super) fn gather(
             () = interrupt.wait() => bail!("interrupted before the agents were there"),
         }
     })
-}
-
-/// Whether agents report counts during a block: if somebody watches, and never with the profile publish.
-fn is_live(profile: Profile, is_watched: bool) -> bool {
-    is_watched && profile != Profile::Publish
 }

@@ -7,7 +7,6 @@ use anyhow::{Context, Result, bail, ensure};
 use cell::{Cell, Factor, Side};
 use wire::RelayUrl;
 
-use super::Relay;
 use crate::{generator::Task, matrix::CellSpec};
 use report::result::Role;
 
@@ -15,7 +14,7 @@ use report::result::Role;
 #[derive(Debug)]
 pub(crate) struct Told {
     /// A relay that runs already: its URL, and what it was found to take.
-    foreign: Option<(RelayUrl, String)>,
+    pub(super) foreign: Option<(RelayUrl, String)>,
     /// Whether agents tell what they count.
     live: bool,
     /// Of each scenario of the matrix the name at agents and, when it is a file, its text.
@@ -23,18 +22,17 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// Reads it before agents come. With `live` agents tell what they count while they play.
+    /// Reads it before agents come. Of a relay that runs already there is its URL, and the file that
+    /// `client-sim doctor` wrote about it. With `live` agents tell what they count while they play.
     ///
     /// # Errors
     /// When a file cannot be read, or agents would refuse a block of these cells.
-    pub(crate) fn read(relay: Relay<'_>, live: bool, cells: &[CellSpec]) -> Result<Told> {
-        let foreign = match relay {
-            Relay::Foreign { url, answers } => {
-                let said = fs::read_to_string(answers).context("cannot read what the relay answered")?;
-                Some((url.clone(), said))
-            }
-            Relay::Here(_) | Relay::Elsewhere => None,
+    pub(crate) fn read(foreign: Option<(&RelayUrl, &Path)>, live: bool, cells: &[CellSpec]) -> Result<Told> {
+        let said = |(url, answers): (&RelayUrl, &Path)| {
+            let said = fs::read_to_string(answers).context("cannot read what the relay answered")?;
+            anyhow::Ok((url.clone(), said))
         };
+        let foreign = foreign.map(said).transpose()?;
         let known = |spec: &CellSpec| anyhow::Ok((spec.cell.scenario.clone(), scenario(&spec.cell)?));
         let scenarios = cells.iter().map(known).collect::<Result<_>>()?;
         let told = Told { foreign, live, scenarios };
@@ -131,7 +129,7 @@ mod tests {
             fs::write(&file, "x".repeat(bytes)).unwrap();
             file.display().to_string()
         };
-        let told = |scenario: &str| Told::read(Relay::Elsewhere, false, &[cell(scenario)]);
+        let told = |scenario: &str| Told::read(None, false, &[cell(scenario)]);
         assert!(told("note-stream").is_ok());
         for refused in [file("my load.toml", 9), "none.toml".to_owned()] {
             assert!(told(&refused).is_err(), "{refused}");

@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const DRAINS_WITHIN: Duration = Duration::from_secs(1);
 
 /// How a relay ended, as the keeper prints it last.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ended {
     /// How its process ended, in words.
     pub(super) how: String,
@@ -68,10 +68,7 @@ pub fn main(mut command: impl Iterator<Item = OsString>) -> ExitCode {
     let ended = ended.unwrap_or_else(|error| Ended {
         how: format!("{} does not start: {error}", program.to_string_lossy()),
         by_itself: true,
-        was_killed: false,
-        alive: Vec::new(),
-        output: String::new(),
-        output_bytes: 0,
+        ..Ended::default()
     });
     let line = serde_json::json!(ended).to_string();
     match writeln!(io::stdout(), "{line}") {
@@ -114,23 +111,19 @@ fn keep(command: &mut Command) -> io::Result<Ended> {
         }
         let _ = events.send(Event::Gone);
     });
-    let (how, by_itself, was_killed, alive) = attend(relay, &event, kills);
+    let ended = attend(relay, &event, kills);
     // Usually no process is left, so the pipe has an end; what it still holds may be the reason.
     let _ = drained.recv_timeout(DRAINS_WITHIN);
     let tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(Ended { how, by_itself, was_killed, alive, output: tail.text(), output_bytes: tail.all_bytes })
+    Ok(Ended { output: tail.text(), output_bytes: tail.all_bytes, ..ended })
 }
 
-/// Waits for the end of all processes: until it is asked, then by SIGTERM, then by SIGKILL. Says
-/// how the relay's own ended, whether by itself, whether anything was killed, and what lives on.
-fn attend(
-    relay: Pid,
-    events: &mpsc::Receiver<Event>,
-    kills: MemoryKills,
-) -> (String, bool, bool, Vec<String>) {
-    let mut how = "it did not end".to_owned();
+/// Waits for the end of all processes: until it is asked, then by SIGTERM, then by SIGKILL. Says how,
+/// but not what the relay wrote.
+fn attend(relay: Pid, events: &mpsc::Receiver<Event>, kills: MemoryKills) -> Ended {
+    let mut ended = Ended { how: "it did not end".to_owned(), ..Ended::default() };
     let mut asked = None;
-    let (mut is_killing, mut was_killed) = (false, false);
+    let mut is_killing = false;
     loop {
         let deadline = asked.map(|asked: Instant| asked + PATIENCE);
         let event = match deadline {
@@ -139,10 +132,10 @@ fn attend(
             Some(deadline) => events.recv_timeout(deadline.saturating_duration_since(Instant::now())),
         };
         match event {
-            Ok(Event::Ended(pid, status)) if pid == relay => how = kills.how(status),
+            Ok(Event::Ended(pid, status)) if pid == relay => ended.how = kills.how(status),
             Ok(Event::Ended(..)) => {}
             Ok(Event::Gone) | Err(mpsc::RecvTimeoutError::Disconnected) => {
-                return (how, asked.is_none(), was_killed, Vec::new());
+                return Ended { by_itself: asked.is_none(), ..ended };
             }
             Ok(Event::Asked) => {
                 asked = Some(Instant::now());
@@ -150,9 +143,9 @@ fn attend(
             }
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 is_killing = true;
-                was_killed |= signal_all(relay, Signal::SIGKILL);
+                ended.was_killed |= signal_all(relay, Signal::SIGKILL);
                 if deadline.is_some_and(|deadline| deadline + PATIENCE < Instant::now()) {
-                    return (how, false, was_killed, alive(relay));
+                    return Ended { alive: alive(relay), ..ended };
                 }
             }
         }

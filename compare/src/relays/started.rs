@@ -267,14 +267,8 @@ mod tests {
     use super::*;
 
     fn ended() -> Ended {
-        Ended {
-            how: "exit status: 3".to_owned(),
-            by_itself: false,
-            was_killed: false,
-            alive: Vec::new(),
-            output: "no space".to_owned(),
-            output_bytes: 8,
-        }
+        let (how, output) = ("exit status: 3".to_owned(), "no space".to_owned());
+        Ended { how, output, output_bytes: 8, ..Ended::default() }
     }
 
     #[test]

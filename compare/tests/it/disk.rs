@@ -162,7 +162,7 @@ fn what_a_killed_pilot_measured_is_read_and_called_a_pilot() {
     assert!(text.contains("unfinished (the pilot of --precision)"), "{text}");
     assert!(result.cells.iter().flat_map(|cell| &cell.blocks).any(|block| block.record.is_some()));
     let out = TempDir::new().unwrap();
-    let folder = killed(out.path(), &format!("run {small} --rates auto"), 1);
+    let folder = killed(out.path(), &format!("run {small} --utilisation 8%"), 1);
     let (result, text) = reported(&folder);
     assert!(text.contains("unfinished (a pilot)"), "{text}");
     assert!(result.search.unwrap().cells.iter().any(|cell| !cell.probes.is_empty()), "{text}");

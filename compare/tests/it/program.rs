@@ -29,13 +29,11 @@ use crate::{
 /// What a run of one cell needs beside its anchor: few notes a second, which a debug build keeps.
 const ONE_CELL: [&str; 6] = ["--formats", "json", "--compressions", "none", "--", "--rate=50"];
 
-/// A run of few notes and a second, or of what the arguments name.
+/// A run of few events and a second, or of what the arguments name.
 fn command(out: &Path, args: &[&str]) -> Command {
     let mut command = compare();
-    command.args(["run", "--rounds", "1", "--out"]).arg(out);
-    let usual =
-        [("--scenario", "note-stream".as_ref()), ("--seconds", "1".as_ref()), ("--corpus", few_events())];
-    for (flag, value) in usual {
+    command.args(["run", "--scenario", "note-stream", "--rounds", "1", "--out"]).arg(out);
+    for (flag, value) in [("--seconds", Path::new("1")), ("--corpus", few_events())] {
         if !args.contains(&flag) {
             command.arg(flag).arg(value);
         }
@@ -104,40 +102,34 @@ fn a_small_matrix_runs_from_start_to_table() {
 }
 
 #[test]
-fn a_program_that_is_replaced_during_a_run_plays_every_block_as_the_build_that_began() {
-    let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+fn a_program_that_is_replaced_plays_a_run_to_its_end_and_the_next_run_is_compared_with_it() {
+    let (out, folder) = (TempDir::new().unwrap(), TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
     let [program, other] = ["compare", "other"].map(|name| folder.path().join(name));
     fs::hard_link(env!("CARGO_BIN_EXE_compare"), &program).unwrap();
     fs::write(&other, "#!/bin/sh\ntouch \"$0.ran\"; exit 1\n").unwrap();
     fs::set_permissions(&other, Permissions::from_mode(0o755)).unwrap();
-    let mut run = Command::new(&program);
-    run.args(command(&folder.path().join("results"), &ONE_CELL).get_args());
-    let mut run = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = Command::new(&program);
+    first.args(command(out.path(), &ONE_CELL).get_args()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut first = first.spawn().unwrap();
     let mut said = String::new();
-    for line in BufReader::new(run.stderr.take().unwrap()).lines() {
+    for line in BufReader::new(first.stderr.take().unwrap()).lines() {
         said = said + &line.unwrap() + "\n";
         if said.lines().last().is_some_and(|line| line.starts_with("block ")) && other.exists() {
             fs::rename(&other, &program).unwrap();
         }
     }
     // A busy machine may make a block invalid (3).
-    assert!(matches!(run.wait().unwrap().code(), Some(0 | 3)) && !other.exists(), "{said}");
+    assert!(matches!(first.wait().unwrap().code(), Some(0 | 3)) && !other.exists(), "{said}");
     assert!(!folder.path().join("compare.ran").exists(), "another build played: {said}");
     assert!(said.contains("every block ran the build that was started"), "{said}");
-    let result = ResultFile::read(&only_folder(&folder.path().join("results"))).unwrap();
+    assert!(!said.contains("since "), "{said}");
+    let result = ResultFile::read(&only_folder(out.path())).unwrap();
     let records = result.cells.iter().flat_map(|cell| &cell.blocks).map(|block| block.record.as_ref());
     let played: Vec<_> = records.map(|record| record.unwrap().counts.balanced()).collect();
     assert!(played.len() > 1 && played.iter().all(Result::is_ok), "{played:?} {said}");
-}
 
-#[test]
-fn a_run_ends_by_comparing_itself_with_the_last_one_of_its_cells() {
-    let out = TempDir::new().unwrap();
-    let said = || run(out.path(), &ONE_CELL).measured().said;
-    let first = said();
-    assert!(!first.contains("since "), "{first}");
     fs::create_dir(out.path().join("29990101T000000Z")).unwrap();
-    let last = said();
+    let last = run(out.path(), &ONE_CELL).measured().said;
     let mut folders: Vec<_> = fs::read_dir(out.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
     folders.sort();
     assert!(last.contains(&format!("since {}: 0 worse, 0 better, ", folders[0].display())), "{last}");
@@ -449,31 +441,6 @@ fn a_header_field_reaches_the_relay_in_every_request_and_no_result_has_its_value
 
     let refused = run(&results, &["--url", &url, "--header", "X-Api-Key=s3cret/other"]).ended(1);
     assert!(!refused.saying(&["403"]).said.contains("s3cret"));
-}
-
-#[test]
-fn a_share_of_a_relays_core_is_asked_for_and_what_was_reached_is_said() {
-    let folder = TempDir::new().unwrap();
-    // The floor asks nobody to authenticate, so that a load is sought for one cell.
-    let scenario = folder.path().join("with-auth.toml");
-    let stream = include_str!("../../../scenarios/note-stream.toml");
-    fs::write(&scenario, format!("auth = true\n{stream}")).unwrap();
-    let args = ["--scenario", scenario.to_str().unwrap(), "--formats", "json", "--compressions", "none"];
-    let share = ["--utilisation", "8%", "--", "--set", "publish.arrival.rate_per_s=100"];
-    let results = folder.path().join("results");
-    let said = run(&results, &[&args[..], &share].concat()).measured().said;
-    let folder = only_folder(&results);
-    let result = ResultFile::read(&folder).unwrap();
-    let chosen = &result.config.chosen;
-    let ids: Vec<&str> = chosen.iter().map(|found| found.cell.as_str()).collect();
-    assert_eq!(ids, ["json+none"], "{said}");
-    assert!(chosen.iter().all(|found| !found.probes.is_empty() && found.load > Some(0.0)), "{chosen:?}");
-    for cell in &result.cells {
-        assert_eq!(cell.utilisation, Some(0.08));
-        assert_eq!(cell.cell.load, chosen[0].load.unwrap().to_string(), "{}", cell.id);
-    }
-    let summary = fs::read_to_string(folder.join("summary.md")).unwrap();
-    assert!(summary.contains("for 8.0 % of its relay's cores"), "{summary}");
 }
 
 /// Users that request a screen of notes, of which every cell sends the same.

@@ -423,6 +423,7 @@ fn each_cell_gets_the_load_of_its_share_and_a_control_that_of_its_anchor() {
     for found in &chosen {
         let reached = used(&found.cell, found.load.unwrap());
         assert!((reached / 0.3 - 1.0).abs() <= 0.05 && found.probes.len() <= 4, "{reached}: {found:?}");
+        assert!(found.line(None).contains(" for 30.0 % of its relay's cores"), "{}", found.line(None));
     }
     pilot::give(&mut cells, &chosen);
     let load_of = |role: Role| {

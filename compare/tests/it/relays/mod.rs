@@ -47,23 +47,12 @@ fn two_relays_are_started_for_each_block_and_compared_by_name() {
     let junit = out.path().join("junit.xml");
     let results = out.path().join("results");
     let relays = ["--relay", &own("old"), "--relay", &own("new"), "--relay", "floor"];
-    let flags = ["--compressions", "none,deflate", "--junit", junit.to_str().unwrap()];
+    let flags = ["--compressions", "none", "--junit", junit.to_str().unwrap()];
     let said = run(&results, &[&relays[..], &flags].concat()).measured().said;
     let folder = only_folder(&results);
     let result = ResultFile::read(&folder).unwrap();
     let ids: Vec<&str> = result.cells.iter().map(|cell| cell.id.as_str()).collect();
-    assert_eq!(
-        ids,
-        [
-            "json+none+old",
-            "json-control+old",
-            "floor",
-            "json+none+new",
-            "json+deflate+old",
-            "json+deflate+new"
-        ],
-        "{said}"
-    );
+    assert_eq!(ids, ["json+none+old", "json-control+old", "floor", "json+none+new"], "{said}");
     let names: Vec<&str> = result.config.relays.iter().map(|relay| &*relay.name).collect();
     assert_eq!(names, ["old", "new", "floor"]);
     let hashed = result.config.relays.iter().map(|relay| relay.programs.len());
@@ -85,10 +74,10 @@ fn two_relays_are_started_for_each_block_and_compared_by_name() {
         assert!(relay.written_bytes.is_some(), "{}", cell.id);
     }
     let table = fs::read_to_string(folder.join("summary.md")).unwrap();
-    assert!(table.contains("| format | compression | relay |"), "{table}");
+    assert!(table.contains(" | relay |"), "{table}");
     let junit = fs::read_to_string(junit).unwrap();
     // On a busy machine nothing else may be compared.
-    assert!(junit.contains("wire bytes of json+deflate+new against json+deflate+old"), "{junit}");
+    assert!(junit.contains("wire bytes of json+none+new against json+none+old"), "{junit}");
     assert!(junit.contains("ledger of json+none+new"), "{junit}");
     assert!(!junit.contains("floor against"), "{junit}");
     assert!(table.contains("| floor |"), "{table}");
