@@ -53,13 +53,13 @@ pub(crate) fn proof(args: &Args) -> anyhow::Result<Proof> {
 pub(crate) fn check(processes: &Processes, relay: &str) -> Result<Proof, String> {
     let pids = processes.pids();
     let opened: Vec<_> = pids.iter().map(|pid| sockets(*pid)).collect();
-    let here = Relay::from_url(relay);
-    let at_relay = here.as_ref().map(Relay::listeners).unwrap_or_default();
+    let here = addresses_here(relay);
+    let at_relay = listeners(&here);
     if opened.iter().flatten().any(|sockets| !sockets.is_disjoint(&at_relay)) {
         return Ok(Proof::default());
     }
     let all = names(&pids);
-    let holder = (!at_relay.is_empty()).then(|| holder(&at_relay)).flatten();
+    let holder = holder(&at_relay);
     if opened.iter().all(|sockets| sockets.as_ref().is_some_and(BTreeSet::is_empty)) {
         let fix = holder.map_or_else(String::new, |pid| format!("; {} listens at {relay}", names(&[pid])));
         return Err(format!("--relay-pid: {all} has no socket, so it is not a relay{fix}"));
@@ -71,10 +71,10 @@ pub(crate) fn check(processes: &Processes, relay: &str) -> Result<Proof, String>
         );
         return Ok(Proof { unproven: Some(unproven), is_doubtful: true });
     }
-    let why = match here {
-        None => "is not an address of this machine",
-        Some(_) if at_relay.is_empty() => "is listened at in no network namespace that is seen from here",
-        Some(_) => "is listened at by a process whose files may not be read from here",
+    let why = match () {
+        () if here.is_empty() => "is not an address of this machine",
+        () if at_relay.is_empty() => "is listened at in no network namespace that is seen from here",
+        () => "is listened at by a process whose files may not be read from here",
     };
     Ok(Proof {
         unproven: Some(format!("whether {all} is the relay is not known: {relay} {why}")),
@@ -92,8 +92,7 @@ pub(crate) fn holder_of(relay: &str) -> Option<(u32, String)> {
         Host::Domain(_) => return None,
         Host::Ipv4(_) | Host::Ipv6(_) => {}
     }
-    let sockets = Relay::from_url(url.as_str())?.listeners();
-    let pid = holder(&sockets)?;
+    let pid = holder(&listeners(&addresses_here(url.as_str())))?;
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     Some((pid, name.trim_end().to_owned()))
 }
@@ -114,43 +113,36 @@ fn names(pids: &[u32]) -> String {
 
 /// A process of this machine that has one of these sockets.
 fn holder(sockets: &BTreeSet<u64>) -> Option<u32> {
+    if sockets.is_empty() {
+        return None;
+    }
     let processes = fs::read_dir("/proc").ok()?;
     let mut pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     pids.find(|pid| self::sockets(*pid).is_some_and(|own| !own.is_disjoint(sockets)))
 }
 
 /// The relay's addresses, where they are this machine's.
-#[derive(Debug)]
-struct Relay(Vec<SocketAddr>);
+fn addresses_here(url: &str) -> Vec<SocketAddr> {
+    let addresses = Url::parse(url).ok().and_then(|url| url.socket_addrs(|| None).ok());
+    // Only an address of this machine can be bound to.
+    let is_here = |address: &SocketAddr| UdpSocket::bind((address.ip(), 0)).is_ok();
+    addresses.unwrap_or_default().into_iter().filter(is_here).collect()
+}
 
-impl Relay {
-    fn from_url(url: &str) -> Option<Relay> {
-        let addresses = Url::parse(url).ok()?.socket_addrs(|| None).ok()?;
-        // Only an address of this machine can be bound to.
-        let is_here = |address: &SocketAddr| {
-            let mut any_port = *address;
-            any_port.set_port(0);
-            UdpSocket::bind(any_port).is_ok()
-        };
-        let here: Vec<SocketAddr> = addresses.into_iter().filter(is_here).collect();
-        (!here.is_empty()).then_some(Relay(here))
+/// The sockets that listen at one of these addresses, in the network namespace of this process.
+fn listeners(addresses: &[SocketAddr]) -> BTreeSet<u64> {
+    let is_relay = |one: &SocketAddr, listens: &SocketAddr| {
+        let (relay, ip) = (one.ip().to_canonical(), listens.ip().to_canonical());
+        one.port() == listens.port() && (ip.is_unspecified() || ip == relay)
+    };
+    let mut sockets = BTreeSet::new();
+    for table in ["tcp", "tcp6"] {
+        let table = fs::read_to_string(format!("/proc/self/net/{table}")).unwrap_or_default();
+        let listening = table.lines().filter_map(listening);
+        let found = listening.filter(|(at, _)| addresses.iter().any(|one| is_relay(one, at)));
+        sockets.extend(found.map(|(_, inode)| inode));
     }
-
-    /// The sockets that listen at one of them, in the network namespace of this process.
-    fn listeners(&self) -> BTreeSet<u64> {
-        let is_relay = |one: &SocketAddr, listens: &SocketAddr| {
-            let (relay, ip) = (one.ip().to_canonical(), listens.ip().to_canonical());
-            one.port() == listens.port() && (ip.is_unspecified() || ip == relay)
-        };
-        let mut sockets = BTreeSet::new();
-        for table in ["tcp", "tcp6"] {
-            let table = fs::read_to_string(format!("/proc/self/net/{table}")).unwrap_or_default();
-            let listening = table.lines().filter_map(listening);
-            let found = listening.filter(|(at, _)| self.0.iter().any(|one| is_relay(one, at)));
-            sockets.extend(found.map(|(_, inode)| inode));
-        }
-        sockets
-    }
+    sockets
 }
 
 /// Address and inode of a listening socket, from a line of `/proc/net/tcp` or `tcp6` (proc_pid_net(5)).
