@@ -43,7 +43,7 @@ pub(crate) fn play(
     target: Target,
     mut workload: Workload,
     shares: &[PlanFacts],
-    options: &swarm::Options,
+    options: &swarm::Options<'_>,
     mut own_relay: Option<&mut OwnRelay>,
     interrupt: &mut Interrupt,
 ) -> anyhow::Result<Played> {
@@ -75,7 +75,7 @@ pub(crate) fn play(
         if args.cell.client_keeps_bytes {
             shared.keep_bytes();
         }
-        if options.progress_json && options.player.is_some() {
+        if args.progress_json && options.player.is_some() {
             shared.keep_live();
         }
         let shared = Arc::new(shared);
@@ -93,7 +93,7 @@ async fn prepare(
     args: &Args,
     target: &Target,
     workload: &mut Workload,
-    options: &swarm::Options,
+    options: &swarm::Options<'_>,
     incidents: &Arc<Incidents>,
 ) -> anyhow::Result<Prepared> {
     let stores = args.share.is_none_or(|share| share.index == 0);
@@ -149,7 +149,7 @@ async fn warm(
 
 /// Waits for the preparation, unless the coordinator of a share stops it.
 async fn unless_stopped<T>(
-    options: &swarm::Options,
+    options: &swarm::Options<'_>,
     preparing: impl Future<Output = anyhow::Result<T>>,
 ) -> anyhow::Result<T> {
     tokio::select! {

@@ -275,7 +275,7 @@ fn target(
 }
 
 /// How a run is, whenever it is asked.
-fn watch(options: &swarm::Options) -> impl Fn() -> Snapshot + Send + Sync + 'static {
+fn watch(options: &swarm::Options<'_>) -> impl Fn() -> Snapshot + Send + Sync + 'static {
     let watched = Arc::clone(&options.watched);
     let client = CpuClock::this_process();
     let relay = Mutex::new((Processes::from_pids(&options.relay_pids).ok(), 0));
@@ -299,22 +299,16 @@ fn known_pids(args: &Args, own_relay: Option<&OwnRelay>) -> Vec<u32> {
     own_relay.map_or_else(|| args.relay_pid.clone(), |relay| vec![relay.pid])
 }
 
-fn options(args: &Args, own_relay: Option<&OwnRelay>, gateway: Option<&OwnRelay>) -> swarm::Options {
+fn options<'a>(
+    args: &'a Args,
+    own_relay: Option<&OwnRelay>,
+    gateway: Option<&OwnRelay>,
+) -> swarm::Options<'a> {
     let mut relay_pids = known_pids(args, own_relay);
     let gateway_pid = gateway.map(|gateway| gateway.pid);
     // Alone it would pass for the relay.
     relay_pids.extend(gateway_pid.filter(|_| !relay_pids.is_empty()));
-    swarm::Options {
-        workers: usize::from(args.workers),
-        drain: Duration::from_secs(args.drain_seconds),
-        relay_pids,
-        gateway_pid,
-        quiet: args.quiet,
-        progress_json: args.progress_json,
-        expected: None,
-        player: None,
-        watched: Arc::default(),
-    }
+    swarm::Options { args, relay_pids, gateway_pid, expected: None, player: None, watched: Arc::default() }
 }
 
 /// Whether users have links, by the command line or by the scenario.

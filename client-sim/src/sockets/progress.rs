@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use measure::{LastSecond, LiveCounts};
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
+use crate::args::Args;
 use client::{recorder::Recorder, shared::Shared};
 
 const PERIOD: Duration = Duration::from_secs(1);
@@ -35,7 +36,8 @@ pub(crate) struct Progress<'a> {
 impl<'a> Progress<'a> {
     /// Makes the progress of a run that has just started.
     /// `expected` is how long it takes, where that is longer than its plan.
-    pub(crate) fn new(shared: &'a Shared, quiet: bool, json: bool, expected: Option<Duration>) -> Self {
+    pub(crate) fn new(shared: &'a Shared, args: &Args, expected: Option<Duration>) -> Self {
+        let (quiet, json) = (args.quiet, args.progress_json);
         let last = shared.workload.last_due();
         let total = expected.map_or(last, |expected| expected.max(last));
         let mut interval = interval_at((shared.start() + PERIOD + BEHIND).into(), PERIOD);

@@ -12,6 +12,7 @@ use program::Interrupt;
 use tokio::sync::watch;
 
 use crate::{
+    args::Args,
     interruption::Interrupted,
     relays::{
         memory,
@@ -41,20 +42,14 @@ const LINGER: Duration = Duration::from_millis(100);
 
 /// Options of a run.
 #[derive(Debug, Clone)]
-pub struct Options {
-    /// Threads that carry the connections.
-    pub workers: usize,
-    /// How long the relay may be silent after the last thing was due before the run ends.
-    pub drain: Duration,
+pub struct Options<'a> {
+    /// The command line.
+    pub args: &'a Args,
     /// The process ids of the relay, when it runs on this machine, with that of the gateway before
     /// it.
     pub relay_pids: Vec<u32>,
     /// The process id of the gateway, where there is one.
     pub gateway_pid: Option<u32>,
-    /// Whether to suppress progress on standard error.
-    pub quiet: bool,
-    /// Whether to print progress as JSON on standard output.
-    pub progress_json: bool,
     /// How long the run takes, for progress, where that is longer than the plan: over links.
     pub expected: Option<Duration>,
     /// The share of the plan to play, where a coordinator starts and stops it.
@@ -88,7 +83,7 @@ pub struct Outcome {
 pub async fn run(
     shared: Arc<Shared>,
     dialer: &Arc<Dialer>,
-    options: &Options,
+    options: &Options<'_>,
     mut own_relay: Option<&mut OwnRelay>,
     interrupt: &mut Interrupt,
 ) -> anyhow::Result<Outcome> {
@@ -96,8 +91,9 @@ pub async fn run(
     let read_memory = || memory::read(relay_pids, gateway_pid);
     let memory_before = read_memory();
     let (start, stop) = (watch::channel(false), watch::channel(false));
-    let mut workers: Vec<Worker> = (0..options.workers)
-        .map(|index| worker::spawn(index, options.workers, (&shared, dialer), &start.1, &stop.1))
+    let count = usize::from(options.args.workers);
+    let mut workers: Vec<Worker> = (0..count)
+        .map(|index| worker::spawn(index, count, (&shared, dialer), &start.1, &stop.1))
         .collect::<anyhow::Result<_>>()?;
     let ready = all_ready(&mut workers, &shared);
     let connects = |(id, role): (usize, &Role)| shared.carries(id) && role.connects_before();
@@ -151,7 +147,7 @@ async fn all_ready(workers: &mut [Worker], shared: &Shared) -> bool {
 }
 
 /// Waits until the coordinator of a share stops it; returns the reason.
-pub(crate) async fn stopped(options: &Options) -> String {
+pub(crate) async fn stopped(options: &Options<'_>) -> String {
     match &options.player {
         Some(player) => player.orders.stopped().await,
         None => std::future::pending().await,
@@ -208,14 +204,14 @@ async fn collect(workers: Vec<Worker>) -> anyhow::Result<WorkerReport> {
 /// Waits until everything is answered, a connection fails, the relay is silent for too long, or the
 /// user interrupts. A share keeps its connections until the last instant of the whole plan, because
 /// other agents need them as load. Returns whether the run reached its end.
-async fn watch_run(shared: &Shared, options: &Options, interrupt: &mut Interrupt) -> Status {
+async fn watch_run(shared: &Shared, options: &Options<'_>, interrupt: &mut Interrupt) -> Status {
     let last = shared.workload.last_due();
-    let mut patience =
-        Patience::new(shared.start() + last, options.drain, Threads::from_pids(&options.relay_pids));
+    let drain = Duration::from_secs(options.args.drain_seconds);
+    let mut patience = Patience::new(shared.start() + last, drain, Threads::from_pids(&options.relay_pids));
     let others_end = tokio::time::Instant::from_std(shared.start() + last);
     let mut others_play = shared.is_share();
     let mut so_far = (shared.outstanding(), shared.deliveries());
-    let mut progress = Progress::new(shared, options.quiet, options.progress_json, options.expected);
+    let mut progress = Progress::new(shared, options.args, options.expected);
     let mut stopped = Box::pin(stopped(options));
     loop {
         tokio::select! {
