@@ -801,11 +801,11 @@ const STRFRY: Manners = Manners {
 
 #[test]
 fn defaults_of_strfry_play_every_scenario_or_the_setting_is_named() {
-    let all = scenarios::Setup::new();
+    let all = scenarios::setup();
     let (relay, _other) = picky(STRFRY);
     let mut doctor = program();
     doctor.args(["doctor", "--json", "--compressions", "none", "--url", &relay.url, "--corpus"]);
-    let examined = doctor.arg(all.path("small.jsonl")).ran();
+    let examined = doctor.arg(all.path("events.jsonl")).ran();
     let mut found: Value = serde_json::from_str(&examined.out).unwrap_or_else(|_| panic!("{examined}"));
     found["url"] = "".into();
     std::fs::write(all.path("doctor.json"), found.to_string()).unwrap();
@@ -825,10 +825,10 @@ fn defaults_of_strfry_play_every_scenario_or_the_setting_is_named() {
         if !reasons.is_empty() {
             return assert!(reasons.iter().any(|reason| set_by(reason)), "{name}: {reasons:?} {settings:?}");
         }
-        let (setup, (relay, _other)) = (scenarios::Setup::new(), picky(STRFRY));
+        let (setup, (relay, _other)) = (scenarios::setup(), picky(STRFRY));
         let answers = all.path("doctor.json").display().to_string();
         let flags = ["--url", &relay.url, "--doctor", &answers, "--seconds", "0.4"];
-        let (ran, record) = setup.run(name, &[&flags[..], &scenarios::smaller(name)].concat());
+        let (ran, record) = scenarios::run(&setup, name, &[&flags[..], &scenarios::smaller(name)].concat());
         let ran = ran.measured();
         let counts = record.unwrap().counts;
         assert_eq!((counts.balanced(), counts.rejected, counts.requests_failed), (Ok(()), 0, 0), "{ran}");

@@ -1,15 +1,15 @@
 //! Tests that the program lists and explains every scenario, and plays it with a balanced ledger.
 
-use std::{collections::HashMap, fs, path::PathBuf, sync::LazyLock, thread};
+use std::{collections::HashMap, fs, sync::LazyLock, thread};
 
 use codecs::{Event, KindClass};
 use corpus::Corpus;
 use measure::{Counts, RunRecord, Status, ValidityClass};
-use tempfile::TempDir;
 
 use crate::{
     common::{Relay, program},
     ran::{Ran, Runs},
+    setup::Setup,
 };
 
 /// Events of each kind in the test corpus: enough for every draw, few enough for a debug build.
@@ -49,29 +49,17 @@ static EVENTS: LazyLock<Vec<Event<'static>>> = LazyLock::new(|| {
     events
 });
 
-pub(crate) struct Setup {
-    folder: TempDir,
+pub(crate) fn setup() -> Setup {
+    Setup::new("", |file| corpus::write(file, &EVENTS).unwrap())
 }
 
-impl Setup {
-    pub(crate) fn new() -> Self {
-        let folder = TempDir::new().unwrap();
-        corpus::write(&folder.path().join("small.jsonl"), &EVENTS).unwrap();
-        Setup { folder }
-    }
-
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    pub(crate) fn run(&self, scenario: &str, extra: &[&str]) -> (Ran, Option<RunRecord>) {
-        let record = self.path("record.json");
-        fs::remove_file(&record).ok();
-        let mut command = program();
-        command.args(["--scenario", scenario]).arg("--corpus").arg(self.path("small.jsonl"));
-        let output = command.arg("--record").arg(&record).args(extra).ran();
-        (output, RunRecord::read(&record).ok())
-    }
+pub(crate) fn run(setup: &Setup, scenario: &str, extra: &[&str]) -> (Ran, Option<RunRecord>) {
+    let record = setup.path("record.json");
+    fs::remove_file(&record).ok();
+    let mut command = program();
+    command.args(["--scenario", scenario]).arg("--corpus").arg(setup.path("events.jsonl"));
+    let output = command.arg("--record").arg(&record).args(extra).ran();
+    (output, RunRecord::read(&record).ok())
 }
 
 /// The flags that make a scenario smaller.
@@ -115,7 +103,7 @@ fn every_scenario_plays_with_a_balanced_ledger() {
 
 /// Plays the smaller scenario at a limit.
 fn saturated(scenario: &str, extra: &[&str]) -> (Ran, RunRecord) {
-    let setup = Setup::new();
+    let setup = setup();
     let mut flags = vec!["--verify", "none", "--drain-seconds", "5"];
     let is_published = !workload::scenario::Scenario::load(scenario).unwrap().publish.is_empty();
     if is_published && !extra.contains(&"--rate") {
@@ -123,7 +111,7 @@ fn saturated(scenario: &str, extra: &[&str]) -> (Ran, RunRecord) {
     }
     flags.extend(smaller(scenario));
     flags.extend(extra);
-    let (output, record) = setup.run(scenario, &flags);
+    let (output, record) = run(&setup, scenario, &flags);
     let record = record.unwrap_or_else(|| panic!("{scenario}: {}", output.said));
     (output, record)
 }
@@ -210,26 +198,26 @@ fn a_stall_is_no_throughput_and_a_loss_is_found_by_count() {
 
 #[test]
 fn limits_that_are_not_the_relays_are_refused_by_name() {
-    let setup = Setup::new();
+    let setup = setup();
     for (extra, says) in [
         (&["--saturate", "--client-verify", "full"][..], "--saturate=clients, or leave them out"),
         (&["--saturate", "--set", "subscribe.link=wifi"], "--saturate over links"),
         (&["--saturate=relay", "--link", "wifi"], "cannot be used with"),
         (&["--saturate=both"], "expected none, relay, clients"),
     ] {
-        let (output, record) = setup.run("note-stream", &[&["--seconds", "1"], extra].concat());
+        let (output, record) = run(&setup, "note-stream", &[&["--seconds", "1"], extra].concat());
         assert!(record.is_none() && output.said.contains(says), "{output}");
     }
 }
 
 /// Plays the smaller scenario in a format, by an implementation, with more changes.
 fn small(scenario: &str, format: &str, implementation: &str, sets: &[&str]) -> RunRecord {
-    let setup = Setup::new();
+    let setup = setup();
     let mut extra = vec!["--format", format, "--implementation", implementation, "--seconds", "0.4"];
     extra.extend(["--verify", "none"]);
     extra.extend(smaller(scenario));
     extra.extend(sets.iter().flat_map(|set| ["--set", set]));
-    let (output, record) = setup.run(scenario, &extra);
+    let (output, record) = run(&setup, scenario, &extra);
     output.measured();
     let record = record.unwrap();
     record.counts.balanced().unwrap_or_else(|why| panic!("{scenario} over {format}: {why}"));
@@ -262,11 +250,11 @@ fn one_format_is_the_plan_of_two_formats() {
 fn populations_that_speak_two_formats_and_compressions_have_a_ledger_each() {
     let sets = ["subscribe.old-reader.compression=deflate", "publish.old-author.compression=zstd"];
     for reencode in ["always", "never-if-canonical"] {
-        let setup = Setup::new();
+        let setup = setup();
         let mut extra = vec!["--format", "dannypack", "--seconds", "0.4", "--reencode", reencode];
         extra.extend(smaller("two-formats"));
         extra.extend(sets.iter().flat_map(|set| ["--set", set]));
-        let (output, record) = setup.run("two-formats", &extra);
+        let (output, record) = run(&setup, "two-formats", &extra);
         output.measured();
         let record = record.unwrap();
         assert_eq!(record.cell.format, "dannypack");
@@ -298,14 +286,14 @@ fn populations_that_speak_two_formats_and_compressions_have_a_ledger_each() {
 
 #[test]
 fn populations_cannot_speak_two_compressions_between_which_a_relay_cannot_choose() {
-    let setup = Setup::new();
+    let setup = setup();
     let sets =
         ["subscribe.old-reader.compression=deflate", "subscribe.new-reader.compression=deflate:level=1"];
     let extra: Vec<&str> = sets.iter().flat_map(|set| ["--set", *set]).collect();
-    let (output, record) = setup.run("two-formats", &extra);
+    let (output, record) = run(&setup, "two-formats", &extra);
     output.ended(2).saying(&["cannot speak deflate with some clients and deflate:level=1"]);
     assert!(record.is_none());
-    let (output, _) = setup.run("two-formats", &["--set", "publish.old-author.format=xml"]);
+    let (output, _) = run(&setup, "two-formats", &["--set", "publish.old-author.format=xml"]);
     output.saying(&[r#"unknown format "xml""#]);
 }
 
@@ -346,14 +334,14 @@ fn clients_that_reconcile_end_with_the_union_in_more_formats() {
 #[test]
 fn scenarios_are_listed_with_their_questions_and_explained_before_anything_runs() {
     let listed = program().arg("scenarios").ran().out;
-    let setup = Setup::new();
+    let setup = setup();
     for scenario in workload::scenario::Scenario::names() {
         let line = listed.lines().find(|line| line.split(' ').next() == Some(scenario)).unwrap();
         assert!(line.ends_with('?'), "{line}");
     }
     let mut explain = program();
     explain.args(["explain", "slow-consumer", "--set", "subscribe.fast.connections=12", "--corpus"]);
-    let plan = explain.arg(setup.path("small.jsonl")).ran().ended(0).out;
+    let plan = explain.arg(setup.path("events.jsonl")).ran().ended(0).out;
     for words in [
         "30 clients connected at once",
         "10 clients read slowly",
@@ -366,11 +354,11 @@ fn scenarios_are_listed_with_their_questions_and_explained_before_anything_runs(
 
 #[test]
 fn each_load_is_explained_by_what_it_asks_for_in_a_second() {
-    let setup = Setup::new();
+    let setup = setup();
     let explain = |extra: &[&str]| {
         let mut command = program();
         command.args(["explain", "note-stream", "--set", "publish.arrival.rate_per_s=50", "--corpus"]);
-        command.arg(setup.path("small.jsonl")).args(extra).ran()
+        command.arg(setup.path("events.jsonl")).args(extra).ran()
     };
     let table = explain(&["--load", "0.5,1,4"]).out;
     let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
@@ -394,11 +382,11 @@ fn each_load_is_explained_by_what_it_asks_for_in_a_second() {
 
 #[test]
 fn agents_are_told_before_anything_runs_what_each_does() {
-    let setup = Setup::new();
+    let setup = setup();
     let explain = |extra: &[&str]| {
         let mut command = program();
         command.args(["explain", "--scenario", "mixed-day", "--seconds", "1", "--corpus"]);
-        command.arg(setup.path("small.jsonl")).args(extra).ran()
+        command.arg(setup.path("events.jsonl")).args(extra).ran()
     };
     let json =
         |extra: &[&str]| -> serde_json::Value { serde_json::from_str(&explain(extra).ended(0).out).unwrap() };
@@ -425,17 +413,17 @@ fn agents_are_told_before_anything_runs_what_each_does() {
 
 #[test]
 fn a_run_that_misses_what_its_scenario_expects_is_no_evidence() {
-    let setup = Setup::new();
+    let setup = setup();
     let small = ["--seconds", "0.2", "--verify", "none", "--set", "publish.arrival.rate_per_s=100"];
     let mut extra = small.to_vec();
     extra.extend(["--set", "expect.deliveries_per_published.min=9"]);
-    let (output, record) = setup.run("note-stream", &extra);
+    let (output, record) = run(&setup, "note-stream", &extra);
     output.ended(3);
     let validity = record.unwrap().validity;
     assert_eq!(validity.class, ValidityClass::Invalid);
     let reason = "deliveries_per_published is 8.0, expected at least 9";
     assert!(validity.to_string().contains(reason), "{validity}");
-    let (output, record) = setup.run("note-stream", &["--set", "publish.arrival.rate=100"]);
+    let (output, record) = run(&setup, "note-stream", &["--set", "publish.arrival.rate=100"]);
     output.ended(2).saying(&["unknown field `rate`"]);
     assert_eq!(record, None);
 }
@@ -443,7 +431,7 @@ fn a_run_that_misses_what_its_scenario_expects_is_no_evidence() {
 /// Plays a publisher in a closed loop against two slow readers, until the relay gives them up.
 /// Returns the program's words.
 fn given_up(read_bytes_per_s: u32) -> String {
-    let setup = Setup::new();
+    let setup = setup();
     // One after the other, so that a slow machine is slow and no more; in all 8 MB of follow lists,
     // where outbox and send buffer hold 4.5.
     let stalled = format!(
@@ -459,7 +447,7 @@ fn given_up(read_bytes_per_s: u32) -> String {
     fs::write(&scenario, stalled).unwrap();
     let relay = Relay::start(&["--outbox-bytes", "500000"]);
     let plain = ["--url", &relay.url, "--format", "json", "--compression", "none"];
-    let (output, record) = setup.run(scenario.to_str().unwrap(), &plain);
+    let (output, record) = run(&setup, scenario.to_str().unwrap(), &plain);
     let said = output.measured().said;
     let counts = record.unwrap().counts;
     counts.balanced().unwrap();
