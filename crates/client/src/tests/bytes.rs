@@ -121,24 +121,6 @@ fn a_value_that_is_another_text_is_an_alteration() {
     assert!(played > 500, "{played}");
 }
 
-#[test]
-fn what_is_lost_doubled_invented_or_cut_off_is_counted() {
-    let workload = plan_with(&key());
-    for by in codecs().filter(|(format, _)| format.spec().capacity.holds(&workload.events[0])) {
-        let events = &workload.events;
-        let mut script = honest(events);
-        without(&mut script.live, 1);
-        again(&mut script.live, 0);
-        script.stay.push(delivery("v0-0", &Event { id: [99; 32], ..events[4].clone() }));
-        let mut payload = Vec::new();
-        by.1.encode_relay(&delivery("live-1", &events[6]), &mut payload).unwrap();
-        script.raw = vec![payload[..payload.len() - 1].to_vec()];
-        let counts = play(Shared::new(workload.clone()), by, script);
-        let expected = [("lost", 1), ("doubled", 1), ("invented", 1), ("undecodable", 1)];
-        assert_eq!(damage(&counts), expected, "{}", by.0);
-    }
-}
-
 /// An external relay may add elements to EVENT (see [`crate::meaning`]): such a message is read as
 /// text, whatever the client keeps.
 #[test]
