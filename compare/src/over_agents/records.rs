@@ -114,9 +114,9 @@ mod tests {
             serde_json::from_str(include_str!("../../../crates/measure/tests/record.json")).unwrap();
         record["schema_version"] = SCHEMA_VERSION.into();
         record["share"] = json!({
-            "index": 0, "of": 1, "plan_sha256": "00", "started_late_ns": 0, "active_spans_ns": "0-100",
-            "throughput_spans_ns": "0-100", "wanted_interval_ns": 100_000_000,
-            "intervals": {"interval_ns": 10_000_000, "counts": "1 0 1"},
+            "index": 0, "of": 1, "plan_sha256": "00", "started_late_ns": 0, "active_spans_ns": [[0, 100]],
+            "throughput_spans_ns": [[0, 100]], "wanted_interval_ns": 100_000_000,
+            "intervals": {"interval_ns": 10_000_000, "counts": [[1, 0, 1]]},
             "burst_sends": 0, "pace": null, "expected": [],
         });
         record

@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-use measure::{FlowRecord, Latency, Merge, Pace, ReasonKind, RunRecord, Status, Validity, ValidityClass};
+use measure::{
+    FlowRecord, Latency, Merge, Pace, ReasonKind, RunRecord, Spans, Status, Validity, ValidityClass,
+};
 use serde_json::json;
 
 const METRICS: [&str; 6] = ["response", "service", "send_lag", "publish_ok", "eose", "handshake"];
@@ -13,9 +15,9 @@ fn record(index: u16, of: u16) -> RunRecord {
     let flow = FlowRecord { messages: n, payload_bytes: 10 * n, wire_bytes: 12 * n };
     let share = json!({
         "index": index, "of": of, "plan_sha256": "00", "started_late_ns": n, "handshake_ns_min": 10 * n,
-        "active_spans_ns": format!("{}-{}", 1_000 * n, 1_000 * n + 100),
-        "throughput_spans_ns": "0-100000000", "wanted_interval_ns": 100_000_000,
-        "intervals": {"interval_ns": 10_000_000, "counts": format!("{n} 0 {n}")},
+        "active_spans_ns": [[1_000 * n, 1_000 * n + 100]],
+        "throughput_spans_ns": [[0, 100_000_000]], "wanted_interval_ns": 100_000_000,
+        "intervals": {"interval_ns": 10_000_000, "counts": [[n, 0, n]]},
         "burst_sends": n, "pace": null,
         "expected": [{"figure": "published", "sum": n, "per": null, "min": null, "max": null}],
     });
@@ -151,11 +153,15 @@ fn what_each_agent_has_too_little_of_to_be_judged_is_judged_over_all() {
 #[test]
 fn a_record_that_is_refused_leaves_the_sum_as_it_was() {
     type Change = fn(&mut RunRecord);
-    let refused: [(Change, &str); 6] = [
+    let refused: [(Change, &str); 7] = [
         (|record| record.share.as_mut().unwrap().index = 0, "there are two records of agent 0"),
         (|record| record.seed = 8, "agent 1 differs from those before it: seed"),
         (|record| record.share.as_mut().unwrap().plan_sha256 = "01".to_owned(), "before it: plan_sha256"),
         (|record| record.counts.acked = u64::MAX, "agent 1 counts more than 2^48 of something"),
+        (
+            |record| record.share.as_mut().unwrap().active_spans_ns = Spans::to_store([(0, 1 << 49)]),
+            "counts more than 2^48",
+        ),
         (
             |record| {
                 let said = ReasonKind::Said { sentence: "x".repeat(16 << 10) };

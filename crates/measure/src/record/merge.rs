@@ -319,8 +319,7 @@ fn within_bounds(share: &ShareRecord, record: &RunRecord) -> Result<(), MergeErr
         (counts, traffic, client_cpu, populations, memory, compression_memory),
         (usable, allocations, connections, record.elapsed_ns, share),
     ));
-    let end_ns = share.active_spans_ns.end_ns().max(share.throughput_spans_ns.end_ns());
-    if end_ns > MOST_COUNTED || !summed.is_ok_and(|summed| within(&summed)) {
+    if !share.intervals.is_on_grid() || !summed.is_ok_and(|summed| within(&summed)) {
         return refused(format!("agent {index} counts more than 2^48 of something"));
     }
     if !is_short(&(&record.environment, &record.validity.reasons, &record.status)) {

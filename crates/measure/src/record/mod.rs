@@ -182,14 +182,23 @@ impl RunRecord {
         serde_json::to_string_pretty(self).expect("records are maps with string keys") + "\n"
     }
 
-    /// Writes the record as indented JSON.
+    /// Writes the record as indented JSON; a share's, which has many numbers, in one line.
     ///
     /// # Errors
     /// [`RecordError::Write`].
     pub fn write(&self, path: &Path) -> Result<(), RecordError> {
-        write_whole(path, self.to_json().as_bytes())
-            .map_err(|source| RecordError::Write { name: path.display().to_string(), source })
+        if self.share.is_some() { write_line(path, self) } else { write_text(path, &self.to_json()) }
     }
+}
+
+fn write_text(path: &Path, text: &str) -> Result<(), RecordError> {
+    write_whole(path, text.as_bytes())
+        .map_err(|source| RecordError::Write { name: path.display().to_string(), source })
+}
+
+/// Writes what goes from a player to its agent.
+fn write_line(path: &Path, value: &impl Serialize) -> Result<(), RecordError> {
+    write_text(path, &serde_json::to_string(value).expect("records are maps with string keys"))
 }
 
 /// Reads a JSON file that states its `schema_version`: a record, or what embeds records. `what`

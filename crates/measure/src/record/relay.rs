@@ -4,10 +4,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    Allocations, CpuTime, EncodingsRecord, Environment, RecordError, RelayProcess, Tool, read_versioned,
-    write_whole,
-};
+use super::{read_versioned, write_line};
+use crate::{Allocations, CpuTime, EncodingsRecord, Environment, RecordError, RelayProcess, Tool};
 
 /// Readings of a relay's CPU clock at most: some 100 KB in a file.
 const MOST_READINGS: usize = 1 << 10;
@@ -88,9 +86,7 @@ impl RelayRecord {
     /// # Errors
     /// [`RecordError::Write`].
     pub fn write(&self, path: &Path) -> Result<(), RecordError> {
-        let json = serde_json::to_vec(self).expect("records are maps with string keys");
-        write_whole(path, &json)
-            .map_err(|source| RecordError::Write { name: path.display().to_string(), source })
+        write_line(path, self)
     }
 }
 

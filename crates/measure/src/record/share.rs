@@ -29,8 +29,8 @@ pub struct ShareRecord {
     /// round trips, and those of TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handshake_ns_min: Option<u64>,
-    /// Spans with work outstanding, in nanoseconds from time zero, as in `10-25,40-60`: at most
-    /// 2,048, beyond which those with the shortest pauses between them become one.
+    /// Spans with work outstanding, in nanoseconds from time zero: at most 2,048, beyond which those
+    /// with the shortest pauses between them become one.
     pub active_spans_ns: Spans,
     /// Spans of envelope throughput, likewise.
     pub throughput_spans_ns: Spans,

@@ -16,7 +16,7 @@ const MOST_INTERVALS: usize = 1 << 16;
 /// Intervals of a stored recorder at most: a run of 80 s at 10 ms each takes some 100 KB.
 const MOST_STORED: usize = 1 << 13;
 
-/// How often the grid may have been doubled in a file: intervals of three hours.
+/// How often the grid may have been doubled by an agent: intervals of three hours.
 const MOST_DOUBLED: u32 = 20;
 
 /// The longest interval reported.
@@ -49,42 +49,41 @@ impl AddUp for ThroughputRecorder {
 
 /// Counts by interval from the start of the run, of one worker, or of all of an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(try_from = "StoredIntervals", into = "StoredIntervals")]
-#[schemars(with = "StoredIntervals")]
+#[schemars(rename = "Intervals")]
 pub struct ThroughputRecorder {
+    /// The length of an interval: 10 ms, or that doubled some times.
     interval_ns: u64,
-    intervals: Vec<Interval>,
+    /// For each interval, in order from the start: deliveries, acknowledgements, and wire bytes from
+    /// relay to clients.
+    counts: Vec<Interval>,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Interval {
-    deliveries: u64,
-    acknowledgements: u64,
-    wire_bytes: u64,
-}
+type Interval = [u64; 3];
 
-crate::sums! { Interval { deliveries, acknowledgements, wire_bytes } }
+const DELIVERIES: usize = 0;
+const ACKNOWLEDGEMENTS: usize = 1;
+const WIRE_BYTES: usize = 2;
 
 impl Default for ThroughputRecorder {
     fn default() -> ThroughputRecorder {
-        ThroughputRecorder { interval_ns: GRID_NS, intervals: Vec::new() }
+        ThroughputRecorder { interval_ns: GRID_NS, counts: Vec::new() }
     }
 }
 
 impl ThroughputRecorder {
     /// Counts a delivery at this instant, in nanoseconds from the start.
     pub fn delivery(&mut self, now_ns: u64) {
-        self.at(now_ns).deliveries += 1;
+        self.at(now_ns)[DELIVERIES] += 1;
     }
 
     /// Counts an acknowledged publish.
     pub fn acknowledgement(&mut self, now_ns: u64) {
-        self.at(now_ns).acknowledgements += 1;
+        self.at(now_ns)[ACKNOWLEDGEMENTS] += 1;
     }
 
     /// Counts wire bytes that came from the relay.
     pub fn wire_bytes(&mut self, now_ns: u64, bytes: u64) {
-        self.at(now_ns).wire_bytes += bytes;
+        self.at(now_ns)[WIRE_BYTES] += bytes;
     }
 
     /// Adds the counts of another worker.
@@ -96,10 +95,10 @@ impl ThroughputRecorder {
         while other.interval_ns < self.interval_ns {
             other.halve();
         }
-        if self.intervals.len() < other.intervals.len() {
-            self.intervals.resize_with(other.intervals.len(), Interval::default);
+        if self.counts.len() < other.counts.len() {
+            self.counts.resize_with(other.counts.len(), Interval::default);
         }
-        self.intervals.iter_mut().zip(&other.intervals).for_each(|(own, other)| own.add_up(other));
+        self.counts.iter_mut().zip(&other.counts).for_each(|(own, other)| own.add_up(other));
     }
 
     /// The throughput within disjoint spans in ascending order, in nanoseconds from the start, at
@@ -107,8 +106,8 @@ impl ThroughputRecorder {
     /// envelopes on average, or half of them none. Envelopes are deliveries, or acknowledgements where
     /// nothing was delivered. `None` when no interval lies wholly within a span.
     pub fn within(&self, spans: &[(u64, u64)], wanted_ns: u64) -> Option<Throughput> {
-        let delivers = self.intervals.iter().any(|interval| interval.deliveries > 0);
-        let envelopes = |one: &Interval| if delivers { one.deliveries } else { one.acknowledgements };
+        let delivers = self.counts.iter().any(|interval| interval[DELIVERIES] > 0);
+        let envelopes = |one: &Interval| one[if delivers { DELIVERIES } else { ACKNOWLEDGEMENTS }];
         let mut every = (wanted_ns / self.interval_ns).max(1);
         loop {
             let interval_ns = every * self.interval_ns;
@@ -125,7 +124,7 @@ impl ThroughputRecorder {
             let mut found = Throughput { interval_ns, ..Throughput::default() };
             for interval in &whole {
                 found.envelopes_per_s.record(per_second(envelopes(interval), interval_ns));
-                found.wire_bytes_per_s.record(per_second(interval.wire_bytes, interval_ns));
+                found.wire_bytes_per_s.record(per_second(interval[WIRE_BYTES], interval_ns));
             }
             return Some(found).filter(|_| !whole.is_empty());
         }
@@ -134,10 +133,16 @@ impl ThroughputRecorder {
     /// Makes intervals longer until there are at most 8,192, some 100 KB in a file.
     #[must_use]
     pub fn coarse_enough_to_store(mut self) -> ThroughputRecorder {
-        while self.intervals.len() > MOST_STORED {
+        while self.counts.len() > MOST_STORED {
             self.halve();
         }
         self
+    }
+
+    /// Whether the length of an interval is one that this program makes.
+    pub(crate) fn is_on_grid(&self) -> bool {
+        let times = self.interval_ns / GRID_NS;
+        self.interval_ns % GRID_NS == 0 && times.is_power_of_two() && times <= 1 << MOST_DOUBLED
     }
 
     /// The longest run of which this grid keeps every interval.
@@ -153,7 +158,7 @@ impl ThroughputRecorder {
             for n in from.div_ceil(length_ns)..to / length_ns {
                 let mut sum = Interval::default();
                 let first = usize::try_from(n * every).unwrap_or(usize::MAX);
-                let counted = self.intervals.iter().skip(first);
+                let counted = self.counts.iter().skip(first);
                 counted.take(usize::try_from(every).unwrap_or(usize::MAX)).for_each(|one| sum.add_up(one));
                 whole.push(sum);
             }
@@ -168,10 +173,10 @@ impl ThroughputRecorder {
             at = now_ns / self.interval_ns;
         }
         let at = usize::try_from(at).expect("below MOST_INTERVALS");
-        if at >= self.intervals.len() {
-            self.intervals.resize_with(at + 1, Interval::default);
+        if at >= self.counts.len() {
+            self.counts.resize_with(at + 1, Interval::default);
         }
-        &mut self.intervals[at]
+        &mut self.counts[at]
     }
 
     /// Makes one interval of two.
@@ -181,68 +186,9 @@ impl ThroughputRecorder {
             pair.iter().for_each(|one| sum.add_up(one));
             sum
         };
-        self.intervals = self.intervals.chunks(2).map(pair).collect();
+        self.counts = self.counts.chunks(2).map(pair).collect();
         self.interval_ns = self.interval_ns.saturating_mul(2);
     }
-}
-
-/// How a [`ThroughputRecorder`] stands in a file.
-#[derive(Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Intervals")]
-struct StoredIntervals {
-    /// The length of an interval: 10 ms, or that doubled some times.
-    interval_ns: u64,
-    /// For each interval, in order from the start: deliveries, acknowledgements and wire bytes from
-    /// relay to clients, with a space between them, and a comma between intervals.
-    counts: String,
-}
-
-impl From<ThroughputRecorder> for StoredIntervals {
-    fn from(recorder: ThroughputRecorder) -> StoredIntervals {
-        let text = |one: &Interval| format!("{} {} {}", one.deliveries, one.acknowledgements, one.wire_bytes);
-        let counts: Vec<String> = recorder.intervals.iter().map(text).collect();
-        StoredIntervals { interval_ns: recorder.interval_ns, counts: counts.join(",") }
-    }
-}
-
-/// Why stored intervals cannot be read.
-#[derive(Debug, thiserror::Error)]
-enum StoredError {
-    #[error("an interval of {0} ns; expected 10 ms, or that doubled up to {MOST_DOUBLED} times")]
-    Length(u64),
-    #[error("more than {MOST_INTERVALS} intervals")]
-    Many,
-    #[error("an interval that is not three counts: {0:?}")]
-    Counts(String),
-}
-
-impl TryFrom<StoredIntervals> for ThroughputRecorder {
-    type Error = StoredError;
-
-    fn try_from(
-        StoredIntervals { interval_ns, counts }: StoredIntervals,
-    ) -> Result<ThroughputRecorder, StoredError> {
-        let times = interval_ns / GRID_NS;
-        let is_on_grid = interval_ns % GRID_NS == 0 && times.is_power_of_two() && times <= 1 << MOST_DOUBLED;
-        if !is_on_grid {
-            return Err(StoredError::Length(interval_ns));
-        }
-        let mut intervals = Vec::new();
-        for one in counts.split(',').filter(|_| !counts.is_empty()) {
-            if intervals.len() == MOST_INTERVALS {
-                return Err(StoredError::Many);
-            }
-            intervals.push(interval(one).ok_or_else(|| StoredError::Counts(one.chars().take(40).collect()))?);
-        }
-        Ok(ThroughputRecorder { interval_ns, intervals })
-    }
-}
-
-fn interval(text: &str) -> Option<Interval> {
-    let mut counts = text.split(' ').map(str::parse);
-    let mut next = || counts.next()?.ok();
-    let interval = Interval { deliveries: next()?, acknowledgements: next()?, wire_bytes: next()? };
-    counts.next().is_none().then_some(interval)
 }
 
 /// A count as a rate, rounded.
@@ -343,17 +289,17 @@ mod tests {
     #[test]
     fn an_hour_keeps_every_count_in_bounded_memory() {
         let mut hour = steady(1_000, 3_600_000);
-        assert!(hour.intervals.len() <= MOST_INTERVALS);
+        assert!(hour.counts.len() <= MOST_INTERVALS);
         assert_eq!(hour.interval_ns, 80 * MS);
-        let sum = |of: &ThroughputRecorder| of.intervals.iter().map(|one| one.deliveries).sum::<u64>();
+        let sum = |of: &ThroughputRecorder| of.counts.iter().map(|one| one[DELIVERIES]).sum::<u64>();
         assert_eq!(sum(&hour), 3_600);
         let mut short = steady(1, 1_000);
         short.merge(&hour);
         hour.merge(&steady(1, 1_000));
-        assert_eq!((short.interval_ns, &short.intervals), (hour.interval_ns, &hour.intervals));
+        assert_eq!((short.interval_ns, &short.counts), (hour.interval_ns, &hour.counts));
         assert_eq!(sum(&hour), 4_600);
         hour.delivery(u64::MAX);
-        assert!(hour.intervals.len() <= MOST_INTERVALS, "a clock that runs wild is bounded, too");
+        assert!(hour.counts.len() <= MOST_INTERVALS, "a clock that runs wild is bounded, too");
     }
 
     #[test]
@@ -378,32 +324,13 @@ mod tests {
     }
 
     #[test]
-    fn stored_intervals_come_back_and_hostile_ones_are_refused() {
-        let recorder = steady(1, 1_000);
-        let text = serde_json::to_string(&recorder).unwrap();
-        assert_eq!(serde_json::from_str::<ThroughputRecorder>(&text).unwrap(), recorder);
-        let empty = serde_json::to_string(&ThroughputRecorder::default()).unwrap();
-        assert_eq!(
-            serde_json::from_str::<ThroughputRecorder>(&empty).unwrap(),
-            ThroughputRecorder::default()
-        );
+    fn a_stored_recorder_is_short_and_a_foreign_grid_is_known() {
         let coarse = steady(1_000, 100_000).coarse_enough_to_store();
-        assert!(coarse.intervals.len() <= MOST_STORED && coarse.interval_ns == 2 * GRID_NS);
-        assert_eq!(coarse.intervals.iter().map(|one| one.deliveries).sum::<u64>(), 100);
-        let many = "0 0 0,".repeat(MOST_INTERVALS) + "0 0 0";
-        for (interval_ns, counts, says) in [
-            (0, "", "an interval of 0 ns"),
-            (30_000_000, "", "an interval of 30000000 ns"),
-            (GRID_NS << 21, "", "expected 10 ms"),
-            (GRID_NS, "1 2", "three counts: \"1 2\""),
-            (GRID_NS, "1 2 3 4", "three counts"),
-            (GRID_NS, "1 2 -3", "three counts"),
-            (GRID_NS, "1 2 3,", "three counts: \"\""),
-            (GRID_NS, &many, "more than 65536 intervals"),
-        ] {
-            let text = serde_json::json!({ "interval_ns": interval_ns, "counts": counts }).to_string();
-            let error = serde_json::from_str::<ThroughputRecorder>(&text).unwrap_err().to_string();
-            assert!(error.contains(says), "{error}");
+        assert!(coarse.counts.len() <= MOST_STORED && coarse.interval_ns == 2 * GRID_NS);
+        assert_eq!(coarse.counts.iter().map(|one| one[DELIVERIES]).sum::<u64>(), 100);
+        assert!(coarse.is_on_grid() && ThroughputRecorder::default().is_on_grid());
+        for interval_ns in [0, GRID_NS / 2, 3 * GRID_NS, GRID_NS << 21, u64::MAX] {
+            assert!(!ThroughputRecorder { interval_ns, counts: Vec::new() }.is_on_grid(), "{interval_ns}");
         }
     }
 }
