@@ -4,7 +4,7 @@ use std::{fmt::Write, future::Future, path::PathBuf};
 
 use anyhow::{Context, bail};
 use link::{Carries, CheckOrder, Demand, Emulation, Finding, Link, PROFILES, Report, TcpSettings, WayCounts};
-use measure::{Exit, Latency, LinkFlow, LinkPart, LinkRecord, PartFlow};
+use measure::{Exit, Latency, LinkFlow, LinkPart, LinkRecord};
 use tokio::sync::oneshot;
 
 /// A plan that asks for more packets a second than this host emulates on time.
@@ -103,28 +103,6 @@ pub(crate) fn within_capacity(
 /// The emulator's work, for the record. `links` are the run's links, each with its number of
 /// connections; `run` is the link of the command line.
 pub fn record(links: &[(Link, u64)], run: Option<&Link>, tcp: &TcpSettings, report: &Report) -> LinkRecord {
-    let part = |counts: WayCounts, queued: &Latency| PartFlow {
-        packets: counts.sent,
-        forwarded: counts.forwarded,
-        forwarded_bytes: counts.forwarded_bytes,
-        tail_dropped: counts.tail_dropped,
-        lost: counts.lost,
-        queued: queued.clone(),
-    };
-    let parts = links.iter().zip(&report.parts).map(|((link, connections), one)| LinkPart {
-        link: link.label(),
-        parameters: link.parameters(),
-        connections: *connections,
-        down: part(one.down, &one.queued_down),
-        up: part(one.up, &one.queued_up),
-    });
-    let parameters = match links {
-        [(link, _)] if run.is_some() => link.parameters(),
-        several => {
-            let named = several.iter().map(|(link, _)| format!("{} ({})", link.label(), link.parameters()));
-            named.collect::<Vec<_>>().join(", ")
-        }
-    };
     let flow = |counts: WayCounts, retransmitted, queued: &Latency| LinkFlow {
         packets: counts.sent,
         forwarded: counts.forwarded,
@@ -133,6 +111,20 @@ pub fn record(links: &[(Link, u64)], run: Option<&Link>, tcp: &TcpSettings, repo
         lost: counts.lost,
         retransmitted,
         queued: queued.clone(),
+    };
+    let parts = links.iter().zip(&report.parts).map(|((link, connections), one)| LinkPart {
+        link: link.label(),
+        parameters: link.parameters(),
+        connections: *connections,
+        down: flow(one.down, None, &one.queued_down),
+        up: flow(one.up, None, &one.queued_up),
+    });
+    let parameters = match links {
+        [(link, _)] if run.is_some() => link.parameters(),
+        several => {
+            let named = several.iter().map(|(link, _)| format!("{} ({})", link.label(), link.parameters()));
+            named.collect::<Vec<_>>().join(", ")
+        }
     };
     let round_trip = |(link, _): &(Link, u64)| link.down.delay_ns + link.up.delay_ns;
     LinkRecord {
@@ -144,8 +136,8 @@ pub fn record(links: &[(Link, u64)], run: Option<&Link>, tcp: &TcpSettings, repo
             "no_metrics_save={} slow_start_after_idle={} rmem={} wmem={}",
             tcp.no_metrics_save, tcp.slow_start_after_idle, tcp.rmem, tcp.wmem
         ),
-        down: flow(report.down, report.retransmitted_down, &report.queued_down),
-        up: flow(report.up, report.retransmitted_up, &report.queued_up),
+        down: flow(report.down, Some(report.retransmitted_down), &report.queued_down),
+        up: flow(report.up, Some(report.retransmitted_up), &report.queued_up),
         lateness: report.lateness.clone(),
         device_dropped: report.device_dropped,
         refused: report.refused,

@@ -727,13 +727,13 @@ fn population(record: &RunRecord, name: &str, link: Option<&str>) -> PopulationR
 #[test]
 fn links_of_populations_have_rows_of_their_own() {
     let result = over(measure::NO_LINK, |record| {
-        let flow = || measure::PartFlow {
+        let flow = || measure::LinkFlow {
             packets: 100,
             forwarded: 98,
             forwarded_bytes: 50_000,
             tail_dropped: 1,
             lost: 1,
-            ..measure::PartFlow::default()
+            ..measure::LinkFlow::default()
         };
         let part = |link: &str| measure::LinkPart {
             link: link.to_owned(),

@@ -24,7 +24,7 @@ mod whole;
 
 pub use exit::Exit;
 pub use files::output::{Unwritable, WholeFile, remove_parts, try_file, try_folder, write_whole};
-pub use record::link::{LinkFlow, LinkPart, LinkRecord, PartFlow, may_be_late_ns};
+pub use record::link::{LinkFlow, LinkPart, LinkRecord, may_be_late_ns};
 pub use record::merge::{Merge, MergeError};
 pub use record::page::{FirstEvents, PageRecord};
 pub use record::relay::{CpuReadings, RelayRecord};

@@ -46,8 +46,8 @@ pub struct LinkRecord {
     pub emulator_wait_ns: Option<u64>,
 }
 
-/// Packets of one direction, over all users. Bytes are those of IP packets, with the headers of IP
-/// and TCP.
+/// Packets of one direction, over all users of one link or of all. Bytes are those of IP packets, with
+/// the headers of IP and TCP.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkFlow {
     /// Packets that came to the link.
@@ -60,8 +60,9 @@ pub struct LinkFlow {
     pub tail_dropped: u64,
     /// Packets that were lost by its share.
     pub lost: u64,
-    /// TCP segments that were sent again (RFC 4022, `tcpRetransSegs`).
-    pub retransmitted: u64,
+    /// TCP segments that were sent again (RFC 4022, `tcpRetransSegs`); the kernel does not tell them
+    /// apart by link.
+    pub retransmitted: Option<u64>,
     /// How long packets waited before the link began to carry them.
     pub queued: Latency,
 }
@@ -76,27 +77,9 @@ pub struct LinkPart {
     /// Client connections over it.
     pub connections: u64,
     /// From relay to its users.
-    pub down: PartFlow,
+    pub down: LinkFlow,
     /// From its users to the relay.
-    pub up: PartFlow,
-}
-
-/// Packets of one direction of one of several links. The kernel does not tell segments that were
-/// sent again apart by link.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct PartFlow {
-    /// Packets that came to the link.
-    pub packets: u64,
-    /// Packets that crossed it.
-    pub forwarded: u64,
-    /// Bytes of those, with the headers of IP and TCP.
-    pub forwarded_bytes: u64,
-    /// Packets that found its queue full.
-    pub tail_dropped: u64,
-    /// Packets that were lost by its share.
-    pub lost: u64,
-    /// How long packets waited before the link began to carry them.
-    pub queued: Latency,
+    pub up: LinkFlow,
 }
 
 crate::sums! {

@@ -21,7 +21,8 @@ impl LoadView<'_> {
             }),
             column("sent again %", |view| {
                 let LinkRecord { down, up, .. } = together(view)?;
-                share(down.retransmitted + up.retransmitted, down.packets + up.packets, 100.0)
+                let again = down.retransmitted.unwrap_or(0) + up.retransmitted.unwrap_or(0);
+                share(again, down.packets + up.packets, 100.0)
             }),
             column("queueing p50 ms", |view| milliseconds(&together(view)?.down.queued, 0.5)),
             column("p99 ms", |view| milliseconds(&together(view)?.down.queued, 0.99)),
