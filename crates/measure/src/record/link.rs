@@ -16,10 +16,9 @@ pub struct LinkRecord {
     /// Rates, delays, queues, loss and jitter, in words.
     pub parameters: String,
     /// Round trip without queues, of several links the shortest; absent in older records.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip_ns: Option<u64>,
     /// Each link apart, where populations have several.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub parts: Vec<LinkPart>,
     /// Congestion control of every connection.
     pub congestion: String,

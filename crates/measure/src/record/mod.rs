@@ -31,7 +31,6 @@ pub struct RunRecord {
     pub tool: Tool,
     /// The commit that it was built from, with `-dirty` behind it where files differed. Builds that are
     /// not optimised, or were made without a checkout, know none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
     /// The machine.
     pub environment: Environment,
@@ -68,26 +67,21 @@ pub struct RunRecord {
     /// gateway before it.
     pub relay_cpu: Option<CpuTime>,
     /// CPU time of the gateway during the run, where there was one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway_cpu: Option<CpuTime>,
     /// The populations apart, where they do not all speak the cell's format and compression, do
     /// not all have its link, or some are light readers.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub populations: Vec<PopulationRecord>,
     /// Whether the numbers may be used.
     pub validity: Validity,
     /// The most that the client process logged: off, error, warn, info, debug or trace.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_level: Option<String>,
     /// The emulated access links, in a run over links. CPU times of such a run are no evidence
     /// (docs/links.md).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<LinkRecord>,
     /// What the host did meanwhile; absent in older records and where several agents played.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostRecord>,
     /// The page that played the block, where a browser did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<PageRecord>,
     /// Memory of connections, where it was looked at.
     pub memory: Option<MemoryRecord>,
@@ -100,7 +94,6 @@ pub struct RunRecord {
     pub usable_cores: Option<UsableCores>,
     /// What was full while work was outstanding; absent in older records and where several agents
     /// played.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub saturated: Option<Saturated>,
     /// Allocations of both processes during the run, in builds that count them. Latencies and CPU
     /// times of such a run are no evidence.
@@ -117,10 +110,9 @@ pub struct RunRecord {
     /// The run second by second.
     pub slices: Option<Slices>,
     /// The part of the plan that this run played, where several agents play it together.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<ShareRecord>,
     /// The agents that this record was merged from ([`crate::Merge`]).
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub agents: Vec<AgentRecord>,
     /// Bounds of the scenario on latencies. A run that misses them measured well; it is the relay
     /// that is too slow.
@@ -348,7 +340,7 @@ pub struct Cell {
     #[serde(default = "none")]
     pub saturate: String,
     /// The relay's name, where one run started several; else empty.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default)]
     pub relay: String,
     /// What stood before the relay: `gateway`, or `none` (all that older records have).
     #[serde(default = "none")]
@@ -433,11 +425,9 @@ pub struct PopulationRecord {
     pub compression: String,
     /// The access link of its users, where the run's populations have different ones; `none`
     /// without one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
     /// Of light readers, the n of every n-th delivery that they decode and compare; absent where
     /// all are.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decode_every: Option<u32>,
     /// Its connections.
     pub connections: u64,
@@ -457,7 +447,6 @@ pub struct AgreementRecord {
     /// The relay's answer about extensions.
     pub extensions: Option<String>,
     /// The address that was connected to; absent in older records.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
 }
 
@@ -467,18 +456,15 @@ pub struct RelayProcess {
     /// Its process id, where it runs on this machine.
     pub pid: Option<u32>,
     /// Further processes that were named as the relay's.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub more_pids: Vec<u32>,
     /// How many processes its CPU time and memory are those of: with all that these started, at the
     /// end of the run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<u64>,
     /// The CPU quota of their control groups, and what it took during the run, of a relay that is
     /// not our own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_quota: Option<CpuQuota>,
     /// Why it is not known whether these processes are the relay.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unproven: Option<String>,
     /// Its name as it states it.
     pub software: String,
@@ -487,7 +473,7 @@ pub struct RelayProcess {
     /// True when the run started it.
     pub own: bool,
     /// True when it does no Nostr work, as `relay-sim --floor`.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub is_floor: bool,
     /// How it misbehaved, because it was told to: then the record tests the instrument, and says
     /// nothing else.
@@ -500,22 +486,17 @@ pub struct RelayProcess {
     pub at_rest: Option<String>,
     /// Bytes that its processes wrote to disks during the run (`write_bytes`, proc_pid_io(5)): whole
     /// pages that they changed, without sockets, pipes and file systems in memory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written_bytes: Option<u64>,
     /// Bytes that the files in its folder take up at the end of the run, as du(1) counts them; absent
     /// where no folder is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored_bytes: Option<u64>,
     /// The most that it logs, where it is our own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_level: Option<String>,
     /// Its machine, where agents played against it and that differs from the machine of agent 0 in
     /// more than the load.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<Environment>,
     /// Its host's clock against the coordinator's, where an agent started it: its CPU time is from
     /// the common start on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockRecord>,
 }
 
@@ -553,13 +534,10 @@ pub struct MemoryRecord {
     /// end of the run. In records before 2.12 the peak of all resident memory.
     pub relay_peak_bytes: Option<u64>,
     /// Mapped files in the relay's memory at the end (`RssFile`), which the kernel can take back.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay_file_bytes: Option<u64>,
     /// Memory of the gateway, before, if there was one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway_before_bytes: Option<u64>,
     /// Memory of the gateway, after.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway_after_bytes: Option<u64>,
 }
 

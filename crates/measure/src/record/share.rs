@@ -15,7 +15,6 @@ pub struct ShareRecord {
     /// How many agents play the plan.
     pub of: NonZeroU16,
     /// Which play of a block it is, as the coordinator names it: rounds may play the same plan.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_id: Option<String>,
     /// SHA-256 of the plan in hex, by which agents know that they play the same.
     pub plan_sha256: String,
@@ -27,7 +26,6 @@ pub struct ShareRecord {
     pub ended_after_ns: u64,
     /// The shortest of its handshakes with the relay, from TCP's to the end of WebSocket's: two
     /// round trips, and those of TLS.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handshake_ns_min: Option<u64>,
     /// Spans with work outstanding, in nanoseconds from time zero: at most 2,048, beyond which those
     /// with the shortest pauses between them become one.
@@ -77,26 +75,20 @@ pub struct AgentRecord {
     #[serde(default)]
     pub elapsed_ns: u64,
     /// The cores that its clients can keep busy, where that is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<u64>,
     /// The part of them that a CPU quota leaves, in thousandths of a core, where that is less.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub millicores: Option<u64>,
     /// p99 of its send lag, where it sent enough for one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_lag_ns_p99: Option<u64>,
     /// The shortest of its handshakes with the relay, from TCP's to the end of WebSocket's: two
     /// round trips, and those of TLS.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handshake_ns_min: Option<u64>,
     /// Deliveries that its subscribers were owed and did not get.
     #[serde(default)]
     pub deliveries_lost: u64,
     /// Its clock against the coordinator's, which set the start; absent in older records.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockRecord>,
     /// Its machine, where that differs from the machine of agent 0 in more than the load.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<Environment>,
 }
 

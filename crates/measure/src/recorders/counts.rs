@@ -9,10 +9,12 @@ use crate::AddUp;
 /// The most that one process may count of anything: sums of 65,535 such counts fit into 64 bits.
 pub(crate) const MOST_COUNTED: u64 = 1 << 48;
 
-/// The ledger: what became of everything planned and everything expected.
+/// The ledger: what became of everything planned and everything expected. Counts that a file does
+/// not have are 0.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Add, AddAssign, Sum, Serialize, Deserialize, JsonSchema,
 )]
+#[serde(default)]
 pub struct Counts {
     /// Events the plan wanted published.
     pub planned: u64,
@@ -25,22 +27,17 @@ pub struct Counts {
     /// Sent, but the connection ended before an answer.
     pub unknown: u64,
     /// Never sent, because the run or the connection ended before.
-    #[serde(default)]
     pub not_sent: u64,
     /// Never sent, because time ended the closed loop that they belong to (`--saturate`).
-    #[serde(default)]
     pub not_begun: u64,
     /// Never sent because our own queue was full.
     pub dropped_by_generator: u64,
     /// Sessions that never began because our own queue was full, or this machine had no port or
     /// descriptor for their connection. Nothing is expected of them.
-    #[serde(default)]
     pub sessions_dropped_by_generator: u64,
     /// Sessions that time ended before they began (`--saturate`). Nothing is expected of them.
-    #[serde(default)]
     pub sessions_not_begun: u64,
     /// Sessions whose connection was not made by the end of the run. Nothing is expected of them.
-    #[serde(default)]
     pub sessions_not_connected: u64,
     /// Subscriptions opened to read stored events.
     pub requests: u64,
@@ -59,76 +56,56 @@ pub struct Counts {
     pub deliveries_duplicated: u64,
     /// Events that a subscription got before its EOSE and again after it, if that is tolerated: NIP-01 does
     /// not define how a relay passes from stored to live events.
-    #[serde(default)]
     pub deliveries_duplicated_at_seam: u64,
     /// Arrivals with other content than was published.
     pub deliveries_altered: u64,
     /// Arrivals for a subscription whose filter does not match the event, or that no client opened.
-    #[serde(default)]
     pub deliveries_misrouted: u64,
     /// Arrivals of events that no client published.
-    #[serde(default)]
     pub deliveries_invented: u64,
     /// Other arrivals that were not owed: of a refused publication, or of a stored event after EOSE.
     pub deliveries_unexpected: u64,
     /// Wrong arrivals and undecodable frames before the clock started, when stored events are sent once.
     /// Missing events do not count then.
-    #[serde(default)]
     pub deliveries_wrong_before_start: u64,
     /// Deliveries that light readers (`decode_every`) counted without decoding them.
-    #[serde(default)]
     pub deliveries_unread: u64,
     /// Live events that matched a subscription but were not owed to it: they came after CLOSE, which has no
     /// answer in NIP-01, or among the stored events of a request. No error.
-    #[serde(default)]
     pub deliveries_after_close: u64,
     /// Stored events under a limit that came after an older event, or after one of the same second with a
     /// higher id. No error: in NIP-01 newer events "should" come first.
-    #[serde(default)]
     pub deliveries_out_of_order: u64,
     /// Live events that a subscription got after a later one of the same publisher. No error: no NIP
     /// defines the order of live events.
-    #[serde(default)]
     pub deliveries_live_out_of_order: u64,
     /// Messages of the relay that answer nothing or break their NIP: NOTICE, unknown verbs, unrequested AUTH,
     /// answers to nothing or a second time. No error: unanswered messages have their own counts.
-    #[serde(default)]
     pub answers_unexpected: u64,
     /// Deliveries of the recording that is played.
-    #[serde(default)]
     pub deliveries_recorded: u64,
     /// Recorded deliveries that did not arrive again, and other matching events that did. No error within a
     /// bound: another relay may hold other events.
-    #[serde(default)]
     pub deliveries_diverged: u64,
     /// Frames that could not be decoded.
     pub decode_errors: u64,
     /// Clients that read slowly on purpose and that the relay disconnected for it.
-    #[serde(default)]
     pub readers_cut_off: u64,
     /// Live subscriptions that the relay ended (CLOSED), which NIP-01 allows.
-    #[serde(default)]
     pub subscriptions_closed: u64,
     /// Deliveries that were due to these readers and subscriptions after their end: neither expected nor lost.
-    #[serde(default)]
     pub deliveries_cut_off: u64,
     /// Reconciliations (NIP-77) that ended with both sides knowing the difference.
-    #[serde(default)]
     pub reconciliations: u64,
     /// Messages that clients sent in reconciliations.
-    #[serde(default)]
     pub negentropy_rounds: u64,
     /// Bytes of negentropy, both ways, before hex and envelopes.
-    #[serde(default)]
     pub negentropy_bytes: u64,
     /// Deliveries of events that the same client was to get from another relay first.
-    #[serde(default)]
     pub repeats_expected: u64,
     /// Repeats that arrived.
-    #[serde(default)]
     pub repeats: u64,
     /// Repeats that were recognised by their id, without decoding the event. Alterations go unseen.
-    #[serde(default)]
     pub repeats_peeked: u64,
 }
 

@@ -17,7 +17,6 @@ pub struct Environment {
     pub cores: u64,
     /// The CPU quota of this process's control groups, a relay of our own included, and what it
     /// took during the run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_quota: Option<CpuQuota>,
     /// True when the processor reports a hypervisor: neighbours may take time.
     pub virtual_machine: Option<bool>,

@@ -20,17 +20,14 @@ use super::{
 pub struct HostRecord {
     /// Finished handshakes that the kernel dropped because a listener's accept queue was full
     /// (`ListenOverflows`), in the network namespace of a relay whose process is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listen_overflows: Option<u64>,
     /// Time that the hypervisor gave to other guests (steal, proc_stat(5)) ÷ time, of the CPUs that
     /// relay and clients may use.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steal: Option<f64>,
     /// CPUs of the relay, each with a CPU of the clients that is a thread of the same core.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub siblings: Vec<[u32; 2]>,
     /// The cores of relay and clients at the start and at the end, where they differ.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repinned: Option<[PinnedCores; 2]>,
     /// Whether the kernel reports CPU pressure.
     pub reports_pressure: bool,

@@ -42,10 +42,8 @@ pub struct UsableCores {
     /// Cores of the clients.
     pub clients: u64,
     /// Thousandths of a core that a CPU quota leaves the relay, if that is less.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay_millicores: Option<u64>,
     /// Thousandths of a core that a CPU quota leaves the clients, if that is less. Both may share one quota.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients_millicores: Option<u64>,
 }
 

@@ -20,7 +20,6 @@ pub struct Saturated {
     pub relay_utilisation: Option<f64>,
     /// CPU time of the relay's busiest thread as a share of that time. A relay is at its limit if one of
     /// its threads is. Absent in older records.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay_fullest_thread: Option<f64>,
     /// The clients' CPU time as a share of what their cores could give in the same time.
     pub client_utilisation: f64,
