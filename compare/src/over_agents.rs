@@ -5,7 +5,7 @@ mod records;
 mod told;
 
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::Duration,
 };
 

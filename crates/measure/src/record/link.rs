@@ -85,7 +85,6 @@ crate::sums! {
     LinkRecord { parts, down, up, lateness }
     LinkFlow { packets, forwarded, forwarded_bytes, tail_dropped, lost, retransmitted, queued }
     LinkPart { connections, down, up }
-    PartFlow { packets, forwarded, forwarded_bytes, tail_dropped, lost, queued }
 }
 
 /// How late 99 % of the packets of a link with this round trip may leave the emulator.
