@@ -4,10 +4,7 @@
 mod records;
 mod told;
 
-use std::{
-    path::PathBuf,
-    time::Duration,
-};
+use std::{path::PathBuf, time::Duration};
 
 use agents::{Attendance, Identity, Run, RunId, Server, Spec, coordinate, file_sha256};
 use anyhow::{Context, Result, ensure};
