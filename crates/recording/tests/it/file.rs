@@ -43,7 +43,11 @@ fn written(entries: &[Entry]) -> (Vec<u8>, Vec<usize>) {
             writer.write(entry.clone()).unwrap();
             writer.flush().unwrap();
         }
-        drop(writer);
+        if count == entries.len() {
+            writer.finish().unwrap();
+        } else {
+            drop(writer);
+        }
         ends.push(bytes.len());
     }
     (bytes, ends)
