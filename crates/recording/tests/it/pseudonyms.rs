@@ -172,7 +172,7 @@ fn a_text_keeps_its_length_and_its_script() {
 
 #[test]
 fn every_character_is_replaced_by_one_of_its_length() {
-    let all: Vec<char> = ('\0'..=char::MAX).step_by(5).collect();
+    let all: Vec<char> = ('\0'..=char::MAX).step_by(41).collect();
     for chars in all.chunks(9_973) {
         let content: String = chars.iter().collect();
         let (bodies, _) = recorded(Redaction::Pseudonyms, &[delivery(&event(1, 1, &[], &content))]);
