@@ -8,13 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use crate::{Cell, Factor};
 
 impl Cell {
-    /// The text of every factor, by its name.
-    pub fn to_words(&self) -> BTreeMap<String, String> {
-        let word = |factor: Factor| (factor.row().name.to_owned(), (factor.row().write)(self));
-        Factor::ALL.into_iter().map(word).collect()
-    }
-
-    /// Reads what [`Cell::to_words`] wrote; a factor that is left out keeps its default.
+    /// Reads the texts of factors by their names; a factor that is left out keeps its default.
     ///
     /// # Errors
     /// Names the factor that is unknown or has no such value.
@@ -32,7 +26,7 @@ impl Cell {
 
 impl Serialize for Cell {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.to_words().serialize(serializer)
+        serializer.collect_map(Factor::ALL.map(|factor| (factor.row().name, (factor.row().write)(self))))
     }
 }
 
