@@ -338,22 +338,15 @@ fn a_failed_test_of_the_instrument_stands_before_every_number() {
 }
 
 #[test]
-fn a_busy_host_is_named_with_what_it_cost_and_what_to_do() {
+fn a_busy_host_is_named_with_what_to_do() {
     let mut result = result("quick", 6, &CELLS, measured);
     assert!(!report::summary(&result).contains("too busy"));
-    let busy = |result: &mut ResultFile, cell: usize, block: usize| {
+    for (cell, block) in [(0, 0), (3, 1), (4, 1)] {
         let record = result.cells[cell].blocks[block].record.as_mut().unwrap();
         record.validity.add(ValidityClass::Invalid, ReasonKind::CpuPressure { percent: 71.0 });
-    };
-    // An anchor has neighbours in its round; another cell loses the round.
-    busy(&mut result, 0, 0);
-    let summary = report::summary(&result);
-    assert!(summary.contains("The host was too busy in 1 of ") && !summary.contains("fewer than six"));
-    busy(&mut result, 3, 1);
-    busy(&mut result, 4, 1);
+    }
     for text in [report::summary(&result), report::terminal(&result, false)] {
-        assert!(text.contains("The host was too busy in 3 of "), "{text}");
-        assert!(text.contains("2 cells have fewer than six rounds left") && text.contains("idle machine"));
+        assert!(text.contains("The host was too busy in 3 of ") && text.contains("idle"), "{text}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Sentences of a result and of its loads: title, warnings, headline, control, steady state,
 //! saturation, and the blocks that are left out.
 
-use std::{collections::BTreeSet, fmt::Write as _};
+use std::fmt::Write as _;
 
 use measure::{Counts, NOT_SATURATED, Status, ValidityClass};
 
@@ -176,28 +176,17 @@ fn is_at_limit(load: &LoadView<'_>) -> bool {
     load.saturates() != NOT_SATURATED
 }
 
-/// That the host took blocks away, what this costs and what to do about it.
+/// That the host took blocks away, and what to do about it.
 fn busy_host(result: &ResultFile) -> Option<String> {
-    let lost = |block: &&Block| {
+    let is_lost = |block: &&Block| {
         block.usable().is_none() && block.counted().is_some_and(|record| record.validity.blames_host())
     };
     let blocks = || result.cells.iter().flat_map(|cell| &cell.blocks);
-    let (busy, all) = (blocks().filter(lost).count(), blocks().count());
-    let rounds = |cell: &CellResult| {
-        let usable = cell.blocks.iter().filter(|block| block.usable().is_some());
-        usable.map(|block| block.round).collect::<BTreeSet<_>>().len()
-    };
-    let short =
-        result.cells.iter().filter(|cell| cell.blocks.iter().any(|b| lost(&b)) && rounds(cell) < 6).count();
-    let cost = match short {
-        0 => String::new(),
-        1 => " One cell has fewer than six rounds left, and so no verdict on time.".to_owned(),
-        _ => format!(" {short} cells have fewer than six rounds left, and so no verdict on time."),
-    };
+    let (busy, all) = (blocks().filter(is_lost).count(), blocks().count());
     (busy > 0).then(|| {
         format!(
-            "The host was too busy in {busy} of {all} blocks, which are left out.{cost} End other programs, or take \
-             an idle machine, and run it again; --rounds makes up for a few."
+            "The host was too busy in {busy} of {all} blocks, which are left out. End other programs, or take an idle \
+             machine, and run it again; --rounds makes up for a few."
         )
     })
 }
