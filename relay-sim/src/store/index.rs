@@ -1,9 +1,8 @@
 //! Where are the events that match a filter?
 //!
-//! Events are listed by all that filters ask for, newest first with ties by lowest id: by author,
-//! author and kind, one-letter tag, kind, or nothing. A list is found by the hash of its
-//! key, so a new event costs one look-up for each of its lists, and mostly goes to their end. An entry
-//! has the part of its event that mostly decides the order.
+//! Events are listed by what filters ask for, newest first with ties by lowest id: by kind, by author and
+//! kind, and by one-letter tag. Lists of several kinds are merged while they are read. Authors and tags
+//! are found by hash. An entry has the part of its event that mostly decides the order.
 //!
 //! If several lists hold all matches, the one with the fewest other events between them is not known
 //! beforehand. They are searched by turns. The first that has found enough, or has no more, gives the
@@ -11,29 +10,28 @@
 
 use std::{
     cmp::{Ordering, Reverse},
+    collections::BinaryHeap,
+    hash::Hash,
     slice,
     sync::Arc,
     vec,
 };
 
 use ahash::{HashSet, RandomState};
-use codecs::Filter;
+use codecs::{EventHead, Filter};
 use hashbrown::{HashTable, hash_table::Entry};
 
 use super::{by_id::ById, stored::StoredEvent};
 
 /// Entries of a list that lie side by side: few enough that one is put between them quickly.
-pub(super) const MAX_CHUNK: usize = 128;
+pub(super) const MAX_CHUNK: usize = 64;
 
-/// Maps that the lists are spread over: when one grows, the pause is a small part of what one map
-/// for all would take.
+/// Maps that authors and tags are spread over: when one grows, the pause is a small part of what one
+/// map for all would take.
 const MAPS: usize = 64;
 
 /// Candidates of one list before the next has its turn.
 const TURN: usize = 16;
-
-/// Kinds up to which a filter's authors are looked up kind by kind, and no other way.
-const FEW_KINDS: usize = 16;
 
 /// Authors of a filter beyond which they are looked up by hash.
 const FEW_AUTHORS: usize = 8;
@@ -41,34 +39,42 @@ const FEW_AUTHORS: usize = 8;
 /// The events by what filters ask for, except their ids.
 #[derive(Debug)]
 pub(super) struct Index {
-    /// Lists by the hash of their key. Two keys with one hash share a list; a look at the event tells
-    /// them apart.
-    lists: [HashTable<(u64, List)>; MAPS],
+    all: ByKind,
+    /// Events of an author, by the hash of its key. Two authors with one hash share lists; a look at
+    /// the event tells them apart.
+    authors: [HashTable<(u64, ByKind)>; MAPS],
+    /// Events with a tag, by the hash of its letter and value. The filter tells those with one hash
+    /// apart.
+    tags: [HashTable<(u64, List)>; MAPS],
     hasher: RandomState,
     /// Candidates that were looked at so far: what filters cost.
     visited: u64,
 }
 
-/// What a list is by.
-#[derive(Debug, Clone, Copy, Hash)]
-enum By<'a> {
-    Time,
-    Kind(u16),
-    Author(&'a [u8; 32]),
-    AuthorAndKind(&'a [u8; 32], u16),
-    Tag(char, &'a str),
-}
+/// A list for each kind, by kind.
+#[derive(Debug, Default)]
+struct ByKind(Vec<(u16, List)>);
 
-impl By<'_> {
-    /// Whether the event belongs in the list; of tags the filter itself decides.
-    fn fits(&self, stored: &StoredEvent) -> bool {
-        let event = stored.head();
-        match *self {
-            By::Time | By::Tag(..) => true,
-            By::Kind(kind) => event.kind == kind,
-            By::Author(author) => event.pubkey == *author,
-            By::AuthorAndKind(author, kind) => event.kind == kind && event.pubkey == *author,
+impl ByKind {
+    fn place(&self, kind: u16) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&kind, |(kind, _)| *kind)
+    }
+
+    fn insert(&mut self, kind: u16, placed: Placed) {
+        match self.place(kind) {
+            Ok(place) => self.0[place].1.insert(placed),
+            Err(place) => self.0.insert(place, (kind, List::One(placed))),
         }
+    }
+
+    /// Removes an event. Returns whether nothing is left.
+    fn remove(&mut self, kind: u16, placed: &Placed) -> bool {
+        if let Ok(place) = self.place(kind)
+            && self.0[place].1.remove(placed)
+        {
+            self.0.remove(place);
+        }
+        self.0.is_empty()
     }
 }
 
@@ -85,17 +91,18 @@ enum List {
 #[derive(Debug)]
 struct Chunks {
     chunks: Vec<Vec<Placed>>,
-    /// The chunk that took the last event, tried first for the next one: events of about one time
-    /// mostly come together, and a search would read memory that is in no cache.
-    latest: usize,
+    /// Where each begins: to find a chunk no other is read, which is in no cache.
+    starts: Vec<Start>,
 }
+
+/// The part of an event that mostly decides the order.
+type Start = (i64, Reverse<u64>);
 
 /// A stored event in the order of a list.
 #[derive(Debug, Clone)]
 struct Placed {
-    created_at: i64,
-    /// The beginning of the id. Where it is equal, too, the events themselves are looked at.
-    id_start: Reverse<u64>,
+    /// Time, and the beginning of the id. Where both are equal, the events themselves are looked at.
+    start: Start,
     stored: Arc<StoredEvent>,
 }
 
@@ -103,14 +110,14 @@ impl Placed {
     fn from_event(stored: &Arc<StoredEvent>) -> Placed {
         let event = stored.head();
         let id_start = event.id.first_chunk().map_or(0, |start| u64::from_be_bytes(*start));
-        Placed { created_at: event.created_at, id_start: Reverse(id_start), stored: Arc::clone(stored) }
+        Placed { start: (event.created_at, Reverse(id_start)), stored: Arc::clone(stored) }
     }
 }
 
 impl Ord for Placed {
     fn cmp(&self, other: &Placed) -> Ordering {
         let of_ids = || other.stored.head().id.cmp(&self.stored.head().id);
-        self.created_at.cmp(&other.created_at).then(self.id_start.cmp(&other.id_start)).then_with(of_ids)
+        self.start.cmp(&other.start).then_with(of_ids)
     }
 }
 
@@ -129,41 +136,52 @@ impl PartialEq for Placed {
 impl Eq for Placed {}
 
 impl Chunks {
-    fn insert(&mut self, placed: Placed) {
-        let Chunks { chunks, latest } = self;
-        let begins_before = |chunk: &Vec<Placed>| chunk[0] <= placed;
-        let begun = |place: usize| chunks.get(place).is_some_and(begins_before);
-        if !begun(*latest) || begun(*latest + 1) {
-            *latest = chunks.partition_point(begins_before).saturating_sub(1);
+    fn new(chunks: Vec<Vec<Placed>>) -> Chunks {
+        let starts = chunks.iter().map(|chunk| chunk[0].start).collect();
+        Chunks { chunks, starts }
+    }
+
+    /// The chunk that an event is in, or belongs into.
+    fn place(&self, placed: &Placed) -> usize {
+        let mut begun = self.starts.partition_point(|start| *start < placed.start);
+        while self.starts.get(begun) == Some(&placed.start) && self.chunks[begun][0] <= *placed {
+            begun += 1;
         }
-        if let Some(next) = insert_into(&mut chunks[*latest], placed) {
-            *latest += 1;
-            chunks.insert(*latest, next);
+        begun.saturating_sub(1)
+    }
+
+    fn insert(&mut self, placed: Placed) {
+        let place = self.place(&placed);
+        self.starts[place] = self.starts[place].min(placed.start);
+        if let Some(next) = insert_into(&mut self.chunks[place], placed) {
+            self.starts.insert(place + 1, next[0].start);
+            self.chunks.insert(place + 1, next);
         }
     }
 
     /// Removes an event. Returns whether no chunk is left.
     fn remove(&mut self, placed: &Placed) -> bool {
-        let chunks = &mut self.chunks;
-        let place = chunks.partition_point(|chunk| chunk[0] <= *placed).saturating_sub(1);
-        if remove_from(&mut chunks[place], placed) {
-            chunks.remove(place);
+        let place = self.place(placed);
+        if remove_from(&mut self.chunks[place], placed) {
+            self.chunks.remove(place);
+            self.starts.remove(place);
+        } else {
+            self.starts[place] = self.chunks[place][0].start;
         }
-        chunks.is_empty()
+        self.chunks.is_empty()
     }
 }
 
 /// Adds an event to a chunk, unless it is there: one may have a tag twice. Returns the chunk that is
 /// to follow if this one was full.
 fn insert_into(chunk: &mut Vec<Placed>, placed: Placed) -> Option<Vec<Placed>> {
-    let is_last = chunk.last().is_some_and(|last| *last < placed);
-    let at = if is_last { chunk.len() } else { chunk.binary_search(&placed).err()? };
+    let at = chunk.binary_search(&placed).err()?;
     if chunk.len() < MAX_CHUNK {
         chunk.insert(at, placed);
         return None;
     }
     // What comes in order fills its chunks.
-    let mut next = chunk.split_off(if is_last { at } else { MAX_CHUNK / 2 });
+    let mut next = chunk.split_off(if at == MAX_CHUNK { at } else { MAX_CHUNK / 2 });
     match at.checked_sub(chunk.len()) {
         Some(at) => next.insert(at, placed),
         None => chunk.insert(at, placed),
@@ -194,8 +212,7 @@ impl List {
             }
             List::Few(few) => {
                 if let Some(next) = insert_into(few, placed) {
-                    let chunks = vec![std::mem::take(few), next];
-                    *self = List::Many(Box::new(Chunks { chunks, latest: 1 }));
+                    *self = List::Many(Box::new(Chunks::new(vec![std::mem::take(few), next])));
                 }
             }
             List::Many(many) => many.insert(placed),
@@ -214,13 +231,13 @@ impl List {
     /// Its events up to this time.
     fn until(&self, until: i64) -> (&[Vec<Placed>], &[Placed]) {
         fn up_to(chunk: &[Placed], until: i64) -> &[Placed] {
-            &chunk[..chunk.partition_point(|placed| placed.created_at <= until)]
+            &chunk[..chunk.partition_point(|placed| placed.start.0 <= until)]
         }
         match self {
             List::One(one) => (&[], up_to(slice::from_ref(one), until)),
             List::Few(few) => (&[], up_to(few, until)),
             List::Many(many) => {
-                let begun = many.chunks.partition_point(|chunk| chunk[0].created_at <= until);
+                let begun = many.starts.partition_point(|start| start.0 <= until);
                 let Some((last, whole)) = many.chunks[..begun].split_last() else { return (&[], &[]) };
                 (whole, up_to(last, until))
             }
@@ -230,31 +247,53 @@ impl List {
 
 impl Default for Index {
     fn default() -> Self {
-        let lists = std::array::from_fn(|_| HashTable::new());
-        Index { lists, hasher: RandomState::default(), visited: 0 }
+        Index {
+            all: ByKind::default(),
+            authors: std::array::from_fn(|_| HashTable::new()),
+            tags: std::array::from_fn(|_| HashTable::new()),
+            hasher: RandomState::default(),
+            visited: 0,
+        }
     }
 }
 
 impl Index {
     pub(super) fn add(&mut self, stored: &Arc<StoredEvent>) {
-        for (map, key) in keys(&self.hasher, stored) {
-            let placed = Placed::from_event(stored);
-            match self.lists[map].entry(key, |list| list.0 == key, |list| list.0) {
-                Entry::Occupied(mut list) => list.get_mut().1.insert(placed),
-                Entry::Vacant(new) => _ = new.insert((key, List::One(placed))),
+        let EventHead { pubkey, kind, .. } = stored.head();
+        let placed = Placed::from_event(stored);
+        for (map, key) in tag_keys(&self.hasher, stored) {
+            match self.tags[map].entry(key, |list| list.0 == key, |list| list.0) {
+                Entry::Occupied(mut list) => list.get_mut().1.insert(placed.clone()),
+                Entry::Vacant(new) => _ = new.insert((key, List::One(placed.clone()))),
             }
         }
+        let (map, key) = key(&self.hasher, pubkey);
+        match self.authors[map].entry(key, |lists| lists.0 == key, |lists| lists.0) {
+            Entry::Occupied(mut lists) => lists.get_mut().1.insert(*kind, placed.clone()),
+            Entry::Vacant(new) => {
+                _ = new.insert((key, ByKind(vec![(*kind, List::One(placed.clone()))])));
+            }
+        }
+        self.all.insert(*kind, placed);
     }
 
     pub(super) fn remove(&mut self, stored: &Arc<StoredEvent>) {
+        let EventHead { pubkey, kind, .. } = stored.head();
         let placed = Placed::from_event(stored);
-        for (map, key) in keys(&self.hasher, stored) {
-            if let Ok(mut list) = self.lists[map].find_entry(key, |list| list.0 == key)
+        for (map, key) in tag_keys(&self.hasher, stored) {
+            if let Ok(mut list) = self.tags[map].find_entry(key, |list| list.0 == key)
                 && list.get_mut().1.remove(&placed)
             {
                 list.remove();
             }
         }
+        let (map, key) = key(&self.hasher, pubkey);
+        if let Ok(mut lists) = self.authors[map].find_entry(key, |lists| lists.0 == key)
+            && lists.get_mut().1.remove(*kind, &placed)
+        {
+            lists.remove();
+        }
+        self.all.remove(*kind, &placed);
     }
 
     /// The newest matches of a filter, `limit` at most, each once and in order. `events` are all,
@@ -285,7 +324,8 @@ impl Index {
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.lists.iter().all(HashTable::is_empty)
+        let Index { all, authors, tags, .. } = self;
+        all.0.is_empty() && authors.iter().all(HashTable::is_empty) && tags.iter().all(HashTable::is_empty)
     }
 
     /// The lists that hold every match.
@@ -297,65 +337,78 @@ impl Index {
             named.dedup_by_key(|event| event.key()); // a client may name one twice
             return vec![Source::new(std::iter::once(Candidates::Named(named.into_iter())), rest)];
         }
-        let list = |by| Candidates::Listed(self.range(by, filter));
         let tags = || Filter { tags: filter.tags.clone(), ..Filter::default() };
         let mut sources = Vec::new();
         match (&filter.authors, &filter.kinds) {
-            (Some(authors), kinds) => {
-                let few = kinds.as_ref().filter(|kinds| kinds.len() <= FEW_KINDS);
-                if few.is_none() {
-                    let rest = Filter { kinds: kinds.clone(), ..tags() };
-                    sources.push(Source::new(authors.iter().map(move |a| list(By::Author(a))), rest));
-                }
-                if let Some(kinds) = kinds {
-                    let of_author = move |a| kinds.iter().map(move |kind| list(By::AuthorAndKind(a, *kind)));
-                    sources.push(Source::new(authors.iter().flat_map(of_author), tags()));
-                }
+            (Some(authors), None) => {
+                let merged = move |author| merged(self.of_author(author), Some(author), filter);
+                sources.push(Source::new(authors.iter().map(merged), tags()));
+            }
+            (Some(authors), Some(kinds)) => {
+                let of_author = move |author| {
+                    let lists = self.of_author(author).iter();
+                    let wanted = lists.filter(move |(kind, _)| kinds.binary_search(kind).is_ok());
+                    wanted.map(move |(_, list)| Candidates::Listed(listed(list, Some(author), filter)))
+                };
+                sources.push(Source::new(authors.iter().flat_map(of_author), tags()));
             }
             (None, Some(kinds)) => {
-                sources.push(Source::new(kinds.iter().map(move |kind| list(By::Kind(*kind))), tags()));
+                let places = kinds.iter().filter_map(move |kind| self.all.place(*kind).ok());
+                let of_kind =
+                    move |place: usize| Candidates::Listed(listed(&self.all.0[place].1, None, filter));
+                sources.push(Source::new(places.map(of_kind), tags()));
             }
             (None, None) if filter.tags.is_empty() => {
-                sources.push(Source::new(std::iter::once(list(By::Time)), tags()));
+                sources.push(Source::new(std::iter::once(merged(&self.all.0, None, filter)), tags()));
             }
             (None, None) => {}
         }
         for condition in &filter.tags {
-            let of_value = move |value: &'i String| list(By::Tag(condition.letter, value));
-            sources.push(Source::new(condition.values.iter().map(of_value), filter.clone()));
+            let of_value = move |value: &'i String| {
+                let (map, key) = key(&self.hasher, (condition.letter, value.as_str()));
+                let (_, list) = self.tags[map].find(key, |list| list.0 == key)?;
+                Some(Candidates::Listed(listed(list, None, filter)))
+            };
+            sources.push(Source::new(condition.values.iter().filter_map(of_value), filter.clone()));
         }
         sources
     }
 
-    /// The part of a list that is of a filter's times.
-    fn range<'i>(&'i self, by: By<'i>, filter: &Filter) -> Listed<'i> {
-        let (map, key) = key(&self.hasher, by);
-        let list = self.lists[map].find(key, |list| list.0 == key);
-        let until = |(_, list): &'i (u64, List)| list.until(filter.until.unwrap_or(i64::MAX));
-        let (before, chunk) = list.map_or((&[][..], &[][..]), until);
-        Listed { by, before, chunk, since: filter.since.unwrap_or(i64::MIN) }
+    /// The lists of an author.
+    fn of_author(&self, author: &[u8; 32]) -> &[(u16, List)] {
+        let (map, key) = key(&self.hasher, author);
+        self.authors[map].find(key, |lists| lists.0 == key).map_or(&[], |(_, lists)| &lists.0)
     }
 }
 
-/// The map of a list, and the hash in it.
-fn key(hasher: &RandomState, by: By<'_>) -> (usize, u64) {
-    let hash = hasher.hash_one(by);
-    // Bits by which a map of fewer than 2^32 lists does not place them.
+/// The part of a list that is of a filter's times, and of this author.
+fn listed<'i>(list: &'i List, author: Option<&'i [u8; 32]>, filter: &Filter) -> Listed<'i> {
+    let (before, chunk) = list.until(filter.until.unwrap_or(i64::MAX));
+    Listed { author, before, chunk, since: filter.since.unwrap_or(i64::MIN) }
+}
+
+/// The same of the lists of several kinds.
+fn merged<'i>(lists: &'i [(u16, List)], author: Option<&'i [u8; 32]>, filter: &Filter) -> Candidates<'i> {
+    let mut lists: Vec<_> = lists.iter().map(|(_, list)| listed(list, author, filter)).collect();
+    let heads = lists.iter_mut().enumerate().filter_map(|(place, list)| Some((list.next()?, place)));
+    Candidates::Merged { heads: heads.collect(), lists }
+}
+
+/// The map of an author or a tag, and the hash in it.
+fn key(hasher: &RandomState, of: impl Hash) -> (usize, u64) {
+    let hash = hasher.hash_one(of);
+    // Bits by which a map of fewer than 2^32 entries does not place them.
     (usize::try_from((hash >> 32) % MAPS as u64).expect("fewer than MAPS"), hash)
 }
 
-/// The lists of an event.
-fn keys(hasher: &RandomState, stored: &StoredEvent) -> impl Iterator<Item = (usize, u64)> {
-    let event = stored.head();
-    let (author, kind) = (&event.pubkey, event.kind);
-    let tags = stored.event().tags().filter_map(|mut values| {
+/// The keys of an event's one-letter tags.
+fn tag_keys(hasher: &RandomState, stored: &StoredEvent) -> impl Iterator<Item = (usize, u64)> {
+    stored.event().tags().filter_map(|mut values| {
         let (name, value) = (values.next()?, values.next()?);
         let mut letters = name.chars();
         let letter = letters.next().filter(|_| letters.next().is_none())?;
-        Some(By::Tag(letter, value))
-    });
-    let all = [By::Time, By::Kind(kind), By::Author(author), By::AuthorAndKind(author, kind)];
-    all.into_iter().chain(tags).map(|by| key(hasher, by))
+        Some(key(hasher, (letter, value)))
+    })
 }
 
 /// The filter with each author, kind and tag value once, in order: a look-up for each pair of 2,000
@@ -377,6 +430,11 @@ fn without_repeats(filter: &Filter) -> Filter {
 enum Candidates<'i> {
     Named(vec::IntoIter<&'i Arc<StoredEvent>>),
     Listed(Listed<'i>),
+    /// Several lists as one: the next event of each, and where the rest of its list is.
+    Merged {
+        heads: BinaryHeap<(&'i Placed, usize)>,
+        lists: Vec<Listed<'i>>,
+    },
 }
 
 impl<'i> Iterator for Candidates<'i> {
@@ -385,7 +443,12 @@ impl<'i> Iterator for Candidates<'i> {
     fn next(&mut self) -> Option<Self::Item> {
         match self {
             Candidates::Named(named) => named.next(),
-            Candidates::Listed(listed) => listed.next(),
+            Candidates::Listed(listed) => Some(&listed.next()?.stored),
+            Candidates::Merged { heads, lists } => {
+                let (newest, place) = heads.pop()?;
+                heads.extend(lists[place].next().map(|head| (head, place)));
+                Some(&newest.stored)
+            }
         }
     }
 }
@@ -393,24 +456,25 @@ impl<'i> Iterator for Candidates<'i> {
 /// What is left of a range of a list.
 #[derive(Debug)]
 struct Listed<'i> {
-    by: By<'i>,
+    /// Whose events it is of, where that is not plain.
+    author: Option<&'i [u8; 32]>,
     before: &'i [Vec<Placed>],
     chunk: &'i [Placed],
     since: i64,
 }
 
 impl<'i> Iterator for Listed<'i> {
-    type Item = &'i Arc<StoredEvent>;
+    type Item = &'i Placed;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             while let Some((placed, before)) = self.chunk.split_last() {
-                if placed.created_at < self.since {
+                if placed.start.0 < self.since {
                     return None;
                 }
                 self.chunk = before;
-                if self.by.fits(&placed.stored) {
-                    return Some(&placed.stored);
+                if self.author.is_none_or(|author| placed.stored.head().pubkey == *author) {
+                    return Some(placed);
                 }
             }
             let (chunk, before) = self.before.split_last()?;
