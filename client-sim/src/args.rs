@@ -586,7 +586,7 @@ Exit codes:
   6    not possible with --floor or over links here
   99   a latency beyond the scenario's bound
   130  interrupted
-After 3, 4, 5, 99 and 130 the result is kept and names the fault.",
+After 3, 4, 5, 99 and 130 what was measured is kept, and the result names the fault.",
         scenarios.join("\n"),
         formats.join("\n")
     )
