@@ -84,7 +84,7 @@ fn a_run_writes_its_page_and_says_on_its_way_how_it_goes() {
         page.starts_with("<!doctype html>")
             && page.contains("<title>note-stream: one run of json+none</title>")
     );
-    assert!(page.contains("\"slowest\":[[2.0,") && page.contains("once and unaltered"));
+    assert!(page.contains("\"slowest\":[[2.0,") && page.contains("publishes acked"));
     let line = output.said.lines().find(|line| line.starts_with("1 s of ")).unwrap_or_default().to_owned();
     for part in [" deliveries, ", "/s, p50 ", " ms, p99 ", " ms"] {
         assert!(line.contains(part), "{part} in {line:?} of {}", output.said);
