@@ -29,7 +29,7 @@ use crate::{
     config::Config,
     fanout::{Answered, Delivery, Dropped, Outbox, Queued, Subscription, Subscriptions},
     fault::{Burner, Faults, Planted},
-    store::{AllEncodings, Disk, Outcome, Store, StoreError, StoredEvent},
+    store::{AllEncodings, Disk, NextRows, Outcome, Store, StoreError, StoredEvent},
     totals::{Counters, Totals, add},
 };
 
@@ -155,14 +155,15 @@ impl Relay {
         Ok(relay)
     }
 
-    /// Writes all offered events to disk, refuses later ones, and removes the rows of events that are no
-    /// more.
+    /// Writes all offered events to disk, refuses later ones, and removes the rows that are left over.
     pub fn close(&self) {
         let Some(Durable { disk, committer }) = &self.durable else { return };
         committer.close();
-        let removed = self.lock().store.take_removed();
-        if !removed.is_empty()
-            && let Err(error) = disk.commit(&removed, &[])
+        // The committer removes rows only when it writes some.
+        let last = self.lock().store.next_rows(0);
+        last.keep_for_answers();
+        if !last.removed.is_empty()
+            && let Err(error) = disk.commit(&last.removed, &[])
         {
             // The next start finds them superseded, deleted or expired once more.
             error!(%error, "rows that are no longer needed stay");
@@ -292,23 +293,30 @@ impl Relay {
             self.refuse_what_does_not_fit(&mut offers);
             // Between the look and the insertion, what was stored may expire: such an event has no
             // row and waits for the next commit.
-            let (has_row, mut numbers) = {
+            let (has_row, next) = {
                 let mut shared = self.lock();
                 let has_row: Vec<_> = offers.iter().map(|o| shared.store.needs_row(&o.event)).collect();
-                let numbers = shared.store.next_rows(has_row.iter().filter(|has_row| **has_row).count());
-                (has_row, numbers)
+                let next = shared.store.next_rows(has_row.iter().filter(|has_row| **has_row).count());
+                (has_row, next)
             };
+            next.keep_for_answers();
+            let NextRows { mut numbers, removed, .. } = next;
             let with_row = offers.iter().zip(&has_row).filter(|(_, has_row)| **has_row);
             let bytes = with_row.filter_map(|(offer, _)| {
                 let encoded = offer.event.encoded(disk.format(), disk.codec()).ok()?;
                 Some(&*encoded.bytes)
             });
             let rows: Vec<_> = numbers.clone().zip(bytes).collect();
-            let written = if rows.is_empty() { Ok(()) } else { disk.commit(&[], &rows) };
-            let is_written = written.is_ok();
-            if let Err(error) = written {
+            let is_written = if rows.is_empty() && removed.is_empty() {
+                true
+            } else if let Err(error) = disk.commit(&removed, &rows) {
                 error!(%error, events = rows.len(), "events are refused, for they cannot be written");
-            }
+                let mut shared = self.lock();
+                removed.iter().for_each(|number| shared.store.forget_row(*number));
+                false
+            } else {
+                true
+            };
             drop(rows);
             let mut again = Vec::new();
             for (offer, has_row) in offers.into_iter().zip(has_row) {

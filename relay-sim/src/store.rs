@@ -9,7 +9,7 @@
 use std::{
     collections::{BTreeSet, hash_map::Entry},
     ops::Range,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, Weak, atomic::Ordering},
 };
 
 use ahash::{HashMap, HashSet};
@@ -119,9 +119,29 @@ struct Rows {
     cache: Cache,
     /// The number of the next row.
     next: u64,
-    /// Rows of events that are no more. They stay until the relay stops, since answers may still need
-    /// them.
+    /// Rows of events that are no more, yet to be removed.
     removed: Vec<u64>,
+    /// Copies of such events that answers carried when the events went.
+    carried: Vec<Weak<StoredEvent>>,
+}
+
+/// Rows that the next commit writes and removes.
+#[derive(Debug)]
+pub(crate) struct NextRows {
+    /// The numbers for new rows.
+    pub(crate) numbers: Range<u64>,
+    /// Rows to be removed with them.
+    pub(crate) removed: Vec<u64>,
+    /// Answers that still need some of these.
+    carried: Vec<Weak<StoredEvent>>,
+}
+
+impl NextRows {
+    /// Reads the rows that go for those who will still send their events. Reads the disk: to be
+    /// called without a lock.
+    pub(crate) fn keep_for_answers(&self) {
+        self.carried.iter().filter_map(Weak::upgrade).for_each(|copy| copy.keep_for_answers());
+    }
 }
 
 impl Store {
@@ -136,8 +156,13 @@ impl Store {
     /// # Errors
     /// When a row is malformed, or there is no memory for the indexes.
     pub(crate) fn load(&mut self, disk: &Arc<Disk>, unix_seconds: Option<u64>) -> Result<(), StoreError> {
-        self.rows =
-            Some(Rows { disk: Arc::clone(disk), cache: Cache::default(), next: 0, removed: Vec::new() });
+        self.rows = Some(Rows {
+            disk: Arc::clone(disk),
+            cache: Cache::default(),
+            next: 0,
+            removed: Vec::new(),
+            carried: Vec::new(),
+        });
         disk.rows(|number, bytes| {
             let file = || disk.file().to_owned();
             let event = disk.codec().decode_event(bytes).map_err(|error| StoreError::Torn {
@@ -145,26 +170,36 @@ impl Store {
                 why: format!("row {number} is no {} event: {error}", disk.format()),
             })?;
             self.rows.as_mut().expect("set above").next = number + 1;
-            if self.insert_row(&event, number) == Outcome::Full {
-                return Err(StoreError::TooLarge { file: file() });
+            let has_expired = expires_at(&event).is_some_and(|at| unix_seconds.is_some_and(|now| at <= now));
+            // A deletion that has expired still deletes, as it does in memory.
+            if has_expired && event.kind != DELETION {
+                self.forget_row(number);
+                return Ok(());
             }
-            // One by one, because an event that has expired replaced others.
-            unix_seconds.into_iter().for_each(|now| self.expire(now));
-            Ok(())
+            match self.insert_row(&event, number) {
+                Outcome::Full => Err(StoreError::TooLarge { file: file() }),
+                _ => Ok(()),
+            }
         })
     }
 
-    /// Reserves numbers for a commit of `count` new rows.
-    pub(crate) fn next_rows(&mut self, count: usize) -> Range<u64> {
+    /// Reserves numbers for a commit of `count` new rows, and hands over the rows to remove.
+    pub(crate) fn next_rows(&mut self, count: usize) -> NextRows {
         let rows = self.rows.as_mut().expect("only a store on disk has rows");
         let first = rows.next;
         rows.next += count as u64;
-        first..rows.next
+        NextRows {
+            numbers: first..rows.next,
+            removed: std::mem::take(&mut rows.removed),
+            carried: std::mem::take(&mut rows.carried),
+        }
     }
 
-    /// The rows that are to be removed, for a relay that stops.
-    pub(crate) fn take_removed(&mut self) -> Vec<u64> {
-        self.rows.as_mut().map_or_else(Vec::new, |rows| std::mem::take(&mut rows.removed))
+    /// Marks a row for removal by the next commit.
+    pub(crate) fn forget_row(&mut self, number: u64) {
+        if let Some(rows) = &mut self.rows {
+            rows.removed.push(number);
+        }
     }
 
     /// Inserts an event that is in this row of the disk. If the event is not stored, the row is marked for
@@ -173,10 +208,8 @@ impl Store {
         let Some(rows) = &self.rows else { return Outcome::Unwritten };
         let stored = Arc::new(StoredEvent::of_row(event, &rows.disk, number, &self.encodings));
         let outcome = self.insert(&stored);
-        if outcome != Outcome::Stored
-            && let Some(rows) = &mut self.rows
-        {
-            rows.removed.push(number);
+        if outcome != Outcome::Stored {
+            self.forget_row(number);
         }
         outcome
     }
@@ -345,6 +378,7 @@ impl Store {
         self.held_bytes -= stored.held_bytes();
         if let (Some(rows), Some(number)) = (&mut self.rows, stored.row()) {
             rows.cache.remove(id);
+            rows.carried.extend(stored.carried());
             // Deleted events stay deleted when the deletion itself has expired.
             if stored.head().kind != DELETION {
                 rows.removed.push(number);

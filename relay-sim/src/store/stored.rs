@@ -213,6 +213,20 @@ impl StoredEvent {
         }
     }
 
+    /// The copy that answers carry of an event on disk, if one does.
+    pub(super) fn carried(&self) -> Option<Weak<StoredEvent>> {
+        let loaded = self.row.as_ref()?.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        (loaded.strong_count() > 0).then(|| Weak::clone(&loaded))
+    }
+
+    /// Reads the row for those who will still send the event, since the row is about to go.
+    pub(crate) fn keep_for_answers(&self) {
+        if let Some(row) = &self.row {
+            // A failure is told when the event is sent.
+            let _ = self.encoded(row.disk.format(), row.disk.codec());
+        }
+    }
+
     /// Its id, author, time and kind.
     pub(crate) fn head(&self) -> &EventHead {
         &self.event.head
