@@ -12,12 +12,14 @@ use crate::{merged::Merged, metric::Metric};
 #[derive(Debug, Clone, Default)]
 pub struct Slo(Vec<Bound>);
 
+type Holds = fn(&f64, &f64) -> bool;
+
 /// One bound.
 #[derive(Debug, Clone)]
 struct Bound {
     figure: Figure,
     /// Of a value and the bound's.
-    holds: fn(&f64, &f64) -> bool,
+    holds: Holds,
     /// In the base unit: nanoseconds, bytes, a count, a share.
     value: f64,
     /// As it was written.
@@ -200,7 +202,7 @@ impl FromStr for Slo {
 fn bound(text: &str) -> Option<Bound> {
     let at = text.find(['<', '=', '>'])?;
     let (name, rest) = text.split_at(at);
-    let operators: [(&str, fn(&f64, &f64) -> bool); 5] =
+    let operators: [(&str, Holds); 5] =
         [("<=", f64::le), (">=", f64::ge), ("<", f64::lt), (">", f64::gt), ("=", f64::eq)];
     let (operator, holds) = operators.into_iter().find(|(operator, _)| rest.starts_with(operator))?;
     let number = rest[operator.len()..].trim();

@@ -142,7 +142,7 @@ impl ThroughputRecorder {
     /// Whether the length of an interval is one that this program makes.
     pub(crate) fn is_on_grid(&self) -> bool {
         let times = self.interval_ns / GRID_NS;
-        self.interval_ns % GRID_NS == 0 && times.is_power_of_two() && times <= 1 << MOST_DOUBLED
+        self.interval_ns.is_multiple_of(GRID_NS) && times.is_power_of_two() && times <= 1 << MOST_DOUBLED
     }
 
     /// The longest run of which this grid keeps every interval.
