@@ -29,7 +29,7 @@ mod filter;
 
 use std::borrow::Cow;
 
-pub(crate) use self::filter::{check_filters, read_elements, write_element};
+pub(crate) use self::filter::{check_filters, read_elements, read_keys, read_kinds, write_element};
 use self::filter::{read_sized_filter, write_sized_filter};
 use crate::{
     codec::{Codec, EventCodec, all_or_nothing, assert_batch},

@@ -60,7 +60,8 @@ const WORD_BYTES: usize = 8;
 const BYTE_LIST: u64 = 1 | 2 << 32;
 /// A pointer to a list of pointers.
 const POINTER_LIST: u64 = 1 | 6 << 32;
-/// EVENTS in the union of a relay's message.
+/// EVENT and EVENTS in the union of a relay's message.
+const EVENT: u64 = 0;
 const EVENTS: u64 = 9;
 
 /// Counts of u16 and u8, and 15 bits of length.
@@ -223,18 +224,10 @@ pub(super) fn batch_head(
     event_bytes: impl ExactSizeIterator<Item = usize> + Clone,
     out: &mut Vec<u8>,
 ) {
-    let subscription_words = subscription.len() / WORD_BYTES + 1; // with a NUL
     let count = event_bytes.len();
     let event_words: usize = event_bytes.clone().map(|bytes| bytes.div_ceil(WORD_BYTES)).sum();
-    let words = 5 + subscription_words + count + event_words;
-    let head: [u64; 6] = [
-        (words as u64) << 32, // one segment
-        1 << 32 | 1 << 48,    // RelayMsg: 1 data word, 1 pointer
-        EVENTS,               // its union says events
-        2 << 48,              // SubEvents: 2 pointers
-        BYTE_LIST | 1 << 2 | (subscription.len() as u64 + 1) << 35,
-        POINTER_LIST | (subscription_words as u64) << 2 | (count as u64) << 35,
-    ];
+    let list = POINTER_LIST | (count as u64) << 35;
+    let head = relay_head(EVENTS, subscription, list, count + event_words);
     out.extend_from_slice(head.map(u64::to_le_bytes).as_flattened());
     write_subscription(subscription, out);
     let mut words_before = 0;
@@ -246,18 +239,25 @@ pub(super) fn batch_head(
     }
 }
 
-/// The words before subscription and event in a relay's EVENT of one segment: the segment table,
-/// the root struct, its union's data word, and `SubEvent`'s two pointers.
+/// The words before subscription and event in a relay's EVENT of one segment.
 fn wrapping(subscription: &str, event_bytes: usize) -> [u64; 6] {
+    let list = BYTE_LIST | (event_bytes as u64) << 35;
+    relay_head(EVENT, subscription, list, event_bytes.div_ceil(WORD_BYTES))
+}
+
+/// The words before the subscription in a relay's message of one segment: the segment table, the
+/// root struct, its union's ordinal, and a struct's pointers to the subscription and to a list in
+/// the words behind it.
+fn relay_head(ordinal: u64, subscription: &str, list: u64, list_words: usize) -> [u64; 6] {
     let subscription_words = subscription.len() / WORD_BYTES + 1; // with a NUL
-    let words = 5 + subscription_words + event_bytes.div_ceil(WORD_BYTES);
+    let words = 5 + subscription_words + list_words;
     [
         (words as u64) << 32, // one segment
         1 << 32 | 1 << 48,    // RelayMsg: 1 data word, 1 pointer
-        0,                    // its union says event
-        2 << 48,              // SubEvent: 2 pointers
+        ordinal,
+        2 << 48, // SubEvent or SubEvents: 2 pointers
         BYTE_LIST | 1 << 2 | (subscription.len() as u64 + 1) << 35,
-        BYTE_LIST | (subscription_words as u64) << 2 | (event_bytes as u64) << 35,
+        list | (subscription_words as u64) << 2,
     ]
 }
 

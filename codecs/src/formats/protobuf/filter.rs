@@ -9,7 +9,9 @@ use super::{
     write_bytes,
 };
 use crate::{
-    DecodeError, EncodeError, Filter, TagFilter, hex,
+    DecodeError, EncodeError, Filter, TagFilter,
+    envelope::read_kinds,
+    hex,
     model::Bounds,
     reader::{Reader, write_sized, write_varint},
     text,
@@ -116,16 +118,6 @@ fn read_keys<D: Dialect>(
         keys.push(bytes);
     }
     Ok(if keys.is_empty() { None } else { Some(keys) })
-}
-
-fn read_kinds(run: &[u8], bounds: &Bounds<'_>) -> Result<Vec<u16>, DecodeError> {
-    let (mut run, mut kinds) = (Reader::new(run), Vec::new());
-    while !run.is_empty() {
-        bounds.values(kinds.len() + 1)?;
-        let kind = run.varint("kinds")?;
-        kinds.push(u16::try_from(kind).map_err(|_| DecodeError::OutOfRange("kinds"))?);
-    }
-    Ok(kinds)
 }
 
 /// A number that may be zero.
