@@ -15,7 +15,7 @@ use std::borrow::Cow;
 
 use super::{
     generated::nostr_binary as pb,
-    protobuf::{Dialect, conversions},
+    protobuf::{Dialect, Key, TagValue, conversions},
 };
 use crate::{DecodeError, Event, Tag};
 
@@ -27,20 +27,4 @@ impl Dialect for ProtoBinary {
     const SPELLED: bool = false;
     const COMPACT: bool = false;
     conversions!();
-}
-
-fn to_key(bytes: &[u8]) -> Vec<u8> {
-    bytes.to_vec()
-}
-
-fn from_key<const N: usize>(bytes: Vec<u8>) -> Option<[u8; N]> {
-    bytes.try_into().ok()
-}
-
-fn to_value(text: &str) -> String {
-    text.to_owned()
-}
-
-fn from_value(text: String) -> String {
-    text
 }

@@ -14,9 +14,9 @@ use std::borrow::Cow;
 
 use super::{
     generated::nostr as pb,
-    protobuf::{Dialect, conversions},
+    protobuf::{Dialect, Key, TagValue, conversions},
 };
-use crate::{DecodeError, Event, Tag, hex};
+use crate::{DecodeError, Event, Tag};
 
 #[derive(Debug)]
 pub(super) struct ProtoString;
@@ -26,24 +26,4 @@ impl Dialect for ProtoString {
     const SPELLED: bool = true;
     const COMPACT: bool = false;
     conversions!();
-}
-
-fn to_key(bytes: &[u8]) -> String {
-    hex::encode(bytes)
-}
-
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "proto-binary's twin of this function takes the vector apart"
-)]
-fn from_key<const N: usize>(text: String) -> Option<[u8; N]> {
-    hex::decode_array(text.as_bytes())
-}
-
-fn to_value(text: &str) -> String {
-    text.to_owned()
-}
-
-fn from_value(text: String) -> String {
-    text
 }

@@ -18,6 +18,7 @@ pub(super) use self::tuned::TunedProtobuf;
 use crate::{
     ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, Limits, RelayMessage,
     codec::assert_batch,
+    hex,
     parts::{CLIENT_VERBS, RELAY_VERBS, read_client, read_relay, write_client, write_relay},
     reader::{varint_len, write_varint},
 };
@@ -42,42 +43,82 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + 'static {
     fn from_event(event: Self::Event) -> Result<Event<'static>, DecodeError>;
 }
 
+/// An id, a key or a signature in prost's event: bytes, or hex text.
+pub(super) trait Key {
+    fn from_bytes(bytes: &[u8]) -> Self;
+    fn array<const N: usize>(&self) -> Option<[u8; N]>;
+}
+
+impl Key for Vec<u8> {
+    fn from_bytes(bytes: &[u8]) -> Self {
+        bytes.to_vec()
+    }
+
+    fn array<const N: usize>(&self) -> Option<[u8; N]> {
+        self.as_slice().try_into().ok()
+    }
+}
+
+impl Key for String {
+    fn from_bytes(bytes: &[u8]) -> Self {
+        hex::encode(bytes)
+    }
+
+    fn array<const N: usize>(&self) -> Option<[u8; N]> {
+        hex::decode_array(self.as_bytes())
+    }
+}
+
+/// A tag's value in prost's event.
+pub(super) trait TagValue {
+    fn from_text(text: &str) -> Self;
+    fn into_text(self) -> String;
+}
+
+impl TagValue for String {
+    fn from_text(text: &str) -> Self {
+        text.to_owned()
+    }
+
+    fn into_text(self) -> String {
+        self
+    }
+}
+
 /// Implements the conversions of [`Dialect`] by the generated module `pb`.
-///
-/// prost turns the types of keys and tag values into different Rust types. Beside the call stand
-/// `to_key(&[u8]) -> Key`, `from_key::<N>(Key) -> Option<[u8; N]>`, `to_value(&str) -> Value` and
-/// `from_value(Value) -> String`.
 macro_rules! conversions {
     () => {
         type Event = pb::Event;
 
         fn to_event(event: &Event<'_>) -> pb::Event {
-            let to_tag = |tag: &Tag<'_>| pb::Tag { values: tag.iter().map(|v| to_value(v)).collect() };
+            let to_tag = |tag: &Tag<'_>| pb::Tag {
+                values: tag.iter().map(|value| TagValue::from_text(value)).collect(),
+            };
             pb::Event {
-                id: to_key(&event.id),
-                pubkey: to_key(&event.pubkey),
+                id: Key::from_bytes(&event.id),
+                pubkey: Key::from_bytes(&event.pubkey),
                 created_at: event.created_at,
                 kind: i32::from(event.kind),
                 tags: event.tags.iter().map(to_tag).collect(),
                 content: (*event.content).to_owned(),
-                sig: to_key(&event.sig),
+                sig: Key::from_bytes(&event.sig),
             }
         }
 
         fn from_event(event: pb::Event) -> Result<Event<'static>, DecodeError> {
             Ok(Event {
-                id: from_key(event.id).ok_or(DecodeError::Malformed("id"))?,
-                pubkey: from_key(event.pubkey).ok_or(DecodeError::Malformed("pubkey"))?,
+                id: event.id.array().ok_or(DecodeError::Malformed("id"))?,
+                pubkey: event.pubkey.array().ok_or(DecodeError::Malformed("pubkey"))?,
                 created_at: event.created_at,
                 kind: u16::try_from(event.kind).map_err(|_| DecodeError::OutOfRange("kind"))?,
                 // A String and a Cow<str> are equally large, so the vectors are turned in place.
                 tags: event
                     .tags
                     .into_iter()
-                    .map(|tag| tag.values.into_iter().map(|value| Cow::Owned(from_value(value))).collect())
+                    .map(|tag| tag.values.into_iter().map(|value| Cow::Owned(value.into_text())).collect())
                     .collect(),
                 content: event.content.into(),
-                sig: from_key(event.sig).ok_or(DecodeError::Malformed("sig"))?,
+                sig: event.sig.array().ok_or(DecodeError::Malformed("sig"))?,
             })
         }
     };

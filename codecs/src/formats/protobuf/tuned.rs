@@ -120,10 +120,7 @@ impl<D: Dialect> TunedFormat for TunedProtobuf<D> {
 
     fn split_relay(bytes: &[u8]) -> Option<(Cow<'_, str>, &[u8])> {
         let mut reader = Reader::new(last_field(bytes.strip_prefix(&[RELAY_EVENT])?)?);
-        let subscription = match optional_bytes(&mut reader, SUB, "subscription").ok()? {
-            Some(subscription) => str::from_utf8(subscription).ok()?,
-            None => "",
-        };
+        let subscription = subscription(&mut reader)?;
         let event = last_field(reader.rest().strip_prefix(&[SUB_EVENT])?)?;
         Some((subscription.into(), event))
     }
@@ -133,10 +130,7 @@ impl<D: Dialect> TunedFormat for TunedProtobuf<D> {
         mut each: impl FnMut(&'a [u8]) -> Option<()>,
     ) -> Option<Cow<'a, str>> {
         let mut reader = Reader::new(last_field(bytes.strip_prefix(&[RELAY_EVENTS])?)?);
-        let subscription = match optional_bytes(&mut reader, SUB, "subscription").ok()? {
-            Some(subscription) => str::from_utf8(subscription).ok()?,
-            None => "",
-        };
+        let subscription = subscription(&mut reader)?;
         loop {
             if !has_key(&mut reader, SUB_EVENT) {
                 return None;
@@ -281,6 +275,12 @@ fn count_fields(mut reader: Reader<'_>, key: u8) -> usize {
         count += 1;
     }
     count
+}
+
+/// The subscription in a relay's message.
+fn subscription<'a>(reader: &mut Reader<'a>) -> Option<&'a str> {
+    let subscription = optional_bytes(reader, SUB, "subscription").ok()?;
+    str::from_utf8(subscription.unwrap_or_default()).ok()
 }
 
 /// Length and bytes that end the message.
