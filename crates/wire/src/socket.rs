@@ -14,6 +14,7 @@ use tokio::{
     net::TcpStream,
 };
 use tokio_rustls::TlsStream;
+use tokio_util::either::Either;
 
 use crate::tamper::Tampered;
 
@@ -30,7 +31,7 @@ pub(crate) enum Socket {
 /// TCP that counts its bytes; with TLS, bytes of records and handshake.
 #[derive(Debug)]
 pub(crate) struct Counted {
-    stream: Stream,
+    stream: Either<TcpStream, DuplexStream>,
     pub(crate) sent_bytes: u64,
     pub(crate) received_bytes: u64,
     pub(crate) last_heard: Instant,
@@ -38,13 +39,6 @@ pub(crate) struct Counted {
     /// reason of its close, are in this end's buffer (tcp(7)).
     hears_out: bool,
     takes_nothing: bool,
-}
-
-/// The carrier of the bytes.
-#[derive(Debug)]
-enum Stream {
-    Tcp(TcpStream),
-    Memory(DuplexStream),
 }
 
 impl Socket {
@@ -61,9 +55,8 @@ impl Socket {
     /// with TLS, which may hold decrypted bytes, and in memory.
     pub(crate) fn has_nothing_to_read(&self, cx: &mut Context<'_>) -> bool {
         match self {
-            Socket::Plain(Counted { stream: Stream::Tcp(tcp), .. }) => tcp.poll_read_ready(cx).is_pending(),
-            Socket::Plain(_) => false,
-            Socket::Tls(_) => false,
+            Socket::Plain(Counted { stream: Either::Left(tcp), .. }) => tcp.poll_read_ready(cx).is_pending(),
+            Socket::Plain(_) | Socket::Tls(_) => false,
             Socket::Tampered(tampered) => tampered.socket.has_nothing_to_read(cx),
         }
     }
@@ -71,15 +64,15 @@ impl Socket {
 
 impl Counted {
     pub(crate) fn new(stream: TcpStream) -> Counted {
-        Counted::over(Stream::Tcp(stream))
+        Counted::over(Either::Left(stream))
     }
 
     /// One end of a pipe in memory.
     pub(crate) fn in_memory(pipe: DuplexStream) -> Counted {
-        Counted::over(Stream::Memory(pipe))
+        Counted::over(Either::Right(pipe))
     }
 
-    fn over(stream: Stream) -> Counted {
+    fn over(stream: Either<TcpStream, DuplexStream>) -> Counted {
         Counted {
             stream,
             sent_bytes: 0,
@@ -98,8 +91,8 @@ impl Counted {
     /// The addresses of the peer and of this end; port 0 of 127.0.0.1 for both in memory.
     pub(crate) fn addresses(&self) -> io::Result<(SocketAddr, SocketAddr)> {
         match &self.stream {
-            Stream::Tcp(tcp) => Ok((tcp.peer_addr()?, tcp.local_addr()?)),
-            Stream::Memory(_) => {
+            Either::Left(tcp) => Ok((tcp.peer_addr()?, tcp.local_addr()?)),
+            Either::Right(_) => {
                 let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
                 Ok((nowhere, nowhere))
             }
@@ -108,7 +101,7 @@ impl Counted {
 
     /// Resets TCP when this end is dropped.
     pub(crate) fn reset_when_dropped(&self) {
-        if let Stream::Tcp(tcp) = &self.stream {
+        if let Either::Left(tcp) = &self.stream {
             // An error means that the connection ended already.
             let _: io::Result<()> = tcp.set_zero_linger();
         }
@@ -116,7 +109,7 @@ impl Counted {
 
     #[cfg(test)]
     pub(crate) fn nodelay(&self) -> bool {
-        matches!(&self.stream, Stream::Tcp(tcp) if tcp.nodelay().is_ok_and(|nodelay| nodelay))
+        matches!(&self.stream, Either::Left(tcp) if tcp.nodelay().is_ok_and(|nodelay| nodelay))
     }
 }
 
@@ -124,10 +117,7 @@ impl AsyncRead for Counted {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let tcp = self.get_mut();
         let before = buf.filled().len();
-        ready!(match &mut tcp.stream {
-            Stream::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
-            Stream::Memory(pipe) => Pin::new(pipe).poll_read(cx, buf),
-        })?;
+        ready!(Pin::new(&mut tcp.stream).poll_read(cx, buf))?;
         let fresh = buf.filled().len() - before;
         if fresh > 0 {
             tcp.received_bytes += fresh as u64;
@@ -143,11 +133,7 @@ impl AsyncWrite for Counted {
         if tcp.takes_nothing {
             return Poll::Ready(Ok(buf.len()));
         }
-        let written = ready!(match &mut tcp.stream {
-            Stream::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
-            Stream::Memory(pipe) => Pin::new(pipe).poll_write(cx, buf),
-        });
-        match written {
+        match ready!(Pin::new(&mut tcp.stream).poll_write(cx, buf)) {
             Err(error) if tcp.hears_out && is_end(&error) => {
                 tcp.takes_nothing = true;
                 Poll::Ready(Ok(buf.len()))
@@ -161,17 +147,11 @@ impl AsyncWrite for Counted {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.stream {
-            Stream::Tcp(stream) => Pin::new(stream).poll_flush(cx),
-            Stream::Memory(pipe) => Pin::new(pipe).poll_flush(cx),
-        }
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.stream {
-            Stream::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
-            Stream::Memory(pipe) => Pin::new(pipe).poll_shutdown(cx),
-        }
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 
