@@ -4,9 +4,13 @@
 use std::borrow::Cow;
 
 use codecs::{ClientMessage, Event, Format, OneForm};
-use proptest::{prelude::*, test_runner::FileFailurePersistence};
+use proptest::prelude::*;
 
-use crate::common::{Subject, any::event, subjects};
+use crate::common::{
+    Subject,
+    any::{event, one_case_in},
+    subjects,
+};
 
 /// The part of a message that may be passed on.
 fn found<'a>(subject: &Subject, message: &'a [u8]) -> Option<&'a [u8]> {
@@ -31,10 +35,7 @@ fn is_known(format: Format) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(one_case_in(1))]
 
     #[test]
     fn what_encoders_write_is_canonical(event in event()) {

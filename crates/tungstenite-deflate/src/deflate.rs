@@ -392,18 +392,4 @@ pub(crate) mod tests {
         let error = Inflater::new(FRESH).inflate(&bytes, 999).unwrap_err();
         assert!(matches!(error, Error::TooLarge { limit_bytes: 999 }));
     }
-
-    #[test]
-    fn no_truncation_or_flipped_bit_panics_or_passes_the_limit() {
-        let bytes = compressed(&mut Deflater::new(6, FRESH), &sample(9));
-        for len in 0..bytes.len() {
-            for bit in 0..8 {
-                let mut broken = bytes[..=len].to_vec();
-                broken[len] ^= 1 << bit;
-                if let Ok(payload) = Inflater::new(FRESH).inflate(&broken, 5000) {
-                    assert!(payload.len() <= 5000);
-                }
-            }
-        }
-    }
 }
