@@ -482,10 +482,9 @@ fn within_rules(
 
 /// Makes a plan of about so many events, and says how far their proof of work is.
 fn telling_of_work<T>(args: &Args, signing: &Signing, events: usize, plan: impl FnOnce() -> T) -> T {
-    const TELL_EVERY: Duration = Duration::from_secs(2);
     let (done, planned) = mpsc::channel::<()>();
     let tell = move || {
-        while planned.recv_timeout(TELL_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
+        while planned.recv_timeout(doctor::TELL_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
             let (worked, bits) = (signing.worked.load(Ordering::Relaxed), signing.work_bits);
             report(&format!("proof of work of {bits} bits: {worked} of about {events} events"));
         }

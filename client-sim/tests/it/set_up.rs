@@ -239,7 +239,7 @@ fn a_signal_while_a_rehearsal_works_and_says_so_ends_the_run_and_the_doctor() {
         command.arg(setup.path("plan.toml")).arg("--corpus").arg(setup.path("events.jsonl"));
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-        let tells = |line: String| line.contains("proof of work of 20 bits for each event of the rehearsal");
+        let tells = |line: String| line.contains("proof of work of 20 bits: ") && line.contains("rehearsal");
         assert!(said.any(tells), "{words:?}");
         ended_by(Signal::SIGTERM, child).ended(130);
     }

@@ -15,7 +15,7 @@ mod talk;
 mod tests;
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::BTreeMap,
     hash::{BuildHasher, RandomState},
     path::Path,
@@ -27,6 +27,7 @@ use anyhow::Context;
 use codecs::Format;
 use corpus::{Corpus, Keys, MOST_WORK_BITS, Rules, Signing};
 use program::Interrupt;
+use tokio::time::Instant;
 use wire::{Compression, Endpoint, RelayUrl};
 
 use self::{
@@ -50,6 +51,9 @@ const HANDSHAKES: Duration = Duration::from_secs(60);
 
 /// How long a relay may be silent while answers are missing.
 const SILENCE: Duration = Duration::from_secs(5);
+
+/// How often is told how far proof of work is.
+pub(crate) const TELL_EVERY: Duration = Duration::from_secs(2);
 
 /// Seconds of a scenario whose plan is looked at: its shapes do not depend on its length.
 const PLAN_SECONDS: f64 = 1.0;
@@ -176,12 +180,10 @@ async fn ask(
         return Ok(answers);
     };
     answers.work_bits = work_bits;
-    if work_bits > 0 && !quiet {
-        program::report(&format!("proof of work of {work_bits} bits for each event of the rehearsal"));
-    }
     let given = signing.keys.as_ref().map(Keys::for_rehearsal);
     let keys = given.unwrap_or_else(|| self::keys(RandomState::new().hash_one(std::process::id())));
-    let peer = Rc::new(Peer { relay: relay.clone(), keys, work_bits, patience, rate: RefCell::default() });
+    let (signed, rate) = (Cell::new((0, Instant::now())), RefCell::default());
+    let peer = Rc::new(Peer { relay: relay.clone(), keys, work_bits, quiet, signed, patience, rate });
     // Some tens of events, each of which takes about a second at 20 bits.
     let time = PATIENCE + Duration::from_millis((1 << work_bits) / 8);
     match tokio::time::timeout(time, rehearsal::rehearse(&peer, needs, &mut answers)).await {

@@ -4,12 +4,11 @@
 use std::{
     collections::BTreeMap,
     hash::{BuildHasher, RandomState},
-    iter,
     rc::Rc,
     time::Duration,
 };
 
-use codecs::{Event, Filter, KindClass, Tag, TagFilter};
+use codecs::{ClientMessage, Event, Filter, KindClass, Tag, TagFilter};
 use corpus::rules::{Bound, Property, Withheld};
 use futures::future::join_all;
 use tokio::time::{Instant, sleep};
@@ -45,9 +44,8 @@ const TIME_TO_OPEN: Duration = Duration::from_secs(20);
 /// Other connections on which events are asked back.
 const READERS: usize = 7;
 
-/// The pause before a connection is tried once more, and the first one of several.
+/// The pause before something is tried once more.
 const PAUSE: Duration = Duration::from_secs(1);
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// NEG-OPEN of a client that has nothing, in version 1 of the protocol (NIP-77): one range without an
 /// upper bound, with a list of no ids.
@@ -69,7 +67,7 @@ pub(super) async fn rehearse(peer: &Rc<Peer>, needs: &Needs, answers: &mut Answe
     if answers.read == Answer::Silent
         && talk.publish(&[event(peer, EPHEMERAL, vec![], FIRST).await]).await != [Answer::Taken]
     {
-        let said = talk.heard.foreign.iter().map(|said| format!("; it said {said}")).collect::<String>();
+        let said = talk.heard().foreign.iter().map(|said| format!("; it said {said}")).collect::<String>();
         answers.stopped = Some(format!("the relay answers neither EVENT nor REQ{said}"));
         return Ok(());
     }
@@ -205,37 +203,42 @@ impl Rehearsal<'_> {
         let taken = events.iter().zip(&answers).filter(|(_, answer)| **answer == Answer::Taken);
         let taken: Vec<_> = taken.map(|(event, _)| event).collect();
         let kept: Vec<_> = taken.iter().copied().filter(|event| is_kept(event)).collect();
-        let mut asked = Vec::new();
-        for pause in pauses(self.peer.patience / 2) {
-            sleep(pause).await;
-            asked = join_all(links.iter_mut().map(|link| link.ask_back(&kept))).await;
-            let has_all = |Talk { heard, listens, .. }: &Talk| {
-                kept.iter().all(|event| heard.stored.contains(&event.id))
-                    && (!listens || taken.iter().all(|event| heard.live.contains(&event.id)))
+        let mut pause = PAUSE / 10;
+        let mut asked = loop {
+            let asked = join_all(links.iter_mut().map(|link| link.ask_back(&kept))).await;
+            let has_all = |link: &&mut Talk| {
+                let heard = link.heard();
+                kept.iter().all(|event| heard.has(event))
+                    && (!heard.listens || taken.iter().all(|event| heard.live.contains(&event.id)))
             };
-            if links.iter().all(|link| has_all(link)) {
-                break;
+            if links.iter().all(has_all) || pause > self.peer.patience / 2 {
+                break asked;
             }
-        }
+            sleep(pause).await;
+            pause *= 2;
+        };
         // A connection that may not ask next to its live subscription asks instead of it.
         for (link, asked) in links.iter_mut().zip(&mut asked).filter(|(_, asked)| !**asked) {
-            link.stop_listening().await;
+            link.stop_listening();
             *asked = link.ask_back(&kept).await;
         }
         for event in &taken {
-            let answered = links.iter().zip(&asked).filter(|(_, asked)| **asked);
-            let has: Vec<bool> = answered.map(|(link, _)| link.heard.stored.contains(&event.id)).collect();
-            let listening = links.iter().filter(|link| link.listens);
-            let live: Vec<bool> = listening.map(|link| link.heard.live.contains(&event.id)).collect();
+            let has = |(link, asked): (&&mut Talk, &bool)| asked.then(|| link.heard().has(event));
+            let has: Vec<bool> = links.iter().zip(&asked).filter_map(has).collect();
+            let live = |link: &&mut Talk| {
+                let heard = link.heard();
+                heard.listens.then(|| heard.live.contains(&event.id))
+            };
+            let live: Vec<bool> = links.iter().filter_map(live).collect();
             let without = has.iter().filter(|has| !**has).count();
             let why = match () {
                 () if is_kept(event) && without == has.len() => {
                     let filter = Filter { kinds: Some(vec![event.kind]), ..theirs.clone() };
                     let answer = links[0].request(filter).await;
-                    let heard = &links[0].heard;
+                    let heard = links[0].heard();
                     match answer {
                         Answer::Refused(said) => format!("withheld: \"{said}\""),
-                        _ if heard.stored.contains(&event.id) => continue,
+                        _ if heard.has(event) => continue,
                         _ if author == AFTER_AUTH => "withheld after AUTH".to_owned(),
                         _ if heard.challenge.is_some() => "withheld without AUTH".to_owned(),
                         _ => "accepted and not given back".to_owned(),
@@ -360,7 +363,14 @@ impl Rehearsal<'_> {
             }
         }
         if self.needs.reconciles {
-            self.answers.reconcile = talk.reconcile(nothing(), &NOTHING).await;
+            let name = || "doctor-neg".into();
+            let open = ClientMessage::NegOpen {
+                subscription: name(),
+                filter: nothing(),
+                message: NOTHING.as_slice().into(),
+            };
+            self.answers.reconcile = talk.ask(&[open]).await.remove(0);
+            talk.say(&ClientMessage::NegClose { subscription: name() });
         }
     }
 
@@ -376,15 +386,10 @@ impl Rehearsal<'_> {
     }
 }
 
-/// Pauses before tries: none, and each then twice as long as the one before.
-fn pauses(longest: Duration) -> impl Iterator<Item = Duration> {
-    let more = iter::successors(Some(FIRST_PAUSE), |pause| Some(*pause * 2));
-    iter::once(Duration::ZERO).chain(more.take_while(move |pause| *pause <= longest))
-}
-
 async fn prove(link: &mut Talk, restricted: &Filter) -> Answer {
     let brings = restricted.kinds.as_ref().is_some_and(|kinds| !kinds.is_empty());
-    if brings && link.heard.challenge.is_none() {
+    let has_challenge = link.heard().challenge.is_some();
+    if brings && !has_challenge {
         link.request(restricted.clone()).await;
     }
     link.authenticate().await

@@ -3,22 +3,25 @@
 
 use std::{
     borrow::Cow,
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::{HashMap, HashSet},
+    hash::BuildHasher,
     rc::Rc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use codecs::{ClientMessage, Codec, Event, Filter, Format, RelayMessage, hex, quoted};
+use codecs::{ClientMessage, Codec, Event, Filter, Format, KindClass, RelayMessage, hex, quoted};
 use corpus::Keys;
-use futures::FutureExt;
+use program::report;
 use tokio::{
-    task::spawn_blocking,
-    time::{Instant, sleep, timeout, timeout_at},
+    sync::{Notify, mpsc},
+    task::{JoinHandle, spawn_blocking},
+    time::{Instant, sleep, sleep_until, timeout, timeout_at},
 };
-use wire::{CloseCode, Compression, Connection, Endpoint, Message, Offer, WireError, WireLimits};
+use wire::{CloseCode, Compression, Connection, Endpoint, Offer, WireLimits};
 
-use super::answers::Answer;
+use super::{TELL_EVERY, answers::Answer};
 use crate::sockets::driver;
 use client::{
     auth,
@@ -50,6 +53,10 @@ pub(super) struct Peer {
     /// The keys of its authors, and the zero bits of the ids of their events (NIP-13).
     pub(super) keys: Keys,
     pub(super) work_bits: u8,
+    /// Whether nobody is told how far work is.
+    pub(super) quiet: bool,
+    /// How many events are signed, and when that was last told.
+    pub(super) signed: Cell<(u64, Instant)>,
     /// How long the relay may be silent while answers are missing.
     pub(super) patience: Duration,
     /// The first refusal of the rate, in the relay's words.
@@ -63,8 +70,13 @@ pub(super) struct Heard {
     answers: HashMap<String, Answer>,
     /// Stored events.
     pub(super) stored: HashSet<[u8; 32]>,
+    /// The newest stored event by a hash of what it replaces, seconds since 1970: a relay's own words
+    /// may be long.
+    newest: HashMap<u64, i64>,
     /// Deliveries to the subscription that stays.
     pub(super) live: HashSet<[u8; 32]>,
+    /// Whether that subscription was opened.
+    pub(super) listens: bool,
     pub(super) challenge: Option<String>,
     /// The first message that no NIP knows, in the relay's words.
     pub(super) foreign: Option<String>,
@@ -78,12 +90,10 @@ pub(super) struct Heard {
 pub(super) struct Talk {
     peer: Rc<Peer>,
     codec: &'static dyn Codec,
-    interpreter: Interpreter,
-    link: Connection,
-    pub(super) heard: Heard,
+    heard: Arc<(Mutex<Heard>, Notify)>,
+    outgoing: mpsc::UnboundedSender<Vec<u8>>,
+    carrier: JoinHandle<()>,
     subscriptions: usize,
-    /// Whether the subscription that stays was opened.
-    pub(super) listens: bool,
     /// Whether pauses did not help.
     gave_up: bool,
     /// Whether the relay accepted the answer to its challenge.
@@ -91,21 +101,19 @@ pub(super) struct Talk {
 }
 
 impl Talk {
-    pub(super) async fn open(peer: &Rc<Peer>) -> Result<Talk, WireError> {
+    pub(super) async fn open(peer: &Rc<Peer>) -> Result<Talk, wire::WireError> {
         let codec = Format::JSON.spec().library;
         let offer = Offer { formats: vec![Format::JSON], batched: false, compression: Compression::None };
         let link = peer.relay.connect(&offer, &WireLimits::default()).await?;
-        Ok(Talk {
-            peer: Rc::clone(peer),
-            codec,
-            interpreter: Interpreter::new(codec),
-            link,
-            heard: Heard::default(),
-            subscriptions: 0,
-            listens: false,
-            gave_up: false,
-            proven: false,
-        })
+        let heard = Arc::<(Mutex<Heard>, Notify)>::default();
+        let (outgoing, to_send) = mpsc::unbounded_channel();
+        let carrier = tokio::spawn(carry(link, to_send, Interpreter::new(codec), Arc::clone(&heard)));
+        let peer = Rc::clone(peer);
+        Ok(Talk { peer, codec, heard, outgoing, carrier, subscriptions: 0, gave_up: false, proven: false })
+    }
+
+    pub(super) fn heard(&self) -> MutexGuard<'_, Heard> {
+        lock(&self.heard.0)
     }
 
     /// Sends messages together, because a relay may answer late, and waits for the answer to each.
@@ -133,70 +141,57 @@ impl Talk {
     }
 
     async fn ask_once(&mut self, messages: &[ClientMessage<'_>]) -> Vec<Answer> {
-        self.read_on();
-        if self.heard.ended.is_some() {
+        if self.heard().ended.is_some() {
             match Talk::open(&self.peer).await {
                 Ok(anew) => *self = Talk { gave_up: self.gave_up, subscriptions: self.subscriptions, ..anew },
                 Err(error) => return vec![Answer::Ended(quoted(&error.to_string())); messages.len()],
             }
         }
         let about: Vec<Option<String>> = messages.iter().map(about).collect();
-        self.heard.notice = None;
-        about.iter().flatten().for_each(|about| _ = self.heard.answers.remove(about));
+        {
+            let mut heard = self.heard();
+            heard.notice = None;
+            about.iter().flatten().for_each(|about| _ = heard.answers.remove(about));
+        }
+        messages.iter().for_each(|message| self.say(message));
         let (mut came, mut deadline) = (0, Instant::now() + self.peer.patience);
-        // One that reads nothing is as one that says nothing.
-        timeout_at(deadline, self.say(messages)).await.ok();
         loop {
-            let answer = |about: &Option<String>| self.heard.answers.get(about.as_ref()?).cloned();
-            let answers: Vec<_> = about.iter().map(answer).collect();
-            // Of several messages it may be about any.
-            let notice = self.heard.notice.as_ref().filter(|_| messages.len() == 1);
-            let otherwise = match (&self.heard.ended, notice) {
-                (Some(_), Some((said, _))) | (Some(said), None) => Answer::Ended(said.clone()),
-                (None, Some((said, _))) => Answer::Refused(said.clone()),
-                (None, None) => Answer::Silent,
+            let (answers, otherwise) = {
+                let heard = self.heard();
+                let answer = |about: &Option<String>| heard.answers.get(about.as_ref()?).cloned();
+                let answers: Vec<_> = about.iter().map(answer).collect();
+                // Of several messages it may be about any.
+                let notice = heard.notice.as_ref().filter(|_| messages.len() == 1);
+                if let Some((_, at)) = notice {
+                    deadline = deadline.min(*at + AFTER_NOTICE);
+                }
+                let otherwise = match (&heard.ended, notice) {
+                    (Some(_), Some((said, _))) | (Some(said), None) => Answer::Ended(said.clone()),
+                    (None, Some((said, _))) => Answer::Refused(said.clone()),
+                    (None, None) => Answer::Silent,
+                };
+                (answers, otherwise)
             };
             let now = answers.iter().flatten().count();
             if now > came {
                 (came, deadline) = (now, Instant::now() + self.peer.patience);
             }
-            let until = notice.map_or(deadline, |(_, at)| deadline.min(*at + AFTER_NOTICE));
             let is_over = came == messages.len() || matches!(otherwise, Answer::Ended(_));
-            let next = if is_over { None } else { timeout_at(until, self.link.next()).await.ok() };
-            let Some(message) = next else {
-                return answers.into_iter().map(|one| one.unwrap_or_else(|| otherwise.clone())).collect();
-            };
-            self.hear(message);
-        }
-    }
-
-    /// Sends messages. After an error the relay's reason is still to be read.
-    async fn say(&mut self, messages: &[ClientMessage<'_>]) {
-        for message in messages {
-            let mut bytes = Vec::new();
-            if self.codec.encode_client(message, &mut bytes).is_err()
-                || self.link.feed(bytes.into()).await.is_err()
-            {
-                return;
+            if is_over || timeout_at(deadline, self.heard.1.notified()).await.is_err() {
+                return answers
+                    .into_iter()
+                    .map(|answer| answer.unwrap_or_else(|| otherwise.clone()))
+                    .collect();
             }
         }
-        self.link.flush().await.ok();
     }
 
-    /// Takes what has come.
-    pub(super) fn read_on(&mut self) {
-        while self.heard.ended.is_none()
-            && let Some(message) = self.link.next().now_or_never()
-        {
-            self.hear(message);
-        }
-    }
-
-    fn hear(&mut self, message: Option<Result<Message, WireError>>) {
-        match message {
-            Some(Ok(message)) => self.heard.take(&self.interpreter, &message.payload),
-            Some(Err(error)) => self.heard.ended = Some(quoted(&error.to_string())),
-            None => self.heard.ended = Some("without a reason".to_owned()),
+    /// Sends a message.
+    pub(super) fn say(&self, message: &ClientMessage<'_>) {
+        let mut bytes = Vec::new();
+        if self.codec.encode_client(message, &mut bytes).is_ok() {
+            // A connection that ended has no use for it.
+            self.outgoing.send(bytes).ok();
         }
     }
 
@@ -219,42 +214,46 @@ impl Talk {
         let request =
             |name| ClientMessage::Req { subscription: Cow::Borrowed(name), filters: vec![filter.clone()] };
         let answers = self.ask(&names.iter().map(|name| request(name)).collect::<Vec<_>>()).await;
-        let close = |name: &String| ClientMessage::Close { subscription: Cow::Owned(name.clone()) };
-        self.say(&names.iter().map(close).collect::<Vec<_>>()).await;
+        for name in &names {
+            self.say(&ClientMessage::Close { subscription: name.into() });
+        }
         answers
-    }
-
-    /// Opens a reconciliation by this message, and ends it.
-    pub(super) async fn reconcile(&mut self, filter: Filter, message: &[u8]) -> Answer {
-        let name = || Cow::Borrowed("doctor-neg");
-        let open = ClientMessage::NegOpen { subscription: name(), filter, message: message.into() };
-        let answer = self.ask(&[open]).await.remove(0);
-        self.say(&[ClientMessage::NegClose { subscription: name() }]).await;
-        answer
     }
 
     /// Opens the subscription that stays.
     pub(super) async fn listen(&mut self, filter: Filter) {
         let request = ClientMessage::Req { subscription: LIVE.into(), filters: vec![filter] };
-        self.listens = self.ask(&[request]).await == [Answer::Taken];
+        let answers = self.ask(&[request]).await;
+        self.heard().listens = answers == [Answer::Taken];
     }
 
     /// Ends the subscription that stays.
-    pub(super) async fn stop_listening(&mut self) {
-        self.say(&[ClientMessage::Close { subscription: LIVE.into() }]).await;
+    pub(super) fn stop_listening(&self) {
+        self.say(&ClientMessage::Close { subscription: LIVE.into() });
     }
 
     /// Asks for those of these events that have not come; whether the relay answered.
     pub(super) async fn ask_back(&mut self, all: &[&Event<'_>]) -> bool {
-        self.read_on();
-        let missing = all.iter().map(|event| event.id).filter(|id| !self.heard.stored.contains(id));
-        let ids: Vec<_> = missing.collect();
-        ids.is_empty() || self.request(Filter { ids: Some(ids), ..Filter::default() }).await == Answer::Taken
+        let missing = |heard: &Heard| all.iter().copied().filter(|event| !heard.has(event)).collect();
+        let of: Vec<&Event<'_>> = missing(&self.heard());
+        if of.is_empty() {
+            return true;
+        }
+        let ids = Some(of.iter().map(|event| event.id).collect());
+        let answer = self.request(Filter { ids, ..Filter::default() }).await;
+        let mut of: Vec<&Event<'_>> = missing(&self.heard());
+        of.retain(|event| event.class() != KindClass::Regular);
+        if !of.is_empty() {
+            // A newer one may have replaced it.
+            let (authors, kinds) = of.iter().map(|event| (event.pubkey, event.kind)).unzip();
+            self.request(Filter { authors: Some(authors), kinds: Some(kinds), ..Filter::default() }).await;
+        }
+        answer == Answer::Taken
     }
 
     /// Answers the relay's challenge (NIP-42); [`Answer::NotAsked`] without one.
     pub(super) async fn authenticate(&mut self) -> Answer {
-        let Some(challenge) = self.heard.challenge.clone() else { return Answer::NotAsked };
+        let Some(challenge) = self.heard().challenge.clone() else { return Answer::NotAsked };
         let mut event = auth::proof(&self.peer.relay.url().to_string(), &challenge, now_s());
         self.peer.keys.sign(&mut event, FIRST, 0);
         let answer = self.ask(&[ClientMessage::Auth(Cow::Owned(event))]).await.remove(0);
@@ -262,8 +261,9 @@ impl Talk {
         answer
     }
 
-    pub(super) async fn close(mut self) {
-        timeout(AFTER_NOTICE, self.link.close(CloseCode::Normal, "")).await.ok();
+    pub(super) async fn close(self) {
+        drop(self.outgoing);
+        timeout(AFTER_NOTICE, self.carrier).await.ok();
     }
 }
 
@@ -272,12 +272,28 @@ impl Peer {
     /// leaves one event to be finished, at most.
     pub(super) async fn sign(&self, mut event: Event<'static>, author: usize) -> Event<'static> {
         let (keys, bits) = (self.keys.clone(), self.work_bits);
-        let signing = spawn_blocking(move || {
+        let mut signing = spawn_blocking(move || {
             keys.sign(&mut event, author, bits);
             event
         });
-        signing.await.expect("signing does not panic")
+        loop {
+            let (events, told) = self.signed.get();
+            tokio::select! {
+                signed = &mut signing => {
+                    self.signed.set((events + 1, told));
+                    return signed.expect("signing does not panic");
+                }
+                () = sleep_until(told + TELL_EVERY), if bits > 0 && !self.quiet => {
+                    report(&format!("proof of work of {bits} bits: {events} events of the rehearsal"));
+                    self.signed.set((events, Instant::now()));
+                }
+            }
+        }
     }
+}
+
+fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
+    heard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What the answer to a message is about; `None` of a message without an answer.
@@ -289,6 +305,40 @@ fn about(message: &ClientMessage<'_>) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// Carries messages both ways, and answers pings, until either end closes the connection.
+async fn carry(
+    mut link: Connection,
+    mut to_send: mpsc::UnboundedReceiver<Vec<u8>>,
+    interpreter: Interpreter,
+    heard: Arc<(Mutex<Heard>, Notify)>,
+) {
+    let mut is_broken = false;
+    let why = loop {
+        tokio::select! {
+            message = link.next() => match message {
+                Some(Ok(message)) => {
+                    lock(&heard.0).take(&interpreter, &message.payload);
+                    heard.1.notify_one();
+                }
+                Some(Err(error)) => break error.to_string(),
+                None => break "without a reason".to_owned(),
+            },
+            // After an error the relay's reason is still to be read.
+            payload = to_send.recv(), if !is_broken => match payload {
+                Some(payload) => is_broken = send(&mut link, payload).await.is_err(),
+                None => return link.close(CloseCode::Normal, "").await,
+            }
+        }
+    };
+    lock(&heard.0).ended = Some(quoted(&why));
+    heard.1.notify_one();
+}
+
+async fn send(link: &mut Connection, payload: Vec<u8>) -> Result<(), wire::WireError> {
+    link.feed(payload.into()).await?;
+    link.flush().await
 }
 
 impl Heard {
@@ -316,9 +366,15 @@ impl Heard {
                 self.answer(subscription.into_owned(), refused(&text));
             }
             RelayMessage::Event { subscription, event } => {
-                let heard = if subscription == LIVE { &mut self.live } else { &mut self.stored };
+                let is_live = subscription == LIVE;
+                let replaced = self.replaced_by(&event);
+                let heard = if is_live { &mut self.live } else { &mut self.stored };
                 if heard.len() < MOST_HEARD {
                     heard.insert(event.id);
+                    if !is_live && event.class() != KindClass::Regular {
+                        let newest = self.newest.entry(replaced).or_insert(event.created_at);
+                        *newest = event.created_at.max(*newest);
+                    }
                 }
             }
             RelayMessage::Auth { challenge } => self.challenge = Some(challenge.into_owned()),
@@ -327,6 +383,17 @@ impl Heard {
             }
             RelayMessage::Events { .. } | RelayMessage::Count { .. } => {}
         }
+    }
+
+    /// Whether this event came as stored, or one that replaces it.
+    pub(super) fn has(&self, event: &Event<'_>) -> bool {
+        let replaces = |newest: &i64| event.class() != KindClass::Regular && *newest >= event.created_at;
+        self.stored.contains(&event.id) || self.newest.get(&self.replaced_by(event)).is_some_and(replaces)
+    }
+
+    /// What a newer event replaces: author, kind and `d` value (NIP-01).
+    fn replaced_by(&self, event: &Event<'_>) -> u64 {
+        self.newest.hasher().hash_one((event.pubkey, event.kind, event.address()))
     }
 
     fn answer(&mut self, about: String, answer: Answer) {

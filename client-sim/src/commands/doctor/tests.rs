@@ -5,7 +5,7 @@ use std::{sync::mpsc, thread, time::Duration};
 use codecs::Limits;
 use corpus::rules::Property;
 use relay_sim::Config;
-use tokio::{net::TcpListener, sync::oneshot, time::Instant};
+use tokio::{net::TcpListener, sync::oneshot};
 use wire::{Accepted, ServerConfig, Support, WireLimits};
 
 use super::{answers::Answer, *};
@@ -181,6 +181,28 @@ fn a_peer_that_is_no_relay_is_refused_soon_with_what_it_said() {
 }
 
 #[test]
+fn what_a_newer_event_replaced_is_not_missing_and_what_nobody_stores_is_not_asked_for() {
+    let server = Server::answering(|message| {
+        let parsed: serde_json::Value = serde_json::from_str(message).unwrap();
+        if parsed[0] == "EVENT" {
+            return vec![serde_json::json!(["OK", parsed[1]["id"], true, ""]).to_string()];
+        }
+        let newer = parsed[2]["kinds"].as_array().filter(|kinds| kinds.contains(&0.into())).map(|_| {
+            let (id, sig) = ("ab".repeat(32), "ab".repeat(64));
+            serde_json::json!(["EVENT", parsed[1], {
+                "id": id, "pubkey": parsed[2]["authors"][0], "created_at": 4_000_000_000_i64, "kind": 0,
+                "tags": [], "content": "", "sig": sig,
+            }])
+        });
+        let end = serde_json::json!(["EOSE", parsed[1]]);
+        newer.into_iter().chain([end]).map(|message| message.to_string()).collect()
+    });
+    let answers = ask(&server.endpoint(), &writes(&[0, 1, 20_001]), None).unwrap();
+    let kinds: Vec<_> = answers.rules.kinds.iter().map(|(kind, withheld)| (*kind, &*withheld.why)).collect();
+    assert_eq!(kinds, [(1, "accepted and not given back")], "{answers:?}");
+}
+
+#[test]
 fn proof_of_work_is_learnt_from_the_document_and_has_a_bound() {
     let strict = |message: &str| {
         let parsed: serde_json::Value = serde_json::from_str(message).unwrap();
@@ -256,12 +278,13 @@ fn a_relay_that_sends_events_without_end_is_not_remembered_without_end() {
         events.chain([serde_json::json!(["EOSE", parsed[1]]).to_string()]).collect()
     });
     let keys = Keys::derived("a test", 1);
+    let (signed, rate) = (Cell::new((0, Instant::now())), RefCell::default());
     let (relay, patience) = (server.endpoint(), 10 * PATIENCE);
-    let peer = Rc::new(Peer { relay, keys, work_bits: 0, patience, rate: RefCell::default() });
+    let peer = Rc::new(Peer { relay, keys, work_bits: 0, quiet: true, signed, patience, rate });
     let talking = async {
         let mut talk = talk::Talk::open(&peer).await?;
         assert_eq!(talk.request(codecs::Filter::default()).await, Answer::Taken);
-        assert_eq!(talk.heard.stored.len(), talk::MOST_HEARD);
+        assert_eq!(talk.heard().stored.len(), talk::MOST_HEARD);
         anyhow::Ok(())
     };
     interruption::block_on(talking).unwrap();
