@@ -109,7 +109,7 @@ fn every_cell_of_every_round_is_measured_and_kept() {
     assert_eq!(fs::read_dir(fake.path("running")).unwrap().count(), 0);
     let arguments = fs::read_to_string(fake.path("arguments")).unwrap();
     let first = arguments.lines().find(|line| line.contains(r#""format":"json""#)).unwrap();
-    let cell = serde_json::to_string(&matrix(&[])[0].cell).unwrap();
+    let cell = serde_json::json!(matrix(&[])[0].cell);
     let expected = format!(
         "role:client --cell {cell} --comparable-with cbor-schemaless,json --corpus events.jsonl --seed 1 --seconds 2 \
          --record "
