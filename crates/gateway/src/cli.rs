@@ -215,8 +215,8 @@ fn run(args: Args) -> Result<()> {
         Ok(_) => {}
         Err(error) => warn!(%error, "cannot raise the limit of open descriptors; it also limits connections"),
     }
-    // Beside them one may read standard input.
-    program::try_threads(threads + usize::from(announces))?;
+    // Beside them one may read standard input, and one answer for metrics.
+    program::try_threads(threads + usize::from(announces) + usize::from(metrics_listen.is_some()))?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(threads).enable_all().build();
     runtime.context("cannot start the async runtime")?.block_on(async {
