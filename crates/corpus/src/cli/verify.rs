@@ -20,6 +20,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let records = Checked::open(&args.file)?;
     let mut progress = Progress::new("checked", None, "records");
     let (mut census, mut events, mut valid, mut bad) = (Census::default(), 0, 0, 0);
     let mut failure = None;
@@ -27,7 +28,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         program::print(&format!("{{\"file\":{},\"invalid\":[", json!(args.file.display().to_string())))?;
     }
     // Bad records are printed as they are found: a file may have more than fit into memory.
-    for record in Checked::open(&args.file)? {
+    for record in records {
         match record {
             Ok(Ok(event)) => {
                 census.add(&event);
