@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use crate::AddUp;
 
 /// A page of `compare browser`. The CPU time of its renderer and of the browser's network process is
-/// [`crate::RunRecord::client_cpu`]; it is zero on a device, where nothing reads it.
+/// [`crate::RunRecord::client_cpu`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PageRecord {
-    /// CPU of the renderer's main thread, by the kernel, in nanoseconds; absent on a device.
+    /// CPU of the renderer's main thread, by the kernel, in nanoseconds.
     pub main_ns: Option<u64>,
     /// Time of the step by the page's clock, in nanoseconds.
     pub wall_ns: u64,
