@@ -81,7 +81,7 @@ pub(crate) fn run(args: &mut Args) -> anyhow::Result<RunRecord> {
     let proof = relay_pids::proof(args).map_err(UsageError)?;
     let workload = interruption::or_exit(early.as_mut(), || plan(args, &scenario, &corpus, seed))??;
     let expected = over_links.then(|| sized(args, &workload)).transpose()?;
-    // From here on there is a plan, and a record of how much of it was played.
+    // From here on a signal no longer ends the program at once: there may be something to clean up.
     let mut interrupt = early.map_or_else(interruption::listen, Ok)?;
     let (mut workload, info) = within_rules(args, &mut scenario, &corpus, (seed, workload), &mut interrupt)?;
     let whom = meet::line(args, &met, info.as_ref());
