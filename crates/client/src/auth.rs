@@ -6,10 +6,7 @@ use ahash::HashSet;
 use codecs::{ClientMessage, Event, quoted};
 use corpus::Keys;
 
-use super::{
-    Client, Subscription, Wake,
-    connect::ConnectionState,
-};
+use super::{Client, Subscription, Wake, connect::ConnectionState};
 use workload::{CLIENT_AUTH, Timing, schedule::nanos};
 
 /// How long a recorded client waits for the OK to AUTH.
