@@ -13,6 +13,9 @@ use report::reference::BASE_COMPRESSION;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Values<const LOADS: bool>(BTreeMap<Factor, Vec<String>>);
 
+/// The scenarios without their flag.
+const NAMES: &str = "scenario_names";
+
 /// The flags of factors as one name, for flags that contradict them.
 pub(crate) const FACTORS: &str = "factors";
 
@@ -63,7 +66,13 @@ impl<const LOADS: bool> clap::Args for Values<LOADS> {
         let group = ArgGroup::new(FACTORS).args(flags.iter().map(|factor| factor.row().name)).multiple(true);
         let standing = Values::<LOADS>::standing();
         let flags = flags.into_iter().map(|factor| flag(factor, standing.values(factor)));
-        flags.fold(command, Command::arg).group(group)
+        let command = flags.fold(command, Command::arg);
+        if !LOADS {
+            return command.group(group);
+        }
+        let row = Factor::Scenario.row();
+        let names = Arg::new(NAMES).value_name(row.value_name).value_delimiter(',').hide(true);
+        command.arg(names.conflicts_with(row.name)).group(group.arg(NAMES))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -83,6 +92,9 @@ impl<const LOADS: bool> FromArgMatches for Values<LOADS> {
             if let Some(texts) = matches.get_many::<String>(factor.row().name) {
                 self.0.insert(factor, texts.cloned().collect());
             }
+        }
+        if let Ok(Some(names)) = matches.try_get_many::<String>(NAMES) {
+            self.0.insert(Factor::Scenario, names.cloned().collect());
         }
         Ok(())
     }
