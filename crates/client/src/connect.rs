@@ -10,7 +10,7 @@ use workload::{Timing, schedule::nanos};
 
 /// How long the set-up of a connection may take: a relay may be silent, or send stored events without
 /// end, and never EOSE.
-const SET_UP: Duration = Duration::from_secs(30);
+const SET_UP: Duration = Duration::from_secs(60);
 
 /// How long a client waits for a challenge on a new connection. Some relays send it only when a
 /// message needs it.
