@@ -34,7 +34,6 @@ mod formats;
 pub mod hex;
 mod model;
 mod name;
-mod parts;
 mod reader;
 mod text;
 

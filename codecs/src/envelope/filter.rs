@@ -108,9 +108,9 @@ fn read_filter(mut reader: Reader<'_>, bounds: &Bounds<'_>) -> Result<Filter, De
         let len = reader.varint("filter field's length")?;
         let mut payload = Reader::new(reader.bytes(len, "filter field")?);
         match tag {
-            1 => filter.ids = Some(read_keys(payload.take_rest(), bounds, "ids")?),
-            2 => filter.authors = Some(read_keys(payload.take_rest(), bounds, "authors")?),
-            3 => filter.kinds = Some(read_kinds(payload.take_rest(), bounds)?),
+            1 => filter.ids = Some(read_keys(&mut payload, bounds, "ids")?),
+            2 => filter.authors = Some(read_keys(&mut payload, bounds, "authors")?),
+            3 => filter.kinds = Some(read_kinds(&mut payload, bounds)?),
             4 => filter.since = Some(payload.varint("since")?.cast_signed()),
             5 => filter.until = Some(payload.varint("until")?.cast_signed()),
             6 => filter.limit = Some(payload.varint("limit")?),
@@ -132,23 +132,21 @@ fn read_filter(mut reader: Reader<'_>, bounds: &Bounds<'_>) -> Result<Filter, De
     Ok(filter)
 }
 
-/// Reads ids or keys, which fill `bytes`.
-pub(crate) fn read_keys(
-    bytes: &[u8],
+fn read_keys(
+    payload: &mut Reader<'_>,
     bounds: &Bounds<'_>,
     what: &'static str,
 ) -> Result<Vec<[u8; 32]>, DecodeError> {
-    let (keys, rest) = bytes.as_chunks();
+    let (keys, rest) = payload.take_rest().as_chunks();
     bounds.values(keys.len())?;
     if rest.is_empty() { Ok(keys.to_vec()) } else { Err(DecodeError::Truncated(what)) }
 }
 
-/// Reads kinds as varints, which fill `bytes`.
-pub(crate) fn read_kinds(bytes: &[u8], bounds: &Bounds<'_>) -> Result<Vec<u16>, DecodeError> {
-    let (mut run, mut kinds) = (Reader::new(bytes), Vec::new());
-    while !run.is_empty() {
+fn read_kinds(payload: &mut Reader<'_>, bounds: &Bounds<'_>) -> Result<Vec<u16>, DecodeError> {
+    let mut kinds = Vec::new();
+    while !payload.is_empty() {
         bounds.values(kinds.len() + 1)?;
-        let kind = run.varint("kinds")?;
+        let kind = payload.varint("kinds")?;
         kinds.push(u16::try_from(kind).map_err(|_| DecodeError::OutOfRange("kinds"))?);
     }
     Ok(kinds)

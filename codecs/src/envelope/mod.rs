@@ -27,23 +27,19 @@
 
 mod filter;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, slice};
 
-pub(crate) use self::filter::{check_filters, read_elements, read_keys, read_kinds, write_element};
+pub(crate) use self::filter::{check_filters, read_elements, write_element};
 use self::filter::{read_sized_filter, write_sized_filter};
 use crate::{
     codec::{Codec, EventCodec, all_or_nothing, assert_batch},
     error::{DecodeError, EncodeError},
     model::{
         Bounds, ByteEvent, ByteMessage, ClientMessage, EoseHints, Event, EventHead, Filter, Limits,
-        RelayMessage,
+        RelayMessage, Request,
     },
-    parts::{ReadParts, Registers, WriteParts, read_client, read_relay, write_client, write_relay},
     reader::{Reader, write_sized, write_varint},
 };
-
-/// Opcodes of a relay's messages have this bit.
-const RELAY: u8 = 0x80;
 
 /// An event format in the common envelope.
 #[derive(Debug)]
@@ -74,7 +70,46 @@ impl<E: EventCodec> EventCodec for Common<E> {
 
 impl<E: EventCodec> Codec for Common<E> {
     fn encode_client(&self, message: &ClientMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        all_or_nothing(out, |out| write_client(message, &mut Writing { common: self, side: 0, out }))
+        all_or_nothing(out, |out| match message {
+            ClientMessage::Event(event) => {
+                out.push(0x01);
+                self.event.encode_event(event, out)
+            }
+            ClientMessage::Req { subscription, filters } => {
+                out.push(0x02);
+                self.write_request(subscription, filters, out)
+            }
+            ClientMessage::Close { subscription } => {
+                out.push(0x03);
+                self.write_subscription(subscription, out)
+            }
+            ClientMessage::Auth(event) => {
+                out.push(0x04);
+                self.event.encode_event(event, out)
+            }
+            ClientMessage::Count { subscription, filters } => {
+                out.push(0x05);
+                self.write_request(subscription, filters, out)
+            }
+            ClientMessage::NegOpen { subscription, filter, message } => {
+                out.push(0x06);
+                check_filters(self.name, slice::from_ref(filter))?;
+                self.write_subscription(subscription, out)?;
+                write_sized_filter(filter, out);
+                out.extend_from_slice(message);
+                Ok(())
+            }
+            ClientMessage::NegMsg { subscription, message } => {
+                out.push(0x07);
+                self.write_subscription(subscription, out)?;
+                out.extend_from_slice(message);
+                Ok(())
+            }
+            ClientMessage::NegClose { subscription } => {
+                out.push(0x08);
+                self.write_subscription(subscription, out)
+            }
+        })
     }
 
     fn decode_client_within<'a>(
@@ -83,23 +118,145 @@ impl<E: EventCodec> Codec for Common<E> {
         limits: &Limits,
     ) -> Result<ClientMessage<'a>, DecodeError> {
         let mut reader = Reader::new(bytes);
-        let opcode = reader.u8("opcode")?;
-        let mut parts = Reading { common: self, opcode, reader };
-        let message = read_client(opcode, &mut parts, limits)?;
-        parts.reader.finish()?;
+        let message = match reader.u8("opcode")? {
+            0x01 => ClientMessage::Event(Cow::Owned(self.event.decode_event(reader.take_rest())?)),
+            0x02 => {
+                let (subscription, filters) = read_request(&mut reader, limits, Request::Req)?;
+                ClientMessage::Req { subscription, filters }
+            }
+            0x03 => ClientMessage::Close { subscription: read_subscription(&mut reader)? },
+            0x04 => ClientMessage::Auth(Cow::Owned(self.event.decode_event(reader.take_rest())?)),
+            0x05 => {
+                let (subscription, filters) = read_request(&mut reader, limits, Request::Count)?;
+                ClientMessage::Count { subscription, filters }
+            }
+            0x06 => {
+                let subscription = read_subscription(&mut reader)?;
+                let bounds = Bounds::new(limits, Request::NegOpen, &subscription)?;
+                let filter = read_sized_filter(&mut reader, &bounds)?;
+                ClientMessage::NegOpen { subscription, filter, message: reader.take_rest().into() }
+            }
+            0x07 => ClientMessage::NegMsg {
+                subscription: read_subscription(&mut reader)?,
+                message: reader.take_rest().into(),
+            },
+            0x08 => ClientMessage::NegClose { subscription: read_subscription(&mut reader)? },
+            opcode => return Err(unknown(opcode)),
+        };
+        reader.finish()?;
         Ok(message)
     }
 
     fn encode_relay(&self, message: &RelayMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        all_or_nothing(out, |out| write_relay(message, &mut Writing { common: self, side: RELAY, out }))
+        all_or_nothing(out, |out| {
+            match message {
+                RelayMessage::Event { subscription, event } => {
+                    out.push(0x81);
+                    self.write_subscription(subscription, out)?;
+                    self.event.encode_event(event, out)?;
+                }
+                RelayMessage::Ok { id, accepted, text } => {
+                    out.push(0x82);
+                    out.extend_from_slice(id);
+                    out.push(u8::from(*accepted));
+                    out.extend_from_slice(text.as_bytes());
+                }
+                RelayMessage::Eose { subscription, hints } => {
+                    out.push(0x83);
+                    self.write_subscription(subscription, out)?;
+                    out.push(u8::from(hints.finish) | u8::from(hints.more) << 1);
+                }
+                RelayMessage::Closed { subscription, text } => {
+                    out.push(0x84);
+                    self.write_subscription(subscription, out)?;
+                    out.extend_from_slice(text.as_bytes());
+                }
+                RelayMessage::Notice { text } => {
+                    out.push(0x85);
+                    out.extend_from_slice(text.as_bytes());
+                }
+                RelayMessage::Auth { challenge } => {
+                    out.push(0x86);
+                    out.extend_from_slice(challenge.as_bytes());
+                }
+                RelayMessage::Count { subscription, count, approximate, hll } => {
+                    out.push(0x87);
+                    self.write_subscription(subscription, out)?;
+                    write_varint(*count, out);
+                    out.push(u8::from(*approximate) | u8::from(hll.is_some()) << 1);
+                    out.extend_from_slice(hll.as_ref().map_or(&[], |registers| &registers[..]));
+                }
+                RelayMessage::NegMsg { subscription, message } => {
+                    out.push(0x88);
+                    self.write_subscription(subscription, out)?;
+                    out.extend_from_slice(message);
+                }
+                RelayMessage::NegErr { subscription, text } => {
+                    out.push(0x89);
+                    self.write_subscription(subscription, out)?;
+                    out.extend_from_slice(text.as_bytes());
+                }
+                RelayMessage::Events { subscription, events } => {
+                    if events.is_empty() {
+                        let what = "EVENTS without an event";
+                        return Err(EncodeError::Unrepresentable { format: self.name, what });
+                    }
+                    out.push(0x8a);
+                    self.write_subscription(subscription, out)?;
+                    for event in events {
+                        write_sized(out, |out| self.event.encode_event(event, out))?;
+                    }
+                }
+            }
+            Ok(())
+        })
     }
 
     fn decode_relay<'a>(&self, bytes: &'a [u8]) -> Result<RelayMessage<'a>, DecodeError> {
         let mut reader = Reader::new(bytes);
-        let opcode = reader.u8("opcode")?;
-        let mut parts = Reading { common: self, opcode, reader };
-        let message = read_relay(opcode ^ RELAY, &mut parts)?;
-        parts.reader.finish()?;
+        let message = match reader.u8("opcode")? {
+            0x81 => RelayMessage::Event {
+                subscription: read_subscription(&mut reader)?,
+                event: Cow::Owned(self.event.decode_event(reader.take_rest())?),
+            },
+            0x82 => RelayMessage::Ok {
+                id: reader.array("OK's event id")?,
+                accepted: read_flags::<1>(&mut reader, "OK's verdict")? == [true],
+                text: reader.rest_text("OK's text")?.into(),
+            },
+            0x83 => {
+                let subscription = read_subscription(&mut reader)?;
+                let [finish, more] = read_flags(&mut reader, "EOSE's hints")?;
+                RelayMessage::Eose { subscription, hints: EoseHints { finish, more } }
+            }
+            0x84 => RelayMessage::Closed {
+                subscription: read_subscription(&mut reader)?,
+                text: reader.rest_text("CLOSED's text")?.into(),
+            },
+            0x85 => RelayMessage::Notice { text: reader.rest_text("NOTICE's text")?.into() },
+            0x86 => RelayMessage::Auth { challenge: reader.rest_text("challenge")?.into() },
+            0x87 => {
+                let subscription = read_subscription(&mut reader)?;
+                let count = reader.varint("count")?;
+                let [approximate, has_hll] = read_flags(&mut reader, "COUNT's flags")?;
+                let hll = has_hll.then(|| reader.array("hll").map(Box::new)).transpose()?;
+                RelayMessage::Count { subscription, count, approximate, hll }
+            }
+            0x88 => RelayMessage::NegMsg {
+                subscription: read_subscription(&mut reader)?,
+                message: reader.take_rest().into(),
+            },
+            0x89 => RelayMessage::NegErr {
+                subscription: read_subscription(&mut reader)?,
+                text: reader.rest_text("NEG-ERR's text")?.into(),
+            },
+            0x8a => RelayMessage::Events {
+                subscription: read_subscription(&mut reader)?,
+                events: read_batch(&mut reader, |event| self.event.decode_event(event))?,
+            },
+            opcode => return Err(unknown(opcode)),
+        };
+        reader.finish()?;
         Ok(message)
     }
 
@@ -167,135 +324,18 @@ impl<E> Common<E> {
         out.extend_from_slice(subscription.as_bytes());
         Ok(())
     }
-}
 
-/// A message of one side that is being written.
-struct Writing<'c, 'o, E> {
-    common: &'c Common<E>,
-    side: u8,
-    out: &'o mut Vec<u8>,
-}
-
-impl<E: EventCodec> WriteParts for Writing<'_, '_, E> {
-    fn format(&self) -> &'static str {
-        self.common.name
-    }
-
-    fn begin(&mut self, verb: u8, _parts: usize) {
-        self.out.push(self.side | verb);
-    }
-
-    fn subscription(&mut self, subscription: &str) -> Result<(), EncodeError> {
-        self.common.write_subscription(subscription, self.out)
-    }
-
-    fn text(&mut self, text: &str) {
-        self.bytes(text.as_bytes());
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) {
-        self.out.extend_from_slice(bytes);
-    }
-
-    fn id(&mut self, id: &[u8; 32]) {
-        self.bytes(id);
-    }
-
-    fn flag(&mut self, flag: bool) {
-        self.out.push(u8::from(flag));
-    }
-
-    fn hints(&mut self, hints: EoseHints) {
-        self.out.push(u8::from(hints.finish) | u8::from(hints.more) << 1);
-    }
-
-    fn count(&mut self, count: u64, approximate: bool, hll: Option<&[u8; 256]>) {
-        write_varint(count, self.out);
-        self.out.push(u8::from(approximate) | u8::from(hll.is_some()) << 1);
-        self.bytes(hll.map_or(&[], |registers| registers));
-    }
-
-    fn event(&mut self, event: &Event<'_>) -> Result<(), EncodeError> {
-        self.common.event.encode_event(event, self.out)
-    }
-
-    fn events(&mut self, events: &[Event<'_>]) -> Result<(), EncodeError> {
-        let codec = &self.common.event;
-        events.iter().try_for_each(|event| write_sized(self.out, |out| codec.encode_event(event, out)))
-    }
-
-    fn filter(&mut self, filter: &Filter) -> Result<(), EncodeError> {
-        write_sized_filter(filter, self.out);
+    fn write_request(
+        &self,
+        subscription: &str,
+        filters: &[Filter],
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
+        check_filters(self.name, filters)?;
+        self.write_subscription(subscription, out)?;
+        write_varint(filters.len() as u64, out);
+        filters.iter().for_each(|filter| write_sized_filter(filter, out));
         Ok(())
-    }
-
-    fn filters(&mut self, filters: &[Filter]) -> Result<(), EncodeError> {
-        write_varint(filters.len() as u64, self.out);
-        filters.iter().try_for_each(|filter| self.filter(filter))
-    }
-}
-
-/// A message that is being read, behind its opcode.
-struct Reading<'c, 'a, E> {
-    common: &'c Common<E>,
-    opcode: u8,
-    reader: Reader<'a>,
-}
-
-impl<'a, E: EventCodec> ReadParts<'a> for Reading<'_, 'a, E> {
-    fn unknown(&self) -> DecodeError {
-        DecodeError::UnknownMessage(format!("{:#04x}", self.opcode))
-    }
-
-    fn subscription(&mut self) -> Result<Cow<'a, str>, DecodeError> {
-        read_subscription(&mut self.reader)
-    }
-
-    fn text(&mut self, what: &'static str) -> Result<Cow<'a, str>, DecodeError> {
-        self.reader.rest_text(what).map(Cow::Borrowed)
-    }
-
-    fn bytes(&mut self) -> Result<Cow<'a, [u8]>, DecodeError> {
-        Ok(self.reader.take_rest().into())
-    }
-
-    fn id(&mut self) -> Result<[u8; 32], DecodeError> {
-        self.reader.array("OK's event id")
-    }
-
-    fn flag(&mut self, what: &'static str) -> Result<bool, DecodeError> {
-        read_flags::<1>(&mut self.reader, what).map(|[flag]| flag)
-    }
-
-    fn hints(&mut self) -> Result<EoseHints, DecodeError> {
-        let [finish, more] = read_flags(&mut self.reader, "EOSE's hints")?;
-        Ok(EoseHints { finish, more })
-    }
-
-    fn count(&mut self) -> Result<(u64, bool, Option<Registers>), DecodeError> {
-        let count = self.reader.varint("count")?;
-        let [approximate, has_hll] = read_flags(&mut self.reader, "COUNT's flags")?;
-        let hll = has_hll.then(|| self.reader.array("hll").map(Box::new)).transpose()?;
-        Ok((count, approximate, hll))
-    }
-
-    #[inline]
-    fn event(&mut self) -> Result<Event<'a>, DecodeError> {
-        self.common.event.decode_event(self.reader.take_rest())
-    }
-
-    fn events(&mut self) -> Result<Vec<Event<'a>>, DecodeError> {
-        read_batch(&mut self.reader, |event| self.common.event.decode_event(event))
-    }
-
-    fn filter(&mut self, bounds: &Bounds<'_>) -> Result<Filter, DecodeError> {
-        read_sized_filter(&mut self.reader, bounds)
-    }
-
-    fn filters(&mut self, bounds: &Bounds<'_>) -> Result<Vec<Filter>, DecodeError> {
-        let count = self.reader.varint("number of filters")?;
-        bounds.filters(usize::try_from(count).unwrap_or(usize::MAX))?;
-        (0..count).map(|_| self.filter(bounds)).collect()
     }
 }
 
@@ -323,4 +363,21 @@ fn read_flags<const N: usize>(reader: &mut Reader<'_>, what: &'static str) -> Re
         return Err(DecodeError::OutOfRange(what));
     }
     Ok(std::array::from_fn(|bit| byte >> bit & 1 == 1))
+}
+
+fn read_request<'a>(
+    reader: &mut Reader<'a>,
+    limits: &Limits,
+    request: Request,
+) -> Result<(Cow<'a, str>, Vec<Filter>), DecodeError> {
+    let subscription = read_subscription(reader)?;
+    let bounds = Bounds::new(limits, request, &subscription)?;
+    let count = reader.varint("number of filters")?;
+    bounds.filters(usize::try_from(count).unwrap_or(usize::MAX))?;
+    let filters = (0..count).map(|_| read_sized_filter(reader, &bounds)).collect::<Result<_, _>>()?;
+    Ok((subscription, filters))
+}
+
+fn unknown(opcode: u8) -> DecodeError {
+    DecodeError::UnknownMessage(format!("{opcode:#04x}"))
 }

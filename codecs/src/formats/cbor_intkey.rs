@@ -17,7 +17,6 @@ use crate::Event;
 pub(super) struct CborIntkey;
 
 impl Dialect for CborIntkey {
-    const NAME: &'static str = "cbor-intkey";
     const SPELLED: bool = false;
     const COMPACT: bool = true;
     const EVENT_HEAD: u8 = 0xa7;

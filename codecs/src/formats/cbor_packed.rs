@@ -23,7 +23,6 @@ use crate::Event;
 pub(super) struct CborPacked;
 
 impl Dialect for CborPacked {
-    const NAME: &'static str = "cbor-packed";
     const SPELLED: bool = false;
     const COMPACT: bool = true;
     const EVENT_HEAD: u8 = 0x87;

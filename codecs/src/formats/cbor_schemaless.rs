@@ -17,7 +17,6 @@ use crate::Event;
 pub(super) struct CborSchemaless;
 
 impl Dialect for CborSchemaless {
-    const NAME: &'static str = "cbor-schemaless";
     const SPELLED: bool = true;
     const COMPACT: bool = false;
     const EVENT_HEAD: u8 = 0xa7;

@@ -150,7 +150,7 @@ fn read_value<'a>(buffer: &mut Buffer<'a>, value: &Table) -> Result<Cow<'a, str>
     let bytes = buffer.vector::<1>(value, slot::HEX, what)?;
     let (value, canonical) = match (text, bytes) {
         (Some(text), None) => (Cow::Borrowed(text), !hex::is_compactable(text, MIN_HEX_CHARS)),
-        (None, Some((_, raw))) => (Cow::Owned(hex::encode(raw)), 2 * raw.len() >= MIN_HEX_CHARS),
+        (None, Some(raw)) => (Cow::Owned(hex::encode(raw)), 2 * raw.len() >= MIN_HEX_CHARS),
         _ => return Err(DecodeError::Malformed("tag value, which is text or hex")),
     };
     if canonical { Ok(value) } else { Err(DecodeError::NotCanonical(what)) }
@@ -162,7 +162,7 @@ fn key<const N: usize>(
     slot: u16,
     what: &'static str,
 ) -> Result<[u8; N], DecodeError> {
-    let (_, bytes) = buffer.vector::<1>(event, slot, what)?.ok_or(DecodeError::Missing(what))?;
+    let bytes = buffer.vector::<1>(event, slot, what)?.ok_or(DecodeError::Missing(what))?;
     bytes.try_into().map_err(|_| DecodeError::Malformed(what))
 }
 
@@ -256,19 +256,19 @@ impl<'a> Buffer<'a> {
         if number == [0; N] { Err(DecodeError::NotCanonical(what)) } else { Ok(number) }
     }
 
-    /// The place of a vector's entries, and the entries, `N` bytes each.
+    /// The entries of a vector, `N` bytes each.
     fn vector<const N: usize>(
         &mut self,
         table: &Table,
         slot: u16,
         what: &'static str,
-    ) -> Result<Option<(usize, &'a [u8])>, DecodeError> {
+    ) -> Result<Option<&'a [u8]>, DecodeError> {
         let Some(field) = self.field::<4>(table, slot, what)? else { return Ok(None) };
         let at = self.offset(field, what)?;
         let entries = u32::from_le_bytes(self.array(at, what)?) as usize;
         let len =
             entries.checked_mul(N).and_then(|len| len.checked_add(4)).ok_or(DecodeError::Truncated(what))?;
-        Ok(Some((at + 4, &self.read(at, len, what)?[4..])))
+        Ok(Some(&self.read(at, len, what)?[4..]))
     }
 
     fn string(
@@ -277,8 +277,10 @@ impl<'a> Buffer<'a> {
         slot: u16,
         what: &'static str,
     ) -> Result<Option<&'a str>, DecodeError> {
-        let Some((start, text)) = self.vector::<1>(table, slot, what)? else { return Ok(None) };
-        if self.read(start + text.len(), 1, what)? != [0] {
+        let Some(text) = self.vector::<1>(table, slot, what)? else { return Ok(None) };
+        let field = self.field::<4>(table, slot, what)?.ok_or(DecodeError::Missing(what))?;
+        let nul = self.offset(field, what)? + 4 + text.len();
+        if self.read(nul, 1, what)? != [0] {
             return Err(DecodeError::Malformed("text: a NUL follows it"));
         }
         str::from_utf8(text).map(Some).map_err(|_| DecodeError::Utf8(what))
@@ -291,7 +293,9 @@ impl<'a> Buffer<'a> {
         slot: u16,
         what: &'static str,
     ) -> Result<impl Iterator<Item = Result<usize, DecodeError>> + use<'a>, DecodeError> {
-        let (start, entries) = self.vector::<4>(table, slot, what)?.ok_or(DecodeError::Missing(what))?;
+        let entries = self.vector::<4>(table, slot, what)?.ok_or(DecodeError::Missing(what))?;
+        let field = self.field::<4>(table, slot, what)?.ok_or(DecodeError::Missing(what))?;
+        let start = self.offset(field, what)? + 4;
         let (offsets, _) = entries.as_chunks::<4>();
         Ok(offsets.iter().enumerate().map(move |(index, offset)| {
             let at = start + 4 * index;

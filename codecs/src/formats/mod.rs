@@ -13,7 +13,6 @@ mod flatbuffers;
 mod generated;
 mod go_nostr;
 mod json;
-mod list;
 mod msgpack;
 mod notepack;
 mod nson;
@@ -100,7 +99,7 @@ pub static FORMATS: &[FormatSpec] = &[
         layout: "protobuf, ids and keys as hex text",
         batch: Some(BatchLayout::ProtobufField),
         library_crate: Some("prost"),
-        library: &protobuf::Protobuf::<proto_string::ProtoString>::NEW,
+        library: &proto_string::ProtoString,
         tuned: Some(&Tuned(protobuf::TunedProtobuf::<proto_string::ProtoString>::NEW)),
         ..CORE
     },
@@ -110,7 +109,7 @@ pub static FORMATS: &[FormatSpec] = &[
         layout: "protobuf, ids and keys as bytes",
         batch: Some(BatchLayout::ProtobufField),
         library_crate: Some("prost"),
-        library: &protobuf::Protobuf::<proto_binary::ProtoBinary>::NEW,
+        library: &proto_binary::ProtoBinary,
         tuned: Some(&Tuned(protobuf::TunedProtobuf::<proto_binary::ProtoBinary>::NEW)),
         ..CORE
     },
@@ -164,7 +163,7 @@ pub static FORMATS: &[FormatSpec] = &[
         layout: "protobuf, ids and hex tag values as bytes",
         batch: Some(BatchLayout::ProtobufField),
         library_crate: Some("prost"),
-        library: &protobuf::Protobuf::<proto_compact::ProtoCompact>::NEW,
+        library: &proto_compact::ProtoCompact,
         ..OTHER
     },
     FormatSpec {

@@ -13,18 +13,39 @@
 
 use std::borrow::Cow;
 
+use prost::Message;
+
 use super::{
     generated::nostr_binary as pb,
-    protobuf::{Dialect, Key, TagValue, conversions},
+    protobuf::{self, protobuf_codec, strict},
 };
-use crate::{DecodeError, Event, Tag};
+use crate::{
+    ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, Filter, Limits,
+    RelayMessage, Tag, TagFilter, envelope::check_filters,
+};
 
 #[derive(Debug)]
 pub(super) struct ProtoBinary;
 
-impl Dialect for ProtoBinary {
-    const NAME: &'static str = "proto-binary";
+impl protobuf::Dialect for ProtoBinary {
+    const LIBRARY: &'static dyn Codec = &ProtoBinary;
     const SPELLED: bool = false;
-    const COMPACT: bool = false;
-    conversions!();
+}
+
+protobuf_codec!(ProtoBinary, "proto-binary", Text);
+
+fn to_key(bytes: &[u8]) -> Vec<u8> {
+    bytes.to_vec()
+}
+
+fn from_key<const N: usize>(bytes: Vec<u8>) -> Option<[u8; N]> {
+    bytes.try_into().ok()
+}
+
+fn to_value(text: &str) -> String {
+    text.to_owned()
+}
+
+fn from_value(text: String) -> String {
+    text
 }

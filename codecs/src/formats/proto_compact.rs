@@ -16,34 +16,44 @@
 
 use std::borrow::Cow;
 
+use prost::Message;
+
 use super::{
-    generated::nostr_compact::{self as pb, tag_value::Value},
-    protobuf::{Dialect, Key, TagValue, conversions, strict},
+    generated::nostr_compact as pb,
+    protobuf::{self, protobuf_codec, strict},
 };
-use crate::{DecodeError, Event, Tag, hex};
+use crate::{
+    ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, Filter, Limits,
+    RelayMessage, Tag, TagFilter, envelope::check_filters, hex,
+};
 
 #[derive(Debug)]
 pub(super) struct ProtoCompact;
 
-impl Dialect for ProtoCompact {
-    const NAME: &'static str = "proto-compact";
-    const SPELLED: bool = false;
-    const COMPACT: bool = true;
-    conversions!();
+protobuf_codec!(ProtoCompact, "proto-compact", TextOrHex);
+
+fn to_key(bytes: &[u8]) -> Vec<u8> {
+    bytes.to_vec()
 }
 
-impl TagValue for pb::TagValue {
-    fn from_text(text: &str) -> Self {
-        let is_hex = hex::is_compactable(text, strict::MIN_HEX_CHARS);
-        let hex = is_hex.then(|| hex::decode(text.as_bytes())).flatten();
-        let value = hex.map_or_else(|| Value::Text(text.to_owned()), Value::Hex);
-        pb::TagValue { value: Some(value) }
-    }
+fn from_key<const N: usize>(bytes: Vec<u8>) -> Option<[u8; N]> {
+    bytes.try_into().ok()
+}
 
-    fn into_text(self) -> String {
-        match self.value.expect("the strict walk found one member in each value") {
-            Value::Text(text) => text,
-            Value::Hex(bytes) => hex::encode(&bytes),
-        }
+fn to_value(text: &str) -> pb::TagValue {
+    use pb::tag_value::Value;
+    let value = if hex::is_compactable(text, strict::MIN_HEX_CHARS) {
+        hex::decode(text.as_bytes()).map(Value::Hex)
+    } else {
+        None
+    };
+    pb::TagValue { value: Some(value.unwrap_or_else(|| Value::Text(text.to_owned()))) }
+}
+
+fn from_value(value: pb::TagValue) -> String {
+    use pb::tag_value::Value;
+    match value.value.expect("the strict walk found one member in each value") {
+        Value::Text(text) => text,
+        Value::Hex(bytes) => hex::encode(&bytes),
     }
 }

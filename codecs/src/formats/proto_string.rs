@@ -12,18 +12,43 @@
 
 use std::borrow::Cow;
 
+use prost::Message;
+
 use super::{
     generated::nostr as pb,
-    protobuf::{Dialect, Key, TagValue, conversions},
+    protobuf::{self, protobuf_codec, strict},
 };
-use crate::{DecodeError, Event, Tag};
+use crate::{
+    ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, Filter, Limits,
+    RelayMessage, Tag, TagFilter, envelope::check_filters, hex,
+};
 
 #[derive(Debug)]
 pub(super) struct ProtoString;
 
-impl Dialect for ProtoString {
-    const NAME: &'static str = "proto-string";
+impl protobuf::Dialect for ProtoString {
+    const LIBRARY: &'static dyn Codec = &ProtoString;
     const SPELLED: bool = true;
-    const COMPACT: bool = false;
-    conversions!();
+}
+
+protobuf_codec!(ProtoString, "proto-string", Text);
+
+fn to_key(bytes: &[u8]) -> String {
+    hex::encode(bytes)
+}
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "proto-binary's twin of this function takes the vector apart"
+)]
+fn from_key<const N: usize>(text: String) -> Option<[u8; N]> {
+    hex::decode_array(text.as_bytes())
+}
+
+fn to_value(text: &str) -> String {
+    text.to_owned()
+}
+
+fn from_value(text: String) -> String {
+    text
 }

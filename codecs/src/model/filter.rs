@@ -79,6 +79,34 @@ impl Filter {
     }
 }
 
+impl Filter {
+    /// Whether a decoder accepts this many filters.
+    pub(crate) fn check_number(filters: &[Filter]) -> Result<(), String> {
+        let number = filters.len();
+        if number <= MAX_FILTERS {
+            return Ok(());
+        }
+        Err(format!("cannot hold {number} filters; a message has at most {MAX_FILTERS}"))
+    }
+
+    /// Whether a codec may write the filter so that it reads back the same; the error names the
+    /// obstacle.
+    pub(crate) fn check_writable(&self) -> Result<(), String> {
+        if let Some(field) = &self.unknown {
+            return Err(format!("unknown filter field {field:?}"));
+        }
+        for (index, TagFilter { letter, .. }) in self.tags.iter().enumerate() {
+            if !letter.is_ascii_alphabetic() {
+                return Err(format!("tag condition {letter:?}; expected an ASCII letter"));
+            }
+            if self.tags[..index].iter().any(|earlier| earlier.letter == *letter) {
+                return Err(format!("tag condition {letter:?} twice; a filter has one for each letter"));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl TagFilter {
     fn matches<'v>(&self, mut tags: impl Iterator<Item = impl Iterator<Item = &'v str>>) -> bool {
         let mut name = [0; 4];

@@ -135,8 +135,13 @@ impl<'a> Bounds<'a> {
         request: Request,
         subscription: &'a str,
     ) -> Result<Self, Box<OverLimit>> {
-        let bounds = Bounds { limits, request, subscription };
-        let max = limits.max_subscription_chars;
+        Bounds { limits, request, subscription: "" }.named(subscription)
+    }
+
+    /// Bounds of a request with this subscription id.
+    pub(crate) fn named(self, subscription: &'a str) -> Result<Self, Box<OverLimit>> {
+        let bounds = Bounds { subscription, ..self };
+        let max = self.limits.max_subscription_chars;
         if is_longer(subscription, max) { bounds.refuse(Limit::SubscriptionChars(max)) } else { Ok(bounds) }
     }
 

@@ -234,11 +234,3 @@ pub struct EoseHints {
     /// Older events exist.
     pub more: bool,
 }
-
-impl EoseHints {
-    /// The words of NIP-67, in ascending order.
-    pub(crate) fn words(self) -> impl Iterator<Item = &'static str> + Clone {
-        let words = [(self.finish, "finish"), (self.more, "more")];
-        words.into_iter().filter_map(|(said, word)| said.then_some(word))
-    }
-}

@@ -4,13 +4,9 @@
 use std::borrow::Cow;
 
 use codecs::{ClientMessage, Event, Format, OneForm};
-use proptest::prelude::*;
+use proptest::{prelude::*, test_runner::FileFailurePersistence};
 
-use crate::common::{
-    Subject,
-    any::{event, one_case_in},
-    subjects,
-};
+use crate::common::{self, Subject, any::event, subjects};
 
 /// The part of a message that may be passed on.
 fn found<'a>(subject: &Subject, message: &'a [u8]) -> Option<&'a [u8]> {
@@ -35,7 +31,10 @@ fn is_known(format: Format) -> bool {
 }
 
 proptest! {
-    #![proptest_config(one_case_in(1))]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn what_encoders_write_is_canonical(event in event()) {
@@ -91,6 +90,18 @@ fn other_forms_of_json_are_not_canonical() {
         for form in [&control, &control.replace("000b", "000B")] {
             assert!(read(form).is_ok());
             assert_eq!(found(subject, form.as_bytes()), None, "{}: {form}", subject.label);
+        }
+    }
+}
+
+#[test]
+fn only_a_clients_event_has_a_canonical_part() {
+    for subject in subjects() {
+        for message in common::client_messages() {
+            let has_one = matches!(&message, ClientMessage::Event(event)
+                if subject.format != Format::JSON || !has_two_forms(event));
+            let bytes = subject.client(&message).unwrap();
+            assert_eq!(found(&subject, &bytes).is_some(), has_one && is_known(subject.format), "{message:?}");
         }
     }
 }

@@ -225,6 +225,84 @@ fn unknown_verbs_are_told_from_broken_messages() {
     }
 }
 
+/// Filters of a later version, by format: the relay must be able to answer CLOSED `unsupported`.
+#[test]
+fn unknown_filter_fields_are_reported() {
+    let cases: [(&str, &[u8], &str); 9] = [
+        ("json", b"[\"REQ\",\"s\",{\"ids\":[],\"frob\":{\"a\":[1]},\"limit\":1}]", "frob"),
+        ("json", b"[\"REQ\",\"s\",{\"#long\":[\"x\"]}]", "#long"),
+        ("cbor-schemaless", b"\x83\x63REQ\x61s\xa2\x64frob\xa1\x00\x81\x01\x65limit\x01", "frob"),
+        ("cbor-schemaless", b"\x83\x63REQ\x61s\xa1\x65#long\x80", "#long"),
+        ("cbor-schemaless", b"\x83\x63REQ\x61s\xa1\x64tags\xa0", "tags"),
+        ("cbor-packed", b"\x83\x02\x61s\xa2\x06\x01\x18\x63\x80", "99"),
+        ("cbor-packed", b"\x83\x02\x61s\xa1\x08\xa1\x64long\x80", "#long"),
+        ("cbor-intkey", b"\x83\x02\x61s\xa2\x06\x01\x18\x63\x80", "99"),
+        ("cbor-intkey", b"\x83\x02\x61s\xa1\x08\xa1\x64long\x80", "#long"),
+    ];
+    for (format, bytes, field) in cases {
+        for subject in subjects().iter().filter(|subject| subject.format.name() == format) {
+            let message = subject.read_client(bytes);
+            let Ok(ClientMessage::Req { filters, .. }) = &message else {
+                panic!("{}: {message:?}", subject.label)
+            };
+            assert_eq!(filters[0].unknown.as_deref(), Some(field), "{}", subject.label);
+        }
+    }
+}
+
+/// Forms that RFC 8949 and ciborium would allow, but the strict profile does not.
+#[test]
+fn cbor_messages_have_one_form() {
+    let numbered: [&[u8]; 21] = [
+        b"\x84\x06\x61s\xa0\x61a",                         // NEG-OPEN: text in place of bytes
+        b"\x83\x06\x61s\x41\x61",                          // NEG-OPEN without a filter
+        b"\x83\x06\x61s\xa0",                              // NEG-OPEN without bytes
+        b"\x83\x07\x61s\x81\x01",                          // NEG-MSG: numbers in place of bytes
+        b"\x83\x08\x61s\x41\x61",                          // NEG-CLOSE with bytes
+        b"\x82\x03\x41s",                                  // CLOSE: subscription as bytes
+        b"\x82\x61\x33\x61s",                              // opcode as text
+        b"\x82\x20\x61s",                                  // negative opcode
+        b"\x81\x03",                                       // CLOSE without subscription
+        b"\x83\x03\x61s\x61s",                             // CLOSE with one element too many
+        b"\x80",                                           // no verb
+        b"\xa1\x03\x61s",                                  // not an array
+        b"\x42\x03\x61",                                   // bytes in place of an array
+        b"\x83\x02\x61s\x80",                              // REQ: filter is an array
+        b"\x83\x02\x61s\xa1\x03\x41\x01",                  // kinds as bytes
+        b"\x83\x02\x61s\xa1\x01\x40",                      // ids as bytes
+        b"\x83\x02\x61s\xa2\x05\x01\x04\x01",              // until before since
+        b"\x83\x02\x61s\xa2\x05\x01\x05\x01",              // until twice
+        b"\x83\x02\x61s\xa1\x08\xa0",                      // empty tag conditions
+        b"\x83\x02\x61s\xa1\x08\xa1\x61e\x81\x68abababab", // hex as text
+        b"\x83\x02\x61s\xa1\x08\xa2\x61e\x80\x61e\x80",    // a letter twice
+    ];
+    let relay: [&[u8]; 9] = [
+        b"\x83\x08\x61s\x61a",                  // NEG-MSG: text in place of bytes
+        b"\x83\x09\x61s\x41a",                  // NEG-ERR: bytes in place of text
+        b"\x83\x0a\x61s\x81\x00",               // EVENTS: a number in place of an event
+        b"\x83\x03\x61s\x80",                   // EOSE: no hint
+        b"\x83\x03\x61s\x82\x64more\x66finish", // hints out of order
+        b"\x83\x03\x61s\x82\x64more\x64more",   // a hint twice
+        b"\x84\x07\x61s\x01\xf4",               // COUNT: a lone false
+        b"\x85\x07\x61s\x01\xf5\x41\x00",       // hll of one byte
+        b"\x84\x02\x41\x00\xf5\x60",            // OK: an id of one byte
+    ];
+    for subject in subjects() {
+        if matches!(subject.format.name(), "cbor-packed" | "cbor-intkey") {
+            for bytes in numbered {
+                let result = subject.read_client(bytes);
+                let refused = result.as_ref().is_err_and(|e| !matches!(e, DecodeError::UnknownMessage(_)));
+                assert!(refused, "{}: {bytes:02x?} gave {result:?}", subject.label);
+            }
+            for bytes in relay {
+                let result = subject.read_relay(bytes);
+                let refused = result.as_ref().is_err_and(|e| !matches!(e, DecodeError::UnknownMessage(_)));
+                assert!(refused, "{}: {bytes:02x?} gave {result:?}", subject.label);
+            }
+        }
+    }
+}
+
 /// Spellings that mean the same, and others that mean nothing. `vectors/v1.json` pins the usual one.
 #[test]
 fn json_messages_have_other_spellings() {

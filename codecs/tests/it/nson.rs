@@ -44,3 +44,13 @@ fn what_go_nostr_writes_is_read_where_it_is_json() {
         assert_eq!(nson.codec.decode_event(theirs.as_bytes()).unwrap(), event, "{quoted}");
     }
 }
+
+/// Printable text and the escapes that both know are written alike: the golden vectors.
+#[test]
+fn nothing_else_is_written_otherwise() {
+    let printed = "\\ \" \u{8} \t \n \u{c} \r / ß 日本語 \u{fffd} \u{1f30d}";
+    let event = Event { content: printed.into(), tags: vec![], ..sample_event() };
+    let ours = String::from_utf8(nson().event(&event).unwrap()).unwrap();
+    // By Go 1.24: fmt.Println(strconv.Quote(content)).
+    assert!(ours.contains(r#""content":"\\ \" \b \t \n \f \r / ß 日本語 � 🌍","tags""#), "{ours}");
+}

@@ -6,9 +6,9 @@ use capnp::{NotInSchema, data, raw, struct_list, traits::HasStructSize};
 
 use super::{MAX_BLOB_BYTES, fits, in_frame, library, read_text, too_large};
 use crate::{
-    ClientMessage, DecodeError, EncodeError, EoseHints, Event, EventCodec, Filter, Limits, RelayMessage,
-    Request, TagFilter,
-    envelope::{check_filters, read_elements, read_keys, write_element},
+    ClientMessage, DecodeError, EncodeError, EoseHints, EventCodec, Filter, Limits, RelayMessage, Request,
+    TagFilter,
+    envelope::{check_filters, read_elements, write_element},
     formats::generated::nostr_capnp::{client_msg, filter, neg, relay_msg, request, tag_filter},
     model::Bounds,
     reader::Reader,
@@ -45,18 +45,14 @@ pub(super) fn build_client(
             out.set_data(fits(&**message, NEGENTROPY)?);
         }
         ClientMessage::NegMsg { subscription, message } => {
-            build_round(subscription, message, root.init_neg_msg())?;
+            let mut out = root.init_neg_msg();
+            out.set_sub(fits(&**subscription, SUBSCRIPTION)?);
+            out.set_data(fits(&**message, NEGENTROPY)?);
         }
         ClientMessage::NegClose { subscription } => {
             root.set_neg_close(fits(&**subscription, SUBSCRIPTION)?);
         }
     }
-    Ok(())
-}
-
-fn build_round(subscription: &str, message: &[u8], mut out: neg::Builder<'_>) -> Result<(), EncodeError> {
-    out.set_sub(fits(subscription, SUBSCRIPTION)?);
-    out.set_data(fits(message, NEGENTROPY)?);
     Ok(())
 }
 
@@ -156,7 +152,9 @@ pub(super) fn build_relay(
             }
         }
         RelayMessage::NegMsg { subscription, message } => {
-            build_round(subscription, message, root.init_neg_msg())?;
+            let mut out = root.init_neg_msg();
+            out.set_sub(fits(&**subscription, SUBSCRIPTION)?);
+            out.set_data(fits(&**message, NEGENTROPY)?);
         }
         RelayMessage::NegErr { subscription, text } => {
             let mut out = root.init_neg_err();
@@ -172,7 +170,9 @@ pub(super) fn read_client<'a>(
     root: client_msg::Reader<'_>,
     limits: &Limits,
 ) -> Result<ClientMessage<'a>, DecodeError> {
-    let event = |data| read_embedded(frame, data).map(Cow::Owned);
+    let event = |data: capnp::Result<data::Reader<'_>>| {
+        super::Capnp.decode_event(in_frame(frame, data.map_err(library)?)?).map(Cow::Owned)
+    };
     Ok(match root.which().map_err(unknown)? {
         client_msg::Event(data) => ClientMessage::Event(event(data)?),
         client_msg::Auth(data) => ClientMessage::Auth(event(data)?),
@@ -206,14 +206,6 @@ pub(super) fn read_client<'a>(
             subscription: read_text(frame, root.has_neg_close(), text, SUBSCRIPTION)?,
         },
     })
-}
-
-/// An event that is a message of its own.
-fn read_embedded<'a>(
-    frame: &'a [u8],
-    data: capnp::Result<data::Reader<'_>>,
-) -> Result<Event<'a>, DecodeError> {
-    super::Capnp.decode_event(in_frame(frame, data.map_err(library)?)?)
 }
 
 fn read_request<'a>(
@@ -254,9 +246,8 @@ fn read_data<'a>(
 
 fn read_filter(frame: &[u8], filter: filter::Reader<'_>, bounds: &Bounds<'_>) -> Result<Filter, DecodeError> {
     let malformed = |what| move |NotInSchema(_)| DecodeError::Malformed(what);
-    let keys = |data: capnp::Result<data::Reader<'_>>, what| read_keys(data.map_err(library)?, bounds, what);
-    let ids = filter.has_ids().then(|| keys(filter.get_ids(), "ids"));
-    let authors = filter.has_authors().then(|| keys(filter.get_authors(), "authors"));
+    let ids = filter.has_ids().then(|| read_keys(filter.get_ids(), bounds, "ids"));
+    let authors = filter.has_authors().then(|| read_keys(filter.get_authors(), bounds, "authors"));
     let kinds = filter.has_kinds().then(|| -> Result<Vec<u16>, DecodeError> {
         let kinds = filter.get_kinds().map_err(library)?;
         bounds.values(kinds.len() as usize)?;
@@ -283,6 +274,16 @@ fn read_filter(frame: &[u8], filter: filter::Reader<'_>, bounds: &Bounds<'_>) ->
         tags: read_conditions(filter.get_tags().map_err(library)?, bounds)?,
         unknown: has_unknown_fields(filter).then(|| "of a later schema".to_owned()),
     })
+}
+
+fn read_keys(
+    data: capnp::Result<data::Reader<'_>>,
+    bounds: &Bounds<'_>,
+    what: &'static str,
+) -> Result<Vec<[u8; 32]>, DecodeError> {
+    let (keys, rest) = data.map_err(library)?.as_chunks();
+    bounds.values(keys.len())?;
+    if rest.is_empty() { Ok(keys.to_vec()) } else { Err(DecodeError::Truncated(what)) }
 }
 
 fn read_conditions(
@@ -321,9 +322,10 @@ pub(super) fn read_relay<'a>(
     Ok(match root.which().map_err(unknown)? {
         relay_msg::Event(event) => {
             let event = event.map_err(library)?;
+            let bytes = in_frame(frame, event.get_event().map_err(library)?)?;
             RelayMessage::Event {
                 subscription: read_text(frame, event.has_sub(), event.get_sub(), SUBSCRIPTION)?,
-                event: Cow::Owned(read_embedded(frame, event.get_event())?),
+                event: Cow::Owned(super::Capnp.decode_event(bytes)?),
             }
         }
         relay_msg::Ok(ok) => {
@@ -381,13 +383,16 @@ pub(super) fn read_relay<'a>(
         }
         relay_msg::Events(batch) => {
             let batch = batch.map_err(library)?;
+            let event = |data: capnp::Result<data::Reader<'_>>| {
+                super::Capnp.decode_event(in_frame(frame, data.map_err(library)?)?)
+            };
             let events = batch.get_events().map_err(library)?;
             if events.is_empty() {
                 return Err(DecodeError::Missing("event"));
             }
             RelayMessage::Events {
                 subscription: read_text(frame, batch.has_sub(), batch.get_sub(), SUBSCRIPTION)?,
-                events: events.iter().map(|event| read_embedded(frame, event)).collect::<Result<_, _>>()?,
+                events: events.iter().map(event).collect::<Result<_, _>>()?,
             }
         }
     })

@@ -60,8 +60,7 @@ const WORD_BYTES: usize = 8;
 const BYTE_LIST: u64 = 1 | 2 << 32;
 /// A pointer to a list of pointers.
 const POINTER_LIST: u64 = 1 | 6 << 32;
-/// EVENT and EVENTS in the union of a relay's message.
-const EVENT: u64 = 0;
+/// EVENTS in the union of a relay's message.
 const EVENTS: u64 = 9;
 
 /// Counts of u16 and u8, and 15 bits of length.
@@ -224,10 +223,18 @@ pub(super) fn batch_head(
     event_bytes: impl ExactSizeIterator<Item = usize> + Clone,
     out: &mut Vec<u8>,
 ) {
+    let subscription_words = subscription.len() / WORD_BYTES + 1; // with a NUL
     let count = event_bytes.len();
     let event_words: usize = event_bytes.clone().map(|bytes| bytes.div_ceil(WORD_BYTES)).sum();
-    let list = POINTER_LIST | (count as u64) << 35;
-    let head = relay_head(EVENTS, subscription, list, count + event_words);
+    let words = 5 + subscription_words + count + event_words;
+    let head: [u64; 6] = [
+        (words as u64) << 32, // one segment
+        1 << 32 | 1 << 48,    // RelayMsg: 1 data word, 1 pointer
+        EVENTS,               // its union says events
+        2 << 48,              // SubEvents: 2 pointers
+        BYTE_LIST | 1 << 2 | (subscription.len() as u64 + 1) << 35,
+        POINTER_LIST | (subscription_words as u64) << 2 | (count as u64) << 35,
+    ];
     out.extend_from_slice(head.map(u64::to_le_bytes).as_flattened());
     write_subscription(subscription, out);
     let mut words_before = 0;
@@ -239,25 +246,18 @@ pub(super) fn batch_head(
     }
 }
 
-/// The words before subscription and event in a relay's EVENT of one segment.
+/// The words before subscription and event in a relay's EVENT of one segment: the segment table,
+/// the root struct, its union's data word, and `SubEvent`'s two pointers.
 fn wrapping(subscription: &str, event_bytes: usize) -> [u64; 6] {
-    let list = BYTE_LIST | (event_bytes as u64) << 35;
-    relay_head(EVENT, subscription, list, event_bytes.div_ceil(WORD_BYTES))
-}
-
-/// The words before the subscription in a relay's message of one segment: the segment table, the
-/// root struct, its union's ordinal, and a struct's pointers to the subscription and to a list in
-/// the words behind it.
-fn relay_head(ordinal: u64, subscription: &str, list: u64, list_words: usize) -> [u64; 6] {
     let subscription_words = subscription.len() / WORD_BYTES + 1; // with a NUL
-    let words = 5 + subscription_words + list_words;
+    let words = 5 + subscription_words + event_bytes.div_ceil(WORD_BYTES);
     [
         (words as u64) << 32, // one segment
         1 << 32 | 1 << 48,    // RelayMsg: 1 data word, 1 pointer
-        ordinal,
-        2 << 48, // SubEvent or SubEvents: 2 pointers
+        0,                    // its union says event
+        2 << 48,              // SubEvent: 2 pointers
         BYTE_LIST | 1 << 2 | (subscription.len() as u64 + 1) << 35,
-        list | (subscription_words as u64) << 2,
+        BYTE_LIST | (subscription_words as u64) << 2 | (event_bytes as u64) << 35,
     ]
 }
 

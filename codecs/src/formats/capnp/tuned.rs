@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 
 use super::{
-    BYTE_LIST, Capnp, EVENT, EVENTS, MAX_BLOB_BYTES, POINTER_LIST, WORD_BYTES, fits, fixed_data, read_fixed,
+    BYTE_LIST, Capnp, EVENTS, MAX_BLOB_BYTES, POINTER_LIST, WORD_BYTES, fits, fixed_data, read_fixed,
     read_tags, too_large, wrapping, write_subscription, write_tags,
 };
 use crate::{
@@ -32,6 +32,7 @@ const MESSAGE_ROOT: u64 = 1 << 32 | 1 << 48;
 const SUB_EVENT: u64 = 2 << 48;
 const CLIENT_EVENT: u64 = 0;
 const CLIENT_AUTH: u64 = 3;
+const RELAY_EVENT: u64 = 0;
 /// A list pointer without its length and offset: bits of its kind and of its elements' size.
 const LIST_KIND: u64 = 7 << 32 | 3;
 /// Words of root, three pointers, and fixedData.
@@ -136,7 +137,7 @@ impl TunedFormat for TunedCapnp {
 
     fn split_relay(bytes: &[u8]) -> Option<(Cow<'_, str>, &[u8])> {
         let frame = Frame::from_bytes(bytes, MESSAGE_ROOT)?;
-        if frame.word(0, 1)? != EVENT || frame.word(0, 2)? != SUB_EVENT {
+        if frame.word(0, 1)? != RELAY_EVENT || frame.word(0, 2)? != SUB_EVENT {
             return None;
         }
         let subscription = str::from_utf8(frame.blob(3)?.strip_suffix(&[0])?).ok()?;

@@ -10,9 +10,9 @@ use serde::{
 
 use super::{
     Bytes, Dialect, Fixed,
-    item::{Each, Name, ReadName, Value},
+    item::{Each, List, Name, ReadName, Value},
 };
-use crate::{Event, Tag, formats::list::List};
+use crate::{Event, Tag};
 
 /// Tags to be written.
 pub(in crate::formats) fn tags<'e, D: Dialect>(tags: &'e [Tag<'e>]) -> impl Serialize {
@@ -20,15 +20,35 @@ pub(in crate::formats) fn tags<'e, D: Dialect>(tags: &'e [Tag<'e>]) -> impl Seri
 }
 
 /// Tags as read.
-pub(in crate::formats) type Tags<D> = List<List<Value<D, String>, Cow<'static, str>>, Tag<'static>>;
+pub(in crate::formats) struct Tags<D>(pub(in crate::formats) Vec<Tag<'static>>, PhantomData<D>);
 
-const ID: Name = Name(0, "id");
-const PUBKEY: Name = Name(1, "pubkey");
-const CREATED_AT: Name = Name(2, "created_at");
-const KIND: Name = Name(3, "kind");
-const TAGS: Name = Name(4, "tags");
-const CONTENT: Name = Name(5, "content");
-const SIG: Name = Name(6, "sig");
+impl<'de, D: Dialect> Deserialize<'de> for Tags<D> {
+    fn deserialize<R: Deserializer<'de>>(deserializer: R) -> Result<Self, R::Error> {
+        List::<OneTag<D>, _>::deserialize(deserializer).map(|tags| Tags(tags.0, PhantomData))
+    }
+}
+
+struct OneTag<D>(Tag<'static>, PhantomData<D>);
+
+impl<'de, D: Dialect> Deserialize<'de> for OneTag<D> {
+    fn deserialize<R: Deserializer<'de>>(deserializer: R) -> Result<Self, R::Error> {
+        List::<Value<D, String>, _>::deserialize(deserializer).map(|values| OneTag(values.0, PhantomData))
+    }
+}
+
+impl<D> From<OneTag<D>> for Tag<'static> {
+    fn from(tag: OneTag<D>) -> Self {
+        tag.0
+    }
+}
+
+const ID: Name = Name(0, "id", "");
+const PUBKEY: Name = Name(1, "pubkey", "");
+const CREATED_AT: Name = Name(2, "created_at", "");
+const KIND: Name = Name(3, "kind", "");
+const TAGS: Name = Name(4, "tags", "");
+const CONTENT: Name = Name(5, "content", "");
+const SIG: Name = Name(6, "sig", "");
 const FIELDS: &[Name] = &[ID, PUBKEY, CREATED_AT, KIND, TAGS, CONTENT, SIG];
 
 /// Writes the event as a map in the order of NIP-01.

@@ -1,158 +1,228 @@
 //! Filters: a map of numbered conditions, or one with JSON's field names.
 
-use super::{
-    Dialect,
-    head::{
-        ARRAY, MAP, UINT, read_argument, read_fixed, read_kind, read_text, read_time, write_bytes,
-        write_head, write_text, write_time,
-    },
-    message::{read_name, skip, write_name},
-    tuned::{read_value, write_value},
+use std::{borrow::Cow, fmt, marker::PhantomData};
+
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{self, IgnoredAny, MapAccess, Visitor},
+    ser::SerializeMap,
 };
-use crate::{DecodeError, Filter, TagFilter, model::Bounds, reader::Reader};
 
-/// The fields in the only order allowed; the first has the number 1. The last is the numbered
-/// dialects' map from letter to values. The spelled one has a field `#x` for each letter.
-const FIELDS: &[&str] = &["ids", "authors", "kinds", "since", "until", "limit", "search", "tags"];
+use super::{
+    Bytes, Dialect, Fixed,
+    item::{Each, List, Name, ReadName, Value},
+};
+use crate::{Filter, TagFilter};
 
-const CONDITION: &str = "tag condition";
+const IDS: Name = Name(1, "ids", "");
+const AUTHORS: Name = Name(2, "authors", "");
+const KINDS: Name = Name(3, "kinds", "");
+const SINCE: Name = Name(4, "since", "");
+const UNTIL: Name = Name(5, "until", "");
+const LIMIT: Name = Name(6, "limit", "");
+const SEARCH: Name = Name(7, "search", "");
+/// Numbered dialects only: a map from letter to values. The spelled one has a field `#x` for each
+/// letter.
+const TAGS: Name = Name(8, "tags", "");
 
-/// Appends a filter that `check_filters` has seen.
-pub(super) fn write_filter<D: Dialect>(filter: &Filter, out: &mut Vec<u8>) {
-    let Filter { ids, authors, kinds, since, until, limit, search, tags, unknown: _ } = filter;
-    let conditions = if D::SPELLED { tags.len() } else { usize::from(!tags.is_empty()) };
-    let present = [
-        ids.is_some(),
-        authors.is_some(),
-        kinds.is_some(),
-        since.is_some(),
-        until.is_some(),
-        limit.is_some(),
-        search.is_some(),
-    ];
-    let fields = present.into_iter().filter(|present| *present).count();
-    write_head(MAP, (fields + conditions) as u64, out);
-    let name = |number, out: &mut Vec<u8>| write_name::<D>(number, FIELDS, out);
-    for (number, keys) in [(1, ids), (2, authors)] {
-        if let Some(keys) = keys {
-            name(number, out);
-            write_head(ARRAY, keys.len() as u64, out);
-            keys.iter().for_each(|key| write_bytes(key, out));
-        }
-    }
-    if let Some(kinds) = kinds {
-        name(3, out);
-        write_head(ARRAY, kinds.len() as u64, out);
-        kinds.iter().for_each(|kind| write_head(UINT, u64::from(*kind), out));
-    }
-    for (number, time) in [(4, since), (5, until)] {
-        if let Some(time) = time {
-            name(number, out);
-            write_time(*time, out);
-        }
-    }
-    if let Some(limit) = limit {
-        name(6, out);
-        write_head(UINT, *limit, out);
-    }
-    if let Some(search) = search {
-        name(7, out);
-        write_text(search, out);
-    }
-    if !D::SPELLED && !tags.is_empty() {
-        name(8, out);
-        write_head(MAP, tags.len() as u64, out);
-    }
-    for TagFilter { letter, values } in tags {
-        let prefix = if D::SPELLED { "#" } else { "" };
-        write_text(&format!("{prefix}{letter}"), out);
-        write_head(ARRAY, values.len() as u64, out);
-        values.iter().for_each(|value| write_value::<D>(value, out));
+/// The fields of a dialect in the only order allowed; the spelled one's `#x` come last.
+const fn fields<D: Dialect>() -> &'static [Name] {
+    const NUMBERED: &[Name] = &[IDS, AUTHORS, KINDS, SINCE, UNTIL, LIMIT, SEARCH, TAGS];
+    const SPELLED: &[Name] = &[IDS, AUTHORS, KINDS, SINCE, UNTIL, LIMIT, SEARCH];
+    if D::SPELLED { SPELLED } else { NUMBERED }
+}
+
+/// A filter to be written.
+pub(super) struct FilterCbor<'m, D>(&'m Filter, PhantomData<D>);
+
+impl<'m, D> FilterCbor<'m, D> {
+    pub(super) fn new(filter: &'m Filter) -> Self {
+        FilterCbor(filter, PhantomData)
     }
 }
 
-/// Reads a filter that the strict walk has accepted.
-pub(super) fn read_filter<D: Dialect>(
-    reader: &mut Reader<'_>,
-    bounds: &Bounds<'_>,
-) -> Result<Filter, DecodeError> {
-    let known = if D::SPELLED { &FIELDS[..7] } else { FIELDS };
-    let (mut filter, mut last) = (Filter::default(), 0);
-    for _ in 0..read_argument(reader, MAP, "filter")? {
-        let number = match read_name::<D>(reader, known, "filter field")? {
-            Ok(number) => number,
-            Err(name) if D::SPELLED => {
-                read_condition::<D>(name.strip_prefix('#'), &name, &mut filter, reader, bounds)?;
-                continue;
+impl<'m, D: Dialect> Serialize for FilterCbor<'m, D> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Filter { ids, authors, kinds, since, until, limit, search, tags, unknown: _ } = self.0;
+        self.0.check_writable().map_err(serde::ser::Error::custom)?;
+        let conditions = if D::SPELLED { tags.len() } else { usize::from(!tags.is_empty()) };
+        let present = [
+            ids.is_some(),
+            authors.is_some(),
+            kinds.is_some(),
+            since.is_some(),
+            until.is_some(),
+            limit.is_some(),
+            search.is_some(),
+        ];
+        let fields = present.into_iter().filter(|present| *present).count();
+        let mut map = Fields(serializer.serialize_map(Some(fields + conditions))?, D::SPELLED);
+        map.field(IDS, ids.as_ref().map(|ids| Each(ids, |id: &'m [u8; 32]| Bytes(id))))?;
+        map.field(AUTHORS, authors.as_ref().map(|keys| Each(keys, |key: &'m [u8; 32]| Bytes(key))))?;
+        map.field(KINDS, kinds.as_ref())?;
+        map.field(SINCE, since.as_ref())?;
+        map.field(UNTIL, until.as_ref())?;
+        map.field(LIMIT, limit.as_ref())?;
+        map.field(SEARCH, search.as_ref())?;
+        let mut map = map.0;
+        if D::SPELLED {
+            for TagFilter { letter, values } in tags {
+                map.serialize_entry(&format!("#{letter}"), &values_of::<D>(values))?;
             }
-            Err(name) => {
-                skip(reader)?;
-                filter.unknown.get_or_insert(name);
-                continue;
-            }
-        };
-        if number <= last || !filter.tags.is_empty() {
-            return Err(DecodeError::NotCanonical("order of a filter's fields"));
+        } else if !tags.is_empty() {
+            map.serialize_entry(&TAGS.0, &Conditions::<D>(tags, PhantomData))?;
         }
-        last = number;
-        match number {
-            1 => filter.ids = Some(read_list(reader, bounds, "ids", |r| read_fixed(r, "ids").copied())?),
-            2 => {
-                let key = |reader: &mut Reader<'_>| read_fixed(reader, "authors").copied();
-                filter.authors = Some(read_list(reader, bounds, "authors", key)?);
-            }
-            3 => filter.kinds = Some(read_list(reader, bounds, "kinds", |r| read_kind(r, "kinds"))?),
-            4 => filter.since = Some(read_time(reader, "since")?),
-            5 => filter.until = Some(read_time(reader, "until")?),
-            6 => filter.limit = Some(read_argument(reader, UINT, "limit")?),
-            7 => filter.search = Some(read_text(reader, "search")?.to_owned()),
-            _ => {
-                let conditions = read_argument(reader, MAP, CONDITION)?;
-                if conditions == 0 {
-                    return Err(DecodeError::NotCanonical("an empty map of tag conditions"));
-                }
-                for _ in 0..conditions {
-                    let name = read_text(reader, CONDITION)?;
-                    read_condition::<D>(Some(name), &format!("#{name}"), &mut filter, reader, bounds)?;
-                }
-            }
-        }
+        map.end()
     }
-    Ok(filter)
 }
 
-/// Reads the values of a condition; a field that is none, called `field`, is reported.
-fn read_condition<D: Dialect>(
-    letter: Option<&str>,
-    field: &str,
+struct Fields<M>(M, bool);
+
+impl<M: SerializeMap> Fields<M> {
+    fn field(&mut self, name: Name, value: Option<impl Serialize>) -> Result<(), M::Error> {
+        match value {
+            Some(value) => self.0.serialize_entry(&name.written(self.1), &value),
+            None => Ok(()),
+        }
+    }
+}
+
+fn values_of<'m, D: Dialect>(values: &'m [String]) -> impl Serialize {
+    Each(values, |value: &'m String| Value::<D, &'m str>::new(value))
+}
+
+struct Conditions<'m, D>(&'m [TagFilter], PhantomData<D>);
+
+impl<D: Dialect> Serialize for Conditions<'_, D> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|tag| (tag.letter, values_of::<D>(&tag.values))))
+    }
+}
+
+/// A filter as read.
+pub(super) struct OwnedFilter<D>(Filter, PhantomData<D>);
+
+impl<D> From<OwnedFilter<D>> for Filter {
+    fn from(filter: OwnedFilter<D>) -> Self {
+        filter.0
+    }
+}
+
+impl<'de, D: Dialect> Deserialize<'de> for OwnedFilter<D> {
+    fn deserialize<R: Deserializer<'de>>(deserializer: R) -> Result<Self, R::Error> {
+        deserializer.deserialize_map(FilterVisitor::<D>(PhantomData)).map(|f| OwnedFilter(f, PhantomData))
+    }
+}
+
+struct FilterVisitor<D>(PhantomData<D>);
+
+impl<'de, D: Dialect> Visitor<'de> for FilterVisitor<D> {
+    type Value = Filter;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a filter map")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Filter, A::Error> {
+        let mut filter = Filter::default();
+        let mut last = 0;
+        while let Some(name) = map.next_key_seed(ReadName::<D>::with_known(fields::<D>()))? {
+            let Some(&Name(number, word, _)) = fields::<D>().iter().find(|field| field.1 == name) else {
+                other_field::<D, A>(&mut filter, name, &mut map)?;
+                continue;
+            };
+            if number <= last || !filter.tags.is_empty() {
+                return Err(de::Error::custom(format!("filter field {word:?} occurs twice or out of order")));
+            }
+            last = number;
+            match number {
+                1 => filter.ids = Some(map.next_value::<List<Fixed<32>, _>>()?.0),
+                2 => filter.authors = Some(map.next_value::<List<Fixed<32>, _>>()?.0),
+                3 => filter.kinds = Some(map.next_value::<List<u16>>()?.0),
+                4 => filter.since = Some(map.next_value()?),
+                5 => filter.until = Some(map.next_value()?),
+                6 => filter.limit = Some(map.next_value()?),
+                7 => filter.search = Some(map.next_value()?),
+                _ => {
+                    let conditions: OwnedConditions<D> = map.next_value()?;
+                    filter.tags = conditions.tags;
+                    filter.unknown = filter.unknown.or(conditions.unknown);
+                }
+            }
+        }
+        Ok(filter)
+    }
+}
+
+/// Reads a `#x` condition of the spelled dialect, or reports a field that is not known.
+fn other_field<'de, D: Dialect, A: MapAccess<'de>>(
     filter: &mut Filter,
-    reader: &mut Reader<'_>,
-    bounds: &Bounds<'_>,
-) -> Result<(), DecodeError> {
-    let Some([letter @ (b'a'..=b'z' | b'A'..=b'Z')]) = letter.map(str::as_bytes) else {
-        filter.unknown.get_or_insert_with(|| field.to_owned());
-        return skip(reader);
-    };
-    let letter = char::from(*letter);
-    if filter.tags.iter().any(|condition| condition.letter == letter) {
-        return Err(DecodeError::Duplicate(CONDITION));
+    name: Cow<'static, str>,
+    map: &mut A,
+) -> Result<(), A::Error> {
+    match name.strip_prefix('#').and_then(tag_letter) {
+        Some(letter) if D::SPELLED => condition::<D, A>(&mut filter.tags, letter, map),
+        _ => {
+            map.next_value::<IgnoredAny>()?;
+            filter.unknown.get_or_insert_with(|| name.into_owned());
+            Ok(())
+        }
     }
-    let value = |reader: &mut Reader<'_>| {
-        let value: std::borrow::Cow<'_, str> = read_value::<D>(reader)?.value(CONDITION)?;
-        Ok(value.into_owned())
-    };
-    let values = read_list(reader, bounds, CONDITION, value)?;
-    filter.tags.push(TagFilter { letter, values });
+}
+
+fn condition<'de, D: Dialect, A: MapAccess<'de>>(
+    tags: &mut Vec<TagFilter>,
+    letter: char,
+    map: &mut A,
+) -> Result<(), A::Error> {
+    if tags.iter().any(|condition| condition.letter == letter) {
+        return Err(de::Error::custom(format!("tag condition {letter:?} occurs twice")));
+    }
+    let values = map.next_value::<List<Value<D, String>, String>>()?.0;
+    tags.push(TagFilter { letter, values });
     Ok(())
 }
 
-fn read_list<'a, T>(
-    reader: &mut Reader<'a>,
-    bounds: &Bounds<'_>,
-    what: &'static str,
-    read: impl Fn(&mut Reader<'a>) -> Result<T, DecodeError>,
-) -> Result<Vec<T>, DecodeError> {
-    let count = read_argument(reader, ARRAY, what)?;
-    bounds.values(usize::try_from(count).unwrap_or(usize::MAX))?;
-    (0..count).map(|_| read(reader)).collect()
+fn tag_letter(name: &str) -> Option<char> {
+    match name.as_bytes() {
+        [letter] if letter.is_ascii_alphabetic() => Some(char::from(*letter)),
+        _ => None,
+    }
+}
+
+/// The numbered dialects' map from letter to values.
+struct OwnedConditions<D> {
+    tags: Vec<TagFilter>,
+    unknown: Option<String>,
+    dialect: PhantomData<D>,
+}
+
+impl<'de, D: Dialect> Deserialize<'de> for OwnedConditions<D> {
+    fn deserialize<R: Deserializer<'de>>(deserializer: R) -> Result<Self, R::Error> {
+        struct ConditionsVisitor<D>(PhantomData<D>);
+        impl<'de, D: Dialect> Visitor<'de> for ConditionsVisitor<D> {
+            type Value = OwnedConditions<D>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map of tag conditions")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let (mut tags, mut unknown) = (Vec::new(), None);
+                while let Some(name) = map.next_key::<String>()? {
+                    if let Some(letter) = tag_letter(&name) {
+                        condition::<D, A>(&mut tags, letter, &mut map)?;
+                    } else {
+                        map.next_value::<IgnoredAny>()?;
+                        unknown.get_or_insert_with(|| format!("#{name}"));
+                    }
+                }
+                if tags.is_empty() && unknown.is_none() {
+                    return Err(de::Error::custom("an empty map of tag conditions; it should be left out"));
+                }
+                Ok(OwnedConditions { tags, unknown, dialect: PhantomData })
+            }
+        }
+        deserializer.deserialize_map(ConditionsVisitor(PhantomData))
+    }
 }

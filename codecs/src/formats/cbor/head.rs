@@ -1,5 +1,4 @@
-//! Heads (RFC 8949 §3): a major type and an argument in the shortest form, of definite length; and
-//! the numbers and strings that begin with one.
+//! Heads (RFC 8949 §3): a major type and an argument in the shortest form, of definite length.
 
 use crate::{DecodeError, reader::Reader};
 
@@ -32,26 +31,6 @@ pub(super) fn write_head(major: u8, argument: u64, out: &mut Vec<u8>) {
     }
 }
 
-#[inline]
-pub(super) fn write_text(text: &str, out: &mut Vec<u8>) {
-    write_head(TEXT, text.len() as u64, out);
-    out.extend_from_slice(text.as_bytes());
-}
-
-#[inline]
-pub(super) fn write_bytes(bytes: &[u8], out: &mut Vec<u8>) {
-    write_head(BYTES, bytes.len() as u64, out);
-    out.extend_from_slice(bytes);
-}
-
-#[inline]
-pub(super) fn write_time(time: i64, out: &mut Vec<u8>) {
-    match u64::try_from(time) {
-        Ok(time) => write_head(UINT, time, out),
-        Err(_) => write_head(NEGATIVE, !time.cast_unsigned(), out),
-    }
-}
-
 /// The major type of the next head.
 #[inline]
 pub(super) fn major(reader: &Reader<'_>) -> Option<u8> {
@@ -70,38 +49,6 @@ pub(super) fn read_argument(
         return Err(DecodeError::Malformed(what));
     }
     argument(reader, head & 0x1f)
-}
-
-#[inline]
-pub(super) fn read_text<'a>(reader: &mut Reader<'a>, what: &'static str) -> Result<&'a str, DecodeError> {
-    let len = read_argument(reader, TEXT, what)?;
-    reader.text(len, what)
-}
-
-/// A byte string of exactly `N`.
-#[inline(always)]
-pub(super) fn read_fixed<'a, const N: usize>(
-    reader: &mut Reader<'a>,
-    what: &'static str,
-) -> Result<&'a [u8; N], DecodeError> {
-    if read_argument(reader, BYTES, what)? == N as u64 {
-        reader.array_ref(what)
-    } else {
-        Err(DecodeError::Malformed(what))
-    }
-}
-
-#[inline]
-pub(super) fn read_time(reader: &mut Reader<'_>, what: &'static str) -> Result<i64, DecodeError> {
-    let is_negative = major(reader) == Some(NEGATIVE);
-    let argument = read_argument(reader, if is_negative { NEGATIVE } else { UINT }, what)?;
-    let size = i64::try_from(argument).map_err(|_| DecodeError::OutOfRange(what))?;
-    Ok(if is_negative { !size } else { size })
-}
-
-#[inline]
-pub(super) fn read_kind(reader: &mut Reader<'_>, what: &'static str) -> Result<u16, DecodeError> {
-    u16::try_from(read_argument(reader, UINT, what)?).map_err(|_| DecodeError::OutOfRange(what))
 }
 
 /// An item that [`read_item`] found.
@@ -140,13 +87,20 @@ pub(super) fn read_item(reader: &mut Reader<'_>) -> Result<Item, DecodeError> {
 }
 
 /// The bytes of the next item with all that is in it. Each head takes a byte, so the loop ends with
-/// the input at the latest.
-pub(super) fn read_whole<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
+/// the input at the latest. `list` is called with the length of each array.
+pub(super) fn read_whole<'a>(
+    reader: &mut Reader<'a>,
+    mut list: impl FnMut(u64) -> Result<(), DecodeError>,
+) -> Result<&'a [u8], DecodeError> {
     let start = reader.rest();
     let mut open = 1_u64;
     while open > 0 {
+        let is_list = major(reader) == Some(ARRAY);
         open -= 1;
         if let Item::Items(count) = read_item(reader)? {
+            if is_list {
+                list(count)?;
+            }
             open = open.checked_add(count).ok_or(DecodeError::OutOfRange("number of items"))?;
         }
     }

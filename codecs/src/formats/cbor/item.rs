@@ -1,10 +1,10 @@
-//! The small items of an event: byte strings, tag values, and names that are words or numbers.
+//! The small items: byte strings, lists, tag values, and names that are words or numbers.
 
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
-    de::{self, DeserializeSeed, Unexpected, Visitor},
+    de::{self, DeserializeSeed, SeqAccess, Unexpected, Visitor},
 };
 
 use super::Dialect;
@@ -44,6 +44,35 @@ impl<'de, const N: usize> Deserialize<'de> for Fixed<N> {
     }
 }
 
+impl<const N: usize> From<Fixed<N>> for [u8; N] {
+    fn from(bytes: Fixed<N>) -> Self {
+        bytes.0
+    }
+}
+
+/// Reads a byte string of any length.
+pub(super) struct Blob(pub(super) Vec<u8>);
+
+impl<'de> Deserialize<'de> for Blob {
+    fn deserialize<R: Deserializer<'de>>(deserializer: R) -> Result<Self, R::Error> {
+        struct BlobVisitor;
+        impl Visitor<'_> for BlobVisitor {
+            type Value = Blob;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a byte string")
+            }
+
+            fn visit_byte_buf<E>(self, bytes: Vec<u8>) -> Result<Blob, E> {
+                Ok(Blob(bytes))
+            }
+        }
+        // Not `deserialize_bytes`, which hands over what fits ciborium's buffer of 4 KiB and
+        // nothing longer.
+        deserializer.deserialize_byte_buf(BlobVisitor)
+    }
+}
+
 /// Writes the list with `item` around each entry.
 pub(super) struct Each<'l, T, F>(pub(super) &'l [T], pub(super) F);
 
@@ -53,8 +82,34 @@ impl<'l, T, V: Serialize, F: Fn(&'l T) -> V> Serialize for Each<'l, T, F> {
     }
 }
 
+/// Reads an array of `T`, kept as `U`. `Vec` itself would also take a byte string for a list of
+/// small numbers.
+pub(super) struct List<T, U = T>(pub(super) Vec<U>, pub(super) PhantomData<T>);
+
+impl<'de, T: Deserialize<'de> + Into<U>, U> Deserialize<'de> for List<T, U> {
+    fn deserialize<R: Deserializer<'de>>(deserializer: R) -> Result<Self, R::Error> {
+        struct ListVisitor<T, U>(PhantomData<(T, U)>);
+        impl<'de, T: Deserialize<'de> + Into<U>, U> Visitor<'de> for ListVisitor<T, U> {
+            type Value = List<T, U>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an array")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<List<T, U>, A::Error> {
+                let mut list = Vec::new(); // the length is a claim: grow as items arrive
+                while let Some(item) = array.next_element::<T>()? {
+                    list.push(item.into());
+                }
+                Ok(List(list, PhantomData))
+            }
+        }
+        deserializer.deserialize_any(ListVisitor(PhantomData))
+    }
+}
+
 /// A tag value: text, or under the hex rule a byte string for lowercase hex.
-pub(in crate::formats) struct Value<D, T>(pub(super) T, PhantomData<D>);
+pub(super) struct Value<D, T>(pub(super) T, PhantomData<D>);
 
 impl<D, T> Value<D, T> {
     pub(super) fn new(text: T) -> Self {
@@ -84,6 +139,12 @@ impl<'de, D: Dialect> Deserialize<'de> for Value<D, String> {
         } else {
             String::deserialize(deserializer).map(Value::new)
         }
+    }
+}
+
+impl<D> From<Value<D, String>> for String {
+    fn from(value: Value<D, String>) -> Self {
+        value.0
     }
 }
 
@@ -121,9 +182,9 @@ impl Visitor<'_> for CompactVisitor {
     }
 }
 
-/// A field: its number, and JSON's word for it.
+/// A verb or field: its number, JSON's word for it, and the form of a verb's messages.
 #[derive(Clone, Copy)]
-pub(super) struct Name(pub(super) u64, pub(super) &'static str);
+pub(super) struct Name(pub(super) u64, pub(super) &'static str, pub(super) &'static str);
 
 impl Name {
     /// The name as the word or as the number.

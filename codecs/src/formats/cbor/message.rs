@@ -1,268 +1,353 @@
 //! Whole messages: an array that starts with a verb, as word or number.
 
-use std::{borrow::Cow, marker::PhantomData};
+use std::{borrow::Cow, fmt, marker::PhantomData};
 
-use serde::de::IgnoredAny;
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{self, IgnoredAny, SeqAccess, Visitor},
+    ser::{self, SerializeSeq},
+};
 
 use super::{
-    Dialect, EventCbor, OwnedEvent, build,
-    filter::{read_filter, write_filter},
-    head::{
-        ARRAY, BYTES, UINT, read_argument, read_fixed, read_text, read_whole, write_bytes, write_head,
-        write_text,
-    },
-    write,
+    Bytes, Dialect, EventCbor, Fixed, OwnedEvent,
+    filter::{FilterCbor, OwnedFilter},
+    item::{Blob, Each, List, Name, ReadName},
 };
-use crate::{
-    DecodeError, EncodeError, EoseHints, Event, Filter,
-    model::Bounds,
-    parts::{ReadParts, Registers, WriteParts},
-    reader::Reader,
-};
+use crate::{ClientMessage, DecodeError, EoseHints, Event, Filter, RelayMessage};
 
-const FALSE: u8 = 0xf4;
-const TRUE: u8 = 0xf5;
+pub(super) mod client {
+    use super::Name;
+    pub(super) const EVENT: Name = Name(1, "EVENT", "[EVENT, event]");
+    pub(in crate::formats::cbor) const REQ: Name = Name(2, "REQ", "[REQ, subscription, filter…]");
+    pub(super) const CLOSE: Name = Name(3, "CLOSE", "[CLOSE, subscription]");
+    pub(super) const AUTH: Name = Name(4, "AUTH", "[AUTH, event]");
+    pub(in crate::formats::cbor) const COUNT: Name = Name(5, "COUNT", "[COUNT, subscription, filter…]");
+    pub(in crate::formats::cbor) const NEG_OPEN: Name =
+        Name(6, "NEG-OPEN", "[NEG-OPEN, subscription, filter, bytes]");
+    pub(super) const NEG_MSG: Name = Name(7, "NEG-MSG", "[NEG-MSG, subscription, bytes]");
+    pub(super) const NEG_CLOSE: Name = Name(8, "NEG-CLOSE", "[NEG-CLOSE, subscription]");
+}
 
-/// Appends a verb or the name of a field.
-pub(super) fn write_name<D: Dialect>(number: u8, words: &[&str], out: &mut Vec<u8>) {
-    if D::SPELLED {
-        write_text(words[usize::from(number) - 1], out);
-    } else {
-        write_head(UINT, number.into(), out);
+pub(super) mod relay {
+    use super::Name;
+    pub(in crate::formats::cbor) const EVENT: Name = Name(1, "EVENT", "[EVENT, subscription, event]");
+    pub(super) const OK: Name = Name(2, "OK", "[OK, id, accepted, text]");
+    pub(super) const EOSE: Name = Name(3, "EOSE", "[EOSE, subscription] or [EOSE, subscription, hints]");
+    pub(super) const CLOSED: Name = Name(4, "CLOSED", "[CLOSED, subscription, text]");
+    pub(super) const NOTICE: Name = Name(5, "NOTICE", "[NOTICE, text]");
+    pub(super) const AUTH: Name = Name(6, "AUTH", "[AUTH, challenge]");
+    pub(super) const COUNT: Name =
+        Name(7, "COUNT", "[COUNT, subscription, count], then approximate, then hll");
+    pub(super) const NEG_MSG: Name = Name(8, "NEG-MSG", "[NEG-MSG, subscription, bytes]");
+    pub(super) const NEG_ERR: Name = Name(9, "NEG-ERR", "[NEG-ERR, subscription, text]");
+    pub(in crate::formats::cbor) const EVENTS: Name =
+        Name(10, "EVENTS", "[EVENTS, subscription, [event, …]]");
+}
+
+// --- writing ---
+
+pub(super) struct ClientCbor<'m, 'a, D>(&'m ClientMessage<'a>, PhantomData<D>);
+
+impl<'m, 'a, D> ClientCbor<'m, 'a, D> {
+    pub(super) fn new(message: &'m ClientMessage<'a>) -> Self {
+        ClientCbor(message, PhantomData)
     }
 }
 
-/// The number of a verb or field, or the name of an unknown one.
-pub(super) fn read_name<D: Dialect>(
-    reader: &mut Reader<'_>,
-    words: &[&str],
-    what: &'static str,
-) -> Result<Result<u8, String>, DecodeError> {
-    let mut known = (1_u8..).zip(words);
-    if D::SPELLED {
-        let name = read_text(reader, what)?;
-        let found = known.find(|(_, word)| **word == name);
-        return Ok(found.map(|(number, _)| number).ok_or_else(|| name.to_owned()));
-    }
-    let name = read_argument(reader, UINT, what)?;
-    let found = known.find(|(number, _)| u64::from(*number) == name);
-    Ok(found.map(|(number, _)| number).ok_or_else(|| name.to_string()))
-}
-
-/// Passes over an item of an unknown name, whose text is UTF-8 like any other.
-pub(super) fn skip(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
-    build::<IgnoredAny>(read_whole(reader)?).map(drop)
-}
-
-/// A message that is being written.
-pub(super) struct Writing<'o, D> {
-    verbs: &'static [&'static str],
-    out: &'o mut Vec<u8>,
-    dialect: PhantomData<D>,
-}
-
-impl<'o, D> Writing<'o, D> {
-    pub(super) fn new(verbs: &'static [&'static str], out: &'o mut Vec<u8>) -> Self {
-        Writing { verbs, out, dialect: PhantomData }
-    }
-}
-
-impl<D: Dialect> WriteParts for Writing<'_, D> {
-    fn format(&self) -> &'static str {
-        D::NAME
-    }
-
-    fn begin(&mut self, verb: u8, parts: usize) {
-        write_head(ARRAY, 1 + parts as u64, self.out);
-        write_name::<D>(verb, self.verbs, self.out);
-    }
-
-    fn subscription(&mut self, subscription: &str) -> Result<(), EncodeError> {
-        self.text(subscription);
-        Ok(())
-    }
-
-    fn text(&mut self, text: &str) {
-        write_text(text, self.out);
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) {
-        write_bytes(bytes, self.out);
-    }
-
-    fn id(&mut self, id: &[u8; 32]) {
-        self.bytes(id);
-    }
-
-    fn flag(&mut self, flag: bool) {
-        self.out.push(if flag { TRUE } else { FALSE });
-    }
-
-    fn hints(&mut self, hints: EoseHints) {
-        let count = hints.words().count();
-        if count > 0 {
-            write_head(ARRAY, count as u64, self.out);
-            hints.words().for_each(|word| self.text(word));
-        }
-    }
-
-    fn count(&mut self, count: u64, approximate: bool, hll: Option<&[u8; 256]>) {
-        write_head(UINT, count, self.out);
-        if approximate || hll.is_some() {
-            self.flag(approximate);
-        }
-        if let Some(registers) = hll {
-            self.bytes(registers);
-        }
-    }
-
-    fn event(&mut self, event: &Event<'_>) -> Result<(), EncodeError> {
-        write(&EventCbor::<D>::new(event), self.out)
-    }
-
-    fn events(&mut self, events: &[Event<'_>]) -> Result<(), EncodeError> {
-        write_head(ARRAY, events.len() as u64, self.out);
-        events.iter().try_for_each(|event| self.event(event))
-    }
-
-    fn filter(&mut self, filter: &Filter) -> Result<(), EncodeError> {
-        write_filter::<D>(filter, self.out);
-        Ok(())
-    }
-
-    fn filters(&mut self, filters: &[Filter]) -> Result<(), EncodeError> {
-        filters.iter().try_for_each(|filter| self.filter(filter))
-    }
-}
-
-/// A message that is being read, which the strict walk has accepted.
-pub(super) struct Reading<'a, D> {
-    bytes: &'a [u8],
-    reader: Reader<'a>,
-    /// Parts that are left.
-    left: u64,
-    /// The verb, if it is not known.
-    unknown: String,
-    dialect: PhantomData<D>,
-}
-
-impl<'a, D: Dialect> Reading<'a, D> {
-    /// The number of the message's verb, 0 for an unknown one, and what is behind it.
-    pub(super) fn open(bytes: &'a [u8], verbs: &[&str]) -> Result<(u8, Self), DecodeError> {
-        let what = "message, an array that starts with a verb";
-        let mut reader = Reader::new(bytes);
-        let items = read_argument(&mut reader, ARRAY, what)?;
-        let left = items.checked_sub(1).ok_or(DecodeError::Malformed(what))?;
-        let (verb, unknown) = match read_name::<D>(&mut reader, verbs, what)? {
-            Ok(verb) => (verb, String::new()),
-            Err(name) => (0, name),
-        };
-        Ok((verb, Reading { bytes, reader, left, unknown, dialect: PhantomData }))
-    }
-
-    /// Takes one of the parts that are left.
-    fn next(&mut self, what: &'static str) -> Result<&mut Reader<'a>, DecodeError> {
-        self.left = self.left.checked_sub(1).ok_or(DecodeError::Missing(what))?;
-        Ok(&mut self.reader)
-    }
-
-    /// Fails if parts are left.
-    pub(super) fn finish(self) -> Result<(), DecodeError> {
-        self.reader.finish()
-    }
-}
-
-impl<'a, D: Dialect> ReadParts<'a> for Reading<'a, D> {
-    /// Only a message whose text is UTF-8 deserves this answer.
-    fn unknown(&self) -> DecodeError {
-        match build::<IgnoredAny>(self.bytes) {
-            Ok(_) if D::SPELLED => DecodeError::UnknownMessage(self.unknown.chars().take(32).collect()),
-            Ok(_) => DecodeError::UnknownMessage(format!("opcode {}", self.unknown)),
-            Err(error) => error,
-        }
-    }
-
-    fn subscription(&mut self) -> Result<Cow<'a, str>, DecodeError> {
-        self.text("subscription")
-    }
-
-    fn text(&mut self, what: &'static str) -> Result<Cow<'a, str>, DecodeError> {
-        read_text(self.next(what)?, what).map(Cow::Borrowed)
-    }
-
-    fn bytes(&mut self) -> Result<Cow<'a, [u8]>, DecodeError> {
-        let what = "negentropy's message";
-        let reader = self.next(what)?;
-        let len = read_argument(reader, BYTES, what)?;
-        reader.bytes(len, what).map(Cow::Borrowed)
-    }
-
-    fn id(&mut self) -> Result<[u8; 32], DecodeError> {
-        let what = "OK's event id";
-        read_fixed(self.next(what)?, what).copied()
-    }
-
-    fn flag(&mut self, what: &'static str) -> Result<bool, DecodeError> {
-        match self.next(what)?.u8(what)? {
-            FALSE => Ok(false),
-            TRUE => Ok(true),
-            _ => Err(DecodeError::Malformed(what)),
-        }
-    }
-
-    /// At least one, ascending, each once.
-    fn hints(&mut self) -> Result<EoseHints, DecodeError> {
-        let what = "EOSE's hints";
-        let (mut hints, mut last) = (EoseHints::default(), None);
-        if self.left == 0 {
-            return Ok(hints);
-        }
-        let reader = self.next(what)?;
-        for _ in 0..read_argument(reader, ARRAY, what)? {
-            let word = read_text(reader, what)?;
-            if last.is_some_and(|last| last >= word) {
-                return Err(DecodeError::NotCanonical(what));
+impl<D: Dialect> Serialize for ClientCbor<'_, '_, D> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let verb = |name: Name| name.written(D::SPELLED);
+        match self.0 {
+            ClientMessage::Event(event) => {
+                (verb(client::EVENT), EventCbor::<D>::new(event)).serialize(serializer)
             }
-            last = Some(word);
-            hints.finish |= word == "finish";
-            hints.more |= word == "more";
+            ClientMessage::Auth(event) => {
+                (verb(client::AUTH), EventCbor::<D>::new(event)).serialize(serializer)
+            }
+            ClientMessage::Close { subscription } => {
+                (verb(client::CLOSE), subscription).serialize(serializer)
+            }
+            ClientMessage::Req { subscription, filters } => {
+                request::<D, S>(client::REQ, subscription, filters, serializer)
+            }
+            ClientMessage::Count { subscription, filters } => {
+                request::<D, S>(client::COUNT, subscription, filters, serializer)
+            }
+            ClientMessage::NegOpen { subscription, filter, message } => {
+                (verb(client::NEG_OPEN), subscription, FilterCbor::<D>::new(filter), Bytes(message))
+                    .serialize(serializer)
+            }
+            ClientMessage::NegMsg { subscription, message } => {
+                (verb(client::NEG_MSG), subscription, Bytes(message)).serialize(serializer)
+            }
+            ClientMessage::NegClose { subscription } => {
+                (verb(client::NEG_CLOSE), subscription).serialize(serializer)
+            }
         }
-        last.map(|_| hints).ok_or(DecodeError::NotCanonical(what))
+    }
+}
+
+fn request<D: Dialect, S: Serializer>(
+    verb: Name,
+    subscription: &str,
+    filters: &[Filter],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    Filter::check_number(filters).map_err(serde::ser::Error::custom)?;
+    let mut array = serializer.serialize_seq(Some(2 + filters.len()))?;
+    array.serialize_element(&verb.written(D::SPELLED))?;
+    array.serialize_element(subscription)?;
+    for filter in filters {
+        array.serialize_element(&FilterCbor::<D>::new(filter))?;
+    }
+    array.end()
+}
+
+pub(super) struct RelayCbor<'m, 'a, D>(&'m RelayMessage<'a>, PhantomData<D>);
+
+impl<'m, 'a, D> RelayCbor<'m, 'a, D> {
+    pub(super) fn new(message: &'m RelayMessage<'a>) -> Self {
+        RelayCbor(message, PhantomData)
+    }
+}
+
+impl<D: Dialect> Serialize for RelayCbor<'_, '_, D> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let verb = |name: Name| name.written(D::SPELLED);
+        match self.0 {
+            RelayMessage::Event { subscription, event } => {
+                (verb(relay::EVENT), subscription, EventCbor::<D>::new(event)).serialize(serializer)
+            }
+            RelayMessage::Ok { id, accepted, text } => {
+                (verb(relay::OK), Bytes(id), accepted, text).serialize(serializer)
+            }
+            RelayMessage::Eose { subscription, hints } => {
+                let verb = verb(relay::EOSE);
+                match (hints.finish, hints.more) {
+                    (false, false) => (verb, subscription).serialize(serializer),
+                    (true, false) => (verb, subscription, ["finish"]).serialize(serializer),
+                    (false, true) => (verb, subscription, ["more"]).serialize(serializer),
+                    (true, true) => (verb, subscription, ["finish", "more"]).serialize(serializer),
+                }
+            }
+            RelayMessage::Closed { subscription, text } => {
+                (verb(relay::CLOSED), subscription, text).serialize(serializer)
+            }
+            RelayMessage::Notice { text } => (verb(relay::NOTICE), text).serialize(serializer),
+            RelayMessage::Auth { challenge } => (verb(relay::AUTH), challenge).serialize(serializer),
+            RelayMessage::Count { subscription, count, approximate, hll } => {
+                let verb = verb(relay::COUNT);
+                match (approximate, hll) {
+                    (_, Some(hll)) => {
+                        (verb, subscription, count, approximate, Bytes(&hll[..])).serialize(serializer)
+                    }
+                    (true, None) => (verb, subscription, count, true).serialize(serializer),
+                    (false, None) => (verb, subscription, count).serialize(serializer),
+                }
+            }
+            RelayMessage::NegMsg { subscription, message } => {
+                (verb(relay::NEG_MSG), subscription, Bytes(message)).serialize(serializer)
+            }
+            RelayMessage::NegErr { subscription, text } => {
+                (verb(relay::NEG_ERR), subscription, text).serialize(serializer)
+            }
+            RelayMessage::Events { events, .. } if events.is_empty() => {
+                Err(ser::Error::custom("EVENTS without an event"))
+            }
+            RelayMessage::Events { subscription, events } => {
+                (verb(relay::EVENTS), subscription, Each(events, EventCbor::<D>::new)).serialize(serializer)
+            }
+        }
+    }
+}
+
+// --- reading ---
+
+/// A message, or the error for a verb that the protocol does not have.
+pub(super) struct ReadMessage<D, M>(pub(super) Result<M, DecodeError>, PhantomData<D>);
+
+/// The messages of one direction.
+pub(super) trait Direction: Sized {
+    const VERBS: &'static [Name];
+
+    /// Reads the elements after the verb; `None` if the protocol has no such verb.
+    fn read<'de, D: Dialect, A: SeqAccess<'de>>(rest: &mut Elements<'_, A>)
+    -> Result<Option<Self>, A::Error>;
+}
+
+impl<'de, D: Dialect, M: Direction> Deserialize<'de> for ReadMessage<D, M> {
+    fn deserialize<R: Deserializer<'de>>(deserializer: R) -> Result<Self, R::Error> {
+        deserializer.deserialize_any(MessageVisitor::<D, M>(PhantomData))
+    }
+}
+
+struct MessageVisitor<D, M>(PhantomData<(D, M)>);
+
+impl<'de, D: Dialect, M: Direction> Visitor<'de> for MessageVisitor<D, M> {
+    type Value = ReadMessage<D, M>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array that starts with a verb")
     }
 
-    fn count(&mut self) -> Result<(u64, bool, Option<Registers>), DecodeError> {
-        let what = "COUNT's approximate";
-        let count = read_argument(self.next("count")?, UINT, "count")?;
-        let is_short = self.left == 0;
-        let approximate = !is_short && self.flag(what)?;
-        let hll = match self.left {
-            0 if is_short || approximate => None,
-            0 => return Err(DecodeError::NotCanonical(what)), // a lone `false` says nothing
-            _ => Some(Box::new(*read_fixed(self.next("hll")?, "hll")?)),
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
+        let Some(verb) = array.next_element_seed(ReadName::<D>::with_known(M::VERBS))? else {
+            return Err(de::Error::custom("expected a verb, found an empty array"));
         };
-        Ok((count, approximate, hll))
-    }
-
-    fn event(&mut self) -> Result<Event<'a>, DecodeError> {
-        build::<OwnedEvent<D>>(read_whole(self.next("event")?)?).map(|event| event.0)
-    }
-
-    fn events(&mut self) -> Result<Vec<Event<'a>>, DecodeError> {
-        let what = "event";
-        let mut events = Vec::new();
-        let reader = self.next(what)?;
-        for _ in 0..read_argument(reader, ARRAY, what)? {
-            events.push(build::<OwnedEvent<D>>(read_whole(reader)?)?.0);
+        let mut rest = Elements { array, verb: &verb, verbs: M::VERBS };
+        let message = M::read::<D, A>(&mut rest)?;
+        let more = rest.array.next_element::<IgnoredAny>()?.is_some();
+        match message {
+            Some(_) if more => {
+                Err(de::Error::custom(format!("expected {} and nothing after it", rest.expected())))
+            }
+            Some(message) => Ok(ReadMessage(Ok(message), PhantomData)),
+            None => {
+                while rest.array.next_element::<IgnoredAny>()?.is_some() {}
+                let verb: String = verb.chars().take(32).collect();
+                let verb = if D::SPELLED { verb } else { format!("opcode {verb}") };
+                Ok(ReadMessage(Err(DecodeError::UnknownMessage(verb)), PhantomData))
+            }
         }
-        if events.is_empty() { Err(DecodeError::Missing(what)) } else { Ok(events) }
+    }
+}
+
+/// The elements of a message after its verb.
+pub(super) struct Elements<'v, A> {
+    array: A,
+    verb: &'v str,
+    verbs: &'static [Name],
+}
+
+impl<'de, A: SeqAccess<'de>> Elements<'_, A> {
+    fn expected(&self) -> &'static str {
+        self.verbs.iter().find(|name| name.1 == self.verb).map_or("", |name| name.2)
     }
 
-    fn filter(&mut self, bounds: &Bounds<'_>) -> Result<Filter, DecodeError> {
-        read_filter::<D>(self.next("filter")?, bounds)
+    fn next<T: Deserialize<'de>>(&mut self) -> Result<T, A::Error> {
+        self.array.next_element()?.ok_or_else(|| de::Error::custom(format!("expected {}", self.expected())))
     }
 
-    fn filters(&mut self, bounds: &Bounds<'_>) -> Result<Vec<Filter>, DecodeError> {
-        bounds.filters(usize::try_from(self.left).unwrap_or(usize::MAX))?;
-        (0..self.left).map(|_| self.filter(bounds)).collect()
+    fn text(&mut self) -> Result<Cow<'static, str>, A::Error> {
+        self.next::<String>().map(Cow::Owned)
     }
+
+    fn event<'m, D: Dialect>(&mut self) -> Result<Cow<'m, Event<'m>>, A::Error> {
+        self.next::<OwnedEvent<D>>().map(|event| Cow::Owned(event.0))
+    }
+
+    fn bytes<'m>(&mut self) -> Result<Cow<'m, [u8]>, A::Error> {
+        self.next::<Blob>().map(|bytes| Cow::Owned(bytes.0))
+    }
+
+    fn filters<D: Dialect>(&mut self) -> Result<Vec<Filter>, A::Error> {
+        let mut filters = Vec::new();
+        while let Some(filter) = self.array.next_element::<OwnedFilter<D>>()? {
+            filters.push(filter.into());
+        }
+        Ok(filters)
+    }
+}
+
+impl Direction for ClientMessage<'_> {
+    const VERBS: &'static [Name] = &[
+        client::EVENT,
+        client::REQ,
+        client::CLOSE,
+        client::AUTH,
+        client::COUNT,
+        client::NEG_OPEN,
+        client::NEG_MSG,
+        client::NEG_CLOSE,
+    ];
+
+    fn read<'de, D: Dialect, A: SeqAccess<'de>>(
+        rest: &mut Elements<'_, A>,
+    ) -> Result<Option<Self>, A::Error> {
+        Ok(Some(match rest.verb {
+            "EVENT" => ClientMessage::Event(rest.event::<D>()?),
+            "AUTH" => ClientMessage::Auth(rest.event::<D>()?),
+            "REQ" => ClientMessage::Req { subscription: rest.text()?, filters: rest.filters::<D>()? },
+            "COUNT" => ClientMessage::Count { subscription: rest.text()?, filters: rest.filters::<D>()? },
+            "CLOSE" => ClientMessage::Close { subscription: rest.text()? },
+            "NEG-OPEN" => ClientMessage::NegOpen {
+                subscription: rest.text()?,
+                filter: rest.next::<OwnedFilter<D>>()?.into(),
+                message: rest.bytes()?,
+            },
+            "NEG-MSG" => ClientMessage::NegMsg { subscription: rest.text()?, message: rest.bytes()? },
+            "NEG-CLOSE" => ClientMessage::NegClose { subscription: rest.text()? },
+            _ => return Ok(None),
+        }))
+    }
+}
+
+impl Direction for RelayMessage<'_> {
+    const VERBS: &'static [Name] = &[
+        relay::EVENT,
+        relay::OK,
+        relay::EOSE,
+        relay::CLOSED,
+        relay::NOTICE,
+        relay::AUTH,
+        relay::COUNT,
+        relay::NEG_MSG,
+        relay::NEG_ERR,
+        relay::EVENTS,
+    ];
+
+    fn read<'de, D: Dialect, A: SeqAccess<'de>>(
+        rest: &mut Elements<'_, A>,
+    ) -> Result<Option<Self>, A::Error> {
+        Ok(Some(match rest.verb {
+            "EVENT" => RelayMessage::Event { subscription: rest.text()?, event: rest.event::<D>()? },
+            "OK" => RelayMessage::Ok {
+                id: rest.next::<Fixed<32>>()?.0,
+                accepted: rest.next()?,
+                text: rest.text()?,
+            },
+            "EOSE" => RelayMessage::Eose { subscription: rest.text()?, hints: hints(rest)? },
+            "CLOSED" => RelayMessage::Closed { subscription: rest.text()?, text: rest.text()? },
+            "NOTICE" => RelayMessage::Notice { text: rest.text()? },
+            "AUTH" => RelayMessage::Auth { challenge: rest.text()? },
+            "COUNT" => count(rest)?,
+            "NEG-MSG" => RelayMessage::NegMsg { subscription: rest.text()?, message: rest.bytes()? },
+            "NEG-ERR" => RelayMessage::NegErr { subscription: rest.text()?, text: rest.text()? },
+            "EVENTS" => {
+                let subscription = rest.text()?;
+                let List(events, _) = rest.next::<List<OwnedEvent<D>, Event<'static>>>()?;
+                if events.is_empty() {
+                    return Err(de::Error::custom("expected at least one event in EVENTS"));
+                }
+                RelayMessage::Events { subscription, events }
+            }
+            _ => return Ok(None),
+        }))
+    }
+}
+
+fn hints<'de, A: SeqAccess<'de>>(rest: &mut Elements<'_, A>) -> Result<EoseHints, A::Error> {
+    let Some(List(words, _)) = rest.array.next_element::<List<String>>()? else {
+        return Ok(EoseHints::default());
+    };
+    if words.is_empty() || !words.is_sorted_by(|a, b| a < b) {
+        return Err(de::Error::custom("EOSE hints are at least one, ascending, each once"));
+    }
+    let has = |hint: &str| words.iter().any(|word| word == hint);
+    Ok(EoseHints { finish: has("finish"), more: has("more") })
+}
+
+fn count<'de, 'm, A: SeqAccess<'de>>(rest: &mut Elements<'_, A>) -> Result<RelayMessage<'m>, A::Error> {
+    let (subscription, count) = (rest.text()?, rest.next()?);
+    let approximate: Option<bool> = rest.array.next_element()?;
+    let hll: Option<Fixed<256>> = rest.array.next_element()?;
+    if approximate == Some(false) && hll.is_none() {
+        return Err(de::Error::custom("COUNT ends with `false`; it should be left out"));
+    }
+    Ok(RelayMessage::Count {
+        subscription,
+        count,
+        approximate: approximate == Some(true),
+        hll: hll.map(|registers| Box::new(registers.0)),
+    })
 }

@@ -1,5 +1,5 @@
-//! Code that the three CBOR formats (RFC 8949) share: the strict profile, events through ciborium's
-//! serde interface, and the filters and messages around them.
+//! Code that the three CBOR formats (RFC 8949) share: the strict profile, names, events, filters
+//! and whole messages, read and written through ciborium's serde interface.
 //!
 //! ```text
 //! numbers  client   [1,event] [2,sub,filter…] [3,sub] [4,event] [5,sub,filter…]
@@ -21,7 +21,7 @@
 //! of 32, also in filters and OK, `hll` is one of 256, and hints are the text strings of NIP-67.
 //!
 //! Strict profile: [`strict::check`] sees the bytes first and refuses whatever RFC 8949 allows
-//! besides the preferred serialization (and tags, floats, null); ciborium then builds the event
+//! besides the preferred serialization (and tags, floats, null); ciborium then builds the message
 //! and refuses wrong types. Fields stand in the order above. Optional parts are left out where they
 //! say nothing: an empty hint list, a lone `false`, an empty map 8 are not canonical. Hints ascend,
 //! and unknown ones are ignored (NIP-67 lets relays add words). Unknown filter fields may stand
@@ -35,16 +35,14 @@ mod event;
 mod filter;
 mod head;
 mod item;
+mod limits;
 mod message;
 mod strict;
 mod tuned;
 
-use std::{borrow::Cow, fmt, marker::PhantomData};
+use std::{fmt, marker::PhantomData};
 
-use serde::{
-    Deserializer, Serialize, Serializer,
-    de::{DeserializeOwned, IgnoredAny},
-};
+use serde::{Deserializer, Serialize, Serializer, de::DeserializeOwned};
 
 pub(super) use event::{Tags, read_map, tags, write_map};
 pub(super) use item::{Bytes, Fixed};
@@ -52,21 +50,17 @@ pub(super) use tuned::TunedCbor;
 
 use self::{
     head::{ARRAY, read_argument, read_whole, write_head},
-    message::{Reading, Writing},
+    message::{ClientCbor, ReadMessage, RelayCbor},
 };
 use crate::{
     ClientMessage, Codec, DecodeError, EncodeError, Event, EventCodec, Limits, RelayMessage,
-    codec::all_or_nothing,
+    codec::{all_or_nothing, assert_batch},
     formats::tuned::Tuned,
-    parts::{CLIENT_VERBS, RELAY_VERBS, read_client, read_relay, write_client, write_relay},
     reader::Reader,
 };
 
 /// The choices of a single CBOR format.
 pub(super) trait Dialect: fmt::Debug + Send + Sync + 'static {
-    /// The format's name, for errors.
-    const NAME: &'static str;
-
     /// Verbs and field names are JSON's words; otherwise numbers.
     const SPELLED: bool;
 
@@ -116,7 +110,7 @@ impl<D: Dialect> EventCodec for Cbor<D> {
 
 impl<D: Dialect> Codec for Cbor<D> {
     fn encode_client(&self, message: &ClientMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        all_or_nothing(out, |out| write_client(message, &mut Writing::<D>::new(CLIENT_VERBS, out)))
+        write(&ClientCbor::<D>::new(message), out)
     }
 
     fn decode_client_within<'a>(
@@ -125,39 +119,39 @@ impl<D: Dialect> Codec for Cbor<D> {
         limits: &Limits,
     ) -> Result<ClientMessage<'a>, DecodeError> {
         strict::check(bytes)?;
-        let (verb, mut parts) = Reading::<D>::open(bytes, CLIENT_VERBS)?;
-        let message = read_client(verb, &mut parts, limits)?;
-        parts.finish()?;
-        Ok(message)
+        limits::check::<D>(bytes, limits)?;
+        build::<ReadMessage<D, ClientMessage<'a>>>(bytes)?.0
     }
 
     fn encode_relay(&self, message: &RelayMessage<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        all_or_nothing(out, |out| write_relay(message, &mut Writing::<D>::new(RELAY_VERBS, out)))
+        write(&RelayCbor::<D>::new(message), out)
     }
 
     fn decode_relay<'a>(&self, bytes: &'a [u8]) -> Result<RelayMessage<'a>, DecodeError> {
-        strict::check(bytes)?;
-        if TunedCbor::<D>::is_delivery(bytes) {
-            // The library reads it as a whole: what results measure.
-            let (_, subscription, event) = build::<(IgnoredAny, String, OwnedEvent<D>)>(bytes)?;
-            return Ok(RelayMessage::Event { subscription: subscription.into(), event: Cow::Owned(event.0) });
-        }
-        let (verb, mut parts) = Reading::<D>::open(bytes, RELAY_VERBS)?;
-        let message = read_relay(verb, &mut parts)?;
-        parts.finish()?;
-        Ok(message)
+        read::<ReadMessage<D, RelayMessage<'a>>>(bytes)?.0
     }
 
     fn event_in<'a>(&self, message: &'a [u8]) -> Option<&'a [u8]> {
         Tuned(TunedCbor::<D>::NEW).event_in(message)
     }
 
-    fn around_event(&self, subscription: &str, event: &[u8], out: &mut Vec<u8>) -> &'static [u8] {
-        Tuned(TunedCbor::<D>::NEW).around_event(subscription, event, out)
+    fn around_event(&self, subscription: &str, _event: &[u8], out: &mut Vec<u8>) -> &'static [u8] {
+        const ARRAY_OF_3: u8 = 0x83;
+        out.push(ARRAY_OF_3);
+        write(&message::relay::EVENT.written(D::SPELLED), out).expect("a name always serializes into memory");
+        write(&subscription, out).expect("text always serializes into memory");
+        &[]
     }
 
     fn wrap_events(&self, subscription: &str, events: &[&[u8]], out: &mut Vec<u8>) {
-        Tuned(TunedCbor::<D>::NEW).wrap_events(subscription, events, out);
+        const ARRAY_OF_3: u8 = 0x83;
+        assert_batch(events);
+        out.push(ARRAY_OF_3);
+        write(&message::relay::EVENTS.written(D::SPELLED), out)
+            .expect("a name always serializes into memory");
+        write(&subscription, out).expect("text always serializes into memory");
+        head::write_head(head::ARRAY, events.len() as u64, out);
+        events.iter().for_each(|event| out.extend_from_slice(event));
     }
 }
 
@@ -174,7 +168,7 @@ pub(super) fn read_array<'a>(
 ) -> Result<(), DecodeError> {
     let mut reader = Reader::new(bytes);
     for _ in 0..read_argument(&mut reader, ARRAY, "array of events")? {
-        each(read_whole(&mut reader)?)?;
+        each(read_whole(&mut reader, |_| Ok(()))?)?;
     }
     reader.finish()
 }
@@ -225,5 +219,11 @@ struct OwnedEvent<D>(Event<'static>, PhantomData<D>);
 impl<'de, D: Dialect> serde::Deserialize<'de> for OwnedEvent<D> {
     fn deserialize<R: Deserializer<'de>>(deserializer: R) -> Result<Self, R::Error> {
         D::read_event(deserializer).map(|event| OwnedEvent(event, PhantomData))
+    }
+}
+
+impl<D> From<OwnedEvent<D>> for Event<'static> {
+    fn from(event: OwnedEvent<D>) -> Self {
+        event.0
     }
 }

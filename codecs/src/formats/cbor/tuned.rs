@@ -5,10 +5,7 @@ use std::{borrow::Cow, marker::PhantomData};
 
 use super::{
     Cbor, Dialect,
-    head::{
-        ARRAY, BYTES, TEXT, UINT, major, read_argument, read_fixed, read_kind, read_text, read_time,
-        read_whole, write_bytes, write_head, write_text, write_time,
-    },
+    head::{ARRAY, BYTES, NEGATIVE, TEXT, UINT, major, read_argument, read_whole, write_head},
     item::MIN_HEX_LEN,
 };
 use crate::{
@@ -29,25 +26,19 @@ impl<D> TunedCbor<D> {
     pub(in crate::formats) const NEW: Self = TunedCbor(PhantomData);
 }
 
-impl<D: Dialect> TunedCbor<D> {
-    /// Whether a message begins as a relay's EVENT does.
-    pub(super) fn is_delivery(bytes: &[u8]) -> bool {
-        bytes.strip_prefix(&[ARRAY << 5 | 3]).is_some_and(|rest| rest.starts_with(D::EVENT))
-    }
-}
-
 impl<D: Dialect> TunedFormat for TunedCbor<D> {
     const LIBRARY: &'static dyn Codec = &Cbor::<D>::NEW;
 
     fn write_event(event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let [id, pubkey, created_at, kind, tags, content, sig] = D::KEYS;
         out.push(D::EVENT_HEAD);
-        out.extend_from_slice(id);
-        write_bytes(&event.id, out);
-        out.extend_from_slice(pubkey);
-        write_bytes(&event.pubkey, out);
+        write_fixed(id, &event.id, out);
+        write_fixed(pubkey, &event.pubkey, out);
         out.extend_from_slice(created_at);
-        write_time(event.created_at, out);
+        match u64::try_from(event.created_at) {
+            Ok(time) => write_head(UINT, time, out),
+            Err(_) => write_head(NEGATIVE, !event.created_at.cast_unsigned(), out),
+        }
         out.extend_from_slice(kind);
         write_head(UINT, u64::from(event.kind), out);
         out.extend_from_slice(tags);
@@ -58,8 +49,7 @@ impl<D: Dialect> TunedFormat for TunedCbor<D> {
         }
         out.extend_from_slice(content);
         write_text(&event.content, out);
-        out.extend_from_slice(sig);
-        write_bytes(&event.sig, out);
+        write_fixed(sig, &event.sig, out);
         Ok(())
     }
 
@@ -80,8 +70,7 @@ impl<D: Dialect> TunedFormat for TunedCbor<D> {
         }
         read_key(&mut reader, content_key, CONTENT)?;
         let content = read_text(&mut reader, CONTENT)?;
-        read_key(&mut reader, sig_key, "sig")?;
-        fixed.sig = *read_fixed(&mut reader, "sig")?;
+        fixed.sig = *read_fixed(&mut reader, sig_key, "sig")?;
         reader.finish()?;
         Ok(V::event(fixed, tags, content.into()))
     }
@@ -132,7 +121,7 @@ impl<D: Dialect> TunedFormat for TunedCbor<D> {
         let subscription = read_text(&mut reader, "subscription").ok()?;
         let count = read_argument(&mut reader, ARRAY, "batch").ok().filter(|count| *count > 0)?;
         for _ in 0..count {
-            each(read_whole(&mut reader).ok()?)?;
+            each(read_whole(&mut reader, |_| Ok(())).ok()?)?;
         }
         reader.is_empty().then(|| subscription.into())
     }
@@ -149,9 +138,22 @@ impl<D: Dialect> TunedFormat for TunedCbor<D> {
 
 // --- writing ---
 
+#[inline]
+fn write_fixed(key: &[u8], bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(key);
+    write_head(BYTES, bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+#[inline]
+fn write_text(text: &str, out: &mut Vec<u8>) {
+    write_head(TEXT, text.len() as u64, out);
+    out.extend_from_slice(text.as_bytes());
+}
+
 /// A tag's value; one-letter names and keys skip the general path.
 #[inline]
-pub(super) fn write_value<D: Dialect>(value: &str, out: &mut Vec<u8>) {
+fn write_value<D: Dialect>(value: &str, out: &mut Vec<u8>) {
     if !D::COMPACT || !hex::push_usual(value, [TEXT << 5 | 1], [BYTES << 5 | 24, 32], out) {
         write_other_value::<D>(value, out);
     }
@@ -174,15 +176,23 @@ fn read_head<D: Dialect>(reader: &mut Reader<'_>, head: &mut EventHead) -> Resul
     if reader.u8("event")? != D::EVENT_HEAD {
         return Err(DecodeError::Malformed("event"));
     }
-    read_key(reader, id, "id")?;
-    head.id = *read_fixed(reader, "id")?;
-    read_key(reader, pubkey, "pubkey")?;
-    head.pubkey = *read_fixed(reader, "pubkey")?;
+    head.id = *read_fixed(reader, id, "id")?;
+    head.pubkey = *read_fixed(reader, pubkey, "pubkey")?;
     read_key(reader, created_at, "created_at")?;
-    head.created_at = read_time(reader, "created_at")?;
+    head.created_at = read_time(reader)?;
     read_key(reader, kind, "kind")?;
-    head.kind = read_kind(reader, "kind")?;
+    head.kind =
+        u16::try_from(read_argument(reader, UINT, "kind")?).map_err(|_| DecodeError::OutOfRange("kind"))?;
     Ok(())
+}
+
+#[inline]
+fn read_time(reader: &mut Reader<'_>) -> Result<i64, DecodeError> {
+    let what = "created_at";
+    let is_negative = major(reader) == Some(NEGATIVE);
+    let argument = read_argument(reader, if is_negative { NEGATIVE } else { UINT }, what)?;
+    let size = i64::try_from(argument).map_err(|_| DecodeError::OutOfRange(what))?;
+    Ok(if is_negative { !size } else { size })
 }
 
 #[inline]
@@ -190,9 +200,29 @@ fn read_key(reader: &mut Reader<'_>, key: &[u8], what: &'static str) -> Result<(
     if reader.bytes(key.len() as u64, what)? == key { Ok(()) } else { Err(DecodeError::Missing(what)) }
 }
 
+#[inline(always)]
+fn read_fixed<'a, const N: usize>(
+    reader: &mut Reader<'a>,
+    key: &[u8],
+    what: &'static str,
+) -> Result<&'a [u8; N], DecodeError> {
+    read_key(reader, key, what)?;
+    if read_argument(reader, BYTES, what)? == N as u64 {
+        reader.array_ref(what)
+    } else {
+        Err(DecodeError::Malformed(what))
+    }
+}
+
+#[inline]
+fn read_text<'a>(reader: &mut Reader<'a>, what: &'static str) -> Result<&'a str, DecodeError> {
+    let len = read_argument(reader, TEXT, what)?;
+    reader.text(len, what)
+}
+
 /// A tag's value; one-letter names and keys skip the general path.
 #[inline(always)]
-pub(super) fn read_value<'a, D: Dialect>(reader: &mut Reader<'a>) -> Result<Found<'a>, DecodeError> {
+fn read_value<'a, D: Dialect>(reader: &mut Reader<'a>) -> Result<Found<'a>, DecodeError> {
     if let Some(letter) = reader.letter_behind([TEXT << 5 | 1]) {
         return Ok(Found::Letter(letter));
     }

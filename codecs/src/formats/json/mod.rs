@@ -26,7 +26,7 @@ mod tuned;
 mod words;
 mod write;
 
-use std::{cell::Cell, marker::PhantomData, slice};
+use std::{cell::Cell, marker::PhantomData};
 
 use serde::{Deserialize, Serialize, de::DeserializeSeed};
 
@@ -40,7 +40,6 @@ use self::{
 use crate::{
     ClientMessage, Codec, DecodeError, EncodeError, EoseHints, Event, EventCodec, Limits, RelayMessage,
     codec::{all_or_nothing, assert_batch},
-    envelope::check_filters,
     formats::tuned::Tuned,
     hex, text,
 };
@@ -68,15 +67,12 @@ impl Codec for Json {
             ClientMessage::Auth(event) => write(&("AUTH", EventJson(event)), out),
             ClientMessage::Close { subscription } => write(&("CLOSE", subscription), out),
             ClientMessage::Req { subscription, filters } => {
-                check_filters("json", filters)?;
                 write(&Request("REQ", subscription, filters), out)
             }
             ClientMessage::Count { subscription, filters } => {
-                check_filters("json", filters)?;
                 write(&Request("COUNT", subscription, filters), out)
             }
             ClientMessage::NegOpen { subscription, filter, message } => {
-                check_filters("json", slice::from_ref(filter))?;
                 write(&("NEG-OPEN", subscription, FilterJson(filter), hex::encode(message)), out)
             }
             ClientMessage::NegMsg { subscription, message } => {
@@ -109,7 +105,11 @@ impl Codec for Json {
                 write(&("EOSE", subscription), out)
             }
             RelayMessage::Eose { subscription, hints } => {
-                write(&("EOSE", subscription, hints.words().collect::<Vec<_>>()), out)
+                let words: Vec<_> = [(hints.finish, "finish"), (hints.more, "more")]
+                    .into_iter()
+                    .filter_map(|(set, word)| set.then_some(word))
+                    .collect();
+                write(&("EOSE", subscription, words), out)
             }
             RelayMessage::Closed { subscription, text } => write(&("CLOSED", subscription, text), out),
             RelayMessage::Notice { text } => write(&("NOTICE", text), out),

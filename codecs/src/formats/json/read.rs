@@ -12,20 +12,66 @@ use super::{
     item::{Hex, HexBytes, Text, Whole, missing, once},
 };
 use crate::{
-    ClientMessage, DecodeError, EoseHints, Event, Filter, Limits, RelayMessage, Request, Tag,
-    formats::list::List, model::Bounds,
+    ClientMessage, DecodeError, EoseHints, Event, Filter, Limits, RelayMessage, Request, Tag, model::Bounds,
 };
 
-/// All tags; their elements borrow.
-type Tags<'a> = List<List<Text<'a>, Cow<'a, str>>, Tag<'a>>;
+/// One tag; its elements borrow.
+struct TagText<'a>(Tag<'a>);
 
-pub(super) struct OwnedEvent<'a>(pub(super) Event<'a>);
+impl<'de> Deserialize<'de> for TagText<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TagVisitor;
+        impl<'de> Visitor<'de> for TagVisitor {
+            type Value = TagText<'de>;
 
-impl<'a> From<OwnedEvent<'a>> for Event<'a> {
-    fn from(event: OwnedEvent<'a>) -> Self {
-        event.0
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an array of text")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<TagText<'de>, A::Error> {
+                let mut tag = Vec::new();
+                while let Some(Text(value)) = elements.next_element()? {
+                    tag.push(value);
+                }
+                Ok(TagText(tag))
+            }
+        }
+        deserializer.deserialize_seq(TagVisitor)
     }
 }
+
+/// All tags.
+struct Tags<'a>(Vec<Tag<'a>>);
+
+impl<'de> Deserialize<'de> for Tags<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TagsVisitor;
+        impl<'de> Visitor<'de> for TagsVisitor {
+            type Value = Tags<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an array of tags")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Tags<'de>, A::Error> {
+                let mut tags = Vec::new();
+                while let Some(TagText(tag)) = elements.next_element()? {
+                    tags.push(tag);
+                }
+                Ok(Tags(tags))
+            }
+        }
+        deserializer.deserialize_seq(TagsVisitor)
+    }
+}
+
+impl<'a> From<Tags<'a>> for Vec<Tag<'a>> {
+    fn from(tags: Tags<'a>) -> Self {
+        tags.0
+    }
+}
+
+pub(super) struct OwnedEvent<'a>(pub(super) Event<'a>);
 
 impl<'de> Deserialize<'de> for OwnedEvent<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -71,7 +117,43 @@ impl<'de> Visitor<'de> for EventVisitor {
 }
 
 /// An array of events.
-pub(super) type EventArray<'a> = List<OwnedEvent<'a>, Event<'a>>;
+pub(super) struct EventArray<'a>(pub(super) Vec<Event<'a>>);
+
+impl<'de> Deserialize<'de> for EventArray<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ArrayVisitor;
+        impl<'de> Visitor<'de> for ArrayVisitor {
+            type Value = EventArray<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an array of events")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<EventArray<'de>, A::Error> {
+                let mut events = Vec::new();
+                while let Some(OwnedEvent(event)) = elements.next_element()? {
+                    events.push(event);
+                }
+                Ok(EventArray(events))
+            }
+        }
+        deserializer.deserialize_seq(ArrayVisitor)
+    }
+}
+
+/// The events of EVENTS, at least one.
+struct Batch<'a>(Vec<Event<'a>>);
+
+impl<'de> Deserialize<'de> for Batch<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match EventArray::deserialize(deserializer)?.0 {
+            events if events.is_empty() => {
+                Err(de::Error::invalid_length(0, &"an array of at least one event"))
+            }
+            events => Ok(Batch(events)),
+        }
+    }
+}
 
 /// The answer of COUNT.
 struct CountAnswer {
@@ -323,13 +405,7 @@ fn read_relay<'de, A: SeqAccess<'de>>(
         }
         "NEG-MSG" => RelayMessage::NegMsg { subscription: rest.text()?, message: rest.hex()? },
         "NEG-ERR" => RelayMessage::NegErr { subscription: rest.text()?, text: rest.text()? },
-        "EVENTS" => {
-            let (subscription, events) = (rest.text()?, rest.next::<EventArray<'de>>()?.0);
-            if events.is_empty() {
-                return Err(de::Error::invalid_length(0, &"an array of at least one event"));
-            }
-            RelayMessage::Events { subscription, events }
-        }
+        "EVENTS" => RelayMessage::Events { subscription: rest.text()?, events: rest.next::<Batch<'de>>()?.0 },
         _ => return unknown(rest),
     };
     rest.finish(message)

@@ -25,11 +25,11 @@ impl Serialize for EventJson<'_> {
     }
 }
 
-/// A request whose filters `check_filters` has seen.
 pub(super) struct Request<'m>(pub(super) &'static str, pub(super) &'m str, pub(super) &'m [Filter]);
 
 impl Serialize for Request<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Filter::check_number(self.2).map_err(serde::ser::Error::custom)?;
         let mut array = serializer.serialize_seq(Some(2 + self.2.len()))?;
         array.serialize_element(self.0)?;
         array.serialize_element(self.1)?;
@@ -45,6 +45,7 @@ pub(super) struct FilterJson<'m>(pub(super) &'m Filter);
 impl Serialize for FilterJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let filter = self.0;
+        filter.check_writable().map_err(serde::ser::Error::custom)?;
         let mut object = serializer.serialize_map(None)?;
         if let Some(ids) = &filter.ids {
             object.serialize_entry("ids", &HexList(ids))?;

@@ -2,9 +2,9 @@
 //! straight into the caller's buffer, and one walk checks as it reads. Fields of a later version,
 //! which may follow the last one, are left to the library.
 
-use std::{borrow::Cow, marker::PhantomData};
+use std::{borrow::Cow, fmt, marker::PhantomData};
 
-use super::{Dialect, Protobuf, strict::KIND_MAX, write_bytes};
+use super::{strict::KIND_MAX, write_bytes};
 use crate::{
     Codec, DecodeError, EncodeError, Event, EventHead, Tag,
     fixed::{Fixed, out_of_line},
@@ -13,6 +13,15 @@ use crate::{
     reader::{Reader, varint_len, write_sized, write_varint},
     text::{Found, Value},
 };
+
+/// The differences between the two formats.
+pub(in crate::formats) trait Dialect: fmt::Debug + Send + Sync + 'static {
+    /// The format through prost.
+    const LIBRARY: &'static dyn Codec;
+
+    /// Ids, keys and signatures are hex text; otherwise bytes.
+    const SPELLED: bool;
+}
 
 /// A tuned protobuf format.
 #[derive(Debug)]
@@ -23,15 +32,15 @@ impl<D> TunedProtobuf<D> {
 }
 
 // The keys of an event's fields: number and wire type (0 varint, 2 length and bytes).
-pub(super) const ID: u8 = 1 << 3 | 2;
-pub(super) const PUBKEY: u8 = 2 << 3 | 2;
-pub(super) const CREATED_AT: u8 = 3 << 3;
-pub(super) const KIND: u8 = 4 << 3;
-pub(super) const TAG: u8 = 5 << 3 | 2;
-pub(super) const CONTENT: u8 = 6 << 3 | 2;
-pub(super) const SIG: u8 = 7 << 3 | 2;
+const ID: u8 = 1 << 3 | 2;
+const PUBKEY: u8 = 2 << 3 | 2;
+const CREATED_AT: u8 = 3 << 3;
+const KIND: u8 = 4 << 3;
+const TAG: u8 = 5 << 3 | 2;
+const CONTENT: u8 = 6 << 3 | 2;
+const SIG: u8 = 7 << 3 | 2;
 /// In a tag.
-pub(super) const VALUE: u8 = 1 << 3 | 2;
+const VALUE: u8 = 1 << 3 | 2;
 /// In a client's message: members 1 and 4 of the oneof.
 const CLIENT_EVENT: u8 = 1 << 3 | 2;
 const CLIENT_AUTH: u8 = 4 << 3 | 2;
@@ -42,11 +51,11 @@ const SUB: u8 = 1 << 3 | 2;
 const SUB_EVENT: u8 = 2 << 3 | 2;
 
 impl<D: Dialect> TunedFormat for TunedProtobuf<D> {
-    const LIBRARY: &'static dyn Codec = &Protobuf::<D>::NEW;
+    const LIBRARY: &'static dyn Codec = D::LIBRARY;
 
     fn write_event(event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        write_key::<D, 32, 64>(ID, &event.id, out);
-        write_key::<D, 32, 64>(PUBKEY, &event.pubkey, out);
+        write_fixed::<D, 32, 64>(ID, &event.id, out);
+        write_fixed::<D, 32, 64>(PUBKEY, &event.pubkey, out);
         if event.created_at != 0 {
             out.push(CREATED_AT);
             write_varint(event.created_at.cast_unsigned(), out);
@@ -63,7 +72,7 @@ impl<D: Dialect> TunedFormat for TunedProtobuf<D> {
         if !event.content.is_empty() {
             write_bytes(CONTENT, event.content.as_bytes(), out);
         }
-        write_key::<D, 64, 128>(SIG, &event.sig, out);
+        write_fixed::<D, 64, 128>(SIG, &event.sig, out);
         Ok(())
     }
 
@@ -120,7 +129,10 @@ impl<D: Dialect> TunedFormat for TunedProtobuf<D> {
 
     fn split_relay(bytes: &[u8]) -> Option<(Cow<'_, str>, &[u8])> {
         let mut reader = Reader::new(last_field(bytes.strip_prefix(&[RELAY_EVENT])?)?);
-        let subscription = subscription(&mut reader)?;
+        let subscription = match optional_bytes(&mut reader, SUB, "subscription").ok()? {
+            Some(subscription) => str::from_utf8(subscription).ok()?,
+            None => "",
+        };
         let event = last_field(reader.rest().strip_prefix(&[SUB_EVENT])?)?;
         Some((subscription.into(), event))
     }
@@ -130,7 +142,10 @@ impl<D: Dialect> TunedFormat for TunedProtobuf<D> {
         mut each: impl FnMut(&'a [u8]) -> Option<()>,
     ) -> Option<Cow<'a, str>> {
         let mut reader = Reader::new(last_field(bytes.strip_prefix(&[RELAY_EVENTS])?)?);
-        let subscription = subscription(&mut reader)?;
+        let subscription = match optional_bytes(&mut reader, SUB, "subscription").ok()? {
+            Some(subscription) => str::from_utf8(subscription).ok()?,
+            None => "",
+        };
         loop {
             if !has_key(&mut reader, SUB_EVENT) {
                 return None;
@@ -146,11 +161,7 @@ impl<D: Dialect> TunedFormat for TunedProtobuf<D> {
 
 // --- writing ---
 
-pub(super) fn write_key<D: Dialect, const N: usize, const M: usize>(
-    key: u8,
-    bytes: &[u8; N],
-    out: &mut Vec<u8>,
-) {
+fn write_fixed<D: Dialect, const N: usize, const M: usize>(key: u8, bytes: &[u8; N], out: &mut Vec<u8>) {
     if D::SPELLED {
         write_bytes(key, hex::encode_array(bytes, &mut [0; M]).as_bytes(), out);
     } else {
@@ -176,7 +187,7 @@ fn read_head<D: Dialect>(reader: &mut Reader<'_>, head: &mut EventHead) -> Resul
 
 /// Takes a key, if it is the next.
 #[inline]
-pub(super) fn has_key(reader: &mut Reader<'_>, key: u8) -> bool {
+fn has_key(reader: &mut Reader<'_>, key: u8) -> bool {
     let has = reader.rest().first() == Some(&key);
     if has {
         *reader = Reader::new(&reader.rest()[1..]);
@@ -191,17 +202,11 @@ fn read_fixed<D: Dialect, const N: usize>(
     what: &'static str,
     fixed: &mut [u8; N],
 ) -> Result<(), DecodeError> {
-    if has_key(reader, key) { read_key::<D, N>(reader, what, fixed) } else { Err(DecodeError::Missing(what)) }
-}
-
-/// Reads an id, a key or a signature behind its field's key.
-#[inline(always)]
-pub(super) fn read_key<D: Dialect, const N: usize>(
-    reader: &mut Reader<'_>,
-    what: &'static str,
-    fixed: &mut [u8; N],
-) -> Result<(), DecodeError> {
-    let stored = sized(reader, what)?;
+    if !has_key(reader, key) {
+        return Err(DecodeError::Missing(what));
+    }
+    let len = reader.varint(what)?;
+    let stored = reader.bytes(len, what)?;
     if D::SPELLED {
         return if hex::decode_to(stored, fixed) { Ok(()) } else { Err(DecodeError::Malformed(what)) };
     }
@@ -209,15 +214,8 @@ pub(super) fn read_key<D: Dialect, const N: usize>(
     Ok(())
 }
 
-/// A length and so many bytes.
-#[inline]
-pub(super) fn sized<'a>(reader: &mut Reader<'a>, what: &'static str) -> Result<&'a [u8], DecodeError> {
-    let len = reader.varint(what)?;
-    reader.bytes(len, what)
-}
-
 /// A number that is absent when it is zero, and only then.
-pub(super) fn optional_varint(
+fn optional_varint(
     reader: &mut Reader<'_>,
     key: u8,
     max: u64,
@@ -234,7 +232,7 @@ pub(super) fn optional_varint(
 }
 
 /// Bytes that are absent when they are empty, and only then.
-pub(super) fn optional_bytes<'a>(
+fn optional_bytes<'a>(
     reader: &mut Reader<'a>,
     key: u8,
     what: &'static str,
@@ -275,12 +273,6 @@ fn count_fields(mut reader: Reader<'_>, key: u8) -> usize {
         count += 1;
     }
     count
-}
-
-/// The subscription in a relay's message.
-fn subscription<'a>(reader: &mut Reader<'a>) -> Option<&'a str> {
-    let subscription = optional_bytes(reader, SUB, "subscription").ok()?;
-    str::from_utf8(subscription.unwrap_or_default()).ok()
 }
 
 /// Length and bytes that end the message.

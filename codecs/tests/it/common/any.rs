@@ -3,15 +3,7 @@
 use std::borrow::Cow;
 
 use codecs::{Event, hex};
-use proptest::{collection::vec, prelude::*, sample::Index, test_runner::FileFailurePersistence};
-
-/// A share of the usual cases: all, or one in so many. Failures are kept in FILE.regressions, to be
-/// committed; PROPTEST_CASES=… asks more.
-pub(crate) fn one_case_in(share: u32) -> ProptestConfig {
-    let usual = ProptestConfig::default();
-    let regressions = Box::new(FileFailurePersistence::WithSource("regressions"));
-    ProptestConfig { cases: usual.cases / share, failure_persistence: Some(regressions), ..usual }
-}
+use proptest::{collection::vec, prelude::*, sample::Index};
 
 pub(crate) fn text() -> impl Strategy<Value = String> {
     prop_oneof![

@@ -32,7 +32,7 @@ fn bad_lines() -> Vec<(Vec<u8>, &'static str)> {
         (with("\"kind\":", "\"kind\":\"1\""), "kind: \"1\", expected a whole number from 0 to 65535"),
         (with("\"created_at\":", "\"created_at\":1.5"), "created_at: 1.5, expected a whole number"),
         (with("\"id\":", "\"id\":\"AB\""), "id: expected 64 lowercase hex digits"),
-        (with("\"kind\":", "\"kind\":1,\"tags\":{}"), "tags: an object, expected an array"),
+        (with("\"kind\":", "\"kind\":1,\"tags\":{}"), "tags: an object, expected an array of tags"),
         (b"[1,2]".to_vec(), "1, expected text"),
         (b"[\"NOTICE\",\"hello\"]".to_vec(), "other than EVENT"),
         (b"\"text\"".to_vec(), "\"text\", expected an event object"),
