@@ -232,11 +232,9 @@ fn a_signal_while_a_mute_relay_is_asked_ends_the_run_and_the_doctor() {
 #[test]
 fn a_signal_while_a_rehearsal_works_and_says_so_ends_the_run_and_the_doctor() {
     let relay = Relay::start(&[]);
-    let setup = Setup::new(READERS, write_few);
-    for words in [&["--seed", "1"][..], &["doctor"]] {
+    for words in [&["mixed-day"][..], &["doctor", "--scenario", "mixed-day"]] {
         let mut command = program();
-        command.args(words).args(["--pow", "20", "--url", &relay.url, "--scenario"]);
-        command.arg(setup.path("plan.toml")).arg("--corpus").arg(setup.path("events.jsonl"));
+        command.args(words).args(["--pow", "20", "--url", &relay.url]);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
         let tells = |line: String| line.contains("proof of work of 20 bits: ") && line.contains("rehearsal");
