@@ -52,7 +52,7 @@ pub struct Options<'a> {
     pub gateway_pid: Option<u32>,
     /// How long the run takes, for progress, where that is longer than the plan: over links.
     pub expected: Option<Duration>,
-    /// The share of the plan to play, where a coordinator starts and stops it.
+    /// What a coordinator has this process play. `None` plays the whole plan.
     pub player: Option<Player>,
     /// The state of the run, once there is one, for who watches.
     pub watched: Arc<OnceLock<Arc<Shared>>>,

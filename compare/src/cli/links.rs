@@ -63,6 +63,7 @@ pub(super) fn size(
 /// no valid event is skipped.
 type LinkDemand = fn(&Cell, &[String], u32, Option<&str>, bool) -> Result<Option<Demand>>;
 
+/// Sizes blocks to the packets that this host can emulate. Returns why it cannot, if so.
 fn size_by(
     demand: LinkDemand,
     seconds: Option<u32>,

@@ -26,8 +26,8 @@ pub struct Matrix(BTreeMap<Factor, Vec<String>>);
 
 impl Default for Matrix {
     fn default() -> Matrix {
-        let standing = |factor: Factor| (factor, vec![(factor.row().write)(&Cell::default())]);
-        Matrix(Factor::ALL.into_iter().map(standing).collect())
+        let default = |factor: Factor| (factor, vec![(factor.row().write)(&Cell::default())]);
+        Matrix(Factor::ALL.into_iter().map(default).collect())
             .with(Factor::Scenario, ["mixed-day"])
             .with(Factor::Format, ["core"])
             .with(Factor::Compression, ["none", "deflate", "zstd"])
@@ -35,7 +35,7 @@ impl Default for Matrix {
 }
 
 impl Matrix {
-    /// The matrix with these values of a factor.
+    /// Replaces the values of a factor.
     #[must_use]
     pub fn with<T: Into<String>>(mut self, factor: Factor, values: impl IntoIterator<Item = T>) -> Matrix {
         self.0.insert(factor, values.into_iter().map(Into::into).collect());

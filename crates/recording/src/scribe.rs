@@ -24,7 +24,7 @@ const RATIO_OF: u64 = 32;
 /// Bytes by which a client masks its frames (RFC 6455 §5.3).
 const MASK_BYTES: u64 = 4;
 
-/// A message as it passed.
+/// A message between client and relay, as the recorder saw it pass.
 #[derive(Debug, Clone)]
 pub struct Passed {
     /// Who sent it.

@@ -44,7 +44,7 @@ pub(crate) enum Value {
     Whole(fn(&Merged) -> Option<f64>),
 }
 
-/// A table that shows metrics.
+/// A table in which a metric may be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShownIn {
     /// What cells cost.

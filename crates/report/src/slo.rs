@@ -99,11 +99,12 @@ impl Measured {
         (taken_ns > 0.0).then(|| self.planned_ns / taken_ns)
     }
 
-    /// The lag to be taken off.
+    /// How late the generator sent, in nanoseconds, where that is no fault of the relay.
     fn lag_ns(&self, q: f64) -> u64 {
         if self.without_lag { self.merged.quantile("send_lag", q).ns().unwrap_or(0) } else { 0 }
     }
 
+    /// The value of a figure in its base unit: nanoseconds, bytes, a count or a share.
     fn figure(&self, figure: Figure, latency: &str) -> Option<f64> {
         match figure {
             Figure::Quantile(q) => {

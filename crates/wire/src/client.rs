@@ -117,7 +117,7 @@ impl Endpoint {
         })
     }
 
-    /// Adds header fields to every request, NIP-11's included.
+    /// Sets the header fields of every request, NIP-11's included, in place of earlier ones.
     ///
     /// # Errors
     /// When a field would stand in a request twice.

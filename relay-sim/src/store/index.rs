@@ -150,6 +150,7 @@ impl Chunks {
         begun.saturating_sub(1)
     }
 
+    /// Adds an event. A full chunk splits, and its second half follows it.
     fn insert(&mut self, placed: Placed) {
         let place = self.place(&placed);
         self.starts[place] = self.starts[place].min(placed.start);

@@ -72,7 +72,7 @@ fn say_sums(args: &Args, counted: &Counted, [events, valid, bad]: [u64; 3]) -> a
             "not_checked_for_duplicates": unchecked,
             "fingerprint": fingerprint.to_string(),
         });
-        // Goes on with the object that was begun.
+        // Ends the list of `{"file": …, "invalid": [`, which was printed before, and its object.
         return say(&sums.to_string().replacen('{', "],", 1));
     }
     if bad > LISTED {

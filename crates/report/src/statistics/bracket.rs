@@ -232,7 +232,7 @@ impl Bracket {
         }
     }
 
-    /// Takes a probe's outcome into account.
+    /// Narrows the bracket by a probe's outcome. One that says nothing is repeated.
     pub fn observe(&mut self, probe: &Probe) {
         match probe.outcome {
             ProbeOutcome::Disturbed => {

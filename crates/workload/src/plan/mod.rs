@@ -581,7 +581,8 @@ impl Workload {
         }
     }
 
-    /// Everything that the chosen connections do at planned instants, in the order of these.
+    /// What connections do at planned instants, earliest first: the instant since the start, the connection
+    /// and the work. `chosen` tells which connections.
     pub fn timeline(&self, chosen: impl Fn(usize) -> bool) -> Vec<(Duration, usize, Due)> {
         let publications = (0..).zip(&self.publications).filter(|(_, p)| !p.closed);
         let publications = publications.map(|(n, p)| (p.at, p.connection, Due::Publication(n)));
