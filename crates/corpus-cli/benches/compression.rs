@@ -1,6 +1,6 @@
 //! Costs and savings of a compression's level, window and context.
 //!
-//! `cargo bench -p corpus --bench compression` sends the same EVENT messages, in JSON and in
+//! `cargo bench -p corpus-cli --bench compression` sends the same EVENT messages, in JSON and in
 //! DannyPack, over connections in memory to eight subscribers by each setting, and prints bytes,
 //! CPU and memory of a delivery. Settings that no other of the format beats in both bytes and the
 //! relay's CPU are the Pareto front. docs/transport.md has the table and what follows from it.

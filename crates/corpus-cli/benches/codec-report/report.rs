@@ -15,7 +15,7 @@ use crate::{
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    /// The arguments behind `cargo bench -p corpus --bench codec-report --`.
+    /// The arguments behind `cargo bench -p corpus-cli --bench codec-report --`.
     pub(crate) arguments: Vec<String>,
     pub(crate) corpus: About,
     pub(crate) machine: Machine,

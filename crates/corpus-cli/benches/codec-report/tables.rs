@@ -384,8 +384,8 @@ pub(crate) fn text(report: &Report, more: &str, tables: &[Table]) -> String {
 pub(crate) fn markdown(report: &Report, more: &str, tables: &[Table]) -> String {
     let arguments = report.arguments.join(" ");
     let mut out =
-        format!("<!-- cargo bench -p corpus --bench codec-report -- {arguments} -->\n\n# Codec report\n\n");
-    out += "`cargo bench -p corpus --bench codec-report -- --recommend` makes one page of this: the first three\n\
+        format!("<!-- cargo bench -p corpus-cli --bench codec-report -- {arguments} -->\n\n# Codec report\n\n");
+    out += "`cargo bench -p corpus-cli --bench codec-report -- --recommend` makes one page of this: the first three\n\
             formats for each kind of event. [codecs.md](codecs.md) explains the tables.\n\n";
     out += &(opening(report).join("\n") + "\n" + more);
     for Table { title, note, head, rows, names } in tables {

@@ -1,6 +1,6 @@
 //! How fast and how small is an event in each format, by the library and by tuned code?
 //!
-//! `cargo bench -p corpus --bench codec-report -- --help` says what it can do; docs/codec-report.md
+//! `cargo bench -p corpus-cli --bench codec-report -- --help` says what it can do; docs/codec-report.md
 //! is its output.
 //!
 //! A row is a pass over the events of one kind after the other, so that caches see a stream and not
@@ -49,9 +49,9 @@ use sets::{Sets, Source};
 #[derive(Debug, Parser)]
 #[command(
     name = "codec-report",
-    after_help = "Examples:\n  cargo bench -p corpus --bench codec-report -- --markdown docs/codec-report.md\n  \
-        cargo bench -p corpus --bench codec-report -- my-events.jsonl.zst --formats json,capnp --rounds 7\n  \
-        cargo bench -p corpus --bench codec-report -- --recommend"
+    after_help = "Examples:\n  cargo bench -p corpus-cli --bench codec-report -- --markdown docs/codec-report.md\n  \
+        cargo bench -p corpus-cli --bench codec-report -- my-events.jsonl.zst --formats json,capnp --rounds 7\n  \
+        cargo bench -p corpus-cli --bench codec-report -- --recommend"
 )]
 struct Args {
     #[command(flatten)]
