@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use crate::{
     error::DecodeError,
     model::{Event, EventHead, Tag},
-    reader::Reader,
 };
 
 /// Id, author, time, kind and signature.
@@ -20,18 +19,6 @@ impl Fixed {
     /// once more.
     pub(crate) const BLANK: Fixed =
         Fixed { head: EventHead { id: [0; 32], pubkey: [0; 32], created_at: 0, kind: 0 }, sig: [0; 64] };
-
-    /// Reads them as DannyPack and Cap'n Proto have them: id, pubkey, signature, time and kind,
-    /// little-endian.
-    #[inline]
-    pub(crate) fn read(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
-        self.head.id = *reader.array_ref("id")?;
-        self.head.pubkey = *reader.array_ref("pubkey")?;
-        self.sig = *reader.array_ref("sig")?;
-        self.head.created_at = i64::from_le_bytes(reader.array("created_at")?);
-        self.head.kind = u16::from_le_bytes(reader.array("kind")?);
-        Ok(())
-    }
 
     /// The event of these fields.
     pub(crate) fn event<'a>(self, tags: Vec<Tag<'a>>, content: Cow<'a, str>) -> Event<'a> {

@@ -5,6 +5,7 @@
 
 use crate::{
     error::DecodeError,
+    fixed::Fixed,
     text::{self, Letter},
 };
 
@@ -54,6 +55,18 @@ impl<'a> Reader<'a> {
     #[inline]
     pub(crate) fn u8(&mut self, what: &'static str) -> Result<u8, DecodeError> {
         self.array::<1>(what).map(|[byte]| byte)
+    }
+
+    /// Fixed fields as DannyPack and Cap'n Proto have them: id, pubkey, signature, time and kind,
+    /// little-endian.
+    #[inline]
+    pub(crate) fn fixed(&mut self, into: &mut Fixed) -> Result<(), DecodeError> {
+        into.head.id = *self.array_ref("id")?;
+        into.head.pubkey = *self.array_ref("pubkey")?;
+        into.sig = *self.array_ref("sig")?;
+        into.head.created_at = i64::from_le_bytes(self.array("created_at")?);
+        into.head.kind = u16::from_le_bytes(self.array("kind")?);
+        Ok(())
     }
 
     /// An unsigned LEB128 number in its shortest form.

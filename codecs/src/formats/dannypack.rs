@@ -122,7 +122,7 @@ fn write_head(mark: u8, len: usize, out: &mut Vec<u8>) {
 
 fn read<'a, V: Value<'a>>(bytes: &'a [u8]) -> Result<V::Event, DecodeError> {
     let (mut reader, mut fixed) = (Reader::new(bytes), Fixed::BLANK);
-    out_of_line(|| fixed.read(&mut reader))?;
+    out_of_line(|| reader.fixed(&mut fixed))?;
     let len = reader.varint("length of the tags")?;
     let tags = read_tags(Reader::new(reader.bytes(len, "tags")?))?;
     let content = read_string(&mut reader, CONTENT)?;

@@ -5,10 +5,10 @@ use measure::LiveCounts;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use terms::RelayUrl;
 
-use crate::spec::{Play, Spec};
+use crate::spec::{PLAY_BYTES, Play, Spec};
 
-/// Longest message except records.
-pub(crate) const MESSAGE_BYTES: usize = 256 << 10;
+/// Longest message except records: a block, and what it is asked with.
+pub(crate) const MESSAGE_BYTES: usize = PLAY_BYTES + 1_024;
 
 /// Longest record of a player: twenty times the usual record.
 pub(crate) const RECORD_BYTES: usize = 900 << 10;

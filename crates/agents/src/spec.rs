@@ -8,13 +8,11 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use terms::RelayUrl;
 
-use crate::message::{MESSAGE_BYTES, encode};
-
 /// Longest name of a run, a scenario or a file of events.
 const NAME_BYTES: usize = 128;
 
 /// Longest block: a scenario of 5 KB and a relay's answers are far shorter.
-const PLAY_BYTES: usize = MESSAGE_BYTES - 1_024;
+pub(crate) const PLAY_BYTES: usize = 255 << 10;
 
 /// Names a run in subjects and keys: letters, digits, `-` or `_`.
 #[derive(Debug, Clone, PartialEq, Eq, Display, Serialize, Deserialize)]
@@ -175,7 +173,7 @@ impl Play {
     /// of a file, could lead elsewhere. A player judges the other values, each in one argument with
     /// its flag, so that none becomes a flag.
     pub fn refusal(&self) -> Option<String> {
-        let bytes = encode(self).len();
+        let bytes = json!(self).to_string().len();
         if bytes > PLAY_BYTES {
             return Some(format!(
                 "the block has {bytes} bytes, and {PLAY_BYTES} travel: shorten its scenario"

@@ -411,7 +411,7 @@ fn read_tags<'a, V: Value<'a>>(mut reader: Reader<'a>) -> Result<Vec<Vec<V>>, De
 #[inline]
 fn read_fixed(bytes: &[u8], fixed: &mut Fixed) -> Result<(), DecodeError> {
     let mut reader = Reader::new(bytes);
-    fixed.read(&mut reader)?;
+    reader.fixed(fixed)?;
     reader.finish()
 }
 
