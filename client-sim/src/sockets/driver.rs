@@ -595,7 +595,7 @@ mod tests {
             played = timeout(Duration::from_secs(30), play) => played.expect("the event comes and counts"),
             _ = relay => unreachable!("it serves for ever"),
         };
-        assert!(outcome.report.seen[0].contains(0));
+        assert!(outcome.report.live[0].seen.contains(0));
         assert_eq!(outcome.traffic.received.messages, 1);
     }
 }

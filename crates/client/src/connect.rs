@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use fixedbitset::FixedBitSet;
-
 use super::{Action, Client, Proof, Subscription, Wake};
 use crate::incidents;
 use workload::{Timing, schedule::nanos};
@@ -156,23 +154,23 @@ impl Client {
     fn subscribe(&mut self, now_ns: u64) {
         let shared = std::sync::Arc::clone(&self.shared);
         let filters = shared.workload.roles[self.id].filters();
-        self.report.seen =
-            vec![FixedBitSet::with_capacity(shared.workload.publications.len()); filters.len()];
-        self.report.closed = FixedBitSet::with_capacity(filters.len());
-        for (n, live) in (0..).zip(filters) {
-            self.opening.insert(n as usize);
-            let live = &shared.workload.live[*live as usize];
-            self.request(Subscription::Live(n), &live.filter);
-            self.light.iter_mut().for_each(|light| light.awaited += live.matches.count_ones(..) as u64);
-        }
+        let all = (0..).zip(filters);
+        self.report.live = all.map(|(n, live)| self.follow(Subscription::Live(n), *live)).collect();
+        let matching = |live: &u32| shared.workload.live[*live as usize].matches.count_ones(..) as u64;
+        self.light.iter_mut().for_each(|light| light.awaited = filters.iter().map(matching).sum());
         if !filters.is_empty() {
             self.wait_for_set_up(now_ns);
         }
     }
 
-    /// Waits no more when the last live subscription is open and AUTH has its OK.
+    /// Whether each live subscription is open and AUTH has its OK.
+    pub(super) fn is_set_up(&self) -> bool {
+        self.report.live.iter().all(|live| !live.opening) && !self.proof.is_under_way()
+    }
+
+    /// Waits no more once the set-up is done.
     pub(super) fn set_up_if_open(&mut self) {
-        if self.connection.is_up() && self.opening.is_clear() && !self.proof.is_under_way() {
+        if self.connection.is_up() && self.is_set_up() {
             self.gives_up_ns = None;
         }
     }
@@ -185,11 +183,10 @@ impl Client {
     /// Ends with the answer that the relay owes and did not give.
     pub(super) fn give_up(&mut self) {
         let shared = std::sync::Arc::clone(&self.shared);
-        let filters = shared.workload.roles[self.id].filters();
-        let mut opening = (0..).zip(filters).filter(|(n, _)| self.opening.contains(*n as usize));
-        let owed = match opening.next() {
+        let mut all = (0..).zip(&self.report.live);
+        let owed = match all.find(|(_, live)| live.opening) {
             Some((n, live)) => {
-                let filter = &shared.workload.live[*live as usize].filter;
+                let filter = &shared.workload.live[live.live as usize].filter;
                 format!("EOSE of {}", incidents::request(&Subscription::Live(n).to_string(), filter))
             }
             None => "OK to AUTH (NIP-42)".to_owned(),
@@ -241,11 +238,9 @@ impl Client {
     /// accepted.
     pub(super) fn end_when_caught_up(&mut self, now_ns: u64) {
         let shared = &self.shared;
-        let closed = &self.report.closed;
-        let filters = shared.workload.roles[self.id].filters().iter().zip(&self.report.seen);
-        let caught_up = filters.enumerate().filter(|(n, _)| !closed.contains(*n)).all(|(_, (live, seen))| {
-            let mut owed = shared.workload.live[*live as usize].matches.ones().filter(|p| !seen.contains(*p));
-            owed.all(|p| shared.is_undelivered(p))
+        let caught_up = self.report.live.iter().filter(|live| !live.closed).all(|live| {
+            let mut owed = shared.workload.live[live.live as usize].matches.difference(&live.seen);
+            owed.all(|publication| shared.is_undelivered(publication))
         });
         let Some(reader) = self.reader.as_mut().filter(|reader| !reader.done) else { return };
         if caught_up {

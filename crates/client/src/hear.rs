@@ -2,7 +2,7 @@
 
 use codecs::{ByteMessage, RelayMessage, quoted};
 
-use super::{Client, Subscription, take_out};
+use super::{Client, Subscription};
 use crate::{auth::Held, incidents::About};
 
 impl Client {
@@ -73,8 +73,9 @@ impl Client {
             return self.turn_eose(id, now_ns);
         }
         let answers = match id.parse() {
-            Ok(Subscription::Live(filter)) => take_out(&mut self.opening, filter as usize),
-            Ok(Subscription::Stay { session, filter }) => self.stay_eose(session, filter, now_ns),
+            Ok(subscription @ (Subscription::Live(_) | Subscription::Stay { .. })) => {
+                self.live_eose(subscription, now_ns)
+            }
             Ok(subscription @ (Subscription::Fetch { .. } | Subscription::Request(_))) => {
                 self.end_of_request(subscription, true, now_ns)
             }
@@ -101,12 +102,8 @@ impl Client {
                 self.fail(format!("the relay refused a live subscription: {}", quoted(text)));
                 true
             }
-            Subscription::Live(filter) => {
-                self.live_closed(filter);
-                true
-            }
-            Subscription::Stay { session, filter } => {
-                self.stay_closed(session, filter, now_ns);
+            Subscription::Live(_) | Subscription::Stay { .. } => {
+                self.live_closed(subscription, now_ns);
                 true
             }
             // After EOSE the request is over, and CLOSED says nothing more (NIP-01).
@@ -150,10 +147,7 @@ impl Client {
         let workload = &self.shared.workload;
         let began = |n: u32| self.sessions.contains_key(&n) || self.ended.contains(&n);
         match subscription {
-            Subscription::Live(filter) => (filter as usize) < workload.roles[self.id].filters().len(),
-            Subscription::Stay { session, filter } => {
-                began(session) && (filter as usize) < workload.sessions[session as usize].live.len()
-            }
+            Subscription::Live(_) | Subscription::Stay { .. } => self.followed(subscription).is_some(),
             Subscription::Request(_) | Subscription::Fetch { .. } => self.asked(subscription).is_some(),
             Subscription::Reconciliation(session) => {
                 began(session) && workload.sessions[session as usize].reconciliation.is_some()
@@ -162,10 +156,9 @@ impl Client {
     }
 
     /// Whether the first answer to a subscription is missing.
-    fn awaits(&self, subscription: Subscription) -> bool {
+    fn awaits(&mut self, subscription: Subscription) -> bool {
         match subscription {
-            Subscription::Live(filter) => self.opening.contains(filter as usize),
-            Subscription::Stay { session, filter } => self.awaits_stay(session, filter),
+            Subscription::Live(_) | Subscription::Stay { .. } => self.awaits_live(subscription),
             Subscription::Request(_) | Subscription::Fetch { .. } => {
                 self.requests.contains_key(&subscription)
             }

@@ -6,7 +6,6 @@ use std::{
 };
 
 use codecs::Filter;
-use fixedbitset::FixedBitSet;
 use measure::{Counts, union_of_spans};
 
 use crate::{
@@ -15,7 +14,7 @@ use crate::{
     lacked, planned_from,
     shared::{Fate, Shared},
 };
-use workload::{Live, Role, Workload, schedule::nanos};
+use workload::{Live, Workload, schedule::nanos};
 
 /// Closes the ledger of a run: sums the clients' reports, which stand in the order of the plan, and
 /// compares the sums with the plan. In an incomplete run an unanswered publication is unknown
@@ -118,19 +117,19 @@ fn add_up(
         known => known,
     };
     for (connection, client) in ones() {
-        let role = &workload.roles[connection];
         // Which events a light reader counted is not known, so what it lacks has no name.
         let incidents = incidents.filter(|_| client.unread == 0);
-        for (n, (live, seen)) in (0..).zip(role.filters().iter().zip(&client.seen)) {
+        for (n, one) in (0..).zip(&client.live) {
             // The relay ended the connection or the subscription: deliveries until then are judged,
             // later ones are not lost.
-            let ended = client.cut_off.is_some() || client.closed.contains(n as usize);
+            let ended = client.cut_off.is_some() || one.closed;
             let subscription = (connection, Subscription::Live(n));
-            let matches = shared.workload.live[*live as usize].matches.ones();
-            let due = matches.map(|n| (n, seen.contains(n), !ended));
-            close_live((shared, &fate), incidents, (subscription, *live), due, &mut counts);
+            let matches = &workload.live[one.live as usize].matches;
+            let due = matches.ones().map(|n| (n, one.seen.contains(n), !ended));
+            close_live((shared, &fate), incidents, (subscription, one.live), due, &mut counts);
             if ended {
-                counts.deliveries_cut_off += missing((shared, &fate), *live, seen);
+                let missing = matches.difference(&one.seen).filter(|n| fate(*n) == Fate::Acked);
+                counts.deliveries_cut_off += missing.count() as u64;
             }
         }
         for stay in &client.stays {
@@ -143,7 +142,7 @@ fn add_up(
                 counts.deliveries_cut_off += acked.count() as u64;
             }
         }
-        set_off_unread((shared, &fate), role, client, &mut counts);
+        set_off_unread((shared, &fate), client, &mut counts);
         counts.readers_cut_off += u64::from(client.cut_off.is_some());
     }
     counts.deliveries_lost = counts.deliveries_expected - counts.deliveries;
@@ -190,15 +189,15 @@ fn close_live(
 /// Assigns the deliveries that a light reader counted without decoding: first to owed deliveries, then to
 /// those that the relay may have sent before it ended a subscription, or without an OK. The rest counts
 /// as not owed.
-fn set_off_unread((shared, fate): Fates<'_>, role: &Role, client: &Report, counts: &mut Counts) {
+fn set_off_unread((shared, fate): Fates<'_>, client: &Report, counts: &mut Counts) {
     let mut unread = client.unread;
     if unread == 0 {
         return;
     }
     let (mut owed, mut until_the_end, mut unanswered) = (0, 0, 0);
-    for (n, (live, seen)) in role.filters().iter().zip(&client.seen).enumerate() {
-        let ended = client.cut_off.is_some() || client.closed.contains(n);
-        for p in shared.workload.live[*live as usize].matches.ones().filter(|p| !seen.contains(*p)) {
+    for one in &client.live {
+        let ended = client.cut_off.is_some() || one.closed;
+        for p in shared.workload.live[one.live as usize].matches.difference(&one.seen) {
             match fate(p) {
                 Fate::Acked if ended => until_the_end += 1,
                 Fate::Acked => owed += 1,
@@ -219,12 +218,6 @@ fn set_off_unread((shared, fate): Fates<'_>, role: &Role, client: &Report, count
     counts.deliveries += came;
     counts.deliveries_unread += came;
     counts.deliveries_unexpected += unread;
-}
-
-/// How many accepted publications did not come to a subscription that the relay ended.
-fn missing((shared, fate): Fates<'_>, live: u32, seen: &FixedBitSet) -> u64 {
-    let matches = shared.workload.live[live as usize].matches.ones();
-    matches.filter(|n| fate(*n) == Fate::Acked && !seen.contains(*n)).count() as u64
 }
 
 fn name<'f>(

@@ -44,6 +44,7 @@ use fixedbitset::FixedBitSet;
 
 pub use self::{
     action::Action,
+    live::Following,
     report::{Report, Stay},
     subscription::Subscription,
 };
@@ -51,7 +52,6 @@ use self::{
     auth::{Identity, Proof},
     connect::{ConnectionState, Reader},
     light::Light,
-    live::LastOfEach,
     publish::Backlog,
     received::Received,
     reconcile::OpenReconciliation,
@@ -102,8 +102,6 @@ pub struct Client {
     /// When the client gives up a relay that has not set up its connection.
     gives_up_ns: Option<u64>,
     proof: Proof,
-    /// Live subscriptions of a subscriber whose EOSE is missing.
-    opening: FixedBitSet,
     /// Sessions that wait for the connection.
     waiting: Vec<u32>,
     /// Sessions that wait for subscriptions of earlier ones, each with the instant at which it was due.
@@ -129,8 +127,6 @@ pub struct Client {
     replay: Replay,
     reader: Option<Reader>,
     light: Option<Light>,
-    /// For each live subscription of a subscriber, the last publication of each publisher.
-    last: Vec<LastOfEach>,
 }
 
 impl Client {
@@ -150,7 +146,6 @@ impl Client {
         Client {
             reader,
             light: role.decode_every.map(|every| Light::new(every, id)),
-            last: vec![LastOfEach::default(); role.filters().len()],
             id,
             codec,
             interpreter: Interpreter::new(codec),
@@ -159,7 +154,6 @@ impl Client {
             connection: ConnectionState::Down,
             gives_up_ns: None,
             proof: Proof::default(),
-            opening: FixedBitSet::with_capacity(role.filters().len()),
             waiting: Vec::new(),
             held: VecDeque::new(),
             actions: VecDeque::new(),
@@ -311,7 +305,7 @@ impl Client {
     pub fn is_ready(&self) -> bool {
         match self.connection {
             ConnectionState::Down => !self.shared.workload.roles[self.id].connects_before(),
-            ConnectionState::Up => self.opening.is_clear() && !self.proof.is_under_way(),
+            ConnectionState::Up => self.is_set_up(),
             _ => false,
         }
     }
@@ -362,9 +356,8 @@ impl Client {
             return self.turn_delivery(subscription, found, now_ns);
         }
         match subscription.parse() {
-            Ok(Subscription::Live(filter)) => self.live_delivery(filter, found, now_ns),
-            Ok(Subscription::Stay { session, filter }) => {
-                self.stay_delivery((session, filter), found, now_ns);
+            Ok(subscription @ (Subscription::Live(_) | Subscription::Stay { .. })) => {
+                self.live_delivery(subscription, found, now_ns);
             }
             Ok(subscription @ (Subscription::Fetch { .. } | Subscription::Request(_))) => {
                 if self.stored_delivery(subscription, found, now_ns) {
@@ -525,13 +518,4 @@ impl Client {
     fn wake_at(&mut self, at_ns: u64, wake: Wake) {
         self.wakes.push(Reverse((at_ns, wake)));
     }
-}
-
-/// Takes a member out of a set; false where it is not in it, as a relay may name any.
-fn take_out(members: &mut FixedBitSet, member: usize) -> bool {
-    let is_in = members.contains(member);
-    if is_in {
-        members.remove(member);
-    }
-    is_in
 }

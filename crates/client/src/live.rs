@@ -2,47 +2,47 @@
 
 use std::sync::Arc;
 
+use ahash::HashMap;
 use codecs::hex;
 use fixedbitset::FixedBitSet;
 
-use super::{Action, Client, Stay, Subscription, Wake, take_out};
+use super::{Action, Client, OpenSession, Report, Stay, Subscription, Wake};
 use crate::{incidents::Wrong, shared::Fate};
-use workload::{Task, Timing, Workload, schedule::nanos};
+use workload::{Live, Task, Timing, Workload, schedule::nanos};
 
 /// The live subscriptions of a session.
 #[derive(Debug)]
 pub(super) struct Visit {
-    /// Subscriptions whose EOSE is missing.
-    opening: FixedBitSet,
-    /// Subscriptions that were sent the stored event that they asked for.
-    answered: FixedBitSet,
-    /// Deliveries that each subscription has seen and is owed.
-    subscriptions: Vec<OpenStay>,
-    /// Publications sent before the last of these EOSEs.
+    subscriptions: Vec<Following>,
+    /// Publications sent before the last of their EOSEs.
     before: FixedBitSet,
     /// At the end of the stay: the publications owed that have not come, by subscription.
     missing: Vec<(usize, usize)>,
 }
 
-/// A live subscription of an open session.
-#[derive(Debug)]
-struct OpenStay {
+/// A live subscription: of a subscriber as long as the run, or of a session for its stay.
+#[derive(Debug, Default)]
+pub struct Following {
     /// Its filter, as a place in `Workload::live`.
-    live: u32,
-    /// The publications that were sent during the stay.
-    during: FixedBitSet,
+    pub live: u32,
+    /// Whether its EOSE is missing.
+    pub(crate) opening: bool,
+    /// Whether it was sent the stored event that it asked for.
+    answered: bool,
     /// The publications that came.
-    seen: FixedBitSet,
+    pub seen: FixedBitSet,
     /// Which of them came before EOSE and have not come again.
     stored: FixedBitSet,
+    /// The publications that were sent during the stay.
+    during: FixedBitSet,
     /// Whether the relay ended the subscription (CLOSED).
-    closed: bool,
+    pub closed: bool,
     last: LastOfEach,
 }
 
 /// The latest publication that came of each publisher, by its connection, plus one.
 #[derive(Debug, Clone, Default)]
-pub(super) struct LastOfEach(Vec<u32>);
+struct LastOfEach(Vec<u32>);
 
 impl LastOfEach {
     /// Notes a publication that came. Returns a later one of its publisher that came before it.
@@ -64,80 +64,102 @@ impl LastOfEach {
     }
 }
 
+/// A live subscription that a client has open.
+fn following<'a>(
+    report: &'a mut Report,
+    sessions: &'a mut HashMap<u32, OpenSession>,
+    subscription: Subscription,
+) -> Option<&'a mut Following> {
+    match subscription {
+        Subscription::Live(filter) => report.live.get_mut(filter as usize),
+        Subscription::Stay { session, filter } => {
+            sessions.get_mut(&session)?.visit.as_mut()?.subscriptions.get_mut(filter as usize)
+        }
+        _ => None,
+    }
+}
+
 impl Client {
-    /// Takes a delivery on a subscription that lasts as long as the run.
-    pub(super) fn live_delivery(&mut self, filter: u32, found: u32, now_ns: u64) {
+    /// The filter of a live subscription that was opened at any time, as a place in `Workload::live`.
+    pub(super) fn followed(&self, subscription: Subscription) -> Option<u32> {
         let workload = &self.shared.workload;
-        let live = workload.roles[self.id].filters().get(filter as usize).map(|live| *live as usize);
-        let Some(live) = live else {
-            return self.wrong(Wrong::Misrouted, &Subscription::Live(filter), found);
-        };
-        let matching = workload.publication_of(found).filter(|p| workload.live[live].matches.contains(*p));
-        let Some(publication) = matching else {
-            let matches = workload.live[live].filter.matches(&workload.events[found as usize]);
-            return self.count_stray(Subscription::Live(filter), found, matches, false);
-        };
-        if self.report.closed.contains(filter as usize) {
-            return self.wrong(Wrong::Unexpected, &Subscription::Live(filter), found);
+        match subscription {
+            Subscription::Live(filter) => workload.roles[self.id].filters().get(filter as usize).copied(),
+            Subscription::Stay { session, filter } => {
+                let is_open = self.sessions.get(&session).is_some_and(|open| open.visit.is_some());
+                let was_opened = is_open || self.ended.contains(&session);
+                let planned = workload.sessions.get(session as usize).filter(|_| was_opened)?;
+                planned.live.get(filter as usize).copied()
+            }
+            _ => None,
         }
-        if self.report.seen[filter as usize].put(publication) {
-            return self.wrong(Wrong::Duplicated, &Subscription::Live(filter), found);
-        }
-        self.time_delivery(publication, now_ns);
-        self.shared.delivered(1);
-        if let Some(later) = self.last[filter as usize].note(&self.shared.workload, publication) {
-            self.came_behind(publication, later);
-        }
-        if self.reader.is_none() {
-            self.shared.no_longer_owed(publication);
-        }
-        self.light.iter_mut().for_each(|light| light.awaited = light.awaited.saturating_sub(1));
     }
 
-    /// Takes a delivery on a live subscription of a session, which ends before the run does.
+    /// Whether the EOSE of a live subscription is missing.
+    pub(super) fn awaits_live(&mut self, subscription: Subscription) -> bool {
+        following(&mut self.report, &mut self.sessions, subscription).is_some_and(|open| open.opening)
+    }
+
+    /// Sends the REQ of a live subscription.
+    pub(super) fn follow(&mut self, subscription: Subscription, live: u32) -> Following {
+        let shared = Arc::clone(&self.shared);
+        self.request(subscription, &shared.workload.live[live as usize].filter);
+        let seen = FixedBitSet::with_capacity(shared.workload.publications.len());
+        Following { live, opening: true, seen, ..Following::default() }
+    }
+
+    /// Takes a delivery on a live subscription.
     ///
     /// The delivery is one of: misrouted, the stored event that opens the subscription, a stray, late,
     /// owed, or a repeat.
-    pub(super) fn stay_delivery(&mut self, (session, filter): (u32, u32), found: u32, now_ns: u64) {
-        let subscription = Subscription::Stay { session, filter };
-        let workload = &self.shared.workload;
-        let planned = workload.sessions.get(session as usize).filter(|s| s.connection == self.id);
-        let live = planned.and_then(|planned| planned.live.get(filter as usize));
-        let mut visit = self.sessions.get_mut(&session).and_then(|session| session.visit.as_mut());
-        let was_asked = visit.is_some() || self.ended.contains(&session);
-        let Some(live) = live.filter(|_| was_asked).map(|live| &workload.live[*live as usize]) else {
+    pub(super) fn live_delivery(&mut self, subscription: Subscription, found: u32, now_ns: u64) {
+        let Some(live) = self.followed(subscription) else {
             return self.wrong(Wrong::Misrouted, &subscription, found);
         };
-        let is_answer = visit.as_ref().is_some_and(|visit| visit.opening.contains(filter as usize))
-            && live.filter.limit != Some(0)
-            && live.filter.matches(&workload.events[found as usize]);
-        if is_answer && visit.as_mut().is_some_and(|visit| !visit.answered.put(filter as usize)) {
+        let workload = &self.shared.workload;
+        let Live { filter, matches } = &workload.live[live as usize];
+        let event = &workload.events[found as usize];
+        let mut open = following(&mut self.report, &mut self.sessions, subscription);
+        if let Some(open) = &mut open
+            && open.opening
+            && filter.limit != Some(0)
+            && filter.matches(event)
+            && !std::mem::replace(&mut open.answered, true)
+        {
             // The REQ has `limit: 1`, so the relay owes one stored event, and this is it.
             return;
         }
-        let matching = workload.publication_of(found).filter(|p| live.matches.contains(*p));
-        let Some((visit, publication)) = visit.zip(matching) else {
+        let matching = workload.publication_of(found).filter(|p| matches.contains(*p));
+        let Some((open, publication)) = open.zip(matching) else {
             // A live event may be on the way when the relay reads CLOSE.
-            let after_close = self.ended.contains(&session);
-            let matches = live.filter.matches(&workload.events[found as usize]);
+            let after_close =
+                matches!(subscription, Subscription::Stay { session, .. } if self.ended.contains(&session));
+            let matches = filter.matches(event);
             return self.count_stray(subscription, found, matches, after_close);
         };
-        let stay = &mut visit.subscriptions[filter as usize];
-        if stay.closed {
-            self.wrong(Wrong::Unexpected, &subscription, found);
-        } else if !stay.seen.put(publication) {
-            // Only live events have an order: stored ones, before EOSE, come the newest first.
-            let is_live = !visit.opening.contains(filter as usize);
-            let later = is_live.then(|| stay.last.note(workload, publication)).flatten();
-            self.time_delivery(publication, now_ns);
-            self.shared.delivered(1);
-            if let Some(later) = later {
-                self.came_behind(publication, later);
+        if open.closed {
+            return self.wrong(Wrong::Unexpected, &subscription, found);
+        }
+        if open.seen.put(publication) {
+            if !workload.tolerates_seam || !open.stored.contains(publication) {
+                return self.wrong(Wrong::Duplicated, &subscription, found);
             }
-        } else if take_out(&mut stay.stored, publication) && self.shared.workload.tolerates_seam {
+            open.stored.remove(publication);
             self.report.counts.deliveries_duplicated_at_seam += 1;
-        } else {
-            self.wrong(Wrong::Duplicated, &subscription, found);
+            return;
+        }
+        // Only live events have an order: stored ones, before EOSE, come the newest first.
+        let later = if open.opening { None } else { open.last.note(workload, publication) };
+        self.time_delivery(publication, now_ns);
+        self.shared.delivered(1);
+        if let Some(later) = later {
+            self.came_behind(publication, later);
+        }
+        if let Subscription::Live(_) = subscription {
+            if self.reader.is_none() {
+                self.shared.no_longer_owed(publication);
+            }
+            self.light.iter_mut().for_each(|light| light.awaited = light.awaited.saturating_sub(1));
         }
     }
 
@@ -171,52 +193,24 @@ impl Client {
     /// Opens the live subscriptions of a session.
     pub(super) fn start_visit(&mut self, session: u32) {
         let shared = Arc::clone(&self.shared);
-        let filters = &shared.workload.sessions[session as usize].live;
-        let publications = shared.workload.publications.len();
-        let mut opening = FixedBitSet::with_capacity(filters.len());
-        for (filter, live) in (0..).zip(filters) {
-            opening.insert(filter as usize);
-            self.request(
-                Subscription::Stay { session, filter },
-                &shared.workload.live[*live as usize].filter,
-            );
-        }
-        let stay = |live: &u32| OpenStay {
-            live: *live,
-            during: FixedBitSet::new(),
-            seen: FixedBitSet::with_capacity(publications),
-            stored: FixedBitSet::new(),
-            closed: false,
-            last: LastOfEach::default(),
-        };
+        let filters = (0..).zip(&shared.workload.sessions[session as usize].live);
+        let subscriptions =
+            filters.map(|(filter, live)| self.follow(Subscription::Stay { session, filter }, *live)).collect();
         if let Some(open) = self.sessions.get_mut(&session) {
-            open.visit = Some(Visit {
-                opening,
-                answered: FixedBitSet::with_capacity(filters.len()),
-                subscriptions: filters.iter().map(stay).collect(),
-                before: FixedBitSet::new(),
-                missing: Vec::new(),
-            });
+            open.visit = Some(Visit { subscriptions, before: FixedBitSet::new(), missing: Vec::new() });
         }
     }
 
-    /// Whether the EOSE of a live subscription of a session is missing.
-    pub(super) fn awaits_stay(&self, session: u32, filter: u32) -> bool {
-        let visit = self.sessions.get(&session).and_then(|open| open.visit.as_ref());
-        visit.is_some_and(|visit| visit.opening.contains(filter as usize))
-    }
-
-    /// Takes the EOSE of a live subscription of a session; the last one begins the stay. False when
+    /// Takes the EOSE of a live subscription; the last one of a session begins its stay. False when
     /// none was owed.
-    pub(super) fn stay_eose(&mut self, session: u32, filter: u32, now_ns: u64) -> bool {
-        let open = self.sessions.get_mut(&session).and_then(|open| open.visit.as_mut());
-        let Some(visit) = open else { return false };
-        if !take_out(&mut visit.opening, filter as usize) {
-            return false;
-        }
-        let stay = &mut visit.subscriptions[filter as usize];
-        stay.stored = stay.seen.clone();
-        if visit.opening.is_clear() {
+    pub(super) fn live_eose(&mut self, subscription: Subscription, now_ns: u64) -> bool {
+        let open = following(&mut self.report, &mut self.sessions, subscription);
+        let Some(open) = open.filter(|open| open.opening) else { return false };
+        open.opening = false;
+        let Subscription::Stay { session, .. } = subscription else { return true };
+        open.stored = open.seen.clone();
+        let visit = self.sessions.get_mut(&session).and_then(|open| open.visit.as_mut());
+        if let Some(visit) = visit.filter(|visit| visit.subscriptions.iter().all(|open| !open.opening)) {
             visit.before = self.shared.perhaps_sent(now_ns);
             let stay = self.shared.workload.sessions[session as usize].stay;
             self.wake_at(now_ns + nanos(stay), Wake::Leave(session));
@@ -224,32 +218,19 @@ impl Client {
         true
     }
 
-    /// Takes a CLOSED of a live subscription of a session: nothing more is owed to it. The other
-    /// subscriptions go on.
-    pub(super) fn stay_closed(&mut self, session: u32, filter: u32, now_ns: u64) {
-        let open = self.sessions.get_mut(&session).and_then(|open| open.visit.as_mut());
-        let stay = open.and_then(|visit| visit.subscriptions.get_mut(filter as usize));
-        let Some(stay) = stay.filter(|stay| !stay.closed) else { return };
-        stay.closed = true;
+    /// Takes a CLOSED of a live subscription: nothing more is owed to it. The other subscriptions go
+    /// on.
+    pub(super) fn live_closed(&mut self, subscription: Subscription, now_ns: u64) {
+        let open = following(&mut self.report, &mut self.sessions, subscription);
+        let Some(open) = open.filter(|open| !open.closed) else { return };
+        open.closed = true;
         self.report.counts.subscriptions_closed += 1;
-        self.stay_eose(session, filter, now_ns);
-    }
-
-    /// Takes a CLOSED of a subscription that lasts as long as the run: nothing more is owed to it.
-    pub(super) fn live_closed(&mut self, filter: u32) {
-        let Some(live) = self.shared.workload.roles[self.id].filters().get(filter as usize) else { return };
-        // Nothing was subscribed to yet: a CLOSED of what was never asked for.
-        if filter as usize >= self.report.closed.len() {
-            return;
-        }
-        if self.report.closed.put(filter as usize) {
-            return;
-        }
-        self.report.counts.subscriptions_closed += 1;
-        if self.reader.is_none() {
-            let seen = &self.report.seen[filter as usize];
-            let matches = self.shared.workload.live[*live as usize].matches.ones();
-            let unseen = matches.filter(|p| !seen.contains(*p));
+        self.live_eose(subscription, now_ns);
+        if let Subscription::Live(filter) = subscription
+            && self.reader.is_none()
+        {
+            let Following { live, seen, .. } = &self.report.live[filter as usize];
+            let unseen = self.shared.workload.live[*live as usize].matches.difference(seen);
             // A light reader has counted these deliveries, so the run waits for them no more.
             let (unread, mut awaited) =
                 self.light.as_ref().map_or((0, u64::MAX), |light| (light.unread, light.awaited));
@@ -272,8 +253,8 @@ impl Client {
         };
         for (n, stay) in visit.subscriptions.iter_mut().enumerate() {
             stay.during = sent.difference(&visit.before).collect();
-            let owed = workload.live[stay.live as usize].matches.ones().filter(|_| !stay.closed);
-            let owed = owed.filter(|p| stay.during.contains(*p) && !stay.seen.contains(*p));
+            let owed = workload.live[stay.live as usize].matches.difference(&stay.seen);
+            let owed = owed.filter(|p| !stay.closed && stay.during.contains(*p));
             visit.missing.extend(owed.map(|p| (n, p)));
         }
     }
@@ -298,7 +279,7 @@ impl Client {
         let shared = Arc::clone(&self.shared);
         let place = |n: usize| u32::try_from(n).expect("a plan numbers its events by u32");
         for (filter, stay) in (0..).zip(visit.subscriptions) {
-            let OpenStay { live, during, seen, closed, .. } = stay;
+            let Following { live, during, seen, closed, .. } = stay;
             let matches = &shared.workload.live[live as usize].matches;
             let missing = during.ones().filter(|n| matches.contains(*n) && !seen.contains(*n));
             let missing = missing.filter(|n| !shared.fate(*n).is_undelivered());

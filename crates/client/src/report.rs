@@ -1,21 +1,18 @@
 //! The report of one client.
 
-use fixedbitset::FixedBitSet;
 use measure::Counts;
 
-use super::Subscription;
+use super::{Following, Subscription};
 
 /// Deliveries, bytes and faults that one client saw on its connections.
 #[derive(Debug, Default)]
 pub struct Report {
     /// The client's part of the ledger. [`crate::ledger::close`] adds what follows from the plan.
     pub counts: Counts,
-    /// For each live subscription of a subscriber, the publications that came.
-    pub seen: Vec<FixedBitSet>,
+    /// The live subscriptions of a subscriber.
+    pub live: Vec<Following>,
     /// Deliveries that a subscriber counted unread, over all its live subscriptions.
     pub unread: u64,
-    /// The live subscriptions of a subscriber that the relay ended (CLOSED).
-    pub closed: FixedBitSet,
     /// The sessions that began, each as often as it did.
     pub began: Vec<u32>,
     /// Sessions that had no connection at the end, and never began.
