@@ -39,7 +39,7 @@ use crate::{
     links::{self, Links},
     metrics::{Endpoint, Snapshot},
     outcome::{
-        outputs::{self, Said},
+        outputs,
         record::{self, Facts},
     },
     relays::{
@@ -149,7 +149,7 @@ pub(crate) fn run(args: &mut Args) -> anyhow::Result<RunRecord> {
         let ours = [&mut own_relay, &mut gateway].into_iter().flatten();
         ours.filter_map(|one| one.ended().ok()?).for_each(|how| *reason = format!("{reason}; {how}"));
     }
-    let said = Said::from_outcome(&outcome);
+    let said = outputs::said(&outcome);
     let mut facts = Facts {
         args,
         corpus: &corpus,

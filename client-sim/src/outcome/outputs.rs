@@ -1,13 +1,13 @@
 //! Output of a run: files, tried before it begins, and words for people.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use anyhow::{Context, bail};
 use measure::RunRecord;
 use program::{print, report as say};
 
 use crate::{args::Args, outcome::summary, sockets::swarm::Outcome};
-use client::incidents::Incidents;
+use client::{Words, incidents::Incidents};
 
 /// Tries the files that are written at the end.
 pub(crate) fn try_all(args: &Args) -> anyhow::Result<()> {
@@ -22,34 +22,20 @@ pub(crate) fn try_all(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Texts about a run that its record lacks: messages of the relay and the system.
-pub(crate) struct Said {
-    /// Its first refusal, or else why it ended the connection of a slow reader.
-    complaint: Option<String>,
-    /// The first message that answers nothing.
-    passed_over: Option<String>,
-    /// The first stored event that came out of order.
-    out_of_order: Option<String>,
-    /// The first live event that came behind a later one of its publisher.
-    live_out_of_order: Option<String>,
-    /// Why the first connection was not made that this machine had no room for, in the system's
-    /// words.
-    no_connection: Option<String>,
-}
+/// Texts about a run that its record lacks: the first words of the relay and the system.
+pub(crate) type Said = BTreeMap<Words, String>;
 
-impl Said {
-    pub(crate) fn from_outcome(outcome: &Outcome) -> Said {
-        let reports = || outcome.clients.iter().map(|(_, client)| &client.report);
-        let complaint = reports().find_map(|report| report.complaint.clone());
-        let cut_off = || reports().find_map(|report| report.cut_off.as_ref());
-        Said {
-            complaint: complaint.or_else(|| cut_off().map(|why| format!("to a slow reader, {why}"))),
-            passed_over: reports().find_map(|report| report.passed_over.clone()),
-            out_of_order: reports().find_map(|report| report.out_of_order.clone()),
-            live_out_of_order: reports().find_map(|report| report.live_out_of_order.clone()),
-            no_connection: reports().find_map(|report| report.no_connection.clone()),
-        }
+/// What is to be said of a run's clients. Without a refusal a reader that was cut off counts as one.
+pub(crate) fn said(outcome: &Outcome) -> Said {
+    let reports = || outcome.clients.iter().map(|(_, client)| &client.report);
+    let mut said = Said::new();
+    for (what, words) in reports().flat_map(|report| &report.words) {
+        said.entry(*what).or_insert_with(|| words.clone());
     }
+    if let Some(why) = reports().find_map(|report| report.cut_off.as_ref()) {
+        said.entry(Words::Complaint).or_insert_with(|| format!("to a slow reader, {why}"));
+    }
+    said
 }
 
 /// The files that a run writes, as its summary names them.
@@ -90,28 +76,24 @@ pub(crate) fn finish(
         (None, Some(reason)) => say(&format!("the run ended early: {reason}")),
         (_, None) => {}
     }
-    if let Some(complaint) = &said.complaint {
-        say(&format!("the relay's first complaint: {complaint}"));
-    }
-    if let Some(first) = &said.passed_over {
-        let count = record.counts.answers_unexpected;
-        say(&format!("passed over {count} messages of the relay, the first: {first}"));
-    }
-    if let Some(first) = &said.out_of_order {
-        let count = record.counts.deliveries_out_of_order;
-        say(&format!(
-            "{count} stored events came out of order, the first: {first}; NIP-01 asks for the newest first where a filter \
-             has a limit, and for the lowest id first among equals"
-        ));
-    }
-    if let Some(first) = &said.live_out_of_order {
-        let count = record.counts.deliveries_live_out_of_order;
-        say(&format!(
-            "{count} live events came behind later ones of their publisher, the first: {first}; no NIP orders live events"
-        ));
-    }
-    if let Some(why) = &said.no_connection {
-        say(&format!("this machine had no room for a connection: {why}"));
+    let counts = &record.counts;
+    for (what, first) in said {
+        say(&match what {
+            Words::Complaint => format!("the relay's first complaint: {first}"),
+            Words::PassedOver => {
+                format!("passed over {} messages of the relay, the first: {first}", counts.answers_unexpected)
+            }
+            Words::OutOfOrder => format!(
+                "{} stored events came out of order, the first: {first}; NIP-01 asks for the newest first where a filter \
+                 has a limit, and for the lowest id first among equals",
+                counts.deliveries_out_of_order
+            ),
+            Words::LiveOutOfOrder => format!(
+                "{} live events came behind later ones of their publisher, the first: {first}; no NIP orders live events",
+                counts.deliveries_live_out_of_order
+            ),
+            Words::NoConnection => format!("this machine had no room for a connection: {first}"),
+        });
     }
     for (bound, ns) in record.missed_bounds() {
         say(&format!("the scenario demands {bound}, and it was {:.3} ms", ns as f64 / 1e6));

@@ -132,7 +132,7 @@ async fn store(
     let refused = publications.filter(|(n, _)| shared.fate(*n) == Fate::Rejected);
     let refused = refused.map(|(_, publication)| *publication).collect();
     let prepared = Prepared { agreement, live_limit: 0, ungreeted: report.ungreeted };
-    Ok((prepared, refused, report.complaint.unwrap_or_default()))
+    Ok((prepared, refused, report.complaint().to_owned()))
 }
 
 /// The ids of events outside the plan that the relay has and that reconciliations would name.
@@ -229,7 +229,7 @@ impl Alone {
             self.in_time(turn, "sent nothing of what it owes")?;
             let report = self.driver.report();
             if report.counts.decode_errors > 0 {
-                bail!("{}: the relay sent {}", self.doing, report.complaint.as_deref().unwrap_or_default());
+                bail!("{}: the relay sent {}", self.doing, report.complaint());
             }
             if self.came() > came {
                 came = self.came();
@@ -280,15 +280,15 @@ impl Alone {
 /// of them.
 fn judge_first_answer(report: &Report, agreement: &Agreement) -> anyhow::Result<()> {
     let format = agreement.format;
-    match (&report.complaint, &agreement.token) {
-        (None, _) => Ok(()),
-        (Some(_), Some(token)) if report.counts.decode_errors > 0 => bail!(
+    match (report.complaint(), &agreement.token) {
+        ("", _) => Ok(()),
+        (_, Some(token)) if report.counts.decode_errors > 0 => bail!(
             "the relay echoed {token}, but its first message is not {format} (an echoed token proves nothing)"
         ),
-        (Some(_), None) if report.counts.decode_errors > 0 => {
+        (_, None) if report.counts.decode_errors > 0 => {
             bail!("the relay's first message is not {format}")
         }
-        (Some(complaint), _) => bail!("the relay refused the first request: {complaint}"),
+        (complaint, _) => bail!("the relay refused the first request: {complaint}"),
     }
 }
 

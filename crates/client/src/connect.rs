@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Action, Client, Proof, Subscription, Wake};
+use super::{Action, Client, Proof, Subscription, Wake, Words};
 use crate::incidents;
 use workload::{Timing, schedule::nanos};
 
@@ -107,7 +107,7 @@ impl Client {
         if self.is_recorded() {
             return self.fail(why.to_owned());
         }
-        self.report.no_connection.get_or_insert_with(|| why.to_owned());
+        self.report.tell(Words::NoConnection, || why.to_owned());
         for session in std::mem::take(&mut self.waiting) {
             self.shared.note_dropped_session(session);
             self.did_not_begin(session);

@@ -2,7 +2,7 @@
 
 use codecs::{ByteMessage, RelayMessage, quoted};
 
-use super::{Client, Subscription};
+use super::{Client, Subscription, Words};
 use crate::{auth::Held, incidents::About};
 
 impl Client {
@@ -54,10 +54,8 @@ impl Client {
     #[cold]
     pub(super) fn pass_over(&mut self, payload: &[u8]) {
         self.report.counts.answers_unexpected += 1;
-        if self.report.passed_over.is_none() {
-            let text = &payload[..payload.len().min(1 << 10)];
-            self.report.passed_over = Some(quoted(&String::from_utf8_lossy(text)));
-        }
+        let text = &payload[..payload.len().min(1 << 10)];
+        self.report.tell(Words::PassedOver, || quoted(&String::from_utf8_lossy(text)));
     }
 
     fn published(&mut self, id: &[u8; 32], accepted: bool, text: &str, now_ns: u64) -> bool {

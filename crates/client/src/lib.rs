@@ -45,7 +45,7 @@ use fixedbitset::FixedBitSet;
 pub use self::{
     action::Action,
     live::Following,
-    report::{Report, Stay},
+    report::{Report, Stay, Words},
     subscription::Subscription,
 };
 use self::{
@@ -510,9 +510,7 @@ impl Client {
     }
 
     fn complain(&mut self, text: impl FnOnce() -> String) {
-        if self.report.complaint.is_none() {
-            self.report.complaint = Some(quoted(&text()));
-        }
+        self.report.tell(Words::Complaint, || quoted(&text()));
     }
 
     fn wake_at(&mut self, at_ns: u64, wake: Wake) {

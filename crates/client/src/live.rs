@@ -6,7 +6,7 @@ use ahash::HashMap;
 use codecs::hex;
 use fixedbitset::FixedBitSet;
 
-use super::{Action, Client, OpenSession, Report, Stay, Subscription, Wake};
+use super::{Action, Client, OpenSession, Report, Stay, Subscription, Wake, Words};
 use crate::{incidents::Wrong, shared::Fate};
 use workload::{Live, Task, Timing, Workload, schedule::nanos};
 
@@ -169,9 +169,8 @@ impl Client {
         self.report.counts.deliveries_live_out_of_order += 1;
         let workload = &self.shared.workload;
         let id = |n: usize| hex::encode(&workload.events[workload.publications[n].event as usize].id);
-        self.report
-            .live_out_of_order
-            .get_or_insert_with(|| format!("event {} behind {}", id(publication), id(later)));
+        let words = || format!("event {} behind {}", id(publication), id(later));
+        self.report.tell(Words::LiveOutOfOrder, words);
     }
 
     /// Records how long a delivery took. One of another agent's event has no latency, because its

@@ -1,5 +1,7 @@
 //! The report of one client.
 
+use std::collections::BTreeMap;
+
 use measure::Counts;
 
 use super::{Following, Subscription};
@@ -24,16 +26,8 @@ pub struct Report {
     pub busy_ns: Vec<(u64, u64)>,
     /// When the last delivery or acknowledgement came, in nanoseconds from the start.
     pub last_ns: u64,
-    /// The first refusal or wrong message of the relay, in its words.
-    pub complaint: Option<String>,
-    /// The first message that answers nothing, or not in the form of its NIP, in the relay's words.
-    pub passed_over: Option<String>,
-    /// The first stored event that came out of order, and the one before it.
-    pub out_of_order: Option<String>,
-    /// The first live event that came behind a later one of its publisher, and that one.
-    pub live_out_of_order: Option<String>,
-    /// Why this machine could not make a connection, in the system's words.
-    pub no_connection: Option<String>,
+    /// The first words of each sort.
+    pub words: BTreeMap<Words, String>,
     /// Why the relay ended the connection of a slow reader.
     pub cut_off: Option<String>,
     /// Whether no challenge (NIP-42) came on a new connection.
@@ -42,10 +36,34 @@ pub struct Report {
     pub foreign: Vec<[u8; 32]>,
 }
 
+/// What is told of a client once, in the words of the first time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Words {
+    /// A refusal or wrong message of the relay, in its words.
+    Complaint,
+    /// A message that answers nothing, or not in the form of its NIP, in the relay's words.
+    PassedOver,
+    /// A stored event that came out of order, and the one before it.
+    OutOfOrder,
+    /// A live event that came behind a later one of its publisher, and that one.
+    LiveOutOfOrder,
+    /// Why this machine could not make a connection, in the system's words.
+    NoConnection,
+}
+
 impl Report {
+    pub(crate) fn tell(&mut self, what: Words, words: impl FnOnce() -> String) {
+        self.words.entry(what).or_insert_with(words);
+    }
+
+    /// The relay's first refusal; empty when there was none.
+    pub fn complaint(&self) -> &str {
+        self.words.get(&Words::Complaint).map_or("", String::as_str)
+    }
+
     /// The relay's first words, as the end of a sentence; empty when it said nothing.
     pub fn said(&self) -> String {
-        let said = self.complaint.as_ref().or(self.passed_over.as_ref());
+        let said = self.words.get(&Words::Complaint).or_else(|| self.words.get(&Words::PassedOver));
         said.map_or_else(String::new, |said| format!("; the relay said {said}"))
     }
 }

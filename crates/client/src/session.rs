@@ -6,7 +6,7 @@ use std::{cmp::Reverse, sync::Arc, time::Duration};
 use codecs::{Filter, hex};
 use fixedbitset::FixedBitSet;
 
-use super::{Action, Client, RequestId, Subscription, Wake, live::Visit};
+use super::{Action, Client, RequestId, Subscription, Wake, Words, live::Visit};
 use crate::incidents::Wrong;
 use workload::{PlannedRequest, Session, Task, Timing, Workload, scenario::Connect, schedule::nanos};
 
@@ -193,7 +193,7 @@ impl Client {
             return;
         }
         self.report.counts.deliveries_out_of_order += 1;
-        self.report.out_of_order.get_or_insert_with(|| {
+        self.report.tell(Words::OutOfOrder, || {
             let name =
                 |event: &codecs::Event<'_>| format!("{} of {}", hex::encode(&event.id), event.created_at);
             format!("event {} behind {}", name(found), name(last))
