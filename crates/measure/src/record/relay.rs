@@ -11,7 +11,7 @@ use crate::{Allocations, CpuTime, EncodingsRecord, Environment, RecordError, Rel
 const MOST_READINGS: usize = 1 << 10;
 
 /// A relay's side of a block that agents played against it, as its own host read it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RelayRecord {
     /// [`crate::SCHEMA_VERSION`] of the writer.
     pub schema_version: String,
