@@ -40,38 +40,33 @@ pub(crate) fn resident_of(pids: &[u32]) -> Option<Resident> {
     all.into_iter().filter_map(resident).reduce(sum)
 }
 
-/// Resident memory of all processes at one time.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Reading {
-    client_bytes: u64,
-    relay_bytes: Option<u64>,
-    gateway_bytes: Option<u64>,
-}
-
-/// Reads all processes. The gateway, where there is one, is among the relay's, and read by itself, too.
-pub(crate) fn read(relay_pids: &[u32], gateway_pid: Option<u32>) -> Option<Reading> {
-    Some(Reading {
-        client_bytes: resident(std::process::id())?.own_bytes,
-        relay_bytes: resident_of(relay_pids).map(|resident| resident.own_bytes),
-        gateway_bytes: gateway_pid.and_then(resident).map(|resident| resident.own_bytes),
+/// The record of all processes before any of the run's connections. The gateway, where there is one, is
+/// among the relay's processes, and read by itself, too.
+pub(crate) fn before(relay_pids: &[u32], gateway_pid: Option<u32>) -> Option<MemoryRecord> {
+    Some(MemoryRecord {
+        client_before_bytes: resident(std::process::id())?.own_bytes,
+        relay_before_bytes: resident_of(relay_pids).map(|resident| resident.own_bytes),
+        gateway_before_bytes: gateway_pid.and_then(resident).map(|resident| resident.own_bytes),
+        ..MemoryRecord::default()
     })
 }
 
-impl Reading {
-    /// The record of a reading before any of the run's connections, and of one when so many are open.
-    pub(crate) fn until(self, after: Reading, connections: usize) -> MemoryRecord {
-        MemoryRecord {
-            connections: connections as u64,
-            client_before_bytes: self.client_bytes,
-            client_after_bytes: after.client_bytes,
-            relay_before_bytes: self.relay_bytes,
-            relay_after_bytes: after.relay_bytes,
-            relay_peak_bytes: after.relay_bytes.max(self.relay_bytes),
-            relay_file_bytes: None,
-            gateway_before_bytes: self.gateway_bytes,
-            gateway_after_bytes: after.gateway_bytes,
-        }
-    }
+/// The same with what they have once so many connections are open.
+pub(crate) fn opened(
+    before: MemoryRecord,
+    relay_pids: &[u32],
+    gateway_pid: Option<u32>,
+    connections: usize,
+) -> Option<MemoryRecord> {
+    let relay = resident_of(relay_pids).map(|resident| resident.own_bytes);
+    Some(MemoryRecord {
+        connections: connections as u64,
+        client_after_bytes: resident(std::process::id())?.own_bytes,
+        relay_after_bytes: relay,
+        relay_peak_bytes: relay.max(before.relay_before_bytes),
+        gateway_after_bytes: gateway_pid.and_then(resident).map(|resident| resident.own_bytes),
+        ..before
+    })
 }
 
 /// Reads the relay's process once more, at the end of the run. What is unknown then stays unknown.

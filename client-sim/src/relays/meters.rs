@@ -1,11 +1,9 @@
 //! Cost of a run to both processes: clocks and counters, read at its start and at its end.
 
-use std::{collections::BTreeMap, io};
-
 use anyhow::Context;
 use measure::{
     Allocations, AllocationsRecord, CpuClock, CpuQuota, CpuTime, HostMeter, HostRecord, Processes,
-    ProcessesCpu, ProcessesSpent, QuotaMeter, UNKNOWN_HERE, thread_times_ns,
+    ProcessesSpent, QuotaMeter, UNKNOWN_HERE, thread_times_ns,
 };
 
 use crate::relays::own_relay::OwnRelay;
@@ -38,99 +36,66 @@ pub(crate) struct Cost {
     pub(crate) links: Option<link::Report>,
 }
 
-/// The readings at the start of a run.
-#[derive(Debug)]
-pub(crate) struct Meters {
-    client: (CpuClock, CpuTime),
-    relay: Option<(Processes, io::Result<ProcessesCpu>)>,
-    gateway: Option<(CpuClock, CpuTime)>,
-    relay_pids: Vec<u32>,
-    relay_threads: BTreeMap<u32, u64>,
-    relay_written_bytes: Option<u64>,
-    host: HostMeter,
-    wait_ns: Option<u64>,
-    allocated: Option<AllocationsRecord>,
-    quota: QuotaMeter,
-    relay_quota: Option<QuotaMeter>,
-}
-
-impl Meters {
-    /// Reads everything once; allocations first, so that asking the relay for them is not measured.
-    ///
-    /// # Errors
-    /// When the relay's process has no clock that this one may read, or the emulator of links has ended.
-    pub(crate) fn start(
-        relay_pids: &[u32],
-        gateway_pid: Option<u32>,
-        own_relay: &mut Option<&mut OwnRelay>,
-    ) -> anyhow::Result<Meters> {
-        let mut processes = relay_clock(relay_pids)?;
-        let gateway = gateway_pid.and_then(|pid| CpuClock::of_process(pid).ok());
-        let allocated = allocations(own_relay);
-        if let Some(links) = own_relay.as_mut().and_then(|relay| relay.links.as_mut()) {
-            links.emulation.begin()?;
-        }
-        let pids = processes.as_ref().map(Processes::pids).unwrap_or_default();
-        // A relay of our own is in the groups of this process.
-        let foreign = processes.as_ref().filter(|_| own_relay.is_none());
-        let client = CpuClock::this_process();
-        Ok(Meters {
-            relay_quota: foreign.map(|_| QuotaMeter::of_processes(&pids)),
-            host: HostMeter::start(&pids),
-            relay_threads: thread_times_ns(&pids),
-            relay_written_bytes: processes.as_ref().and_then(Processes::written_bytes),
-            relay_pids: pids,
-            quota: QuotaMeter::of_this_process(),
-            // Before the clients, because it looks at all processes.
-            relay: processes.take().map(|mut processes| {
-                let read = processes.read();
-                (processes, read)
-            }),
-            gateway: gateway.and_then(|clock| Some((clock, clock.read().ok()?))),
-            client: (client, client.read()?),
-            wait_ns: measure::runnable_wait_ns().ok(),
-            allocated,
-        })
+/// Reads everything once; allocations first, so that asking the relay for them is not measured. What is
+/// returned reads everything again. Then allocations come last: asking for them costs the relay CPU that
+/// must not be measured. Call it while the workers live: `/proc/self/task` (proc(5)) has no waiting time
+/// of a thread that ended.
+///
+/// # Errors
+/// When the relay's process has no clock that this one may read, or the emulator of links has ended; in
+/// the end also when the clock of this process cannot be read. The CPU time of a relay that is gone is
+/// unknown, not zero.
+pub(crate) fn start(
+    relay_pids: &[u32],
+    gateway_pid: Option<u32>,
+    own_relay: &mut Option<&mut OwnRelay>,
+) -> anyhow::Result<impl FnOnce(&mut Option<&mut OwnRelay>) -> anyhow::Result<Cost> + use<>> {
+    let mut processes = relay_clock(relay_pids)?;
+    let gateway = gateway_pid.and_then(|pid| CpuClock::of_process(pid).ok());
+    let allocated = allocations(own_relay);
+    if let Some(links) = own_relay.as_mut().and_then(|relay| relay.links.as_mut()) {
+        links.emulation.begin()?;
     }
-
-    /// Reads all meters again. Allocations come last: asking for them costs the relay CPU that must not
-    /// be measured. Call it while the workers live: `/proc/self/task` (proc(5)) has no waiting time of a
-    /// thread that ended.
-    ///
-    /// # Errors
-    /// When the clock of this process cannot be read, or the emulator of links has ended. The CPU
-    /// time of a relay that is gone is unknown, not zero.
-    pub(crate) fn stop(mut self, own_relay: &mut Option<&mut OwnRelay>) -> anyhow::Result<Cost> {
-        let client_cpu = self.client.0.read()?.since(self.client.1);
-        let wait_ns = measure::runnable_wait_ns().ok().zip(self.wait_ns);
-        let spent = |(processes, before): &mut (Processes, io::Result<ProcessesCpu>)| {
-            Some(processes.read().ok()?.since(before.as_ref().ok()?))
-        };
-        let relay = self.relay.as_mut().and_then(spent);
-        let written = self.relay.as_ref().and_then(|(processes, _)| processes.written_bytes());
-        let written = written.zip(self.relay_written_bytes);
-        let threads = thread_times_ns(&self.relay_pids).into_iter();
-        let spent =
-            threads.map(|(id, ns)| ns.saturating_sub(self.relay_threads.get(&id).copied().unwrap_or(0)));
-        let allocations = self.allocated.zip(allocations(own_relay));
+    let pids = processes.as_ref().map(Processes::pids).unwrap_or_default();
+    // A relay of our own is in the groups of this process.
+    let is_foreign = processes.is_some() && own_relay.is_none();
+    let relay_quota = is_foreign.then(|| QuotaMeter::of_processes(&pids));
+    let host = HostMeter::start(&pids);
+    let threads_before = thread_times_ns(&pids);
+    let written_before = processes.as_ref().and_then(Processes::written_bytes);
+    let quota = QuotaMeter::of_this_process();
+    // Before the clients, because it looks at all processes.
+    let relay_before = processes.as_mut().and_then(|processes| processes.read().ok());
+    let gateway = gateway.and_then(|clock| Some((clock, clock.read().ok()?)));
+    let client = CpuClock::this_process();
+    let client_before = client.read()?;
+    let wait_before_ns = measure::runnable_wait_ns().ok();
+    Ok(move |own_relay: &mut Option<&mut OwnRelay>| {
+        let client_cpu = client.read()?.since(client_before);
+        let wait_ns = measure::runnable_wait_ns().ok().zip(wait_before_ns);
+        let relay = processes.as_mut().and_then(|processes| processes.read().ok());
+        let written = processes.as_ref().and_then(Processes::written_bytes).zip(written_before);
+        let spent = thread_times_ns(&pids).into_iter();
+        let spent = spent.map(|(id, ns)| ns.saturating_sub(threads_before.get(&id).copied().unwrap_or(0)));
+        let allocations = allocated.zip(allocations(own_relay));
         let links = own_relay.as_mut().and_then(|relay| relay.links.as_mut());
         Ok(Cost {
             links: links.map(|links| links.emulation.report()).transpose()?,
             client_cpu,
-            relay,
+            relay: relay.zip(relay_before).map(|(after, before)| after.since(&before)),
             relay_thread_ns: spent.max(),
             relay_written_bytes: written.map(|(after, before)| after.saturating_sub(before)),
-            gateway_cpu: self.gateway.and_then(|(clock, before)| Some(clock.read().ok()?.since(before))),
-            host: Some(self.host.read()),
-            quota: self.quota.read(),
-            relay_quota: self.relay_quota.and_then(|meter| meter.read()),
+            gateway_cpu: gateway.and_then(|(clock, before)| Some(clock.read().ok()?.since(before))),
+            host: Some(host.read()),
+            quota: quota.read(),
+            relay_quota: relay_quota.and_then(|meter| meter.read()),
             client_wait_ns: wait_ns.map(|(after, before)| after.saturating_sub(before)),
             allocations: allocations.map(|(before, after)| AllocationsRecord {
                 client: after.client.since(before.client),
                 relay: after.relay.zip(before.relay).map(|(after, before)| after.since(before)),
             }),
         })
-    }
+    })
 }
 
 /// The processes of a relay, if they are known and the system reports their CPU time.

@@ -16,7 +16,7 @@ use crate::{
     interruption::Interrupted,
     relays::{
         memory,
-        meters::{Cost, Meters},
+        meters::{self, Cost},
         own_relay::OwnRelay,
     },
     share::{Player, say_prepared},
@@ -88,8 +88,7 @@ pub async fn run(
     interrupt: &mut Interrupt,
 ) -> anyhow::Result<Outcome> {
     let (relay_pids, gateway_pid) = (&*options.relay_pids, options.gateway_pid);
-    let read_memory = || memory::read(relay_pids, gateway_pid);
-    let memory_before = read_memory();
+    let memory_before = memory::before(relay_pids, gateway_pid);
     let (start, stop) = (watch::channel(false), watch::channel(false));
     let count = usize::from(options.args.workers);
     let mut workers: Vec<Worker> = (0..count)
@@ -98,7 +97,7 @@ pub async fn run(
     let ready = all_ready(&mut workers, &shared);
     let connects = |(id, role): (usize, &Role)| shared.carries(id) && role.connects_before();
     let connected = shared.workload.roles.iter().enumerate().filter(|one| connects(*one)).count();
-    let memory = || Some(memory_before?.until(read_memory()?, connected));
+    let memory = || memory::opened(memory_before?, relay_pids, gateway_pid, connected);
     let opening = async {
         let (all_ready, memory) = (ready.await, memory());
         let begin = match &options.player {
@@ -113,7 +112,7 @@ pub async fn run(
         reason = stopped(options) => bail!("stopped before the start: {reason}"),
         opened = opening => opened?,
     };
-    let meters = Meters::start(relay_pids, gateway_pid, &mut own_relay)?;
+    let stop_meters = meters::start(relay_pids, gateway_pid, &mut own_relay)?;
     shared.set_start(begin.unwrap_or_else(Instant::now));
     let mut status = Status::Complete;
     if all_ready {
@@ -123,7 +122,7 @@ pub async fn run(
     // Ends workers that still wait for the start.
     drop(start);
     let wall = shared.start().elapsed();
-    let cost = meters.stop(&mut own_relay)?;
+    let cost = stop_meters(&mut own_relay)?;
     // Clients read on, to count messages that come twice or unasked after the last delivery. A share that
     // was stopped gets none.
     if status == Status::Complete || options.player.is_none() {
