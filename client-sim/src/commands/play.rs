@@ -10,11 +10,11 @@ use crate::{
     args::Args,
     interruption::{self, unless_interrupted},
     links::{self, Links},
-    outcome::record::Prepared,
     relays::own_relay::OwnRelay,
     sockets::{
         dial::{Dialer, Target},
-        first_delivery, prepare,
+        first_delivery,
+        prepare::{self, Prepared},
         swarm::{self, Outcome},
     },
 };
@@ -56,9 +56,8 @@ pub(crate) fn play(
         }
         let preparing = prepare(args, &target, &mut workload, options, &incidents);
         let preparing = unless_stopped(options, preparing);
-        let prepared = unless_interrupted(interrupt, preparing).await?;
-        let totals = own_relay.as_mut().filter(|_| !args.floor).and_then(|relay| relay.totals());
-        let prepared = Prepared { totals, ..prepared };
+        let mut prepared = unless_interrupted(interrupt, preparing).await?;
+        prepared.totals = own_relay.as_mut().filter(|_| !args.floor).and_then(|relay| relay.totals());
         let made = |facts: &PlanFacts| facts.connections_made;
         let own = &shares[args.share.map_or(0, |share| usize::from(share.index))];
         let most = usize::try_from(shares.iter().map(made).max().unwrap_or(0))?;
@@ -66,7 +65,7 @@ pub(crate) fn play(
         let dialer = dialer.with_users(&workload, args.cell.link.is_some()).map_err(UsageError)?;
         let dialer = args.share.iter().fold(dialer, |dialer, share| dialer.with_agent(share.index, most));
         let ping_every = args.ping_every.map(Duration::from_secs_f64);
-        let dialer = Arc::new(dialer.with_pings(ping_every));
+        let dialer = Arc::new(Dialer { ping_every, ..dialer });
         let carried = args.share.map(|share| workload.carried_by(share.index, share.of));
         let mut shared = Shared::of_share(workload, carried);
         incidents.start();
@@ -97,8 +96,8 @@ async fn prepare(
     incidents: &Arc<Incidents>,
 ) -> anyhow::Result<Prepared> {
     let stores = args.share.is_none_or(|share| share.index == 0);
-    let prepare::Prepared { agreement, live_limit, ungreeted } =
-        prepare::prepare(target, workload, stores).await?;
+    let mut prepared = prepare::prepare(target, workload, stores).await?;
+    let (ungreeted, live_limit) = (prepared.ungreeted, prepared.live_limit);
     if ungreeted && !args.quiet {
         report("the relay sends no challenge (NIP-42) on connecting: clients answer one when it comes");
     }
@@ -108,14 +107,14 @@ async fn prepare(
     }
     workload.live.iter_mut().for_each(|live| live.filter.limit = Some(live_limit));
     // A floor relay encodes nothing, and answers the requests of its script alone.
-    let (wrong, first_delivery) = match () {
-        () if args.floor => (0, None),
-        () if stores => warm(target, workload, &options.relay_pids, incidents).await?,
-        () => {
-            prepare::wait_for_stored(target, workload).await?;
-            (0, None)
+    match () {
+        () if args.floor => {}
+        () if stores => {
+            (prepared.wrong, prepared.first_delivery) =
+                warm(target, workload, &options.relay_pids, incidents).await?;
         }
-    };
+        () => prepare::wait_for_stored(target, workload).await?,
+    }
     // An external relay may hold what an earlier run, the doctor or anybody else left.
     if args.url.is_some() {
         workload.foreign = prepare::foreign(target, workload).await?;
@@ -126,8 +125,7 @@ async fn prepare(
             ));
         }
     }
-    let address = target.relay.reached();
-    Ok(Prepared { agreement, address, first_delivery, wrong, totals: None })
+    Ok(prepared)
 }
 
 /// Requests every stored event of the plan once per format and compression, so that the relay has encoded

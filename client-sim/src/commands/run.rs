@@ -235,7 +235,7 @@ fn start_gateway(
     let most = FEWEST.max(2 * connections);
     let url = reached_at(args, own_relay)?;
     let mut flags: Vec<OsString> = vec!["--relay".into(), url.into()];
-    flags.extend(wire_flags(args, &formats(args, workload), &compressions(args, workload)));
+    flags.extend(wire_flags(args, spoken(args, workload)));
     flags.extend(["--max-connections".into(), most.to_string().into()]);
     flags.extend(args.ca.iter().flat_map(|file| [OsString::from("--ca"), file.into()]));
     if own_relay.is_some() {
@@ -402,11 +402,7 @@ pub(crate) fn plan(
     seed: u64,
 ) -> Result<Workload, UsageError> {
     let workload = planned(args, scenario, corpus, seed).map_err(UsageError)?;
-    check_spoken(args, &workload).map_err(UsageError)?;
-    check_share(args, &workload).map_err(UsageError)?;
-    light::check(args, &workload).map_err(UsageError)?;
-    check_rate(args, &workload).map_err(UsageError)?;
-    check_connections(args, &workload).map_err(UsageError)?;
+    check(args, &workload).map_err(UsageError)?;
     Ok(workload)
 }
 
@@ -547,31 +543,21 @@ fn any_seed() -> u64 {
     std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id())
 }
 
-/// The formats that clients speak, that of the cell first.
-fn formats(args: &Args, workload: &Workload) -> Vec<Format> {
-    with_own(args.cell.format, workload.spoken().into_iter().filter_map(|speaks| speaks.format))
-}
-
-/// The same of compressions.
-fn compressions(args: &Args, workload: &Workload) -> Vec<Compression> {
-    with_own(args.cell.compression, workload.spoken().into_iter().filter_map(|speaks| speaks.compression))
-}
-
-/// What a cell asks for, and what else populations do, each once.
-fn with_own<T: PartialEq>(own: T, others: impl Iterator<Item = T>) -> Vec<T> {
-    let mut all = vec![own];
-    for other in others {
-        if !all.contains(&other) {
-            all.push(other);
-        }
+/// The formats and compressions that clients speak, those of the cell first, each once.
+fn spoken(args: &Args, workload: &Workload) -> (Vec<Format>, Vec<Compression>) {
+    let (mut formats, mut compressions) = (vec![args.cell.format], vec![args.cell.compression]);
+    for speaks in workload.spoken() {
+        formats.extend(speaks.format.filter(|format| !formats.contains(format)));
+        compressions.extend(speaks.compression.filter(|compression| !compressions.contains(compression)));
     }
-    all
+    (formats, compressions)
 }
 
 /// Refuses a format without the implementation, and compressions that a relay could not tell apart by
 /// clients' offers.
 fn check_spoken(args: &Args, workload: &Workload) -> anyhow::Result<()> {
-    for format in formats(args, workload) {
+    let (formats, compressions) = spoken(args, workload);
+    for format in formats {
         format.codec(args.cell.implementation).context("a population of the scenario speaks it")?;
     }
     let kind = |compression: &Compression| match compression {
@@ -580,7 +566,7 @@ fn check_spoken(args: &Args, workload: &Workload) -> anyhow::Result<()> {
         other => other.name(),
     };
     let mut kinds = HashMap::new();
-    for compression in compressions(args, workload) {
+    for compression in compressions {
         if let Some(other) = kinds.insert(kind(&compression), compression) {
             bail!(
                 "the relay cannot speak {} with some clients and {} with others: give populations the same, or none",
@@ -610,46 +596,41 @@ fn check_way(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Refuses a plan of which no agent knows when others are done. Slow readers read slowly until
-/// then, and a closed loop lasts as long as its answers take.
-fn check_share(args: &Args, workload: &Workload) -> anyhow::Result<()> {
-    let slow = workload.roles.iter().any(Role::reads_slowly);
+/// Refuses a plan that this command line cannot play, or that goes beyond what it allows.
+fn check(args: &Args, workload: &Workload) -> anyhow::Result<()> {
+    check_spoken(args, workload)?;
+    light::check(args, workload)?;
+    // Slow readers read slowly until all is done, and a closed loop lasts as long as its answers take.
     anyhow::ensure!(
-        args.share.is_none() || !slow || !workload.is_closed(),
+        args.share.is_none() || !workload.is_closed() || !workload.roles.iter().any(Role::reads_slowly),
         "--share cannot play slow readers (read_bytes_per_s) beside a closed loop: no agent knows when another's loop \
          ends. Leave one of them out of the scenario"
     );
-    Ok(())
-}
-
-/// Refuses a plan that publishes, over all shares, more than --max-rate allows. A closed loop and a
-/// client that reconciles publish as soon as they are answered.
-fn check_rate(args: &Args, workload: &Workload) -> anyhow::Result<()> {
-    let Some(most) = args.max_rate else { return Ok(()) };
-    anyhow::ensure!(
-        !workload.publications.iter().any(|publication| publication.closed),
-        "--max-rate {most}: the plan publishes in a closed loop, which only the relay's answers slow down"
-    );
-    let found = workload.published_per_s_max();
-    anyhow::ensure!(
-        found <= most as usize,
-        "--max-rate {most}: the plan publishes up to {found} events in a second"
-    );
-    Ok(())
-}
-
-/// Refuses a share that makes more connections than --max-connections allows.
-fn check_connections(args: &Args, workload: &Workload) -> anyhow::Result<()> {
-    let Some(most) = args.max_connections else { return Ok(()) };
-    let share = args.share.unwrap_or(Share::WHOLE);
-    let found = connections_made(workload, share.of)[usize::from(share.index)];
-    let why = format!("--max-connections {most}: this share of the plan makes {found} connections");
-    anyhow::ensure!(found <= u64::from(most), why);
+    if let Some(most) = args.max_rate {
+        // Clients that reconcile publish in a closed loop, too.
+        anyhow::ensure!(
+            !workload.publications.iter().any(|publication| publication.closed),
+            "--max-rate {most}: the plan publishes in a closed loop, which only the relay's answers slow down"
+        );
+        let found = workload.published_per_s_max();
+        anyhow::ensure!(
+            found <= most as usize,
+            "--max-rate {most}: the plan publishes up to {found} events in a second"
+        );
+    }
+    if let Some(most) = args.max_connections {
+        let share = args.share.unwrap_or(Share::WHOLE);
+        let found = connections_made(workload, share.of)[usize::from(share.index)];
+        anyhow::ensure!(
+            found <= u64::from(most),
+            "--max-connections {most}: this share of the plan makes {found} connections"
+        );
+    }
     Ok(())
 }
 
 /// What relay-sim and the gateway speak.
-fn wire_flags(args: &Args, formats: &[Format], compressions: &[Compression]) -> Vec<OsString> {
+fn wire_flags(args: &Args, (formats, compressions): (Vec<Format>, Vec<Compression>)) -> Vec<OsString> {
     let list = |names: Vec<String>| OsString::from(names.join(","));
     let formats = list(formats.iter().map(Format::to_string).collect());
     let has_dictionaries = compressions.iter().any(|compression| compression.name() == "zstd-dict");
@@ -674,9 +655,9 @@ fn relay_flags(args: &Args, workload: &Workload, store: Option<&Path>) -> Vec<Os
     // To a gateway it speaks as any relay does.
     let spoken = match args.cell.via_gateway {
         true => (vec![Format::JSON], vec![Compression::None]),
-        false => (formats(args, workload), compressions(args, workload)),
+        false => spoken(args, workload),
     };
-    let flags = flags.chain(wire_flags(args, &spoken.0, &spoken.1));
+    let flags = flags.chain(wire_flags(args, spoken));
     let store = store.into_iter().flat_map(|directory| [OsString::from("--store"), directory.into()]);
     let at_rest = args.at_rest.map(|format| ["--at-rest".into(), format.to_string().into()]);
     let flags = flags.chain(store).chain(at_rest.into_iter().flatten());

@@ -1,12 +1,12 @@
 //! Turns the outcome of a run into its [`RunRecord`].
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use cell::{Cell, Saturate};
 use corpus::Corpus;
 use link::{Link, TcpSettings};
 use measure::{
-    AgreementRecord, CompressionMemoryRecord, EncodingsRecord, Environment, FirstDeliveryRecord, FlowRecord,
+    AgreementRecord, CompressionMemoryRecord, EncodingsRecord, Environment, FlowRecord,
     LinkRecord, NO_LINK, NOT_SATURATED, Pace, PinnedCores, Planted, PopulationRecord, Quantile, ReasonKind,
     RelayProcess, RunRecord, SCHEMA_VERSION, Saturated, ShareRecord, Signals, Spans, Status, Subject, Tool,
     TrafficRecord, UNKNOWN_HERE, UsableCores, Validity, ValidityClass,
@@ -15,7 +15,13 @@ use program::command_line;
 use relay_sim::Totals;
 use wire::{Agreement, Compression, Flow, Traffic};
 
-use crate::{args::Args, links, relays::relay_pids::Proof, share::Player, sockets::swarm::Outcome};
+use crate::{
+    args::Args,
+    links,
+    relays::relay_pids::Proof,
+    share::Player,
+    sockets::{prepare::Prepared, swarm::Outcome},
+};
 use client::{Report, ledger, shared::Shared};
 use workload::{Over, Publication, Role, Speaks, Timing, schedule::nanos};
 
@@ -48,19 +54,6 @@ pub(crate) struct Facts<'a> {
     pub links: Option<(Vec<(Link, u64)>, TcpSettings)>,
     /// The player of a share, where other agents played the others.
     pub player: Option<Player>,
-}
-
-/// Facts that are known before the clock starts.
-#[derive(Debug)]
-pub(crate) struct Prepared {
-    pub(crate) agreement: Agreement,
-    /// The relay's address, as the preparing client reached it.
-    pub(crate) address: Option<SocketAddr>,
-    pub(crate) first_delivery: Option<FirstDeliveryRecord>,
-    /// How much of these first deliveries came wrong.
-    pub(crate) wrong: u64,
-    /// The relay's totals until then, of a relay of our own.
-    pub(crate) totals: Option<Totals>,
 }
 
 /// Closes the ledger, judges the validity and fills in the record.

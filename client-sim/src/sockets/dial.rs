@@ -106,7 +106,7 @@ pub struct Dialer {
     /// The address of each client's user, where there are links.
     users: Vec<Ipv4Addr>,
     /// How often clients ping the relay.
-    ping_every: Option<Duration>,
+    pub(crate) ping_every: Option<Duration>,
 }
 
 impl Dialer {
@@ -147,22 +147,6 @@ impl Dialer {
             self.first_source = 1 + usize::from(index) * sources(most);
         }
         self
-    }
-
-    /// Lets each client ping the relay so often.
-    #[must_use]
-    pub fn with_pings(self, every: Option<Duration>) -> Dialer {
-        Dialer { ping_every: every, ..self }
-    }
-
-    /// How often each client pings the relay.
-    pub(crate) fn ping_every(&self) -> Option<Duration> {
-        self.ping_every
-    }
-
-    /// The number of source addresses.
-    pub fn sources(&self) -> usize {
-        self.sources
     }
 
     /// The relay to connect to.
@@ -379,7 +363,7 @@ mod tests {
     fn agents_of_one_machine_have_source_addresses_of_their_own() {
         let sources = |index, connections, most| {
             let dialer = Dialer::new(target("ws://127.0.0.1:7777"), connections).with_agent(index, most);
-            dialer.first_source..dialer.first_source + dialer.sources()
+            dialer.first_source..dialer.first_source + dialer.sources
         };
         assert_eq!([sources(0, 500, 500), sources(1, 499, 500), sources(63, 0, 500)], [1..2, 2..3, 64..65]);
         assert_eq!(

@@ -355,7 +355,7 @@ impl Driver {
 
     /// Pings the relay, and sets the next time.
     async fn ping(&mut self) -> anyhow::Result<()> {
-        self.ping_at = self.dialer.ping_every().map(|every| Instant::now() + every);
+        self.ping_at = self.dialer.ping_every.map(|every| Instant::now() + every);
         match &mut self.link {
             Some(link) => Ok(link.ping().await?),
             None => Ok(()),
@@ -422,7 +422,7 @@ impl Driver {
         let connection = connection.with_context(|| format!("cannot connect to {}", target.relay.url()))?;
         target.check(&self.offer, connection.agreement())?;
         self.link = Some(connection);
-        self.ping_at = self.dialer.ping_every().map(|every| Instant::now() + every);
+        self.ping_at = self.dialer.ping_every.map(|every| Instant::now() + every);
         self.before = Traffic::default();
         self.heard_bytes = self.heard_bytes.map(|_| 0);
         self.client.on_connected(self.now_ns());
@@ -548,7 +548,7 @@ mod tests {
         let reads = workload.roles.iter().position(|role| !role.filters().is_empty()).unwrap();
         let shared = Arc::new(Shared::new(workload));
         let idle = async |ping_every: Option<Duration>| {
-            let dialer = Dialer::new(target.clone(), 1).with_pings(ping_every);
+            let dialer = Dialer { ping_every, ..Dialer::new(target.clone(), 1) };
             let opened = Driver::open(Arc::clone(&shared), Rc::default(), Arc::new(dialer), reads).await;
             let mut client = opened.unwrap();
             timeout(Duration::from_secs(3), client.idle()).await.map(Result::unwrap_err)

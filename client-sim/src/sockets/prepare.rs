@@ -1,9 +1,11 @@
 //! Prepares the relay before the clock starts: checks that it speaks the agreed format, and stores
 //! the events that the plan asks for.
 
-use std::{collections::HashSet, rc::Rc, sync::Arc, time::Duration};
+use std::{collections::HashSet, net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
+use measure::FirstDeliveryRecord;
+use relay_sim::Totals;
 use tokio::time::{Instant, sleep, timeout_at};
 use wire::Agreement;
 
@@ -42,14 +44,21 @@ struct NoEose {
     said: String,
 }
 
-/// What a first connection shows of the relay.
+/// Facts that are known before the clock starts.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) agreement: Agreement,
+    /// The relay's address, as the preparing client reached it.
+    pub(crate) address: Option<SocketAddr>,
     /// The limit of live subscriptions: 0, or 1 for a relay that sends no EOSE to `limit: 0`.
     pub(crate) live_limit: u64,
     /// Whether it sent no challenge (NIP-42) on connecting.
     pub(crate) ungreeted: bool,
+    pub(crate) first_delivery: Option<FirstDeliveryRecord>,
+    /// How much of these first deliveries came wrong.
+    pub(crate) wrong: u64,
+    /// The relay's totals until then, of a relay of our own.
+    pub(crate) totals: Option<Totals>,
 }
 
 /// Connects once, checks the agreement by a first request, and publishes the events that the relay
@@ -131,7 +140,15 @@ async fn store(
     let publications = shared.workload.publications.iter().enumerate();
     let refused = publications.filter(|(n, _)| shared.fate(*n) == Fate::Rejected);
     let refused = refused.map(|(_, publication)| *publication).collect();
-    let prepared = Prepared { agreement, live_limit: 0, ungreeted: report.ungreeted };
+    let prepared = Prepared {
+        agreement,
+        address: target.relay.reached(),
+        live_limit: 0,
+        ungreeted: report.ungreeted,
+        first_delivery: None,
+        wrong: 0,
+        totals: None,
+    };
     Ok((prepared, refused, report.complaint().to_owned()))
 }
 
