@@ -14,21 +14,39 @@ use crate::{
     ran::{Ran, Runs},
 };
 
-pub(crate) struct Setup(TempDir);
+pub(crate) struct Setup {
+    folder: TempDir,
+    /// The scenario, as the command line names it.
+    scenario: PathBuf,
+    /// The events, where they are not the bundled ones.
+    events: Option<PathBuf>,
+}
 
 impl Setup {
-    /// With this scenario, and events that are written to a file.
+    /// With this scenario, and events that are written to a file, or the bundled ones.
     pub(crate) fn new(scenario: &str, write_events: impl FnOnce(&Path)) -> Setup {
-        let setup = Setup(TempDir::new().unwrap());
+        let folder = TempDir::new().unwrap();
+        let events = folder.path().join("events.jsonl");
+        write_events(&events);
+        let setup = Setup {
+            scenario: folder.path().join("plan.toml"),
+            events: Some(events).filter(|events| events.exists()),
+            folder,
+        };
         setup.write("plan.toml", scenario);
         // For relays that refuse nothing.
         setup.write("unasked.json", "{}");
-        write_events(&setup.path("events.jsonl"));
         setup
     }
 
+    /// With a built-in scenario.
+    pub(crate) fn built_in(scenario: &str, events: Option<&Path>) -> Setup {
+        let events = events.map(Path::to_owned);
+        Setup { scenario: scenario.into(), events, ..Setup::new("", |_| ()) }
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        self.folder.path().join(name)
     }
 
     pub(crate) fn write(&self, name: &str, text: &str) {
@@ -38,7 +56,8 @@ impl Setup {
     /// The program with this plan.
     pub(crate) fn plan(&self) -> Command {
         let mut command = program();
-        command.arg("--scenario").arg(self.path("plan.toml")).arg("--corpus").arg(self.path("events.jsonl"));
+        command.arg("--scenario").arg(&self.scenario);
+        self.events.iter().for_each(|events| _ = command.arg("--corpus").arg(events));
         command
     }
 
@@ -46,7 +65,7 @@ impl Setup {
     pub(crate) fn command(&self, flags: &[&str]) -> Command {
         let mut command = self.plan();
         command.arg("--record").arg(self.path("record.json")).args(flags);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
@@ -57,5 +76,10 @@ impl Setup {
 
     pub(crate) fn record(&self) -> RunRecord {
         RunRecord::read(&self.path("record.json")).unwrap()
+    }
+
+    /// The record, unless a run has left none.
+    pub(crate) fn record_if_any(&self) -> Option<RunRecord> {
+        self.path("record.json").exists().then(|| self.record())
     }
 }

@@ -8,6 +8,7 @@ use crate::{
     common::program,
     few::few_events,
     ran::{Ran, Runs},
+    setup::Setup,
 };
 
 /// Notes that a run plans, at 100 a second, to eight readers.
@@ -23,16 +24,18 @@ struct Played {
     named: u64,
 }
 
+fn setup() -> Setup {
+    Setup::built_in("note-stream", Some(few_events()))
+}
+
 fn play(fault: &'static str) -> Played {
-    let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str| folder.path().join(name);
-    let mut command = program();
-    command.args(["--scenario", "note-stream", "--seconds", "2", "--rate", "100", "--quiet", "--corpus"]);
-    command.arg(few_events()).args(["--drain-seconds", "3", "--relay-fault", fault]);
-    command.arg("--record").arg(file("record.json")).arg("--ledger").arg(file("ledger.jsonl"));
-    let Ran { code, said, .. } = command.ran();
-    let record = RunRecord::read(&file("record.json")).unwrap_or_else(|error| panic!("{error}: {said}"));
-    let named = fs::read_to_string(file("ledger.jsonl")).map_or(0, |ledger| ledger.lines().count() as u64);
+    let setup = setup();
+    let ledger = setup.path("ledger.jsonl");
+    let mut flags = vec!["--seconds", "2", "--rate", "100", "--quiet", "--drain-seconds", "3"];
+    flags.extend(["--relay-fault", fault, "--ledger", ledger.to_str().unwrap()]);
+    let Ran { code, said, .. } = setup.run(&flags);
+    let record = setup.record_if_any().unwrap_or_else(|| panic!("{said}"));
+    let named = fs::read_to_string(ledger).map_or(0, |ledger| ledger.lines().count() as u64);
     assert_eq!(record.counts.planned, NOTES);
     Played { fault, code, record, said, named }
 }
@@ -115,14 +118,11 @@ fn too_few_descriptors_for_the_plan_are_named_before_it_begins() {
 
 #[test]
 fn a_run_that_logs_every_message_is_suspect_by_client_and_relay() {
-    let folder = tempfile::tempdir().unwrap();
+    let setup = setup();
     let play = |level: Option<&str>| {
-        let file = folder.path().join("record.json");
-        let mut client = program();
-        client.args(["--scenario", "note-stream", "--rate", "40", "--seconds", "0.3", "--quiet", "--corpus"]);
-        client.arg(few_events()).arg("--record").arg(&file).env_remove("RUST_LOG");
-        client.envs(level.map(|level| ("RUST_LOG", level))).output().unwrap();
-        RunRecord::read(&file).unwrap()
+        let mut client = setup.command(&["--rate", "40", "--seconds", "0.3", "--quiet"]);
+        client.env_remove("RUST_LOG").envs(level.map(|level| ("RUST_LOG", level))).ran();
+        setup.record()
     };
     for (level, shown, count) in [
         (Some("trace"), "trace", 2),

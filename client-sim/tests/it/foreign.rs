@@ -1,16 +1,14 @@
 //! A relay in Python spoils a known number of deliveries; the ledger must count each one exactly,
 //! as the fault that it is.
 
-use std::process::Command;
+use measure::{Counts, Exit};
 
-use measure::{Counts, Exit, RunRecord};
-
-use crate::python::Relay;
+use crate::{python::Relay, setup::Setup};
 
 /// The number of deliveries that the relay spoils.
 const SPOILED: u64 = 7;
 
-/// Exit code, ledger, standard error and the lines of `--ledger`.
+/// Exit code, ledger, what was written and the lines of `--ledger`.
 struct Played {
     code: Option<i32>,
     counts: Counts,
@@ -20,26 +18,16 @@ struct Played {
 
 fn play(fault: &str) -> Played {
     let relay = Relay::start(&[fault, &SPOILED.to_string()]);
-    let folder = tempfile::tempdir().unwrap();
-    let record = folder.path().join("record.json");
+    let setup = Setup::built_in("note-stream", None);
+    let file = |name: &str| setup.path(name).display().to_string();
     // Of a rehearsal it would spoil some, too.
-    let unasked = folder.path().join("unasked.json");
-    std::fs::write(&unasked, "{}").unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_client-sim"))
-        .args(["--scenario", "note-stream", "--seconds", "1", "--rate", "100", "--drain-seconds", "2"])
-        .args(["--url", &relay.1, "--doctor"])
-        .arg(&unasked)
-        .arg("--ledger")
-        .arg(folder.path().join("ledger.jsonl"))
-        .arg("--record")
-        .arg(&record)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&[output.stderr, output.stdout].concat()).into_owned();
-    let record = RunRecord::read(&record).unwrap_or_else(|error| panic!("{error}: {text}"));
-    let ledger = std::fs::read_to_string(folder.path().join("ledger.jsonl")).unwrap();
+    let files = ["--doctor", &file("unasked.json"), "--ledger", &file("ledger.jsonl")];
+    let flags = ["--seconds", "1", "--rate", "100", "--drain-seconds", "2", "--url", &relay.1];
+    let ran = setup.run(&[&flags[..], &files].concat());
+    let record = setup.record_if_any().unwrap_or_else(|| panic!("{ran}"));
+    let ledger = std::fs::read_to_string(setup.path("ledger.jsonl")).unwrap();
     let ledger = ledger.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    Played { code: output.status.code(), counts: record.counts, text, ledger }
+    Played { code: ran.code, counts: record.counts, text: ran.said + &ran.out, ledger }
 }
 
 #[test]

@@ -3,16 +3,18 @@
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
 use measure::{RunRecord, Status};
 use nix::sys::signal::Signal;
-use tempfile::TempDir;
 
-use crate::ran::{Ran, Runs, send};
+use crate::{
+    common::program,
+    ran::{Ran, Runs, send},
+    setup::Setup,
+};
 
 /// Each of ten clients requests stored events at once and stays for the live ones.
 const SMALL: &str = r#"
@@ -47,51 +49,22 @@ limit = 100
 /// little, and links are never faster than they should be.
 const CAPACITY: &str = "--link-capacity";
 
-struct Setup {
-    folder: TempDir,
+fn setup(scenario: &str) -> Setup {
+    Setup::new(scenario, |_| ())
 }
 
-impl Setup {
-    fn new() -> Setup {
-        let folder = TempDir::new().unwrap();
-        fs::write(folder.path().join("small.toml"), SMALL).unwrap();
-        Setup { folder }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn arguments(&self, extra: &[&str]) -> Vec<String> {
-        let path = |name| self.path(name).display().to_string();
-        let mut own = vec![
-            "--wide".to_owned(),
-            "--scenario".to_owned(),
-            path("small.toml"),
-            "--record".to_owned(),
-            path("record.json"),
-        ];
-        if !extra.contains(&CAPACITY) {
-            own.extend([CAPACITY, "1000000"].map(str::to_owned));
-        }
-        own.into_iter().chain(extra.iter().map(|one| (*one).to_owned())).collect()
-    }
-
-    fn run(&self, extra: &[&str]) -> (Ran, RunRecord) {
-        let output = client_sim(&self.arguments(extra)).ran().measured();
-        (output, RunRecord::read(&self.path("record.json")).unwrap())
-    }
+fn flags<'a>(extra: &[&'a str]) -> Vec<&'a str> {
+    let capacity = if extra.contains(&CAPACITY) { &[][..] } else { &[CAPACITY, "1000000"] };
+    [&["--wide"][..], capacity, extra].concat()
 }
 
-fn client_sim(arguments: &[String]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_client-sim"));
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
+fn run(setup: &Setup, extra: &[&str]) -> (Ran, RunRecord) {
+    (setup.run(&flags(extra)).measured(), setup.record())
 }
 
 #[test]
 fn links_are_listed_with_their_sources_and_what_this_host_needs() {
-    let text = client_sim(&["links".to_owned()]).ran().ended(0).out;
+    let text = program().arg("links").ran().ended(0).out;
     for says in ["slow-4g", "1.6 / 0.75", "150 ms", "Lighthouse", "WebPageTest", "an assumption"] {
         assert!(text.contains(says), "{text}");
     }
@@ -103,20 +76,20 @@ fn links_are_listed_with_their_sources_and_what_this_host_needs() {
 
 #[test]
 fn a_link_that_does_not_exist_is_answered_with_those_that_do() {
-    let setup = Setup::new();
+    let setup = setup(SMALL);
     let no_relay = ["--link", "wifi", "--url", "ws://127.0.0.1:1"];
     for (extra, says) in
         [(&["--link", "5g"][..], "known: datacenter wifi"), (&no_relay, "cannot be used with")]
     {
-        client_sim(&setup.arguments(extra)).ran().ended(2).saying(&[says]);
+        setup.run(&flags(extra)).ended(2).saying(&[says]);
     }
 }
 
 #[test]
 #[ignore = "needs network namespaces and /dev/net/tun"]
 fn a_scenario_balances_and_takes_its_time_over_a_link() {
-    let setup = Setup::new();
-    let (output, record) = setup.run(&["--link", "down=9mbit,up=9mbit,rtt=80ms", "--congestion", "reno"]);
+    let setup = setup(SMALL);
+    let (output, record) = run(&setup, &["--link", "down=9mbit,up=9mbit,rtt=80ms", "--congestion", "reno"]);
     record.counts.balanced().unwrap();
     assert_eq!(record.status, Status::Complete);
     assert_eq!(record.cell.link, "down=9mbit:up=9mbit:rtt=80ms");
@@ -144,8 +117,8 @@ fn a_scenario_balances_and_takes_its_time_over_a_link() {
 #[test]
 #[ignore = "needs network namespaces and /dev/net/tun"]
 fn a_gateway_stands_at_the_relays_end_of_a_link() {
-    let setup = Setup::new();
-    let (_, record) = setup.run(&["--link", "wifi", "--via", "gateway", "--compression", "zstd-dict"]);
+    let setup = setup(SMALL);
+    let (_, record) = run(&setup, &["--link", "wifi", "--via", "gateway", "--compression", "zstd-dict"]);
     record.counts.balanced().unwrap();
     let link = record.link.as_ref().unwrap();
     assert_eq!((link.unbalanced.as_deref(), &*record.cell.via), (None, "gateway"));
@@ -156,49 +129,19 @@ fn a_gateway_stands_at_the_relays_end_of_a_link() {
 }
 
 /// Half of the readers on a fast link and half on a slow one; publishers have none.
-const HALVES: &str = r#"
-question = "Who waits?"
-learn = "Who waits."
-seconds = 1.0
-
-[[publish]]
-connections = 2
-arrival = { shape = "poisson", rate_per_s = 20 }
-kinds = [1, 7]
-
-[[request]]
-name = "fast"
-link = "wifi"
-connections = 4
-arrival = { shape = "spread", over_ms = 200 }
-connect = "per-session"
-
-[[request.step]]
-kinds = [1]
-authors = 200
-known = 100
-limit = 100
-
-[[request]]
-name = "slow"
-link = "slow-4g"
-connections = 4
-arrival = { shape = "spread", over_ms = 200 }
-connect = "per-session"
-
-[[request.step]]
-kinds = [1]
-authors = 200
-known = 100
-limit = 100
-"#;
+fn halves() -> Setup {
+    let publishers = SMALL.split("[[subscribe]]").next().unwrap();
+    let reads = SMALL.split("connections = 10").nth(1).unwrap();
+    let half =
+        |name, link| format!("[[request]]\nname = \"{name}\"\nlink = \"{link}\"\nconnections = 4{reads}\n");
+    setup(&[publishers, &half("fast", "wifi"), &half("slow", "slow-4g")].concat())
+}
 
 #[test]
 #[ignore = "needs network namespaces and /dev/net/tun"]
 fn each_population_has_its_own_round_trip_and_bytes_over_a_link() {
-    let setup = Setup::new();
-    fs::write(setup.path("small.toml"), HALVES).unwrap();
-    let (output, record) = setup.run(&[]);
+    let setup = halves();
+    let (output, record) = run(&setup, &[]);
     record.counts.balanced().unwrap();
     assert_eq!((record.cell.link.as_str(), &record.status), ("none", &Status::Complete));
     let quickest = |metric: &str| record.latency[metric].min_ns();
@@ -225,19 +168,17 @@ fn each_population_has_its_own_round_trip_and_bytes_over_a_link() {
 
 #[test]
 fn links_of_populations_need_a_relay_of_our_own() {
-    let setup = Setup::new();
-    fs::write(setup.path("small.toml"), HALVES).unwrap();
-    let arguments = setup.arguments(&["--url", "ws://127.0.0.1:1"]);
-    client_sim(&arguments).ran().ended(2).saying(&["leave out --url"]);
+    let setup = halves();
+    setup.run(&flags(&["--url", "ws://127.0.0.1:1"])).ended(2).saying(&["leave out --url"]);
 }
 
 #[test]
 #[ignore = "needs network namespaces and /dev/net/tun"]
 fn more_packets_than_the_host_emulates_are_refused_before_the_run_over_a_link() {
-    let setup = Setup::new();
+    let setup = setup(SMALL);
     let many = ["--set", "request.connections=400", "--set", "request.step.0.limit=500"];
     let extra = [&["--link", "datacenter", CAPACITY, "3000"][..], &many[..]].concat();
-    let refused = client_sim(&setup.arguments(&extra)).ran().ended(6);
+    let refused = setup.run(&flags(&extra)).ended(6);
     refused.saying(&["this host emulates 3000 on time", "packets would be late"]);
     assert!(!setup.path("record.json").exists(), "nothing ran");
 }
@@ -245,8 +186,8 @@ fn more_packets_than_the_host_emulates_are_refused_before_the_run_over_a_link() 
 #[test]
 #[ignore = "needs network namespaces and /dev/net/tun"]
 fn what_is_lost_is_sent_again_over_a_link() {
-    let setup = Setup::new();
-    let (_, record) = setup.run(&["--link", "wifi,loss=5%", "--seed", "7"]);
+    let setup = setup(SMALL);
+    let (_, record) = run(&setup, &["--link", "wifi,loss=5%", "--seed", "7"]);
     record.counts.balanced().unwrap();
     let link = record.link.as_ref().unwrap();
     assert!(link.down.lost > 0 && link.down.retransmitted > Some(0), "{link:?}");
@@ -277,7 +218,8 @@ fn runs(pid: u32) -> bool {
 }
 
 fn start(setup: &Setup) -> (Child, [u32; 2]) {
-    let mut child = client_sim(&setup.arguments(&["--link", "wifi", "--seconds", "60"]))
+    let mut child = setup
+        .command(&flags(&["--link", "wifi", "--seconds", "60"]))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -295,7 +237,7 @@ fn start(setup: &Setup) -> (Child, [u32; 2]) {
 #[ignore = "needs network namespaces and /dev/net/tun"]
 fn whichever_process_is_killed_none_is_left_over_a_link() {
     for victim in ["client", "relay", "emulator"] {
-        let setup = Setup::new();
+        let setup = setup(SMALL);
         let (mut child, [relay, emulator]) = start(&setup);
         let client = child.id();
         let pid = match victim {
@@ -314,7 +256,7 @@ fn whichever_process_is_killed_none_is_left_over_a_link() {
 fn inside(namespaces: &[&str], script: &str, setup: &Setup) -> Ran {
     let program = env!("CARGO_BIN_EXE_client-sim");
     let script =
-        script.replace("PROGRAM", program).replace("FOLDER", &setup.folder.path().display().to_string());
+        script.replace("PROGRAM", program).replace("FOLDER", &setup.path("").display().to_string());
     let mut command = Command::new("unshare");
     command.args(namespaces).args(["--mount", "sh", "-ec", &script]).stdin(Stdio::null()).ran()
 }
@@ -322,11 +264,11 @@ fn inside(namespaces: &[&str], script: &str, setup: &Setup) -> Ran {
 #[test]
 #[ignore = "needs user namespaces, and unshare and setpriv of util-linux"]
 fn a_host_that_allows_no_namespaces_is_told_which_setting_over_a_link() {
-    let setup = Setup::new();
+    let setup = setup(SMALL);
     inside(
         &["--user", "--map-root-user"],
         "echo 0 > /proc/sys/user/max_user_namespaces
-         exec setpriv --bounding-set=-all --inh-caps=-all PROGRAM --scenario FOLDER/small.toml --link wifi",
+         exec setpriv --bounding-set=-all --inh-caps=-all PROGRAM --scenario FOLDER/plan.toml --link wifi",
         &setup,
     )
     .ended(6)
@@ -336,16 +278,16 @@ fn a_host_that_allows_no_namespaces_is_told_which_setting_over_a_link() {
 #[test]
 #[ignore = "needs root, and unshare and setpriv of util-linux"]
 fn a_user_without_privileges_plays_over_a_link() {
-    let setup = Setup::new();
-    fs::set_permissions(setup.folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let setup = setup(SMALL);
+    fs::set_permissions(setup.path(""), fs::Permissions::from_mode(0o777)).unwrap();
     // The device as udev makes it on most systems: open to everyone.
     let script = "mount -t tmpfs tmpfs /dev/net
          mknod -m 666 /dev/net/tun c 10 200
          cp PROGRAM FOLDER/program
-         exec setpriv --reuid 65534 --regid 65534 --clear-groups FOLDER/program --scenario FOLDER/small.toml \
+         exec setpriv --reuid 65534 --regid 65534 --clear-groups FOLDER/program --scenario FOLDER/plan.toml \
          --link wifi --link-capacity 1000000 --record FOLDER/record.json";
     inside(&[], script, &setup).measured();
-    let record = RunRecord::read(Path::new(&setup.path("record.json"))).unwrap();
+    let record = setup.record();
     record.counts.balanced().unwrap();
     assert_eq!(record.link.unwrap().unbalanced, None);
 }

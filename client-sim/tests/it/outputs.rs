@@ -1,11 +1,7 @@
 //! Files that a run writes when it ends: tried before it begins, and never in the way of what it
 //! prints.
 
-use std::{
-    fs,
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::{fs, path::Path, process::Stdio};
 
 use measure::RunRecord;
 use tempfile::TempDir;
@@ -13,23 +9,20 @@ use tempfile::TempDir;
 use crate::{
     few::few_events,
     ran::{Ran, Runs},
+    setup::Setup,
 };
 
 /// An address where nobody listens: what is not refused before anything runs fails on it.
 const NOBODY: &str = "ws://127.0.0.1:1";
 
+/// Plays a few notes with these flags, and writes these files.
 fn run(args: &[&str], files: &[(&str, &Path)]) -> Ran {
-    run_for("0.3", args, files)
-}
-
-fn run_for(seconds: &str, args: &[&str], files: &[(&str, &Path)]) -> Ran {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_client-sim"));
-    command.args(["--scenario", "note-stream", "--seconds", seconds, "--rate", "50"]).args(args);
-    command.arg("--corpus").arg(few_events());
-    for (flag, file) in files {
-        command.arg(flag).arg(file);
+    let mut command = Setup::built_in("note-stream", Some(few_events())).plan();
+    if !args.contains(&"--seconds") {
+        command.args(["--seconds", "0.3"]);
     }
-    command.stdin(Stdio::null()).ran()
+    files.iter().for_each(|(flag, file)| _ = command.arg(flag).arg(file));
+    command.args(["--rate", "50"]).args(args).stdin(Stdio::null()).ran()
 }
 
 #[test]
@@ -78,7 +71,7 @@ fn a_run_that_measures_nothing_leaves_files_as_they_were() {
 fn a_run_writes_its_page_and_says_on_its_way_how_it_goes() {
     let folder = TempDir::new().unwrap();
     let page = folder.path().join("run.html");
-    let output = run_for("2.5", &[], &[("--html", &page)]);
+    let output = run(&["--seconds", "2.5"], &[("--html", &page)]);
     let page = fs::read_to_string(&page).unwrap();
     assert!(
         page.starts_with("<!doctype html>")
@@ -95,15 +88,12 @@ fn a_run_writes_its_page_and_says_on_its_way_how_it_goes() {
 fn a_run_whose_messages_and_log_nobody_reads_is_played_to_its_end() {
     let (reader, unread) = std::io::pipe().unwrap();
     drop(reader);
-    let folder = TempDir::new().unwrap();
-    let file = folder.path().join("record.json");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_client-sim"));
-    command.args(["--scenario", "note-stream", "--seconds", "0.3", "--rate", "50", "--corpus"]);
-    command.arg(few_events()).arg("--record").arg(&file).env("RUST_LOG", "trace");
-    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(unread).status().unwrap();
+    let setup = Setup::built_in("note-stream", Some(few_events()));
+    let mut command = setup.command(&["--seconds", "0.3", "--rate", "50"]);
+    let status = command.env("RUST_LOG", "trace").stdout(Stdio::null()).stderr(unread).status().unwrap();
     // A log of this level makes it suspect, and a busy machine may make it invalid (3).
     assert!(matches!(status.code(), Some(0 | 3)), "{status}");
-    RunRecord::read(&file).unwrap().counts.balanced().unwrap();
+    setup.record().counts.balanced().unwrap();
 }
 
 #[test]

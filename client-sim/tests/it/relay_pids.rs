@@ -13,28 +13,24 @@ use measure::{QuotaMeter, RunRecord};
 use crate::{
     common::{Relay, program},
     few::few_events,
+    ran::Ran,
+    setup::Setup,
 };
 
-/// Plays a short plan. Returns the exit code and what was written, and the record.
-fn play(relay: &Relay, pids: &str) -> (Option<i32>, String, Option<RunRecord>) {
-    play_with(relay, pids, None)
+fn setup() -> Setup {
+    Setup::built_in("note-stream", Some(few_events()))
 }
 
-/// The same, with what a relay answered instead of questions.
-fn play_with(relay: &Relay, pids: &str, answers: Option<&str>) -> (Option<i32>, String, Option<RunRecord>) {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("record.json");
-    let mut client = program();
-    client.args(["--scenario", "note-stream", "--rate", "100", "--seconds", "0.5", "--url", &relay.url]);
-    client.arg("--corpus").arg(few_events());
-    if let Some(answers) = answers {
-        let file = folder.path().join("doctor.json");
-        fs::write(&file, answers).unwrap();
-        client.arg("--doctor").arg(file);
-    }
-    let output = client.args(["--relay-pid", pids, "--record"]).arg(&file).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    (output.status.code(), said, RunRecord::read(&file).ok())
+/// Plays a short plan with these flags.
+fn play(setup: &Setup, relay: &Relay, flags: &[&str]) -> Ran {
+    setup.run(&[&["--rate", "100", "--seconds", "1", "--wide", "--url", &relay.url], flags].concat())
+}
+
+/// The record of a run that measured these processes, and what it said.
+fn measured(relay: &Relay, pids: &str) -> (RunRecord, String) {
+    let setup = setup();
+    let said = play(&setup, relay, &["--relay-pid", pids]).said;
+    (setup.record_if_any().unwrap_or_else(|| panic!("{said}")), said)
 }
 
 fn pid(relay: &Relay) -> String {
@@ -51,8 +47,7 @@ fn a_relay_behind_the_shell_that_started_it_has_its_cpu_time_and_memory() {
     let mut shell = Command::new("sh");
     shell.args(["-c", "\"$@\"; :", "sh"]).arg(program().get_program());
     let relay = Relay::started_by(shell, &[]);
-    let (_, said, record) = play(&relay, &pid(&relay));
-    let record = record.unwrap_or_else(|| panic!("{said}"));
+    let (record, said) = measured(&relay, &pid(&relay));
     let process = record.relay.as_ref().unwrap();
     assert_eq!((process.processes, &process.unproven), (Some(2), &None), "{said}");
     assert!(cost(&record) > 1.0, "{:?}", record.relay_cpu);
@@ -64,8 +59,7 @@ fn a_relay_behind_the_shell_that_started_it_has_its_cpu_time_and_memory() {
     // Naming its child as well counts nothing twice.
     let child = fs::read_to_string(format!("/proc/{0}/task/{0}/children", pid(&relay)));
     let Ok(child) = child else { return };
-    let (_, said, record) = play(&relay, &format!("{},{}", pid(&relay), child.trim()));
-    let process = record.unwrap_or_else(|| panic!("{said}")).relay.unwrap();
+    let process = measured(&relay, &format!("{},{}", pid(&relay), child.trim())).0.relay.unwrap();
     assert_eq!((process.processes, process.more_pids.len()), (Some(2), 1));
 }
 
@@ -73,32 +67,25 @@ fn a_relay_behind_the_shell_that_started_it_has_its_cpu_time_and_memory() {
 fn a_record_has_what_a_relay_writes_to_disks_and_what_its_folder_takes_up() {
     // No file system in memory, as /tmp may be.
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    let (store, file) = (path("store"), path("record.json"));
-    let play = |relay: &Relay, flags: &[&str]| {
-        fs::remove_file(&file).ok();
-        let mut client = program();
-        client.args(["--scenario", "note-stream", "--rate", "100", "--seconds", "1", "--wide", "--record"]);
-        client.args([&file, "--url", &relay.url, "--relay-pid", &pid(relay)]).args(flags);
-        let output = client.output().unwrap();
-        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-        (output.status.code(), said, RunRecord::read(Path::new(&file)).ok())
-    };
+    let store = folder.path().display().to_string();
+    let setup = setup();
     let relay = Relay::start(&["--store", &store]);
-    for (flags, is_told) in [(&["--relay-dir", &*store][..], true), (&[], false)] {
-        let (_, said, record) = play(&relay, flags);
-        let process = record.unwrap_or_else(|| panic!("{said}")).relay.unwrap();
+    let (pid_of_relay, none) = (pid(&relay), setup.path("plan.toml").display().to_string());
+    let with_folder = ["--relay-pid", &pid_of_relay, "--relay-dir", &store];
+    for (flags, is_told) in [(&with_folder[..], true), (&with_folder[..2], false)] {
+        let ran = play(&setup, &relay, flags);
+        let process = setup.record_if_any().unwrap_or_else(|| panic!("{ran}")).relay.unwrap();
         let (written, stored) = (process.written_bytes.unwrap(), process.stored_bytes);
         assert!(written > 20_000 && stored.is_none_or(|stored| stored > 20_000), "{written} {stored:?}");
-        assert_eq!(stored.is_some(), is_told, "{said}");
-        assert!(said.contains("disk B/event") && said.contains("stored MiB") == is_told, "{said}");
+        assert_eq!(stored.is_some(), is_told, "{ran}");
+        assert!(ran.out.contains("disk B/event") && ran.out.contains("stored MiB") == is_told, "{ran}");
     }
     let in_memory = Relay::start(&[]);
-    let (_, said, record) = play(&in_memory, &[]);
-    let process = record.unwrap_or_else(|| panic!("{said}")).relay.unwrap();
+    let process = measured(&in_memory, &pid(&in_memory)).0.relay.unwrap();
     assert!(process.written_bytes.unwrap() < 20_000, "{:?}", process.written_bytes);
-    let (code, said, record) = play(&relay, &["--relay-dir", &file]);
-    assert!(code == Some(2) && record.is_none() && said.contains("there is no such folder"), "{said}");
+    let no_folder = ["--relay-pid", &pid_of_relay, "--relay-dir", &none];
+    play(&setup, &relay, &no_folder).ended(2).saying(&["there is no such folder"]);
+    assert_eq!(setup.record_if_any(), None);
 }
 
 #[test]
@@ -110,8 +97,13 @@ fn a_record_names_a_relay_as_its_document_does_and_one_without_as_unknown() {
         (Some("{}"), ("unknown", "unknown")),
         (Some(r#"{"info": {"name": "mine", "version": "7"}}"#), ("unknown", "7")),
     ] {
-        let (_, said, record) = play_with(&relay, &pid(&relay), answers);
-        let process = record.unwrap_or_else(|| panic!("{said}")).relay.unwrap();
+        let (setup, pid) = (setup(), pid(&relay));
+        setup.write("doctor.json", answers.unwrap_or_default());
+        let file = setup.path("doctor.json").display().to_string();
+        let doctor = ["--doctor", &*file];
+        let doctor = if answers.is_some() { &doctor[..] } else { &[] };
+        play(&setup, &relay, &[&["--relay-pid", &pid], doctor].concat());
+        let process = setup.record().relay.unwrap();
         assert_eq!((&*process.software, &*process.version, process.own), (names.0, names.1, false));
     }
 }
@@ -128,9 +120,9 @@ fn a_process_that_is_no_relay_is_refused_before_anything_is_sent() {
         ("4194305".to_owned(), "there is no process 4194305"),
         (format!("{},0", pid(&relay)), "there is no process 0"),
     ] {
-        let (code, said, record) = play(&relay, &pids);
-        assert!(code == Some(2) && record.is_none(), "{pids}: {code:?} {said}");
-        assert!(said.contains("--relay-pid: ") && said.contains(why), "{pids}: {said}");
+        let setup = setup();
+        play(&setup, &relay, &["--relay-pid", &pids]).ended(2).saying(&["--relay-pid: ", why]);
+        assert_eq!(setup.record_if_any(), None, "{pids}");
     }
     sleep.kill().unwrap();
     sleep.wait().unwrap();
@@ -139,15 +131,13 @@ fn a_process_that_is_no_relay_is_refused_before_anything_is_sent() {
 #[test]
 fn another_relay_of_this_machine_is_taken_as_a_doubt_and_an_idle_one_as_none() {
     let (relay, other) = (Relay::start(&[]), Relay::start(&[]));
-    let (_, said, record) = play(&relay, &pid(&other));
-    let record = record.unwrap_or_else(|| panic!("{said}"));
+    let (record, said) = measured(&relay, &pid(&other));
     let doubt = record.relay.as_ref().unwrap().unproven.clone().unwrap();
     assert!(said.contains(&doubt) && record.validity.to_string().contains(&doubt), "{said}");
     let reasons = record.validity.to_string();
     assert!(reasons.contains("is --relay-pid the relay?"), "{reasons}");
     // Both together hold the socket at the relay's address.
-    let (_, said, record) = play(&relay, &format!("{},{}", pid(&other), pid(&relay)));
-    let record = record.unwrap_or_else(|| panic!("{said}"));
+    let (record, said) = measured(&relay, &format!("{},{}", pid(&other), pid(&relay)));
     assert!(cost(&record) > 1.0 && record.relay.unwrap().unproven.is_none(), "{said}");
 }
 
@@ -199,14 +189,6 @@ impl Drop for Group {
     }
 }
 
-fn play_for_a_second(mut client: Command, flags: &[&str]) -> RunRecord {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("record.json");
-    client.args(["--scenario", "note-stream", "--rate", "3000", "--seconds", "1", "--corpus"]);
-    let output = client.arg(few_events()).arg("--record").arg(&file).args(flags).output().unwrap();
-    RunRecord::read(&file).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)))
-}
-
 /// The quota in which this test itself runs.
 fn outside() -> Option<f64> {
     QuotaMeter::of_this_process().read().map(|quota| quota.cores)
@@ -218,8 +200,9 @@ fn a_relay_in_a_cpu_quota_of_its_own_is_named_as_what_was_throttled() {
     // Less than a relay gets on a busy machine.
     let group = Group::make("relay", 2_000);
     let relay = Relay::started_by(group.program(), &[]);
-    let record =
-        play_for_a_second(program(), &["--url", &relay.url, "--relay-pid", &relay.child.id().to_string()]);
+    let (setup, pid) = (setup(), pid(&relay));
+    setup.run(&["--rate", "3000", "--seconds", "1", "--url", &relay.url, "--relay-pid", &pid]);
+    let record = setup.record();
     assert_eq!(record.environment.cpu_quota.map(|quota| quota.cores), outside());
     let quota = record.relay.unwrap().cpu_quota.unwrap();
     assert!((quota.cores - 0.1).abs() < 1e-9, "{quota:?}");

@@ -9,7 +9,9 @@ mod turns;
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 
-use codecs::{ClientMessage, EoseHints, Event, Filter, Format, RelayMessage, VerifyLevel};
+use codecs::{
+    ClientMessage, Codec, EoseHints, Event, Filter, Format, Implementation, RelayMessage, VerifyLevel,
+};
 use fixedbitset::FixedBitSet;
 use measure::Counts;
 
@@ -126,6 +128,10 @@ fn honest(events: &[Event<'static>]) -> Script {
     }
 }
 
+fn codec(format: Format) -> &'static dyn Codec {
+    format.codec(Implementation::Library).unwrap()
+}
+
 struct Table {
     shared: Arc<Shared>,
     clients: Vec<Client>,
@@ -151,8 +157,7 @@ impl Table {
 
     fn connected(shared: Shared, format: Format) -> Table {
         let shared = Arc::new(shared);
-        let codec = format.codec(codecs::Implementation::Library).unwrap();
-        let client = |id| Client::new(Arc::clone(&shared), codec, id, ("ws://127.0.0.1", 0));
+        let client = |id| Client::new(Arc::clone(&shared), codec(format), id, ("ws://127.0.0.1", 0));
         let mut clients: Vec<Client> = (0..shared.workload.roles.len()).map(client).collect();
         for client in &mut clients {
             client.open(0);
@@ -170,7 +175,7 @@ impl Table {
 
     /// Messages that a client sent since the last call.
     fn sent(&mut self, client: usize) -> Vec<ClientMessage<'static>> {
-        let codec = self.format.codec(codecs::Implementation::Library).unwrap();
+        let codec = codec(self.format);
         let actions = std::iter::from_fn(|| self.clients[client].next_action());
         let messages = actions.filter_map(|action| match action {
             Action::Send(payload) => Some(codec.decode_client(&payload).unwrap().into_owned()),
@@ -180,7 +185,7 @@ impl Table {
     }
 
     fn say(&mut self, client: usize, messages: Messages, now_ns: u64) {
-        let codec = self.format.codec(codecs::Implementation::Library).unwrap();
+        let codec = codec(self.format);
         for message in messages {
             let mut payload = Vec::new();
             codec.encode_relay(&message, &mut payload).unwrap();
@@ -354,8 +359,7 @@ fn a_session_without_a_connection_at_the_end_is_no_loss() {
     let mut plan = plan();
     plan.roles[2] = Role::new(None, Speaks::default(), Task::Requester { connect: Connect::PerSession });
     let shared = Arc::new(Shared::new(plan));
-    let codec = Format::JSON.spec().library;
-    let mut requester = Client::new(Arc::clone(&shared), codec, 2, ("ws://127.0.0.1", 0));
+    let mut requester = Client::new(Arc::clone(&shared), codec(Format::JSON), 2, ("ws://127.0.0.1", 0));
     requester.open(0);
     requester.start(0);
     requester.on_due(Due::Session(0), 0);
@@ -519,13 +523,17 @@ fn what_fails_a_clients_own_check_is_altered_though_it_is_what_was_published() {
     // Signed by nobody; the last event has the id of another text, too.
     events[..6].iter_mut().for_each(|event| event.id = event.compute_id());
     for (level, altered) in [(VerifyLevel::None, 0), (VerifyLevel::Id, 1), (VerifyLevel::Full, 9)] {
-        let workload = Workload { events: Arc::new(events.clone()), index: HashMap::default(), ..plan() };
-        let workload = workload.indexed().unwrap();
-        let mut shared = Shared::new(workload);
-        shared.verify = level;
-        let counts = Table::subscribed(shared, Format::JSON).play(honest(&events));
-        assert_eq!((counts.deliveries_altered, counts.deliveries), (altered, 9 - altered), "{level}");
-        assert_eq!(counts.balanced().is_ok(), altered == 0, "{level}");
+        for keeps_bytes in [false, true] {
+            let workload = Workload { events: Arc::new(events.clone()), index: HashMap::default(), ..plan() };
+            let mut shared = Shared::new(workload.indexed().unwrap());
+            shared.verify = level;
+            if keeps_bytes {
+                shared.keep_bytes();
+            }
+            let counts = Table::subscribed(shared, Format::JSON).play(honest(&events));
+            assert_eq!((counts.deliveries_altered, counts.deliveries), (altered, 9 - altered), "{level}");
+            assert_eq!(counts.balanced().is_ok(), altered == 0, "{level}");
+        }
     }
 }
 
@@ -734,7 +742,7 @@ fn ok_twice_false_or_for_another_event_is_counted() {
 fn a_message_cut_off_anywhere_is_not_taken_for_a_delivery() {
     for format in Format::all() {
         let events = Arc::clone(&plan().events);
-        let codec = format.codec(codecs::Implementation::Library).unwrap();
+        let codec = codec(format);
         let mut payload = Vec::new();
         codec.encode_relay(&delivery("live-0", &events[4]), &mut payload).unwrap();
         let cuts: Vec<usize> = (1..payload.len()).step_by(7).collect();
@@ -774,14 +782,10 @@ fn actions(client: &mut Client) -> Vec<Action> {
 fn a_slow_reader_that_is_cut_off_ends_and_any_other_client_fails() {
     let mut workload = plan();
     workload.roles[1].task = Task::Subscriber { filters: vec![0], read_bytes_per_s: Some(1_000) };
-    let shared = Arc::new(Shared::new(workload));
-    let codec = Format::JSON.codec(codecs::Implementation::Library).unwrap();
-    for (id, fails) in [(0, true), (1, false)] {
-        let mut client = Client::new(Arc::clone(&shared), codec, id, ("ws://127.0.0.1", 0));
-        client.open(0);
-        client.on_connected(0);
+    let mut table = Table::connected(Shared::new(workload), Format::JSON);
+    for (mut client, fails) in table.clients.drain(..2).zip([true, false]) {
         client.start(0);
-        while client.next_action().is_some() {}
+        actions(&mut client);
         client.on_disconnected("reset by peer");
         assert_eq!(matches!(client.next_action(), Some(Action::Fail(_))), fails);
         assert_eq!(client.finish().cut_off.is_some(), !fails);
@@ -797,37 +801,29 @@ fn a_reader_that_has_everything_is_not_behind_again_when_its_connection_ends() {
     workload.publications.clear();
     workload.sessions.clear();
     workload.live.iter_mut().for_each(|live| live.matches = FixedBitSet::new());
-    let shared = Arc::new(Shared::new(workload));
-    let codec = Format::JSON.codec(codecs::Implementation::Library).unwrap();
-    let mut client = Client::new(Arc::clone(&shared), codec, 0, ("ws://127.0.0.1", 0));
-    client.open(0);
-    client.on_connected(0);
+    let mut table = Table::connected(Shared::new(workload), Format::JSON);
+    let mut client = table.clients.remove(0);
     client.start(0);
     client.on_due(Due::CatchUp, 0);
     client.on_timer(100 * MS);
     client.on_disconnected("closed");
     assert_eq!(client.finish().cut_off, None);
-    assert!(!shared.is_done(), "the other reader has read nothing");
+    assert!(!table.shared.is_done(), "the other reader has read nothing");
 }
 
 #[test]
 fn what_does_not_decode_before_the_start_ends_the_run_with_the_reason() {
-    let shared = Arc::new(Shared::new(plan()));
-    let codec = Format::JSON.codec(codecs::Implementation::Library).unwrap();
-    let mut client = Client::new(shared, codec, 1, ("ws://127.0.0.1", 0));
-    client.open(0);
-    client.on_connected(0);
-    client.on_message(b"[not json", MS);
-    let actions: Vec<Action> = std::iter::from_fn(|| client.next_action()).collect();
+    let mut table = Table::connected(Shared::new(plan()), Format::JSON);
+    table.clients[1].on_message(b"[not json", MS);
+    let actions = actions(&mut table.clients[1]);
     let Some(Action::Fail(why)) = actions.last() else { panic!("{actions:?}") };
     assert!(why.contains("does not decode"), "{why}");
 }
 
 #[test]
 fn samples_are_taken_up_to_what_else_is_to_be_done() {
-    let shared = Arc::new(Shared::new(plan()));
-    let codec = Format::JSON.codec(codecs::Implementation::Library).unwrap();
-    let mut client = Client::new(shared, codec, 1, ("ws://127.0.0.1", 0));
+    let mut client = Table::new(Format::JSON).clients.remove(1);
+    actions(&mut client);
     let sample = |now_ns| Sample { timing: Timing::Response, since_ns: 0, now_ns, apart: false };
     client.actions.extend([Action::Record(sample(1)), Action::Close, Action::Record(sample(2))]);
     assert_eq!(client.next_sample(), Some(sample(1)));

@@ -1,7 +1,6 @@
 //! Light readers against relays that lose, double and invent deliveries, from seeds: the ledger is
 //! exact by count, whatever they decode.
 
-use codecs::{Codec, Implementation};
 use corpus::Random;
 
 use super::*;
@@ -80,7 +79,6 @@ struct Faults {
 
 struct Play {
     table: Table,
-    codec: &'static dyn Codec,
     random: Random,
     faults: Faults,
     played: Played,
@@ -90,11 +88,10 @@ impl Play {
     fn from_seed(seed: u64, faults: Faults) -> Played {
         let mut table = Table::connected(Shared::new(plan()), Format::JSON);
         table.say(1, vec![eose("live-1"), eose("live-0")], 0);
-        let codec = Format::JSON.codec(Implementation::Library).unwrap();
         let played =
             Played { counts: Counts::default(), sent: 0, lost: 0, doubled: 0, invented: 0, is_done: false };
         let random = Random::new("light", seed);
-        Play { table: table.start(), codec, random, faults, played }.play()
+        Play { table: table.start(), random, faults, played }.play()
     }
 
     fn play(mut self) -> Played {
@@ -148,7 +145,7 @@ impl Play {
     /// Brings a message to a client as the owner of its connection does.
     fn hear(&mut self, client: usize, message: &RelayMessage<'_>) {
         let mut payload = Vec::new();
-        self.codec.encode_relay(message, &mut payload).unwrap();
+        codec(Format::JSON).encode_relay(message, &mut payload).unwrap();
         let client = &mut self.table.clients[client];
         if client.counts_from().is_some_and(|from| payload.len() >= from) {
             client.on_unread(3 * MS);

@@ -30,8 +30,7 @@ fn recorded(spoken: Vec<Spoken>) -> Table {
     let due = 1..u32::try_from(turns.len()).unwrap();
     let plan = Workload { turns, roles, sessions: vec![], publications: vec![], live: vec![], ..plan() };
     let shared = Arc::new(Shared::new(plan.indexed().unwrap()));
-    let codec = Format::JSON.codec(codecs::Implementation::Library).unwrap();
-    let mut client = Client::new(Arc::clone(&shared), codec, 0, ("ws://127.0.0.1", 0));
+    let mut client = Client::new(Arc::clone(&shared), codec(Format::JSON), 0, ("ws://127.0.0.1", 0));
     client.start(0);
     client.on_due(Due::Turn(0), 0);
     assert!(std::iter::from_fn(|| client.next_action()).any(|action| action == Action::Connect));
