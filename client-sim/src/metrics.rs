@@ -18,10 +18,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Requests that are answered at once; more wait.
 const AT_ONCE: usize = 64;
 
-/// The format of those who accept it, and the one that everybody else reads.
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-const TEXT_0_0_4: &str = "text/plain; version=0.0.4; charset=utf-8";
-
 /// How a block ends, in the order of [`Snapshot::blocks`]: judged, or without a record.
 const ENDS: [&str; 4] = ["valid", "suspect", "invalid", "failed"];
 
@@ -98,12 +94,9 @@ impl Endpoint {
         let answer = move |request: Incoming, _| {
             let seen = Arc::clone(&seen);
             async move {
-                let accepted = request.header("accept").unwrap_or_default();
-                let open_metrics = accepted.contains("application/openmetrics-text");
                 let status = status(&request, is_loopback);
-                let (kind, body) = match (status, open_metrics) {
-                    ("200 OK", true) => (OPEN_METRICS, exposed(&seen(), true)),
-                    ("200 OK", false) => (TEXT_0_0_4, exposed(&seen(), false)),
+                let (kind, body) = match status {
+                    "200 OK" => (Exposition::MEDIA_TYPE, exposed(&seen())),
                     _ => ("text/plain; charset=utf-8", format!("{status}: the metrics are at /metrics\n")),
                 };
                 let fields = [("Content-Type", kind)];
@@ -119,8 +112,8 @@ impl Endpoint {
     }
 }
 
-fn exposed(run: &Snapshot, open_metrics: bool) -> String {
-    let mut metrics = Exposition { prefix: "nsim", open_metrics, text: String::new() };
+fn exposed(run: &Snapshot) -> String {
+    let mut metrics = Exposition { prefix: "nsim", text: String::new() };
     let seconds = |ns: u64| ns as f64 / 1e9;
     let p99 = "p99 of the last second's deliveries, from the instant each was due";
     for (name, kind, help, count) in [
@@ -139,7 +132,7 @@ fn exposed(run: &Snapshot, open_metrics: bool) -> String {
     metrics.add(("cpu_seconds", "counter", "CPU time of relay and clients"), cpu);
     let blocks = ENDS.iter().zip(run.blocks).map(|(end, count)| (format!("{{validity=\"{end}\"}}"), count));
     metrics.add(("blocks", "counter", "Blocks by validity; failed without a record"), blocks);
-    metrics.text + if open_metrics { "# EOF\n" } else { "" }
+    metrics.text
 }
 
 /// How a request is answered.
@@ -212,14 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn silent_peers_delay_nobody_and_the_format_is_the_one_that_is_accepted() {
+    fn silent_peers_delay_nobody_and_the_format_is_that_of_prometheus() {
         let address = served("0");
         let silent: Vec<_> = (0..10).map(|_| TcpStream::connect(address).unwrap()).collect();
         let began = Instant::now();
-        let get = |method: &str, accept: &str| {
-            asked(address, &format!("{method} /metrics HTTP/1.1\r\nHost: {address}\r\n{accept}\r\n"))
+        let ask = |method: &str| {
+            asked(address, &format!("{method} /metrics HTTP/1.1\r\nHost: {address}\r\n\r\n"))
         };
-        let (head, text) = get("GET", "");
+        let (head, text) = ask("GET");
         assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
         drop(silent);
         assert!(head.contains("\r\nContent-Type: text/plain; version=0.0.4;"), "{head}");
@@ -228,11 +221,6 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("# TYPE nsim_connections gauge\n"), "{text}");
-        assert!(!text.contains("# UNIT") && !text.contains("# EOF"), "{text}");
-        assert_eq!(get("HEAD", ""), (head, String::new()));
-        let (head, text) =
-            get("GET", "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\n");
-        assert!(head.contains("\r\nContent-Type: application/openmetrics-text;"), "{head}");
-        assert!(text.contains("# TYPE nsim_events_sent counter\n") && text.ends_with("# EOF\n"), "{text}");
+        assert_eq!(ask("HEAD"), (head, String::new()));
     }
 }

@@ -76,7 +76,7 @@ impl Metrics {
 
     /// The counts as text.
     pub(crate) fn exposed(&self, cache: &Cache, recorder: Option<&Recorder>) -> String {
-        let mut metrics = Exposition { prefix: "gateway", open_metrics: false, text: String::new() };
+        let mut metrics = Exposition { prefix: "gateway", text: String::new() };
         let all: Vec<_> = {
             let all = self.schemes.lock().unwrap_or_else(PoisonError::into_inner);
             all.iter().map(|(name, scheme)| (name.clone(), Arc::clone(scheme))).collect()

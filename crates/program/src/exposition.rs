@@ -2,35 +2,31 @@
 
 use std::fmt::Display;
 
-/// Metrics in OpenMetrics 1.0.0, or in Prometheus's text format 0.0.4, where a counter's comments name
-/// it as its samples do, and which has no units and no end.
+/// Metrics in Prometheus's text format 0.0.4.
 #[derive(Debug)]
 pub struct Exposition {
     /// Stands before each name.
     pub prefix: &'static str,
-    /// Whether it is OpenMetrics.
-    pub open_metrics: bool,
     /// What was added.
     pub text: String,
 }
 
 impl Exposition {
+    /// The media type of this text.
+    pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
     /// Adds metrics of one name without prefix and `_total`, of a `counter` or a `gauge`: values behind
-    /// their labels, which may be none. A name that ends in `_seconds` has this unit.
+    /// their labels, which may be none.
     pub fn add<V: Display>(
         &mut self,
         (name, kind, help): (&str, &str, &str),
         samples: impl IntoIterator<Item = (String, V)>,
     ) {
         let total = if kind == "counter" { "_total" } else { "" };
-        let name = format!("{}_{name}", self.prefix);
-        let family = format!("{name}{}", if self.open_metrics { "" } else { total });
-        self.text += &format!("# HELP {family} {help}.\n# TYPE {family} {kind}\n");
-        if self.open_metrics && name.ends_with("_seconds") {
-            self.text += &format!("# UNIT {family} seconds\n");
-        }
+        let name = format!("{}_{name}{total}", self.prefix);
+        self.text += &format!("# HELP {name} {help}.\n# TYPE {name} {kind}\n");
         for (labels, value) in samples {
-            self.text += &format!("{name}{total}{labels} {value}\n");
+            self.text += &format!("{name}{labels} {value}\n");
         }
     }
 }
