@@ -32,8 +32,7 @@ pub(crate) struct Played {
 }
 
 /// Stores the events that the relay must hold and has those sent that sessions ask for, then plays
-/// the plan, or the share of it that is this process's. `shares` are the sums over each agent's
-/// share of the plan.
+/// the plan, or the share of it that is this process's, of which `facts` are the sums.
 ///
 /// # Errors
 /// When the relay cannot be prepared or connected to, or a signal or the coordinator of a share stops
@@ -42,7 +41,7 @@ pub(crate) fn play(
     args: &Args,
     target: Target,
     mut workload: Workload,
-    shares: &[PlanFacts],
+    facts: &PlanFacts,
     options: &swarm::Options<'_>,
     mut own_relay: Option<&mut OwnRelay>,
     interrupt: &mut Interrupt,
@@ -58,12 +57,9 @@ pub(crate) fn play(
         let preparing = unless_stopped(options, preparing);
         let mut prepared = unless_interrupted(interrupt, preparing).await?;
         prepared.totals = own_relay.as_mut().filter(|_| !args.floor).and_then(|relay| relay.totals());
-        let made = |facts: &PlanFacts| facts.connections_made;
-        let own = &shares[args.share.map_or(0, |share| usize::from(share.index))];
-        let most = usize::try_from(shares.iter().map(made).max().unwrap_or(0))?;
-        let dialer = Dialer::new(target, usize::try_from(made(own))?);
+        let dialer = Dialer::new(target, usize::try_from(facts.connections_made)?);
         let dialer = dialer.with_users(&workload, args.cell.link.is_some()).map_err(UsageError)?;
-        let dialer = args.share.iter().fold(dialer, |dialer, share| dialer.with_agent(share.index, most));
+        let dialer = args.share.iter().fold(dialer, |dialer, share| dialer.with_agent(share.index));
         let ping_every = args.ping_every.map(Duration::from_secs_f64);
         let dialer = Arc::new(Dialer { ping_every, ..dialer });
         let carried = args.share.map(|share| workload.carried_by(share.index, share.of));

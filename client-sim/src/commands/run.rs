@@ -144,7 +144,7 @@ pub(crate) fn run(args: &mut Args) -> anyhow::Result<RunRecord> {
     let options = swarm::Options { expected, player, ..options };
     endpoint.map(|endpoint| endpoint.serve(watch(&options))).transpose()?;
     let Played { shared, prepared, started_utc, mut outcome } =
-        play(args, target, workload, &shares, &options, own_relay.as_mut(), &mut interrupt)?;
+        play(args, target, workload, plan_facts, &options, own_relay.as_mut(), &mut interrupt)?;
     if let Status::Incomplete { reason } = &mut outcome.status {
         let ours = [&mut own_relay, &mut gateway].into_iter().flatten();
         ours.filter_map(|one| one.ended().ok()?).for_each(|how| *reason = format!("{reason}; {how}"));

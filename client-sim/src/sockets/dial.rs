@@ -22,6 +22,9 @@ use workload::{Over, Role, Speaks, Workload};
 /// Connections from one source address, where the system does not tell its ports.
 const CONNECTIONS_PER_SOURCE: usize = 10_000;
 
+/// Source addresses of an agent, so that all agents there may be have their own in 127.0.0.0/8.
+const SOURCES_PER_AGENT: usize = 256;
+
 /// The relay to connect to, and what to offer it.
 #[derive(Debug, Clone)]
 pub struct Target {
@@ -46,6 +49,20 @@ pub(crate) fn endpoint(url: &str, ca: Option<&Path>, headers: &[Header]) -> anyh
 }
 
 impl Target {
+    /// JSON without compression from whoever listens there.
+    #[cfg(test)]
+    pub(crate) fn plain(listener: &tokio::net::TcpListener) -> Target {
+        let url = format!("ws://{}", listener.local_addr().expect("it listens"));
+        let compression = wire::Compression::None;
+        Target {
+            relay: endpoint(&url, None, &[]).expect("it is no wss://"),
+            offer: Offer { formats: vec![Format::JSON], batched: false, compression },
+            limits: WireLimits::default(),
+            implementation: Implementation::Library,
+            over_links: false,
+        }
+    }
+
     /// The offer of a client that speaks something of its own.
     pub fn offer_of(&self, speaks: Speaks) -> Offer {
         Offer {
@@ -139,12 +156,11 @@ impl Dialer {
     }
 
     /// Gives an agent source addresses of its own, where the relay has a loopback address: agents
-    /// on one machine would otherwise share the ports of one address. No agent makes more than
-    /// `most` connections.
+    /// on one machine would otherwise share the ports of one address.
     #[must_use]
-    pub fn with_agent(mut self, index: u16, most: usize) -> Dialer {
+    pub fn with_agent(mut self, index: u16) -> Dialer {
         if self.local.is_some() {
-            self.first_source = 1 + usize::from(index) * sources(most);
+            self.first_source = (1 + usize::from(index)) * SOURCES_PER_AGENT;
         }
         self
     }
@@ -304,25 +320,11 @@ mod tests {
         assert!(super::users(&many, true).unwrap_err().to_string().contains("--set"));
     }
 
-    fn target(url: &str) -> Target {
-        Target {
-            relay: Endpoint::new(url.parse().unwrap(), None).unwrap(),
-            offer: Offer {
-                formats: vec![Format::JSON],
-                batched: false,
-                compression: wire::Compression::None,
-            },
-            limits: WireLimits::default(),
-            implementation: Implementation::Library,
-            over_links: false,
-        }
-    }
-
     /// Dials so many at a time, with a limit of 400 ms, where each handshake takes the relay so
     /// long, one after the other.
     async fn dial_at_once(connections: usize, each: Duration) -> Vec<Result<Connection, WireError>> {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut target = target(&format!("ws://{}", listener.local_addr().unwrap()));
+        let mut target = Target::plain(&listener);
         target.limits.handshake_timeout = Duration::from_millis(400);
         let dialer = Dialer::new(target, connections);
         let relay = async {
@@ -359,19 +361,18 @@ mod tests {
         }
     }
 
-    #[test]
-    fn agents_of_one_machine_have_source_addresses_of_their_own() {
-        let sources = |index, connections, most| {
-            let dialer = Dialer::new(target("ws://127.0.0.1:7777"), connections).with_agent(index, most);
+    #[tokio::test]
+    async fn agents_of_one_machine_have_source_addresses_of_their_own() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = Target::plain(&listener);
+        let sources = |index, connections| {
+            let dialer = Dialer::new(near.clone(), connections).with_agent(index);
             dialer.first_source..dialer.first_source + dialer.sources
         };
-        assert_eq!([sources(0, 500, 500), sources(1, 499, 500), sources(63, 0, 500)], [1..2, 2..3, 64..65]);
-        assert_eq!(
-            [sources(0, 20_001, 20_001), sources(1, 20_000, 20_001)],
-            [1..4, 4..6],
-            "no address of two"
-        );
-        let far = Dialer::new(target("ws://relay.example:7777"), 500).with_agent(3, 500);
+        assert_eq!([sources(0, 500), sources(1, 20_001)], [256..257, 512..515]);
+        assert!(sources(u16::MAX - 1, 2_000_000).end < 1 << 24, "all are loopback's");
+        let relay = Endpoint::new("ws://relay.example:7777".parse().unwrap(), None).unwrap();
+        let far = Dialer::new(Target { relay, ..near }, 500).with_agent(3);
         assert_eq!(far.first_source, 0, "the system chooses");
     }
 

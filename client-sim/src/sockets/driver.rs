@@ -490,18 +490,17 @@ pub(crate) fn unix_s() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use codecs::{Format, Implementation};
     use std::net::SocketAddr;
 
+    use codecs::Format;
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
         net::{TcpListener, TcpStream},
         time::timeout,
     };
-    use wire::{Compression, WireLimits};
 
     use super::*;
-    use crate::sockets::dial::{Target, endpoint};
+    use crate::sockets::dial::Target;
     use client::shared::Fate;
     use workload::{inputs::plan_over, scenario::Scenario};
 
@@ -527,22 +526,11 @@ mod tests {
         }
     }
 
-    /// JSON without compression from whoever listens there.
-    fn target(listener: &TcpListener) -> Target {
-        Target {
-            relay: endpoint(&format!("ws://{}", listener.local_addr().unwrap()), None, &[]).unwrap(),
-            offer: Offer { formats: vec![Format::JSON], batched: false, compression: Compression::None },
-            limits: WireLimits::default(),
-            implementation: Implementation::Library,
-            over_links: false,
-        }
-    }
-
     #[tokio::test]
     async fn a_connection_that_a_proxy_cuts_names_the_silence_and_pings_keep_it() {
         let [relay, proxy] = [TcpListener::bind("127.0.0.1:0").await, TcpListener::bind("127.0.0.1:0").await];
         let (relay, proxy) = (relay.unwrap(), proxy.unwrap());
-        let target = target(&proxy);
+        let target = Target::plain(&proxy);
         let scenario = Scenario::load("note-stream").unwrap();
         let workload = plan_over(&scenario, &corpus::Corpus::bundled(), 1, &[Format::JSON]).unwrap();
         let reads = workload.roles.iter().position(|role| !role.filters().is_empty()).unwrap();
@@ -569,7 +557,7 @@ mod tests {
     #[tokio::test]
     async fn what_comes_after_the_start_counts_before_a_client_is_told_of_it() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let target = target(&listener);
+        let target = Target::plain(&listener);
         let scenario = Scenario::load("note-stream").unwrap();
         let workload = plan_over(&scenario, &corpus::Corpus::bundled(), 1, &[Format::JSON]).unwrap();
         let publishes = workload.publications[0].connection;

@@ -311,9 +311,9 @@ fn judge_first_answer(report: &Report, agreement: &Agreement) -> anyhow::Result<
 
 #[cfg(test)]
 mod tests {
-    use codecs::{Event, Format, Implementation, RelayMessage};
+    use codecs::{Event, Format, RelayMessage};
     use tokio::{net::TcpListener, time::timeout};
-    use wire::{Accepted, Compression, Offer, ServerConfig, Support, WireLimits};
+    use wire::{Accepted, ServerConfig, Support, WireLimits};
 
     use super::*;
     use workload::{inputs::plan_over, scenario::Scenario};
@@ -354,18 +354,7 @@ mod tests {
         answers: Vec<RelayMessage<'static>>,
     ) -> anyhow::Result<()> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let target = Target {
-            relay: crate::sockets::dial::endpoint(
-                &format!("ws://{}", listener.local_addr().unwrap()),
-                None,
-                &[],
-            )
-            .unwrap(),
-            offer: Offer { formats: vec![Format::JSON], batched: false, compression: Compression::None },
-            limits: WireLimits::default(),
-            implementation: Implementation::Library,
-            over_links: false,
-        };
+        let target = Target::plain(&listener);
         let client = async {
             let client = Alone::connect(&target, Shared::new(workload), "in a test").await?;
             Alone { patience: Duration::from_secs(1), ..client }.play(due, 0).await
