@@ -140,8 +140,12 @@ pub(crate) fn run(args: &mut Args) -> anyhow::Result<RunRecord> {
         links.emulation.join_users()?;
     }
     let target = target(args, (own_relay.as_ref(), gateway.as_ref()), compression, connections)?;
-    let options = options(args, own_relay.as_ref(), gateway.as_ref());
-    let options = swarm::Options { expected, player, ..options };
+    let mut relay_pids = known_pids(args, own_relay.as_ref());
+    let gateway_pid = gateway.as_ref().map(|gateway| gateway.pid);
+    // Alone it would pass for the relay.
+    relay_pids.extend(gateway_pid.filter(|_| !relay_pids.is_empty()));
+    let watched = Arc::default();
+    let options = swarm::Options { args, relay_pids, gateway_pid, expected, player, watched };
     endpoint.map(|endpoint| endpoint.serve(watch(&options))).transpose()?;
     let Played { shared, prepared, started_utc, mut outcome } =
         play(args, target, workload, plan_facts, &options, own_relay.as_mut(), &mut interrupt)?;
@@ -297,18 +301,6 @@ fn watch(options: &swarm::Options<'_>) -> impl Fn() -> Snapshot + Send + Sync + 
 /// The relay's processes, as far as they are known, without the gateway's.
 fn known_pids(args: &Args, own_relay: Option<&OwnRelay>) -> Vec<u32> {
     own_relay.map_or_else(|| args.relay_pid.clone(), |relay| vec![relay.pid])
-}
-
-fn options<'a>(
-    args: &'a Args,
-    own_relay: Option<&OwnRelay>,
-    gateway: Option<&OwnRelay>,
-) -> swarm::Options<'a> {
-    let mut relay_pids = known_pids(args, own_relay);
-    let gateway_pid = gateway.map(|gateway| gateway.pid);
-    // Alone it would pass for the relay.
-    relay_pids.extend(gateway_pid.filter(|_| !relay_pids.is_empty()));
-    swarm::Options { args, relay_pids, gateway_pid, expected: None, player: None, watched: Arc::default() }
 }
 
 /// Whether users have links, by the command line or by the scenario.

@@ -105,22 +105,6 @@ fn an_honest_relay_balances_under_every_compression_and_the_record_says_how_much
 }
 
 #[test]
-fn losses_and_copies_are_found_to_the_count() {
-    let setup = prepare(SCENARIO);
-    for compression in ["none", "zstd-dict"] {
-        let (counts, planted, code) = misled(&setup, compression, &["lose=5%"]);
-        assert!(planted.lost > 20, "{planted:?}");
-        assert_eq!((counts.deliveries_lost, surplus(&counts)), (planted.lost, 0), "{compression}");
-        assert_eq!(code, Some(4), "{compression}");
-        let (counts, planted, code) = misled(&setup, compression, &["double=5%", "invent=5%:seed=2"]);
-        assert!(planted.doubled > 20 && planted.invented > 20, "{planted:?}");
-        let all = planted.doubled + planted.invented;
-        assert_eq!((surplus(&counts), counts.deliveries_lost), (all, 0), "{compression}: {counts:?}");
-        assert_eq!(code, Some(4), "{compression}");
-    }
-}
-
-#[test]
 fn what_is_short_is_decoded_and_judged_as_full_readers_do() {
     let setup = prepare(SCENARIO);
     let full = prepare(&SCENARIO.replace("decode_every = 4\n", ""));

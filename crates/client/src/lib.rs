@@ -375,7 +375,7 @@ impl Client {
     fn recognise(&mut self, subscription: &str, event: &impl Received) -> Option<u32> {
         if let Err(error) = event.verify(self.shared.verify) {
             self.complain(|| format!("event {}: {error}", hex::encode(event.id())));
-            self.count_wrong(Wrong::Altered, subscription, (event.id(), event.kind()));
+            self.count_wrong(Wrong::Altered, subscription, (event.id(), Some(event.kind())));
             return None;
         }
         let found = self.shared.workload.find(event.id());
@@ -384,7 +384,7 @@ impl Client {
             Some(n) if event.is_planned(&self.shared, n) => return found,
             Some(_) => Wrong::Altered,
         };
-        self.count_wrong(wrong, subscription, (event.id(), event.kind()));
+        self.count_wrong(wrong, subscription, (event.id(), Some(event.kind())));
         None
     }
 
@@ -397,14 +397,14 @@ impl Client {
         }
     }
 
-    /// Counts and names a wrong delivery of a planned event.
+    /// Counts and names a wrong or missing delivery of a planned event.
     fn wrong(&mut self, wrong: Wrong, subscription: &impl ToString, found: u32) {
         let shared = Arc::clone(&self.shared);
         let event = &shared.workload.events[found as usize];
-        self.count_wrong(wrong, &subscription.to_string(), (&event.id, event.kind));
+        self.count_wrong(wrong, &subscription.to_string(), (&event.id, Some(event.kind)));
     }
 
-    fn count_wrong(&mut self, wrong: Wrong, subscription: &str, (id, kind): (&[u8; 32], u16)) {
+    fn count_wrong(&mut self, wrong: Wrong, subscription: &str, (id, kind): (&[u8; 32], Option<u16>)) {
         let counts = &mut self.report.counts;
         *match wrong {
             Wrong::Lost => &mut counts.deliveries_lost,
@@ -415,7 +415,7 @@ impl Client {
             Wrong::Unexpected => &mut counts.deliveries_unexpected,
         } += 1;
         let filter = || self.filter_of(subscription.parse().ok()?);
-        self.shared.incidents.add(wrong, (id, Some(kind)), (self.id, subscription), filter);
+        self.shared.incidents.add(wrong, (id, kind), (self.id, subscription), filter);
     }
 
     /// The filter of a subscription that this client has in its plan.

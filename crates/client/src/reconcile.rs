@@ -4,7 +4,7 @@
 //! Other clients publish meanwhile. The relay must name the events that it accepted before
 //! NEG-OPEN, and may name those that were sent before the last round.
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
 use codecs::{ClientMessage, Event, Filter};
 use fixedbitset::FixedBitSet;
@@ -169,17 +169,15 @@ impl Client {
         let lost = unnamed.into_iter().map(|publication| workload.publications[publication].event);
         let lacks = planned.lacks.iter().enumerate().filter(|(position, _)| !lacks_named.contains(*position));
         let lost = lost.chain(lacks.map(|(_, event)| *event));
-        lost.for_each(|event| self.name_as_lost(Subscription::Reconciliation(n), event));
+        let subscription = Subscription::Reconciliation(n);
+        lost.for_each(|event| self.wrong(Wrong::Lost, &subscription, event));
         // Only the events that nobody else has may be named as lacking on the relay.
         let is_own =
             |id: &Id| workload.find(&id.to_bytes()).is_some_and(|event| planned.own.contains(&event));
         strays.extend(have.into_iter().filter(|id| !is_own(id)));
         for id in strays {
-            self.report.counts.deliveries_unexpected += 1;
             let kind = workload.find(&id.to_bytes()).map(|event| workload.events[event as usize].kind);
-            let name = Subscription::Reconciliation(n).to_string();
-            let filter = || Some(Cow::Borrowed(&planned.filter));
-            shared.incidents.add(Wrong::Unexpected, (&id.to_bytes(), kind), (self.id, &name), filter);
+            self.count_wrong(Wrong::Unexpected, &subscription.to_string(), (&id.to_bytes(), kind));
         }
         wanted
     }
@@ -266,7 +264,7 @@ impl Client {
         }
         let shared = Arc::clone(&self.shared);
         for (subscription, event) in lacked(&shared.workload.sessions[n as usize], n) {
-            self.name_as_lost(subscription, event);
+            self.wrong(Wrong::Lost, &subscription, event);
         }
         let own = planned(&shared.workload, n).into_iter().flat_map(|planned| &planned.own);
         for publication in own.filter_map(|event| shared.workload.publication_of(*event)) {

@@ -339,7 +339,7 @@ impl Client {
 
 impl Client {
     /// Names the stored events that were owed and did not come, in the order of the plan.
-    pub(super) fn name_lost(&self) {
+    pub(super) fn name_lost(&mut self) {
         let shared = Arc::clone(&self.shared);
         let sessions = &shared.workload.sessions;
         let mut unseen: Vec<(Subscription, u32)> = Vec::new();
@@ -359,16 +359,8 @@ impl Client {
         }
         unseen.sort_unstable();
         for (subscription, event) in unseen {
-            self.name_as_lost(subscription, event);
+            self.wrong(Wrong::Lost, &subscription, event);
         }
-    }
-
-    pub(super) fn name_as_lost(&self, subscription: Subscription, event: u32) {
-        let kind = self.shared.workload.events[event as usize].kind;
-        let id = &self.shared.workload.events[event as usize].id;
-        let name = subscription.to_string();
-        let filter = || self.filter_of(subscription);
-        self.shared.incidents.add(Wrong::Lost, (id, Some(kind)), (self.id, &name), filter);
     }
 }
 
