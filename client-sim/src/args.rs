@@ -283,8 +283,7 @@ pub struct Args {
     /// Print a line of JSON on standard output each second instead of the summary.
     ///
     /// For programs that show progress: second, of, samples, latency_ns_p50, latency_ns_p99, and
-    /// so_far, what is counted; with --share also latencies by bucket, and so_far once more at the
-    /// end.
+    /// so_far, what is counted; with --share so_far once more at the end.
     #[arg(long, hide = true, conflicts_with = "json")]
     pub progress_json: bool,
 

@@ -2,7 +2,7 @@
 
 use std::{
     net::{IpAddr, TcpListener},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -46,7 +46,7 @@ impl From<&Shared> for Snapshot {
             connections: shared.connections() as u64,
             sent: shared.sent_count(),
             deliveries: shared.deliveries(),
-            latency_ns_p99: shared.latency_ns_p99(),
+            latency_ns_p99: shared.latency_ns_p99.load(Ordering::Relaxed),
             ..Snapshot::default()
         }
     }
@@ -209,9 +209,8 @@ mod tests {
         let address = served("0");
         let silent: Vec<_> = (0..10).map(|_| TcpStream::connect(address).unwrap()).collect();
         let began = Instant::now();
-        let ask = |method: &str| {
-            asked(address, &format!("{method} /metrics HTTP/1.1\r\nHost: {address}\r\n\r\n"))
-        };
+        let ask =
+            |method: &str| asked(address, &format!("{method} /metrics HTTP/1.1\r\nHost: {address}\r\n\r\n"));
         let (head, text) = ask("GET");
         assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
         drop(silent);

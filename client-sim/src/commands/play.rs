@@ -70,9 +70,6 @@ pub(crate) fn play(
         if args.cell.client_keeps_bytes {
             shared.keep_bytes();
         }
-        if args.progress_json && options.player.is_some() {
-            shared.keep_live();
-        }
         let shared = Arc::new(shared);
         // Set once.
         options.watched.set(Arc::clone(&shared)).ok();

@@ -4,9 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use measure::{
-    CpuClock, Environment, Processes, QuotaMeter, RelayRecord, SCHEMA_VERSION, Tool,
-};
+use measure::{CpuClock, Environment, Processes, QuotaMeter, RelayRecord, SCHEMA_VERSION, Tool};
 use relay_sim::Totals;
 use tokio::time;
 use wire::RelayUrl;

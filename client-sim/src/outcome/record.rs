@@ -6,10 +6,10 @@ use cell::{Cell, Saturate};
 use corpus::Corpus;
 use link::{Link, TcpSettings};
 use measure::{
-    AgreementRecord, CompressionMemoryRecord, EncodingsRecord, Environment, FlowRecord,
-    LinkRecord, NO_LINK, NOT_SATURATED, Pace, PinnedCores, Planted, PopulationRecord, Quantile, ReasonKind,
-    RelayProcess, RunRecord, SCHEMA_VERSION, Saturated, ShareRecord, Signals, Spans, Status, Subject, Tool,
-    TrafficRecord, UNKNOWN_HERE, UsableCores, Validity, ValidityClass,
+    AgreementRecord, CompressionMemoryRecord, EncodingsRecord, Environment, FlowRecord, LinkRecord, NO_LINK,
+    NOT_SATURATED, Pace, PinnedCores, Planted, PopulationRecord, Quantile, ReasonKind, RelayProcess,
+    RunRecord, SCHEMA_VERSION, Saturated, ShareRecord, Signals, Spans, Status, Subject, Tool, TrafficRecord,
+    UNKNOWN_HERE, UsableCores, Validity, ValidityClass,
 };
 use program::command_line;
 use relay_sim::Totals;

@@ -2,11 +2,12 @@
 
 use std::{
     io::{Write, stderr, stdout},
+    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use measure::{LastSecond, LiveCounts};
+use measure::LiveCounts;
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
 use crate::args::Args;
@@ -27,8 +28,8 @@ pub(crate) struct Progress<'a> {
     seconds: u64,
     /// Length of the run, in seconds.
     total: f64,
-    /// Deliveries as the last line had them, and when.
-    before: (Instant, u64),
+    /// The counts of the last line, and when they were taken.
+    before: (Instant, LiveCounts),
     /// The line of a terminal, which is cleared when this is dropped.
     bar: Option<ProgressBar>,
 }
@@ -48,7 +49,7 @@ impl<'a> Progress<'a> {
             // Drawn once a second: ticks alone draw.
             ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(2)).with_style(style)
         });
-        let (total, before) = (total.as_secs_f64(), (shared.start(), 0));
+        let (total, before) = (total.as_secs_f64(), (shared.start(), LiveCounts::default()));
         Progress { shared, interval, quiet, json, seconds: 0, total, before, bar }
     }
 
@@ -57,34 +58,35 @@ impl<'a> Progress<'a> {
         self.interval.tick().await;
         self.seconds += 1;
         let total = self.total;
-        let second = self.shared.last_second();
+        let (now, counts) = (Instant::now(), self.shared.live());
+        let (then, before) = std::mem::replace(&mut self.before, (now, counts));
+        let second = counts.latency.since(&before.latency);
+        let samples = second.samples();
+        let [p50_ns, p99_ns] = [0.5, 0.99].map(|q| second.quantile_ns(q).unwrap_or(0));
+        self.shared.latency_ns_p99.store(p99_ns, Ordering::Relaxed);
         if self.json {
-            let mut line = serde_json::json!({
-                "second": self.seconds, "of": total.ceil(), "samples": second.samples,
-                "latency_ns_p50": second.latency_ns_p50, "latency_ns_p99": second.latency_ns_p99,
-                "so_far": self.shared.live(),
+            let line = serde_json::json!({
+                "second": self.seconds, "of": total.ceil(), "samples": samples,
+                "latency_ns_p50": p50_ns, "latency_ns_p99": p99_ns, "so_far": counts,
             });
-            if let Some(counts) = line["so_far"].as_object_mut().filter(|_| !self.shared.is_live()) {
-                counts.remove("latency");
-            }
             writeln!(stdout(), "{line}").ok();
         }
         if self.quiet {
             return;
         }
-        let (now, deliveries) = (Instant::now(), self.shared.deliveries());
-        let elapsed = now.duration_since(self.before.0).as_secs_f64();
+        let elapsed = now.duration_since(then).as_secs_f64();
         // Where nothing is delivered, samples are of answers.
-        let rate = match deliveries {
-            0 => second.samples as f64,
-            _ => deliveries.saturating_sub(self.before.1) as f64 / elapsed.max(0.001),
+        let rate = match counts.deliveries {
+            0 => samples as f64,
+            deliveries => deliveries.saturating_sub(before.deliveries) as f64 / elapsed.max(0.001),
         };
-        self.before = (now, deliveries);
-        let line = format!(
-            "{} s of {total:.0} s, {deliveries} deliveries, {rate:.0}/s{}",
-            self.seconds,
-            quantiles(second)
-        );
+        let ms = |ns: u64| format!("{:.2} ms", ns as f64 / 1e6);
+        let quantiles = match samples {
+            0 => String::new(),
+            _ => format!(", p50 {}, p99 {}", ms(p50_ns), ms(p99_ns)),
+        };
+        let (second, deliveries) = (self.seconds, counts.deliveries);
+        let line = format!("{second} s of {total:.0} s, {deliveries} deliveries, {rate:.0}/s{quantiles}");
         match &self.bar {
             Some(bar) => bar.set_message(line),
             // A closed standard error does not end a measurement.
@@ -93,20 +95,9 @@ impl<'a> Progress<'a> {
     }
 }
 
-/// Nothing of a second without samples.
-fn quantiles(of: LastSecond) -> String {
-    let ms = |ns: u64| format!("{:.2} ms", ns as f64 / 1e6);
-    match of.samples {
-        0 => String::new(),
-        _ => format!(", p50 {}, p99 {}", ms(of.latency_ns_p50), ms(of.latency_ns_p99)),
-    }
-}
-
 /// Tells a coordinator what a share counted in all, once its connections are closed.
 pub(crate) fn tell_all(shared: &Shared, recorder: &Recorder) {
-    if shared.is_live() {
-        let latency = recorder.live(0..usize::MAX);
-        let counts = LiveCounts { connections: 0, latency, ..shared.live() };
-        writeln!(stdout(), "{}", serde_json::json!({ "so_far": counts })).ok();
-    }
+    let latency = recorder.live(shared.live_timing, 0..usize::MAX);
+    let counts = LiveCounts { connections: 0, latency, ..shared.live() };
+    writeln!(stdout(), "{}", serde_json::json!({ "so_far": counts })).ok();
 }

@@ -131,7 +131,9 @@ pub async fn run(
     stop.0.send_replace(true);
     let memory = memory.map(|memory| memory::at_end(memory, relay_pids));
     let (recorder, clients) = collect(workers).await?;
-    progress::tell_all(&shared, &recorder);
+    if options.player.is_some() && options.args.progress_json {
+        progress::tell_all(&shared, &recorder);
+    }
     Ok(Outcome { recorder, clients, cost, wall, memory, status })
 }
 

@@ -201,13 +201,8 @@ async fn tell(shared: Arc<Shared>, recorder: Rc<RefCell<Recorder>>) {
     loop {
         seconds.tick().await;
         let now = usize::try_from(shared.start().elapsed().as_secs()).unwrap_or(usize::MAX);
-        if shared.is_live() {
-            shared.add_live(&recorder.borrow().live(told..now));
-            told = told.max(now);
-        }
-        if let Some(second) = now.checked_sub(1).and_then(|last| recorder.borrow().second(last)) {
-            shared.saw(second);
-        }
+        shared.add_live(&recorder.borrow().live(shared.live_timing, told..now));
+        told = told.max(now);
     }
 }
 

@@ -255,8 +255,7 @@ fn whichever_process_is_killed_none_is_left_over_a_link() {
 /// Runs a script in namespaces of its own.
 fn inside(namespaces: &[&str], script: &str, setup: &Setup) -> Ran {
     let program = env!("CARGO_BIN_EXE_client-sim");
-    let script =
-        script.replace("PROGRAM", program).replace("FOLDER", &setup.path("").display().to_string());
+    let script = script.replace("PROGRAM", program).replace("FOLDER", &setup.path("").display().to_string());
     let mut command = Command::new("unshare");
     command.args(namespaces).args(["--mount", "sh", "-ec", &script]).stdin(Stdio::null()).ran()
 }

@@ -193,8 +193,9 @@ impl Client {
     pub(super) fn start_visit(&mut self, session: u32) {
         let shared = Arc::clone(&self.shared);
         let filters = (0..).zip(&shared.workload.sessions[session as usize].live);
-        let subscriptions =
-            filters.map(|(filter, live)| self.follow(Subscription::Stay { session, filter }, *live)).collect();
+        let subscriptions = filters
+            .map(|(filter, live)| self.follow(Subscription::Stay { session, filter }, *live))
+            .collect();
         if let Some(open) = self.sessions.get_mut(&session) {
             open.visit = Some(Visit { subscriptions, before: FixedBitSet::new(), missing: Vec::new() });
         }

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use measure::{LastSecond, Latency, LiveLatency, SliceRecorder, Slices, ThroughputRecorder};
+use measure::{Latency, LiveLatency, SliceRecorder, Slices, ThroughputRecorder};
 use workload::Timing;
 
 /// One timed interval, with both ends on one clock.
@@ -74,15 +74,10 @@ impl Recorder {
         self.latencies.values().map(Latency::clipped).sum()
     }
 
-    /// The samples of second `second`, of the first timing in `SLICED` that has any.
-    pub fn second(&self, second: usize) -> Option<LastSecond> {
-        self.slices.iter().find_map(|slices| slices.last(second))
-    }
-
-    /// Latencies of deliveries that arrived in these seconds, by bucket.
-    pub fn live(&self, seconds: Range<usize>) -> LiveLatency {
-        let response = SLICED.iter().position(|sliced| *sliced == Timing::Response);
-        response.map(|of| self.slices[of].live(seconds)).unwrap_or_default()
+    /// The samples of a timing that arrived in these seconds, by bucket.
+    pub fn live(&self, of: Timing, seconds: Range<usize>) -> LiveLatency {
+        let of = SLICED.iter().position(|sliced| *sliced == of);
+        of.map(|of| self.slices[of].live(seconds)).unwrap_or_default()
     }
 
     /// The seconds in which work was planned, of the first timing in `SLICED` that has samples.

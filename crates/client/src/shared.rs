@@ -12,11 +12,11 @@ use std::{
 use ahash::HashSet;
 use codecs::{ByteEvent, VerifyLevel};
 use fixedbitset::FixedBitSet;
-use measure::{AddUp, LastSecond, LiveCounts, LiveLatency};
+use measure::{AddUp, LiveCounts, LiveLatency};
 use tokio::sync::Notify;
 
 use crate::incidents::Incidents;
-use workload::{Publication, Task, Workload, schedule::nanos};
+use workload::{Publication, Task, Timing, Workload, schedule::nanos};
 
 /// The fate of a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +62,20 @@ fn windows(workload: &Workload) -> i64 {
     workload.floods.iter().map(window).fold(0, i64::saturating_add)
 }
 
+/// What latencies of a plan are of: deliveries, or else answers.
+fn live_timing(workload: &Workload) -> Timing {
+    let requests = || workload.sessions.iter().flat_map(|session| &session.steps).flatten();
+    let delivers = workload.live.iter().any(|live| !live.matches.is_clear())
+        || requests().any(|request| !request.expected.is_empty())
+        || workload.sessions.iter().any(|session| session.reconciliation.is_some())
+        || workload.turns.iter().any(|turn| !turn.expected.is_empty());
+    match (delivers, workload.publications.is_empty()) {
+        (true, _) => Timing::Response,
+        (false, false) => Timing::PublishOk,
+        (false, true) => Timing::Eose,
+    }
+}
+
 /// The mean, rounded up.
 fn mean(numbers: &[i32]) -> i64 {
     let sum: i64 = numbers.iter().copied().map(i64::from).sum();
@@ -92,12 +106,12 @@ pub struct Shared {
     /// The number of slow readers that have not caught up.
     behind: AtomicI64,
     deliveries: AtomicU64,
-    /// The last second, for progress: samples of all workers, and the highest quantiles of one.
-    last_second: Mutex<LastSecond>,
-    /// The p99 that was last taken of them.
-    latency_ns_p99: AtomicU64,
-    /// Latencies of all workers until the last second, where a coordinator shows them.
-    live: Option<Mutex<LiveLatency>>,
+    /// What latencies are of while clients play.
+    pub live_timing: Timing,
+    /// Latencies of all workers until the last second.
+    live: Mutex<LiveLatency>,
+    /// The 99th percentile of the last second, in nanoseconds.
+    pub latency_ns_p99: AtomicU64,
     /// The connections of this process; all without other agents.
     carried: Option<Vec<bool>>,
     /// How long after the start the last worker began, in nanoseconds.
@@ -161,9 +175,9 @@ impl Shared {
             outstanding: AtomicI64::new(deliveries + work),
             enough,
             deliveries: AtomicU64::new(0),
-            last_second: Mutex::default(),
+            live_timing: live_timing(&workload),
+            live: Mutex::default(),
             latency_ns_p99: AtomicU64::new(0),
-            live: None,
             failures: Mutex::default(),
             dropped_sessions: Mutex::default(),
             incidents: Arc::default(),
@@ -249,58 +263,24 @@ impl Shared {
         self.deliveries.load(Ordering::Relaxed)
     }
 
-    /// Adds the last second of one worker, for progress.
-    pub fn saw(&self, second: LastSecond) {
-        let mut sum = self.last_second.lock().unwrap_or_else(PoisonError::into_inner);
-        sum.samples += second.samples;
-        sum.latency_ns_p50 = sum.latency_ns_p50.max(second.latency_ns_p50);
-        sum.latency_ns_p99 = sum.latency_ns_p99.max(second.latency_ns_p99);
-    }
-
-    /// Takes what the workers added since the last call: samples of all, and the highest quantiles
-    /// of one.
-    pub fn last_second(&self) -> LastSecond {
-        let second = std::mem::take(&mut *self.last_second.lock().unwrap_or_else(PoisonError::into_inner));
-        self.latency_ns_p99.store(second.latency_ns_p99, Ordering::Relaxed);
-        second
-    }
-
-    /// Keeps what a coordinator shows, which costs a worker a look at its last second each second.
-    pub fn keep_live(&mut self) {
-        self.live = Some(Mutex::default());
-    }
-
-    /// Whether a coordinator shows what is counted.
-    pub fn is_live(&self) -> bool {
-        self.live.is_some()
-    }
-
     /// Adds a worker's latencies of a second.
     pub fn add_live(&self, latency: &LiveLatency) {
-        if let Some(live) = &self.live {
-            live.lock().unwrap_or_else(PoisonError::into_inner).add_up(latency);
-        }
+        self.live.lock().unwrap_or_else(PoisonError::into_inner).add_up(latency);
     }
 
-    /// Counts so far, with latencies where a coordinator shows them.
+    /// Counts so far.
     pub fn live(&self) -> LiveCounts {
-        let latency = self.live.as_ref().map(|live| *live.lock().unwrap_or_else(PoisonError::into_inner));
         LiveCounts {
             connections: self.connections() as u64,
             sent: self.sent_count(),
             deliveries: self.deliveries(),
-            latency: latency.unwrap_or_default(),
+            latency: *self.live.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
 
     /// Publications sent so far. Counted when asked: it costs clients nothing.
     pub fn sent_count(&self) -> u64 {
         self.sent_ns.iter().filter(|sent| sent.load(Ordering::Relaxed) > 0).count() as u64
-    }
-
-    /// The 99th percentile of the last second's latencies, in nanoseconds, where progress is shown.
-    pub fn latency_ns_p99(&self) -> u64 {
-        self.latency_ns_p99.load(Ordering::Relaxed)
     }
 
     /// Subtracts `count` pieces of work; notifies [`Shared::changed`] with the last.

@@ -39,7 +39,7 @@ pub use recorders::encodings::{EncodingsRecord, FirstDelivery, FirstDeliveryReco
 pub use recorders::latency::{Latency, Quantile};
 pub use recorders::live::{LIVE_EDGES_NS, LiveCounts, LiveLatency};
 pub use recorders::log;
-pub use recorders::slices::{LastSecond, Slice, SliceRecorder, Slices};
+pub use recorders::slices::{Slice, SliceRecorder, Slices};
 pub use recorders::spans::{Spans, union_of_spans};
 pub use recorders::throughput::{Throughput, ThroughputRecorder};
 pub use sums::AddUp;

@@ -16,8 +16,7 @@ use crate::{
 fn foreign_families(metrics: &str, folder: &Path) -> String {
     let file = folder.join("metrics.txt");
     fs::write(&file, metrics).unwrap();
-    let parse =
-        "import sys; from prometheus_client.parser import text_string_to_metric_families as parse
+    let parse = "import sys; from prometheus_client.parser import text_string_to_metric_families as parse
 print(' '.join(f'{f.name}:{f.type}' for f in parse(open(sys.argv[1]).read())))";
     Command::new("python3").args(["-c", parse]).arg(file).ran().ended(0).out.trim().to_owned()
 }

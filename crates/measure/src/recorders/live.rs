@@ -53,6 +53,19 @@ impl LiveLatency {
         latency
     }
 
+    /// The samples since then.
+    #[must_use]
+    pub fn since(&self, earlier: &LiveLatency) -> LiveLatency {
+        let mut latency = *self;
+        latency
+            .buckets
+            .iter_mut()
+            .zip(earlier.buckets)
+            .for_each(|(now, then)| *now = now.saturating_sub(then));
+        latency.sum_ns = latency.sum_ns.saturating_sub(earlier.sum_ns);
+        latency
+    }
+
     /// All samples.
     pub fn samples(&self) -> u64 {
         self.buckets.iter().fold(0, |sum, samples| sum.saturating_add(*samples))
@@ -89,9 +102,8 @@ pub struct LiveCounts {
     pub sent: u64,
     /// Deliveries that it received and was owed.
     pub deliveries: u64,
-    /// Latencies of deliveries with both ends in this process: of whole seconds while it plays, of
-    /// all at its end, both of ten minutes at most. Absent where nobody shows them.
-    #[serde(default)]
+    /// Latencies of deliveries with both ends in this process, or of answers in a plan without
+    /// deliveries: of whole seconds while it plays, of all at its end, both of ten minutes at most.
     pub latency: LiveLatency,
 }
 

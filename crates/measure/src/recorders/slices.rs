@@ -44,17 +44,6 @@ pub struct Slices {
     pub seconds: Vec<Slice>,
 }
 
-/// One second of a run while it lasts, for progress.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LastSecond {
-    /// Samples that arrived in the second.
-    pub samples: u64,
-    /// The median of their latencies in nanoseconds, to two digits.
-    pub latency_ns_p50: u64,
-    /// The latency that 1 % of them exceed.
-    pub latency_ns_p99: u64,
-}
-
 /// Collects one metric of one worker by seconds from the start of the run.
 #[derive(Debug, Clone, Default)]
 pub struct SliceRecorder(Vec<Second>);
@@ -91,13 +80,6 @@ impl SliceRecorder {
                 (Some(_), None) => {}
             }
         }
-    }
-
-    /// The samples that arrived in second `second`.
-    pub fn last(&self, second: usize) -> Option<LastSecond> {
-        let latency = self.0.get(second)?.latency.as_ref()?;
-        let at = |q| latency.value_at_quantile(q);
-        Some(LastSecond { samples: latency.len(), latency_ns_p50: at(0.5), latency_ns_p99: at(0.99) })
     }
 
     /// The samples that arrived in these seconds, by bucket.
