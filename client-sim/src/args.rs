@@ -9,7 +9,7 @@ use cell::{Cell, Factor};
 use clap::{ArgGroup, Parser, Subcommand};
 use codecs::Format;
 use corpus::{Keys, MOST_WORK_BITS, Signing};
-use program::Unechoed;
+use program::{Unechoed, report};
 use relay_sim::Fault;
 use wire::{Compression, Header};
 
@@ -331,6 +331,15 @@ pub struct Args {
     /// Refuse a plan of which this share makes more connections over the whole run.
     #[arg(long, value_name = "NUMBER", hide = true)]
     pub max_connections: Option<u32>,
+}
+
+impl Args {
+    /// Says something on standard error, unless only errors are asked for.
+    pub(crate) fn tell(&self, line: &str) {
+        if !self.quiet {
+            report(line);
+        }
+    }
 }
 
 /// Commands other than a run.

@@ -20,7 +20,6 @@ use crate::{
 };
 use client::{incidents::Incidents, shared::Shared};
 use program::UsageError;
-use program::report;
 use workload::{Speaks, Workload, plan_facts::PlanFacts};
 
 /// The results of the load.
@@ -91,12 +90,12 @@ async fn prepare(
     let stores = args.share.is_none_or(|share| share.index == 0);
     let mut prepared = prepare::prepare(target, workload, stores).await?;
     let (ungreeted, live_limit) = (prepared.ungreeted, prepared.live_limit);
-    if ungreeted && !args.quiet {
-        report("the relay sends no challenge (NIP-42) on connecting: clients answer one when it comes");
+    if ungreeted {
+        args.tell("the relay sends no challenge (NIP-42) on connecting: clients answer one when it comes");
     }
     workload.ungreeted = ungreeted;
-    if live_limit > 0 && !args.quiet {
-        report("the relay sends no EOSE to limit 0: live subscriptions ask with limit 1");
+    if live_limit > 0 {
+        args.tell("the relay sends no EOSE to limit 0: live subscriptions ask with limit 1");
     }
     workload.live.iter_mut().for_each(|live| live.filter.limit = Some(live_limit));
     // A floor relay encodes nothing, and answers the requests of its script alone.
@@ -111,9 +110,9 @@ async fn prepare(
     // An external relay may hold what an earlier run, the doctor or anybody else left.
     if args.url.is_some() {
         workload.foreign = prepare::foreign(target, workload).await?;
-        if !workload.foreign.is_empty() && !args.quiet {
-            let count = workload.foreign.len();
-            report(&format!(
+        let count = workload.foreign.len();
+        if count > 0 {
+            args.tell(&format!(
                 "the relay has {count} events beside those of the run: reconciliations name them"
             ));
         }

@@ -85,8 +85,8 @@ pub(crate) fn run(args: &mut Args) -> anyhow::Result<RunRecord> {
     let mut interrupt = early.map_or_else(interruption::listen, Ok)?;
     let (mut workload, info) = within_rules(args, &mut scenario, &corpus, (seed, workload), &mut interrupt)?;
     let whom = meet::line(args, &met, info.as_ref());
-    if !args.quiet && !args.progress_json {
-        report(&whom);
+    if !args.progress_json {
+        args.tell(&whom);
     }
     tell_plan(args, &scenario, &corpus, &workload);
     workload.tolerates_seam = args.url.is_some() && !args.strict_seam;
@@ -323,12 +323,7 @@ pub(crate) fn over_links(args: &Args) -> anyhow::Result<bool> {
 /// How long a run over links lasts, unless the plan asks for more than this host emulates.
 fn sized(args: &Args, workload: &Workload) -> anyhow::Result<Duration> {
     let demand = demand::for_workload(workload, args.cell.link.as_ref());
-    let tell = |line: &str| {
-        if !args.quiet {
-            report(line);
-        }
-    };
-    links::within_capacity(&demand, args.link_capacity, tell)?;
+    links::within_capacity(&demand, args.link_capacity, |line| args.tell(line))?;
     Ok(demand.lasts)
 }
 
@@ -451,19 +446,17 @@ fn within_rules(
     }
     let live = answers.rules.kinds.iter().filter(|(_, withheld)| withheld.live && !needs.stored);
     let live: Vec<u16> = live.map(|(kind, _)| *kind).collect();
-    if !live.is_empty() && !args.quiet {
-        report(&format!("the relay gives back no {}: this scenario reads them live", of_kinds(&live)));
+    if !live.is_empty() {
+        args.tell(&format!("the relay gives back no {}: this scenario reads them live", of_kinds(&live)));
     }
     if let Some(Bound { most, said }) = answers.subscriptions(&needs) {
         workload.most_subscriptions = usize::try_from(*most).ok();
-        if !args.quiet {
-            report(&format!(
-                "the relay takes {most} subscriptions at one time: sessions of a connection wait for each other: {said}"
-            ));
-        }
+        args.tell(&format!(
+            "the relay takes {most} subscriptions at one time: sessions of a connection wait for each other: {said}"
+        ));
     }
-    if let Some(said) = answers.rate.as_ref().filter(|_| !args.quiet) {
-        report(&format!("the relay bounds the rate of events: {said}"));
+    if let Some(said) = &answers.rate {
+        args.tell(&format!("the relay bounds the rate of events: {said}"));
     }
     Ok((workload, answers.info))
 }
@@ -490,17 +483,14 @@ fn telling_of_work<T>(args: &Args, signing: &Signing, events: usize, plan: impl 
 
 /// Says what the plan lacks.
 pub(crate) fn tell_plan(args: &Args, scenario: &Scenario, corpus: &Corpus, workload: &Workload) {
-    if args.quiet {
-        return;
-    }
     if let Some(reason) = scenario.too_few_bursts(scenario.seconds) {
-        report(&reason);
+        args.tell(&reason);
     }
     for (what, count) in scenario.replay.iter().flat_map(|replay| &replay.recorded.left_out) {
-        report(&format!("left out {count} {what}"));
+        args.tell(&format!("left out {count} {what}"));
     }
     for (reason, events) in &workload.set_aside {
-        report(&format!("set aside {events} of {} corpus events: {reason}", corpus.events.len()));
+        args.tell(&format!("set aside {events} of {} corpus events: {reason}", corpus.events.len()));
     }
 }
 

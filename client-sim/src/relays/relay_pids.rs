@@ -14,7 +14,6 @@ use url::{Host, Url};
 use wire::RelayUrl;
 
 use crate::args::Args;
-use program::report;
 
 /// The state of a listening socket in `/proc/net/tcp` (tcp_states.h).
 const LISTEN: &str = "0A";
@@ -40,9 +39,7 @@ pub(crate) fn proof(args: &Args) -> anyhow::Result<Proof> {
     let processes = Processes::from_pids(&args.relay_pid).context("--relay-pid")?;
     let url: RelayUrl = url.parse()?;
     let proof = check(&processes, &url.to_string()).map_err(anyhow::Error::msg)?;
-    if let Some(doubt) = proof.unproven.as_ref().filter(|_| !args.quiet) {
-        report(doubt);
-    }
+    proof.unproven.iter().for_each(|doubt| args.tell(doubt));
     Ok(proof)
 }
 
