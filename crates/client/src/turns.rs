@@ -24,12 +24,8 @@ const LEAVE_PATIENCE: Duration = Duration::from_secs(1);
 pub(super) struct Replay {
     /// Turns that are due and wait for an answer.
     held: VecDeque<u32>,
-    /// The REQ of each open subscription, as a place in the turns.
-    open: HashMap<String, u32>,
-    /// Ids of subscriptions that were closed.
-    closed: HashSet<String>,
-    /// What came to each open REQ.
-    asked: HashMap<u32, Asked>,
+    /// The REQ of each subscription; `None` once it was closed.
+    asked: HashMap<String, Option<Asked>>,
     /// REQs that the relay answered.
     answered: HashSet<u32>,
     /// Whether the recorded client has answered a challenge, and the relay's last one until then.
@@ -42,6 +38,8 @@ pub(super) struct Replay {
 /// A REQ that is open.
 #[derive(Debug)]
 struct Asked {
+    /// Its place in the turns.
+    turn: u32,
     due_ns: u64,
     sent_ns: u64,
     /// Which of the recorded deliveries came.
@@ -86,39 +84,33 @@ impl Client {
         let turn = &self.shared.workload.turns[n as usize];
         let is_answered = turn.after.is_none_or(|after| self.replay.answered.contains(&after));
         let is_late = now_ns >= nanos(turn.at + LEAVE_PATIENCE);
-        let Replay { open, .. } = &self.replay;
         match &turn.says {
             Says::Connect => true,
             Says::Prove => is_answered && self.connection.is_up(),
             Says::Message(message) => {
                 let ends = match &**message {
                     ClientMessage::Req { subscription, .. } | ClientMessage::Close { subscription } => {
-                        open.get(&**subscription)
+                        self.replay.asked.get(&**subscription).and_then(Option::as_ref)
                     }
                     _ => None,
                 };
                 is_answered
                     && self.connection.is_up()
                     && !self.awaits_proof(now_ns)
-                    && ends.is_none_or(|request| !self.awaits_eose(*request))
+                    && ends.is_none_or(|asked| !self.awaits_eose(asked))
             }
             Says::Leave => {
                 let is_idle = || self.in_flight.is_empty() && !self.proof.is_under_way();
-                let has_all = || is_answered && is_idle() && self.missing() == 0;
-                !open.values().any(|request| self.awaits_eose(*request)) && (is_late || has_all())
+                let mut open = self.replay.asked.values().flatten();
+                let has_all = || is_answered && is_idle() && open.clone().all(|asked| asked.missing() == 0);
+                (is_late || has_all()) && !open.any(|asked| self.awaits_eose(asked))
             }
         }
     }
 
     /// Whether an open REQ waits for the EOSE that the recorded one got.
-    fn awaits_eose(&self, request: u32) -> bool {
-        let asked = self.replay.asked.get(&request);
-        self.shared.workload.turns[request as usize].answered && asked.is_some_and(|asked| !asked.has_eose)
-    }
-
-    /// Deliveries that have not come to open subscriptions.
-    fn missing(&self) -> usize {
-        self.replay.asked.values().map(Asked::missing).sum()
+    fn awaits_eose(&self, asked: &Asked) -> bool {
+        self.shared.workload.turns[asked.turn as usize].answered && !asked.has_eose
     }
 
     fn take_turn(&mut self, n: u32, due_ns: u64, now_ns: u64) {
@@ -130,8 +122,8 @@ impl Client {
                 return shared.done(1);
             }
             Says::Leave => {
-                let open = std::mem::take(&mut self.replay.open);
-                open.into_values().for_each(|request| self.end_asked(request));
+                let all = std::mem::take(&mut self.replay.asked);
+                all.into_values().flatten().for_each(|asked| self.end_asked(&asked));
                 self.go_down();
                 self.actions.push_back(Action::Close);
                 return shared.done(1);
@@ -147,17 +139,15 @@ impl Client {
                     ClientMessage::Req { subscription, .. } => {
                         let seen = FixedBitSet::with_capacity(turn.expected.len());
                         let stored = seen.clone();
-                        let asked = Asked { due_ns, sent_ns: now_ns, seen, stored, has_eose: false };
-                        self.replay.asked.insert(n, asked);
-                        self.replay.open.insert(subscription.clone().into_owned(), n)
+                        let asked = Asked { turn: n, due_ns, sent_ns: now_ns, seen, stored, has_eose: false };
+                        self.replay.asked.insert(subscription.clone().into_owned(), Some(asked))
                     }
                     ClientMessage::Close { subscription } => {
-                        self.replay.closed.insert(subscription.clone().into_owned());
-                        self.replay.open.remove(&**subscription)
+                        self.replay.asked.insert(subscription.clone().into_owned(), None)
                     }
                     _ => None,
                 };
-                ended.into_iter().for_each(|request| self.end_asked(request));
+                ended.flatten().iter().for_each(|asked| self.end_asked(asked));
                 self.send(message);
             }
         }
@@ -168,26 +158,23 @@ impl Client {
     }
 
     /// Ends a REQ that the client or the relay ended: nothing more comes to it.
-    fn end_asked(&mut self, request: u32) {
-        let awaits = self.awaits_eose(request);
-        let Some(asked) = self.replay.asked.remove(&request) else { return };
-        self.shared.done(i64::try_from(asked.missing()).unwrap_or(i64::MAX) + i64::from(awaits));
+    fn end_asked(&mut self, asked: &Asked) {
+        let missing = i64::try_from(asked.missing()).unwrap_or(i64::MAX);
+        self.shared.done(missing + i64::from(self.awaits_eose(asked)));
         // What waits for its EOSE waits no more.
-        self.replay.answered.insert(request);
+        self.replay.answered.insert(asked.turn);
     }
 
     /// Takes a delivery to a recorded client.
     pub(super) fn turn_delivery(&mut self, subscription: &str, found: u32, now_ns: u64) {
         let shared = Arc::clone(&self.shared);
         let workload = &shared.workload;
-        let Some(request) = self.replay.open.get(subscription).copied() else {
-            return match self.replay.closed.contains(subscription) {
-                true => self.report.counts.deliveries_after_close += 1,
-                false => self.wrong(Wrong::Misrouted, &subscription, found),
-            };
+        let asked = match self.replay.asked.get_mut(subscription) {
+            Some(Some(asked)) => asked,
+            Some(None) => return self.report.counts.deliveries_after_close += 1,
+            None => return self.wrong(Wrong::Misrouted, &subscription, found),
         };
-        let turn = &workload.turns[request as usize];
-        let Some(asked) = self.replay.asked.get_mut(&request) else { return };
+        let turn = &workload.turns[asked.turn as usize];
         let Ok(place) = turn.expected.binary_search(&found) else {
             let event = &workload.events[found as usize];
             return match turn.filters().iter().any(|filter| filter.matches(event)) {
@@ -223,12 +210,10 @@ impl Client {
 
     /// Takes the EOSE of a recorded REQ; false when none was owed.
     pub(super) fn turn_eose(&mut self, subscription: &str, now_ns: u64) -> bool {
-        let Some(request) = self.replay.open.get(subscription).copied() else { return false };
-        let Some(asked) = self.replay.asked.get_mut(&request).filter(|asked| !asked.has_eose) else {
-            return false;
-        };
+        let asked = self.replay.asked.get_mut(subscription).and_then(Option::as_mut);
+        let Some(asked) = asked.filter(|asked| !asked.has_eose) else { return false };
         asked.has_eose = true;
-        let due_ns = asked.due_ns;
+        let (request, due_ns) = (asked.turn, asked.due_ns);
         self.report.last_ns = now_ns;
         self.record(Timing::Eose, due_ns, now_ns);
         self.replay.answered.insert(request);
@@ -242,15 +227,12 @@ impl Client {
 
     /// Takes the CLOSED of a recorded REQ; false when it is not open.
     pub(super) fn turn_closed(&mut self, subscription: &str, text: &str, now_ns: u64) -> bool {
-        let Some(request) = self.replay.open.remove(subscription) else {
-            return self.replay.closed.contains(subscription);
-        };
-        let asked = self.replay.asked.get(&request);
-        if asked.is_some_and(|asked| asked.has_eose) {
+        let Some(asked) = self.replay.asked.get_mut(subscription) else { return false };
+        let Some(asked) = asked.take() else { return true };
+        if asked.has_eose {
             self.report.counts.subscriptions_closed += 1;
         }
-        self.replay.closed.insert(subscription.to_owned());
-        self.end_asked(request);
+        self.end_asked(&asked);
         self.complain(|| format!("CLOSED {subscription}: {text}"));
         self.take_turns(now_ns);
         true
