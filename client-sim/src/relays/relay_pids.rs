@@ -61,22 +61,15 @@ pub(crate) fn check(processes: &Processes, relay: &str) -> Result<Proof, String>
         let fix = holder.map_or_else(String::new, |pid| format!("; {} listens at {relay}", names(&[pid])));
         return Err(format!("--relay-pid: {all} has no socket, so it is not a relay{fix}"));
     }
-    if let Some(pid) = holder {
-        let unproven = format!(
-            "{all} does not listen at {relay}, {} does: if that passes connections on, name both to --relay-pid",
-            names(&[pid])
-        );
-        return Ok(Proof { unproven: Some(unproven), is_doubtful: true });
-    }
-    let why = match () {
-        () if here.is_empty() => "is not an address of this machine",
-        () if at_relay.is_empty() => "is listened at in no network namespace that is seen from here",
-        () => "is listened at by a process whose files may not be read from here",
+    let (unproven, is_doubtful) = match holder {
+        Some(pid) => {
+            let other = names(&[pid]);
+            let why = "if that passes connections on, name both to --relay-pid";
+            (format!("{all} does not listen at {relay}, {other} does: {why}"), true)
+        }
+        None => (format!("whether {all} is the relay is not known: nobody is seen from here at {relay}"), false),
     };
-    Ok(Proof {
-        unproven: Some(format!("whether {all} is the relay is not known: {relay} {why}")),
-        ..Proof::default()
-    })
+    Ok(Proof { unproven: Some(unproven), is_doubtful })
 }
 
 /// The process of this machine that listens where the relay does, and its name, as far as this
