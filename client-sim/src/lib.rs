@@ -9,7 +9,6 @@ pub mod args;
 mod cli;
 mod commands;
 mod interruption;
-mod light;
 mod links;
 pub mod metrics;
 mod outcome;

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use cell::{Batching, Factor, Side};
-use codecs::{Event, Format};
+use codecs::{Event, Format, VerifyLevel};
 use corpus::{
     Corpus, Signing,
     rules::{Bound, of_kinds},
@@ -35,7 +35,7 @@ use crate::{
         floor,
         play::{Played, play},
     },
-    interruption, light,
+    interruption,
     links::{self, Links},
     metrics::{Endpoint, Snapshot},
     outcome::{
@@ -581,7 +581,7 @@ fn check_way(args: &Args) -> anyhow::Result<()> {
 /// Refuses a plan that this command line cannot play, or that goes beyond what it allows.
 fn check(args: &Args, workload: &Workload) -> anyhow::Result<()> {
     check_spoken(args, workload)?;
-    light::check(args, workload)?;
+    check_light(args, workload)?;
     // Slow readers read slowly until all is done, and a closed loop lasts as long as its answers take.
     anyhow::ensure!(
         args.share.is_none() || !workload.is_closed() || !workload.roles.iter().any(Role::reads_slowly),
@@ -609,6 +609,27 @@ fn check(args: &Args, workload: &Workload) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+/// Refuses light readers where a message may hold several events, and where each event is to be
+/// checked.
+fn check_light(args: &Args, workload: &Workload) -> anyhow::Result<()> {
+    let batches = args.cell.batching.is_some();
+    let counts_alone = !batches && args.cell.client_verify == VerifyLevel::None;
+    if counts_alone || workload.roles.iter().all(|role| role.decode_every.is_none()) {
+        return Ok(());
+    }
+    if args.cell.saturate.is_some() {
+        bail!(
+            "--saturate has readers count most deliveries unread, which does not go with --batching or --client-verify: \
+             ask for --saturate=clients, or leave them out"
+        );
+    }
+    let (flag, why) = match batches {
+        true => ("--batching", "a batch does not say how many events it holds"),
+        false => ("--client-verify", "they do not see the events that they count"),
+    };
+    bail!("decode_every of light readers beside {flag}: {why}. Leave one of them out")
 }
 
 /// What relay-sim and the gateway speak.

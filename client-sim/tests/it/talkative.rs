@@ -1,27 +1,24 @@
 //! A relay that says more than it is asked: every verb, length and type that live relays send
 //! stands between right answers, and neither `client-sim` nor its doctor takes it for one.
 
+use corpus::Random;
 use measure::Status;
 use serde_json::{Value, json};
 use wire::Connection;
 
 use crate::{between::Between, common::program, events::write_few, ran::Runs, setup::Setup};
 
-/// Numbers from a seed (SplitMix64).
+/// What a relay says that is no answer, from a seed.
 #[derive(Debug, Clone)]
-struct Numbers(u64);
+struct Numbers(Random);
 
 impl Numbers {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut n = self.0;
-        n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (n ^ (n >> 31)) % bound
+    fn below(&mut self, bound: usize) -> usize {
+        self.0.below(bound)
     }
 
     fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[usize::try_from(self.below(all.len() as u64)).unwrap()]
+        all[self.below(all.len())]
     }
 
     /// Text as relays write it, and as nobody should.
@@ -39,7 +36,7 @@ impl Numbers {
             "\u{1b}[2J\u{7}\r\n\t\u{202e}",
             "\"quoted\" \\ and </script>",
         ];
-        let long = usize::try_from(self.one_of(&[1, 1, 1, 40, 2_000])).unwrap();
+        let long = self.one_of(&[1, 1, 1, 40, 2_000]);
         self.one_of(&words).repeat(long)
     }
 
@@ -61,7 +58,7 @@ impl Numbers {
 
     /// A message that answers nothing.
     fn aside(&mut self) -> String {
-        let (id, text) = (format!("{:064x}", self.below(u64::MAX)), self.text());
+        let (id, text) = (format!("{:064x}", self.below(usize::MAX)), self.text());
         let name =
             self.one_of(&["other", "", "live-999", "s999999-0-0", "v999999-0", "n999999", "sub:1", "feed"]);
         let mut message = match self.below(14) {
@@ -89,7 +86,7 @@ impl Numbers {
             // Shorter or longer than its NIP has it, now and then.
             match self.below(6) {
                 0 => elements.extend((0..=self.below(3)).map(|_| self.value(2)).collect::<Vec<_>>()),
-                1 => elements.truncate(usize::try_from(1 + self.below(3)).unwrap()),
+                1 => elements.truncate(1 + self.below(3)),
                 _ => {}
             }
         }
@@ -157,7 +154,7 @@ impl Numbers {
 
 /// A relay that says what follows from the seed beside its answers.
 fn talkative(seed: u64) -> Between {
-    Between::start(move |client, relay, connection| carry(client, relay, Numbers(seed << 32 | connection)))
+    Between::start(move |client, relay, connection| carry(client, relay, Numbers(Random::new("talkative", seed << 32 | connection))))
 }
 
 /// Carries messages both ways until one end closes.
