@@ -25,7 +25,7 @@ use std::{
 
 use certificate::certificate;
 use codecs::Format;
-use common::{Relay, program};
+use common::Relay;
 use measure::{Planted, RunRecord, Status};
 use nix::sys::signal::Signal;
 use ran::{Ran, Runs, send};
@@ -250,24 +250,23 @@ fn mistakes_are_answered_with_what_is_known_and_leave_no_record() {
     setup.write("typo.toml", &SMALL.replace("seconds", "secnods"));
     let broken = setup.path("broken.jsonl").display().to_string();
     let typo = setup.path("typo.toml").display().to_string();
-    let cases: [(&[&str], &[&str]); 6] = [
-        (&["--format", "xml"], &["unknown format \"xml\"", "proto-binary"]),
-        (&["--compression", "lz4"], &["unknown compression \"lz4\"", "deflate-no-takeover"]),
-        (&["--implementation", "mine"], &["unknown implementation \"mine\"", "library tuned"]),
-        (&["--scenario", "nope"], &["unknown scenario \"nope\"", "follow-list-burst"]),
-        (&["--scenario", &typo], &["typo.toml", "secnods"]),
+    let notes = "note-stream";
+    let cases: [(&str, &[&str], &[&str]); 6] = [
+        (notes, &["--format", "xml"], &["unknown format \"xml\"", "proto-binary"]),
+        (notes, &["--compression", "lz4"], &["unknown compression \"lz4\"", "deflate-no-takeover"]),
+        (notes, &["--implementation", "mine"], &["unknown implementation \"mine\"", "library tuned"]),
+        ("nope", &[], &["unknown scenario \"nope\"", "follow-list-burst"]),
+        (&typo, &[], &["typo.toml", "secnods"]),
         (
+            notes,
             &["--corpus", &broken],
             &["broken.jsonl", "line 1", "id: expected 64", "corpus verify", "--skip-invalid"],
         ),
     ];
-    for (extra, expected) in cases {
-        let mut command = program();
-        if !extra.contains(&"--scenario") {
-            command.args(["--scenario", "note-stream"]);
-        }
-        command.args(extra).arg("--record").arg(setup.path("record.json")).ran().ended(2).saying(expected);
-        assert!(!setup.path("record.json").exists());
+    for (scenario, extra, expected) in cases {
+        let setup = Setup::built_in(scenario, None);
+        setup.run(extra).ended(2).saying(expected);
+        assert_eq!(setup.record_if_any(), None);
     }
 }
 

@@ -58,9 +58,9 @@ pub(crate) fn play(
         prepared.totals = own_relay.as_mut().filter(|_| !args.floor).and_then(|relay| relay.totals());
         let dialer = Dialer::new(target, usize::try_from(facts.connections_made)?);
         let dialer = dialer.with_users(&workload, args.cell.link.is_some()).map_err(UsageError)?;
-        let dialer = args.share.iter().fold(dialer, |dialer, share| dialer.with_agent(share.index));
-        let ping_every = args.ping_every.map(Duration::from_secs_f64);
-        let dialer = Arc::new(Dialer { ping_every, ..dialer });
+        let mut dialer = args.share.iter().fold(dialer, |dialer, share| dialer.with_agent(share.index));
+        dialer.ping_every = args.ping_every.map(Duration::from_secs_f64);
+        let dialer = Arc::new(dialer);
         let carried = args.share.map(|share| workload.carried_by(share.index, share.of));
         let mut shared = Shared::of_share(workload, carried);
         incidents.start();

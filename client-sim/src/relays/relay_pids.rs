@@ -67,7 +67,9 @@ pub(crate) fn check(processes: &Processes, relay: &str) -> Result<Proof, String>
             let why = "if that passes connections on, name both to --relay-pid";
             (format!("{all} does not listen at {relay}, {other} does: {why}"), true)
         }
-        None => (format!("whether {all} is the relay is not known: nobody is seen from here at {relay}"), false),
+        None => {
+            (format!("whether {all} is the relay is not known: nobody is seen from here at {relay}"), false)
+        }
     };
     Ok(Proof { unproven: Some(unproven), is_doubtful })
 }

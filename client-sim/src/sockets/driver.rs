@@ -536,7 +536,8 @@ mod tests {
         let reads = workload.roles.iter().position(|role| !role.filters().is_empty()).unwrap();
         let shared = Arc::new(Shared::new(workload));
         let idle = async |ping_every: Option<Duration>| {
-            let dialer = Dialer { ping_every, ..Dialer::new(target.clone(), 1) };
+            let mut dialer = Dialer::new(target.clone(), 1);
+            dialer.ping_every = ping_every;
             let opened = Driver::open(Arc::clone(&shared), Rc::default(), Arc::new(dialer), reads).await;
             let mut client = opened.unwrap();
             timeout(Duration::from_secs(3), client.idle()).await.map(Result::unwrap_err)

@@ -154,7 +154,9 @@ impl Numbers {
 
 /// A relay that says what follows from the seed beside its answers.
 fn talkative(seed: u64) -> Between {
-    Between::start(move |client, relay, connection| carry(client, relay, Numbers(Random::new("talkative", seed << 32 | connection))))
+    Between::start(move |client, relay, connection| {
+        carry(client, relay, Numbers(Random::new("talkative", seed << 32 | connection)))
+    })
 }
 
 /// Carries messages both ways until one end closes.
