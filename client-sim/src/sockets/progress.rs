@@ -7,7 +7,7 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use measure::LiveCounts;
+use measure::{LiveCounts, LiveLatency};
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
 use crate::args::Args;
@@ -28,8 +28,8 @@ pub(crate) struct Progress<'a> {
     seconds: u64,
     /// Length of the run, in seconds.
     total: f64,
-    /// The counts of the last line, and when they were taken.
-    before: (Instant, LiveCounts),
+    /// Deliveries and latencies as the last line had them, and when.
+    before: (Instant, u64, LiveLatency),
     /// The line of a terminal, which is cleared when this is dropped.
     bar: Option<ProgressBar>,
 }
@@ -49,7 +49,7 @@ impl<'a> Progress<'a> {
             // Drawn once a second: ticks alone draw.
             ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(2)).with_style(style)
         });
-        let (total, before) = (total.as_secs_f64(), (shared.start(), LiveCounts::default()));
+        let (total, before) = (total.as_secs_f64(), (shared.start(), 0, LiveLatency::default()));
         Progress { shared, interval, quiet, json, seconds: 0, total, before, bar }
     }
 
@@ -58,16 +58,17 @@ impl<'a> Progress<'a> {
         self.interval.tick().await;
         self.seconds += 1;
         let total = self.total;
-        let (now, counts) = (Instant::now(), self.shared.live());
-        let (then, before) = std::mem::replace(&mut self.before, (now, counts));
-        let second = counts.latency.since(&before.latency);
+        let (now, deliveries, latency) =
+            (Instant::now(), self.shared.deliveries(), self.shared.live_latency());
+        let (then, came_before, before) = std::mem::replace(&mut self.before, (now, deliveries, latency));
+        let second = latency.since(&before);
         let samples = second.samples();
         let [p50_ns, p99_ns] = [0.5, 0.99].map(|q| second.quantile_ns(q).unwrap_or(0));
         self.shared.latency_ns_p99.store(p99_ns, Ordering::Relaxed);
         if self.json {
             let line = serde_json::json!({
                 "second": self.seconds, "of": total.ceil(), "samples": samples,
-                "latency_ns_p50": p50_ns, "latency_ns_p99": p99_ns, "so_far": counts,
+                "latency_ns_p50": p50_ns, "latency_ns_p99": p99_ns, "so_far": self.shared.live(),
             });
             writeln!(stdout(), "{line}").ok();
         }
@@ -76,16 +77,16 @@ impl<'a> Progress<'a> {
         }
         let elapsed = now.duration_since(then).as_secs_f64();
         // Where nothing is delivered, samples are of answers.
-        let rate = match counts.deliveries {
+        let rate = match deliveries {
             0 => samples as f64,
-            deliveries => deliveries.saturating_sub(before.deliveries) as f64 / elapsed.max(0.001),
+            _ => deliveries.saturating_sub(came_before) as f64 / elapsed.max(0.001),
         };
         let ms = |ns: u64| format!("{:.2} ms", ns as f64 / 1e6);
         let quantiles = match samples {
             0 => String::new(),
             _ => format!(", p50 {}, p99 {}", ms(p50_ns), ms(p99_ns)),
         };
-        let (second, deliveries) = (self.seconds, counts.deliveries);
+        let second = self.seconds;
         let line = format!("{second} s of {total:.0} s, {deliveries} deliveries, {rate:.0}/s{quantiles}");
         match &self.bar {
             Some(bar) => bar.set_message(line),

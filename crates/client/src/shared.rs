@@ -268,13 +268,18 @@ impl Shared {
         self.live.lock().unwrap_or_else(PoisonError::into_inner).add_up(latency);
     }
 
+    /// Latencies of all workers until the last second.
+    pub fn live_latency(&self) -> LiveLatency {
+        *self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Counts so far.
     pub fn live(&self) -> LiveCounts {
         LiveCounts {
             connections: self.connections() as u64,
             sent: self.sent_count(),
             deliveries: self.deliveries(),
-            latency: *self.live.lock().unwrap_or_else(PoisonError::into_inner),
+            latency: self.live_latency(),
         }
     }
 
