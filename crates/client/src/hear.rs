@@ -20,12 +20,16 @@ impl Client {
                 self.proven(&id, accepted, &text, now_ns) || self.published(&id, accepted, &text, now_ns)
             }
             RelayMessage::Eose { subscription, .. } => self.end_of_stored(&subscription, now_ns),
-            RelayMessage::Closed { subscription, text } => self.closed(&subscription, &text, now_ns),
+            RelayMessage::Closed { subscription, text } => {
+                self.closed("CLOSED", (&subscription, &text), now_ns)
+            }
             RelayMessage::NegMsg { subscription, message } => {
                 self.report.last_ns = now_ns;
                 self.compared(&subscription, &message, now_ns)
             }
-            RelayMessage::NegErr { subscription, text } => self.not_compared(&subscription, &text, now_ns),
+            RelayMessage::NegErr { subscription, text } => {
+                self.closed("NEG-ERR", (&subscription, &text), now_ns)
+            }
             RelayMessage::Auth { challenge } => self.prove(&challenge, now_ns),
             RelayMessage::Notice { text } => {
                 self.shared.incidents.said(About::Connection(self.id), &format!("NOTICE {text}"));
@@ -83,15 +87,20 @@ impl Client {
         answers
     }
 
-    /// Takes CLOSED; false when it names no subscription that was opened.
-    fn closed(&mut self, id: &str, text: &str, now_ns: u64) -> bool {
+    /// Takes CLOSED, or NEG-ERR of a reconciliation; false when it names no subscription that was
+    /// opened.
+    fn closed(&mut self, verb: &str, (id, text): (&str, &str), now_ns: u64) -> bool {
+        let is_error = verb == "NEG-ERR";
         if self.is_recorded() {
-            return self.turn_closed(id, text, now_ns);
+            return !is_error && self.turn_closed(id, text, now_ns);
         }
         let Some(subscription) = id.parse().ok().filter(|subscription| self.has_opened(*subscription)) else {
             return false;
         };
-        self.said_of(id, &format!("CLOSED {text}"));
+        if is_error && !matches!(subscription, Subscription::Reconciliation(_)) {
+            return false;
+        }
+        self.shared.incidents.said(About::Subscription(self.id, id.to_owned()), &format!("{verb} {text}"));
         if self.awaits(subscription) && self.holds(text, Held::Subscription(subscription)) {
             return true;
         }
@@ -108,10 +117,16 @@ impl Client {
             Subscription::Fetch { .. } | Subscription::Request(_) => {
                 self.end_of_request(subscription, false, now_ns)
             }
-            Subscription::Reconciliation(_) => true,
+            // Once the difference is known, it says nothing more: NEG-CLOSE is on its way (NIP-77).
+            Subscription::Reconciliation(session) => {
+                if is_error && self.is_round(session) {
+                    self.give_up_reconciling(session, now_ns);
+                }
+                true
+            }
         };
         if refuses {
-            self.complain(|| format!("CLOSED {id}: {text}"));
+            self.complain(|| format!("{verb} {id}: {text}"));
         }
         true
     }
@@ -124,20 +139,6 @@ impl Client {
             }
             _ => false,
         }
-    }
-
-    fn not_compared(&mut self, id: &str, text: &str, now_ns: u64) -> bool {
-        let Ok(Subscription::Reconciliation(session)) = id.parse() else { return false };
-        self.said_of(id, &format!("NEG-ERR {text}"));
-        let reconciliation = Subscription::Reconciliation(session);
-        if self.awaits(reconciliation) && self.holds(text, Held::Subscription(reconciliation)) {
-            return true;
-        }
-        let answers = self.refuse_reconciling(session, now_ns);
-        if answers {
-            self.complain(|| format!("NEG-ERR {id}: {text}"));
-        }
-        answers
     }
 
     /// Whether this client opened the subscription, at any time.
@@ -162,10 +163,5 @@ impl Client {
             }
             Subscription::Reconciliation(session) => self.is_round(session),
         }
-    }
-
-    /// Keeps what the relay said of a subscription of this client.
-    fn said_of(&self, subscription: &str, text: &str) {
-        self.shared.incidents.said(About::Subscription(self.id, subscription.to_owned()), text);
     }
 }

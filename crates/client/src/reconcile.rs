@@ -245,20 +245,9 @@ impl Client {
         }
     }
 
-    /// Takes a NEG-ERR; false when no such reconciliation was begun. Once the difference is known,
-    /// it says nothing more: NEG-CLOSE is on its way (NIP-77).
-    pub(super) fn refuse_reconciling(&mut self, n: u32, now_ns: u64) -> bool {
-        match self.reconciliations.get(&n) {
-            Some(open) if !open.known => self.give_up_reconciling(n, now_ns),
-            Some(_) => {}
-            None => return self.ended.contains(&n),
-        }
-        true
-    }
-
     /// Ends a reconciliation that the relay refused or answered wrongly. The events that only this
     /// client has are not published.
-    fn give_up_reconciling(&mut self, n: u32, now_ns: u64) {
+    pub(super) fn give_up_reconciling(&mut self, n: u32, now_ns: u64) {
         if self.reconciliations.remove(&n).is_none() {
             return;
         }
