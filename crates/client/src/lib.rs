@@ -55,7 +55,7 @@ use self::{
     publish::Backlog,
     received::Received,
     reconcile::OpenReconciliation,
-    session::{OpenRequest, OpenSession, lacked, planned_from},
+    session::{ExpectedAnswer, OpenRequest, OpenSession, lacked, planned_from},
     subscription::RequestId,
     turns::Replay,
 };
@@ -418,27 +418,26 @@ impl Client {
         self.shared.incidents.add(wrong, (id, kind), (self.id, subscription), filter);
     }
 
-    /// The filter of a subscription that this client has in its plan.
+    /// The filter of a subscription that this client has opened.
     fn filter_of(&self, subscription: Subscription) -> Option<Cow<'_, Filter>> {
         let workload = &self.shared.workload;
-        let live = |live: Option<&u32>| Some(Cow::Borrowed(&workload.live[*live? as usize].filter));
-        let session = |n: u32| workload.sessions.get(n as usize).filter(|s| s.connection == self.id);
-        match subscription {
-            Subscription::Live(n) => live(workload.roles[self.id].filters().get(n as usize)),
-            Subscription::Stay { session: n, filter } => live(session(n)?.live.get(filter as usize)),
-            Subscription::Request(RequestId { session: n, step, request }) => {
-                let planned = session(n)?.steps.get(step as usize)?.get(request as usize)?;
-                Some(Cow::Borrowed(&planned.filter))
+        let filter = match subscription {
+            Subscription::Live(_) | Subscription::Stay { .. } => {
+                &workload.live[self.followed(subscription)? as usize].filter
             }
             Subscription::Reconciliation(n) => {
-                Some(Cow::Borrowed(&session(n)?.reconciliation.as_ref()?.filter))
+                &workload.sessions.get(n as usize)?.reconciliation.as_ref()?.filter
             }
-            Subscription::Fetch { session, chunk } => {
-                let events = self.fetches.get(&(session, chunk))?;
-                let ids = events.iter().map(|event| workload.events[*event as usize].id).collect();
-                Some(Cow::Owned(Filter { ids: Some(ids), ..Filter::default() }))
+            Subscription::Request(_) | Subscription::Fetch { .. } => {
+                let ExpectedAnswer { expected, filter } = self.asked(subscription)?;
+                let ids = || expected.iter().map(|event| workload.events[*event as usize].id).collect();
+                let Some(filter) = filter else {
+                    return Some(Cow::Owned(Filter { ids: Some(ids()), ..Filter::default() }));
+                };
+                filter
             }
-        }
+        };
+        Some(Cow::Borrowed(filter))
     }
 
     /// Recognises an event that another relay of the same client brought before, by its id, and

@@ -99,7 +99,7 @@ impl Client {
         }
         let open = std::mem::take(&mut self.requests);
         let missing = open.iter().map(|(subscription, request)| {
-            let expected = self.asked(*subscription).map_or(0, |asked| asked.expected());
+            let expected = self.asked(*subscription).map_or(0, |asked| asked.expected.len());
             expected.saturating_sub(request.seen.count_ones(..))
         });
         let missing = missing.sum();

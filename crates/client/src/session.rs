@@ -41,16 +41,9 @@ pub(super) struct OpenRequest {
 /// The filter and events of a request or a fetch.
 pub(super) struct ExpectedAnswer<'a> {
     /// The events that must come, in ascending order.
-    expected: &'a [u32],
+    pub(super) expected: &'a [u32],
     /// The filter; `None` when it names exactly these events.
-    filter: Option<&'a Filter>,
-}
-
-impl ExpectedAnswer<'_> {
-    /// How many events must come.
-    pub(super) fn expected(&self) -> usize {
-        self.expected.len()
-    }
+    pub(super) filter: Option<&'a Filter>,
 }
 
 impl Client {
