@@ -56,7 +56,6 @@ use self::{
     received::Received,
     reconcile::OpenReconciliation,
     session::{ExpectedAnswer, OpenRequest, OpenSession, lacked, planned_from},
-    subscription::RequestId,
     turns::Replay,
 };
 use crate::{

@@ -6,7 +6,7 @@ use std::{cmp::Reverse, sync::Arc, time::Duration};
 use codecs::{Filter, hex};
 use fixedbitset::FixedBitSet;
 
-use super::{Action, Client, RequestId, Subscription, Wake, Words, live::Visit};
+use super::{Action, Client, Subscription, Wake, Words, live::Visit, subscription::RequestId};
 use crate::incidents::Wrong;
 use workload::{PlannedRequest, Session, Task, Timing, Workload, scenario::Connect, schedule::nanos};
 
