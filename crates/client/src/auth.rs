@@ -12,13 +12,6 @@ use workload::{CLIENT_AUTH, Timing, schedule::nanos};
 /// How long a recorded client waits for the OK to AUTH.
 const PROOF_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The contents of AUTH events: the URL of the relay, and the time.
-#[derive(Debug)]
-pub(super) struct Identity {
-    pub(super) url: String,
-    pub(super) unix_s: u64,
-}
-
 /// How far a client has proven who it is, on its connection.
 #[derive(Debug, Default)]
 pub(super) struct Proof {
@@ -104,9 +97,9 @@ impl Client {
             self.proof.newer = Some(challenge.to_owned()).filter(|_| !is_signed);
             return true;
         }
-        let now_s = self.identity.unix_s + now_ns / 1_000_000_000;
+        let now_s = self.unix_s + now_ns / 1_000_000_000;
         let created_at = i64::try_from(now_s).unwrap_or(i64::MAX);
-        let mut event = proof(&self.identity.url, challenge, created_at);
+        let mut event = proof(&self.url, challenge, created_at);
         sign_proof(&mut event, self.id, self.shared.workload.keys.as_ref());
         self.proof.signed = challenge.to_owned();
         self.proof.event = Some(event);

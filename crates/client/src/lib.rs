@@ -49,7 +49,7 @@ pub use self::{
     subscription::Subscription,
 };
 use self::{
-    auth::{Identity, Proof},
+    auth::Proof,
     connect::{ConnectionState, Reader},
     light::Light,
     publish::Backlog,
@@ -94,7 +94,10 @@ pub struct Client {
     shared: Arc<Shared>,
     codec: &'static dyn Codec,
     interpreter: Interpreter,
-    identity: Identity,
+    /// The relay's URL in AUTH events.
+    url: String,
+    /// The wall clock at instant zero, in seconds since 1970.
+    unix_s: u64,
     /// Whether the run has started; nothing is recorded before.
     started: bool,
     connection: ConnectionState,
@@ -148,7 +151,8 @@ impl Client {
             id,
             codec,
             interpreter: Interpreter::new(codec),
-            identity: Identity { url: url.to_owned(), unix_s },
+            url: url.to_owned(),
+            unix_s,
             started: false,
             connection: ConnectionState::Down,
             gives_up_ns: None,
@@ -184,7 +188,7 @@ impl Client {
 
     /// Starts the run: later times count from its start, at which the wall clock reads `unix_s`.
     pub fn start(&mut self, unix_s: u64) {
-        self.identity.unix_s = unix_s;
+        self.unix_s = unix_s;
         self.started = true;
     }
 

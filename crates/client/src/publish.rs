@@ -14,19 +14,12 @@ pub(super) struct Backlog {
     /// The rest of a closed loop, of which at most `window` may be unanswered.
     flood: Range<u32>,
     window: usize,
-    /// Events that only this client has, after a reconciliation.
-    own: VecDeque<u32>,
+    /// Publications of events that only this client has, after a reconciliation.
+    pub(super) own: VecDeque<u32>,
     /// The session that a loop which time ends begins next.
-    session: Option<u32>,
+    pub(super) session: Option<u32>,
     /// Whether the loop waits until less is undelivered.
     pauses: bool,
-}
-
-/// What a loop does next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Next {
-    Publish(u32),
-    Begin(u32),
 }
 
 /// How long a loop waits while enough is undelivered: the resolution of timers.
@@ -41,29 +34,9 @@ impl Backlog {
         !self.flood.is_empty() && in_flight < self.window && !self.pauses
     }
 
-    pub(super) fn next(&mut self, in_flight: usize) -> Option<Next> {
-        if let Some(session) = self.session.take() {
-            return Some(Next::Begin(session));
-        }
-        let flood = self.may_flood(in_flight);
-        self.own.pop_front().or_else(|| self.flood.next().filter(|_| flood)).map(Next::Publish)
-    }
-
     /// Whether it has a part of a loop that is yet to come.
     fn loops(&self) -> bool {
         !self.flood.is_empty() || self.session.is_some()
-    }
-
-    pub(super) fn begin_next(&mut self, session: u32) {
-        self.session = Some(session);
-    }
-
-    pub(super) fn add_own(&mut self, publications: impl IntoIterator<Item = u32>) {
-        self.own.extend(publications);
-    }
-
-    pub(super) fn remove_own(&mut self, publication: usize) {
-        self.own.retain(|own| *own as usize != publication);
     }
 }
 
@@ -86,13 +59,14 @@ impl Client {
             self.backlog.pauses = true;
             self.wake_at(now_ns + PAUSE_NS, Wake::GoOn);
         }
-        match self.backlog.next(self.in_flight.len()) {
-            Some(Next::Publish(n)) => {
-                self.publish(n, now_ns);
-                self.end_flood_if_empty(n);
-            }
-            Some(Next::Begin(n)) => self.start_session(n, now_ns, now_ns),
-            None => {}
+        if let Some(n) = self.backlog.session.take() {
+            return self.start_session(n, now_ns, now_ns);
+        }
+        let may_flood = self.backlog.may_flood(self.in_flight.len());
+        let Backlog { own, flood, .. } = &mut self.backlog;
+        if let Some(n) = own.pop_front().or_else(|| may_flood.then(|| flood.next()).flatten()) {
+            self.publish(n, now_ns);
+            self.end_flood_if_empty(n);
         }
     }
 

@@ -212,7 +212,7 @@ impl Client {
         let is_unsent = |publication: &usize| !self.shared.was_sent(*publication);
         let own = planned.own.iter().filter_map(|event| workload.publication_of(*event)).filter(is_unsent);
         let own: Vec<usize> = own.collect();
-        self.backlog.add_own(own.iter().filter_map(|publication| u32::try_from(*publication).ok()));
+        self.backlog.own.extend(own.iter().filter_map(|publication| u32::try_from(*publication).ok()));
         if let Some(open) = self.reconciliations.get_mut(&n) {
             open.publishing = own;
         }
@@ -259,7 +259,7 @@ impl Client {
         for publication in own.filter_map(|event| shared.workload.publication_of(*event)) {
             if !shared.was_sent(publication) {
                 shared.settle(publication, Fate::NotSent);
-                self.backlog.remove_own(publication);
+                self.backlog.own.retain(|own| *own as usize != publication);
             }
         }
         self.end_session(n, now_ns);

@@ -315,7 +315,7 @@ impl Client {
         // The loop stays one piece of work until time ends it.
         let loops_on = self.shared.workload.until.is_some() && ended.next.is_some();
         match ended.next {
-            Some(next) if loops_on => self.backlog.begin_next(next),
+            Some(next) if loops_on => self.backlog.session = Some(next),
             Some(next) => self.wake_at(now_ns + think_ns, Wake::Start(next, now_ns + think_ns)),
             None => {}
         }
