@@ -165,7 +165,12 @@ fn a_secret_that_is_wrong_or_refused_is_not_repeated() {
         (open.clone(), Some("Authorization: Basic s3cret="), 2, "no field name"),
         (open.clone(), Some("X-Api-Key=s3cret\r\nHost: b"), 2, "control character"),
         (open, Some("Host=s3cret"), 2, "Host is not for users to set"),
-        (format!("ws://{USER}@{by_line}"), Some("Authorization=Bearer s3cret"), 2, "user and password of the URL"),
+        (
+            format!("ws://{USER}@{by_line}"),
+            Some("Authorization=Bearer s3cret"),
+            2,
+            "user and password of the URL",
+        ),
     ] {
         let header: Vec<&str> = header.iter().flat_map(|header| ["--header", header]).collect();
         let run = ["--scenario", "note-stream", "--seconds", "1", "--doctor", "doctor.json", "--url", &url];

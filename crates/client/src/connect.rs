@@ -47,7 +47,7 @@ pub(super) struct Reader {
     /// When a reader of its speed would have read everything that came so far.
     free_at_ns: u64,
     /// Whether it must wait before it reads on.
-    pausing: bool,
+    pub(super) pausing: bool,
     /// Whether it reads at full speed, because all other work is done.
     catching_up: bool,
     /// Set once it has everything, or was cut off.
@@ -217,12 +217,6 @@ impl Client {
         if free_at_ns - now_ns >= TIMER_STEP_NS {
             reader.pausing = true;
             self.wake_at(free_at_ns, Wake::Read);
-        }
-    }
-
-    pub(super) fn read_on(&mut self) {
-        if let Some(reader) = &mut self.reader {
-            reader.pausing = false;
         }
     }
 

@@ -224,8 +224,8 @@ impl Client {
                     self.leave(n, now_ns);
                 }
                 Wake::LeaveWhenAllIsThere(n) => self.leave(n, now_ns),
-                Wake::Read => self.read_on(),
-                Wake::GoOn => self.end_pause(),
+                Wake::Read => self.reader.iter_mut().for_each(|reader| reader.pausing = false),
+                Wake::GoOn => self.backlog.pauses = false,
                 Wake::TakeTurns => self.take_turns(now_ns),
                 Wake::CaughtUp => self.end_when_caught_up(now_ns),
             }

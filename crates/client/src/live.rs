@@ -7,7 +7,10 @@ use codecs::hex;
 use fixedbitset::FixedBitSet;
 
 use super::{Action, Client, OpenSession, Report, Stay, Subscription, Wake, Words};
-use crate::{incidents::Wrong, shared::Fate};
+use crate::{
+    incidents::Wrong,
+    shared::{Fate, Shared},
+};
 use workload::{Live, Task, Timing, Workload, schedule::nanos};
 
 /// The live subscriptions of a session.
@@ -16,8 +19,8 @@ pub(super) struct Visit {
     subscriptions: Vec<Following>,
     /// Publications sent before the last of their EOSEs.
     before: FixedBitSet,
-    /// At the end of the stay: the publications owed that have not come, by subscription.
-    missing: Vec<(usize, usize)>,
+    /// Publications sent during the stay, once it is over.
+    during: FixedBitSet,
 }
 
 /// A live subscription: of a subscriber as long as the run, or of a session for its stay.
@@ -33,11 +36,17 @@ pub struct Following {
     pub seen: FixedBitSet,
     /// Which of them came before EOSE and have not come again.
     stored: FixedBitSet,
-    /// The publications that were sent during the stay.
-    during: FixedBitSet,
     /// Whether the relay ended the subscription (CLOSED).
     pub closed: bool,
     last: LastOfEach,
+}
+
+impl Following {
+    /// The matching publications among these that did not come and were not refused.
+    fn missing<'a>(&'a self, among: &'a FixedBitSet, shared: &'a Shared) -> impl Iterator<Item = usize> + 'a {
+        let unseen = shared.workload.live[self.live as usize].matches.difference(&self.seen);
+        unseen.filter(|n| among.contains(*n) && !shared.fate(*n).is_undelivered())
+    }
 }
 
 /// The latest publication that came of each publisher, by its connection, plus one.
@@ -197,7 +206,8 @@ impl Client {
             .map(|(filter, live)| self.follow(Subscription::Stay { session, filter }, *live))
             .collect();
         if let Some(open) = self.sessions.get_mut(&session) {
-            open.visit = Some(Visit { subscriptions, before: FixedBitSet::new(), missing: Vec::new() });
+            let [before, during] = [FixedBitSet::new(), FixedBitSet::new()];
+            open.visit = Some(Visit { subscriptions, before, during });
         }
     }
 
@@ -246,31 +256,18 @@ impl Client {
 
     /// Ends the stay: every matching publication that was sent during the stay is owed.
     pub(super) fn want_to_leave(&mut self, session: u32, now_ns: u64) {
-        let sent = self.shared.sent(now_ns);
-        let workload = &self.shared.workload;
-        let Some(visit) = self.sessions.get_mut(&session).and_then(|open| open.visit.as_mut()) else {
-            return;
-        };
-        for (n, stay) in visit.subscriptions.iter_mut().enumerate() {
-            stay.during = sent.difference(&visit.before).collect();
-            let owed = workload.live[stay.live as usize].matches.difference(&stay.seen);
-            let owed = owed.filter(|p| !stay.closed && stay.during.contains(*p));
-            visit.missing.extend(owed.map(|p| (n, p)));
+        if let Some(visit) = self.sessions.get_mut(&session).and_then(|open| open.visit.as_mut()) {
+            visit.during = self.shared.sent(now_ns).difference(&visit.before).collect();
         }
     }
 
     /// Whether everything that is owed to a session has come, after the end of its stay.
-    pub(super) fn has_everything(&mut self, session: u32) -> bool {
-        let shared = &self.shared;
-        let Some(visit) = self.sessions.get_mut(&session).and_then(|open| open.visit.as_mut()) else {
-            return true;
-        };
-        let subscriptions = &visit.subscriptions;
-        visit.missing.retain(|(n, p)| {
-            let stay = &subscriptions[*n];
-            !stay.closed && !stay.seen.contains(*p) && !shared.fate(*p).is_undelivered()
-        });
-        visit.missing.is_empty()
+    pub(super) fn has_everything(&self, session: u32) -> bool {
+        let visit = self.sessions.get(&session).and_then(|open| open.visit.as_ref());
+        visit.is_none_or(|visit| {
+            let mut open = visit.subscriptions.iter().filter(|stay| !stay.closed);
+            open.all(|stay| stay.missing(&visit.during, &self.shared).next().is_none())
+        })
     }
 
     /// Sums up what a session's live subscriptions saw, and keeps what a later answer may still change.
@@ -278,19 +275,16 @@ impl Client {
     pub(super) fn keep_visit(&mut self, session: u32, visit: Visit) {
         let shared = Arc::clone(&self.shared);
         let place = |n: usize| u32::try_from(n).expect("a plan numbers its events by u32");
-        for (filter, stay) in (0..).zip(visit.subscriptions) {
-            let Following { live, during, seen, closed, .. } = stay;
-            let matches = &shared.workload.live[live as usize].matches;
-            let missing = during.ones().filter(|n| matches.contains(*n) && !seen.contains(*n));
-            let missing = missing.filter(|n| !shared.fate(*n).is_undelivered());
+        for (filter, stay) in (0..).zip(&visit.subscriptions) {
             let came = |n: &usize| matches!(shared.fate(*n), Fate::Acked | Fate::Elsewhere);
-            let (came, open): (Vec<_>, Vec<_>) = seen.ones().partition(came);
+            let (came, open): (Vec<_>, Vec<_>) = stay.seen.ones().partition(came);
             self.report.counts.deliveries_expected += came.len() as u64;
             self.report.counts.deliveries += came.len() as u64;
-            let [seen, missing]: [Box<[u32]>; 2] =
-                [open.into_iter().map(place).collect(), missing.map(place).collect()];
+            let seen: Box<[u32]> = open.into_iter().map(place).collect();
+            let missing: Box<[u32]> = stay.missing(&visit.during, &shared).map(place).collect();
             if !seen.is_empty() || !missing.is_empty() {
                 let subscription = Subscription::Stay { session, filter };
+                let Following { live, closed, .. } = *stay;
                 self.report.stays.push(Stay { subscription, live, seen, missing, closed });
             }
         }

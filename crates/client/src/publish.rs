@@ -19,7 +19,7 @@ pub(super) struct Backlog {
     /// The session that a loop which time ends begins next.
     pub(super) session: Option<u32>,
     /// Whether the loop waits until less is undelivered.
-    pauses: bool,
+    pub(super) pauses: bool,
 }
 
 /// How long a loop waits while enough is undelivered: the resolution of timers.
@@ -68,10 +68,6 @@ impl Client {
             self.publish(n, now_ns);
             self.end_flood_if_empty(n);
         }
-    }
-
-    pub(super) fn end_pause(&mut self) {
-        self.backlog.pauses = false;
     }
 
     /// Ends a loop that time ends: what it did not reach is not begun.
