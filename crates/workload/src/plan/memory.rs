@@ -7,7 +7,7 @@ use anyhow::ensure;
 use codecs::Event;
 
 use super::{Live, PlannedRequest, Publication, Role, Session, Share};
-use crate::scenario::{LiveFilter, Scenario, Step};
+use crate::scenario::{Arrival, LiveFilter, Scenario, Step};
 
 /// A plan may take this part of the memory: a half. The rest is for the run's own relay, which keeps the
 /// events, for the clients' notes of them, and for other programs.
@@ -22,6 +22,13 @@ struct Part {
     what: &'static str,
     count: f64,
     bytes: f64,
+}
+
+impl Part {
+    fn add(&mut self, count: f64, each_bytes: f64) {
+        self.count += count;
+        self.bytes += count * each_bytes;
+    }
 }
 
 /// Refuses a plan that needs more than its part of the memory of this process.
@@ -54,63 +61,45 @@ fn gib(bytes: f64) -> String {
     format!("{:.1} GiB", bytes / f64::from(1 << 30))
 }
 
+/// About what a share of the plan has.
 fn parts(scenario: &Scenario, eligible: &[&Event<'static>], share: Share) -> [Part; 3] {
-    let (publications, published_bytes) = publications(scenario, eligible);
+    let due = |arrival: Arrival, clients, phases: &Option<Vec<String>>| {
+        arrival.expected(clients, &scenario.spans(phases.as_deref()))
+    };
+    let shared = f64::from(share.of.get());
+    let session = 2.0 * size_of::<Session>() as f64 + BLOCK;
+    let [mut publications, mut sessions, mut connections] =
+        ["publications", "sessions", "connections"].map(|what| Part { what, count: 0.0, bytes: 0.0 });
+    for publish in &scenario.publish {
+        let count = due(publish.arrival, publish.connections, &publish.phases);
+        publications.add(count, event_bytes(eligible, publish.kinds.as_deref()));
+    }
+    for reconcile in &scenario.reconcile {
+        let count = due(reconcile.arrival, reconcile.connections, &reconcile.phases);
+        let own = reconcile.extra as f64;
+        publications.add(count * own, event_bytes(eligible, reconcile.kinds.as_deref()));
+        sessions.add(count, session + (eligible.len() as f64 + own) * size_of::<u32>() as f64 + BLOCK);
+    }
+    for fan_in in &scenario.fan_in {
+        let count = due(fan_in.arrival, fan_in.clients, &fan_in.phases) * fan_in.relays as f64;
+        sessions.add(count, session + fan_in.events as f64 * size_of::<([u8; 32], u32)>() as f64 + BLOCK);
+    }
     // For each publication one bit says whether it matches, and one whether it came to a reader.
-    let bits = 2.0 * publications / 8.0;
-    let (sessions, session_bytes) = sessions(scenario, eligible.len(), bits, share);
-    let filter_bytes = scenario.subscribe.iter().map(|subscribe| {
-        let each: f64 = subscribe.filter.iter().map(|live| live_bytes(live) + bits).sum();
-        subscribe.connections as f64 / f64::from(share.of.get()) * each
-    });
-    let connections = scenario.connections() as f64;
-    let connection_bytes = connections * (size_of::<Role>() as f64 + BLOCK) + filter_bytes.sum::<f64>();
-    [
-        ("publications", publications, published_bytes),
-        ("sessions", sessions, session_bytes),
-        ("connections", connections, connection_bytes),
-    ]
-    .map(|(what, count, bytes)| Part { what, count, bytes })
-}
-
-/// About how many publications there are, and the bytes that they take.
-fn publications(scenario: &Scenario, eligible: &[&Event<'static>]) -> (f64, f64) {
-    let publish = scenario.publish.iter().map(|publish| {
-        let spans = scenario.spans(publish.phases.as_deref());
-        (publish.arrival.expected(publish.connections, &spans), publish.kinds.as_deref())
-    });
-    let reconcile = scenario.reconcile.iter().map(|reconcile| {
-        let spans = scenario.spans(reconcile.phases.as_deref());
-        let rounds = reconcile.arrival.expected(reconcile.connections, &spans);
-        (rounds * reconcile.extra as f64, reconcile.kinds.as_deref())
-    });
-    publish.chain(reconcile).fold((0.0, 0.0), |(count, bytes), (more, kinds)| {
-        (count + more, bytes + more * event_bytes(eligible, kinds))
-    })
-}
-
-/// About how many sessions a share of the plan has, and the bytes that they take.
-fn sessions(scenario: &Scenario, stored: usize, bits: f64, share: Share) -> (f64, f64) {
-    let request = scenario.request.iter().map(|request| {
-        let spans = scenario.spans(request.phases.as_deref());
-        let count = request.arrival.expected(request.connections, &spans) / f64::from(share.of.get());
-        let steps: f64 = request.step.iter().map(|step| step_bytes(step, stored)).sum();
+    let bits = 2.0 * publications.count / 8.0;
+    for request in &scenario.request {
+        let count = due(request.arrival, request.connections, &request.phases) / shared;
+        let steps: f64 = request.step.iter().map(|step| step_bytes(step, eligible.len())).sum();
         let live: f64 = request.live.iter().map(|live| live_bytes(live) + 2.0 * bits).sum();
-        (count, steps + live)
-    });
-    let fan_in = scenario.fan_in.iter().map(|fan_in| {
-        let spans = scenario.spans(fan_in.phases.as_deref());
-        let count = fan_in.arrival.expected(fan_in.clients, &spans) * fan_in.relays as f64;
-        (count, fan_in.events as f64 * size_of::<([u8; 32], u32)>() as f64 + BLOCK)
-    });
-    let reconcile = scenario.reconcile.iter().map(|reconcile| {
-        let spans = scenario.spans(reconcile.phases.as_deref());
-        let count = reconcile.arrival.expected(reconcile.connections, &spans);
-        (count, (stored + reconcile.extra) as f64 * size_of::<u32>() as f64 + BLOCK)
-    });
-    let own = 2.0 * size_of::<Session>() as f64 + BLOCK;
-    let all = request.chain(fan_in).chain(reconcile);
-    all.fold((0.0, 0.0), |(count, bytes), (more, each)| (count + more, bytes + more * (own + each)))
+        sessions.add(count, session + steps + live);
+    }
+    for population in scenario.populations() {
+        connections.add(population.connections() as f64, size_of::<Role>() as f64 + BLOCK);
+    }
+    for subscribe in &scenario.subscribe {
+        let each: f64 = subscribe.filter.iter().map(|live| live_bytes(live) + bits).sum();
+        connections.bytes += subscribe.connections as f64 / shared * each;
+    }
+    [publications, sessions, connections]
 }
 
 /// About the bytes of one published event of these kinds, with its template and its entries in lists.

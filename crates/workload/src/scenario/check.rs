@@ -4,7 +4,8 @@ use anyhow::{Context, ensure};
 use codecs::UnknownName;
 
 use super::schema::{
-    Arrival, Bound, Connect, FanIn, LiveFilter, Reconcile, Request, Scenario, Step, TagChoice,
+    Arrival, Bound, Connect, FanIn, LiveFilter, Population, Publish, Reconcile, Request, Scenario, Step,
+    Subscribe, TagChoice,
 };
 use crate::figure;
 
@@ -26,56 +27,21 @@ impl Scenario {
     pub(super) fn check(&mut self) -> anyhow::Result<()> {
         self.check_time()?;
         ensure!(
-            !(self.request.is_empty()
-                && self.publish.is_empty()
-                && self.fan_in.is_empty()
-                && self.reconcile.is_empty()),
+            self.arrivals().next().is_some(),
             "nothing happens: a scenario needs a [[request]], a [[publish]], a [[fan_in]] or a [[reconcile]]"
         );
         ensure!(
             self.subscribe.is_empty() || !self.publish.is_empty(),
             "[[subscribe]] without [[publish]]: nothing would be delivered"
         );
-        for request in &self.request {
-            self.check_request(request).context("in [[request]]")?;
+        for population in self.populations() {
+            self.check_population(population).with_context(|| format!("in [[{}]]", population.table))?;
         }
-        for publish in &self.publish {
-            self.check_population(publish.connections, publish.arrival, publish.phases.as_deref())
-                .and_then(|()| check_name(publish.name.as_deref()))
-                .context("in [[publish]]")?;
-            let closed = matches!(publish.arrival, Arrival::Closed { .. });
-            ensure!(
-                publish.window.is_none() || closed,
-                "window of a [[publish]] needs arrival = {{ shape = \"closed\", … }}: open arrivals never wait"
-            );
-            ensure!(publish.window != Some(0), "window of a [[publish]] must be at least 1");
-            ensure!(
-                publish.shares.as_ref().is_none_or(|s| !s.0.is_empty() && s.0.values().all(|v| *v > 0.0)),
-                "shares of a [[publish]] must be above 0"
-            );
-            ensure!(
-                publish.shares.is_none() || publish.kinds.is_none(),
-                "a [[publish]] has kinds or shares, not both"
-            );
-            ensure!(publish.hot.as_ref().is_none_or(|h| h.values > 0), "values of hot must be at least 1");
-        }
-        for subscribe in &self.subscribe {
-            ensure!(subscribe.connections > 0, "connections of a [[subscribe]] must be at least 1");
-            ensure!(!subscribe.filter.is_empty(), "a [[subscribe]] needs at least one [[subscribe.filter]]");
-            check_name(subscribe.name.as_deref()).context("in [[subscribe]]")?;
-            check_live(&subscribe.filter).context("in [[subscribe.filter]]")?;
-            check_light(subscribe.decode_every).context("in [[subscribe]]")?;
-            ensure!(
-                subscribe.decode_every.is_none() || subscribe.read_bytes_per_s.is_none(),
-                "a [[subscribe]] has decode_every or read_bytes_per_s, not both: a slow reader catches up event by event"
-            );
-        }
-        for fan_in in &self.fan_in {
-            self.check_fan_in(fan_in).context("in [[fan_in]]")?;
-        }
-        for reconcile in &self.reconcile {
-            self.check_reconcile(reconcile).context("in [[reconcile]]")?;
-        }
+        self.request.iter().try_for_each(|one| self.check_request(one)).context("in [[request]]")?;
+        self.publish.iter().try_for_each(check_publish).context("in [[publish]]")?;
+        self.subscribe.iter().try_for_each(check_subscribe).context("in [[subscribe]]")?;
+        self.fan_in.iter().try_for_each(check_fan_in).context("in [[fan_in]]")?;
+        self.reconcile.iter().try_for_each(|one| self.check_reconcile(one)).context("in [[reconcile]]")?;
         for (name, Bound { min, max }) in &self.expect {
             figure::check_name(name).context("in [expect]")?;
             ensure!(min.or(*max).is_some(), "[expect] {name} needs a min or a max");
@@ -107,8 +73,6 @@ impl Scenario {
     }
 
     fn check_request(&self, request: &Request) -> anyhow::Result<()> {
-        self.check_population(request.connections, request.arrival, request.phases.as_deref())?;
-        check_name(request.name.as_deref())?;
         ensure!(
             !request.step.is_empty() || !request.live.is_empty(),
             "it needs at least one [[request.step]] or [[request.live]]"
@@ -142,26 +106,8 @@ impl Scenario {
         Ok(())
     }
 
-    fn check_fan_in(&self, fan_in: &FanIn) -> anyhow::Result<()> {
-        let FanIn { clients, relays, duplicates, .. } = *fan_in;
-        self.check_population(clients * relays, fan_in.arrival, fan_in.phases.as_deref())?;
-        check_name(fan_in.name.as_deref())?;
-        ensure!(fan_in.kinds.as_ref().is_none_or(|kinds| !kinds.is_empty()), "kinds must not be empty");
-        ensure!(fan_in.events > 0, "events must be at least 1");
-        ensure!((1..=MAX_CHUNK).contains(&fan_in.chunk), "chunk must be 1 to {MAX_CHUNK}");
-        // Each relay brings an event at most once.
-        let most = 1.0 - 1.0 / relays as f64;
-        ensure!(
-            (0.0..=most).contains(&duplicates),
-            "duplicates must be 0 to {most:.2} with {relays} relays, from each of which an event comes once"
-        );
-        Ok(())
-    }
-
     fn check_reconcile(&self, reconcile: &Reconcile) -> anyhow::Result<()> {
-        self.check_population(reconcile.connections, reconcile.arrival, reconcile.phases.as_deref())?;
-        check_name(reconcile.name.as_deref())?;
-        ensure!(reconcile.kinds.as_ref().is_none_or(|kinds| !kinds.is_empty()), "kinds must not be empty");
+        check_kinds(reconcile.kinds.as_deref())?;
         ensure!((0.0..=1.0).contains(&reconcile.have), "have is a share, 0 to 1");
         ensure!(
             FRAME_BYTES.contains(&reconcile.frame_bytes),
@@ -177,28 +123,86 @@ impl Scenario {
         Ok(())
     }
 
-    fn check_population(
-        &self,
-        connections: usize,
-        arrival: Arrival,
-        phases: Option<&[String]>,
-    ) -> anyhow::Result<()> {
-        ensure!(connections > 0, "connections must be at least 1");
+    /// Checks what all tables have. A name becomes part of the names of timings in results.
+    fn check_population(&self, population: Population<'_>) -> anyhow::Result<()> {
+        let Population { name, arrival, phases, .. } = population;
+        ensure!(
+            name.is_none_or(|name| !name.is_empty()
+                && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')),
+            "a name has lower-case letters, digits and hyphens, unlike {name:?}"
+        );
+        ensure!(population.connections() > 0, "connections must be at least 1");
         for name in phases.unwrap_or_default() {
             let known: Vec<_> = self.phase.iter().map(|phase| phase.name.as_str()).collect();
             ensure!(known.contains(&name.as_str()), UnknownName::new("phase", name, known));
         }
         ensure!(phases.is_none_or(|phases| !phases.is_empty()), "phases must not be empty");
         match arrival {
-            Arrival::Burst { period_ms } => ensure!(period_ms > 0, "period_ms must be at least 1"),
-            Arrival::Constant { rate_per_s } | Arrival::Poisson { rate_per_s } => {
+            Some(Arrival::Burst { period_ms }) => ensure!(period_ms > 0, "period_ms must be at least 1"),
+            Some(Arrival::Constant { rate_per_s } | Arrival::Poisson { rate_per_s }) => {
                 ensure!(rate_per_s > 0.0 && rate_per_s.is_finite(), "rate_per_s must be above 0");
             }
-            Arrival::Spread { over_ms } => ensure!(over_ms > 0, "over_ms must be at least 1"),
-            Arrival::Closed { rounds, .. } => ensure!(rounds > 0, "rounds must be at least 1"),
+            Some(Arrival::Spread { over_ms }) => ensure!(over_ms > 0, "over_ms must be at least 1"),
+            Some(Arrival::Closed { rounds, .. }) => ensure!(rounds > 0, "rounds must be at least 1"),
+            None => {}
         }
         Ok(())
     }
+}
+
+fn check_publish(publish: &Publish) -> anyhow::Result<()> {
+    at_least_one([
+        ("window", publish.window),
+        ("values of hot", publish.hot.as_ref().map(|hot| hot.values)),
+    ])?;
+    ensure!(
+        publish.window.is_none() || matches!(publish.arrival, Arrival::Closed { .. }),
+        "window needs arrival = {{ shape = \"closed\", … }}: open arrivals never wait"
+    );
+    ensure!(
+        publish.shares.as_ref().is_none_or(|s| !s.0.is_empty() && s.0.values().all(|v| *v > 0.0)),
+        "shares must be above 0"
+    );
+    ensure!(publish.shares.is_none() || publish.kinds.is_none(), "it has kinds or shares, not both");
+    Ok(())
+}
+
+fn check_subscribe(subscribe: &Subscribe) -> anyhow::Result<()> {
+    ensure!(!subscribe.filter.is_empty(), "it needs at least one [[subscribe.filter]]");
+    check_live(&subscribe.filter).context("in [[subscribe.filter]]")?;
+    check_light(subscribe.decode_every)?;
+    ensure!(
+        subscribe.decode_every.is_none() || subscribe.read_bytes_per_s.is_none(),
+        "it has decode_every or read_bytes_per_s, not both: a slow reader catches up event by event"
+    );
+    Ok(())
+}
+
+fn check_fan_in(fan_in: &FanIn) -> anyhow::Result<()> {
+    let FanIn { relays, duplicates, .. } = *fan_in;
+    check_kinds(fan_in.kinds.as_deref())?;
+    at_least_one([("events", Some(fan_in.events))])?;
+    ensure!((1..=MAX_CHUNK).contains(&fan_in.chunk), "chunk must be 1 to {MAX_CHUNK}");
+    // Each relay brings an event at most once.
+    let most = 1.0 - 1.0 / relays as f64;
+    ensure!(
+        (0.0..=most).contains(&duplicates),
+        "duplicates must be 0 to {most:.2} with {relays} relays, from each of which an event comes once"
+    );
+    Ok(())
+}
+
+/// Refuses 0 for these keys.
+fn at_least_one<const N: usize>(values: [(&str, Option<usize>); N]) -> anyhow::Result<()> {
+    for (key, value) in values {
+        ensure!(value != Some(0), "{key} must be at least 1");
+    }
+    Ok(())
+}
+
+fn check_kinds(kinds: Option<&[u16]>) -> anyhow::Result<()> {
+    ensure!(kinds.is_none_or(|kinds| !kinds.is_empty()), "kinds must not be empty");
+    Ok(())
 }
 
 fn check_light(decode_every: Option<u32>) -> anyhow::Result<()> {
@@ -210,22 +214,10 @@ fn check_light(decode_every: Option<u32>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A population's name becomes part of the names of its timings in results.
-fn check_name(name: Option<&str>) -> anyhow::Result<()> {
-    ensure!(
-        name.is_none_or(|name| !name.is_empty()
-            && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')),
-        "a name has lower-case letters, digits and hyphens, unlike {name:?}"
-    );
-    Ok(())
-}
-
 fn check_step(step: &Step) -> anyhow::Result<()> {
-    ensure!(step.kinds.as_ref().is_none_or(|kinds| !kinds.is_empty()), "kinds must not be empty");
-    ensure!(step.authors != Some(0), "authors must be at least 1");
-    ensure!(step.chunk != Some(0), "chunk must be at least 1");
-    ensure!(step.times != Some(0), "times must be at least 1");
-    ensure!(step.pages != Some(0), "pages must be at least 1");
+    check_kinds(step.kinds.as_deref())?;
+    let Step { authors, chunk, times, pages, .. } = *step;
+    at_least_one([("authors", authors), ("chunk", chunk), ("times", times), ("pages", pages)])?;
     check_tag(step.tag.as_ref())?;
     let drawn = step.authors.or(step.tag.as_ref().map(|tag| tag.values));
     for (key, value) in [("known", step.known), ("chunk", step.chunk)] {
@@ -247,8 +239,8 @@ fn check_step(step: &Step) -> anyhow::Result<()> {
 
 fn check_live(filters: &[LiveFilter]) -> anyhow::Result<()> {
     for filter in filters {
-        ensure!(filter.kinds.as_ref().is_none_or(|kinds| !kinds.is_empty()), "kinds must not be empty");
-        ensure!(filter.authors != Some(0), "authors must be at least 1");
+        check_kinds(filter.kinds.as_deref())?;
+        at_least_one([("authors", filter.authors)])?;
         check_tag(filter.tag.as_ref())?;
     }
     Ok(())
@@ -257,6 +249,5 @@ fn check_live(filters: &[LiveFilter]) -> anyhow::Result<()> {
 fn check_tag(tag: Option<&TagChoice>) -> anyhow::Result<()> {
     let Some(tag) = tag else { return Ok(()) };
     ensure!(tag.name.is_ascii_alphabetic(), "a tag condition has a single letter, unlike {:?}", tag.name);
-    ensure!(tag.values > 0, "values of a tag must be at least 1");
-    Ok(())
+    at_least_one([("values of a tag", Some(tag.values))])
 }

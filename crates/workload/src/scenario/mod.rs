@@ -19,11 +19,11 @@ use serde::Deserialize;
 
 use crate::recorded::Recorded;
 
-pub(crate) use self::change::scaled;
 pub use self::schema::{
     Access, Arrival, Bound, Connect, Draw, FanIn, Hot, LiveFilter, OnDuplicate, Phase, Publish, Reconcile,
     Replay, Request, Scenario, Shares, Span, Step, Subscribe, TagChoice,
 };
+pub(crate) use self::change::scaled;
 
 static BUILT_IN: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../scenarios");
 
@@ -84,10 +84,7 @@ impl Scenario {
     }
 
     fn arrivals(&self) -> impl Iterator<Item = Arrival> {
-        (self.request.iter().map(|request| request.arrival))
-            .chain(self.publish.iter().map(|publish| publish.arrival))
-            .chain(self.fan_in.iter().map(|fan_in| fan_in.arrival))
-            .chain(self.reconcile.iter().map(|reconcile| reconcile.arrival))
+        self.populations().filter_map(|population| population.arrival)
     }
 
     /// Why a block of so many seconds holds too few bursts, and what would do; `None` without
@@ -156,7 +153,7 @@ impl Publish {
 }
 
 /// Whether the event is of one of these kinds; any is without a list.
-fn is_among(event: &Event<'_>, kinds: Option<&[u16]>) -> bool {
+pub(crate) fn is_among(event: &Event<'_>, kinds: Option<&[u16]>) -> bool {
     kinds.is_none_or(|kinds| kinds.contains(&event.kind))
 }
 

@@ -129,19 +129,54 @@ macro_rules! population {
         }
 
         impl $population {
-            /// What these clients have instead of the run's.
-            fn instead(&self) -> Instead<'_> {
-                (self.format, self.compression, self.link.as_ref())
+            /// What all tables have, of so many clients that stay for the run.
+            fn population(&self, table: &'static str, clients: usize) -> Population<'_> {
+                Population {
+                    table,
+                    name: self.name.as_deref(),
+                    format: self.format,
+                    compression: self.compression,
+                    link: self.link.as_ref(),
+                    clients,
+                    relays: 1,
+                    arrival: None,
+                    phases: None,
+                }
             }
         }
     };
 }
 
+/// What all tables of clients have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Population<'s> {
+    /// The table's name in the file.
+    pub(crate) table: &'static str,
+    pub(crate) name: Option<&'s str>,
+    pub(crate) format: Option<Format>,
+    pub(crate) compression: Option<Compression>,
+    pub(crate) link: Option<&'s Access>,
+    pub(crate) clients: usize,
+    /// Connections of each client.
+    pub(crate) relays: usize,
+    /// When its clients are due; subscribers stay for the run.
+    pub(crate) arrival: Option<Arrival>,
+    pub(crate) phases: Option<&'s [String]>,
+}
+
+impl<'s> Population<'s> {
+    fn due(self, arrival: Arrival, phases: &'s Option<Vec<String>>) -> Population<'s> {
+        Population { arrival: Some(arrival), phases: phases.as_deref(), ..self }
+    }
+
+    /// How many connections its clients have.
+    pub(crate) fn connections(&self) -> usize {
+        self.clients.saturating_mul(self.relays)
+    }
+}
+
 /// Clients, arrival and phases.
 type Arriving<'a> = (&'a mut usize, &'a mut Arrival, &'a mut Option<Vec<String>>);
-
-/// Format, compression and link.
-type Instead<'a> = (Option<Format>, Option<Compression>, Option<&'a Access>);
 
 population! {
     /// Clients that request stored events: each arrival is a session that runs through all steps.
@@ -528,38 +563,35 @@ impl Scenario {
         publish.chain(request).chain(fan_in).chain(reconcile)
     }
 
-    /// What the clients of each population have instead of the run's.
-    fn instead(&self) -> impl Iterator<Item = Instead<'_>> {
-        let request = self.request.iter().map(Request::instead);
-        let publish = self.publish.iter().map(Publish::instead);
-        let subscribe = self.subscribe.iter().map(Subscribe::instead);
-        let fan_in = self.fan_in.iter().map(FanIn::instead);
-        let reconcile = self.reconcile.iter().map(Reconcile::instead);
-        request.chain(publish).chain(subscribe).chain(fan_in).chain(reconcile)
+    /// Every table of clients, in the order of a plan's connections.
+    pub(crate) fn populations(&self) -> impl Iterator<Item = Population<'_>> {
+        let publish = (self.publish.iter())
+            .map(|one| one.population("publish", one.connections).due(one.arrival, &one.phases));
+        let reconcile = (self.reconcile.iter())
+            .map(|one| one.population("reconcile", one.connections).due(one.arrival, &one.phases));
+        let subscribe = self.subscribe.iter().map(|one| one.population("subscribe", one.connections));
+        let request = (self.request.iter())
+            .map(|one| one.population("request", one.connections).due(one.arrival, &one.phases));
+        let fan_in = self.fan_in.iter().map(|one| {
+            let clients = one.population("fan_in", one.clients).due(one.arrival, &one.phases);
+            Population { relays: one.relays, ..clients }
+        });
+        publish.chain(reconcile).chain(subscribe).chain(request).chain(fan_in)
     }
 
     /// The formats that populations speak instead of the run's.
     pub fn formats(&self) -> impl Iterator<Item = Format> {
-        self.instead().filter_map(|(format, ..)| format)
+        self.populations().filter_map(|population| population.format)
     }
 
     /// The compressions that populations speak instead of the run's.
     pub fn compressions(&self) -> impl Iterator<Item = Compression> {
-        self.instead().filter_map(|(_, compression, _)| compression)
+        self.populations().filter_map(|population| population.compression)
     }
 
     /// Whether users of a population have links of their own.
     pub fn has_links(&self) -> bool {
-        self.instead().any(|(.., link)| matches!(link, Some(Access::Link(_))))
-    }
-
-    /// The most clients connected at one time.
-    pub fn connections(&self) -> usize {
-        self.publish.iter().map(|p| p.connections).sum::<usize>()
-            + self.subscribe.iter().map(|s| s.connections).sum::<usize>()
-            + self.request.iter().map(|r| r.connections).sum::<usize>()
-            + self.fan_in.iter().map(|f| f.clients.saturating_mul(f.relays)).sum::<usize>()
-            + self.reconcile.iter().map(|r| r.connections).sum::<usize>()
+        self.populations().any(|population| matches!(population.link, Some(Access::Link(_))))
     }
 }
 
