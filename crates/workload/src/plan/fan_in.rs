@@ -5,7 +5,7 @@ use anyhow::ensure;
 use codecs::{Event, Filter};
 use corpus::Random;
 
-use super::{PlannedRequest, Reading, Role, Session, Task, Workload, stored::named};
+use super::{PlannedRequest, Reading, Role, Session, Task, Workload, index::named};
 use crate::{
     scenario::{FanIn, OnDuplicate, Scenario},
     schedule,
@@ -17,17 +17,9 @@ impl Workload {
     /// # Errors
     /// When the relay would hold too few events for each session of a client to have different
     /// ones.
-    pub(super) fn plan_fan_in(
-        &mut self,
-        scenario: &Scenario,
-        events: &[Event<'static>],
-        seed: u64,
-    ) -> anyhow::Result<()> {
+    pub(super) fn plan_fan_in(&mut self, scenario: &Scenario, seed: u64) -> anyhow::Result<()> {
         for (population, fan_in) in scenario.fan_in.iter().enumerate() {
-            let wanted = |event: &Event<'_>| fan_in.kinds.as_ref().is_none_or(|k| k.contains(&event.kind));
-            let stored = &events[..self.stored];
-            let eligible: Vec<u32> =
-                (0..).zip(stored).filter(|(_, event)| wanted(event)).map(|(n, _)| n).collect();
+            let eligible = self.stored_of(fan_in.kinds.as_deref());
             let label = self.label(fan_in.name.as_deref());
             let peeks = fan_in.on_duplicate == OnDuplicate::Peek;
             for client in 0..fan_in.clients {
@@ -55,7 +47,7 @@ impl Workload {
                 for (due, events_of) in due.into_iter().enumerate().zip(drawn.chunks(fan_in.events)) {
                     let brings = share_out(fan_in, events_of, &mut random);
                     for (relay, brings) in brings.into_iter().enumerate() {
-                        let requests = requests(fan_in, &brings, events);
+                        let requests = requests(fan_in, &brings, &self.events);
                         let steps = if requests.is_empty() { Vec::new() } else { vec![requests] };
                         let session = Session::new(fan_in.arrival, first + relay, due);
                         self.sessions.push(Session { steps, ..session });

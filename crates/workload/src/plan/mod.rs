@@ -4,13 +4,13 @@
 mod agents;
 mod fan_in;
 mod fingerprint;
+mod index;
 mod live;
 mod memory;
 mod publications;
 mod reconcile;
 mod select;
 mod sessions;
-mod stored;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -35,13 +35,13 @@ pub(crate) use self::agents::tests::PLANS;
 pub use self::agents::{Elsewhere, Share};
 use crate::{
     plan::{
-        live::{LivePlanner, Published},
+        index::Index,
+        live::LivePlanner,
         select::select,
         sessions::{Asker, position},
-        stored::StoredIndex,
     },
     recorded::{Says, Turn},
-    scenario::{Access, Arrival, Connect, Request, Scenario},
+    scenario::{Access, Arrival, Connect, Request, Scenario, is_among},
     schedule,
 };
 
@@ -319,8 +319,10 @@ impl Workload {
             plan.make(scenario, &stored, stored.len(), (seed, kept))
         });
         plan.plan_publications(scenario, &eligible, seed)?;
-        plan.plan_subscriptions(scenario, seed);
-        plan.plan_sessions(scenario, seed)?;
+        let events = Arc::clone(&plan.events);
+        let published = Index::new(plan.publications.iter().map(|one| &events[one.event as usize]));
+        plan.plan_subscriptions(scenario, &published, seed);
+        plan.plan_sessions(scenario, &published, seed)?;
         plan.check_keys(scenario)?;
         plan.indexed()
     }
@@ -418,13 +420,10 @@ impl Workload {
         if self.elsewhere.is_some() {
             return (0..).take(self.stored).collect();
         }
-        let requests = self.sessions.iter().flat_map(|session| &session.steps).flatten();
-        let expected = requests.flat_map(|request| &request.expected);
-        let lacking = self.sessions.iter().filter_map(|session| session.reconciliation.as_ref());
-        let lacks = lacking.flat_map(|reconciliation| &reconciliation.lacks);
         let again = self.turns.iter().flat_map(|turn| &turn.expected);
         let again = again.filter(|event| (**event as usize) < self.stored);
-        let mut asked: Vec<u32> = expected.chain(lacks).chain(again).copied().collect();
+        let mut asked: Vec<u32> =
+            self.sessions.iter().flat_map(Session::stored).chain(again).copied().collect();
         asked.sort_unstable();
         asked.dedup();
         asked
@@ -617,7 +616,7 @@ impl Workload {
                 subscribers[*filter as usize] += 1;
             }
         }
-        for (live, count) in self.live.iter().zip(subscribers) {
+        for (live, count) in self.live.iter().zip(subscribers).filter(|(_, count)| *count > 0) {
             for publication in live.matches.ones() {
                 fan_out[publication] += count;
             }
@@ -634,17 +633,22 @@ impl Workload {
         }))
     }
 
+    /// The stored events of these kinds, in ascending order.
+    fn stored_of(&self, kinds: Option<&[u16]>) -> Vec<u32> {
+        let stored = (0..).zip(&self.events[..self.stored]);
+        stored.filter(|(_, event)| is_among(event, kinds)).map(|(n, _)| n).collect()
+    }
+
     /// Whether another agent has a connection, in a plan without its own clients of several relays.
     fn is_elsewhere(&self, connection: usize) -> bool {
         self.elsewhere.as_ref().is_some_and(|others| others.has(connection))
     }
 
-    fn plan_subscriptions(&mut self, scenario: &Scenario, seed: u64) {
-        let published = Published::from_plan(self, &self.events);
+    fn plan_subscriptions(&mut self, scenario: &Scenario, published: &Index<'_>, seed: u64) {
         for (population, subscribe) in scenario.subscribe.iter().enumerate() {
             let label = self.label(subscribe.name.as_deref());
             let speaks = self.speaks(subscribe.format, subscribe.compression, subscribe.link.as_ref());
-            let mut planner = LivePlanner::new(&published, &subscribe.filter);
+            let mut planner = LivePlanner::new(published, &subscribe.filter);
             for c in 0..subscribe.connections {
                 let mut random = schedule::stream(seed, &format!("subscribe {population}"), c);
                 let filters = if self.is_elsewhere(self.roles.len()) {
@@ -659,18 +663,15 @@ impl Workload {
         }
     }
 
-    fn plan_sessions(&mut self, scenario: &Scenario, seed: u64) -> anyhow::Result<()> {
-        let events = std::mem::take(&mut self.events);
-        let stored = StoredIndex::new(&events[..self.stored]);
-        let published = Published::from_plan(self, &events);
+    fn plan_sessions(&mut self, scenario: &Scenario, published: &Index<'_>, seed: u64) -> anyhow::Result<()> {
+        let events = Arc::clone(&self.events);
+        let stored = Index::new(&events[..self.stored]);
         for (population, request) in scenario.request.iter().enumerate() {
             let asker = Asker::new(&stored, request)?;
-            let mut planner = LivePlanner::new(&published, &request.live);
-            planner.events = Some(&events[..]);
+            let mut planner = LivePlanner::new(published, &request.live);
             self.plan_population(scenario, (population, request), &asker, &mut planner, seed)?;
         }
-        self.plan_fan_in(scenario, &events, seed)?;
-        self.events = events;
+        self.plan_fan_in(scenario, seed)?;
         self.sessions.sort_by_key(|session| (session.at, session.connection));
         self.link_sessions()
     }
@@ -680,7 +681,7 @@ impl Workload {
         scenario: &Scenario,
         (population, request): (usize, &Request),
         asker: &Asker<'_, '_>,
-        planner: &mut LivePlanner<'_>,
+        planner: &mut LivePlanner<'_, '_>,
         seed: u64,
     ) -> anyhow::Result<()> {
         let spans = scenario.spans(request.phases.as_deref());
@@ -744,6 +745,12 @@ impl Session {
         Session { at, connection, ..Session::default() }
     }
 
+    /// The stored events that must come.
+    pub(crate) fn stored(&self) -> impl Iterator<Item = &u32> {
+        let expected = self.steps.iter().flatten().flat_map(|request| &request.expected);
+        expected.chain(self.reconciliation.iter().flat_map(|reconciliation| &reconciliation.lacks))
+    }
+
     /// The most subscriptions that it has at one time.
     pub fn subscriptions(&self) -> usize {
         let steps = self.steps.iter().map(Vec::len).max().unwrap_or(0);
@@ -772,19 +779,17 @@ impl Role {
 
     /// The filters of its live subscriptions, as places in [`Workload::live`].
     pub fn filters(&self) -> &[u32] {
-        match &self.task {
-            Task::Subscriber { filters, .. } => filters,
-            Task::Publisher { .. }
-            | Task::Requester { .. }
-            | Task::Reader(_)
-            | Task::Reconciler
-            | Task::Recorded => &[],
-        }
+        if let Task::Subscriber { filters, .. } = &self.task { filters } else { &[] }
     }
 
     /// Whether it reads slowly until all other work is done.
     pub fn reads_slowly(&self) -> bool {
         matches!(self.task, Task::Subscriber { read_bytes_per_s: Some(_), .. })
+    }
+
+    /// Whether each of its sessions makes a connection.
+    pub(crate) fn connects_anew(&self) -> bool {
+        matches!(self.task, Task::Requester { connect: Connect::Again | Connect::PerSession })
     }
 
     /// Whether it is connected before the clock starts.

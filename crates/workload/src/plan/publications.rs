@@ -15,7 +15,7 @@ use corpus::{
     fresh::{self, Keep},
 };
 
-use super::{Flood, Publication, Role, Task, Workload, sessions::position, stored};
+use super::{Flood, Publication, Role, Task, Workload, index, sessions::position};
 use crate::{
     scenario::{Arrival, Hot, Publish, Scenario, Shares, scaled},
     schedule,
@@ -31,7 +31,7 @@ impl Workload {
         eligible: &[&Event<'static>],
         seed: u64,
     ) -> anyhow::Result<()> {
-        let newest = stored::newest(&self.events);
+        let newest = index::newest(&*self.events);
         let mut unused: Vec<&Event<'static>> = eligible.to_vec();
         schedule::stream(seed, "unused", 0).shuffle(&mut unused);
         for (population, publish) in scenario.publish.iter().enumerate() {

@@ -7,8 +7,11 @@ use anyhow::ensure;
 use codecs::{Event, Filter, KindClass};
 use corpus::fresh::Keep;
 
-use super::{Publication, Reconciliation, Role, Session, Task, Workload, sessions::position, stored::named};
-use crate::{scenario::Scenario, schedule};
+use super::{Publication, Reconciliation, Role, Session, Task, Workload, index::named, sessions::position};
+use crate::{
+    scenario::{Scenario, is_among},
+    schedule,
+};
 
 /// Kind of deletions (NIP-09), after which no new events are made.
 const DELETION: u16 = 5;
@@ -26,15 +29,11 @@ impl Workload {
         seed: u64,
     ) -> anyhow::Result<()> {
         for (population, reconcile) in scenario.reconcile.iter().enumerate() {
-            let wanted = |event: &Event<'_>| reconcile.kinds.as_ref().is_none_or(|k| k.contains(&event.kind));
-            let stored: Vec<u32> = (0..)
-                .zip(&self.events[..self.stored])
-                .filter(|(_, event)| wanted(event))
-                .map(|(n, _)| n)
-                .collect();
-            ensure!(!stored.is_empty(), "the corpus has no event of {}", named(reconcile.kinds.as_deref()));
+            let kinds = reconcile.kinds.as_deref();
+            let stored = self.stored_of(kinds);
+            ensure!(!stored.is_empty(), "the corpus has no event of {}", named(kinds));
             let can_be_made = |event: &&&Event<'_>| {
-                wanted(event) && event.class() != KindClass::Ephemeral && event.kind != DELETION
+                is_among(event, kinds) && event.class() != KindClass::Ephemeral && event.kind != DELETION
             };
             let templates: Vec<_> = eligible.iter().filter(can_be_made).copied().collect();
             self.frame_bytes = self.frame_bytes.into_iter().chain([reconcile.frame_bytes]).min();

@@ -6,13 +6,13 @@ use corpus::Random;
 
 use super::{
     PlannedRequest,
-    stored::{StoredIndex, named},
+    index::{Index, named},
 };
 use crate::scenario::{Draw, Request, Step, TagChoice};
 
 /// Plans the requests of the sessions of one population.
 pub(super) struct Asker<'s, 'e> {
-    stored: &'s StoredIndex<'e>,
+    stored: &'s Index<'e>,
     steps: Vec<StepSources<'s>>,
 }
 
@@ -26,7 +26,7 @@ struct StepSources<'s> {
 impl<'s, 'e> Asker<'s, 'e> {
     /// # Errors
     /// When the relay would hold no event that a step could request.
-    pub(super) fn new(stored: &'s StoredIndex<'e>, request: &'s Request) -> anyhow::Result<Self> {
+    pub(super) fn new(stored: &'s Index<'e>, request: &'s Request) -> anyhow::Result<Self> {
         let steps =
             request.step.iter().map(|step| StepSources::new(stored, step)).collect::<Result<_, _>>()?;
         Ok(Asker { stored, steps })
@@ -101,7 +101,7 @@ impl<'s, 'e> Asker<'s, 'e> {
 }
 
 impl<'s> StepSources<'s> {
-    fn new(stored: &StoredIndex<'_>, step: &'s Step) -> anyhow::Result<Self> {
+    fn new(stored: &Index<'_>, step: &'s Step) -> anyhow::Result<Self> {
         let kinds = step.kinds.as_deref();
         let authors = if step.authors.is_some() { stored.authors(kinds) } else { Vec::new() };
         let nothing = || {
@@ -120,7 +120,7 @@ impl<'s> StepSources<'s> {
     }
 
     /// Draws the filters of one round of this step, one for each chunk.
-    fn filters(&self, stored: &StoredIndex<'_>, random: &mut Random) -> Vec<Filter> {
+    fn filters(&self, stored: &Index<'_>, random: &mut Random) -> Vec<Filter> {
         let step = self.step;
         let base = Filter {
             kinds: step.kinds.clone(),

@@ -1,4 +1,5 @@
-//! The events that the relay holds before the clock starts, and its answers to filters.
+//! Events by the conditions of filters: those that the relay holds before the clock starts, with its
+//! answers, and those that are published.
 
 use std::{
     cmp::Reverse,
@@ -13,9 +14,10 @@ use codecs::{Event, Filter};
 /// correct answers as losses.
 const MAX_EXPECTED: usize = 500;
 
-/// The stored events, indexed by the conditions of filters.
-pub(super) struct StoredIndex<'e> {
-    events: &'e [Event<'static>],
+/// A list of events, indexed by the conditions of filters. Comparing each filter with each event would
+/// cost the square of the load.
+pub(super) struct Index<'e> {
+    events: Vec<&'e Event<'static>>,
     by_author: BTreeMap<([u8; 32], u16), Vec<u32>>,
     by_kind: BTreeMap<u16, Vec<u32>>,
     /// By tag name of one letter, then by value.
@@ -24,26 +26,22 @@ pub(super) struct StoredIndex<'e> {
     pub(super) newest: i64,
 }
 
-impl<'e> StoredIndex<'e> {
-    pub(super) fn new(events: &'e [Event<'static>]) -> Self {
-        let mut stored = StoredIndex {
-            events,
-            by_author: BTreeMap::new(),
-            by_kind: BTreeMap::new(),
-            by_tag: HashMap::new(),
-            newest: newest(events),
-        };
-        for (position, event) in (0..).zip(events) {
-            stored.by_author.entry((event.pubkey, event.kind)).or_default().push(position);
-            stored.by_kind.entry(event.kind).or_default().push(position);
+impl<'e> Index<'e> {
+    pub(super) fn new(events: impl IntoIterator<Item = &'e Event<'static>>) -> Self {
+        let events: Vec<_> = events.into_iter().collect();
+        let (mut by_author, mut by_kind) = (BTreeMap::<_, Vec<u32>>::new(), BTreeMap::<_, Vec<u32>>::new());
+        let mut by_tag: HashMap<_, HashMap<_, Vec<u32>>> = HashMap::new();
+        for (position, event) in (0..).zip(&events) {
+            by_author.entry((event.pubkey, event.kind)).or_default().push(position);
+            by_kind.entry(event.kind).or_default().push(position);
             for (letter, value) in conditions(event) {
-                let positions = stored.by_tag.entry(letter).or_default().entry(value).or_default();
+                let positions = by_tag.entry(letter).or_default().entry(value).or_default();
                 if positions.last() != Some(&position) {
                     positions.push(position);
                 }
             }
         }
-        stored
+        Index { newest: newest(events.iter().copied()), events, by_author, by_kind, by_tag }
     }
 
     /// The authors of events of these kinds, in a fixed order.
@@ -73,7 +71,7 @@ impl<'e> StoredIndex<'e> {
             .into_iter()
             .flatten()
             .map(|(value, positions)| {
-                let matching = positions.iter().filter(|p| filter.matches(&self.events[**p as usize]));
+                let matching = positions.iter().filter(|p| filter.matches(self.events[**p as usize]));
                 (Reverse(matching.count()), *value)
             })
             .filter(|(Reverse(count), _)| *count > 0)
@@ -82,13 +80,19 @@ impl<'e> StoredIndex<'e> {
         counted.into_iter().map(|(_, value)| value.to_owned()).collect()
     }
 
+    /// The events that match a filter, whatever its limit; one may come twice.
+    pub(super) fn matching(&self, filter: &Filter) -> Vec<u32> {
+        let mut found = self.candidates(filter);
+        found.retain(|position| filter.matches(self.events[*position as usize]));
+        found
+    }
+
     /// The events that must answer a filter, up to its limit: newest first, ties by lowest id
     /// (NIP-01).
     pub(super) fn answer(&self, filter: &Filter) -> Vec<u32> {
-        let mut found = self.candidates(filter);
-        found.retain(|position| filter.matches(&self.events[*position as usize]));
+        let mut found = self.matching(filter);
         found.sort_unstable_by_key(|position| {
-            let event = &self.events[*position as usize];
+            let event = self.events[*position as usize];
             (Reverse(event.created_at), event.id)
         });
         found.dedup();
@@ -98,7 +102,7 @@ impl<'e> StoredIndex<'e> {
         found
     }
 
-    /// As [`StoredIndex::answer`], for a filter that every relay answers alike.
+    /// As [`Index::answer`], for a filter that every relay answers alike.
     ///
     /// # Errors
     /// When a relay may send fewer events than match.
@@ -150,12 +154,12 @@ pub(super) fn named(kinds: Option<&[u16]>) -> String {
 }
 
 /// The latest `created_at`; 0 without events.
-pub(super) fn newest(events: &[Event<'_>]) -> i64 {
-    events.iter().map(|event| event.created_at).max().unwrap_or(0)
+pub(super) fn newest<'e>(events: impl IntoIterator<Item = &'e Event<'static>>) -> i64 {
+    events.into_iter().map(|event| event.created_at).max().unwrap_or(0)
 }
 
 /// The tags of an event that filters can match (NIP-01): single-letter names with the first value.
-pub(super) fn conditions<'e>(event: &'e Event<'_>) -> impl Iterator<Item = (char, &'e str)> {
+fn conditions<'e>(event: &'e Event<'_>) -> impl Iterator<Item = (char, &'e str)> {
     event.tags.iter().filter_map(|tag| {
         let (name, value) = (tag.first()?, tag.get(1)?);
         let letter = name.chars().next().filter(|c| c.is_ascii_alphabetic() && name.len() == 1)?;
