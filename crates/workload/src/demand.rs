@@ -10,9 +10,8 @@ use std::collections::HashMap;
 use link::{Demand, Link};
 
 use crate::{
-    plan::{Session, Task, Workload},
+    plan::{Session, Workload},
     plan_facts,
-    scenario::Connect,
 };
 
 /// Bytes of `["EVENT","s0-0-0",…]` around an event, with the frame's head.
@@ -158,9 +157,7 @@ impl<'w> Links<'w> {
         let connection = session.connection;
         let round_trip_s = self.round_trip_s(connection);
         let mut now_s = at_s;
-        if let Task::Requester { connect: Connect::Again | Connect::PerSession } =
-            self.workload.roles[connection].task
-        {
+        if self.workload.roles[connection].connects_anew() {
             now_s += HANDSHAKE_ROUND_TRIPS * round_trip_s;
         }
         for step in &session.steps {

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{
     corpus_record,
-    plan::{Role, Workload},
+    plan::{Role, Session, Workload},
     plan_facts::{self, PerSecond, PlanFacts},
     scenario::{Bound, Scenario},
 };
@@ -207,22 +207,24 @@ impl Explanation<'_> {
     fn write_plan(&self, facts: &PlanFacts, out: &mut String) {
         let workload = self.workload;
         let mut line = |count: u64, what: &str| out.push_str(&format!("  {count:>12} {what}\n"));
-        line(facts.connections, "clients connected at once at most");
-        line(facts.connections_made, "connections made");
-        line(workload.stored as u64, "events given to the relay beforehand");
-        line(facts.published, &format!("events published, {} of them newly made", workload.fresh));
-        line(facts.sessions, &format!("sessions with {} requests", facts.requests));
-        line(facts.stored_deliveries, "deliveries of stored events");
-        line(facts.live_deliveries, "deliveries of live events");
-        let roles =
-            |is_one: fn(&Role) -> bool| workload.roles.iter().filter(|role| is_one(role)).count() as u64;
-        let stays = workload.sessions.iter().filter(|session| !session.live.is_empty()).count();
-        let reconciliations =
-            || workload.sessions.iter().filter_map(|session| session.reconciliation.as_ref());
+        for (_, what, of) in SUMS {
+            line(of(facts), what);
+        }
+        let roles = |is_one: fn(&Role) -> bool| workload.roles.iter().filter(|role| is_one(role)).count();
+        let sessions =
+            |is_one: fn(&Session) -> bool| workload.sessions.iter().filter(|one| is_one(one)).count();
         for (count, what) in [
-            (stays as u64, "sessions stay for live events, whose number depends on when the stay begins"),
-            (reconciliations().count() as u64, "reconciliations, whose messages are not in the sums"),
-            (workload.repeats(|_| true), "deliveries of an event that the client has already"),
+            (workload.stored, "events given to the relay beforehand"),
+            (workload.fresh, "of the published events newly made"),
+            (sessions(|_| true), "sessions"),
+            (
+                sessions(|session| !session.live.is_empty()),
+                "sessions stay for live events, whose number depends on when the stay begins",
+            ),
+            (
+                sessions(|session| session.reconciliation.is_some()),
+                "reconciliations, whose messages are not in the sums",
+            ),
             (roles(Role::reads_slowly), "clients read slowly; their deliveries are not in the sums"),
             (
                 roles(|role| role.decode_every.is_some()),
@@ -230,14 +232,8 @@ impl Explanation<'_> {
             ),
         ] {
             if count > 0 {
-                line(count, what);
+                line(count as u64, what);
             }
-        }
-        if let Some(first) = reconciliations().next() {
-            let (has, own) = (first.has.len(), first.own.len());
-            let what =
-                format!("events are on the relay; the first client has {has} of them and {own} of its own");
-            line((has + first.lacks.len()) as u64, &what);
         }
         if let Some(bytes) = facts.event_json_bytes() {
             line(measure::whole(bytes.round()), "bytes an event in JSON, on average");
@@ -245,56 +241,39 @@ impl Explanation<'_> {
     }
 }
 
-/// A column of the agents' table: its head, its width, and its value.
-type Column = (&'static str, usize, fn(&PlanFacts) -> u64);
+/// A sum over a plan: its column in the table of agents, its words and its value.
+type Sum = (&'static str, &'static str, fn(&PlanFacts) -> u64);
 
-const COLUMNS: [Column; 9] = [
-    ("users", 9, |facts| facts.users),
-    ("conns", 9, |facts| facts.connections),
-    ("made", 9, |facts| facts.connections_made),
-    ("published", 11, |facts| facts.published),
-    ("requests", 10, |facts| facts.requests),
-    ("stored", 12, |facts| facts.stored_deliveries),
-    ("live", 12, |facts| facts.live_deliveries),
-    ("timed", 12, |facts| facts.live_deliveries_timed),
-    ("due/s", 7, |facts| facts.due_per_s_max),
+const SUMS: [Sum; 9] = [
+    ("users", "users", |facts| facts.users),
+    ("conns", "clients connected at once at most", |facts| facts.connections),
+    ("made", "connections made", |facts| facts.connections_made),
+    ("published", "events published", |facts| facts.published),
+    ("requests", "requests for stored events", |facts| facts.requests),
+    ("stored", "deliveries of stored events", |facts| facts.stored_deliveries),
+    ("live", "deliveries of live events", |facts| facts.live_deliveries),
+    ("timed", "of these with both ends on one machine", |facts| facts.live_deliveries_timed),
+    ("due/s", "publications and sessions due within one second at most", |facts| facts.due_per_s_max),
 ];
 
-/// A table of what each agent does, its smallest and largest values, and what the split means for
-/// latencies.
+/// A table of what each agent does, and what the split means for latencies.
 fn write_agents(agents: &[PlanFacts], whole: &PlanFacts, out: &mut String) -> std::fmt::Result {
-    let line = |name: &str, value: &dyn Fn(fn(&PlanFacts) -> u64) -> u64| {
-        let cells = COLUMNS.into_iter().map(|(_, width, of)| format!("{:>width$}", value(of)));
-        format!("{name:>7}{}", cells.collect::<String>())
-    };
-    let heads = COLUMNS.into_iter().map(|(name, width, _)| format!("{name:>width$}"));
-    writeln!(out, "\n{} agents, each with the users whose turn it is:\n", agents.len())?;
-    writeln!(out, "{:>7}{}", "agent", heads.collect::<String>())?;
+    let heads = SUMS.map(|(head, ..)| format!("{head:>10}")).concat();
+    writeln!(out, "\n{} agents, each with the users whose turn it is:\n\n  agent{heads}", agents.len())?;
     for (index, facts) in agents.iter().enumerate() {
-        writeln!(out, "{}", line(&index.to_string(), &|of| of(facts)))?;
+        writeln!(out, "{index:>7}{}", SUMS.map(|(.., of)| format!("{:>10}", of(facts))).concat())?;
     }
-    let values = |of: fn(&PlanFacts) -> u64| agents.iter().map(of);
-    writeln!(out, "{}", line("least", &|of| values(of).min().unwrap_or(0)))?;
-    writeln!(out, "{}", line("most", &|of| values(of).max().unwrap_or(0)))?;
-    writeln!(
-        out,
-        "
-  conns: connections at once; made: connections made over the run
-  stored, live: deliveries; timed: live deliveries of events that the same agent publishes
-  due/s: the most publications and sessions that are due within one second
-"
-    )?;
     let idle = agents.iter().filter(|facts| facts.users == 0).count();
     if idle > 0 {
         writeln!(out, "Agents with nothing to do: {idle}, because there are {} users.", whole.users)?;
     }
-    let timed: u64 = values(|facts| facts.live_deliveries_timed).sum();
-    let apart = whole.live_deliveries - timed;
-    if apart > 0 {
+    let timed: u64 = agents.iter().map(|facts| facts.live_deliveries_timed).sum();
+    if timed < whole.live_deliveries {
         writeln!(
             out,
-            "{apart} of {} live deliveries come to another agent than publishes the event: they count in the
+            "{} of {} live deliveries come to another agent than publishes the event: they count in the
 ledger and are not timed, because two machines have two clocks.",
+            whole.live_deliveries - timed,
             whole.live_deliveries
         )?;
     }

@@ -82,7 +82,7 @@ impl Elsewhere {
         self.first = self.first.into_iter().chain(due.iter().copied()).min();
         self.end = due.iter().map(|at| *at + stay).fold(self.end, Duration::max);
         self.follows |= due.len() > 1 && matches!(request.arrival, Arrival::Closed { .. });
-        if matches!(request.connect, Connect::Again | Connect::PerSession) {
+        if request.connect != Connect::Before {
             self.made[self.share.agent_of(self.readers + connection)] += due.len() as u64;
         }
     }
