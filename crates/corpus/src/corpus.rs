@@ -1,17 +1,10 @@
 //! Events in memory, with their name, origin and fingerprint.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    path::Path,
-    sync::LazyLock,
-};
+use std::{collections::BTreeMap, path::Path, sync::LazyLock};
 
 use codecs::Event;
 
-use crate::{
-    CorpusError, Events, Fingerprint, Origin, Skipped,
-    files::{self, EventReader},
-};
+use crate::{Census, CorpusError, Counted, Events, Fingerprint, Origin, Skipped};
 
 /// Signed events in a fixed order, each id once.
 #[derive(Debug, Clone)]
@@ -48,7 +41,7 @@ impl Corpus {
     /// As [`Corpus::read`]; with `skip_invalid` only for a file that cannot be read or holds no
     /// valid event.
     pub fn read_with(path: &Path, skip_invalid: bool) -> Result<Corpus, CorpusError> {
-        Corpus::from_file(path, Events::open(path, skip_invalid)?)
+        Corpus::from_file(Events::open(path, skip_invalid)?)
     }
 
     /// [`Corpus::read`] for an untrusted file, in bounded memory: its decompressed stream may have
@@ -58,12 +51,12 @@ impl Corpus {
     /// As [`Corpus::read`], with [`RecordError::StreamTooLarge`](crate::RecordError::StreamTooLarge)
     /// for a longer stream.
     pub fn read_within(path: &Path, most_bytes: u64) -> Result<Corpus, CorpusError> {
-        Corpus::from_file(path, Events::from_reader(EventReader::open(path, Some(most_bytes))?, false))
+        Corpus::from_file(Events::open_within(path, Some(most_bytes))?)
     }
 
-    fn from_file(path: &Path, mut file: Events) -> Result<Corpus, CorpusError> {
+    fn from_file(mut file: Events) -> Result<Corpus, CorpusError> {
         let events = file.by_ref().collect::<Result<Vec<_>, _>>()?;
-        let skipped = file.skipped().clone();
+        let (path, skipped) = (file.path(), file.skipped().clone());
         if events.is_empty() {
             return Err(CorpusError::without_events(path, &skipped));
         }
@@ -79,9 +72,10 @@ impl Corpus {
     pub fn bundled() -> Corpus {
         // Cached: tests call this often, and unoptimised inflation of 9 MB takes seconds.
         static BUNDLED: LazyLock<Corpus> = LazyLock::new(|| {
-            let events = files::read_bundled(include_bytes!("../../../data/sample.pb.gz"))
-                .expect("a test reads the bundled sample whole");
-            Corpus::from_events("sample.pb.gz".to_owned(), events)
+            let bytes: &[u8] = include_bytes!("../../../data/sample.pb.gz");
+            Events::from_stream(Path::new("sample.pb.gz"), bytes, None)
+                .and_then(Corpus::from_file)
+                .expect("a test reads the bundled sample whole")
         });
         BUNDLED.clone()
     }
@@ -89,9 +83,9 @@ impl Corpus {
     /// A corpus of events in memory. Keeps the first event of each id: a relay refuses the others,
     /// and a run that planned with them could not account for every event.
     pub fn from_events(name: String, mut events: Vec<Event<'static>>) -> Corpus {
-        let mut seen = HashSet::with_capacity(events.len());
-        events.retain(|event| seen.insert(event.id));
-        let (origin, fingerprint) = (Origin::from_events(&events), Fingerprint::from_events(&events));
+        let mut census = Census::default();
+        events.retain(|event| census.add(event));
+        let Counted { origin, fingerprint, .. } = census.finish();
         Corpus { name, origin, fingerprint, events, skipped: Skipped::default() }
     }
 

@@ -14,8 +14,8 @@ use flate2::bufread::GzDecoder;
 use serde::de::IgnoredAny;
 
 use crate::{
-    CorpusError, Events, FileFormat, MAX_RECORD_BYTES, RecordError,
-    files::{EventReader, EventWriter, io_error},
+    CorpusError, Events, FileFormat, RecordError,
+    files::{EventWriter, io_error},
 };
 
 /// The end of a file that was cut short.
@@ -28,58 +28,45 @@ pub struct Cut {
     events: usize,
 }
 
-/// Finds the cut that explains why a file of events cannot be read to its end. [`Events`] had read
-/// `events_read`.
+/// Finds the cut that explains why a file of events could be read no further.
 ///
 /// # Errors
 /// `damage` itself, if a crash while writing does not explain it; [`CorpusError::Io`] when the file
 /// cannot be read.
-pub fn find_cut(path: &Path, damage: CorpusError, events_read: usize) -> Result<Cut, CorpusError> {
+pub fn find_cut(file: &Events, damage: CorpusError) -> Result<Cut, CorpusError> {
+    let path = file.path();
     let format = FileFormat::from_path(path)?;
+    let begins_an_event = |line: &[u8]| match format {
+        FileFormat::NotepackText => true,
+        // A whole value that is no event was not cut.
+        _ => serde_json::from_slice::<IgnoredAny>(line).is_err_and(|error| error.is_eof()),
+    };
     let start_bytes = match &damage {
-        CorpusError::Damaged { line: Some(_), offset_bytes, reason: RecordError::Decode(_), .. }
-            if !format.is_compressed() =>
+        CorpusError::Damaged { offset_bytes, reason: RecordError::Decode(_), .. }
+            if !format.is_compressed() && file.unterminated_line().is_some_and(begins_an_event) =>
         {
-            line_cut(path, format, *offset_bytes)?
+            Some(*offset_bytes)
         }
         CorpusError::Damaged { reason: RecordError::Read(reason), .. }
             if format.is_compressed() && reason.kind() == io::ErrorKind::UnexpectedEof =>
         {
             stream_cut(path, format)?
         }
-        _ => return Err(damage),
+        _ => None,
     };
     let Some(start_bytes) = start_bytes else { return Err(damage) };
     // The rest must be a whole file by itself.
-    let (mut kept, mut whole) = (0, EventReader::open_first(path, start_bytes)?);
+    let start = File::open(path).map_err(|reason| io_error("open", path, reason))?.take(start_bytes);
+    let (mut kept, mut whole) = (0, Events::from_stream(path, start, None)?);
     for event in &mut whole {
         event?;
         kept += 1;
     }
-    if whole.unterminated() {
+    if whole.unterminated_line().is_some() {
         return Err(damage);
     }
-    let events = events_read.saturating_sub(kept);
+    let events = file.events_read().saturating_sub(kept);
     Ok(Cut { path: path.to_owned(), start_bytes, events })
-}
-
-/// Start of the last line, if it has no end and is the beginning of an event.
-fn line_cut(path: &Path, format: FileFormat, offset_bytes: u64) -> Result<Option<u64>, CorpusError> {
-    let read = || -> io::Result<Vec<u8>> {
-        let mut file = File::open(path)?;
-        file.seek(SeekFrom::Start(offset_bytes))?;
-        let mut rest = Vec::new();
-        file.take(MAX_RECORD_BYTES as u64 + 1).read_to_end(&mut rest)?;
-        Ok(rest)
-    };
-    let rest = read().map_err(|reason| io_error("read", path, reason))?;
-    let begins_an_event = match format {
-        FileFormat::NotepackText => true,
-        // A whole value that is no event was not cut.
-        _ => serde_json::from_slice::<IgnoredAny>(&rest).is_err_and(|error| error.is_eof()),
-    };
-    let is_cut = rest.len() <= MAX_RECORD_BYTES && !rest.contains(&b'\n') && begins_an_event;
-    Ok(is_cut.then_some(offset_bytes))
 }
 
 /// Start of the last gzip member or zstd frame, if it has no end.

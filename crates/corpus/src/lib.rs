@@ -12,7 +12,6 @@
 //! `files/lines.rs`.
 
 mod census;
-mod checked;
 mod corpus;
 mod cut;
 mod error;
@@ -31,12 +30,11 @@ mod sampler;
 mod signing;
 
 pub use census::{Census, Counted, Ids};
-pub use checked::{Checked, Events};
 pub use corpus::Corpus;
 pub use cut::{Cut, find_cut};
 pub use error::{CorpusError, RecordError};
 pub use file_format::{FileFormat, MAX_BATCH_BYTES, MAX_RECORD_BYTES};
-pub use files::{EventWriter, write};
+pub use files::{EventWriter, Events, write};
 pub use fingerprint::Fingerprint;
 pub use invalid::{Invalid, Skipped};
 pub use keys::sign_as;

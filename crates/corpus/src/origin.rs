@@ -23,15 +23,6 @@ pub enum Origin {
     Mixed,
 }
 
-impl Origin {
-    /// Looks at the signers of 256 events drawn from the list. Costs some 80 ms once per process.
-    pub fn from_events(events: &[Event<'_>]) -> Origin {
-        let mut sample = SignerSample::default();
-        events.iter().for_each(|event| sample.add(event));
-        sample.origin()
-    }
-}
-
 codecs::names! { Origin, "origin": Generated = "generated", Real = "real", Mixed = "mixed" }
 
 /// A uniform sample of the signers of up to 256 events of a stream.

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use corpus::{Census, Checked, CorpusError, Counted, Invalid};
+use corpus::{Census, CorpusError, Counted, Events, Invalid};
 use serde_json::{Value, json};
 
 use super::{Progress, say, tell};
@@ -20,7 +20,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let records = Checked::open(&args.file)?;
+    let mut file = Events::open(&args.file, true)?;
     let mut progress = Progress::new("checked", None, "records");
     let (mut census, mut events, mut valid, mut bad) = (Census::default(), 0, 0, 0);
     let mut failure = None;
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         program::print(&format!("{{\"file\":{},\"invalid\":[", json!(args.file.display().to_string())))?;
     }
     // Bad records are printed as they are found: a file may have more than fit into memory.
-    for record in records {
+    while let Some(record) = file.checked() {
         match record {
             Ok(Ok(event)) => {
                 census.add(&event);

@@ -28,6 +28,16 @@ fn read_bytes(name: &str, bytes: &[u8]) -> Result<Corpus, CorpusError> {
     Corpus::read(&file)
 }
 
+/// Line, offset, events before it and reason of the damage in a file.
+fn damage(name: &str, bytes: &[u8]) -> (Option<u64>, u64, usize, RecordError) {
+    match read_bytes(name, bytes).unwrap_err() {
+        CorpusError::Damaged { line, offset_bytes, events_read, reason, .. } => {
+            (line, offset_bytes, events_read, reason)
+        }
+        error => panic!("{name}: {error}"),
+    }
+}
+
 /// The file `write` makes of `events` in this format.
 fn file_of(format: FileFormat, events: &[Event<'_>]) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
@@ -85,20 +95,13 @@ fn a_bad_line_is_named() {
         ("x.jsonl.gz", gzip(lines.join("\n").as_bytes())),
         ("x.jsonl.zst", zstd::encode_all(lines.join("\n").as_bytes(), 1).unwrap()),
     ] {
-        match read_bytes(name, &bytes).unwrap_err() {
-            CorpusError::Damaged {
-                line: Some(5),
-                events_read: 3,
-                offset_bytes,
-                reason: RecordError::Decode(_),
-                ..
-            } => {
-                let before: usize =
-                    lines[..4].iter().map(|line| line.len() + if name == "x.jsonl" { 2 } else { 1 }).sum();
-                assert_eq!(offset_bytes, before as u64, "{name}");
-            }
-            error => panic!("{name}: {error}"),
-        }
+        let line_end = if name == "x.jsonl" { 2 } else { 1 };
+        let before: usize = lines[..4].iter().map(|line| line.len() + line_end).sum();
+        let found = damage(name, &bytes);
+        assert!(
+            matches!(found, (Some(5), at, 3, RecordError::Decode(_)) if at == before as u64),
+            "{found:?}"
+        );
     }
 }
 
@@ -123,22 +126,12 @@ fn a_batch_cut_short_or_too_long_is_refused_with_its_name() {
         let whole = file_of(format, &some_events()[..2]);
         let name = format!("x{}", format.extension());
         for bytes in [&whole[..whole.len() - 1], &[&whole, &b"\0"[..]].concat()] {
-            match read_bytes(&name, bytes).unwrap_err() {
-                CorpusError::Damaged {
-                    line: None,
-                    events_read: 0,
-                    offset_bytes: 0,
-                    reason: RecordError::Batch(_),
-                    ..
-                } => {}
-                error => panic!("{name}: {error}"),
-            }
+            let found = damage(&name, bytes);
+            assert!(matches!(found, (None, 0, 0, RecordError::Batch(_))), "{name}: {found:?}");
         }
     }
-    match read_bytes("x.notepack.batch", &vec![0xff; MAX_BATCH_BYTES + 1]).unwrap_err() {
-        CorpusError::Damaged { reason: RecordError::BatchTooLarge, .. } => {}
-        error => panic!("{error}"),
-    }
+    let (.., reason) = damage("x.notepack.batch", &vec![0xff; MAX_BATCH_BYTES + 1]);
+    assert!(matches!(reason, RecordError::BatchTooLarge), "{reason}");
 }
 
 #[test]
@@ -164,34 +157,24 @@ fn a_record_stream_cut_short_is_named_by_offset_and_count() {
             l if l < third => (second as u64, 1),
             _ => (third as u64, 2),
         };
-        match read_bytes("x.pb.gz", &gzip(&records[..length])).unwrap_err() {
-            CorpusError::Damaged {
-                offset_bytes,
-                events_read,
-                reason: RecordError::Truncated { .. } | RecordError::Length,
-                ..
-            } => assert_eq!((offset_bytes, events_read), expected, "{length} bytes"),
-            error => panic!("{length} bytes: {error}"),
-        }
+        let (_, offset, events, reason) = damage("x.pb.gz", &gzip(&records[..length]));
+        assert_eq!((offset, events), expected, "{length} bytes");
+        assert!(matches!(reason, RecordError::Truncated { .. } | RecordError::Length), "{length}: {reason}");
     }
 }
 
 #[test]
 fn lengths_are_claims_to_check() {
     let first = gunzip(&file_of(FileFormat::ProtoGzip, &some_events()[..1]));
-    let check = |tail: &[u8]| match read_bytes("x.pb.gz", &gzip(&[&first, tail].concat())).unwrap_err() {
-        CorpusError::Damaged { offset_bytes, events_read: 1, reason, .. } => {
-            assert_eq!(offset_bytes, first.len() as u64);
-            reason
-        }
-        error => panic!("{error}"),
+    let check = |tail: &[u8]| {
+        let (_, offset, events, reason) = damage("x.pb.gz", &gzip(&[&first, tail].concat()));
+        assert_eq!((offset, events), (first.len() as u64, 1));
+        reason
     };
     assert!(matches!(check(&[0x80]), RecordError::Length));
     assert!(matches!(check(&[0xff; 11]), RecordError::Length));
-    assert!(matches!(
-        check(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]),
-        RecordError::TooLarge
-    ));
+    let longest = [&[0xff; 9][..], &[1]].concat();
+    assert!(matches!(check(&longest), RecordError::TooLarge));
     assert!(matches!(check(&[0x81, 0x80, 0x40]), RecordError::TooLarge));
     assert!(matches!(check(&[0x80, 0x80, 0x40]), RecordError::Truncated { missing_bytes: 0x10_0000 }));
     assert!(matches!(check(&[1, 0xff]), RecordError::Decode(_)));
@@ -200,14 +183,9 @@ fn lengths_are_claims_to_check() {
 
 #[test]
 fn a_line_without_end_does_not_fill_memory() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = path(&folder, "long.jsonl.zst");
-    let blanks = vec![b'x'; 3 * MAX_RECORD_BYTES];
-    fs::write(&file, zstd::encode_all(blanks.as_slice(), 1).unwrap()).unwrap();
-    match Corpus::read(&file).unwrap_err() {
-        CorpusError::Damaged { line: Some(1), events_read: 0, reason: RecordError::TooLarge, .. } => {}
-        error => panic!("{error}"),
-    }
+    let line = zstd::encode_all(vec![b'x'; 3 * MAX_RECORD_BYTES].as_slice(), 1).unwrap();
+    let found = damage("long.jsonl.zst", &line);
+    assert!(matches!(found, (Some(1), 0, 0, RecordError::TooLarge)), "{found:?}");
 }
 
 /// The bytes of a file's stream, decompressed.

@@ -47,27 +47,15 @@ pub(super) struct Lines<R> {
     next_offset: u64,
     /// The last line that was read has no line feed.
     unterminated: bool,
-    /// The rest of a line that is too large comes first.
-    within_line: bool,
 }
 
 impl<R: BufRead> Lines<R> {
     pub(super) fn new(input: R, form: Form) -> Lines<R> {
-        Lines {
-            input,
-            form,
-            line: Vec::new(),
-            number: 0,
-            offset: 0,
-            next_offset: 0,
-            unterminated: false,
-            within_line: false,
-        }
+        Lines { input, form, line: Vec::new(), number: 0, offset: 0, next_offset: 0, unterminated: false }
     }
 
     /// The next event; `None` at the end of the file.
     pub(super) fn next(&mut self) -> Result<Option<Event<'static>>, RecordError> {
-        self.leave_line()?;
         loop {
             self.number += 1;
             self.offset = self.next_offset;
@@ -91,9 +79,9 @@ impl<R: BufRead> Lines<R> {
         (Some(self.number), self.offset)
     }
 
-    /// Whether the last line that was read has no line feed.
-    pub(super) fn unterminated(&self) -> bool {
-        self.unterminated
+    /// The last line that was read, if it has no line feed.
+    pub(super) fn unterminated(&self) -> Option<&[u8]> {
+        self.unterminated.then_some(&self.line)
     }
 
     /// Whether there was another line.
@@ -111,24 +99,12 @@ impl<R: BufRead> Lines<R> {
             self.unterminated = !terminated;
         }
         if self.line.len() > MAX_RECORD_BYTES {
-            self.within_line = !terminated;
+            if !terminated {
+                self.next_offset += self.input.skip_until(b'\n')? as u64;
+            }
             return Err(RecordError::TooLarge);
         }
         Ok(read > 0)
-    }
-
-    /// Passes over the rest of a line that is too large, without keeping it.
-    fn leave_line(&mut self) -> std::io::Result<()> {
-        while self.within_line {
-            let ahead = self.input.fill_buf()?;
-            let end = ahead.iter().position(|byte| *byte == b'\n');
-            let bytes = end.map_or(ahead.len(), |end| end + 1);
-            self.within_line = end.is_none() && bytes > 0;
-            self.unterminated = end.is_none();
-            self.next_offset += bytes as u64;
-            self.input.consume(bytes);
-        }
-        Ok(())
     }
 }
 

@@ -3,22 +3,20 @@
 mod batch;
 mod lines;
 mod proto;
+mod reader;
 
 use std::{
-    fs::File,
-    io::{self, BufRead, BufReader, BufWriter, Read, Write},
+    io::{self, BufWriter, Read, Write},
     path::{Path, PathBuf},
 };
 
 use codecs::{EncodeError, Event, Format};
-use flate2::{Compression, GzBuilder, bufread::MultiGzDecoder, write::GzEncoder};
+use flate2::{Compression, GzBuilder, write::GzEncoder};
 
-use self::lines::{Form, Lines};
+use self::lines::Form;
+pub use self::reader::Events;
 use crate::{CorpusError, FileFormat, RecordError, file_format::Stream};
 use measure::WholeFile;
-
-/// Bytes of a file's start that identify its compression.
-const START_BYTES: u64 = 64;
 
 /// gzip's best level: corpora are written once and read often.
 const GZIP_LEVEL: u32 = 9;
@@ -37,21 +35,20 @@ impl FileFormat {
             .ok_or_else(|| CorpusError::UnknownExtension { path: path.to_owned() })
     }
 
-    /// Compares the name with the first bytes of the content. Fewer than four bytes pass, because
-    /// the file may have been cut short.
-    fn check_content(self, path: &Path, start: &[u8]) -> Result<(), CorpusError> {
+    /// The compression that the name announces, compared with the first bytes of the content. Fewer than
+    /// four bytes pass, because the file may have been cut short.
+    fn checked_stream(self, path: &Path, start: &[u8]) -> Result<Option<&'static Stream>, CorpusError> {
+        let (named, content) = (self.stream(), Stream::of(start));
         if start.len() < 4 || matches!(self, FileFormat::Batch(_)) {
-            return Ok(());
+            return Ok(named);
         }
-        let named = self.stream().map(|stream| stream.name);
         if named.is_none() && (start.starts_with(&[0xff, 0xfe]) || start.starts_with(&[0xfe, 0xff])) {
             return Err(CorpusError::Utf16 { path: path.to_owned() });
         }
-        let content = Stream::of(start).map(|stream| stream.name);
-        if content == named {
-            return Ok(());
+        if named == content {
+            return Ok(named);
         }
-        let word = |name: Option<&'static str>| name.unwrap_or("uncompressed");
+        let word = |stream: Option<&Stream>| stream.map_or("uncompressed", |stream| stream.name);
         Err(CorpusError::Misnamed { path: path.to_owned(), named: word(named), content: word(content) })
     }
 
@@ -77,167 +74,6 @@ impl FileFormat {
 /// have been written.
 pub fn write(path: &Path, events: &[Event<'_>]) -> Result<(), CorpusError> {
     EventWriter::create(path)?.write_all(events)
-}
-
-/// Reads a `.pb.gz` file that is part of this program.
-pub(crate) fn read_bundled(bytes: &'static [u8]) -> Result<Vec<Event<'static>>, CorpusError> {
-    EventReader::of_file(Path::new("sample.pb.gz"), bytes, None)?.collect()
-}
-
-/// Reads a file event by event, in constant memory; a batch, which is bounded, at once. Ends at the
-/// first damage, since half a corpus is another corpus.
-#[derive(derive_more::Debug)]
-pub(crate) struct EventReader {
-    path: PathBuf,
-    #[debug(skip)]
-    source: Source,
-    events_read: usize,
-    ended: bool,
-}
-
-enum Source {
-    Lines(Lines<Box<dyn BufRead + Send>>),
-    Records(proto::Records<Box<dyn BufRead + Send>>),
-    Batch(batch::Events<Box<dyn BufRead + Send>>),
-}
-
-impl EventReader {
-    /// Opens a file whose stream may have at most `most_bytes` when decompressed.
-    pub(crate) fn open(path: &Path, most_bytes: Option<u64>) -> Result<EventReader, CorpusError> {
-        if path == Path::new("-") {
-            return EventReader::of_file(path, io::stdin(), most_bytes);
-        }
-        let file = File::open(path).map_err(|reason| match reason.kind() {
-            io::ErrorKind::NotFound => CorpusError::NotFound { path: path.to_owned() },
-            _ => io_error("open", path, reason),
-        })?;
-        EventReader::of_file(path, file, most_bytes)
-    }
-
-    /// The events of the first `bytes` of a file.
-    pub(crate) fn open_first(path: &Path, bytes: u64) -> Result<EventReader, CorpusError> {
-        let file = File::open(path).map_err(|reason| io_error("open", path, reason))?;
-        EventReader::of_file(path, file.take(bytes), None)
-    }
-
-    fn of_file(
-        path: &Path,
-        mut file: impl Read + Send + 'static,
-        most_bytes: Option<u64>,
-    ) -> Result<EventReader, CorpusError> {
-        let named = FileFormat::from_path(path);
-        let mut start = Vec::new();
-        let begun = (&mut file).take(START_BYTES).read_to_end(&mut start);
-        begun.map_err(|reason| io_error("read", path, reason))?;
-        if start.is_empty() && !matches!(named, Ok(FileFormat::Batch(_))) {
-            // An empty file holds no event, though it is no compressed stream either.
-            return EventReader::new(path, Ok(FileFormat::Jsonl), None, io::empty(), most_bytes);
-        }
-        let stream = match &named {
-            Ok(format) => {
-                format.check_content(path, &start)?;
-                format.stream()
-            }
-            Err(_) => Stream::of(&start),
-        };
-        let input = BufReader::new(io::Cursor::new(start).chain(file));
-        EventReader::new(path, named, stream, input, most_bytes)
-    }
-
-    /// Whether the last line has no line feed.
-    pub(crate) fn unterminated(&self) -> bool {
-        matches!(&self.source, Source::Lines(lines) if lines.unterminated())
-    }
-
-    /// The next event, or the error in its place; continues after damage that has an end.
-    pub(crate) fn record(&mut self) -> Option<Result<Event<'static>, RecordError>> {
-        if self.ended {
-            return None;
-        }
-        let read = match &mut self.source {
-            Source::Lines(lines) => lines.next(),
-            Source::Records(records) => records.next(),
-            Source::Batch(events) => events.next(),
-        };
-        self.ended = match &read {
-            Ok(event) => event.is_none(),
-            Err(reason) => reason.is_last(),
-        };
-        self.events_read += usize::from(matches!(read, Ok(Some(_))));
-        read.transpose()
-    }
-
-    /// Position of the record that was read last: its line in formats that have lines, and its first
-    /// byte in the decompressed stream.
-    pub(crate) fn place(&self) -> (Option<u64>, u64) {
-        match &self.source {
-            Source::Lines(lines) => lines.place(),
-            Source::Records(records) => (None, records.offset()),
-            Source::Batch(_) => (None, 0),
-        }
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The error of the record that was read last.
-    pub(crate) fn damaged(&self, reason: RecordError) -> CorpusError {
-        let (line, offset_bytes) = self.place();
-        let (path, events_read) = (self.path.clone(), self.events_read);
-        CorpusError::Damaged { path, line, offset_bytes, events_read, reason }
-    }
-
-    /// Without a format that the name announces the content decides.
-    fn new(
-        path: &Path,
-        format: Result<FileFormat, CorpusError>,
-        stream: Option<&Stream>,
-        input: impl BufRead + Send + 'static,
-        most_bytes: Option<u64>,
-    ) -> Result<EventReader, CorpusError> {
-        let mut content: Box<dyn BufRead + Send> = match stream {
-            Some(stream) if *stream == Stream::GZIP => Box::new(BufReader::new(MultiGzDecoder::new(input))),
-            Some(_) => {
-                let decoder =
-                    zstd::Decoder::with_buffer(input).map_err(|reason| io_error("open", path, reason))?;
-                Box::new(BufReader::new(decoder))
-            }
-            None => Box::new(input),
-        };
-        if let Some(most_bytes) = most_bytes {
-            let stream = content.take(most_bytes.saturating_add(1));
-            content = Box::new(BufReader::new(Within { stream, most_bytes }));
-        }
-        let format = match format {
-            Ok(format) => format,
-            Err(unknown) => {
-                let start = content.fill_buf().map_err(|reason| io_error("read", path, reason))?;
-                FileFormat::of_content(start, stream).ok_or(unknown)?
-            }
-        };
-        let source = match format {
-            FileFormat::Jsonl | FileFormat::JsonlGzip | FileFormat::JsonlZstd => {
-                Source::Lines(Lines::new(content, Form::Json))
-            }
-            FileFormat::ProtoGzip => Source::Records(proto::Records::new(content)),
-            FileFormat::NotepackText => Source::Lines(Lines::new(content, Form::NotepackText)),
-            FileFormat::Batch(format) => Source::Batch(batch::Events::Unread(content, format)),
-        };
-        Ok(EventReader { path: path.to_owned(), source, events_read: 0, ended: false })
-    }
-}
-
-impl Iterator for EventReader {
-    type Item = Result<Event<'static>, CorpusError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let record = self.record()?;
-        Some(record.map_err(|reason| {
-            self.ended = true;
-            self.damaged(reason)
-        }))
-    }
 }
 
 /// Writes a file event by event, in constant memory; a batch, which is bounded, when it is
@@ -402,24 +238,6 @@ pub(crate) fn io_error(action: &'static str, path: &Path, reason: io::Error) -> 
     match reason.kind() {
         io::ErrorKind::AlreadyExists => CorpusError::Exists { path },
         _ => CorpusError::Io { action, path, reason },
-    }
-}
-
-/// A stream that fails beyond its longest allowed length.
-struct Within<R> {
-    /// One byte more than is allowed.
-    stream: io::Take<R>,
-    most_bytes: u64,
-}
-
-impl<R: Read> Read for Within<R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.stream.read(into)?;
-        if self.stream.limit() == 0 {
-            let reason = format!("it is longer than {} bytes, the most that is read of it", self.most_bytes);
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
-        }
-        Ok(read)
     }
 }
 

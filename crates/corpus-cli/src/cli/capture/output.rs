@@ -54,7 +54,7 @@ impl Output {
         let (mut events, mut cut) = (0, None);
         let mut file = Events::open(path, false)?;
         let mut progress = Progress::new("read", None, "events of the file");
-        for event in &mut file {
+        while let Some(event) = file.next() {
             match event {
                 Ok(event) => {
                     ids.lock().insert(&event);
@@ -62,14 +62,12 @@ impl Output {
                     progress.report(events);
                 }
                 Err(damage) => {
-                    let read = usize::try_from(events).unwrap_or(usize::MAX);
-                    let found = find_cut(path, damage, read)
-                        .context("the file is unchanged, and --out may name another")?;
-                    cut = Some(found);
+                    let found = find_cut(&file, damage);
+                    cut = Some(found.context("the file is unchanged, and --out may name another")?);
                 }
             }
         }
-        let unterminated = cut.is_none() && file.unterminated();
+        let unterminated = cut.is_none() && file.unterminated_line().is_some();
         let path = path.to_owned();
         Ok(Output { path, _lock: lock, writer: None, ids, events, before: events, cut, unterminated })
     }
