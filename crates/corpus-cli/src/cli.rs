@@ -9,14 +9,12 @@ mod verify;
 
 use std::{
     ffi::OsString,
-    path::Path,
     process::{self, ExitCode},
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use clap::{Parser, Subcommand};
-use corpus::Skipped;
 use program::{Interrupt, report as tell};
 
 /// Interval of progress lines; none in the first two seconds.
@@ -102,13 +100,6 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
 /// Prints a command's answer. A pipe that its reader closed is no error.
 fn say(text: &str) -> anyhow::Result<()> {
     program::print(&format!("{}\n", text.trim_end()))
-}
-
-/// Reports what a command left out of a file.
-fn tell_skipped(file: &Path, skipped: &Skipped) {
-    if skipped.count() > 0 {
-        tell(&format!("{}: {skipped}; `corpus verify` lists all", file.display()));
-    }
 }
 
 /// Seconds since 1970, as `created_at`.

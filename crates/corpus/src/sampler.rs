@@ -42,6 +42,11 @@ impl<T> Reservoir<T> {
         }
     }
 
+    /// How many were offered.
+    pub fn offered(&self) -> u64 {
+        self.seen
+    }
+
     /// Items drawn so far, in no order.
     pub(crate) fn drawn(&self) -> impl Iterator<Item = &T> {
         self.kept.values()

@@ -11,7 +11,7 @@ use corpus::{
 };
 use sha2::{Digest, Sha256};
 
-use super::{Progress, say, tell_skipped};
+use super::{Progress, files::each, say};
 
 /// Messages that are trained on, together: enough for a dictionary of a hundredth of that (zstd's
 /// advice), and bounded because the trainer keeps about nine times as much in memory.
@@ -95,16 +95,12 @@ fn events(args: &Args) -> anyhow::Result<Vec<Event<'static>>> {
         let generator = Generator::new(&Mix::audit(), args.events.into(), args.seed).elsewhere();
         return Ok(generator.events(|done| progress.report(done as u64)));
     };
-    let mut progress = Progress::new("read", None, "events");
-    let mut reservoir = Reservoir::new(args.events as usize, args.seed);
-    let mut read = 0;
     let mut file = Events::open(path, args.skip_invalid)?;
-    for event in &mut file {
-        reservoir.add(event?);
-        read += 1;
-        progress.report(read);
-    }
-    tell_skipped(path, file.skipped());
+    let mut reservoir = Reservoir::new(args.events as usize, args.seed);
+    each(path, &mut file, "read", |event| {
+        reservoir.add(event);
+        Ok(())
+    })?;
     Ok(reservoir.finish())
 }
 

@@ -1,10 +1,14 @@
 //! `corpus convert` and `corpus sample`: from one file into another.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
-use corpus::{Census, CorpusError, EventWriter, Events, Reservoir};
+use codecs::Event;
+use corpus::{Census, CorpusError, Counted, EventWriter, Events, Fingerprint, Reservoir};
 
-use super::{Progress, say, tell_skipped};
+use super::{Progress, say, tell};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConvertArgs {
@@ -21,21 +25,8 @@ pub(crate) struct ConvertArgs {
 pub(crate) fn convert(args: &ConvertArgs) -> anyhow::Result<ExitCode> {
     let mut events = Events::open(&args.input, args.skip_invalid)?;
     let mut writer = EventWriter::create_new(&args.output)?;
-    let mut progress = Progress::new("converted", None, "events");
-    let mut census = Census::default();
-    for event in &mut events {
-        let event = event?;
-        if census.add(&event) {
-            writer.write(&event)?;
-        }
-        progress.report(census.events());
-    }
-    let counted = census.finish();
-    if counted.events == 0 {
-        return Err(CorpusError::without_events(&args.input, events.skipped()).into());
-    }
+    let counted = each(&args.input, &mut events, "converted", |event| Ok(writer.write(&event)?))?;
     writer.finish()?;
-    tell_skipped(&args.input, events.skipped());
     say(&format!(
         "{}: {} events, {} that repeat an id left out, {} invalid skipped, fingerprint {}",
         args.output.display(),
@@ -69,34 +60,55 @@ pub(crate) struct SampleArgs {
 
 /// Draws from a file of any length.
 pub(crate) fn sample(args: &SampleArgs) -> anyhow::Result<ExitCode> {
-    let writer = EventWriter::create_new(&args.output)?;
-    let mut progress = Progress::new("read", None, "events");
-    let mut census = Census::default();
-    let mut reservoir = Reservoir::new(args.events as usize, args.seed);
     let mut events = Events::open(&args.input, args.skip_invalid)?;
-    for event in &mut events {
-        let event = event?;
-        let wanted = args.kinds.is_empty() || args.kinds.contains(&event.kind);
-        if wanted && census.add(&event) {
+    let writer = EventWriter::create_new(&args.output)?;
+    let mut reservoir = Reservoir::new(args.events as usize, args.seed);
+    each(&args.input, &mut events, "read", |event| {
+        if args.kinds.is_empty() || args.kinds.contains(&event.kind) {
             reservoir.add(event);
+        }
+        Ok(())
+    })?;
+    let offered = reservoir.offered();
+    anyhow::ensure!(offered > 0, "{:?} holds no such events", args.input);
+    let drawn = reservoir.finish();
+    writer.write_all(&drawn)?;
+    say(&format!(
+        "{}: {} of {offered} events, {} invalid skipped, fingerprint {}",
+        args.output.display(),
+        drawn.len(),
+        events.skipped().count(),
+        Fingerprint::from_events(&drawn)
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Passes each event of a file on, those that repeat an id left out; tells how far it is and what was
+/// skipped.
+///
+/// # Errors
+/// When the file cannot be read or has no event, or `take` fails.
+pub(super) fn each(
+    path: &Path,
+    events: &mut Events,
+    verb: &'static str,
+    mut take: impl FnMut(Event<'static>) -> anyhow::Result<()>,
+) -> anyhow::Result<Counted> {
+    let mut progress = Progress::new(verb, None, "events");
+    let mut census = Census::default();
+    for event in &mut *events {
+        let event = event?;
+        if census.add(&event) {
+            take(event)?;
         }
         progress.report(census.events());
     }
-    let drawn = reservoir.finish();
-    let skipped = events.skipped();
-    if census.events() == 0 && args.kinds.is_empty() {
-        return Err(CorpusError::without_events(&args.input, skipped).into());
+    let (counted, skipped) = (census.finish(), events.skipped());
+    if counted.events == 0 {
+        return Err(CorpusError::without_events(path, skipped).into());
     }
-    anyhow::ensure!(!drawn.is_empty(), "{:?} holds no such events", args.input);
-    writer.write_all(&drawn)?;
-    tell_skipped(&args.input, skipped);
-    say(&format!(
-        "{}: {} of {} events, {} invalid skipped, fingerprint {}",
-        args.output.display(),
-        drawn.len(),
-        census.events(),
-        skipped.count(),
-        corpus::Fingerprint::from_events(&drawn)
-    ))?;
-    Ok(ExitCode::SUCCESS)
+    if skipped.count() > 0 {
+        tell(&format!("{}: {skipped}; `corpus verify` lists all", path.display()));
+    }
+    Ok(counted)
 }
