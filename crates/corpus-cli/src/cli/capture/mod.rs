@@ -38,6 +38,9 @@ const WAITING_EVENTS: usize = 64;
 /// Interval at which a compressed stream is ended: the most that a crash loses.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
 
+/// The time of a capture without `--for`: 30 years.
+const FOREVER: Duration = Duration::from_secs(30 * 365 * 86_400);
+
 /// Interval of reports while nothing new comes.
 const SILENCE: Duration = Duration::from_secs(30);
 
@@ -143,30 +146,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Why a capture ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
 enum End {
-    /// `--count` was reached.
+    #[display("the count was reached")]
     Count,
-    /// `--for` elapsed.
+    #[display("the time was over")]
     Time,
-    /// Every relay ended.
+    #[display("the relays had no more of what was asked for")]
     Relays,
-    /// Every relay ended or was given up.
+    #[display("of relays that were given up more may be missing")]
     GivenUp,
-    /// By a signal.
+    #[display("interrupted")]
     Interrupted,
-}
-
-impl End {
-    fn words(self) -> &'static str {
-        match self {
-            End::Count => "the count was reached",
-            End::Time => "the time was over",
-            End::Relays => "the relays had no more of what was asked for",
-            End::GivenUp => "of relays that were given up more may be missing",
-            End::Interrupted => "interrupted",
-        }
-    }
 }
 
 async fn capture(args: &Args, relays: Vec<Endpoint>) -> anyhow::Result<ExitCode> {
@@ -192,13 +183,12 @@ async fn capture(args: &Args, relays: Vec<Endpoint>) -> anyhow::Result<ExitCode>
             started,
             ids: output.ids(),
             accepted: sender.clone(),
-            stopped: stopped.clone(),
         };
-        tasks.spawn(task.run());
+        tasks.spawn(task.run(stopped.clone()));
     }
     drop(sender);
 
-    let deadline = args.time.map(|time| Instant::now() + time);
+    let deadline = Instant::now() + args.time.unwrap_or(FOREVER);
     let mut progress = Progress::new("captured", count, "events");
     let silence = time::sleep(PROGRESS_EVERY);
     tokio::pin!(silence);
@@ -223,7 +213,7 @@ async fn capture(args: &Args, relays: Vec<Endpoint>) -> anyhow::Result<ExitCode>
                 progress.report(output.events());
                 silence.as_mut().reset(Instant::now() + SILENCE);
             }
-            () = until(deadline) => (end, open) = (End::Time, false),
+            () = time::sleep_until(deadline) => (end, open) = (End::Time, false),
             () = interrupt.wait() => (end, open) = (End::Interrupted, false),
         }
     }
@@ -256,7 +246,7 @@ async fn capture(args: &Args, relays: Vec<Endpoint>) -> anyhow::Result<ExitCode>
         program: concat!("corpus capture ", env!("CARGO_PKG_VERSION")).to_owned(),
         started,
         ended: unix_seconds(),
-        ended_because: end.words().to_owned(),
+        ended_because: end.to_string(),
         filters: args.filters.iter().map(filter_text).collect(),
         compression: args.compression.spelled_out(),
         headers: args.headers.iter().map(ToString::to_string).collect(),
@@ -264,7 +254,7 @@ async fn capture(args: &Args, relays: Vec<Endpoint>) -> anyhow::Result<ExitCode>
         relays: reports,
     };
     provenance.add(session, events)?;
-    say(&format!("{}: {events} events, {new} of them new; {}", args.out.display(), end.words()))?;
+    say(&format!("{}: {events} events, {new} of them new; {end}", args.out.display()))?;
     if end == End::Interrupted {
         return Ok(ExitCode::from(130));
     }
@@ -289,25 +279,4 @@ fn relays(args: &Args) -> anyhow::Result<Vec<Endpoint>> {
         relay.with_headers(args.headers.clone()).context("--header")
     };
     unique.into_iter().map(relay).collect()
-}
-
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => time::sleep_until(deadline).await,
-        None => std::future::pending().await,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn filters_are_those_of_a_req() {
-        assert_eq!(filter("{\"kinds\":[1]}").unwrap().kinds, Some(vec![1]));
-        for text in ["{\"kind\":[1]}", "[]", "{},{}", "{", "", "{\"kinds\":[65536]}", "{\"since\":\"x\"}"] {
-            let error = filter(text).unwrap_err();
-            assert!(error.contains("NIP-01 filter") && !error.contains("byte"), "{text}: {error}");
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! One relay: requests its events page by page into the past, and verifies every event.
 
-use std::{ops::ControlFlow, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 use codecs::{ClientMessage, Codec, Event, Filter, Format, RelayMessage, VerifyLevel, quoted};
@@ -54,56 +54,30 @@ pub(super) struct Task {
     pub(super) settled: Vec<Settled>,
     pub(super) ids: SharedIds,
     pub(super) accepted: mpsc::Sender<Event<'static>>,
-    pub(super) stopped: watch::Receiver<bool>,
-}
-
-/// Why a connection ended.
-#[derive(Debug)]
-enum Left {
-    /// The capture ends.
-    Stopped,
-    /// A failure, with its text.
-    Failed(String),
 }
 
 impl Task {
     /// Runs until there is no more, the relay fails too often, or the capture is stopped.
-    pub(super) async fn run(mut self) -> RelayReport {
+    pub(super) async fn run(mut self, mut stopped: watch::Receiver<bool>) -> RelayReport {
         let document = tokio::task::spawn_blocking({
             let relay = self.relay.clone();
-            move || nip11(&relay)
+            move || wire::document(&relay, NIP11_TIMEOUT).map(|answer| (answer, unix_seconds()))
         });
         let mut report = RelayReport::for_url(self.relay.url());
         let mut histories: Vec<_> = self.filters.iter().cloned().map(History::new).collect();
-        let (mut failures, mut given_up) = (0, None);
-        loop {
-            let (events_before, connections_before) = (report.events_new, report.connections);
-            match self.connection(&mut histories, &mut report).await {
-                Ok(()) | Err(Left::Stopped) => {
-                    given_up = given_up.filter(|_| report.connections == connections_before);
-                    break;
-                }
-                Err(Left::Failed(reason)) => {
-                    let progressed = report.events_new > events_before;
-                    failures = if progressed { 1 } else { (failures + 1).min(MAX_FAILURES + 1) };
-                    given_up = (failures > MAX_FAILURES).then(|| reason.clone());
-                    // A relay that starts anew may be away for minutes of a night's capture.
-                    let comes_back = self.live && report.connections > 0;
-                    if given_up.is_some() && !comes_back {
-                        break;
-                    }
-                    // 1, 2, 4, 8, 16 and then 32 seconds with the patience of 30.
-                    let pause = self.patience * (1 << (failures - 1)) / 30;
-                    tell(&format!("{}: {reason}; asked again in {pause:.0?}", self.relay.url()));
-                    if time::timeout(pause, stop(&mut self.stopped)).await.is_ok() {
-                        break;
-                    }
-                }
-            }
+        let mut given_up = None;
+        tokio::select! {
+            // An error means that the sender is gone.
+            _ = stopped.wait_for(|stopped| *stopped) => {}
+            () = self.connections(&mut histories, &mut report, &mut given_up) => {}
         }
-        report.failure = report.failure.take().or(given_up);
-        if let Ok(Ok(Some(info))) = time::timeout(NIP11_GRACE, document).await {
-            (report.software, report.version, report.clock_ahead_seconds) = info;
+        let given_up = given_up.filter(|(_, connections)| *connections == report.connections);
+        report.failure = report.failure.take().or(given_up.map(|(reason, _)| reason));
+        if let Ok(Ok(Ok((answer, at)))) = time::timeout(NIP11_GRACE, document).await {
+            let document: Value = serde_json::from_str(&answer.text).unwrap_or_default();
+            let word = |name: &str| document[name].as_str().map(quoted);
+            (report.software, report.version) = (word("software"), word("version"));
+            report.clock_ahead_seconds = answer.date.map(|date| at - date);
         }
         // A clock that is ahead would settle what is still to come.
         let now = self.started.saturating_sub(report.clock_ahead_seconds.unwrap_or(0).max(0));
@@ -113,7 +87,37 @@ impl Task {
         report
     }
 
-    async fn connection(&mut self, histories: &mut [History], report: &mut RelayReport) -> Result<(), Left> {
+    /// Connects, again after each failure. Sets why the relay is given up, and after which connection.
+    async fn connections(
+        &mut self,
+        histories: &mut [History],
+        report: &mut RelayReport,
+        given_up: &mut Option<(String, u64)>,
+    ) {
+        let mut failures = 0;
+        loop {
+            let events_before = report.events_new;
+            let Err(reason) = self.connection(histories, report).await else { return };
+            let progressed = report.events_new > events_before;
+            failures = if progressed { 1 } else { (failures + 1).min(MAX_FAILURES + 1) };
+            *given_up = (failures > MAX_FAILURES).then(|| (reason.clone(), report.connections));
+            // A relay that starts anew may be away for minutes of a night's capture.
+            let comes_back = self.live && report.connections > 0;
+            if given_up.is_some() && !comes_back {
+                return;
+            }
+            // 1, 2, 4, 8, 16 and then 32 seconds with the patience of 30.
+            let pause = self.patience * (1 << (failures - 1)) / 30;
+            tell(&format!("{}: {reason}; asked again in {pause:.0?}", self.relay.url()));
+            time::sleep(pause).await;
+        }
+    }
+
+    async fn connection(
+        &mut self,
+        histories: &mut [History],
+        report: &mut RelayReport,
+    ) -> Result<(), String> {
         let offer = Offer { batched: false, formats: vec![Format::JSON], compression: self.compression };
         let limits = WireLimits {
             max_message_bytes: MAX_MESSAGE_BYTES,
@@ -122,11 +126,7 @@ impl Task {
             handshake_timeout: self.patience,
             ..WireLimits::default()
         };
-        let connect = self.relay.connect(&offer, &limits);
-        let connection = tokio::select! {
-            () = stop(&mut self.stopped) => return Err(Left::Stopped),
-            connection = connect => connection.map_err(|error| Left::Failed(error.to_string()))?,
-        };
+        let connection = self.relay.connect(&offer, &limits).await.map_err(|error| error.to_string())?;
         report.connections += 1;
         report.extensions.clone_from(&connection.agreement().extensions);
         let codec = Format::JSON.spec().library;
@@ -147,7 +147,7 @@ struct Talk<'t> {
 }
 
 impl Talk<'_> {
-    async fn all(&mut self, histories: &mut [History]) -> Result<(), Left> {
+    async fn all(&mut self, histories: &mut [History]) -> Result<(), String> {
         if self.task.live {
             // No `since`: what is published now may have any date. The limit is of stored events
             // alone (NIP-01), those of the time without a connection among them.
@@ -162,10 +162,7 @@ impl Talk<'_> {
                 if page.events() == 0 && !page.ended && !page.refused {
                     let words = self.report.notices.last().map(|words| format!("; it said: {words}"));
                     let seconds = self.task.patience.as_secs_f64();
-                    return Err(Left::Failed(format!(
-                        "no answer for {seconds} s{}",
-                        words.unwrap_or_default()
-                    )));
+                    return Err(format!("no answer for {seconds} s{}", words.unwrap_or_default()));
                 }
                 if let Some(second) = history.advance(&page) {
                     self.report.crowded_seconds += 1;
@@ -188,7 +185,7 @@ impl Talk<'_> {
     }
 
     /// Requests the newest events of a history that were not requested yet.
-    async fn page(&mut self, history: &History) -> Result<Page, Left> {
+    async fn page(&mut self, history: &History) -> Result<Page, String> {
         self.pages += 1;
         let name = format!("page{}", self.pages);
         let asked = history.request(self.task.page);
@@ -202,7 +199,7 @@ impl Talk<'_> {
                 self.report.requests_without_end += 1;
                 break;
             };
-            if self.take(&payload, &name, &asked, &mut page).await.is_break() {
+            if self.take(&payload, &name, &asked, &mut page).await {
                 deadline = Instant::now() + self.task.patience;
             }
         }
@@ -213,37 +210,31 @@ impl Talk<'_> {
     }
 
     /// Live events, until the capture ends.
-    async fn stay(&mut self) -> Result<(), Left> {
+    async fn stay(&mut self) -> Result<(), String> {
         let anything = Filter::default();
         loop {
             let patience = self.task.patience;
             match self.message(Instant::now() + patience).await? {
                 Some(payload) => {
                     // No page is open any more.
-                    let _: ControlFlow<()> = self.take(&payload, "", &anything, &mut Page::default()).await;
+                    self.take(&payload, "", &anything, &mut Page::default()).await;
                 }
                 None if self.connection.last_heard().elapsed() > 2 * patience => {
-                    return Err(Left::Failed(format!("no sign of life for {} s", 2 * patience.as_secs())));
+                    return Err(format!("no sign of life for {} s", 2 * patience.as_secs()));
                 }
-                None => self.connection.ping().await.map_err(|error| failed(&error))?,
+                None => self.connection.ping().await.map_err(|error| error.to_string())?,
             }
         }
     }
 
-    /// Applies a relay's message to the page of this name; breaks on a new event.
-    async fn take(
-        &mut self,
-        payload: &Bytes,
-        name: &str,
-        asked: &Filter,
-        page: &mut Page,
-    ) -> ControlFlow<()> {
+    /// Applies a relay's message to the page of this name. Whether it brought a new event.
+    async fn take(&mut self, payload: &Bytes, name: &str, asked: &Filter, page: &mut Page) -> bool {
         let message = match self.codec.decode_relay(payload) {
             Ok(message) => message,
             Err(error) => {
                 self.reject("not a message of NIP-01", &error.to_string());
                 page.reject(time_of_event(payload, name), asked);
-                return ControlFlow::Continue(());
+                return false;
             }
         };
         match message {
@@ -258,7 +249,7 @@ impl Talk<'_> {
                 if !wanted {
                     page.strange += u64::from(of_page);
                     self.reject("not asked for", &codecs::hex::encode(&event.id));
-                    return ControlFlow::Continue(());
+                    return false;
                 }
                 let created_at = event.created_at;
                 let fate = self.accept(&event, payload.len()).await;
@@ -268,7 +259,7 @@ impl Talk<'_> {
                 }
                 if fate == Fate::New {
                     page.new += u64::from(of_page);
-                    return ControlFlow::Break(());
+                    return true;
                 }
             }
             RelayMessage::Eose { subscription, .. } => page.ended |= subscription == name,
@@ -280,7 +271,7 @@ impl Talk<'_> {
             RelayMessage::Auth { .. } => self.note("AUTH asked for; this program has no key"),
             _ => {}
         }
-        ControlFlow::Continue(())
+        false
     }
 
     async fn accept(&mut self, event: &Event<'_>, message_bytes: usize) -> Fate {
@@ -297,10 +288,13 @@ impl Talk<'_> {
             self.reject(&reason, &codecs::hex::encode(&event.id));
             return Fate::Rejected;
         }
-        // All relays are tasks of one thread, so no other took it meanwhile.
-        self.task.ids.lock().insert(event);
-        // The receiver outlives every sender.
-        if self.task.accepted.send(event.clone().into_owned()).await.is_ok() {
+        // Whatever is remembered is written, also if the capture ends here. The receiver outlives senders.
+        if let Ok(place) = self.task.accepted.reserve().await {
+            if !self.task.ids.lock().insert(event) {
+                self.report.duplicates += 1;
+                return Fate::Duplicate;
+            }
+            place.send(event.clone().into_owned());
             self.report.events_new += 1;
         }
         Fate::New
@@ -321,10 +315,9 @@ impl Talk<'_> {
     }
 
     /// The next message; `None` when none came in time.
-    async fn message(&mut self, deadline: Instant) -> Result<Option<Bytes>, Left> {
+    async fn message(&mut self, deadline: Instant) -> Result<Option<Bytes>, String> {
         tokio::select! {
             biased;
-            () = stop(&mut self.task.stopped) => Err(Left::Stopped),
             // First, or a relay that never pauses would never time out.
             () = time::sleep_until(deadline) => Ok(None),
             message = self.connection.next() => match message {
@@ -333,23 +326,23 @@ impl Talk<'_> {
                     let code = error.close_code().unwrap_or(CloseCode::Normal);
                     let words = error.to_string();
                     self.connection.close(code, "").await;
-                    Err(Left::Failed(words))
+                    Err(words)
                 }
-                None => Err(Left::Failed("the relay closed the connection".to_owned())),
+                None => Err("the relay closed the connection".to_owned()),
             },
         }
     }
 
-    async fn say(&mut self, message: &ClientMessage<'_>) -> Result<(), Left> {
+    async fn say(&mut self, message: &ClientMessage<'_>) -> Result<(), String> {
         let mut bytes = Vec::new();
-        self.codec.encode_client(message, &mut bytes).map_err(|error| Left::Failed(error.to_string()))?;
+        self.codec.encode_client(message, &mut bytes).map_err(|error| error.to_string())?;
         let sent = async {
             self.connection.feed(Bytes::from(bytes)).await?;
             self.connection.flush().await
         };
         match time::timeout(self.task.patience, sent).await {
-            Ok(sent) => sent.map_err(|error| failed(&error)),
-            Err(_) => Err(Left::Failed("the relay does not read".to_owned())),
+            Ok(sent) => sent.map_err(|error| error.to_string()),
+            Err(_) => Err("the relay does not read".to_owned()),
         }
     }
 }
@@ -371,25 +364,4 @@ enum Fate {
     New,
     Duplicate,
     Rejected,
-}
-
-async fn stop(stopped: &mut watch::Receiver<bool>) {
-    // An error means that the sender is gone.
-    let _ = stopped.wait_for(|stopped| *stopped).await.is_ok();
-}
-
-fn failed(error: &wire::WireError) -> Left {
-    Left::Failed(error.to_string())
-}
-
-/// Software and version, and the seconds by which the clock here is ahead of the relay's, if it
-/// answers in time.
-type Info = (Option<String>, Option<String>, Option<i64>);
-
-fn nip11(relay: &Endpoint) -> Option<Info> {
-    let answer = wire::document(relay, NIP11_TIMEOUT).ok()?;
-    let ahead = answer.date.map(|date| unix_seconds() - date);
-    let document: Value = serde_json::from_str(&answer.text).unwrap_or_default();
-    let word = |name: &str| document[name].as_str().map(quoted);
-    Some((word("software"), word("version"), ahead))
 }

@@ -544,6 +544,8 @@ fn mistakes_are_answered_before_the_work() {
         ("ws://127.0.0.1:1", "a.jsonl", &["--compression", "zstd"], "expected none or deflate"),
         ("wss://127.0.0.1:1", "a.jsonl", &["--ca", "none.pem"], "none.pem"),
         ("ws://127.0.0.1:1", "a.jsonl", &["--filter", r#"{"kind":1}"#], "NIP-01 filter"),
+        ("ws://127.0.0.1:1", "a.jsonl", &["--filter", "{},{}"], "NIP-01 filter"),
+        ("ws://127.0.0.1:1", "a.jsonl", &["--filter", r#"{"kinds":[65536]}"#], "NIP-01 filter"),
     ] {
         let ran = folder.capture(url, out, more).ran().saying(&[answer]);
         assert_ne!(ran.code, Some(0), "{ran}");
