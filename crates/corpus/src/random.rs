@@ -59,8 +59,8 @@ impl Random {
     }
 
     /// One of several, each as likely.
-    pub(crate) fn pick<'t, T: ?Sized>(&mut self, items: &[&'t T]) -> &'t T {
-        items[self.below(items.len())]
+    pub(crate) fn pick<'t>(&mut self, items: &'t [impl AsRef<str>]) -> &'t str {
+        items[self.below(items.len())].as_ref()
     }
 
     /// Uniform in `first..=last`.
@@ -89,13 +89,16 @@ impl Random {
     /// 32 bytes that look like an id or a key.
     pub fn bytes32(&mut self) -> [u8; 32] {
         let mut bytes = [0; 32];
-        self.fill(&mut bytes);
+        self.0.fill_bytes(&mut bytes);
         bytes
     }
 
-    /// Fills `bytes`.
-    pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
-        self.0.fill_bytes(bytes);
+    /// So many digits of base64.
+    pub(crate) fn base64(&mut self, length: usize) -> String {
+        const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let mut bytes = vec![0; length];
+        self.0.fill_bytes(&mut bytes);
+        bytes.into_iter().map(|byte| char::from(DIGITS[usize::from(byte & 63)])).collect()
     }
 }
 

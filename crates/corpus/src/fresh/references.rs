@@ -100,19 +100,17 @@ pub(super) fn is_encrypted(kind: u16) -> bool {
 /// Replaces every long run of base64 by random digits. Keeps the first two, which encode a version,
 /// and the last one of a run, whose lower bits must be zeros before padding.
 pub(super) fn other_ciphertext(text: &str, seed: [u8; 32]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let is_other = |c: char| !(c.is_ascii_alphanumeric() || c == '+' || c == '/');
     let mut random = Random::from_seed(seed);
     let mut renewed = String::with_capacity(text.len());
-    for run in text.split_inclusive(|c: char| !(c.is_ascii_alphanumeric() || c == '+' || c == '/')) {
-        let digits = run.trim_end_matches(|c: char| !(c.is_ascii_alphanumeric() || c == '+' || c == '/'));
+    for run in text.split_inclusive(is_other) {
+        let digits = run.trim_end_matches(is_other);
         if digits.len() < SHORTEST_CIPHERTEXT {
             renewed.push_str(run);
             continue;
         }
-        let mut drawn = vec![0; digits.len() - 3];
-        random.fill(&mut drawn);
         renewed.push_str(&digits[..2]);
-        renewed.extend(drawn.into_iter().map(|byte| char::from(DIGITS[usize::from(byte & 63)])));
+        renewed.push_str(&random.base64(digits.len() - 3));
         renewed.push_str(&run[digits.len() - 1..]);
     }
     renewed

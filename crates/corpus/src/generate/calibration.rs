@@ -14,6 +14,10 @@ pub(super) struct Calibration {
     pub(super) kind_counts: BTreeMap<u16, usize>,
     /// Events of each kind among 561 that a relay sent live.
     pub(super) live_kind_counts: BTreeMap<u16, usize>,
+    /// Reactions, each with how many of 575 it was.
+    pub(super) reactions: Vec<(String, usize)>,
+    /// Content lengths on which real gift wraps cluster: NIP-44's padding steps.
+    pub(super) gift_wrap_bytes: Vec<usize>,
     kinds: BTreeMap<u16, Shape>,
 }
 

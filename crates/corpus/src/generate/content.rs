@@ -8,9 +8,6 @@ use super::{
 };
 use crate::random::Random;
 
-/// Content lengths of real gift wraps cluster on NIP-44's padding steps.
-const GIFT_WRAP_BYTES: [usize; 8] = [944, 1284, 1456, 1466, 1707, 1796, 2140, 2844];
-
 /// Shortest relay map. Two thirds of lists have none; a line between quantiles of 0 and 420 bytes
 /// would give too many lists one.
 const SHORTEST_RELAY_MAP_BYTES: usize = 250;
@@ -21,20 +18,6 @@ const RESULT_ENTRY_BYTES: usize = 73;
 /// Share of the ids of a repeated search that are new.
 const RESULT_CHANGES: f64 = 0.2;
 
-/// Reactions, out of 575.
-const REACTIONS: [(&str, usize); 10] = [
-    ("+", 260),
-    ("🤙", 110),
-    ("💜", 40),
-    ("😂", 38),
-    ("🧡", 25),
-    ("🤣", 24),
-    ("❤️", 22),
-    ("🫂", 20),
-    ("💯", 19),
-    ("😭", 17),
-];
-
 impl Builder<'_> {
     pub(super) fn content(&mut self, context: &Context, bytes: usize) -> String {
         match context.kind {
@@ -42,7 +25,7 @@ impl Builder<'_> {
             3 => self.relay_map(bytes),
             4 => nip04(&mut self.random, bytes),
             6 | 16 => self.repost(context),
-            7 => draw(&mut self.random, &REACTIONS).to_owned(),
+            7 => draw(&mut self.random, &self.calibration.reactions).clone(),
             1059 => self.gift_wrap(bytes),
             // Lists keep their private part encrypted; wallets, drafts and groups are encrypted
             // whole.
@@ -64,7 +47,7 @@ impl Builder<'_> {
         }
         let random = &mut self.random;
         let name = self.generator.vocabulary.name(random).to_owned();
-        let host = random.pick(&text::HOSTS);
+        let host = random.pick(&text::PIECES.hosts);
         let mut fields = vec![("name", name.clone())];
         for (field, share, value) in [
             ("display_name", 0.76, format!("{name} {}", self.generator.vocabulary.name(random))),
@@ -106,7 +89,8 @@ impl Builder<'_> {
 
     fn gift_wrap(&mut self, bytes: usize) -> String {
         let random = &mut self.random;
-        let step = GIFT_WRAP_BYTES.into_iter().min_by_key(|step| step.abs_diff(bytes)).unwrap_or(bytes);
+        let steps = self.calibration.gift_wrap_bytes.iter().copied();
+        let step = steps.min_by_key(|step| step.abs_diff(bytes)).unwrap_or(bytes);
         let bytes = if step.abs_diff(bytes) * 8 < bytes { step } else { bytes };
         if random.chance(0.36) {
             // NIP-44: the first byte, 2, is the version.
@@ -163,32 +147,25 @@ fn nip04(random: &mut Random, bytes: usize) -> String {
 fn base64(random: &mut Random, length: usize) -> String {
     match length % 4 {
         0 => padded_base64(random, length / 4 * 3),
-        _ => sextets(random, length),
+        _ => random.base64(length),
     }
 }
 
 /// Random bytes as base64.
 fn padded_base64(random: &mut Random, bytes: usize) -> String {
-    let mut text = sextets(random, (bytes * 8).div_ceil(6));
+    let mut text = random.base64((bytes * 8).div_ceil(6));
     while !text.len().is_multiple_of(4) {
         text.push('=');
     }
     text
 }
 
-fn sextets(random: &mut Random, length: usize) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut bytes = vec![0; length];
-    random.fill(&mut bytes);
-    bytes.into_iter().map(|byte| char::from(ALPHABET[usize::from(byte & 63)])).collect()
-}
-
 /// One of the items, by weight.
-fn draw<T: Copy>(random: &mut Random, items: &[(T, usize)]) -> T {
+fn draw<'i, T>(random: &mut Random, items: &'i [(T, usize)]) -> &'i T {
     let total = items.iter().map(|(_, weight)| weight).sum();
     let mut rest = random.below(total);
-    for &(item, weight) in items {
-        if rest < weight {
+    for (item, weight) in items {
+        if rest < *weight {
             return item;
         }
         rest -= weight;

@@ -25,21 +25,6 @@ const MOSTLY: f64 = 0.8;
 /// 2100-01-01: a relay may drop expired events (NIP-40), and a loaded corpus must stay whole.
 const EXPIRATION: usize = 4_102_444_800;
 
-const CLIENTS: [&str; 12] = [
-    "Riverbed",
-    "meadow",
-    "Lantern",
-    "tidepool",
-    "Osprey",
-    "cobble",
-    "Harbor Web",
-    "Juniper",
-    "kestrel",
-    "Fjord",
-    "plume",
-    "Saltmarsh",
-];
-
 impl Builder<'_> {
     /// `count` tags of the names this kind has; more where the kind needs more, fewer where it has
     /// no more.
@@ -184,10 +169,10 @@ impl Builder<'_> {
         let random = &mut self.random;
         match name {
             "proxy" => {
-                let (host, user) = (random.pick(&text::HOSTS), self.generator.vocabulary.name(random));
+                let (host, user) = (random.pick(&text::PIECES.hosts), self.generator.vocabulary.name(random));
                 format!("https://{host}/users/{user}/statuses/11{}", text::digits(random, 10, 16))
             }
-            "server" => format!("https://{}", random.pick(&text::HOSTS)),
+            "server" => format!("https://{}", random.pick(&text::PIECES.hosts)),
             _ => text::address(random, "jpg"),
         }
     }
@@ -212,7 +197,7 @@ impl Builder<'_> {
         let vocabulary = &self.generator.vocabulary;
         match name {
             "t" | "name" | "display_name" => vocabulary.name(random).to_owned(),
-            "client" => random.pick(&CLIENTS).to_owned(),
+            "client" => random.pick(&text::PIECES.clients).to_owned(),
             "d" => format!("{}-{}", vocabulary.name(random), context.index),
             "imeta" => match position {
                 0 => format!("url {}", text::address(random, "jpg")),
@@ -225,7 +210,7 @@ impl Builder<'_> {
                 format!("lnbc{amount}0n1p{}", text::digits(random, 32, length))
             }
             "proxy" => "activitypub".to_owned(),
-            "lud16" | "nip05" => format!("{}@{}", vocabulary.name(random), random.pick(&text::HOSTS)),
+            "lud16" | "nip05" => format!("{}@{}", vocabulary.name(random), random.pick(&text::PIECES.hosts)),
             "status" => random.pick(&["live", "ended", "success", "processing"]).to_owned(),
             "L" => "ISO-639-1".to_owned(),
             "l" => "en".to_owned(),

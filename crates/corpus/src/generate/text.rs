@@ -4,7 +4,10 @@
 //! shares below were fitted to real notes (gzip and zstd, per event and as a stream); none of the
 //! words is from them.
 
+use std::sync::LazyLock;
+
 use recording::nip19;
+use serde::Deserialize;
 
 use crate::random::{Random, Weighted};
 
@@ -45,57 +48,23 @@ enum Script {
     Foreign(usize),
 }
 
-const SYLLABLES: [&str; 40] = [
-    "a", "be", "ca", "do", "e", "fi", "go", "ha", "in", "ju", "ka", "lo", "me", "no", "or", "pa", "qui",
-    "re", "so", "ta", "un", "va", "we", "yo", "zi", "an", "ber", "con", "der", "en", "for", "gen", "ist",
-    "lan", "men", "nos", "per", "stra", "ten", "ver",
-];
+/// What text and tags are made of: `data/words.json`, described in `data/README.md`.
+#[derive(Debug, Deserialize)]
+pub(super) struct Pieces {
+    syllables: Vec<String>,
+    /// Equally frequent ones that are not in the list above.
+    syllables_elsewhere: Vec<String>,
+    /// Of other scripts, whose words have one to four.
+    foreign_syllables: Vec<Vec<String>>,
+    exotic: Vec<String>,
+    pub(super) hosts: Vec<String>,
+    pub(super) clients: Vec<String>,
+}
 
-/// Equally frequent syllables that are not in the list above.
-const SYLLABLES_ELSEWHERE: [&str; 40] = [
-    "i", "bu", "cu", "da", "u", "fo", "gi", "hu", "on", "ja", "ko", "li", "mu", "ne", "ar", "pi", "quo",
-    "ri", "su", "to", "es", "vi", "wo", "yu", "za", "al", "bor", "can", "dir", "ul", "far", "gan", "ost",
-    "lin", "man", "nes", "por", "stri", "tan", "var",
-];
-
-/// Emoji and words of other scripts, separated by spaces.
-const EXOTIC: &str = "🤙 😂 🔥 🚀 💜 🫂 ⚡ 👀 🙏 ☕ 🧡 ✅ 👉 — … “gm” それは です 日本 今日は ありがとう привет это что \
-    für más não está 你好 한국";
-
-pub(super) const HOSTS: [&str; 16] = [
-    "example.com",
-    "image.example.org",
-    "media.example.net",
-    "blossom.example.com",
-    "video.example.org",
-    "news.example.com",
-    "blog.example.net",
-    "cdn.example.org",
-    "wiki.example.com",
-    "files.example.net",
-    "pod.example.com",
-    "shop.example.org",
-    "git.example.net",
-    "mint.example.com",
-    "map.example.org",
-    "social.example.net",
-];
-
-/// Words of other scripts are made of these: one to four in a word.
-const FOREIGN_SYLLABLES: [[&str; 30]; 3] = [
-    [
-        "あ", "い", "う", "か", "き", "く", "し", "す", "た", "て", "と", "な", "に", "の", "は", "ま", "も",
-        "ら", "り", "る", "れ", "を", "ん", "日", "本", "人", "今", "大", "気", "カー",
-    ],
-    [
-        "а", "бо", "ва", "го", "да", "е", "жи", "за", "и", "ко", "ла", "ме", "на", "о", "по", "ра", "со",
-        "та", "у", "хо", "че", "ша", "ны", "ть", "ся", "я", "при", "ста", "пре", "ни",
-    ],
-    [
-        "가", "나", "다", "라", "마", "사", "아", "자", "하", "고", "도", "로", "모", "보", "소", "오", "조",
-        "구", "누", "두", "무", "수", "우", "주", "기", "니", "리", "이", "지", "은",
-    ],
-];
+pub(super) static PIECES: LazyLock<Pieces> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("../../../../data/words.json"))
+        .expect("a test generates from the words in the repository")
+});
 
 /// Words of each other script.
 const FOREIGN_WORDS: usize = 400;
@@ -106,7 +75,6 @@ pub(super) struct Vocabulary {
     words: Vec<String>,
     /// Words of other scripts.
     foreign: Vec<Vec<String>>,
-    exotic: Vec<&'static str>,
     phrases: Vec<String>,
     by_foreign_rank: Weighted,
     by_word_rank: Weighted,
@@ -115,15 +83,15 @@ pub(super) struct Vocabulary {
 
 impl Vocabulary {
     pub(super) fn new() -> Vocabulary {
-        Vocabulary::of(&SYLLABLES, &Vocabulary::default(), 0)
+        Vocabulary::of(&PIECES.syllables, &Vocabulary::default(), 0)
     }
 
     /// Another one, which has none of its words.
     pub(super) fn elsewhere(&self) -> Vocabulary {
-        Vocabulary::of(&SYLLABLES_ELSEWHERE, self, 1)
+        Vocabulary::of(&PIECES.syllables_elsewhere, self, 1)
     }
 
-    fn of(syllables: &[&str], other: &Vocabulary, seed: u64) -> Vocabulary {
+    fn of(syllables: &[String], other: &Vocabulary, seed: u64) -> Vocabulary {
         let mut random = Random::new("relay-sim vocabulary", seed);
         let mut words: Vec<String> = Vec::with_capacity(WORDS);
         while words.len() < WORDS {
@@ -147,14 +115,14 @@ impl Vocabulary {
             })
             .collect();
         let is_taken = |word: &String| other.foreign.iter().any(|words| words.contains(word));
-        let foreign = FOREIGN_SYLLABLES.map(|syllables| {
-            let word = || (0..random.between(1, 4)).map(|_| random.pick(&syllables)).collect();
+        let foreign = PIECES.foreign_syllables.iter().map(|syllables| {
+            let word = || (0..random.between(1, 4)).map(|_| random.pick(syllables)).collect();
             std::iter::repeat_with(word).filter(|word| !is_taken(word)).take(FOREIGN_WORDS).collect()
         });
+        let foreign = foreign.collect();
         Vocabulary {
             words,
-            foreign: foreign.into(),
-            exotic: EXOTIC.split(' ').collect(),
+            foreign,
             phrases,
             by_foreign_rank: zipf(FOREIGN_WORDS),
             by_word_rank,
@@ -253,7 +221,7 @@ impl Vocabulary {
         if falls_in(shares.addresses) {
             text.push_str(&address(random, "jpg"));
         } else if falls_in(shares.exotic) {
-            text.push_str(random.pick(&self.exotic));
+            text.push_str(random.pick(&PIECES.exotic));
         } else if falls_in(shares.repeats) && starts.len() > 4 {
             let first = random.below(starts.len() - 4);
             let length = random.between(3, 10).min(starts.len() - 1 - first);
@@ -290,14 +258,14 @@ fn reference(random: &mut Random) -> String {
 
 /// An https address with a tail that no dictionary has.
 pub(super) fn address(random: &mut Random, extension: &str) -> String {
-    let host = random.pick(&HOSTS);
+    let host = random.pick(&PIECES.hosts);
     let length = random.between(8, 24);
     format!("https://{host}/{}.{extension}", digits(random, 36, length))
 }
 
 /// The address of an uploaded picture: hosts name files by long random names.
 pub(super) fn upload(random: &mut Random) -> String {
-    let host = random.pick(&HOSTS);
+    let host = random.pick(&PIECES.hosts);
     let length = random.between(24, 44);
     format!("https://{host}/{}.jpg", digits(random, 62, length))
 }
