@@ -1,11 +1,7 @@
 //! The generator's keys. They are derived from published words, so anyone can recognise generated
 //! events.
 
-use std::{
-    num::NonZero,
-    sync::{LazyLock, mpsc},
-    thread,
-};
+use std::{num::NonZero, sync::LazyLock, thread};
 
 use codecs::Event;
 use secp256k1::{Keypair, SECP256K1, SecretKey};
@@ -111,34 +107,18 @@ pub fn sign_as(event: &mut Event<'_>, words: &str) {
     sign(event, &derive("relay-sim key of", &[words.as_bytes()]));
 }
 
-/// Passes `make(0)`, `make(1)`, … to `take` in this order until it fails. All cores make values,
-/// and none is more than two ahead of `take`.
+/// Passes `make(0)`, `make(1)`, … to `take` in this order until it fails. All cores make values, one
+/// each before any is taken.
 pub(crate) fn in_order<T: Send, E>(
     count: u64,
     make: impl Fn(u64) -> T + Sync,
     mut take: impl FnMut(T) -> Result<(), E>,
 ) -> Result<(), E> {
-    let workers = cores();
-    let make = &make;
-    thread::scope(|scope| {
-        let made: Vec<_> = (0..count.min(workers as u64))
-            .map(|first| {
-                let (sender, receiver) = mpsc::sync_channel(1);
-                scope.spawn(move || {
-                    for index in (first..count).step_by(workers) {
-                        if sender.send(make(index)).is_err() {
-                            break;
-                        }
-                    }
-                });
-                receiver
-            })
-            .collect();
-        for receiver in made.iter().cycle().take(usize::try_from(count).unwrap_or(usize::MAX)) {
-            take(receiver.recv().expect("a worker panics only where the caller would"))?;
-        }
-        Ok(())
-    })
+    for first in (0..count).step_by(cores()) {
+        let together = usize::try_from(count - first).unwrap_or(usize::MAX).min(cores());
+        in_parallel(together, |n| make(first + n as u64)).into_iter().try_for_each(&mut take)?;
+    }
+    Ok(())
 }
 
 fn cores() -> usize {

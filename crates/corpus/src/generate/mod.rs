@@ -107,8 +107,8 @@ impl Generator {
         self.people.get_or_init(|| builder::people(self.world))
     }
 
-    /// Gives every block to `take`, oldest first, until it fails. Blocks are made on all cores
-    /// meanwhile, never more than two a core ahead.
+    /// Gives every block to `take`, oldest first, until it fails. All cores make blocks, one each before
+    /// any is taken.
     ///
     /// # Errors
     /// The error of `take`.
