@@ -186,34 +186,31 @@ struct Connection {
 }
 
 impl Scan {
-    fn add(&mut self, entry: Entry) {
-        let Entry { conn, t_ns, what } = entry;
+    fn add(&mut self, Entry { conn, t_ns, what }: Entry) {
         let at = Duration::from_nanos(t_ns);
         self.recorded.length = self.recorded.length.max(at);
         match what {
             What::Open { .. } => {
                 self.leave(conn, at);
-                self.connect(conn, at);
+                let connection = self.connect(at);
+                self.open.insert(conn, connection);
             }
             What::Close { .. } => self.leave(conn, at),
-            What::Lost(lines) => {
-                self.leave_out(LOST, usize::try_from(lines).unwrap_or(usize::MAX));
-            }
+            What::Lost(lines) => self.leave_out(LOST, usize::try_from(lines).unwrap_or(usize::MAX)),
             What::End(_) => {}
             What::Message(Message { from, body, .. }) => {
                 // A line before it may be lost.
-                if !self.open.contains_key(&conn) {
-                    self.connect(conn, at);
-                }
+                let mut connection = self.open.remove(&conn).unwrap_or_else(|| self.connect(at));
                 match (from, body) {
-                    (Side::Client, Body::Text(text)) => self.client_says(conn, at, &text),
+                    (Side::Client, Body::Text(text)) => self.client_says(&mut connection, at, &text),
                     (Side::Client, Body::Withheld { kind, .. }) if kind == Some(CLIENT_AUTH.into()) => {
-                        self.proves(conn, at);
+                        self.turn(&connection, at, Says::Prove);
                     }
                     (Side::Client, Body::Withheld { .. }) => self.leave_out(WITHHELD, 1),
-                    (_, Body::Text(text)) => self.relay_says(conn, at, &text),
+                    (_, Body::Text(text)) => self.relay_says(&mut connection, at, &text),
                     (_, Body::Withheld { .. }) => self.leave_out(WITHHELD_ANSWERS, 1),
                 }
+                self.open.insert(conn, connection);
             }
         }
     }
@@ -223,40 +220,33 @@ impl Scan {
         *sum = sum.saturating_add(count);
     }
 
-    fn connect(&mut self, conn: u64, at: Duration) {
-        let number = self.recorded.connections;
+    fn connect(&mut self, at: Duration) -> Connection {
+        let connection = Connection { number: self.recorded.connections, ..Connection::default() };
         self.recorded.connections += 1;
-        self.open.insert(conn, Connection { number, ..Connection::default() });
-        self.turn(number, at, Says::Connect, None);
+        self.turn(&connection, at, Says::Connect);
+        connection
     }
 
     fn leave(&mut self, conn: u64, at: Duration) {
-        if let Some(Connection { number, answered, .. }) = self.open.remove(&conn) {
-            self.turn(number, at, Says::Leave, answered);
+        if let Some(connection) = self.open.remove(&conn) {
+            self.turn(&connection, at, Says::Leave);
         }
     }
 
     /// Adds a turn; returns its place.
-    fn turn(&mut self, connection: usize, at: Duration, says: Says, after: Option<u32>) -> u32 {
+    fn turn(&mut self, connection: &Connection, at: Duration, says: Says) -> u32 {
         self.bytes += size_of::<Turn>() as u64;
-        let turns = &mut self.recorded.turns;
+        let (turns, connection, after) = (&mut self.recorded.turns, connection.number, connection.answered);
         turns.push(Turn { at, connection, says, after, answered: false, expected: Vec::new() });
         u32::try_from(turns.len() - 1).unwrap_or(u32::MAX)
     }
 
-    fn proves(&mut self, conn: u64, at: Duration) {
-        let Some(&Connection { number, answered, .. }) = self.open.get(&conn) else { return };
-        self.turn(number, at, Says::Prove, answered);
-    }
-
-    fn client_says(&mut self, conn: u64, at: Duration, text: &str) {
+    fn client_says(&mut self, connection: &mut Connection, at: Duration, text: &str) {
         let Ok(message) = Format::JSON.spec().library.decode_client(text.as_bytes()) else {
             return self.leave_out(FOREIGN, 1);
         };
         let message = message.into_owned();
         self.bytes += parsed(text);
-        let Some(connection) = self.open.get_mut(&conn) else { return };
-        let (number, after) = (connection.number, connection.answered);
         match message {
             ClientMessage::Event(event) => {
                 let place = self.place(event.into_owned());
@@ -264,7 +254,7 @@ impl Scan {
                 let is_again = matches!(source, Source::Client { .. });
                 // A relay may refuse an event until AUTH.
                 if !is_again || self.refused.remove(&place) {
-                    *source = Source::Client { at, connection: number };
+                    *source = Source::Client { at, connection: connection.number };
                 }
                 if is_again {
                     self.leave_out(AGAIN, 1);
@@ -278,28 +268,23 @@ impl Scan {
             ClientMessage::Req { subscription, filters } => {
                 let id = subscription.clone().into_owned();
                 let says = Says::Message(Box::new(ClientMessage::Req { subscription, filters }));
-                let turn = self.turn(number, at, says, after);
-                if let Some(connection) = self.open.get_mut(&conn) {
-                    connection.subscriptions.insert(id, turn);
+                let turn = self.turn(connection, at, says);
+                connection.subscriptions.insert(id, turn);
+            }
+            message @ (ClientMessage::Close { .. } | ClientMessage::Count { .. }) => {
+                if let ClientMessage::Close { subscription } = &message {
+                    connection.subscriptions.remove(&**subscription);
                 }
+                self.turn(connection, at, Says::Message(Box::new(message)));
             }
-            ClientMessage::Close { subscription } => {
-                connection.subscriptions.remove(&*subscription);
-                let close = ClientMessage::Close { subscription };
-                self.turn(number, at, Says::Message(Box::new(close)), after);
-            }
-            count @ ClientMessage::Count { .. } => {
-                self.turn(number, at, Says::Message(Box::new(count)), after);
-            }
-            ClientMessage::Auth(_) => self.proves(conn, at),
+            ClientMessage::Auth(_) => _ = self.turn(connection, at, Says::Prove),
             ClientMessage::NegOpen { .. } | ClientMessage::NegMsg { .. } | ClientMessage::NegClose { .. } => {
                 self.leave_out(RECONCILIATIONS, 1);
             }
         }
     }
 
-    fn relay_says(&mut self, conn: u64, at: Duration, text: &str) {
-        let Some(connection) = self.open.get_mut(&conn) else { return };
+    fn relay_says(&mut self, connection: &mut Connection, at: Duration, text: &str) {
         let known = self.recorded.events.len();
         match Format::JSON.spec().library.decode_relay(text.as_bytes()).ok() {
             Some(RelayMessage::Event { subscription, event }) => {
