@@ -1,11 +1,11 @@
 //! The output of `client-sim scenarios`, `formats` and `explain`.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt::Write, num::NonZeroU16};
+use std::{fmt::Write, num::NonZeroU16};
 
 use codecs::{Format, Implementation};
 use corpus::Corpus;
-use measure::CorpusRecord;
 use serde::Serialize;
+use serde_json::json;
 
 use crate::{
     corpus_record,
@@ -66,33 +66,6 @@ pub struct Explanation<'p> {
     pub agents: Option<NonZeroU16>,
 }
 
-/// The output of `client-sim explain --json`.
-#[derive(Debug, Serialize)]
-struct Explained<'p> {
-    scenario: &'p str,
-    question: &'p str,
-    learn: &'p str,
-    sources: &'p [String],
-    /// Seconds in which work is started.
-    seconds: f64,
-    /// Events and requests a second of each of them.
-    per_second: PerSecond,
-    seed: u64,
-    corpus: CorpusRecord,
-    /// How many corpus events are not streamed, by reason.
-    set_aside: &'p BTreeMap<Cow<'static, str>, usize>,
-    /// Events that the relay holds before the clock starts.
-    stored: usize,
-    /// Events that were newly made.
-    fresh: usize,
-    plan_sha256: String,
-    plan: PlanFacts,
-    payload: Vec<Payload>,
-    /// The share of each agent, in the order of their indices.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    agents: Vec<PlanFacts>,
-}
-
 /// Payload bytes of a plan before compression, in one format.
 #[derive(Debug, Serialize)]
 struct Payload {
@@ -150,23 +123,25 @@ impl Explanation<'_> {
     pub fn json(&self) -> anyhow::Result<String> {
         let Explanation { scenario, corpus, workload, seed, agents } = self;
         let facts = PlanFacts::from_workload(workload);
-        let explained = Explained {
-            scenario: &scenario.name,
-            question: &scenario.question,
-            learn: &scenario.learn,
-            sources: &scenario.sources,
-            seconds: scenario.seconds,
-            seed: *seed,
-            corpus: corpus_record(corpus),
-            set_aside: &workload.set_aside,
-            stored: workload.stored,
-            fresh: workload.fresh,
-            plan_sha256: workload.sha256(),
-            per_second: facts.per_second(scenario),
-            plan: facts,
-            payload: self.payload(),
-            agents: agents.map_or_else(Vec::new, |of| PlanFacts::by_agent(workload, of)),
-        };
+        let mut explained = json!({
+            "scenario": scenario.name,
+            "question": scenario.question,
+            "learn": scenario.learn,
+            "sources": scenario.sources,
+            "seconds": scenario.seconds,
+            "seed": seed,
+            "corpus": corpus_record(corpus),
+            "set_aside": workload.set_aside,
+            "stored": workload.stored,
+            "fresh": workload.fresh,
+            "plan_sha256": workload.sha256(),
+            "per_second": facts.per_second(scenario),
+            "plan": facts,
+            "payload": self.payload(),
+        });
+        if let Some(of) = agents {
+            explained["agents"] = serde_json::to_value(PlanFacts::by_agent(workload, *of))?;
+        }
         Ok(serde_json::to_string_pretty(&explained)? + "\n")
     }
 
