@@ -62,16 +62,26 @@ fn a_population_has_a_link_of_its_own_or_none_and_a_mistake_is_named() {
 }
 
 #[test]
-fn values_that_make_no_sense_are_refused() {
-    let base = BUILT_IN.get_file("follow-list-burst.toml").unwrap().contents_utf8().unwrap();
-    for (from, to) in [
-        ("seconds = 2", "seconds = 0"),
-        ("connections = 50", "connections = 0"),
-        ("period_ms = 1000", "period_ms = 0"),
-        ("known = 40", "known = 500"),
-        ("chunk = 200", "chunk = 0"),
+fn values_that_make_no_sense_are_refused_with_what_would_make_some() {
+    for (name, set, words) in [
+        ("follow-list-burst", "seconds=0", "seconds must be above 0"),
+        ("follow-list-burst", "request.0.connections=0", "connections must be at least 1"),
+        ("follow-list-burst", "request.0.arrival.period_ms=0", "period_ms must be at least 1"),
+        ("follow-list-burst", "request.0.name=Big", "a name has lower-case letters"),
+        ("follow-list-burst", "request.0.step.1.known=500", "known must not exceed"),
+        ("follow-list-burst", "request.0.step.1.chunk=0", "chunk must be at least 1"),
+        ("note-stream", "publish.window=0", "window must be at least 1"),
+        ("note-stream", "publish.window=1", "window needs arrival"),
+        ("note-stream", "subscribe.filter=[]", "[[subscribe]]: it needs at least one [[subscribe.filter]]"),
+        ("mixed-day", "publish.phases=[\"noon\"]", "noon"),
+        ("duplicate-fan-in", "fan_in.duplicates=0.8", "duplicates must be 0 to 0.75"),
+        ("duplicate-fan-in", "fan_in.relays=1", "duplicates must be 0 to 0.00"),
+        ("negentropy-sync", "reconcile.frame_bytes=4095", "frame_bytes must be 4096 to 500000"),
+        ("negentropy-sync", "reconcile.frame_bytes=600000", "frame_bytes must be 4096 to 500000"),
+        ("negentropy-sync", "reconcile.have=1.1", "have is a share"),
+        ("negentropy-sync", "reconcile.chunk=501", "chunk must be 1 to 500"),
     ] {
-        assert!(base.contains(from), "{from}");
-        assert!(Scenario::parse("x", &base.replace(from, to)).is_err(), "{to}");
+        let error = format!("{:#}", Scenario::load_with(name, &[set.to_owned()]).unwrap_err());
+        assert!(error.contains(words), "{set}: {error}");
     }
 }

@@ -44,13 +44,7 @@ fn assert_times(load: f64, (one, other): (&Workload, &Workload), name: &str) {
 
 /// The number of connections of each population, in the order of a plan's connections.
 fn populations(scenario: &Scenario) -> Vec<usize> {
-    let Scenario { publish, reconcile, subscribe, request, fan_in, .. } = scenario;
-    let publish = publish.iter().map(|publish| publish.connections);
-    let reconcile = reconcile.iter().map(|reconcile| reconcile.connections);
-    let subscribe = subscribe.iter().map(|subscribe| subscribe.connections);
-    let request = request.iter().map(|request| request.connections);
-    let fan_in = fan_in.iter().map(|fan_in| fan_in.clients * fan_in.relays);
-    publish.chain(reconcile).chain(subscribe).chain(request).chain(fan_in).collect()
+    scenario.populations().map(|population| population.connections()).collect()
 }
 
 /// The instants at which each connection of each population is due to publish, and to begin, leave
