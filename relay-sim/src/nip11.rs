@@ -106,7 +106,7 @@ mod tests {
         let tokens = serde_json::json!(tokens.concat());
         assert_eq!(all["wire"]["tokens"], tokens);
         assert_eq!(all["wire"]["extensions"], serde_json::json!(["permessage-deflate"]));
-        let listed = &all["wire"]["dictionaries"][dictionary.id().to_string()];
+        let listed = &all["wire"]["dictionaries"][dictionary.id()];
         assert_eq!(listed["bytes"], dictionary.bytes().len());
         assert_eq!(plain["wire"]["dictionaries"], serde_json::json!({}));
         assert_eq!(all["supported_nips"], serde_json::json!([1, 9, 11, 42, 45, 70, 77]));

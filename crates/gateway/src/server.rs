@@ -209,7 +209,7 @@ async fn send_whole(client: &mut ByteStream, bytes: &[u8]) -> std::io::Result<()
 
 /// Answers with a dictionary, whose bytes never change.
 async fn dictionary(incoming: Incoming, gateway: &Gateway, id: &str) {
-    let found = gateway.dictionaries.iter().find(|dictionary| dictionary.id().to_string() == id);
+    let found = gateway.dictionaries.iter().find(|dictionary| dictionary.id() == id);
     let open = ("Access-Control-Allow-Origin", "*");
     match found {
         Some(dictionary) => {

@@ -14,7 +14,7 @@ mod relay_url;
 pub use compression::{
     Compression, CompressionError, DeflateParams, ZSTD_STREAM_MAX_WINDOW_BITS, ZstdMode, ZstdParams,
 };
-pub use dictionary::{Dictionary, DictionaryId, NotADictionaryId};
+pub use dictionary::Dictionary;
 pub use fanout::{BatchLimits, Reencode};
 pub use header::{Header, HeaderError};
 pub use relay_url::{RelayUrl, RelayUrlError, without_password};

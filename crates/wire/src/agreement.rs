@@ -1,46 +1,29 @@
 //! The parts of both ends in the handshake, and its result.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{collections::HashSet, fmt, time::Duration};
 
-use codecs::{Format, UnknownName};
+use codecs::Format;
 use serde_json::{Map, Value, json};
-use terms::{Compression, Dictionary, DictionaryId, ZstdMode};
+use terms::{Compression, Dictionary};
 
 /// A WebSocket subprotocol token (RFC 6455 §1.9): a format, `.batched` for batches, and a suffix
 /// for the zstd layer.
 ///
 /// ```
-/// use wire::{Layer, Token};
+/// use wire::Token;
 ///
-/// let token: Token = "nostr.proto-binary.v1.batched+zstd".parse().unwrap();
-/// assert_eq!((token.format.name(), token.batched, token.layer), ("proto-binary", true, Layer::Zstd));
-/// assert_eq!(token.to_string(), "nostr.proto-binary.v1.batched+zstd");
 /// assert_eq!(Token::JSON.to_string(), "nostr.json");
+/// let token = Token { batched: true, compression: "zstd".parse().unwrap(), ..Token::JSON };
+/// assert_eq!(token.to_string(), "nostr.json.batched+zstd");
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token {
     /// The format of the messages.
     pub format: Format,
     /// Whether the relay may put several events into one message.
     pub batched: bool,
-    /// The compression of messages.
-    pub layer: Layer,
-}
-
-/// The compression that a token's suffix names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Layer {
-    /// No suffix: messages as the format has them. A WebSocket extension may compress them.
-    None,
-    /// `+zstd`: each message may be a zstd frame.
-    Zstd,
-    /// `+zstd-stream`: each message may be the next block of its direction's zstd stream.
-    ZstdStream,
-    /// `+zstd-shared`: each message may be one zstd frame or several.
-    ZstdShared,
-    /// `+zstd-dict2-` and the dictionary's id: as `+zstd-shared`, with frames that refer to the
-    /// dictionary.
-    ZstdDict(DictionaryId),
+    /// The zstd layer that the suffix names; `None` without one. A WebSocket extension may compress then.
+    pub compression: Compression,
 }
 
 /// A client's request in the handshake.
@@ -177,18 +160,10 @@ impl Offer {
 
     /// The tokens of several offers, the first offer's first, plain JSON last.
     pub(crate) fn tokens_of(offers: &[Offer]) -> Vec<Token> {
-        let wanted = offers.iter().flat_map(|offer| offer.formats.iter().map(|format| offer.token(*format)));
+        let wanted = offers.iter().flat_map(|offer| {
+            offer.formats.iter().map(|format| Token::of(*format, offer.batched, offer.compression))
+        });
         once_each(wanted.filter(|token| *token != Token::JSON).chain([Token::JSON]))
-    }
-
-    fn token(&self, format: Format) -> Token {
-        Token { format, batched: self.batched, layer: Layer::for_compression(self.compression, format) }
-    }
-
-    /// The zstd compression of an agreed token.
-    pub(crate) fn zstd(&self, token: Token) -> Option<Compression> {
-        let asked = token.layer != Layer::None && self.token(token.format).layer == token.layer;
-        if asked { self.compression.of_format(token.format.name()) } else { None }
     }
 }
 
@@ -197,19 +172,12 @@ impl Support {
     pub fn tokens(&self) -> Vec<Token> {
         let formats = [Format::JSON].into_iter().chain(self.formats.iter().copied());
         let batched: &[bool] = if self.batched { &[false, true] } else { &[false] };
-        let layers = |format| {
-            let mut layers: Vec<_> = self
-                .compressions
-                .iter()
-                .map(|&compression| Layer::for_compression(compression, format))
-                .collect();
-            layers.push(Layer::None);
-            layers.sort();
-            layers
-                .into_iter()
-                .flat_map(move |layer| batched.iter().map(move |&batched| Token { format, batched, layer }))
-        };
-        once_each(formats.flat_map(layers))
+        once_each(formats.flat_map(|format| {
+            let compressions = [Compression::None].into_iter().chain(self.compressions.iter().copied());
+            compressions.flat_map(move |compression| {
+                batched.iter().map(move |&batched| Token::of(format, batched, compression))
+            })
+        }))
     }
 
     /// The accepted WebSocket extensions, for NIP-11.
@@ -220,14 +188,11 @@ impl Support {
 
     /// The accepted dictionaries, each once, for NIP-11.
     pub fn dictionaries(&self) -> Vec<Dictionary> {
-        let formats = [Format::JSON].into_iter().chain(self.formats.iter().copied());
         let mut found = Vec::new();
-        for (format, compression) in
-            formats.flat_map(|format| self.compressions.iter().map(move |c| (format, *c)))
-        {
-            let dictionary =
-                compression.of_format(format.name()).and_then(|of_format| of_format.dictionary());
-            found.extend(dictionary.filter(|dictionary| !found.contains(dictionary)));
+        for dictionary in self.tokens().iter().filter_map(|token| token.compression.dictionary()) {
+            if !found.contains(&dictionary) {
+                found.push(dictionary);
+            }
         }
         found
     }
@@ -244,100 +209,42 @@ impl Support {
             "dictionaries": dictionaries,
         })
     }
-
-    /// The zstd compression of a token; `None` for [`Layer::None`].
-    pub(crate) fn zstd(&self, token: Token) -> Option<Compression> {
-        let enabled = self.compressions.iter().copied();
-        let behind = |c: &Compression| {
-            token.layer != Layer::None && Layer::for_compression(*c, token.format) == token.layer
-        };
-        enabled.filter(behind).find_map(|c| c.of_format(token.format.name()))
-    }
 }
 
 fn about(dictionary: Dictionary) -> (String, Value) {
     let sha256 = codecs::hex::encode(&dictionary.sha256());
-    (dictionary.id().to_string(), json!({ "sha256": sha256, "bytes": dictionary.bytes().len() }))
+    (dictionary.id(), json!({ "sha256": sha256, "bytes": dictionary.bytes().len() }))
 }
-
-impl Layer {
-    /// The layer that requests the compression of messages of the format.
-    fn for_compression(compression: Compression, format: Format) -> Layer {
-        let Compression::Zstd(params) = compression else { return Layer::None };
-        match params.mode {
-            ZstdMode::Frames => Layer::Zstd,
-            ZstdMode::Stream => Layer::ZstdStream,
-            ZstdMode::Shared => Layer::ZstdShared,
-            ZstdMode::Dictionary(_) => {
-                let dictionary =
-                    compression.of_format(format.name()).and_then(|of_format| of_format.dictionary());
-                dictionary.map_or(Layer::None, |dictionary| Layer::ZstdDict(dictionary.id()))
-            }
-        }
-    }
-}
-
-/// The suffix of a token.
-impl fmt::Display for Layer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Layer::None => Ok(()),
-            Layer::Zstd => f.write_str(ZSTD),
-            Layer::ZstdStream => f.write_str(ZSTD_STREAM),
-            Layer::ZstdShared => f.write_str(ZSTD_SHARED),
-            Layer::ZstdDict(dictionary) => write!(f, "{ZSTD_DICT}{dictionary}"),
-        }
-    }
-}
-
-const BATCHED: &str = ".batched";
-const ZSTD: &str = "+zstd";
-const ZSTD_STREAM: &str = "+zstd-stream";
-const ZSTD_SHARED: &str = "+zstd-shared";
-const ZSTD_DICT: &str = "+zstd-dict2-";
 
 impl Token {
     /// Plain NIP-01.
-    pub const JSON: Token = Token { format: Format::JSON, batched: false, layer: Layer::None };
+    pub const JSON: Token = Token { format: Format::JSON, batched: false, compression: Compression::None };
+
+    /// The token under a compression: without suffix for one that no token names, or that lacks a
+    /// dictionary of the format.
+    fn of(format: Format, batched: bool, compression: Compression) -> Token {
+        let layer = match compression {
+            Compression::Zstd(_) => compression.of_format(format.name()),
+            Compression::None | Compression::Deflate(_) => None,
+        };
+        Token { format, batched, compression: layer.unwrap_or(Compression::None) }
+    }
 }
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.format.spec().token)?;
-        f.write_str(if self.batched { BATCHED } else { "" })?;
-        self.layer.fmt(f)
-    }
-}
-
-impl FromStr for Token {
-    type Err = UnknownName;
-
-    fn from_str(text: &str) -> Result<Self, UnknownName> {
-        let suffix = text.find('+').unwrap_or(text.len());
-        let layer = match &text[suffix..] {
-            "" => Some(Layer::None),
-            ZSTD => Some(Layer::Zstd),
-            ZSTD_STREAM => Some(Layer::ZstdStream),
-            ZSTD_SHARED => Some(Layer::ZstdShared),
-            other => other.strip_prefix(ZSTD_DICT).and_then(|id| id.parse().ok()).map(Layer::ZstdDict),
-        };
-        let plain = text[..suffix].strip_suffix(BATCHED);
-        let (name, batched) = (plain.unwrap_or(&text[..suffix]), plain.is_some());
-        let known = || Format::all().map(|format| format.spec().token);
-        Format::all()
-            .find(|format| format.spec().token == name)
-            .and_then(|format| Some(Token { format, batched, layer: layer? }))
-            .ok_or_else(|| UnknownName::new("subprotocol token", text, known()))
+        f.write_str(if self.batched { ".batched" } else { "" })?;
+        match (self.compression, self.compression.dictionary()) {
+            (_, Some(dictionary)) => write!(f, "+zstd-dict2-{}", dictionary.id()),
+            (Compression::Zstd(_), None) => write!(f, "+{}", self.compression.name()),
+            (Compression::None | Compression::Deflate(_), None) => Ok(()),
+        }
     }
 }
 
 /// RFC 6455 §4.1 forbids offering a token twice; browsers throw.
 fn once_each(tokens: impl Iterator<Item = Token>) -> Vec<Token> {
-    let mut list = Vec::new();
-    for token in tokens {
-        if !list.contains(&token) {
-            list.push(token);
-        }
-    }
-    list
+    let mut named = HashSet::new();
+    tokens.filter(|token| named.insert(token.to_string())).collect()
 }

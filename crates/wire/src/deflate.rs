@@ -1,6 +1,6 @@
 //! Parameters of permessage-deflate, as the transport has them.
 
-use terms::DeflateParams;
+use terms::{Compression, DeflateParams};
 use tungstenite_deflate::Direction;
 
 /// The parameters for the transport.
@@ -21,10 +21,10 @@ pub(crate) fn transport(params: &DeflateParams) -> tungstenite_deflate::DeflateP
     }
 }
 
-/// The parameters that both ends agreed on.
-pub(crate) fn agreed(params: tungstenite_deflate::DeflateParams) -> DeflateParams {
+/// The compression that both ends agreed on.
+pub(crate) fn agreed(params: tungstenite_deflate::DeflateParams) -> Compression {
     let tungstenite_deflate::DeflateParams { level, to_client, to_server, shared } = params;
-    DeflateParams {
+    Compression::Deflate(DeflateParams {
         level,
         window_bits: to_client.window_bits,
         upload_window_bits: to_server.window_bits,
@@ -33,5 +33,5 @@ pub(crate) fn agreed(params: tungstenite_deflate::DeflateParams) -> DeflateParam
         min_bytes: to_client.min_bytes,
         upload_min_bytes: to_server.min_bytes,
         shared,
-    }
+    })
 }

@@ -64,7 +64,7 @@ mod traffic;
 mod zstd;
 
 pub use self::zstd::zstd_message;
-pub use agreement::{Agreement, Layer, Offer, Support, Token, WireLimits};
+pub use agreement::{Agreement, Offer, Support, Token, WireLimits};
 pub use client::{Endpoint, connect};
 pub use connection::{Connection, Message};
 pub use document::{Document, DocumentError, document, fetch};
@@ -76,7 +76,7 @@ pub use shared::Shared;
 pub use stream::ByteStream;
 pub use tamper::Tamper;
 pub use terms::{
-    Compression, CompressionError, Dictionary, DictionaryId, Header, HeaderError, RelayUrl, RelayUrlError,
+    Compression, CompressionError, Dictionary, Header, HeaderError, RelayUrl, RelayUrlError,
     ZstdMode, ZstdParams, without_password,
 };
 pub use tls::{ServerTls, TlsError};

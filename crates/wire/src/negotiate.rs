@@ -20,7 +20,8 @@
 //! assert_eq!(client.compression.name(), "deflate");
 //! ```
 
-use codecs::Format;
+use std::collections::HashMap;
+
 use terms::{Compression, DeflateParams};
 use tungstenite_deflate::negotiate as extensions;
 
@@ -98,21 +99,21 @@ pub fn accept(
         .map_err(|error| Refusal::Malformed(error.to_string()))?;
 
     let chosen = token.unwrap_or(Token::JSON);
-    let zstd = support.zstd(chosen);
-    let deflate = deflate.filter(|_| zstd.is_none());
-    let (extensions, deflate) = deflate.map(|(header, params)| (header, agreed(params))).unzip();
+    let deflate = deflate.filter(|_| chosen.compression == Compression::None);
+    let (extensions, deflate) = deflate.unzip();
     Ok(Agreement {
         format: chosen.format,
         batched: chosen.batched,
-        compression: compression(zstd, deflate),
+        compression: deflate.map_or(chosen.compression, agreed),
         token: token.map(|token| token.to_string()),
         extensions,
     })
 }
 
 fn choose_token(list: &str, support: &Support) -> Option<Token> {
-    let enabled = support.tokens();
-    list.split(',').filter_map(|token| token.trim().parse().ok()).find(|token| enabled.contains(token))
+    let enabled = support.tokens().into_iter().map(|token| (token.to_string(), token));
+    let enabled: HashMap<String, Token> = enabled.collect();
+    list.split(',').find_map(|token| enabled.get(token.trim()).copied())
 }
 
 /// Checks the relay's header values against the offers; `None` stands for an absent header. A relay
@@ -140,19 +141,15 @@ pub fn check_answer(
     let offered = deflate(offers).map(transport);
     let deflate = extensions::check_answer(extensions.unwrap_or_default(), offered.as_ref())
         .map_err(|error| error.to_string())?;
-    let zstd = token.and_then(|token| offers.iter().find_map(|offer| offer.zstd(token)));
-    if let (Some(zstd), Some(_), Some(token)) = (zstd, deflate, token) {
-        return Err(format!("the relay chose {} by {token} and deflate above it", zstd.name()));
+    let chosen = token.unwrap_or(Token::JSON);
+    if chosen.compression != Compression::None && deflate.is_some() {
+        return Err(format!("the relay chose {} by {chosen} and deflate above it", chosen.compression));
     }
     Ok(Agreement {
-        format: token.map_or(Format::JSON, |token| token.format),
-        batched: token.is_some_and(|token| token.batched),
-        compression: compression(zstd, deflate.map(agreed)),
+        format: chosen.format,
+        batched: chosen.batched,
+        compression: deflate.map_or(chosen.compression, agreed),
         token: token.map(|token| token.to_string()),
         extensions: extensions.filter(|_| deflate.is_some()).map(str::to_owned),
     })
-}
-
-fn compression(zstd: Option<Compression>, deflate: Option<DeflateParams>) -> Compression {
-    zstd.or(deflate.map(Compression::Deflate)).unwrap_or(Compression::None)
 }

@@ -19,7 +19,7 @@ use tokio::{
     task::{LocalSet, spawn_local},
     time::timeout,
 };
-use wire::{Layer, Token};
+use wire::Token;
 
 /// Far beyond what a round takes, so that a relay that loses an event is a failure and not a wait.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -145,7 +145,7 @@ impl Client {
         let mut stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         // Relays of others are asked for nothing.
-        let token = Token { format, batched: false, layer: Layer::None };
+        let token = Token { format, ..Token::JSON };
         let offer = if format == Format::JSON {
             String::new()
         } else {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use codecs::{ClientMessage, Codec, Filter, Format};
 use tokio::time::{Instant, timeout_at};
-use wire::{CloseCode, Compression, Connection, Endpoint, Layer, Offer, Token, WireLimits};
+use wire::{CloseCode, Compression, Connection, Endpoint, Offer, Token, WireLimits};
 
 use super::answers::Handshake;
 use client::meaning::{Interpreter, Meaning};
@@ -31,7 +31,7 @@ pub(super) async fn all(
                 Ok(granted) => granted.map_err(|error| format!("{error:#}")),
                 Err(_) => Err(format!("not known, because handshakes took more than {} s", time.as_secs())),
             };
-            let token = Token { format: *format, batched, layer: Layer::None }.to_string();
+            let token = Token { format: *format, batched, ..Token::JSON }.to_string();
             if batched && granted.is_ok() && !tokens.contains(&token) {
                 // Such a relay would send single events under the name of batches.
                 granted = Err(format!("it echoes {token}, which its NIP-11 document does not name"));
