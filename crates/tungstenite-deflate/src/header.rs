@@ -8,97 +8,55 @@ pub(crate) struct Extension<'a> {
     pub(crate) parameters: Vec<(&'a str, Option<String>)>,
 }
 
-/// The elements of a header.
+/// The elements of a header. Values are tokens in quotes, too, so no quotes hold a comma or a semicolon.
 ///
 /// # Errors
-/// Names the expected element, and the position.
+/// Names what is no token.
 pub(crate) fn parse(header: &str) -> Result<Vec<Extension<'_>>, String> {
-    let mut cursor = Cursor { rest: header };
-    let mut list = Vec::new();
-    loop {
-        // RFC 7230 §7: recipients of a list accept empty elements.
-        while cursor.take(',') {}
-        if cursor.is_done() {
-            return Ok(list);
-        }
-        let name = cursor.token()?;
-        let mut parameters = Vec::new();
-        while cursor.take(';') {
-            let name = cursor.token()?;
-            let value = if cursor.take('=') { Some(cursor.value()?) } else { None };
-            parameters.push((name, value));
-        }
-        list.push(Extension { name, parameters });
-        if !cursor.is_done() && !cursor.take(',') {
-            return Err(cursor.malformed("a comma"));
-        }
+    // RFC 9110 §5.6.1: recipients of a list accept empty elements.
+    header.split(',').filter(|element| !element.trim_matches(SPACES).is_empty()).map(extension).collect()
+}
+
+fn extension(element: &str) -> Result<Extension<'_>, String> {
+    let mut parts = element.split(';');
+    let name = token(parts.next().unwrap_or_default())?;
+    Ok(Extension { name, parameters: parts.map(parameter).collect::<Result<_, _>>()? })
+}
+
+fn parameter(text: &str) -> Result<(&str, Option<String>), String> {
+    match text.split_once('=') {
+        Some((name, value)) => Ok((token(name)?, Some(unquoted(value)?))),
+        None => Ok((token(text)?, None)),
     }
 }
 
-/// Reads the header from left to right and skips white space between elements.
-struct Cursor<'a> {
-    rest: &'a str,
+/// A token, or the token in a quoted string, where a backslash may precede each letter.
+fn unquoted(value: &str) -> Result<String, String> {
+    let Some(quoted) = value.trim_matches(SPACES).strip_prefix('"') else {
+        return token(value).map(str::to_owned);
+    };
+    let inside = quoted.strip_suffix('"').ok_or_else(|| malformed(value))?;
+    let (mut plain, mut chars) = (String::new(), inside.chars());
+    while let Some(char) = chars.next() {
+        // A backslash at the end takes the quote away.
+        plain.push(if char == '\\' { chars.next().unwrap_or('"') } else { char });
+    }
+    if is_token(&plain) { Ok(plain) } else { Err(malformed(value)) }
 }
 
-impl<'a> Cursor<'a> {
-    fn is_done(&mut self) -> bool {
-        self.rest = self.rest.trim_start_matches([' ', '\t']);
-        self.rest.is_empty()
-    }
-
-    fn take(&mut self, symbol: char) -> bool {
-        self.rest = self.rest.trim_start_matches([' ', '\t']);
-        match self.rest.strip_prefix(symbol) {
-            Some(rest) => {
-                self.rest = rest;
-                true
-            }
-            None => false,
-        }
-    }
-
-    fn token(&mut self) -> Result<&'a str, String> {
-        self.rest = self.rest.trim_start_matches([' ', '\t']);
-        let len = self.rest.bytes().position(|byte| !is_token_byte(byte)).unwrap_or(self.rest.len());
-        if len == 0 {
-            return Err(self.malformed("a name"));
-        }
-        let (token, rest) = self.rest.split_at(len);
-        self.rest = rest;
-        Ok(token)
-    }
-
-    /// A token, or a quoted string whose content is a token (RFC 6455 §9.1).
-    fn value(&mut self) -> Result<String, String> {
-        if !self.take('"') {
-            return self.token().map(str::to_owned);
-        }
-        let mut value = String::new();
-        let mut chars = self.rest.char_indices();
-        while let Some((at, char)) = chars.next() {
-            let char = match char {
-                '"' if !value.is_empty() => {
-                    self.rest = &self.rest[at + 1..];
-                    return Ok(value);
-                }
-                '\\' => chars.next().map_or('"', |(_, escaped)| escaped),
-                char => char,
-            };
-            if !char.is_ascii() || !u8::try_from(char).is_ok_and(is_token_byte) {
-                break;
-            }
-            value.push(char);
-        }
-        Err(self.malformed("a quoted token"))
-    }
-
-    fn malformed(&self, expected: &str) -> String {
-        let rest: String = self.rest.chars().take(40).collect();
-        format!("malformed Sec-WebSocket-Extensions: expected {expected} at {rest:?}")
-    }
+fn token(text: &str) -> Result<&str, String> {
+    let text = text.trim_matches(SPACES);
+    if is_token(text) { Ok(text) } else { Err(malformed(text)) }
 }
 
-/// `tchar` of RFC 7230 §3.2.6.
-fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+fn malformed(text: &str) -> String {
+    format!("malformed Sec-WebSocket-Extensions: {:?} is no token", &text[..text.floor_char_boundary(40)])
+}
+
+const SPACES: [char; 2] = [' ', '\t'];
+
+/// Letters are `tchar` of RFC 7230 §3.2.6.
+fn is_token(text: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_letter)
 }
