@@ -93,13 +93,12 @@ fn accept_one(offer: &Parameters, enabled: &[DeflateParams]) -> Option<(String, 
     let suits = |params: &&DeflateParams| params.to_client.takeover != refuses_takeover;
     let params = enabled.iter().find(suits).or_else(|| enabled.first())?;
     // zlib cannot compress with a window of 8, and one of 9 exceeds what the client can read.
-    let server_limit = offer.server_max_window_bits.map_or(MAX_WINDOW_BITS, |bits| bits.value_or_max());
+    let server_limit = offer.server_max_window_bits.unwrap_or(MAX_WINDOW_BITS);
     if server_limit < MIN_WINDOW_BITS {
         return None;
     }
     let server_bits = params.to_client.window_bits.min(server_limit);
-    let client_limit =
-        offer.client_max_window_bits.map(|bits| bits.value_or_max().min(params.to_server.window_bits));
+    let client_limit = offer.client_max_window_bits.map(|bits| bits.min(params.to_server.window_bits));
 
     let server_takeover = params.to_client.takeover && !offer.server_no_context_takeover;
     let client_takeover = params.to_server.takeover && !offer.client_no_context_takeover;
@@ -168,7 +167,7 @@ fn check_extensions(
         ));
     };
     let answer = Parameters::read(&extension.parameters, Role::Answer)?;
-    let server_bits = answer.server_max_window_bits.map(Bits::value_or_max);
+    let server_bits = answer.server_max_window_bits;
     let server_limit = params.to_client.window_bits;
     if server_limit < MAX_WINDOW_BITS && server_bits.is_none_or(|bits| bits > server_limit) {
         return Err(format!("the server did not grant server_max_window_bits={server_limit}"));
@@ -176,7 +175,7 @@ fn check_extensions(
     if !params.to_client.takeover && !params.shared && !answer.server_no_context_takeover {
         return Err("the server did not grant server_no_context_takeover".into());
     }
-    let client_limit = answer.client_max_window_bits.map_or(MAX_WINDOW_BITS, Bits::value_or_max);
+    let client_limit = answer.client_max_window_bits.unwrap_or(MAX_WINDOW_BITS);
     let client_bits = params.to_server.window_bits.min(client_limit);
     // RFC 7692 §6 lets a client compress no message at all.
     let compresses = client_bits >= MIN_WINDOW_BITS;
@@ -200,29 +199,14 @@ fn check_extensions(
 struct Parameters {
     server_no_context_takeover: bool,
     client_no_context_takeover: bool,
-    server_max_window_bits: Option<Bits>,
-    client_max_window_bits: Option<Bits>,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Bits {
-    Unstated,
-    Stated(u8),
+    server_max_window_bits: Option<u8>,
+    client_max_window_bits: Option<u8>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Role {
     Offer,
     Answer,
-}
-
-impl Bits {
-    fn value_or_max(self) -> u8 {
-        match self {
-            Bits::Unstated => MAX_WINDOW_BITS,
-            Bits::Stated(bits) => bits,
-        }
-    }
 }
 
 impl Parameters {
@@ -234,14 +218,14 @@ impl Parameters {
                 "server_no_context_takeover" => flag(&mut read.server_no_context_takeover, name, value)?,
                 "client_no_context_takeover" => flag(&mut read.client_no_context_takeover, name, value)?,
                 "server_max_window_bits" => {
-                    read.server_max_window_bits.replace(Bits::Stated(window_bits(name, value)?)).is_none()
+                    read.server_max_window_bits.replace(window_bits(name, value)?).is_none()
                 }
                 // Without a value, in an offer only: the client understands the parameter (RFC 7692
                 // §7.1.2.2).
                 "client_max_window_bits" => {
                     let bits = match value {
-                        None if role == Role::Offer => Bits::Unstated,
-                        value => Bits::Stated(window_bits(name, value)?),
+                        None if role == Role::Offer => MAX_WINDOW_BITS,
+                        value => window_bits(name, value)?,
                     };
                     read.client_max_window_bits.replace(bits).is_none()
                 }
