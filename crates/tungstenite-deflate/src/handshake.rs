@@ -1,12 +1,14 @@
 //! The opening handshakes, which are tungstenite's, with the extension negotiated in them.
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, join, sink};
 use tokio_tungstenite::{
     accept_hdr_async, client_async,
     tungstenite::{
+        self,
         client::IntoClientRequest,
+        error::ProtocolError,
         handshake::{
-            client::Response as ClientResponse,
+            client::{Response as ClientResponse, generate_request},
             server::{ErrorResponse, Request, Response},
         },
         http::{HeaderValue, StatusCode, header::SEC_WEBSOCKET_EXTENSIONS},
@@ -16,7 +18,6 @@ use tokio_tungstenite::{
 
 use crate::{
     error::Error,
-    head::HeadOnly,
     negotiate::{self, NegotiationError},
     params::DeflateParams,
     websocket::WebSocket,
@@ -30,7 +31,7 @@ use crate::{
 /// A request that is no WebSocket handshake, or whose extensions are malformed; the latter is
 /// answered with HTTP 400.
 pub async fn accept<S>(
-    stream: S,
+    mut stream: S,
     enabled: &[DeflateParams],
     config: Option<WebSocketConfig>,
 ) -> Result<WebSocket<S>, Error>
@@ -48,8 +49,8 @@ where
         }
         Ok(response)
     };
-    let websocket = accept_hdr_async(HeadOnly::new(stream), decide).await?;
-    let (stream, early) = websocket.into_inner().into_parts();
+    let (head, early) = read_head(&mut stream).await?;
+    accept_hdr_async(join(&head[..], &mut stream), decide).await?;
     Ok(WebSocket::from_partially_read(stream, early, Role::Server, agreed, config).await)
 }
 
@@ -61,7 +62,7 @@ where
 /// A request or a response that is no WebSocket handshake, or extensions that were not offered.
 pub async fn connect<S, R>(
     request: R,
-    stream: S,
+    mut stream: S,
     offered: Option<&DeflateParams>,
     config: Option<WebSocketConfig>,
 ) -> Result<(WebSocket<S>, ClientResponse), Error>
@@ -75,9 +76,12 @@ where
             HeaderValue::from_str(&negotiate::offer(params)).expect("the parameters are visible ASCII");
         request.headers_mut().insert(SEC_WEBSOCKET_EXTENSIONS, offer);
     }
-    let (websocket, response) = client_async(request, HeadOnly::new(stream)).await?;
+    stream.write_all(&generate_request(request.clone())?.0).await.map_err(tungstenite::Error::Io)?;
+    stream.flush().await.map_err(tungstenite::Error::Io)?;
+    let (head, early) = read_head(&mut stream).await?;
+    // It checks the answer to the key of the request.
+    let (_, response) = client_async(request, join(&head[..], sink())).await?;
     let agreed = negotiate::check_answer(&negotiate::extensions(response.headers()), offered)?;
-    let (stream, early) = websocket.into_inner().into_parts();
     let websocket = WebSocket::from_partially_read(stream, early, Role::Client, agreed, config).await;
     Ok((websocket, response))
 }
@@ -86,4 +90,27 @@ fn bad_request(error: &NegotiationError) -> ErrorResponse {
     let mut response = ErrorResponse::new(Some(error.to_string()));
     *response.status_mut() = StatusCode::BAD_REQUEST;
     response
+}
+
+/// Far more than any head has.
+const MAX_HEAD_BYTES: usize = 64 << 10;
+
+/// The peer's HTTP head, and the bytes that came with it. tungstenite's handshake rejects such bytes
+/// in a server and would read compressed frames among them in a client.
+async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> Result<(Vec<u8>, Vec<u8>), tungstenite::Error> {
+    let mut head = Vec::with_capacity(1024);
+    loop {
+        let before = head.len();
+        if stream.read_buf(&mut head).await.map_err(tungstenite::Error::Io)? == 0 {
+            return Err(ProtocolError::HandshakeIncomplete.into());
+        }
+        let from = before.saturating_sub(3);
+        if let Some(end) = head[from..].windows(4).position(|four| four == b"\r\n\r\n") {
+            let early = head.split_off(from + end + 4);
+            return Ok((head, early));
+        }
+        if head.len() > MAX_HEAD_BYTES {
+            return Err(tungstenite::Error::AttackAttempt);
+        }
+    }
 }

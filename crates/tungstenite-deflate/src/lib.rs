@@ -46,7 +46,6 @@ mod deflate;
 mod error;
 mod frames;
 mod handshake;
-mod head;
 mod header;
 pub mod negotiate;
 mod params;
