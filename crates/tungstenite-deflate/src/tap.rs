@@ -274,8 +274,6 @@ fn payload_len(header: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use proptest::{collection::vec, prelude::*};
-
     use super::*;
 
     const MARKED: Arrival = Arrival { compressed: true, text: true };
@@ -337,28 +335,6 @@ mod tests {
         check(&[0xc9, 0], &[0xc9, 0], &[]);
         check(&[0x01, 0, 0xc0, 0], &[0x01, 0, 0xc0, 0], &[PLAIN]);
         check(&[0x41, 0, 0xc1, 0], &[0x02, 0, 0xc1, 0], &[MARKED]);
-    }
-
-    proptest! {
-        #[test]
-        fn how_the_bytes_are_cut_into_reads_changes_nothing(
-            bytes in vec(any::<u8>(), 1..200),
-            cuts in vec(1_usize..20, 1..200),
-        ) {
-            let mut whole = bytes.clone();
-            let mut walker = Walker::default();
-            walker.walk(&mut whole);
-            let mut cut = bytes;
-            let mut cut_walker = Walker::default();
-            let mut rest = &mut cut[..];
-            for piece_bytes in cuts.into_iter().chain([usize::MAX]) {
-                let (piece, after) = rest.split_at_mut(piece_bytes.min(rest.len()));
-                cut_walker.walk(piece);
-                rest = after;
-            }
-            prop_assert_eq!(whole, cut);
-            prop_assert_eq!(walker.arrivals, cut_walker.arrivals);
-        }
     }
 
     #[test]
