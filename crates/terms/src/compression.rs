@@ -32,7 +32,7 @@ pub enum Compression {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeflateParams {
     /// zlib's level of this end, 0 to 9.
-    pub level: u32,
+    pub level: i32,
     /// Base-2 logarithm of the relay's window, 9 to 15.
     pub window_bits: u8,
     /// That of a client.
@@ -86,7 +86,7 @@ pub struct ZstdParams {
     pub level: i32,
     /// Base-2 logarithm of this end's window, 10 to 27; for streams up to 17, because the peer
     /// keeps a window for each.
-    pub window_bits: u32,
+    pub window_bits: u8,
     /// The relay sends smaller payloads uncompressed.
     pub min_bytes: usize,
     /// A client sends smaller payloads uncompressed.
@@ -156,7 +156,7 @@ const EVENT_BYTES: usize = 128;
 const NEVER_BYTES: usize = usize::MAX;
 
 /// The largest window of a stream, at either end.
-pub const ZSTD_STREAM_MAX_WINDOW_BITS: u32 = 17;
+pub const ZSTD_STREAM_MAX_WINDOW_BITS: u8 = 17;
 
 /// Why text is no compression.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -304,116 +304,99 @@ impl Compression {
     }
 
     fn list(&self) -> Vec<(&'static str, String)> {
+        let mut copy = *self;
+        copy.slots().into_iter().map(|(name, slot)| (name, slot.to_string())).collect()
+    }
+
+    /// Every parameter.
+    fn slots(&mut self) -> Vec<(&'static str, Slot<'_>)> {
         match self {
             Compression::None => Vec::new(),
-            Compression::Deflate(params) => {
+            Compression::Deflate(params) => vec![
+                ("level", Slot::Level(&mut params.level, 0..=9)),
+                ("window_bits", Slot::Window(&mut params.window_bits, 9..=15)),
+                ("upload_window_bits", Slot::Window(&mut params.upload_window_bits, 9..=15)),
+                ("upload_takeover", Slot::YesNo(&mut params.upload_takeover)),
+                ("min_bytes", Slot::Bytes(&mut params.min_bytes)),
+                ("upload_min_bytes", Slot::Bytes(&mut params.upload_min_bytes)),
+            ],
+            Compression::Zstd(params) => {
+                let widest = if params.mode == ZstdMode::Stream { ZSTD_STREAM_MAX_WINDOW_BITS } else { 27 };
                 vec![
-                    (LEVEL, params.level.to_string()),
-                    (WINDOW_BITS, params.window_bits.to_string()),
-                    (UPLOAD_WINDOW_BITS, params.upload_window_bits.to_string()),
-                    (UPLOAD_TAKEOVER, if params.upload_takeover { YES } else { NO }.to_owned()),
-                    (MIN_BYTES, bytes_or_never(params.min_bytes)),
-                    (UPLOAD_MIN_BYTES, bytes_or_never(params.upload_min_bytes)),
-                ]
-            }
-            Compression::Zstd(ZstdParams { level, window_bits, min_bytes, upload_min_bytes, mode: _ }) => {
-                vec![
-                    (LEVEL, level.to_string()),
-                    (WINDOW_BITS, window_bits.to_string()),
-                    (MIN_BYTES, bytes_or_never(*min_bytes)),
-                    (UPLOAD_MIN_BYTES, bytes_or_never(*upload_min_bytes)),
+                    ("level", Slot::Level(&mut params.level, -7..=22)),
+                    ("window_bits", Slot::Window(&mut params.window_bits, 10..=widest)),
+                    ("min_bytes", Slot::Bytes(&mut params.min_bytes)),
+                    ("upload_min_bytes", Slot::Bytes(&mut params.upload_min_bytes)),
                 ]
             }
         }
     }
 
     fn set(&mut self, parameter: &str, value: &str) -> Result<(), CompressionError> {
-        match (&mut *self, parameter) {
-            (Compression::Deflate(params), LEVEL) => params.level = number(LEVEL, value, 0..=9)?,
-            (Compression::Deflate(params), WINDOW_BITS) => {
-                params.window_bits = number(WINDOW_BITS, value, 9..=15)?;
+        let mut slots = self.slots().into_iter();
+        if let Some((parameter, slot)) = slots.find(|(name, _)| *name == parameter) {
+            return slot.set(value).map_err(|expected| CompressionError::Value {
+                parameter,
+                value: value.to_owned(),
+                expected,
+            });
+        }
+        let known: Vec<_> = self.list().into_iter().map(|(name, _)| name).collect();
+        Err(CompressionError::Parameter {
+            compression: self.name(),
+            parameter: parameter.to_owned(),
+            known: if known.is_empty() { "none at all".to_owned() } else { known.join(" ") },
+            example: self.spelled_out().split_once(':').map_or("", |(_, list)| list).to_owned(),
+        })
+    }
+}
+
+/// Where a parameter's value stands, and what it may be.
+enum Slot<'p> {
+    Level(&'p mut i32, RangeInclusive<i32>),
+    Window(&'p mut u8, RangeInclusive<u8>),
+    YesNo(&'p mut bool),
+    /// The least payload that is compressed.
+    Bytes(&'p mut usize),
+}
+
+impl fmt::Display for Slot<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Slot::Level(level, _) => write!(f, "{level}"),
+            Slot::Window(bits, _) => write!(f, "{bits}"),
+            Slot::YesNo(yes) => f.write_str(if **yes { "yes" } else { "no" }),
+            Slot::Bytes(bytes) if **bytes == NEVER_BYTES => f.write_str("never"),
+            Slot::Bytes(bytes) => write!(f, "{bytes}"),
+        }
+    }
+}
+
+impl Slot<'_> {
+    /// Reads a value, or says what was expected.
+    fn set(self, value: &str) -> Result<(), String> {
+        match self {
+            Slot::Level(level, range) => *level = number(value, &range)?,
+            Slot::Window(bits, range) => *bits = number(value, &range)?,
+            Slot::YesNo(yes) => {
+                let read = ["yes", "no"].contains(&value).then_some(value == "yes");
+                *yes = read.ok_or("yes or no")?;
             }
-            (Compression::Deflate(params), UPLOAD_WINDOW_BITS) => {
-                params.upload_window_bits = number(UPLOAD_WINDOW_BITS, value, 9..=15)?;
-            }
-            (Compression::Deflate(params), UPLOAD_TAKEOVER) => {
-                params.upload_takeover = yes_or_no(UPLOAD_TAKEOVER, value)?;
-            }
-            (Compression::Deflate(params), MIN_BYTES) => {
-                params.min_bytes = bytes(MIN_BYTES, value)?;
-            }
-            (Compression::Deflate(params), UPLOAD_MIN_BYTES) => {
-                params.upload_min_bytes = bytes(UPLOAD_MIN_BYTES, value)?;
-            }
-            (Compression::Zstd(params), LEVEL) => params.level = number(LEVEL, value, -7..=22)?,
-            (Compression::Zstd(params), WINDOW_BITS) => {
-                let max = if params.mode == ZstdMode::Stream { ZSTD_STREAM_MAX_WINDOW_BITS } else { 27 };
-                params.window_bits = number(WINDOW_BITS, value, 10..=max)?;
-            }
-            (Compression::Zstd(params), MIN_BYTES) => params.min_bytes = bytes(MIN_BYTES, value)?,
-            (Compression::Zstd(params), UPLOAD_MIN_BYTES) => {
-                params.upload_min_bytes = bytes(UPLOAD_MIN_BYTES, value)?;
-            }
-            _ => {
-                let known: Vec<_> = self.list().into_iter().map(|(name, _)| name).collect();
-                return Err(CompressionError::Parameter {
-                    compression: self.name(),
-                    parameter: parameter.to_owned(),
-                    known: if known.is_empty() { "none at all".to_owned() } else { known.join(" ") },
-                    example: self.spelled_out().split_once(':').map_or("", |(_, list)| list).to_owned(),
-                });
+            Slot::Bytes(bytes) => {
+                let read = if value == "never" { Some(NEVER_BYTES) } else { value.parse().ok() };
+                *bytes = read.ok_or("a number of bytes, or never")?;
             }
         }
         Ok(())
     }
 }
 
-const LEVEL: &str = "level";
-const WINDOW_BITS: &str = "window_bits";
-const UPLOAD_WINDOW_BITS: &str = "upload_window_bits";
-const UPLOAD_TAKEOVER: &str = "upload_takeover";
-const MIN_BYTES: &str = "min_bytes";
-const UPLOAD_MIN_BYTES: &str = "upload_min_bytes";
-const NEVER: &str = "never";
-const YES: &str = "yes";
-const NO: &str = "no";
-
-/// The value of a parameter, or what was expected of it.
-fn value_of<T>(
-    parameter: &'static str,
-    value: &str,
-    read: Option<T>,
-    expected: impl fmt::Display,
-) -> Result<T, CompressionError> {
-    read.ok_or_else(|| CompressionError::Value {
-        parameter,
-        value: value.to_owned(),
-        expected: expected.to_string(),
-    })
-}
-
 fn number<N: FromStr + PartialOrd + fmt::Display>(
-    parameter: &'static str,
     value: &str,
-    range: RangeInclusive<N>,
-) -> Result<N, CompressionError> {
+    range: &RangeInclusive<N>,
+) -> Result<N, String> {
     let read = value.parse().ok().filter(|number| range.contains(number));
-    value_of(parameter, value, read, format_args!("a number from {} to {}", range.start(), range.end()))
-}
-
-/// The least payload that is compressed.
-fn bytes(parameter: &'static str, value: &str) -> Result<usize, CompressionError> {
-    let read = if value == NEVER { Some(NEVER_BYTES) } else { value.parse().ok() };
-    value_of(parameter, value, read, format_args!("a number of bytes, or {NEVER}"))
-}
-
-fn yes_or_no(parameter: &'static str, value: &str) -> Result<bool, CompressionError> {
-    let read = [YES, NO].contains(&value).then_some(value == YES);
-    value_of(parameter, value, read, format_args!("{YES} or {NO}"))
-}
-
-fn bytes_or_never(bytes: usize) -> String {
-    if bytes == NEVER_BYTES { NEVER.to_owned() } else { bytes.to_string() }
+    read.ok_or_else(|| format!("a number from {} to {}", range.start(), range.end()))
 }
 
 impl fmt::Display for Compression {

@@ -6,7 +6,7 @@ use tungstenite_deflate::Direction;
 /// The parameters for the transport.
 pub(crate) fn transport(params: &DeflateParams) -> tungstenite_deflate::DeflateParams {
     tungstenite_deflate::DeflateParams {
-        level: params.level,
+        level: params.level.unsigned_abs(),
         to_client: Direction {
             takeover: params.takeover,
             window_bits: params.window_bits,
@@ -25,7 +25,7 @@ pub(crate) fn transport(params: &DeflateParams) -> tungstenite_deflate::DeflateP
 pub(crate) fn agreed(params: tungstenite_deflate::DeflateParams) -> Compression {
     let tungstenite_deflate::DeflateParams { level, to_client, to_server, shared } = params;
     Compression::Deflate(DeflateParams {
-        level,
+        level: level.cast_signed(),
         window_bits: to_client.window_bits,
         upload_window_bits: to_server.window_bits,
         takeover: to_client.takeover,

@@ -304,7 +304,7 @@ fn dictionary(params: &ZstdParams) -> Option<Dictionary> {
 fn new_compress(params: &ZstdParams) -> Result<CCtx<'static>, zstd_safe::ErrorCode> {
     let mut context = CCtx::create();
     context.set_parameter(CParameter::CompressionLevel(params.level))?;
-    context.set_parameter(CParameter::WindowLog(params.window_bits))?;
+    context.set_parameter(CParameter::WindowLog(params.window_bits.into()))?;
     if let Some(dictionary) = dictionary(params) {
         // The token names the dictionary.
         context.set_parameter(CParameter::DictIdFlag(false))?;
@@ -315,7 +315,7 @@ fn new_compress(params: &ZstdParams) -> Result<CCtx<'static>, zstd_safe::ErrorCo
 
 fn new_decompress() -> Result<DCtx<'static>, zstd_safe::ErrorCode> {
     let mut context = DCtx::create();
-    context.set_parameter(DParameter::WindowLogMax(ZSTD_STREAM_MAX_WINDOW_BITS))?;
+    context.set_parameter(DParameter::WindowLogMax(ZSTD_STREAM_MAX_WINDOW_BITS.into()))?;
     Ok(context)
 }
 
