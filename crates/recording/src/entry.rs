@@ -28,18 +28,22 @@ pub enum Redaction {
 }
 
 /// A line after the first.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// The connection, which counts from 0; 0 too where the line is about none.
+    #[serde(default)]
     pub conn: u64,
     /// Nanoseconds since the recording began; 0 at the end.
+    #[serde(default)]
     pub t_ns: u64,
     /// What happened.
+    #[serde(flatten)]
     pub what: What,
 }
 
 /// What happened.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum What {
     /// A client has connected. The tokens are what each leg agreed on; `None` is JSON alone.
     Open {
@@ -48,8 +52,6 @@ pub enum What {
         /// Between recorder and relay.
         relay: Option<String>,
     },
-    /// A message passed.
-    Message(Message),
     /// A connection has ended.
     Close {
         /// The code of the Close frame, if there was one.
@@ -61,29 +63,36 @@ pub enum What {
     Lost(u64),
     /// The recording has ended as it should.
     End(End),
+    /// A message passed.
+    #[serde(untagged)]
+    Message(Message),
 }
 
 /// A message of a client or of the relay.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     /// Who sent it: the client or the relay.
     pub from: Side,
     /// Bytes of the message at the client's socket, with its frame.
     pub wire_bytes: u64,
     /// What it says.
+    #[serde(flatten)]
     pub body: Body,
 }
 
 /// What a message says.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Body {
     /// The message in JSON (NIP-01), whatever the client's format.
     Text(String),
     /// A message that is never written: its text is private or not understood.
+    #[serde(untagged)]
     Withheld {
         /// Its bytes before compression.
         text_bytes: u64,
         /// The kind of its event, where it is known.
+        #[serde(skip_serializing_if = "Option::is_none")]
         kind: Option<u32>,
     },
 }
@@ -109,97 +118,4 @@ pub struct End {
     pub ratio_source: f64,
     /// How many times smaller zstd makes the texts as they were written.
     pub ratio_written: f64,
-}
-
-/// A line of the file. Its fields determine its kind.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Line {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    conn: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    t_ns: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    open: Option<Open>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    from: Option<Side>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    wire_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    text: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    text_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kind: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    close: Option<Close>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lost: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    end: Option<End>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Open {
-    client: Option<String>,
-    relay: Option<String>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Close {
-    code: Option<u16>,
-    by: Side,
-}
-
-impl From<Entry> for Line {
-    fn from(entry: Entry) -> Line {
-        let (conn, t_ns) = (Some(entry.conn), Some(entry.t_ns));
-        match entry.what {
-            What::Open { client, relay } => {
-                Line { conn, t_ns, open: Some(Open { client, relay }), ..Line::default() }
-            }
-            What::Message(Message { from, wire_bytes, body }) => {
-                let line =
-                    Line { conn, t_ns, from: Some(from), wire_bytes: Some(wire_bytes), ..Line::default() };
-                match body {
-                    Body::Text(text) => Line { text: Some(text), ..line },
-                    Body::Withheld { text_bytes, kind } => {
-                        Line { text_bytes: Some(text_bytes), kind, ..line }
-                    }
-                }
-            }
-            What::Close { code, by } => {
-                Line { conn, t_ns, close: Some(Close { code, by }), ..Line::default() }
-            }
-            What::Lost(lost) => Line { t_ns, lost: Some(lost), ..Line::default() },
-            What::End(end) => Line { end: Some(end), ..Line::default() },
-        }
-    }
-}
-
-impl Line {
-    /// The line's entry, or the field that is missing.
-    pub(crate) fn entry(self) -> Result<Entry, &'static str> {
-        let what = match self {
-            Line { end: Some(end), .. } => return Ok(Entry { conn: 0, t_ns: 0, what: What::End(end) }),
-            Line { lost: Some(lost), .. } => What::Lost(lost),
-            Line { open: Some(Open { client, relay }), .. } => What::Open { client, relay },
-            Line { close: Some(Close { code, by }), .. } => What::Close { code, by },
-            Line { from: Some(Side::Gateway), .. } => return Err("a message is from client or relay"),
-            Line { from: Some(from), wire_bytes: Some(wire_bytes), text, text_bytes, kind, .. } => {
-                let body = match (text, text_bytes) {
-                    (Some(text), None) => Body::Text(text),
-                    (None, Some(text_bytes)) => Body::Withheld { text_bytes, kind },
-                    _ => return Err("a message has either text or text_bytes"),
-                };
-                What::Message(Message { from, wire_bytes, body })
-            }
-            _ => return Err("it is not an open, message, close, lost or end"),
-        };
-        let is_of_one = !matches!(what, What::Lost(_));
-        match (self.conn, self.t_ns) {
-            (None, _) if is_of_one => Err("it has no conn"),
-            (_, None) => Err("it has no t_ns"),
-            (conn, Some(t_ns)) => Ok(Entry { conn: conn.unwrap_or(0), t_ns, what }),
-        }
-    }
 }

@@ -29,12 +29,9 @@ pub enum Reason {
     /// More than [`crate::MAX_LINE_BYTES`].
     #[error("the line has more than {MAX} bytes, which no recorder writes", MAX = crate::MAX_LINE_BYTES)]
     TooLong,
-    /// Not JSON, or fields of another type.
+    /// Not JSON, or not the fields that a line has.
     #[error("not a line of a recording: {0}")]
     Json(#[from] serde_json::Error),
-    /// JSON without the fields that a line has.
-    #[error("not a line of a recording: {0}")]
-    Fields(&'static str),
     /// A line after the last one.
     #[error("lines follow the end; recordings cannot be joined")]
     AfterEnd,

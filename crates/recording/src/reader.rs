@@ -9,7 +9,7 @@ use std::{
 use serde::de::DeserializeOwned;
 
 use crate::{
-    entry::{Entry, Header, Line, VERSION, What},
+    entry::{Entry, Header, VERSION, What},
     error::{Error, Reason},
     writer::MAX_TEXT_BYTES,
 };
@@ -109,11 +109,10 @@ impl<R: Read> Reader<R> {
     }
 
     fn entry(&mut self) -> Result<Option<Entry>, Reason> {
-        let Some(line) = self.line::<Line>()? else { return Ok(None) };
+        let Some(entry) = self.line::<Entry>()? else { return Ok(None) };
         if self.has_end {
             return Err(Reason::AfterEnd);
         }
-        let entry = line.entry().map_err(Reason::Fields)?;
         self.has_end = matches!(entry.what, What::End(_));
         Ok(Some(entry))
     }

@@ -8,7 +8,7 @@ use std::{
 
 use zstd::stream::raw::CParameter;
 
-use crate::entry::{Body, Entry, Header, Line, Message, What};
+use crate::entry::{Body, Entry, Header, Message, What};
 
 /// The longest text that is written; of a longer message its length is.
 pub const MAX_TEXT_BYTES: usize = 4 << 20;
@@ -64,7 +64,7 @@ impl<W: Write> Writer<W> {
         {
             *body = Body::Withheld { text_bytes: text.len() as u64, kind: None };
         }
-        self.put(&Line::from(entry))
+        self.put(&entry)
     }
 
     fn put(&mut self, line: &impl serde::Serialize) -> io::Result<()> {
