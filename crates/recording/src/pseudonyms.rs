@@ -123,72 +123,65 @@ impl Pseudonyms {
 
     // --- messages ---
 
-    pub(crate) fn client(&mut self, message: ClientMessage<'_>) -> ClientMessage<'_> {
-        match message {
-            ClientMessage::Event(event) => ClientMessage::Event(Cow::Borrowed(self.event(&event))),
-            ClientMessage::Auth(event) => ClientMessage::Auth(Cow::Borrowed(self.event(&event))),
-            ClientMessage::Req { subscription, filters } => {
-                ClientMessage::Req { subscription: self.name(&subscription), filters: self.filters(filters) }
+    pub(crate) fn client<'m>(&'m mut self, mut message: ClientMessage<'m>) -> ClientMessage<'m> {
+        match &mut message {
+            ClientMessage::Event(event) | ClientMessage::Auth(event) => {
+                *event = Cow::Borrowed(self.event(event));
             }
-            ClientMessage::Count { subscription, filters } => ClientMessage::Count {
-                subscription: self.name(&subscription),
-                filters: self.filters(filters),
-            },
-            ClientMessage::Close { subscription } => {
-                ClientMessage::Close { subscription: self.name(&subscription) }
+            ClientMessage::Req { subscription, filters } | ClientMessage::Count { subscription, filters } => {
+                self.name(subscription);
+                filters.iter_mut().for_each(|filter| self.filter(filter));
             }
-            ClientMessage::NegOpen { subscription, filter, message } => ClientMessage::NegOpen {
-                subscription: self.name(&subscription),
-                filter: self.filter(filter),
-                message: self.round(&message),
-            },
-            ClientMessage::NegMsg { subscription, message } => ClientMessage::NegMsg {
-                subscription: self.name(&subscription),
-                message: self.round(&message),
-            },
-            ClientMessage::NegClose { subscription } => {
-                ClientMessage::NegClose { subscription: self.name(&subscription) }
+            ClientMessage::Close { subscription } | ClientMessage::NegClose { subscription } => {
+                self.name(subscription);
+            }
+            ClientMessage::NegOpen { subscription, filter, message } => {
+                self.name(subscription);
+                self.filter(filter);
+                self.round(message);
+            }
+            ClientMessage::NegMsg { subscription, message } => {
+                self.name(subscription);
+                self.round(message);
             }
         }
+        message
     }
 
-    pub(crate) fn relay(&mut self, message: RelayMessage<'_>) -> RelayMessage<'_> {
-        match message {
-            RelayMessage::Event { subscription, event } => RelayMessage::Event {
-                subscription: self.name(&subscription),
-                event: Cow::Borrowed(self.event(&event)),
-            },
-            RelayMessage::Events { subscription, events } => RelayMessage::Events {
-                subscription: self.name(&subscription),
-                events: events.iter().map(|event| self.event(event).clone()).collect(),
-            },
-            RelayMessage::Ok { id, accepted, text } => {
-                RelayMessage::Ok { id: self.hash(&id), accepted, text: self.reason(&text) }
+    pub(crate) fn relay<'m>(&'m mut self, mut message: RelayMessage<'m>) -> RelayMessage<'m> {
+        match &mut message {
+            RelayMessage::Event { subscription, event } => {
+                self.name(subscription);
+                *event = Cow::Borrowed(self.event(event));
             }
-            RelayMessage::Eose { subscription, hints } => {
-                RelayMessage::Eose { subscription: self.name(&subscription), hints }
+            RelayMessage::Events { subscription, events } => {
+                self.name(subscription);
+                events.iter_mut().for_each(|event| *event = self.event(event).clone());
             }
-            RelayMessage::Closed { subscription, text } => {
-                RelayMessage::Closed { subscription: self.name(&subscription), text: self.reason(&text) }
+            RelayMessage::Ok { id, text, .. } => {
+                *id = self.hash(id);
+                self.reason(text);
             }
-            RelayMessage::Notice { text } => RelayMessage::Notice { text: self.reason(&text) },
-            RelayMessage::Auth { challenge } => RelayMessage::Auth { challenge: self.name(&challenge) },
-            RelayMessage::Count { subscription, count, approximate, hll } => RelayMessage::Count {
-                subscription: self.name(&subscription),
-                count,
-                approximate,
-                hll: hll.map(|registers| {
+            RelayMessage::Eose { subscription, .. } => self.name(subscription),
+            RelayMessage::Closed { subscription, text } | RelayMessage::NegErr { subscription, text } => {
+                self.name(subscription);
+                self.reason(text);
+            }
+            RelayMessage::Notice { text } => self.reason(text),
+            RelayMessage::Auth { challenge } => self.name(challenge),
+            RelayMessage::Count { subscription, hll, .. } => {
+                self.name(subscription);
+                if let Some(registers) = hll {
                     let mut stream = self.stream(b"noise", &[&registers[..]]);
-                    Box::new(std::array::from_fn(|_| stream.byte()))
-                }),
-            },
-            RelayMessage::NegMsg { subscription, message } => {
-                RelayMessage::NegMsg { subscription: self.name(&subscription), message: self.round(&message) }
+                    registers.fill_with(|| stream.byte());
+                }
             }
-            RelayMessage::NegErr { subscription, text } => {
-                RelayMessage::NegErr { subscription: self.name(&subscription), text: self.reason(&text) }
+            RelayMessage::NegMsg { subscription, message } => {
+                self.name(subscription);
+                self.round(message);
             }
         }
+        message
     }
 
     fn event(&mut self, event: &Event<'_>) -> &Event<'static> {
@@ -229,7 +222,8 @@ impl Pseudonyms {
     fn tag(&mut self, tag: &[Cow<'_, str>], salt: &Sha256) -> Vec<Cow<'static, str>> {
         let Some((name, values)) = tag.split_first() else { return Vec::new() };
         let is_kept = name.len() == 1 || KEPT_NAMES.contains(&&**name);
-        let mut mapped = vec![if is_kept { Cow::Owned(name.to_string()) } else { self.name(name) }];
+        let name_mapped = if is_kept { name.to_string() } else { self.value(name) };
+        let mut mapped = vec![Cow::Owned(name_mapped)];
         for (place, value) in values.iter().enumerate() {
             mapped.push(Cow::Owned(match (name.as_bytes(), place) {
                 ([letter], 0) => self.tag_value(char::from(*letter), value),
@@ -240,11 +234,7 @@ impl Pseudonyms {
         mapped
     }
 
-    fn filters(&mut self, filters: Vec<Filter>) -> Vec<Filter> {
-        filters.into_iter().map(|filter| self.filter(filter)).collect()
-    }
-
-    fn filter(&mut self, mut filter: Filter) -> Filter {
+    fn filter(&mut self, filter: &mut Filter) {
         for hash in filter.ids.iter_mut().chain(&mut filter.authors).flatten() {
             *hash = self.hash(hash);
         }
@@ -256,7 +246,6 @@ impl Pseudonyms {
                 *value = self.tag_value(condition.letter, value);
             }
         }
-        filter
     }
 
     /// The value of a tag that filters may ask for.
@@ -282,20 +271,18 @@ impl Pseudonyms {
     }
 
     /// A relay's reason, with the beginning that clients act on.
-    fn reason(&mut self, text: &str) -> Cow<'static, str> {
+    fn reason(&self, text: &mut Cow<'_, str>) {
         let (kept, rest) = match text.split_once(':') {
             Some((reason, rest)) if KEPT_REASONS.contains(&reason) => (format!("{reason}:"), rest),
-            _ => (String::new(), text),
+            _ => (String::new(), &**text),
         };
-        Cow::Owned(kept + &self.text(rest, Scope::Text(&self.digest(b"text", &[]))))
+        *text = Cow::Owned(kept + &self.text(rest, Scope::Text(&self.digest(b"text", &[]))));
     }
 
     /// A round of a reconciliation (NIP-77), which names ids: noise behind the protocol's version.
-    fn round(&self, message: &[u8]) -> Cow<'static, [u8]> {
+    fn round(&self, message: &mut Cow<'_, [u8]>) {
         let mut stream = self.stream(b"noise", &[message]);
-        Cow::Owned(
-            message.iter().enumerate().map(|(n, byte)| if n == 0 { *byte } else { stream.byte() }).collect(),
-        )
+        message.to_mut().iter_mut().skip(1).for_each(|byte| *byte = stream.byte());
     }
 
     // --- values ---
@@ -305,8 +292,8 @@ impl Pseudonyms {
         self.stream(b"hash", &[value]).block
     }
 
-    fn name(&mut self, text: &str) -> Cow<'static, str> {
-        Cow::Owned(self.value(text))
+    fn name(&mut self, text: &mut Cow<'_, str>) {
+        *text = Cow::Owned(self.value(text));
     }
 
     /// The pseudonym of a value, which no other value has.

@@ -112,7 +112,7 @@ impl<W: Write> Scribe<W> {
         Ok(end)
     }
 
-    fn body(&mut self, message: Either<'_>, passed: &Passed) -> io::Result<Body> {
+    fn body<'m>(&'m mut self, message: Either<'m>, passed: &Passed) -> io::Result<Body> {
         let source = match std::str::from_utf8(&passed.payload) {
             Ok(text) if passed.format == Format::JSON => Some(Cow::Borrowed(text)),
             _ => json(&message).map(Cow::Owned),
