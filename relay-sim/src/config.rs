@@ -141,12 +141,7 @@ impl Config {
 
     /// Formats and compressions for the handshake.
     pub(crate) fn support(&self) -> Support {
-        Support {
-            formats: self.formats.clone(),
-            compressions: self.compressions.clone(),
-            batched: true,
-            strict: false,
-        }
+        Support { formats: self.formats.clone(), compressions: self.compressions.clone(), batched: true }
     }
 
     /// Whether a client with this User-Agent is spoken to without compression.

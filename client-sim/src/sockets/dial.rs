@@ -328,8 +328,7 @@ mod tests {
         target.limits.handshake_timeout = Duration::from_millis(400);
         let dialer = Dialer::new(target, connections);
         let relay = async {
-            let support =
-                wire::Support { formats: vec![], compressions: vec![], batched: false, strict: false };
+            let support = wire::Support::default();
             let limits = WireLimits::default();
             let config = wire::ServerConfig { support, limits, relay_info: String::new(), tls: None };
             let mut open = Vec::new();

@@ -329,7 +329,7 @@ mod tests {
     /// A relay that answers the first message by these, each after a pause, and the last of them
     /// again and again. Without answers it reads nothing.
     async fn relay(listener: TcpListener, pause: Duration, answers: Vec<RelayMessage<'static>>) {
-        let support = Support { formats: vec![], compressions: vec![], batched: false, strict: false };
+        let support = Support::default();
         let config =
             ServerConfig { support, limits: WireLimits::default(), relay_info: String::new(), tls: None };
         let (stream, _) = listener.accept().await.unwrap();

@@ -46,8 +46,7 @@ impl Between {
             local.block_on(&runtime, async {
                 let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
                 tell.send(listener.local_addr().unwrap()).unwrap();
-                let support =
-                    Support { formats: vec![], compressions: vec![], batched: false, strict: false };
+                let support = Support::default();
                 let limits = WireLimits::default();
                 let config = Arc::new(ServerConfig { support, limits, relay_info: "{}".into(), tls: None });
                 let (carry, turn) = (Arc::new(carry), Arc::new(Mutex::new(())));

@@ -170,8 +170,7 @@ fn encoded(events: &[&Event<'_>], format: Format) -> anyhow::Result<Vec<Vec<u8>>
 /// The ends of a client and of a relay in memory, driven by one thread that never waits.
 fn pair(format: Format, compression: Compression) -> anyhow::Result<(Connection, Connection)> {
     let offer = Offer { formats: vec![format], batched: false, compression };
-    let support =
-        Support { formats: vec![format], compressions: vec![compression], batched: false, strict: true };
+    let support = Support { formats: vec![format], compressions: vec![compression], batched: false };
     let limits = WireLimits::default();
     Ok(at_once(wire::in_memory(&offer, &support, [&limits, &limits]))??)
 }

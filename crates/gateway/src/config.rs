@@ -77,7 +77,6 @@ impl Config {
             compressions: self.compressions.clone(),
             // An event that waits for others is a property of the relay.
             batched: false,
-            strict: false,
         }
     }
 }

@@ -54,13 +54,12 @@ pub struct Offer {
 ///     formats: vec![],
 ///     compressions: vec!["deflate".parse().unwrap(), "zstd".parse().unwrap()],
 ///     batched: false,
-///     strict: false,
 /// };
 /// let tokens: Vec<_> = support.tokens().iter().map(ToString::to_string).collect();
 /// assert_eq!(tokens, ["nostr.json", "nostr.json+zstd"]);
 /// assert_eq!(support.extensions(), ["permessage-deflate"]);
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Support {
     /// Formats; JSON is always enabled.
     pub formats: Vec<Format>,
@@ -68,9 +67,6 @@ pub struct Support {
     pub compressions: Vec<Compression>,
     /// Whether clients may request batches of events.
     pub batched: bool,
-    /// Whether a client that offers only unknown tokens is refused (HTTP 400) instead of spoken to
-    /// in JSON.
-    pub strict: bool,
 }
 
 /// The result of a handshake: what both ends do on a connection.

@@ -13,7 +13,7 @@
 //! let compression = "zstd".parse()?;
 //! let formats = vec!["cbor-packed".parse()?];
 //! let support =
-//!     Support { formats: formats.clone(), compressions: vec![compression], batched: false, strict: false };
+//!     Support { formats: formats.clone(), compressions: vec![compression], batched: false };
 //! let limits = WireLimits::default();
 //! let config = ServerConfig { support, limits, relay_info: "{}".into(), tls: None };
 //! let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
@@ -76,8 +76,8 @@ pub use shared::Shared;
 pub use stream::ByteStream;
 pub use tamper::Tamper;
 pub use terms::{
-    Compression, CompressionError, Dictionary, Header, HeaderError, RelayUrl, RelayUrlError,
-    ZstdMode, ZstdParams, without_password,
+    Compression, CompressionError, Dictionary, Header, HeaderError, RelayUrl, RelayUrlError, ZstdMode,
+    ZstdParams, without_password,
 };
 pub use tls::{ServerTls, TlsError};
 pub use traffic::{Flow, Traffic};
@@ -93,7 +93,7 @@ mod tests {
     async fn nagle_is_off_at_both_ends() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("ws://{}", listener.local_addr().unwrap());
-        let support = Support { formats: vec![], compressions: vec![], batched: false, strict: false };
+        let support = Support::default();
         let config =
             ServerConfig { support, limits: WireLimits::default(), relay_info: String::new(), tls: None };
         let offer = Offer { batched: false, formats: vec![], compression: Compression::None };

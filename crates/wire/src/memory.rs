@@ -24,7 +24,7 @@ const PIPE_BYTES: usize = 1 << 30;
 /// let compression = "deflate".parse()?;
 /// let offer = Offer { formats: vec![], batched: false, compression };
 /// let support =
-///     Support { formats: vec![], compressions: vec![compression], batched: false, strict: false };
+///     Support { formats: vec![], compressions: vec![compression], batched: false };
 /// let limits = WireLimits::default();
 /// let pair = wire::in_memory(&offer, &support, [&limits, &limits]).now_or_never().unwrap();
 /// let (mut client, mut relay) = pair?;

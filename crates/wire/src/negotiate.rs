@@ -7,7 +7,7 @@
 //! let compression = "deflate".parse().unwrap();
 //! let offer = Offer { formats: vec![], batched: false, compression };
 //! let compressions = vec![compression];
-//! let support = Support { formats: vec![], compressions, batched: false, strict: false };
+//! let support = Support { formats: vec![], compressions, batched: false };
 //!
 //! let offers = [offer];
 //! let request = negotiate::request(&offers);
@@ -23,26 +23,12 @@
 use std::collections::HashMap;
 
 use terms::{Compression, DeflateParams};
-use tungstenite_deflate::negotiate as extensions;
+use tungstenite_deflate::negotiate::{self as extensions, NegotiationError};
 
 use crate::{
     agreement::{Agreement, Offer, Support, Token},
     deflate::{agreed, transport},
 };
-
-/// Why a relay answers with HTTP 400.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// Strict mode, and none of the client's tokens is enabled.
-    #[error("none of the offered subprotocols is enabled here; enabled: {}", enabled.join(" "))]
-    NoToken {
-        /// The tokens that would have been accepted.
-        enabled: Vec<String>,
-    },
-    /// A header outside its grammar.
-    #[error("{0}")]
-    Malformed(String),
-}
 
 /// The headers of a client's request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,17 +61,13 @@ fn deflate(offers: &[Offer]) -> Option<&DeflateParams> {
 /// stacked: with a zstd token every extension is declined.
 ///
 /// # Errors
-/// [`Refusal`], which is answered with HTTP 400.
+/// A header outside its grammar, which is answered with HTTP 400.
 pub fn accept(
     protocols: Option<&str>,
     extensions: Option<&str>,
     support: &Support,
-) -> Result<Agreement, Refusal> {
+) -> Result<Agreement, NegotiationError> {
     let token = protocols.and_then(|list| choose_token(list, support));
-    if protocols.is_some() && token.is_none() && support.strict {
-        let enabled = support.tokens().iter().map(Token::to_string).collect();
-        return Err(Refusal::NoToken { enabled });
-    }
     let enabled: Vec<_> = support
         .compressions
         .iter()
@@ -95,8 +77,7 @@ pub fn accept(
         })
         .collect();
     // Also without an enabled deflate: a malformed header fails the handshake.
-    let deflate = extensions::accept(extensions.unwrap_or_default(), &enabled)
-        .map_err(|error| Refusal::Malformed(error.to_string()))?;
+    let deflate = extensions::accept(extensions.unwrap_or_default(), &enabled)?;
 
     let chosen = token.unwrap_or(Token::JSON);
     let deflate = deflate.filter(|_| chosen.compression == Compression::None);

@@ -23,7 +23,7 @@ pub fn serve_pages<A: Future<Output = ()> + Send + 'static>(
     answer: impl Fn(Incoming, Arc<ServerConfig>) -> A + Send + Sync + 'static,
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
-    let support = Support { formats: vec![], compressions: vec![], batched: false, strict: false };
+    let support = Support::default();
     let limits = WireLimits { handshake_timeout: patience, ..WireLimits::default() };
     let config = Arc::new(ServerConfig { support, limits, relay_info: String::new(), tls: None });
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;

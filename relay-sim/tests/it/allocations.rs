@@ -30,8 +30,7 @@ fn at_once<T>(work: impl Future<Output = T>) -> T {
 impl Reader {
     fn open(relay: &Arc<Relay>, compression: Compression) -> Reader {
         let offer = Offer { formats: vec![FORMAT], batched: false, compression };
-        let support =
-            Support { formats: vec![FORMAT], compressions: vec![compression], batched: false, strict: true };
+        let support = Support { formats: vec![FORMAT], compressions: vec![compression], batched: false };
         let limits = WireLimits::default();
         let (client, ours) = at_once(wire::in_memory(&offer, &support, [&limits, &limits])).unwrap();
         let machine = relay.connect(&Opening { shares: ours.shares(), ..Opening::new(FORMAT) });

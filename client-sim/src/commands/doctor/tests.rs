@@ -64,7 +64,7 @@ impl Server {
         answers: impl Fn(&str) -> Vec<String> + Copy + Send + 'static,
     ) -> Server {
         Server::start(move |listener, _stopped| async move {
-            let support = Support { formats: vec![], compressions: vec![], batched: false, strict: false };
+            let support = Support::default();
             let config = ServerConfig {
                 support,
                 limits: WireLimits::default(),

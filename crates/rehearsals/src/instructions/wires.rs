@@ -14,8 +14,7 @@ use wire::{Connection, Message, Offer, Shared, Support, WireLimits};
 pub(super) fn pair(cell: &Cell, clients: usize) -> anyhow::Result<(Connection, Connection)> {
     let (formats, compression) = (vec![cell.format], cell.compression);
     let batched = cell.batching.is_some();
-    let support =
-        Support { formats: formats.clone(), compressions: vec![compression], batched, strict: true };
+    let support = Support { formats: formats.clone(), compressions: vec![compression], batched };
     let offer = Offer { formats, batched, compression };
     let limits = [&WireLimits::for_connections(clients), &WireLimits::default()];
     Ok(at_once(wire::in_memory(&offer, &support, limits))??)

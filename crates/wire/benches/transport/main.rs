@@ -127,7 +127,7 @@ fn address_channel() -> (mpsc::Sender<std::net::SocketAddr>, mpsc::Receiver<std:
 }
 
 fn server_config(compression: Compression) -> ServerConfig {
-    let support = Support { formats: vec![], compressions: vec![compression], batched: false, strict: false };
+    let support = Support { formats: vec![], compressions: vec![compression], batched: false };
     ServerConfig { support, limits: WireLimits::default(), relay_info: String::new(), tls: None }
 }
 

@@ -13,7 +13,7 @@ pub(crate) fn offer(compression: &str) -> Offer {
 
 pub(crate) fn support(compressions: &[&str]) -> Support {
     let compressions = compressions.iter().map(|name| name.parse().unwrap()).collect();
-    Support { formats: Format::all().collect(), compressions, batched: false, strict: false }
+    Support { formats: Format::all().collect(), compressions, batched: false }
 }
 
 pub(crate) fn config(support: Support) -> ServerConfig {

@@ -2,10 +2,7 @@
 
 use codecs::Format;
 use proptest::prelude::*;
-use wire::{
-    Compression, Offer, Support, Token,
-    negotiate::{self, Refusal},
-};
+use wire::{Compression, Offer, Support, Token, negotiate};
 
 use crate::common::{offer, support};
 
@@ -58,24 +55,16 @@ fn an_offer_ends_with_plain_json_and_names_nothing_twice() {
 }
 
 #[test]
-fn no_offer_and_no_match_mean_json_unless_the_relay_is_strict() {
-    let mut support = support(&[]);
-    for strict in [false, true] {
-        support.strict = strict;
-        let agreement = negotiate::accept(None, None, &support).unwrap();
+fn no_offer_and_no_match_mean_json() {
+    for offered in [None, Some("chat")] {
+        let agreement = negotiate::accept(offered, None, &support(&[])).unwrap();
         assert_eq!((agreement.format, agreement.token), (Format::JSON, None));
     }
-    let refusal = negotiate::accept(Some("chat"), None, &support).unwrap_err();
-    let Refusal::NoToken { enabled } = refusal else { panic!("{refusal:?}") };
-    assert!(enabled.contains(&"nostr.json".to_owned()), "{enabled:?}");
-    support.strict = false;
-    let agreement = negotiate::accept(Some("chat"), None, &support).unwrap();
-    assert_eq!((agreement.format, agreement.token), (Format::JSON, None));
 }
 
 #[test]
 fn only_enabled_formats_are_accepted_and_json_always_is() {
-    let only_json = Support { formats: vec![], compressions: vec![], batched: false, strict: false };
+    let only_json = Support::default();
     assert_eq!(only_json.tokens(), [Token::JSON]);
     for format in Format::all().filter(|&format| format != Format::JSON) {
         assert_eq!(chosen(format.spec().token, &only_json), None, "{format}");

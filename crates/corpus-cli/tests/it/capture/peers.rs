@@ -73,7 +73,6 @@ async fn relay_of(listener: TcpListener, events: Stored, max_limit: usize, tls: 
         formats: Format::all().collect(),
         compressions: vec!["deflate".parse().unwrap()],
         batched: false,
-        strict: false,
     };
     let config = ServerConfig { support, limits: WireLimits::default(), relay_info: INFO.to_owned(), tls };
     let config = Arc::new(config);
