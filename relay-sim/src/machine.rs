@@ -101,8 +101,8 @@ impl Close {
 impl From<Stop> for Close {
     fn from(stop: Stop) -> Close {
         match stop {
-            Stop::SlowConsumer => Close::new(CloseCode::TryAgain, "slow consumer: too much was left unread"),
-            Stop::Shutdown => Close::new(CloseCode::GoingAway, "the relay stops"),
+            Stop::SlowConsumer => Close::new(CloseCode::Again, "slow consumer: too much was left unread"),
+            Stop::Shutdown => Close::new(CloseCode::Away, "the relay stops"),
         }
     }
 }

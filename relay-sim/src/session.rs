@@ -277,7 +277,7 @@ impl Session {
         }
         add(&self.relay.counters.silent_peers, 1);
         let reason = format!("no sign of life for {} s", silence.as_secs());
-        Err(End::Close(Close::new(CloseCode::GoingAway, reason)))
+        Err(End::Close(Close::new(CloseCode::Away, reason)))
     }
 
     // --- ending ---
@@ -308,10 +308,10 @@ impl Session {
     /// Records who ended the connection: the client, where this end sends no Close frame.
     fn record_end(&self, close: Option<&Close>) {
         let Some(recorded) = &self.recorded else { return };
-        let of_peer = self.conn.peer_close().map(|(code, _)| code).filter(|code| *code != CloseCode::NONE);
+        let of_peer = self.conn.peer_close().map(|(code, _)| code).filter(|code| *code != CloseCode::Status);
         match close {
-            Some(close) => recorded.close(Some(close.code.code()), Side::Relay),
-            None => recorded.close(of_peer.map(CloseCode::code), Side::Client),
+            Some(close) => recorded.close(Some(close.code.into()), Side::Relay),
+            None => recorded.close(of_peer.map(u16::from), Side::Client),
         }
     }
 

@@ -43,11 +43,11 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// The relay is gone: a client may connect again, after a delay of its own choice (IANA's registry
 /// of close codes). Its subscriptions and its proof of identity went with the connection.
-const RELAY_GONE: CloseCode = CloseCode::Other(1012);
+const RELAY_GONE: CloseCode = CloseCode::Restart;
 
 /// The relay sent what the client's connection cannot carry. Not 1014, which says so: clients on
 /// tungstenite take that for a breach of RFC 6455.
-const RELAY_FAULT: CloseCode = CloseCode::Other(1011);
+const RELAY_FAULT: CloseCode = CloseCode::Error;
 
 /// A client and its connection to the relay.
 pub(crate) struct Session {
@@ -348,7 +348,7 @@ impl Session {
                 Err(error) => {
                     let reason = format!("not a {} message: {error}", self.format);
                     let is_too_large = matches!(error, DecodeError::Unpacked(_));
-                    let code = if is_too_large { CloseCode::TooLarge } else { CloseCode::InvalidData };
+                    let code = if is_too_large { CloseCode::Size } else { CloseCode::Invalid };
                     return Err(End::Fault(Side::Client, code, reason));
                 }
             }
@@ -388,7 +388,7 @@ impl Session {
             let leg = self.legs(side).0;
             if leg.is_silent_for(3 * interval) {
                 let reason = format!("no sign of life for {} s", 3 * interval.as_secs());
-                return Err(End::Fault(side, CloseCode::GoingAway, reason));
+                return Err(End::Fault(side, CloseCode::Away, reason));
             }
             // A peer that is behind is not asked: its reading is the sign of life.
             if leg.unflushed == 0
@@ -419,7 +419,7 @@ impl Session {
         self.record_end(&end);
         let (client, relay) = match end {
             End::Stopped => {
-                let stops = (CloseCode::GoingAway, "the gateway stops".to_owned());
+                let stops = (CloseCode::Away, "the gateway stops".to_owned());
                 (Some(stops.clone()), Some(stops))
             }
             End::Left(side) => {
@@ -428,7 +428,7 @@ impl Session {
                 match side {
                     Side::Client => {
                         self.shun(close.as_ref());
-                        let gone = || (CloseCode::GoingAway, "the client is gone".to_owned());
+                        let gone = || (CloseCode::Away, "the client is gone".to_owned());
                         (None, Some(close.unwrap_or_else(gone)))
                     }
                     Side::Relay => {
@@ -456,24 +456,24 @@ impl Session {
         let (code, by) = match end {
             End::Left(side) => {
                 let close = self.legs(*side).0.conn.peer_close().map(|(code, _)| code);
-                (close.filter(|code| *code != CloseCode::NONE), party(*side))
+                (close.filter(|code| *code != CloseCode::Status), party(*side))
             }
             End::Failed(side, error) => match error.close_code() {
                 Some(code) => (Some(code), Party::Gateway),
                 None => (None, party(*side)),
             },
             End::Fault(_, code, _) => (Some(*code), Party::Gateway),
-            End::Stopped => (Some(CloseCode::GoingAway), Party::Gateway),
+            End::Stopped => (Some(CloseCode::Away), Party::Gateway),
         };
         if let Some(recorded) = &self.recorded {
-            recorded.close(code.map(CloseCode::code), by);
+            recorded.close(code.map(u16::from), by);
         }
     }
 
     /// The Close frames when a side is to blame.
     fn blamed(&self, side: Side, close: Option<Close>, why: &str) -> (Option<Close>, Option<Close>) {
         match side {
-            Side::Client => (close, Some((CloseCode::GoingAway, "the client is gone".to_owned()))),
+            Side::Client => (close, Some((CloseCode::Away, "the client is gone".to_owned()))),
             Side::Relay => {
                 warn!(client = %self.address, "the relay's connection failed: {why}");
                 let code = if close.is_some() { RELAY_FAULT } else { RELAY_GONE };
@@ -488,14 +488,14 @@ impl Session {
         let is_compressed = conn.agreement().compression != Compression::None;
         let first = (1..=FIRST_MESSAGES).contains(&conn.traffic().sent.messages);
         if let Some((code, reason)) = close
-            && matches!(code.code(), 1002 | 1007)
+            && matches!(code, CloseCode::Protocol | CloseCode::Invalid)
             && is_compressed
             && first
         {
             self.gateway.shunned.add(self.address, Instant::now());
             self.gateway.metrics.shunned.fetch_add(1, Relaxed);
             let compression = conn.agreement().compression.name();
-            let (client, code) = (self.address, code.code());
+            let (client, code) = (self.address, u16::from(*code));
             warn!(%client, code, reason, compression, "a client closed over its first messages; no compression for an hour");
         }
     }

@@ -14,14 +14,17 @@ use terms::Compression;
 use tokio::{io::AsyncWriteExt, time};
 use tokio_tungstenite::tungstenite::{
     self,
-    protocol::{CloseFrame, Role, WebSocketConfig, frame::coding::Data},
+    protocol::{
+        CloseFrame, Role, WebSocketConfig,
+        frame::coding::{CloseCode, Data},
+    },
 };
 use tungstenite_deflate::{CompressionMemory, WebSocket};
 
 use crate::{
     agreement::{Agreement, WireLimits},
     deflate,
-    error::{CloseCode, WireError},
+    error::WireError,
     shared::Shared,
     socket::{Counted, Socket},
     traffic::{Flow, Traffic},
@@ -90,7 +93,6 @@ enum State {
     /// end of TCP.
     PeerCloses {
         deadline: time::Instant,
-        error: Option<WireError>,
     },
     /// Reading failed. A Close frame may still be sent.
     Failed,
@@ -197,7 +199,7 @@ impl Connection {
         loop {
             let item = match &self.state {
                 State::Open => self.websocket.next().await,
-                State::PeerCloses { deadline, .. } => {
+                State::PeerCloses { deadline } => {
                     time::timeout_at(*deadline, self.websocket.next()).await.ok().flatten()
                 }
                 State::Failed | State::Closed => return None,
@@ -226,7 +228,7 @@ impl Connection {
         }
     }
 
-    /// Code and reason of the peer's Close frame, once it came; [`CloseCode::NONE`] for a frame
+    /// Code and reason of the peer's Close frame, once it came; [`CloseCode::Status`] for a frame
     /// without a code. [`Connection::next`] still waits for the end of TCP.
     pub fn peer_close(&self) -> Option<(CloseCode, &str)> {
         self.peer_close.as_ref().map(|(code, reason)| (*code, &**reason))
@@ -388,7 +390,7 @@ impl Connection {
 
     /// Sends a Close frame, waits up to 2 s for the peer's, and ends TCP; after an error, too, so
     /// that the peer learns the reason. `reason` is cut to the 123 bytes that fit; with
-    /// [`CloseCode::NONE`] the frame is empty.
+    /// [`CloseCode::Status`] the frame is empty.
     pub async fn close(&mut self, code: CloseCode, reason: &str) {
         self.close_within(code, reason, CLOSE_TIMEOUT).await;
     }
@@ -401,8 +403,7 @@ impl Connection {
             return;
         }
         let reason = &reason[..reason.floor_char_boundary(MAX_REASON_BYTES)];
-        let frame =
-            (code != CloseCode::NONE).then(|| CloseFrame { code: code.into(), reason: reason.into() });
+        let frame = (code != CloseCode::Status).then(|| CloseFrame { code, reason: reason.into() });
         // After a timeout the caller drops the socket.
         let _: Result<(), time::error::Elapsed> = time::timeout(patience, self.websocket.close(frame)).await;
     }
@@ -412,16 +413,15 @@ impl Connection {
         self.tcp().reset_when_dropped();
     }
 
-    /// Ends TCP, for which a client waits (RFC 6455 §7.1.1). Returns the error of a disorderly
-    /// close.
+    /// Ends TCP, for which a client waits (RFC 6455 §7.1.1). Returns the error of a close with
+    /// another code than 1000 and 1001.
     async fn peer_closed(&mut self) -> Option<WireError> {
-        let state = std::mem::replace(&mut self.state, State::Closed);
+        self.state = State::Closed;
         // An error means that the peer ended TCP first.
         let _: std::io::Result<()> = self.websocket.get_mut().shutdown().await;
-        match state {
-            State::PeerCloses { error, .. } => error,
-            State::Open | State::Failed | State::Closed => None,
-        }
+        let (code, reason) = self.peer_close.as_ref()?;
+        let is_orderly = matches!(code, CloseCode::Normal | CloseCode::Away | CloseCode::Status);
+        (!is_orderly).then(|| WireError::Closed { code: (*code).into(), reason: codecs::quoted(reason) })
     }
 
     /// The TCP socket.
@@ -435,11 +435,10 @@ impl Connection {
             tungstenite::Message::Text(text) => (Opcode::Text, Bytes::from(text)),
             tungstenite::Message::Binary(payload) => (Opcode::Binary, payload),
             tungstenite::Message::Close(frame) => {
-                let error = frame.as_ref().and_then(disorderly);
-                self.peer_close = Some(frame.map_or((CloseCode::NONE, String::new()), |frame| {
-                    (CloseCode::Other(frame.code.into()), frame.reason.to_string())
+                self.peer_close = Some(frame.map_or((CloseCode::Status, String::new()), |frame| {
+                    (frame.code, frame.reason.to_string())
                 }));
-                self.state = State::PeerCloses { deadline: time::Instant::now() + CLOSE_TIMEOUT, error };
+                self.state = State::PeerCloses { deadline: time::Instant::now() + CLOSE_TIMEOUT };
                 return Ok(None);
             }
             tungstenite::Message::Ping(_)
@@ -504,11 +503,4 @@ fn checked(opcode: Opcode, payload: Bytes) -> Result<Message, WireError> {
         return Err(WireError::Utf8);
     }
     Ok(Message { opcode, payload })
-}
-
-/// The error of a close with another code than 1000 and 1001.
-fn disorderly(frame: &CloseFrame) -> Option<WireError> {
-    let code = u16::from(frame.code);
-    let orderly = [CloseCode::Normal, CloseCode::GoingAway].iter().any(|orderly| orderly.code() == code);
-    (!orderly).then(|| WireError::Closed { code, reason: codecs::quoted(&frame.reason) })
 }

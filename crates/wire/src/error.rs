@@ -5,7 +5,7 @@ use std::io;
 use tokio_tungstenite::tungstenite::{
     self,
     error::{CapacityError, ProtocolError},
-    protocol::frame::coding,
+    protocol::frame::coding::CloseCode,
 };
 
 /// Why a handshake or a connection failed.
@@ -76,15 +76,14 @@ impl WireError {
     /// use wire::{CloseCode, WireError};
     ///
     /// let error = WireError::TooLarge { limit_bytes: 1 << 20, inflated: true };
-    /// assert_eq!(error.close_code(), Some(CloseCode::TooLarge));
-    /// assert_eq!(CloseCode::TooLarge.code(), 1009);
+    /// assert_eq!(error.close_code(), Some(CloseCode::Size));
     /// ```
     pub fn close_code(&self) -> Option<CloseCode> {
         match self {
             WireError::Protocol(_) => Some(CloseCode::Protocol),
             WireError::Unsupported(_) => Some(CloseCode::Unsupported),
-            WireError::TooLarge { .. } => Some(CloseCode::TooLarge),
-            WireError::Inflate(_) | WireError::Utf8 => Some(CloseCode::InvalidData),
+            WireError::TooLarge { .. } => Some(CloseCode::Size),
+            WireError::Inflate(_) | WireError::Utf8 => Some(CloseCode::Invalid),
             WireError::Io(_) | WireError::Handshake { .. } | WireError::Closed { .. } => None,
         }
     }
@@ -128,54 +127,5 @@ impl From<tungstenite::Error> for WireError {
             Error::Protocol(error) => WireError::Protocol(error.to_string()),
             other => WireError::Protocol(other.to_string()),
         }
-    }
-}
-
-/// Why this end closes (RFC 6455 §7.4.1; 1013 from the IANA registry).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CloseCode {
-    /// 1000: done.
-    Normal,
-    /// 1001: this end stops.
-    GoingAway,
-    /// 1002: the peer broke the WebSocket protocol.
-    Protocol,
-    /// 1003: a frame type that the agreement excludes.
-    Unsupported,
-    /// 1007: a payload that is not of its type.
-    InvalidData,
-    /// 1008: the peer broke a rule of this end.
-    Policy,
-    /// 1009: a message over the limit.
-    TooLarge,
-    /// 1013: overload, for instance a slow consumer.
-    TryAgain,
-    /// Any other: for tests of how peers take it, and for proxies.
-    Other(u16),
-}
-
-impl CloseCode {
-    /// No code: 1005, which no frame holds (RFC 6455 §7.1.5).
-    pub const NONE: CloseCode = CloseCode::Other(1005);
-
-    /// The number in the Close frame.
-    pub fn code(self) -> u16 {
-        match self {
-            CloseCode::Normal => 1000,
-            CloseCode::GoingAway => 1001,
-            CloseCode::Protocol => 1002,
-            CloseCode::Unsupported => 1003,
-            CloseCode::InvalidData => 1007,
-            CloseCode::Policy => 1008,
-            CloseCode::TooLarge => 1009,
-            CloseCode::TryAgain => 1013,
-            CloseCode::Other(code) => code,
-        }
-    }
-}
-
-impl From<CloseCode> for coding::CloseCode {
-    fn from(code: CloseCode) -> Self {
-        coding::CloseCode::from(code.code())
     }
 }

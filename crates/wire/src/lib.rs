@@ -68,7 +68,7 @@ pub use agreement::{Agreement, Offer, Support, Token, WireLimits};
 pub use client::{Endpoint, connect};
 pub use connection::{Connection, Message};
 pub use document::{Document, DocumentError, document, fetch};
-pub use error::{CloseCode, WireError};
+pub use error::WireError;
 pub use memory::in_memory;
 pub use pages::serve_pages;
 pub use server::{Accepted, Incoming, ServerConfig, accept};
@@ -80,6 +80,7 @@ pub use terms::{
     ZstdParams, without_password,
 };
 pub use tls::{ServerTls, TlsError};
+pub use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 pub use traffic::{Flow, Traffic};
 pub use tungstenite_deflate::CompressionMemory;
 

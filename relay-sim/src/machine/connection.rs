@@ -213,7 +213,7 @@ impl Connection {
             Opcode::Binary => {
                 let reason = format!("not a {} message: {error}", self.format);
                 let is_too_large = matches!(error, DecodeError::Unpacked(_));
-                let code = if is_too_large { CloseCode::TooLarge } else { CloseCode::InvalidData };
+                let code = if is_too_large { CloseCode::Size } else { CloseCode::Invalid };
                 return Err(Close::new(code, reason));
             }
         }

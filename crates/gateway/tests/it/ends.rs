@@ -60,10 +60,10 @@ async fn the_relay_hears_how_its_client_closed() {
     .await;
     let gateway = TestGateway::before(&relay, |_| {}).await;
     let mut client = gateway.client("json", "zstd-dict").await;
-    patiently(client.close(CloseCode::Other(4000), "bye")).await;
+    patiently(client.close(CloseCode::Library(4000), "bye")).await;
     assert_eq!(patiently(closes.recv()).await.unwrap(), Some((4000, "bye".to_owned())));
     let mut client = gateway.client("json", "zstd-dict").await;
-    patiently(client.close(CloseCode::NONE, "")).await;
+    patiently(client.close(CloseCode::Status, "")).await;
     assert_eq!(patiently(closes.recv()).await.unwrap(), None);
     gateway.client("json", "zstd-dict").await.reset();
     assert_eq!(patiently(closes.recv()).await.unwrap(), Some((1001, "the client is gone".to_owned())));
@@ -87,7 +87,7 @@ async fn a_client_that_closes_over_its_first_compressed_messages_gets_none_next_
         is_compressed
     };
     assert!(closes(CloseCode::Normal).await);
-    assert!(closes(CloseCode::InvalidData).await);
+    assert!(closes(CloseCode::Invalid).await);
     let shunned = async {
         while gateway.metric("shunned_total").await == 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -144,7 +144,7 @@ async fn a_gateway_that_stops_says_so_and_takes_nobody() {
     let (_, message, read) =
         tokio::join!(gateway.stop(), patiently(client.next()), patiently(tunnelled.read_to_end(&mut rest)));
     assert!(message.is_none(), "{message:?}");
-    assert_eq!(client.peer_close().map(|(code, _)| code.code()), Some(1001));
+    assert_eq!(client.peer_close().map(|(code, _)| code), Some(CloseCode::Away));
     read.ok();
     assert!(TcpStream::connect(&address).await.is_err());
 }

@@ -19,7 +19,6 @@ use tokio_tungstenite::tungstenite::{
     Message,
     protocol::{CloseFrame, Role, frame::coding::CloseCode},
 };
-use wire::CloseCode as Code;
 
 use crate::common::{Draw, TestGateway, handshake, head, patiently, relay, upgraded};
 
@@ -85,7 +84,7 @@ async fn a_json_client_with_a_compression_gets_and_sends_every_message_as_it_is(
         }
         client.flush().await.unwrap();
         assert!(patiently(client.next()).await.unwrap().is_err());
-        assert_eq!(client.peer_close(), Some((Code::Other(4321), "é, enough")));
+        assert_eq!(client.peer_close(), Some((CloseCode::Library(4321), "é, enough")));
     }
 }
 

@@ -173,18 +173,18 @@ async fn several_frames_are_one_message_within_the_limit_of_all() {
         let mut torn = message(&[frame(b"one"), frame(NOTE.as_bytes())]);
         torn.pop();
         for (what, message, code) in [
-            ("halves and a byte", message(&[frame(&half), frame(&half), frame(b"x")]), CloseCode::TooLarge),
+            ("halves and a byte", message(&[frame(&half), frame(&half), frame(b"x")]), CloseCode::Size),
             (
                 "halves and a byte, unclaimed",
                 message(&[silent(&half), silent(&half), silent(b"x")]),
-                CloseCode::TooLarge,
+                CloseCode::Size,
             ),
-            ("a bomb behind a small frame", message(&[frame(b"x"), frame(&bomb)]), CloseCode::TooLarge),
-            ("a silent bomb behind one", message(&[frame(b"x"), silent(&bomb)]), CloseCode::TooLarge),
-            ("too many frames", message(&vec![frame(b"x"); 257]), CloseCode::InvalidData),
-            ("a thousand empty frames", message(&vec![frame(b""); 1_000]), CloseCode::InvalidData),
-            ("a second frame that is torn", torn, CloseCode::InvalidData),
-            ("bytes behind a frame", message(&[frame(b"x"), b"y".to_vec()]), CloseCode::InvalidData),
+            ("a bomb behind a small frame", message(&[frame(b"x"), frame(&bomb)]), CloseCode::Size),
+            ("a silent bomb behind one", message(&[frame(b"x"), silent(&bomb)]), CloseCode::Size),
+            ("too many frames", message(&vec![frame(b"x"); 257]), CloseCode::Invalid),
+            ("a thousand empty frames", message(&vec![frame(b""); 1_000]), CloseCode::Invalid),
+            ("a second frame that is torn", torn, CloseCode::Invalid),
+            ("bytes behind a frame", message(&[frame(b"x"), b"y".to_vec()]), CloseCode::Invalid),
         ] {
             check_refused(&headers(name), what, &[(FIN | BINARY, &message)], code).await;
         }

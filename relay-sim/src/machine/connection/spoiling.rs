@@ -72,7 +72,7 @@ impl Connection {
             self.broken = Some(Broken::Reset);
         }
         match close.and_then(|hit| u16::try_from(hit.number()).ok()) {
-            Some(code) if self.broken.is_none() => Err(Close::new(CloseCode::Other(code), "planted: close")),
+            Some(code) if self.broken.is_none() => Err(Close::new(CloseCode::from(code), "planted: close")),
             _ => Ok(()),
         }
     }
