@@ -1,12 +1,11 @@
 //! The program: parses the command line, runs the command and chooses the exit code.
 
-use std::{collections::BTreeSet, ffi::OsString, io::stderr, process::ExitCode};
+use std::{collections::BTreeSet, ffi::OsString, process::ExitCode};
 
 use anyhow::{Context, ensure};
 use client::auth;
 use codecs::{Format, hex};
 use measure::{Exit, RunRecord, Status, ValidityClass};
-use tracing_subscriber::EnvFilter;
 
 use crate::{
     args::{Args, Command, Doctor, Explain},
@@ -28,13 +27,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(args) => args,
         Err(not_parsed) => return not_parsed.code,
     };
-    tracing_subscriber::fmt()
-        .with_env_filter(log_filter())
-        .with_writer(stderr)
-        // It would print them to standard error, and panic where nobody reads that.
-        .log_internal_errors(false)
-        .with_ansi(anstream::AutoStream::choice(&stderr()) != anstream::ColorChoice::Never)
-        .init();
+    program::log("warn");
     match &args.command {
         None if args.serve.is_some() => done(serve::serve(&args).map(|()| Exit::Success)),
         None => done(run::run(&mut args).map(|record| exit(&record))),
@@ -70,16 +63,6 @@ fn done(played: anyhow::Result<Exit>) -> ExitCode {
             () => Exit::Error,
         }
     })
-}
-
-/// Logs of the HTTP client, which hold the heads of requests and so what is secret in them.
-const SECRET_LOGS: [&str; 2] = ["ureq=off", "ureq_proto::util=off"];
-
-/// The filter of RUST_LOG, but for secrets.
-fn log_filter() -> EnvFilter {
-    let asked = EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
-    let without = SECRET_LOGS.map(|directive| directive.parse().expect("a constant that was tried"));
-    without.into_iter().fold(asked, EnvFilter::add_directive)
 }
 
 /// Runs `client-sim doctor`: exit code 1 when a scenario that was asked for cannot be played.

@@ -1,14 +1,6 @@
 //! From the command line to a running relay.
 
-use std::{
-    ffi::OsString,
-    fs,
-    io::{self, Write},
-    path::Path,
-    process::ExitCode,
-    sync::Arc,
-    time::Duration,
-};
+use std::{ffi::OsString, fs, io, path::Path, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
 use codecs::Format;
@@ -16,7 +8,6 @@ use recording::{Recorder, Redaction};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tracing::{info, level_filters::LevelFilter, warn};
-use tracing_subscriber::EnvFilter;
 
 use crate::{
     args::Args,
@@ -68,15 +59,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     };
     // The log of a relay started by another program is that program's business.
     let level = if args.announce { "warn" } else { "info" };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    // A program that runs relays in its own process may have set up logging already.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        // It would print them to standard error, and panic where nobody reads that.
-        .log_internal_errors(false)
-        .with_ansi(anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never)
-        .try_init();
+    program::log(level);
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -89,11 +72,9 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Tells the program that started this one why there is no relay. A program that is gone needs no
-/// reason.
+/// Tells the program that started this one why there is no relay.
 fn say_failed(why: &str) {
-    let refusal = serde_json::to_string(&Refusal { failed: why.to_owned() }).unwrap_or_default();
-    writeln!(io::stdout(), "{refusal}").ok();
+    program::tell(&Refusal { failed: why.to_owned() });
 }
 
 fn run(mut args: Args) -> Result<()> {
@@ -124,8 +105,8 @@ fn run(mut args: Args) -> Result<()> {
         let asked = Arc::clone(&relay);
         // Asked before and after a span of time, to tell its cost.
         let answer = move |line: &str| match line {
-            "allocations" => say(&serde_json::json!(measure::Allocations::so_far())),
-            "totals" => say(&asked.totals()),
+            "allocations" => program::tell(&serde_json::json!(measure::Allocations::so_far())),
+            "totals" => program::tell(&asked.totals()),
             _ => {}
         };
         let stop = program::stopped(announce.then_some(answer))?;
@@ -144,12 +125,12 @@ fn run(mut args: Args) -> Result<()> {
             let at_rest = relay.at_rest().map(|format| format.to_string());
             let log_level = Some(LevelFilter::current().to_string());
             let pid = std::process::id();
-            say(&Announcement { listening, pid, faults: faults.clone(), at_rest, log_level });
+            program::tell(&Announcement { listening, pid, faults: faults.clone(), at_rest, log_level });
         }
         if let Some(script) = script {
             floor::serve(listener, script, stop).await?;
             if announce {
-                say(&serde_json::json!({ "floor": true }));
+                program::tell(&serde_json::json!({ "floor": true }));
             }
             return Ok(());
         }
@@ -172,10 +153,8 @@ fn run(mut args: Args) -> Result<()> {
 }
 
 /// Begins to record.
-fn recorder(file: &Path) -> Result<Arc<Recorder>> {
-    let by = concat!("relay-sim ", env!("CARGO_PKG_VERSION"));
-    Recorder::start(file, Redaction::Pseudonyms, by)
-        .with_context(|| format!("cannot record in {}: name a new file", file.display()))
+fn recorder(file: &Path) -> io::Result<Arc<Recorder>> {
+    Recorder::start(file, Redaction::Pseudonyms, concat!("relay-sim ", env!("CARGO_PKG_VERSION")))
 }
 
 /// The listener that the relay serves: another one behind a delay, when that is among the faults.
@@ -200,12 +179,6 @@ fn say_totals(totals: &Totals, hits: &[(String, u64)]) -> Result<()> {
     let mut line = serde_json::to_value(totals).context("totals do not serialize")?;
     line["faults"] = hits.iter().map(|(fault, _)| fault.as_str()).collect();
     line["hits"] = hits.iter().map(|(_, hits)| *hits).collect();
-    say(&line);
+    program::tell(&line);
     Ok(())
-}
-
-/// Tells the program that started this one; it may be gone, which is no reason to fail.
-fn say(line: &impl Serialize) {
-    let _ = serde_json::to_writer(io::stdout(), line);
-    let _ = writeln!(io::stdout());
 }

@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, Write, stderr, stdout};
 
 use anyhow::Context;
+use serde::Serialize;
 
 /// A mistake in the command line or in a file that it names. It ends the program with exit code 2;
 /// the text gives the fix.
@@ -28,4 +29,10 @@ pub fn print(text: &str) -> anyhow::Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Prints a line of JSON for the program that started this one, which may be gone.
+pub fn tell(line: &impl Serialize) {
+    let _ = serde_json::to_writer(stdout(), line);
+    let _ = writeln!(stdout());
 }

@@ -30,7 +30,10 @@ pub fn create(file: &Path) -> io::Result<File> {
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(file)
+    options.open(file).map_err(|error| {
+        let reason = format!("cannot record in {}: name a new file: {error}", file.display());
+        io::Error::new(error.kind(), reason)
+    })
 }
 
 /// Writes a recording.

@@ -83,8 +83,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     // Stable: what has one time stays in its order.
     messages.sort_by(|(_, one), (_, other)| one.time.total_cmp(&other.time));
-    let output = recording::create(&args.output)
-        .with_context(|| format!("cannot record in {}: name a new file", args.output.display()))?;
+    let output = recording::create(&args.output)?;
     let end =
         write(output, connections.len(), &messages).inspect_err(|_| _ = fs::remove_file(&args.output))?;
     say(&format!(
