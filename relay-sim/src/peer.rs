@@ -125,17 +125,16 @@ impl Peer {
     /// A name for which an event would be wrong: an open subscription that the event does not
     /// match, or else one that was never opened.
     pub(crate) fn wrong_subscription(&self, event: &Event<'_>) -> String {
-        let wrong = self.subscriptions.values().find(|other| !self.relay.matches(other, event));
-        wrong.map_or_else(
-            || {
-                let mut nobody = "nobody".to_owned();
-                while self.subscriptions.contains_key(&nobody) {
-                    nobody.push('-');
-                }
-                nobody
-            },
-            |other| other.name.clone(),
-        )
+        let matched = self.relay.matched(event);
+        let is_wrong = |other: &&Arc<Subscription>| !matched.iter().any(|one| Arc::ptr_eq(one, other));
+        if let Some(wrong) = self.subscriptions.values().find(is_wrong) {
+            return wrong.name.clone();
+        }
+        let mut nobody = "nobody".to_owned();
+        while self.subscriptions.contains_key(&nobody) {
+            nobody.push('-');
+        }
+        nobody
     }
 
     /// Answers a request that was read up to where it went beyond a limit, as one that was read

@@ -426,9 +426,11 @@ impl Relay {
         self.lock().subscriptions.remove(subscription);
     }
 
-    /// Whether an event matches a subscription that has not ended.
-    pub(crate) fn matches(&self, subscription: &Subscription, event: &Event<'_>) -> bool {
-        self.lock().subscriptions.matches(subscription, event)
+    /// The subscriptions of all connections that an event matches.
+    pub(crate) fn matched(&self, event: &Event<'_>) -> Vec<Arc<Subscription>> {
+        let mut matched = Vec::new();
+        self.lock().subscriptions.matching(event, |subscription| matched.push(Arc::clone(subscription)));
+        matched
     }
 
     /// Whether the event is stored.

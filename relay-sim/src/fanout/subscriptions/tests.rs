@@ -1,4 +1,3 @@
-use codecs::TagFilter;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use super::*;
@@ -12,11 +11,8 @@ fn matched(subscriptions: &mut Subscriptions, event: &Event<'_>) -> Vec<String> 
 }
 
 fn assert_nothing_is_left(subscriptions: &Subscriptions) {
-    let Subscriptions { slots, free, index, .. } = subscriptions;
-    let Index { by_id, by_author, by_tag, by_kind, unindexed } = index;
-    assert!(by_id.is_empty() && by_author.is_empty() && by_tag.is_empty() && by_kind.is_empty());
-    assert!(unindexed.is_empty() && slots.iter().all(Option::is_none));
-    assert_eq!(free.len(), slots.len());
+    let Subscriptions { slots, index, .. } = subscriptions;
+    assert!(slots.is_empty() && index.places.is_empty() && index.tags == 0);
 }
 
 #[test]
@@ -57,10 +53,6 @@ fn the_index_finds_what_looking_at_every_filter_finds() {
                     found += expected.len();
                     let context = format!("seed {seed}, step {step}: {event:?}");
                     assert_eq!(matched(&mut subscriptions, &event), expected, "{context}");
-                    for (subscription, filters) in &open {
-                        let alone = subscriptions.matches(subscription, &event);
-                        assert_eq!(alone, matches(filters), "{context}: {filters:?}");
-                    }
                 }
             }
         }
