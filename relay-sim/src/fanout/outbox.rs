@@ -9,8 +9,10 @@ use std::{
     collections::VecDeque,
     future::poll_fn,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
 };
+
+use futures::task::AtomicWaker;
 
 /// Why a connection should end, as decided outside of its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +38,7 @@ pub(crate) enum Dropped {
 pub(crate) struct Outbox<T> {
     max_bytes: usize,
     state: Mutex<State<T>>,
+    session: AtomicWaker,
 }
 
 #[derive(Debug)]
@@ -47,7 +50,6 @@ struct State<T> {
     stopped: bool,
     /// Why, until the session heard it.
     reason: Option<Stop>,
-    session: Option<Waker>,
     /// Whether the session sleeps until something is queued.
     awaits_deliveries: bool,
 }
@@ -60,10 +62,9 @@ impl<T> Outbox<T> {
             unwritten_bytes: 0,
             stopped: false,
             reason: None,
-            session: None,
             awaits_deliveries: false,
         };
-        Arc::new(Outbox { max_bytes, state: Mutex::new(state) })
+        Arc::new(Outbox { max_bytes, state: Mutex::new(state), session: AtomicWaker::new() })
     }
 
     /// Queues a delivery that counts as `bytes`, or says why it is dropped.
@@ -74,13 +75,15 @@ impl<T> Outbox<T> {
         }
         let unwritten_bytes = state.unwritten_bytes.saturating_add(bytes);
         if state.unwritten_bytes > 0 && unwritten_bytes > self.max_bytes {
-            stop(state, Stop::SlowConsumer);
+            self.stop_now(state, Stop::SlowConsumer);
             return Err(Dropped::Overflow);
         }
         state.unwritten_bytes = unwritten_bytes;
         state.queue.push_back(delivery);
-        if std::mem::take(&mut state.awaits_deliveries) {
-            wake(state);
+        let is_awaited = std::mem::take(&mut state.awaits_deliveries);
+        drop(state);
+        if is_awaited {
+            self.session.wake();
         }
         Ok(())
     }
@@ -91,9 +94,16 @@ impl<T> Outbox<T> {
         let is_first = !state.stopped;
         // A session that ends, and waits for its peer, hears of the relay's stop.
         if is_first || (reason == Stop::Shutdown && state.reason.is_none()) {
-            stop(state, reason);
+            self.stop_now(state, reason);
         }
         is_first
+    }
+
+    fn stop_now(&self, mut state: MutexGuard<'_, State<T>>, reason: Stop) {
+        state.stopped = true;
+        state.reason = Some(reason);
+        drop(state);
+        self.session.wake();
     }
 
     // --- for the session ---
@@ -118,10 +128,11 @@ impl<T> Outbox<T> {
     /// Waits until something is queued, and takes it.
     pub(crate) async fn deliveries(&self, into: &mut VecDeque<T>) {
         poll_fn(|cx| {
+            self.session.register(cx.waker());
             let mut state = self.lock();
             if state.queue.is_empty() {
                 state.awaits_deliveries = true;
-                return sleep(&mut state, cx);
+                return Poll::Pending;
             }
             take(&mut state, into);
             Poll::Ready(())
@@ -146,11 +157,8 @@ impl<T> Outbox<T> {
 
     /// [`Outbox::stopped`], polled.
     pub(crate) fn poll_stopped(&self, cx: &mut Context<'_>) -> Poll<Stop> {
-        let mut state = self.lock();
-        match state.reason.take() {
-            Some(reason) => Poll::Ready(reason),
-            None => sleep(&mut state, cx),
-        }
+        self.session.register(cx.waker());
+        self.take_reason().map_or(Poll::Pending, Poll::Ready)
     }
 
     /// Ends the queue with its session, and returns what was left in it.
@@ -173,27 +181,6 @@ fn take<T>(state: &mut State<T>, into: &mut VecDeque<T>) {
     } else {
         into.append(&mut state.queue);
     }
-}
-
-fn stop<T>(mut state: MutexGuard<'_, State<T>>, reason: Stop) {
-    state.stopped = true;
-    state.reason = Some(reason);
-    wake(state);
-}
-
-fn wake<T>(mut state: MutexGuard<'_, State<T>>) {
-    let session = state.session.take();
-    drop(state);
-    if let Some(session) = session {
-        session.wake();
-    }
-}
-
-fn sleep<T, U>(state: &mut State<T>, cx: &Context<'_>) -> Poll<U> {
-    if !state.session.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-        state.session = Some(cx.waker().clone());
-    }
-    Poll::Pending
 }
 
 #[cfg(test)]
