@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Instant};
 
 use codecs::{ClientMessage, Event, RelayMessage, Request};
-use secp256k1::{Keypair, SECP256K1, SecretKey};
 use wire::CloseCode;
 
 use super::{Close, Connection, Due, Time, writing::eose};
@@ -203,18 +202,15 @@ impl Connection {
 fn flooding(n: u32, created_at: i64) -> Event<'static> {
     /// Regular, and of no NIP.
     const KIND: u16 = 9_999;
-    let secret = SecretKey::from_byte_array([0x0f; 32]).expect("it is below the curve's order and not zero");
-    let pair = Keypair::from_secret_key(SECP256K1, &secret);
     let mut event = Event {
         id: [0; 32],
-        pubkey: pair.x_only_public_key().0.serialize(),
+        pubkey: [0; 32],
         created_at,
         kind: KIND,
         tags: Vec::new(),
         content: format!("planted: event {n} of a flood").into(),
         sig: [0; 64],
     };
-    event.id = event.compute_id();
-    event.sig = SECP256K1.sign_schnorr_no_aux_rand(&event.id, &pair).to_byte_array();
+    corpus::sign_as(&mut event, "a flood");
     event
 }
