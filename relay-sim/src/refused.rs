@@ -1,12 +1,6 @@
 //! Reads a message that does not decode as far as it takes to answer it.
 
-use std::{borrow::Cow, fmt};
-
 use codecs::{Codec, DecodeError, Limits, Opcode, Request, hex};
-use serde::{
-    Deserializer,
-    de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor},
-};
 
 /// A request that a client waits for an answer to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,85 +25,45 @@ pub(crate) fn asked(payload: &[u8], opcode: Opcode, codec: &dyn Codec, limits: &
     let no_filters = Limits { max_filters: 0, max_filter_values: 0, ..*limits };
     match codec.decode_client_within(payload, &no_filters) {
         Err(DecodeError::OverLimit(over)) => Some(Asked::Request(over.request, over.subscription)),
-        _ if opcode == Opcode::Text => Start::from_payload(payload).asked(limits),
+        _ if opcode == Opcode::Text => asked_in_text(payload, limits),
         _ => None,
     }
 }
 
-/// A message's verb, and the subscription or the event's id behind it.
-#[derive(Debug, Default)]
-struct Start {
-    verb: String,
-    id: String,
+/// What a message asks for, by its verb and the name or the event behind it.
+fn asked_in_text(payload: &[u8], limits: &Limits) -> Option<Asked> {
+    let (verb, rest) = text(payload.trim_ascii_start().strip_prefix(b"[")?)?;
+    let rest = rest.trim_ascii_start().strip_prefix(b",")?;
+    let request = match verb.as_str() {
+        "EVENT" => return id(rest).map(Asked::Event),
+        "AUTH" => return id(rest).map(Asked::Auth),
+        "NEG-MSG" => None,
+        "REQ" => Some(Request::Req),
+        "COUNT" => Some(Request::Count),
+        "NEG-OPEN" => Some(Request::NegOpen),
+        _ => return None,
+    };
+    let (name, _) = text(rest)?;
+    let is_name = !name.is_empty() && name.chars().count() <= limits.max_subscription_chars;
+    is_name.then(|| match request {
+        Some(request) => Asked::Request(request, name),
+        None => Asked::Round(name),
+    })
 }
 
-impl Start {
-    fn from_payload(payload: &[u8]) -> Start {
-        let mut start = Start::default();
-        // It fails sooner or later: that is why the message was refused.
-        let _ = serde_json::Deserializer::from_slice(payload).deserialize_seq(&mut start);
-        start
-    }
-
-    fn asked(self, limits: &Limits) -> Option<Asked> {
-        let named = !self.id.is_empty() && self.id.chars().count() <= limits.max_subscription_chars;
-        let request = match self.verb.as_str() {
-            "EVENT" => return hex::decode_array(self.id.as_bytes()).map(Asked::Event),
-            "AUTH" => return hex::decode_array(self.id.as_bytes()).map(Asked::Auth),
-            "NEG-MSG" => return named.then_some(Asked::Round(self.id)),
-            "REQ" => Request::Req,
-            "COUNT" => Request::Count,
-            "NEG-OPEN" => Request::NegOpen,
-            _ => return None,
-        };
-        named.then_some(Asked::Request(request, self.id))
-    }
+/// The text in JSON that begins here, and what is behind it.
+fn text(bytes: &[u8]) -> Option<(String, &[u8])> {
+    let mut values = serde_json::Deserializer::from_slice(bytes).into_iter();
+    let text = values.next()?.ok()?;
+    Some((text, &bytes[values.byte_offset()..]))
 }
 
-impl<'de> Visitor<'de> for &mut Start {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a message")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut message: A) -> Result<(), A::Error> {
-        self.verb = message.next_element()?.unwrap_or_default();
-        message.next_element_seed(Id(&mut self.id)).map(|_| ())
-    }
-}
-
-/// A subscription's name, or the `id` of an event.
-struct Id<'s>(&'s mut String);
-
-impl<'de> DeserializeSeed<'de> for Id<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Id<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a name or an event")
-    }
-
-    fn visit_str<E>(self, name: &str) -> Result<(), E> {
-        name.clone_into(self.0);
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut event: A) -> Result<(), A::Error> {
-        while let Some(key) = event.next_key::<Cow<'de, str>>()? {
-            if key == "id" {
-                *self.0 = event.next_value()?;
-                break;
-            }
-            event.next_value::<IgnoredAny>()?;
-        }
-        Ok(())
-    }
+/// The `id` of an event. In a text the quotes of the key would be escaped.
+fn id(event: &[u8]) -> Option<[u8; 32]> {
+    const KEY: &[u8] = br#""id""#;
+    let mut places = (0..event.len()).filter(|at| event[*at..].starts_with(KEY));
+    places.find_map(|at| {
+        let (id, _) = text(event[at + KEY.len()..].trim_ascii_start().strip_prefix(b":")?)?;
+        hex::decode_array(id.as_bytes())
+    })
 }
