@@ -1,6 +1,6 @@
 //! From the command line to a running relay.
 
-use std::{ffi::OsString, fs, io, path::Path, process::ExitCode, sync::Arc, time::Duration};
+use std::{ffi::OsString, fs, io, path::Path, process::ExitCode, sync::Arc};
 
 use anyhow::{Context, Result};
 use codecs::Format;
@@ -11,7 +11,7 @@ use tracing::{info, level_filters::LevelFilter, warn};
 
 use crate::{
     args::Args,
-    fault::{self, Kind},
+    fault::{self, Fault},
     floor::{self, Script},
     relay::Relay,
     server,
@@ -159,13 +159,12 @@ fn recorder(file: &Path) -> io::Result<Arc<Recorder>> {
 
 /// The listener that the relay serves: another one behind a delay, when that is among the faults.
 fn delayed(listener: TcpListener, relay: &Relay) -> Result<TcpListener> {
-    let by: Duration = relay.config.faults.iter().map(|fault| fault.time_of(Kind::Delay)).sum();
-    if by.is_zero() {
+    if !relay.config.faults.iter().any(Fault::is_a_delay) {
         return Ok(listener);
     }
     let outer = listener.into_std()?;
     outer.set_nonblocking(false)?;
-    let inner = fault::behind_a_delay(outer, by, Arc::clone(&relay.faults))?;
+    let inner = fault::behind_a_delay(outer, Arc::clone(&relay.faults))?;
     inner.set_nonblocking(true)?;
     Ok(TcpListener::from_std(inner)?)
 }

@@ -119,13 +119,14 @@ impl Relay {
         let message_bytes = config.wire.outgoing_bytes().min(unpacked_bytes);
         let shared =
             Shared { store: Store::new(config.store_bytes), subscriptions: Subscriptions::default() };
+        let faults = Faults::new(&config.faults);
         Ok(Relay {
             codecs,
             max_event_bytes: message_bytes.saturating_sub(around_bytes),
             counters: Counters::default(),
             keys: PublicKeys::at_most(PUBLIC_KEYS),
-            burner: Burner::from_faults(&config.faults),
-            faults: Faults::new(&config.faults),
+            burner: Burner::from_faults(&faults),
+            faults: Arc::new(faults),
             connections: AtomicU64::new(0),
             encodings: Arc::clone(shared.store.encodings()),
             shared: Mutex::new(shared),
@@ -207,7 +208,7 @@ impl Relay {
 
     /// The faults as the connection of this number meets them.
     pub(crate) fn planted(&self, connection: u64) -> Planted {
-        Planted::new(Arc::clone(&self.faults), connection)
+        Planted::new(&self.faults, connection)
     }
 
     /// Stores events without checking them, as a relay finds them on its disk.

@@ -64,7 +64,7 @@ pub(crate) async fn serve_relay(
     relay.faults.begin(std::time::Instant::now());
     if !config.faults.is_empty() {
         warn!(faults = %relay.faults.names().join(" "), "this relay misbehaves as it was told to");
-        tokio::spawn(fault::stall(config.faults.clone(), Arc::clone(&relay.faults)));
+        tokio::spawn(fault::stall(Arc::clone(&relay.faults)));
     }
     let wire = Arc::new(ServerConfig {
         support: config.support(),
@@ -205,6 +205,6 @@ async fn shake_hands(
     if planted.next(Kind::DeclineCompression, now).is_some() {
         wire.to_mut().support.compressions.clear();
     }
-    let tamper = Box::new(SpoiltFrames::new(relay.planted(number)));
+    let tamper = Box::new(SpoiltFrames::new(&relay.faults, number));
     Ok(Some((incoming.accept(&wire, Some(tamper)).await?, number)))
 }

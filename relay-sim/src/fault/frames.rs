@@ -3,24 +3,26 @@
 //! A server's frames have no mask (RFC 6455 §5.1). They are followed as they go out: data frames
 //! are taken whole, control frames pass as they are.
 
-use std::{num::NonZeroU32, time::Instant};
+use std::{
+    io::{Cursor, Write},
+    num::NonZeroU32,
+    time::Instant,
+};
 
-use flate2::{Decompress, FlushDecompress};
+use flate2::{
+    Compression,
+    write::{DeflateDecoder, DeflateEncoder},
+};
+use tokio_tungstenite::tungstenite::protocol::frame::{
+    FrameHeader,
+    coding::{Data, OpCode},
+};
 use wire::Tamper;
 
-use super::{Hit, Kind, Planted};
-
-const FIN: u8 = 0x80;
-const RSV1: u8 = 0x40;
-const OPCODE: u8 = 0x0f;
-/// Opcodes from here on are of control frames, and a data frame of 0 would go on a message.
-const CLOSE: u8 = 8;
+use super::{Faults, Hit, Kind, Planted};
 
 /// Bytes that a sync flush ends with and a sender leaves out (RFC 7692 §7.2.1).
 const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
-
-/// The longest content of a stored block (RFC 1951 §3.2.4).
-const STORED_BYTES: usize = 65_535;
 
 /// The tampering of one connection.
 #[derive(Debug)]
@@ -28,21 +30,23 @@ pub(crate) struct SpoiltFrames {
     planted: Planted,
     /// The beginning of a frame whose rest has not come.
     held: Vec<u8>,
-    inflater: Inflater,
+    /// Reads what the relay compresses, since blocks may refer to earlier messages. `None` once it
+    /// failed.
+    inflater: Option<DeflateDecoder<Vec<u8>>>,
 }
 
 impl SpoiltFrames {
-    pub(crate) fn new(planted: Planted) -> SpoiltFrames {
-        SpoiltFrames { planted, held: Vec::new(), inflater: Inflater(Some(Decompress::new(false))) }
+    pub(crate) fn new(faults: &Faults, connection: u64) -> SpoiltFrames {
+        let inflater = Some(DeflateDecoder::new(Vec::new()));
+        SpoiltFrames { planted: Planted::new(faults, connection), held: Vec::new(), inflater }
     }
 
     /// A data frame of the relay's, which is a whole message.
-    fn spoil(&mut self, first_byte: u8, payload: &[u8], out: &mut Vec<u8>) {
+    fn spoil(&mut self, mut header: FrameHeader, payload: &[u8], out: &mut Vec<u8>) {
         let now = Instant::now();
-        let is_deflated = first_byte & RSV1 != 0;
-        let plain = if is_deflated { self.inflater.inflate(payload) } else { None };
         let mut payload = payload.to_vec();
-        if is_deflated {
+        if header.rsv1 {
+            let plain = self.inflate(&payload);
             // An event that counts for both, so that `message` means the same.
             let bfinal = self.planted.next(Kind::Bfinal, now);
             let flip = self.planted.next(Kind::FlipBit, now);
@@ -56,16 +60,25 @@ impl SpoiltFrames {
         let fragment = self.planted.next(Kind::Fragment, now);
         let most = fragment.map_or(usize::MAX, |hit| hit.number() as usize);
         let mut rest = &payload[..];
-        let mut first_byte = first_byte & !FIN;
         loop {
             let (piece, behind) = rest.split_at(rest.len().min(most));
-            let fin = if behind.is_empty() { FIN } else { 0 };
-            push_frame(first_byte | fin, piece, out);
+            header.is_final = behind.is_empty();
+            push_frame(&header, piece, out);
             if behind.is_empty() {
                 return;
             }
-            (rest, first_byte) = (behind, 0);
+            header = FrameHeader { opcode: OpCode::Data(Data::Continue), ..FrameHeader::default() };
+            rest = behind;
         }
+    }
+
+    fn inflate(&mut self, payload: &[u8]) -> Option<Vec<u8>> {
+        let mut inflater = self.inflater.take()?;
+        inflater.write_all(payload).and_then(|()| inflater.write_all(&TAIL)).ok()?;
+        inflater.flush().ok()?;
+        let plain = std::mem::take(inflater.get_mut());
+        self.inflater = Some(inflater);
+        Some(plain)
     }
 }
 
@@ -75,14 +88,11 @@ impl Tamper for SpoiltFrames {
         self.held.extend_from_slice(bytes);
         let held = std::mem::take(&mut self.held);
         let mut rest = &held[..];
-        while let Some((header_bytes, frame_bytes)) = frame(rest)
-            && frame_bytes <= rest.len()
-        {
-            let (frame, behind) = rest.split_at(frame_bytes);
-            if frame[0] & OPCODE < CLOSE {
-                self.spoil(frame[0], &frame[header_bytes..], out);
+        while let Some((header, payload, behind)) = frame(rest) {
+            if matches!(header.opcode, OpCode::Data(_)) {
+                self.spoil(header, payload, out);
             } else {
-                out.extend_from_slice(frame);
+                push_frame(&header, payload, out);
             }
             rest = behind;
         }
@@ -95,27 +105,17 @@ impl Tamper for SpoiltFrames {
     }
 }
 
-/// The bytes of the header and of the whole frame that begins here, once the header is whole.
-fn frame(bytes: &[u8]) -> Option<(usize, usize)> {
-    let short = usize::from(*bytes.get(1)? & 0x7f);
-    let (header_bytes, payload_bytes) = match short {
-        126 => (4, usize::from(u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?))),
-        127 => (10, usize::try_from(u64::from_be_bytes(bytes.get(2..10)?.try_into().ok()?)).ok()?),
-        short => (2, short),
-    };
-    Some((header_bytes, header_bytes.checked_add(payload_bytes)?))
+/// The frame that begins here, and what is behind it, once the frame is whole.
+fn frame(bytes: &[u8]) -> Option<(FrameHeader, &[u8], &[u8])> {
+    let mut cursor = Cursor::new(bytes);
+    let (header, payload_bytes) = FrameHeader::parse(&mut cursor).ok()??;
+    let rest = &bytes[header.len(payload_bytes)..];
+    let (payload, behind) = rest.split_at_checked(usize::try_from(payload_bytes).ok()?)?;
+    Some((header, payload, behind))
 }
 
-fn push_frame(first_byte: u8, payload: &[u8], out: &mut Vec<u8>) {
-    let len = (payload.len() as u64).to_be_bytes();
-    match payload.len() {
-        0..126 => out.extend([first_byte, len[7]]),
-        126..65_536 => out.extend([first_byte, 126, len[6], len[7]]),
-        _ => {
-            out.extend([first_byte, 127]);
-            out.extend(len);
-        }
-    }
+fn push_frame(header: &FrameHeader, payload: &[u8], out: &mut Vec<u8>) {
+    header.format(payload.len() as u64, out).expect("memory takes every byte");
     out.extend_from_slice(payload);
 }
 
@@ -131,80 +131,46 @@ fn flip_bit(payload: &mut [u8], hit: Hit) {
 /// A message as stored blocks, of which the last has BFINAL, and a zero byte. With the tail that the
 /// receiver appends, this byte makes another, empty block (RFC 7692 §7.2.3.4).
 fn final_block(plain: &[u8]) -> Vec<u8> {
-    let mut payload = Vec::with_capacity(plain.len() + 16);
-    let mut blocks = plain.chunks(STORED_BYTES).peekable();
-    if plain.is_empty() {
-        payload.extend([1, 0, 0, 0xff, 0xff]);
-    }
-    while let Some(block) = blocks.next() {
-        let len = u16::try_from(block.len()).expect("it is at most 65,535");
-        payload.push(u8::from(blocks.peek().is_none()));
-        payload.extend(len.to_le_bytes());
-        payload.extend((!len).to_le_bytes());
-        payload.extend_from_slice(block);
-    }
+    let mut stored = DeflateEncoder::new(Vec::new(), Compression::none());
+    stored.write_all(plain).expect("memory takes every byte");
+    let mut payload = stored.finish().expect("memory takes every byte");
     payload.push(0);
     payload
 }
 
-/// Reads what the relay compresses, since blocks may refer to earlier messages. `None` once it
-/// failed.
-#[derive(Debug)]
-struct Inflater(Option<Decompress>);
-
-impl Inflater {
-    fn inflate(&mut self, payload: &[u8]) -> Option<Vec<u8>> {
-        let inflater = self.0.as_mut()?;
-        let mut plain = Vec::with_capacity(payload.len() * 4 + 64);
-        for part in [payload, &TAIL] {
-            let mut rest = part;
-            loop {
-                let before = inflater.total_in();
-                let result = inflater.decompress_vec(rest, &mut plain, FlushDecompress::Sync);
-                let taken = usize::try_from(inflater.total_in() - before).ok()?;
-                if result.is_err() {
-                    self.0 = None;
-                    return None;
-                }
-                rest = &rest[taken..];
-                if plain.len() < plain.capacity() && rest.is_empty() {
-                    break;
-                }
-                plain.reserve(plain.len().max(64));
-            }
-        }
-        Some(plain)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::fault::{Fault, Faults};
+    use flate2::{Decompress, FlushDecompress};
+    use tokio_tungstenite::tungstenite::protocol::frame::coding::Control;
 
-    fn spoilt(faults: &[&str]) -> SpoiltFrames {
-        let faults: Vec<Fault> = faults.iter().map(|text| text.parse().unwrap()).collect();
-        SpoiltFrames::new(Planted::new(Faults::new(&faults), 0))
+    use super::*;
+
+    const TEXT: OpCode = OpCode::Data(Data::Text);
+    const BINARY: OpCode = OpCode::Data(Data::Binary);
+    const PING: OpCode = OpCode::Control(Control::Ping);
+
+    fn spoilt(fault: &str) -> SpoiltFrames {
+        SpoiltFrames::new(&Faults::new(&[fault.parse().unwrap()]), 0)
     }
 
-    fn framed(first_byte: u8, payload: &[u8]) -> Vec<u8> {
+    fn framed(opcode: OpCode, payload: &[u8]) -> Vec<u8> {
         let mut frame = Vec::new();
-        push_frame(first_byte, payload, &mut frame);
+        push_frame(&FrameHeader { opcode, ..FrameHeader::default() }, payload, &mut frame);
         frame
     }
 
     #[test]
     fn without_a_fault_that_hits_frames_pass_as_they_are_however_they_are_cut() {
         let frames = [
-            framed(0x81, b"text"),
-            framed(0x82, &[7; 200]),
-            framed(0x89, b"ping"),
-            framed(0x81, &vec![b'x'; 70_000]),
-            framed(0x88, &[3, 0xe8]),
+            framed(TEXT, b"text"),
+            framed(BINARY, &[7; 200]),
+            framed(PING, b"ping"),
+            framed(TEXT, &vec![b'x'; 70_000]),
+            framed(OpCode::Control(Control::Close), &[3, 0xe8]),
         ];
         let bytes = frames.concat();
         for piece in [1, 3, 1_000, bytes.len()] {
-            let (mut spoilt, mut out) = (spoilt(&["fragment=1:message=99"]), Vec::new());
+            let (mut spoilt, mut out) = (spoilt("fragment=1:message=99"), Vec::new());
             bytes.chunks(piece).for_each(|piece| spoilt.pass(piece, &mut out));
             assert!(out == bytes, "in pieces of {piece}");
             assert!(spoilt.held.is_empty());
@@ -213,8 +179,9 @@ mod tests {
 
     #[test]
     fn a_message_is_cut_into_fragments_around_which_control_frames_stay() {
-        let (mut spoilt, mut out) = (spoilt(&["fragment=2"]), Vec::new());
-        let bytes = [framed(0xc1, b"abcde"), framed(0x89, b""), framed(0x82, b"f"), framed(0x81, b"")];
+        let (mut spoilt, mut out) = (spoilt("fragment=2"), Vec::new());
+        let mut bytes = [framed(TEXT, b"abcde"), framed(PING, b""), framed(BINARY, b"f"), framed(TEXT, b"")];
+        bytes[0][0] |= 0x40; // compressed
         spoilt.pass(&bytes.concat(), &mut out);
         assert_eq!(out, b"\x41\x02ab\x00\x02cd\x80\x01e\x89\x00\x82\x01f\x81\x00");
     }

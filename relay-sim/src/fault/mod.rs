@@ -31,18 +31,9 @@ pub struct Fault {
     /// The fault as it was written, by which logs and records name it.
     text: String,
     kind: Kind,
-    value: Value,
+    /// Nanoseconds, seconds or a number, as its [`Parameter`] has it; 0 where that is a share.
+    value: i64,
     when: When,
-}
-
-/// The value of a fault, as its [`Parameter`] has it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Value {
-    None,
-    Time(Duration),
-    TimeAt(Duration, Duration),
-    Offset(i64),
-    Number(u32),
 }
 
 impl Fault {
@@ -60,12 +51,9 @@ impl Fault {
         self.kind == Kind::Delay
     }
 
-    /// The time that a fault of this kind has as its value; nothing for another fault.
-    pub(crate) fn time_of(&self, kind: Kind) -> Duration {
-        match self.value {
-            Value::Time(time) if self.kind == kind => time,
-            _ => Duration::ZERO,
-        }
+    /// The time that is its value.
+    fn time(&self) -> Duration {
+        Duration::from_nanos(self.value.unsigned_abs())
     }
 
     fn parse(entry: &'static Entry, text: &str) -> Result<Fault, String> {
@@ -94,23 +82,26 @@ impl Fault {
     }
 }
 
-fn read_value(entry: &Entry, value: Option<&str>, when: &mut When) -> Option<Value> {
+/// Reads the value of a fault. A share, and the time behind an `@`, are keys by another place.
+fn read_value(entry: &Entry, value: Option<&str>, when: &mut When) -> Option<i64> {
+    let ns = |text| i64::try_from(duration(text)?.as_nanos()).ok();
     match entry.parameter {
         Parameter::Share => {
             if let Some(share) = value {
                 when.rate = share.parse().ok()?;
             }
-            Some(Value::None)
+            Some(0)
         }
-        Parameter::Time => Some(Value::Time(duration(value?)?)),
+        Parameter::Time => ns(value?),
         Parameter::TimeAt => {
             let (length, after) = value?.split_once('@')?;
-            Some(Value::TimeAt(duration(length)?, duration(after)?))
+            when.after = duration(after)?;
+            ns(length)
         }
-        Parameter::Offset => offset(value?).map(Value::Offset),
+        Parameter::Offset => offset(value?),
         Parameter::Number(least, most) => {
             let number = value?.parse().ok()?;
-            (least..=most).contains(&number).then_some(Value::Number(number))
+            (least..=most).contains(&number).then_some(number.into())
         }
     }
 }
@@ -216,7 +207,7 @@ mod tests {
             ("late-ok=2s:connection=2-5:after=3s", "late-ok=2s:after=3000ms:connection=2-5"),
         ] {
             let [one, other]: [Fault; 2] = [text, other].map(|text| text.parse().unwrap());
-            assert_eq!((one.kind, one.value, one.when), (other.kind, other.value, other.when), "{text}");
+            assert_eq!((one.kind, one.value, &one.when), (other.kind, other.value, &other.when), "{text}");
             assert_eq!(one.to_string(), text);
         }
         assert!(REGISTRY.iter().all(|entry| entry.example.parse::<Fault>().is_ok()));

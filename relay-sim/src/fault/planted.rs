@@ -6,42 +6,45 @@
 
 use std::{
     sync::{
-        Arc, OnceLock, PoisonError, RwLock,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
-use super::{ActsOn, Draw, Fault, Kind, Value};
+use tokio::sync::watch;
+
+use super::{ActsOn, Draw, Fault, Kind};
 
 /// The faults of a relay, which may be replaced while it runs.
 #[derive(Debug)]
-pub(crate) struct Faults {
-    set: RwLock<Arc<Set>>,
-    /// How often they were replaced: connections look at it before each message.
-    generation: AtomicU64,
-    /// How often those of the process hit, by [`place_of`].
-    of_process: [AtomicU64; 3],
-}
-
-/// The place of a kind that acts on the process: those of one kind act together.
-fn place_of(kind: Kind) -> Option<usize> {
-    [Kind::Stall, Kind::Burn, Kind::Delay].iter().position(|other| *other == kind)
-}
+pub(crate) struct Faults(watch::Sender<Arc<Set>>);
 
 /// Faults that act together, from one instant on.
 #[derive(Debug)]
 struct Set {
-    faults: Vec<(Fault, AtomicU64)>,
+    faults: Vec<Counted>,
     began: OnceLock<Instant>,
 }
 
-impl Set {
-    fn new(faults: impl IntoIterator<Item = Fault>) -> Arc<Set> {
-        let faults = faults.into_iter().map(|fault| (fault, AtomicU64::new(0))).collect();
-        Arc::new(Set { faults, began: OnceLock::new() })
+/// A fault, and how often it hit.
+#[derive(Debug, Clone)]
+pub(super) struct Counted {
+    pub(super) fault: Fault,
+    pub(super) hits: Arc<AtomicU64>,
+}
+
+impl Counted {
+    fn new(fault: &Fault) -> Counted {
+        Counted { fault: fault.clone(), hits: Arc::default() }
     }
 
+    pub(super) fn hit(&self) {
+        self.hits.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Set {
     /// The time since they act. It begins with the first look at a clock.
     fn elapsed(&self, now: Instant) -> Duration {
         now.saturating_duration_since(*self.began.get_or_init(|| now))
@@ -49,9 +52,9 @@ impl Set {
 }
 
 impl Faults {
-    pub(crate) fn new(faults: &[Fault]) -> Arc<Faults> {
-        let set = RwLock::new(Set::new(faults.iter().cloned()));
-        Arc::new(Faults { set, generation: AtomicU64::new(0), of_process: Default::default() })
+    pub(crate) fn new(faults: &[Fault]) -> Faults {
+        let faults = faults.iter().map(Counted::new).collect();
+        Faults(watch::Sender::new(Arc::new(Set { faults, began: OnceLock::new() })))
     }
 
     /// From `now` on the times of faults count.
@@ -61,28 +64,22 @@ impl Faults {
 
     /// Replaces all but those of the process; times and counts begin anew.
     pub(crate) fn replace(&self, faults: &[Fault], now: Instant) {
-        let mut set = self.set.write().unwrap_or_else(PoisonError::into_inner);
-        let stay = set.faults.iter().map(|(fault, _)| fault.clone()).filter(Fault::is_of_the_process);
-        *set = Set::new(stay.chain(faults.iter().cloned()).collect::<Vec<_>>());
-        set.elapsed(now);
-        self.generation.fetch_add(1, Ordering::Release);
+        self.0.send_modify(|set| {
+            let stay = set.faults.iter().filter(|counted| counted.fault.is_of_the_process()).cloned();
+            let faults = stay.chain(faults.iter().map(Counted::new)).collect();
+            *set = Arc::new(Set { faults, began: OnceLock::from(now) });
+        });
     }
 
-    /// Notes that those of this kind, which acts on the process, hit once.
-    pub(crate) fn acted(&self, kind: Kind) {
-        if let Some(place) = place_of(kind) {
-            self.of_process[place].fetch_add(1, Ordering::Relaxed);
-        }
+    /// Those of a kind.
+    pub(super) fn of_kind(&self, kind: Kind) -> Vec<Counted> {
+        self.set().faults.iter().filter(|counted| counted.fault.kind == kind).cloned().collect()
     }
 
     /// Every fault, with how often it hit.
     pub(crate) fn hits(&self) -> Vec<(String, u64)> {
-        let set = self.set();
-        let counts = set.faults.iter().map(|(fault, hits)| {
-            let hits = place_of(fault.kind).map_or(hits, |place| &self.of_process[place]);
-            (fault.to_string(), hits.load(Ordering::Relaxed))
-        });
-        counts.collect()
+        let hits = |counted: &Counted| (counted.fault.to_string(), counted.hits.load(Ordering::Relaxed));
+        self.set().faults.iter().map(hits).collect()
     }
 
     /// One after the other, as they are written.
@@ -92,27 +89,20 @@ impl Faults {
 
     /// Whether there is one of this kind that acts `now`, wherever.
     pub(crate) fn acts(&self, kind: Kind, now: Instant) -> bool {
-        let set = self.set();
-        let elapsed = set.elapsed(now);
-        let hit = set.faults.iter().find(|(fault, _)| fault.kind == kind && fault.when.is_now(elapsed));
-        hit.inspect(|(_, hits)| _ = hits.fetch_add(1, Ordering::Relaxed)).is_some()
-    }
-
-    /// To be looked up before [`Faults::set`], so that a set is never older than its number.
-    fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Acquire)
+        let elapsed = self.set().elapsed(now);
+        let hit = self.of_kind(kind).into_iter().find(|counted| counted.fault.when.is_now(elapsed));
+        hit.inspect(Counted::hit).is_some()
     }
 
     fn set(&self) -> Arc<Set> {
-        Arc::clone(&self.set.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.0.borrow())
     }
 }
 
 /// The faults as one connection meets them.
 #[derive(Debug)]
 pub(crate) struct Planted {
-    relay: Arc<Faults>,
-    generation: u64,
+    relay: watch::Receiver<Arc<Set>>,
     set: Arc<Set>,
     /// Number of the handshake, from 0.
     connection: u64,
@@ -124,48 +114,48 @@ pub(crate) struct Planted {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hit {
     pub(crate) kind: Kind,
-    value: Value,
+    /// See [`Fault::value`].
+    value: i64,
     /// For its details.
     pub(crate) draw: Draw,
 }
 
 impl Hit {
-    /// Its time; zero without one.
+    /// Its time.
     pub(crate) fn time(&self) -> Duration {
-        if let Value::Time(time) = self.value { time } else { Duration::ZERO }
+        Duration::from_nanos(self.value.unsigned_abs())
     }
 
-    /// Its number; zero without one.
+    /// Its number.
     pub(crate) fn number(&self) -> u32 {
-        if let Value::Number(number) = self.value { number } else { 0 }
+        u32::try_from(self.value).unwrap_or(u32::MAX)
     }
 
-    /// Its seconds; zero without any.
+    /// Its seconds.
     pub(crate) fn seconds(&self) -> i64 {
-        if let Value::Offset(seconds) = self.value { seconds } else { 0 }
+        self.value
     }
 }
 
 impl Planted {
-    pub(crate) fn new(relay: Arc<Faults>, connection: u64) -> Planted {
-        let (generation, set) = (relay.generation(), relay.set());
+    pub(crate) fn new(faults: &Faults, connection: u64) -> Planted {
+        let mut relay = faults.0.subscribe();
+        let set = Arc::clone(&relay.borrow_and_update());
         let counts = vec![0; set.faults.len()];
-        Planted { relay, generation, set, connection, counts }
+        Planted { relay, set, connection, counts }
     }
 
     /// Takes up faults that replaced the earlier ones.
     #[inline]
     pub(crate) fn refresh(&mut self) {
-        let generation = self.relay.generation();
-        if generation != self.generation {
-            self.renew(generation);
+        if self.relay.has_changed().unwrap_or(false) {
+            self.renew();
         }
     }
 
     #[cold]
-    fn renew(&mut self, generation: u64) {
-        self.generation = generation;
-        self.set = self.relay.set();
+    fn renew(&mut self) {
+        self.set = Arc::clone(&self.relay.borrow_and_update());
         self.counts = vec![0; self.set.faults.len()];
     }
 
@@ -187,7 +177,8 @@ impl Planted {
 
     fn first(&mut self, is_meant: impl Fn(&Fault) -> bool, key: &[&[u8]], now: Instant) -> Option<Hit> {
         let mut first = None;
-        for ((fault, hits), count) in self.set.faults.iter().zip(&mut self.counts) {
+        for (counted, count) in self.set.faults.iter().zip(&mut self.counts) {
+            let fault = &counted.fault;
             if !is_meant(fault) {
                 continue;
             }
@@ -199,13 +190,13 @@ impl Planted {
             {
                 continue;
             }
-            let (seed, number) = (fault.when.seed.to_le_bytes(), self.connection.to_le_bytes());
-            let counted = count.to_le_bytes();
-            let key = if key.is_empty() { &[&counted[..]] } else { key };
+            let (seed, number, n) =
+                (fault.when.seed.to_le_bytes(), self.connection.to_le_bytes(), count.to_le_bytes());
+            let key = if key.is_empty() { &[&n[..]] } else { key };
             let parts = [fault.kind.entry().name().as_bytes(), &seed, &number];
             let draw = Draw::from(parts.into_iter().chain(key.iter().copied()));
             if fault.when.rate.takes(draw.next(0)) {
-                hits.fetch_add(1, Ordering::Relaxed);
+                counted.hit();
                 first = Some(Hit { kind: fault.kind, value: fault.value, draw });
             }
         }
@@ -216,11 +207,6 @@ impl Planted {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn planted(faults: &[&str], connection: u64) -> Planted {
-        let faults: Vec<Fault> = faults.iter().map(|text| text.parse().unwrap()).collect();
-        Planted::new(Faults::new(&faults), connection)
-    }
 
     #[test]
     fn keys_choose_connections_messages_and_times() {
@@ -237,13 +223,14 @@ mod tests {
             ("no-eose:for=1s", 0, "x....."),
             ("no-eose:message=4:after=4s", 0, "......"),
         ] {
-            let mut planted = planted(&[fault], connection);
+            let faults = Faults::new(&[fault.parse().unwrap()]);
+            let mut planted = Planted::new(&faults, connection);
             let hits = (0..6).map(|second| {
                 let hit = planted.next(Kind::NoEose, start + Duration::from_secs(second));
                 if hit.is_some() { 'x' } else { '.' }
             });
             assert_eq!(hits.collect::<String>(), expected, "{fault}");
-            assert_eq!(planted.relay.hits()[0].1, expected.matches('x').count() as u64);
+            assert_eq!(faults.hits()[0].1, expected.matches('x').count() as u64);
         }
     }
 }

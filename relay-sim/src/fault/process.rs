@@ -14,7 +14,7 @@ use std::{
 
 use nix::time::{ClockId, clock_gettime};
 
-use super::{Fault, Faults, Kind, Value};
+use super::{Faults, Kind, planted::Counted};
 
 /// CPU time is burned in portions: reading the clock costs 0.3 µs, which must not be seen beside
 /// what was asked for.
@@ -29,18 +29,20 @@ const CHUNKS: usize = 1 << 10;
 pub(crate) struct Burner {
     each_ns: i64,
     owed_ns: AtomicI64,
+    faults: Vec<Counted>,
 }
 
 impl Burner {
     /// For the sum of all faults `burn`; `None` when there is none.
-    pub(crate) fn from_faults(faults: &[Fault]) -> Option<Burner> {
-        let each: Duration = faults.iter().map(|fault| fault.time_of(Kind::Burn)).sum();
-        let each_ns = i64::try_from(each.as_nanos()).ok().filter(|ns| *ns > 0)?;
-        Some(Burner { each_ns, owed_ns: AtomicI64::new(0) })
+    pub(crate) fn from_faults(faults: &Faults) -> Option<Burner> {
+        let faults = faults.of_kind(Kind::Burn);
+        let each_ns = faults.iter().map(|counted| counted.fault.value).sum();
+        (each_ns > 0).then(|| Burner { each_ns, owed_ns: AtomicI64::new(0), faults })
     }
 
     /// One event was sent. What is spent too much or too little now is made up for later.
     pub(crate) fn event(&self) {
+        self.faults.iter().for_each(Counted::hit);
         if self.owed_ns.fetch_add(self.each_ns, Ordering::Relaxed) + self.each_ns < PORTION_NS {
             return;
         }
@@ -63,49 +65,43 @@ fn thread_cpu_ns() -> Option<i64> {
 }
 
 /// Blocks the serving thread for each stall, at its time. Meant for a relay with one thread.
-pub(crate) async fn stall(faults: Vec<Fault>, hits: Arc<Faults>) {
+pub(crate) async fn stall(faults: Arc<Faults>) {
     let began = tokio::time::Instant::now();
-    let mut stalls: Vec<(Duration, Duration)> = faults
-        .into_iter()
-        .filter_map(|fault| match fault.value {
-            Value::TimeAt(length, after) => Some((after, length)),
-            _ => None,
-        })
-        .collect();
-    stalls.sort_unstable();
-    for (after, length) in stalls {
-        tokio::time::sleep_until(began + after).await;
-        hits.acted(Kind::Stall);
-        thread::sleep(length);
+    let mut stalls = faults.of_kind(Kind::Stall);
+    stalls.sort_by_key(|stall| stall.fault.when.after);
+    for stall in stalls {
+        tokio::time::sleep_until(began + stall.fault.when.after).await;
+        stall.hit();
+        thread::sleep(stall.fault.time());
     }
 }
 
-/// A proxy that delays what a relay sends. `hits` counts the delayed pieces. Returns the listener that
-/// the relay should serve instead of `outer`.
+/// A proxy that delays what a relay sends by all faults `delay` together, which hit each piece. Returns
+/// the listener that the relay should serve instead of `outer`.
 ///
 /// Every connection has its own threads, because a thread's sleep is late by 0.1 ms and tokio's by 1 ms.
 ///
 /// # Errors
 /// When the system refuses a second listener.
-pub(crate) fn behind_a_delay(outer: TcpListener, by: Duration, hits: Arc<Faults>) -> io::Result<TcpListener> {
+pub(crate) fn behind_a_delay(outer: TcpListener, faults: Arc<Faults>) -> io::Result<TcpListener> {
     let inner = TcpListener::bind((outer.local_addr()?.ip(), 0))?;
     let relay = inner.local_addr()?;
     thread::spawn(move || {
         for client in outer.incoming().flatten() {
             let Ok(server) = TcpStream::connect(relay) else { continue };
             // A connection that cannot be delayed is dropped, which the client notices.
-            let _ = delayed(client, server, by, &hits);
+            let _ = delayed(client, server, faults.of_kind(Kind::Delay));
         }
     });
     Ok(inner)
 }
 
-fn delayed(client: TcpStream, server: TcpStream, by: Duration, hits: &Arc<Faults>) -> io::Result<()> {
+fn delayed(client: TcpStream, server: TcpStream, delays: Vec<Counted>) -> io::Result<()> {
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let (mut from_client, mut to_server) = (client.try_clone()?, server.try_clone()?);
     let (sender, chunks) = sync_channel(CHUNKS);
-    let hits = Arc::clone(hits);
+    let by: Duration = delays.iter().map(|delay| delay.fault.time()).sum();
     thread::spawn(move || {
         let _ = io::copy(&mut from_client, &mut to_server);
         let _ = to_server.shutdown(Shutdown::Write);
@@ -113,7 +109,7 @@ fn delayed(client: TcpStream, server: TcpStream, by: Duration, hits: &Arc<Faults
     thread::spawn(move || {
         let (mut server, mut buffer) = (server, vec![0; CHUNK_BYTES]);
         while let Ok(read @ 1..) = server.read(&mut buffer) {
-            hits.acted(Kind::Delay);
+            delays.iter().for_each(Counted::hit);
             if sender.send((Instant::now() + by, buffer[..read].to_vec())).is_err() {
                 break;
             }
@@ -142,8 +138,8 @@ mod tests {
         let outer = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = outer.local_addr().unwrap();
         let by = Duration::from_millis(30);
-        let hits = Faults::new(&["delay=30ms".parse().unwrap()]);
-        let inner = behind_a_delay(outer, by, Arc::clone(&hits)).unwrap();
+        let faults = Arc::new(Faults::new(&["delay=30ms".parse().unwrap()]));
+        let inner = behind_a_delay(outer, Arc::clone(&faults)).unwrap();
         thread::spawn(move || {
             let (mut relay, _) = inner.accept().unwrap();
             let mut word = [0; 4];
@@ -160,6 +156,6 @@ mod tests {
         assert!(began.elapsed() >= by, "{:?}", began.elapsed());
         let sent: Vec<u8> = (0..1_000_u32).flat_map(u32::to_le_bytes).collect();
         assert_eq!(back, sent);
-        assert!(hits.hits()[0].1 > 0);
+        assert!(faults.hits()[0].1 > 0);
     }
 }

@@ -4,6 +4,7 @@
 //! good client does.
 
 use self::{ActsOn::*, Parameter::*};
+use super::when::KEYS;
 
 /// The value behind `NAME=`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,9 +63,6 @@ impl ActsOn {
         }
     }
 }
-
-/// The keys behind a fault.
-const KEYS: [&str; 6] = ["connection", "message", "after", "for", "probability", "seed"];
 
 /// A fault as it is parsed and explained.
 #[derive(Debug)]

@@ -1,92 +1,67 @@
 //! When a fault acts: on which connections and messages, from which time on, how often.
 
-use std::{str::FromStr, time::Duration};
+use std::{ops::RangeInclusive, str::FromStr, time::Duration};
 
 use super::duration;
 
-/// The keys behind a fault. Without any, it acts always.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The keys behind a fault.
+pub(super) const KEYS: [&str; 6] = ["connection", "message", "after", "for", "probability", "seed"];
+
+/// Their values. Without any, a fault acts always.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct When {
-    pub(super) connection: Option<Range>,
-    pub(super) message: Option<Range>,
-    pub(super) after: Option<Duration>,
+    pub(super) connection: RangeInclusive<u64>,
+    pub(super) message: RangeInclusive<u64>,
+    pub(super) after: Duration,
     /// How long, from `after` on.
-    pub(super) lasts: Option<Duration>,
+    pub(super) lasts: Duration,
     pub(super) rate: Rate,
     pub(super) seed: u64,
 }
 
 impl Default for When {
     fn default() -> Self {
-        When { connection: None, message: None, after: None, lasts: None, rate: Rate::ALL, seed: 1 }
+        let all = 1..=u64::MAX;
+        let (after, lasts) = (Duration::ZERO, Duration::MAX);
+        When { connection: all.clone(), message: all, after, lasts, rate: Rate::ALL, seed: 1 }
     }
 }
 
 impl When {
     /// Takes `KEY=VALUE`.
     pub(super) fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
-        let bad = |expected| move || format!("{key}={value} is no {expected}");
-        match key {
-            "connection" => {
-                self.connection = Some(value.parse().map_err(|()| bad("number such as 2, 2-5 or 2-")())?);
-            }
-            "message" => {
-                self.message = Some(value.parse().map_err(|()| bad("number such as 2, 2-5 or 2-")())?);
-            }
-            "after" => self.after = Some(duration(value).ok_or_else(bad("time such as 500ms or 3s"))?),
-            "for" => self.lasts = Some(duration(value).ok_or_else(bad("time such as 500ms or 3s"))?),
-            "probability" => {
-                self.rate = value.parse().map_err(|()| bad("share such as 10% or 0.1")())?;
-            }
-            "seed" => self.seed = value.parse().map_err(|_| bad("whole number")())?,
-            _ => {
-                return Err(format!(
-                    "{key:?} is no key; known: connection, message, after, for, probability, seed"
-                ));
-            }
-        }
-        Ok(())
+        const NUMBERS: &str = "number such as 2, 2-5 or 2-";
+        const TIME: &str = "time such as 500ms or 3s";
+        let (read, expected) = match key {
+            "connection" => (range(value).map(|range| self.connection = range), NUMBERS),
+            "message" => (range(value).map(|range| self.message = range), NUMBERS),
+            "after" => (duration(value).map(|after| self.after = after), TIME),
+            "for" => (duration(value).map(|lasts| self.lasts = lasts), TIME),
+            "probability" => (value.parse().ok().map(|rate| self.rate = rate), "share such as 10% or 0.1"),
+            "seed" => (value.parse().ok().map(|seed| self.seed = seed), "whole number"),
+            _ => return Err(format!("{key:?} is no key; known: {}", KEYS.join(", "))),
+        };
+        read.ok_or_else(|| format!("{key}={value} is no {expected}"))
     }
 
     /// Whether it may act `elapsed` after the faults began to.
     pub(super) fn is_now(&self, elapsed: Duration) -> bool {
-        let after = self.after.unwrap_or_default();
-        elapsed >= after && self.lasts.is_none_or(|lasts| elapsed < after + lasts)
+        elapsed.checked_sub(self.after).is_some_and(|since| since < self.lasts)
     }
 
     /// Whether it may act on the `message`th of the `connection`th connection, from 1.
     pub(super) fn is_here(&self, connection: u64, message: u64) -> bool {
-        self.connection.is_none_or(|range| range.has(connection))
-            && self.message.is_none_or(|range| range.has(message))
+        self.connection.contains(&connection) && self.message.contains(&message)
     }
 }
 
-/// Numbers from one to another, both among them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Range {
-    first: u64,
-    last: u64,
-}
-
-impl Range {
-    fn has(self, number: u64) -> bool {
-        (self.first..=self.last).contains(&number)
-    }
-}
-
-impl FromStr for Range {
-    type Err = ();
-
-    /// Reads `2`, `2-5` or `2-`, from 1 on.
-    fn from_str(text: &str) -> Result<Range, ()> {
-        let number = |text: &str| text.parse::<u64>().ok().filter(|number| *number > 0).ok_or(());
-        let (first, last) = match text.split_once('-') {
-            None => (number(text)?, number(text)?),
-            Some((first, "")) => (number(first)?, u64::MAX),
-            Some((first, last)) => (number(first)?, number(last)?),
-        };
-        if first > last { Err(()) } else { Ok(Range { first, last }) }
-    }
+/// Reads `2`, `2-5` or `2-`, from 1 on.
+fn range(text: &str) -> Option<RangeInclusive<u64>> {
+    let number = |text: &str| text.parse::<u64>().ok().filter(|number| *number > 0);
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let first = number(first)?;
+    let last = if last.is_empty() { u64::MAX } else { number(last)? };
+    (first <= last).then_some(first..=last)
 }
 
 /// A share in millionths.

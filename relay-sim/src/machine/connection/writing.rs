@@ -214,10 +214,7 @@ impl Connection {
             Ok::<_, Infallible>(())
         });
         if let Some(burner) = &self.relay.burner {
-            for _ in &parts {
-                burner.event();
-                self.relay.faults.acted(Kind::Burn);
-            }
+            parts.iter().for_each(|_| burner.event());
         }
         events.len() as u64
     }
@@ -242,7 +239,6 @@ impl Connection {
         }
         if let Some(burner) = &self.relay.burner {
             burner.event();
-            self.relay.faults.acted(Kind::Burn);
         }
         true
     }
