@@ -21,7 +21,7 @@ use std::{
     },
 };
 
-use codecs::{Codec, Event, Filter, Format, KindClass, PublicKeys, UnknownName};
+use codecs::{Codec, Event, Filter, Format, PublicKeys, UnknownName};
 use tracing::{debug, error};
 
 use crate::{
@@ -29,7 +29,7 @@ use crate::{
     config::Config,
     fanout::{Answered, Delivery, Dropped, Outbox, Queued, Subscription, Subscriptions},
     fault::{Burner, Faults, Planted},
-    store::{AllEncodings, Disk, NextRows, Outcome, Store, StoreError, StoredEvent},
+    store::{AllEncodings, Disk, Outcome, Store, StoreError, StoredEvent},
     totals::{Counters, Totals, add},
 };
 
@@ -161,11 +161,8 @@ impl Relay {
         let Some(Durable { disk, committer }) = &self.durable else { return };
         committer.close();
         // The committer removes rows only when it writes some.
-        let last = self.lock().store.next_rows(0);
-        last.keep_for_answers();
-        if !last.removed.is_empty()
-            && let Err(error) = disk.commit(&last.removed, &[])
-        {
+        let removed = self.lock().store.take_removed();
+        if let Err(error) = disk.commit(&removed, &[]) {
             // The next start finds them superseded, deleted or expired once more.
             error!(%error, "rows that are no longer needed stay");
         }
@@ -221,8 +218,9 @@ impl Relay {
             if let Some(Durable { disk, .. }) = &self.durable {
                 let offer = |event| {
                     let stored = new(event);
-                    stored.encoded_for_disk(event, disk).ok()?;
-                    Some(Offer { event: stored, unix_seconds: 0, outbox: None })
+                    let is_new = !self.lock().store.contains(&event.id);
+                    let is_storable = is_new && stored.encoded_for_disk(event, disk).is_ok();
+                    is_storable.then_some(Offer { event: stored, unix_seconds: 0, outbox: None })
                 };
                 self.settle(group.iter().filter_map(offer).collect());
             } else {
@@ -254,8 +252,10 @@ impl Relay {
         let Some(Durable { disk, committer }) = &self.durable else {
             return Some(self.place(event, &stored, unix_seconds, |store| store.insert(&stored)));
         };
-        let is_kept = KindClass::from_kind(event.kind) != KindClass::Ephemeral;
-        if is_kept && stored.encoded_for_disk(event, disk).is_err() {
+        if self.has(&event.id, unix_seconds) {
+            return Some(Outcome::Duplicate);
+        }
+        if stored.is_kept() && stored.encoded_for_disk(event, disk).is_err() {
             return Some(Outcome::Unstorable);
         }
         let offer = Offer { event: stored, unix_seconds, outbox: Some(Arc::clone(outbox)) };
@@ -288,90 +288,60 @@ impl Relay {
     }
 
     /// Brings events to the disk in one commit, gives each its place, and answers.
-    fn settle(&self, mut offers: Vec<Offer>) {
+    fn settle(&self, offers: Vec<Offer>) {
         let Some(Durable { disk, .. }) = &self.durable else { return };
-        while !offers.is_empty() {
-            self.refuse_what_does_not_fit(&mut offers);
-            // Between the look and the insertion, what was stored may expire: such an event has no
-            // row and waits for the next commit.
-            let (has_row, next) = {
-                let mut shared = self.lock();
-                let has_row: Vec<_> = offers.iter().map(|o| shared.store.needs_row(&o.event)).collect();
-                let next = shared.store.next_rows(has_row.iter().filter(|has_row| **has_row).count());
-                (has_row, next)
-            };
-            next.keep_for_answers();
-            let NextRows { mut numbers, removed, .. } = next;
-            let with_row = offers.iter().zip(&has_row).filter(|(_, has_row)| **has_row);
-            let bytes = with_row.filter_map(|(offer, _)| {
-                let encoded = offer.event.encoded(disk.format(), disk.codec()).ok()?;
-                Some(&*encoded.bytes)
-            });
-            let rows: Vec<_> = numbers.clone().zip(bytes).collect();
-            let is_written = if rows.is_empty() && removed.is_empty() {
-                true
-            } else if let Err(error) = disk.commit(&removed, &rows) {
-                error!(%error, events = rows.len(), "events are refused, for they cannot be written");
-                let mut shared = self.lock();
-                removed.iter().for_each(|number| shared.store.forget_row(*number));
-                false
-            } else {
-                true
-            };
-            drop(rows);
-            let mut again = Vec::new();
-            for (offer, has_row) in offers.into_iter().zip(has_row) {
-                let number = if has_row { numbers.next() } else { None };
-                match self.settle_one(&offer, number, is_written) {
-                    Some(outcome) => self.answer(&offer, outcome),
-                    None => again.push(offer),
+        let (mut numbered, mut full, mut taken_bytes) = (Vec::new(), Vec::new(), 0);
+        let removed = {
+            let mut shared = self.lock();
+            let store = &mut shared.store;
+            for offer in offers {
+                let bytes = Store::max_row_bytes(&offer.event);
+                if !offer.event.is_kept() {
+                    numbered.push((offer, None));
+                } else if store.has_room(taken_bytes + bytes) {
+                    taken_bytes += bytes;
+                    numbered.push((offer, Some(store.next_row())));
+                } else {
+                    // Its row would keep the relay from its next start.
+                    full.push(offer);
                 }
             }
-            offers = again;
-        }
-    }
-
-    /// Refuses events beyond the bound of memory: their rows would keep the relay from its next
-    /// start.
-    fn refuse_what_does_not_fit(&self, offers: &mut Vec<Offer>) {
-        let shared = self.lock();
-        let store = &shared.store;
-        let mut taken_bytes = 0;
-        let is_full = |offer: &mut Offer| {
-            let bytes = if store.needs_row(&offer.event) { Store::max_row_bytes(&offer.event) } else { 0 };
-            let is_full = bytes > 0 && !store.has_room(taken_bytes + bytes);
-            taken_bytes += if is_full { 0 } else { bytes };
-            is_full
+            store.take_removed()
         };
-        let full: Vec<_> = offers.extract_if(.., is_full).collect();
-        drop(shared);
         full.iter().for_each(|offer| self.answer(offer, Outcome::Full));
+        let mut rows = Vec::new();
+        for (offer, number) in &numbered {
+            if let (Some(number), Ok(encoded)) = (number, offer.event.encoded(disk.format(), disk.codec())) {
+                rows.push((*number, &*encoded.bytes));
+            }
+        }
+        let written = disk.commit(&removed, &rows);
+        if let Err(error) = &written {
+            error!(%error, events = rows.len(), "events are refused, for they cannot be written");
+            let mut shared = self.lock();
+            removed.iter().for_each(|number| shared.store.forget_row(*number));
+        }
+        for (offer, number) in &numbered {
+            let outcome = match *number {
+                Some(_) if written.is_err() => Outcome::Unwritten,
+                number => self.settle_one(offer, number),
+            };
+            self.answer(offer, outcome);
+        }
     }
 
-    /// Settles an event whose row was written, or which has none; `None` when it needs one after
-    /// all.
-    fn settle_one(&self, offer: &Offer, row: Option<u64>, is_written: bool) -> Option<Outcome> {
+    /// Settles an event whose row was written, or which is not kept.
+    fn settle_one(&self, offer: &Offer, row: Option<u64>) -> Outcome {
         let Offer { event: stored, unix_seconds, .. } = offer;
-        if row.is_some() && !is_written {
-            return Some(Outcome::Unwritten);
-        }
-        let event = stored.whole().ok()?;
-        let mut needs_row = false;
-        let outcome = self.place(&event, stored, *unix_seconds, |store| match row {
-            Some(number) => {
-                let outcome = store.insert_row(&event, number);
-                if outcome == Outcome::Stored {
-                    store.cache(stored);
-                }
-                outcome
+        let event = stored.event().to_event();
+        self.place(&event, stored, *unix_seconds, |store| {
+            let Some(number) = row else { return Outcome::Ephemeral };
+            let outcome = store.insert_row(&event, number);
+            if outcome == Outcome::Stored {
+                store.cache(stored);
             }
-            None if KindClass::from_kind(event.kind) == KindClass::Ephemeral => Outcome::Ephemeral,
-            None => {
-                needs_row = !store.contains(&event.id);
-                Outcome::Duplicate
-            }
-        });
-        (!needs_row).then_some(outcome)
+            outcome
+        })
     }
 
     /// Tells the publisher what became of its event.

@@ -8,8 +8,7 @@
 
 use std::{
     collections::{BTreeSet, hash_map::Entry},
-    ops::Range,
-    sync::{Arc, Weak, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
 };
 
 use ahash::{HashMap, HashSet};
@@ -20,6 +19,7 @@ use self::{
     by_id::ById,
     cache::Cache,
     index::{Index, sort_and_deduplicate},
+    stored::Row,
 };
 pub(crate) use self::{
     disk::Disk,
@@ -120,27 +120,12 @@ struct Rows {
     /// The number of the next row.
     next: u64,
     /// Rows of events that are no more, yet to be removed.
-    removed: Vec<u64>,
-    /// Copies of such events that answers carried when the events went.
-    carried: Vec<Weak<StoredEvent>>,
+    removed: Vec<Arc<Row>>,
 }
 
-/// Rows that the next commit writes and removes.
-#[derive(Debug)]
-pub(crate) struct NextRows {
-    /// The numbers for new rows.
-    pub(crate) numbers: Range<u64>,
-    /// Rows to be removed with them.
-    pub(crate) removed: Vec<u64>,
-    /// Answers that still need some of these.
-    carried: Vec<Weak<StoredEvent>>,
-}
-
-impl NextRows {
-    /// Reads the rows that go for those who will still send their events. Reads the disk: to be
-    /// called without a lock.
-    pub(crate) fn keep_for_answers(&self) {
-        self.carried.iter().filter_map(Weak::upgrade).for_each(|copy| copy.keep_for_answers());
+impl Rows {
+    fn row(&self, number: u64) -> Arc<Row> {
+        Arc::new(Row { disk: Arc::clone(&self.disk), number })
     }
 }
 
@@ -156,13 +141,8 @@ impl Store {
     /// # Errors
     /// When a row is malformed, or there is no memory for the indexes.
     pub(crate) fn load(&mut self, disk: &Arc<Disk>, unix_seconds: Option<u64>) -> Result<(), StoreError> {
-        self.rows = Some(Rows {
-            disk: Arc::clone(disk),
-            cache: Cache::default(),
-            next: 0,
-            removed: Vec::new(),
-            carried: Vec::new(),
-        });
+        self.rows =
+            Some(Rows { disk: Arc::clone(disk), cache: Cache::default(), next: 0, removed: Vec::new() });
         disk.rows(|number, bytes| {
             let file = || disk.file().to_owned();
             let event = disk.codec().decode_event(bytes).map_err(|error| StoreError::Torn {
@@ -183,22 +163,24 @@ impl Store {
         })
     }
 
-    /// Reserves numbers for a commit of `count` new rows, and hands over the rows to remove.
-    pub(crate) fn next_rows(&mut self, count: usize) -> NextRows {
+    /// The number for a new row.
+    pub(crate) fn next_row(&mut self) -> u64 {
         let rows = self.rows.as_mut().expect("only a store on disk has rows");
-        let first = rows.next;
-        rows.next += count as u64;
-        NextRows {
-            numbers: first..rows.next,
-            removed: std::mem::take(&mut rows.removed),
-            carried: std::mem::take(&mut rows.carried),
-        }
+        rows.next += 1;
+        rows.next - 1
+    }
+
+    /// Hands over the rows to remove. Those that answers still need are for a later commit.
+    pub(crate) fn take_removed(&mut self) -> Vec<u64> {
+        let Some(rows) = &mut self.rows else { return Vec::new() };
+        let unused = rows.removed.extract_if(.., |row| Arc::strong_count(row) == 1);
+        unused.map(|row| row.number).collect()
     }
 
     /// Marks a row for removal by the next commit.
     pub(crate) fn forget_row(&mut self, number: u64) {
         if let Some(rows) = &mut self.rows {
-            rows.removed.push(number);
+            rows.removed.push(rows.row(number));
         }
     }
 
@@ -206,7 +188,7 @@ impl Store {
     /// removal.
     pub(crate) fn insert_row(&mut self, event: &Event<'_>, number: u64) -> Outcome {
         let Some(rows) = &self.rows else { return Outcome::Unwritten };
-        let stored = Arc::new(StoredEvent::of_row(event, &rows.disk, number, &self.encodings));
+        let stored = Arc::new(StoredEvent::of_row(event, rows.row(number), &self.encodings));
         let outcome = self.insert(&stored);
         if outcome != Outcome::Stored {
             self.forget_row(number);
@@ -217,11 +199,9 @@ impl Store {
     /// Keeps an event in memory that was just inserted by [`Store::insert_row`], as one that will
     /// soon be asked for.
     pub(crate) fn cache(&mut self, event: &Arc<StoredEvent>) {
-        if let Some(stored) = self.events.get(&event.head().id)
-            && let Some(rows) = &mut self.rows
-        {
-            stored.is_loaded_as(event);
-            rows.cache.touch(event);
+        if let Some(rows) = &mut self.rows {
+            event.count(event.held_bytes());
+            rows.cache.add(event);
         }
         self.bound_cache();
     }
@@ -237,12 +217,6 @@ impl Store {
         let encoded_bytes =
             if self.rows.is_some() { 0 } else { self.encodings.bytes.load(Ordering::Relaxed) };
         self.held_bytes + encoded_bytes + bytes <= self.max_bytes
-    }
-
-    /// Whether the event needs a row of a store on disk.
-    pub(crate) fn needs_row(&self, event: &StoredEvent) -> bool {
-        let EventHead { id, kind, .. } = event.head();
-        KindClass::from_kind(*kind) != KindClass::Ephemeral && !self.contains(id)
     }
 
     /// Upper bound on the memory that a store on disk takes for the event.
@@ -281,7 +255,7 @@ impl Store {
         if self.events.get_hashed(hash, &event.id).is_some() {
             return Outcome::Duplicate;
         }
-        if KindClass::from_kind(event.kind) == KindClass::Ephemeral {
+        if !offered.is_kept() {
             return Outcome::Ephemeral;
         }
         if event.kind != DELETION && self.deleted_ids.contains(&(event.id, event.pubkey)) {
@@ -330,10 +304,7 @@ impl Store {
     pub(crate) fn query(&mut self, filters: &[Filter], limits: QueryLimits) -> Vec<Arc<StoredEvent>> {
         let mut found = self.select(filters, |filter| limits.for_filter(filter));
         if let Some(rows) = &mut self.rows {
-            for stored in &mut found {
-                *stored = stored.loaded();
-                rows.cache.touch(stored);
-            }
+            found.iter_mut().for_each(|stored| *stored = rows.cache.used(stored));
             self.bound_cache();
         }
         found
@@ -376,12 +347,11 @@ impl Store {
             self.expiring.remove(&(expires_at, *id));
         }
         self.held_bytes -= stored.held_bytes();
-        if let (Some(rows), Some(number)) = (&mut self.rows, stored.row()) {
+        if let (Some(rows), Some(row)) = (&mut self.rows, stored.row()) {
             rows.cache.remove(id);
-            rows.carried.extend(stored.carried());
             // Deleted events stay deleted when the deletion itself has expired.
             if stored.head().kind != DELETION {
-                rows.removed.push(number);
+                rows.removed.push(Arc::clone(row));
             }
         }
     }

@@ -17,13 +17,16 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// Notes that an event was used.
-    pub(super) fn touch(&mut self, event: &Arc<StoredEvent>) {
-        let id = &event.head().id;
-        if !self.young.contains_key(id) {
-            self.old.remove(id);
-            self.young.insert(*id, Arc::clone(event));
-        }
+    /// Adds an event that was just published.
+    pub(super) fn add(&mut self, event: &Arc<StoredEvent>) {
+        self.young.insert(event.head().id, Arc::clone(event));
+    }
+
+    /// The event for an answer: the one that is here, or a copy that is here from now on.
+    pub(super) fn used(&mut self, stored: &StoredEvent) -> Arc<StoredEvent> {
+        let id = stored.head().id;
+        let older = || self.old.remove(&id).unwrap_or_else(|| Arc::new(stored.copy_of_head()));
+        Arc::clone(self.young.entry(id).or_insert_with(older))
     }
 
     /// Drops the older generation; the younger becomes the older.

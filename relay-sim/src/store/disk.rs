@@ -165,6 +165,9 @@ impl Disk {
 
     /// Removes rows and adds others, all or none. When this returns, they have reached the disk.
     pub(crate) fn commit(&self, removed: &[u64], added: &[(u64, &[u8])]) -> Result<(), StoreError> {
+        if removed.is_empty() && added.is_empty() {
+            return Ok(());
+        }
         let done = self.with(|database| {
             let transaction = database.begin_write().map_err(text)?;
             {

@@ -5,12 +5,12 @@ use std::{
     cell::RefCell,
     cmp::Reverse,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError, Weak,
+        Arc, OnceLock,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
-use codecs::{Codec, EncodeError, Event, EventHead, FlatEvent, Format};
+use codecs::{Codec, EncodeError, Event, EventHead, FlatEvent, Format, KindClass};
 use wire::Shared;
 
 use super::disk::{Disk, RowError};
@@ -27,7 +27,7 @@ pub(crate) struct StoredEvent {
     /// The event. If it is on disk, only the parts that filters use.
     event: FlatEvent,
     /// Where the event is on disk, if it is read from there.
-    row: Option<Box<Row>>,
+    row: Option<Arc<Row>>,
     encodings: Encodings,
     /// Tags that filters may ask for.
     indexed_tags: usize,
@@ -47,14 +47,12 @@ pub(crate) struct AllEncodings {
     pub(crate) cold: AtomicU64,
 }
 
-/// An event's place on disk. The store keeps only the parts that filters use. Answers carry a copy with the
-/// head and the encodings that were read.
+/// An event's place on disk, which is not removed as long as an event has it. The store keeps only the
+/// parts that filters use. Answers carry a copy with the head and the encodings that were read.
 #[derive(Debug)]
-struct Row {
-    disk: Arc<Disk>,
-    number: u64,
-    /// The copy that answers carry, as long as one does or the store's cache has it.
-    loaded: Mutex<Weak<StoredEvent>>,
+pub(super) struct Row {
+    pub(super) disk: Arc<Disk>,
+    pub(super) number: u64,
 }
 
 /// Why an event cannot be sent.
@@ -139,13 +137,13 @@ impl StoredEvent {
 
     fn with_row(
         event: &Event<'_>,
-        row: Option<Row>,
+        row: Option<Arc<Row>>,
         expires_at: Option<u64>,
         all: &Arc<AllEncodings>,
     ) -> Self {
         StoredEvent {
             event: FlatEvent::from(event),
-            row: row.map(Box::new),
+            row,
             encodings: Encodings::default(),
             indexed_tags: event
                 .tags
@@ -173,58 +171,33 @@ impl StoredEvent {
     }
 
     /// The part of an event on disk that stays in memory, for filters, deletions and addresses.
-    pub(super) fn of_row(event: &Event<'_>, disk: &Arc<Disk>, number: u64, all: &Arc<AllEncodings>) -> Self {
+    pub(super) fn of_row(event: &Event<'_>, row: Arc<Row>, all: &Arc<AllEncodings>) -> Self {
         let is_letter = |name: &str| name.chars().nth(1).is_none();
         let tags = event.tags.iter().filter(|tag| tag.first().is_some_and(|name| is_letter(name)));
         let tags =
             tags.map(|tag| tag.iter().take(2).map(|value| Cow::Borrowed(&**value)).collect()).collect();
         let Event { id, pubkey, created_at, kind, .. } = *event;
         let kept = Event { id, pubkey, created_at, kind, tags, content: "".into(), sig: [0; 64] };
-        let row = Row { disk: Arc::clone(disk), number, loaded: Mutex::default() };
         StoredEvent::with_row(&kept, Some(row), expires_at(event), all)
     }
 
-    /// The number of its row, if it has one.
-    pub(super) fn row(&self) -> Option<u64> {
-        Some(self.row.as_ref()?.number)
+    /// Its row, if it is read from there.
+    pub(super) fn row(&self) -> Option<&Arc<Row>> {
+        self.row.as_ref()
     }
 
-    /// The event for an answer: itself, or the copy of a row that reads the rest when it is sent.
-    pub(super) fn loaded(self: &Arc<Self>) -> Arc<StoredEvent> {
-        let Some(row) = &self.row else { return Arc::clone(self) };
-        let mut loaded = row.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        loaded.upgrade().unwrap_or_else(|| {
-            let EventHead { id, pubkey, created_at, kind } = *self.head();
-            let head = Event { id, pubkey, created_at, kind, tags: vec![], content: "".into(), sig: [0; 64] };
-            let row = Row { disk: Arc::clone(&row.disk), number: row.number, loaded: Mutex::default() };
-            let copy = StoredEvent::with_row(&head, Some(row), self.expires_at, &self.all);
-            copy.count(size_of::<Self>() + size_of::<Row>());
-            let copy = Arc::new(copy);
-            *loaded = Arc::downgrade(&copy);
-            copy
-        })
+    /// The head of an event on disk, for answers. The rest is read when it is sent.
+    pub(super) fn copy_of_head(&self) -> StoredEvent {
+        let EventHead { id, pubkey, created_at, kind } = *self.head();
+        let head = Event { id, pubkey, created_at, kind, tags: vec![], content: "".into(), sig: [0; 64] };
+        let copy = StoredEvent::with_row(&head, self.row.clone(), None, &self.all);
+        copy.count(size_of::<Self>());
+        copy
     }
 
-    /// Lets answers carry `event`, which was just published and is in memory.
-    pub(super) fn is_loaded_as(&self, event: &Arc<StoredEvent>) {
-        if let Some(row) = &self.row {
-            event.count(event.held_bytes());
-            *row.loaded.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(event);
-        }
-    }
-
-    /// The copy that answers carry of an event on disk, if one does.
-    pub(super) fn carried(&self) -> Option<Weak<StoredEvent>> {
-        let loaded = self.row.as_ref()?.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        (loaded.strong_count() > 0).then(|| Weak::clone(&loaded))
-    }
-
-    /// Reads the row for those who will still send the event, since the row is about to go.
-    pub(crate) fn keep_for_answers(&self) {
-        if let Some(row) = &self.row {
-            // A failure is told when the event is sent.
-            let _ = self.encoded(row.disk.format(), row.disk.codec());
-        }
+    /// Whether it is of a kind that relays keep.
+    pub(crate) fn is_kept(&self) -> bool {
+        KindClass::from_kind(self.head().kind) != KindClass::Ephemeral
     }
 
     /// Its id, author, time and kind.
@@ -238,7 +211,7 @@ impl StoredEvent {
     }
 
     /// The part of the event that filters look at: of one in memory, all of it.
-    pub(super) fn event(&self) -> &FlatEvent {
+    pub(crate) fn event(&self) -> &FlatEvent {
         &self.event
     }
 
@@ -320,7 +293,8 @@ impl StoredEvent {
         }
     }
 
-    fn count(&self, bytes: usize) {
+    /// Counts memory of the event that is no part of [`StoredEvent::held_bytes`].
+    pub(super) fn count(&self, bytes: usize) {
         self.encoded_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.all.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
