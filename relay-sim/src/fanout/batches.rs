@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Instant};
 
 use terms::BatchLimits;
 
-use super::subscriptions::Subscription;
+use super::subscriptions::{Delivery, Subscription};
 use crate::store::StoredEvent;
 
 /// Events for one subscription, in their order.
@@ -20,15 +20,6 @@ pub(crate) struct Batch {
     pub(crate) outbox_bytes: usize,
     encoded_bytes: usize,
     since: Instant,
-}
-
-/// An event to be held.
-#[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) subscription: Arc<Subscription>,
-    pub(crate) event: Arc<StoredEvent>,
-    pub(crate) outbox_bytes: usize,
-    pub(crate) encoded_bytes: usize,
 }
 
 /// The batches of a connection, the oldest first.
@@ -44,8 +35,8 @@ impl Batches {
     }
 
     /// Holds an event, and gives out what became full by it: what was held before it, it, or both.
-    pub(crate) fn hold(&mut self, held: Held, now: Instant) -> Vec<Batch> {
-        let Held { subscription, event, outbox_bytes, encoded_bytes } = held;
+    pub(crate) fn hold(&mut self, delivery: Delivery, encoded_bytes: usize, now: Instant) -> Vec<Batch> {
+        let Delivery { subscription, event, payload_bytes } = delivery;
         let mut full = Vec::new();
         let of_it = |batch: &Batch| Arc::ptr_eq(&batch.subscription, &subscription);
         let mut at = self.held.iter().position(of_it);
@@ -67,7 +58,7 @@ impl Batches {
         });
         let batch = &mut self.held[at];
         batch.events.push(event);
-        batch.outbox_bytes += outbox_bytes;
+        batch.outbox_bytes += payload_bytes;
         batch.encoded_bytes += encoded_bytes;
         if batch.events.len() >= self.limits.events || batch.encoded_bytes >= self.limits.bytes {
             full.push(self.held.remove(at));
@@ -113,9 +104,9 @@ mod tests {
         names.map(|name| all.add(name.to_owned(), Format::JSON, Outbox::new(0), vec![]))
     }
 
-    fn held(subscription: &Arc<Subscription>, n: u8, encoded_bytes: usize) -> Held {
+    fn delivery(subscription: &Arc<Subscription>, n: u8) -> Delivery {
         let event = Arc::new(StoredEvent::new(&event(n), &Arc::default()));
-        Held { subscription: Arc::clone(subscription), event, outbox_bytes: 1, encoded_bytes }
+        Delivery { subscription: Arc::clone(subscription), event, payload_bytes: 1 }
     }
 
     fn shown(batches: &[Batch]) -> Vec<(String, Vec<u8>)> {
@@ -128,11 +119,11 @@ mod tests {
         let [a] = subscriptions(["a"]);
         let mut batches = Batches::new(LIMITS);
         let now = Instant::now();
-        assert!(batches.hold(held(&a, 1, 60), now).is_empty());
-        assert_eq!(shown(&batches.hold(held(&a, 2, 60), now)), [("a".to_owned(), vec![1])]);
-        let full = batches.hold(held(&a, 3, 1_000), now);
+        assert!(batches.hold(delivery(&a, 1), 60, now).is_empty());
+        assert_eq!(shown(&batches.hold(delivery(&a, 2), 60, now)), [("a".to_owned(), vec![1])]);
+        let full = batches.hold(delivery(&a, 3), 1_000, now);
         assert_eq!(shown(&full), [("a".to_owned(), vec![2]), ("a".to_owned(), vec![3])]);
         assert_eq!(full.iter().map(|batch| batch.outbox_bytes).sum::<usize>(), 2);
-        assert_eq!(shown(&batches.hold(held(&a, 4, 100), now)), [("a".to_owned(), vec![4])]);
+        assert_eq!(shown(&batches.hold(delivery(&a, 4), 100, now)), [("a".to_owned(), vec![4])]);
     }
 }

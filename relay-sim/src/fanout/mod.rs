@@ -4,6 +4,6 @@ mod batches;
 mod outbox;
 mod subscriptions;
 
-pub(crate) use batches::{Batch, Batches, Held};
+pub(crate) use batches::{Batch, Batches};
 pub(crate) use outbox::{Dropped, Stop};
 pub(crate) use subscriptions::{Answered, Delivery, Outbox, Queued, Subscription, Subscriptions};

@@ -52,7 +52,6 @@ pub struct Connection {
     deliveries: VecDeque<Queued>,
     /// Live events that wait to go out together, where batches are agreed.
     batches: Option<Batches>,
-    batched: bool,
     /// Whether nothing is held any more, because the relay stops.
     stopping: bool,
     outgoing: Outgoing,
@@ -84,7 +83,6 @@ enum Due {
 struct StoredAnswer {
     subscription: Arc<Subscription>,
     events: vec::IntoIter<Arc<StoredEvent>>,
-    batches: Option<Batches>,
     spoilt: SpoiltAnswer,
 }
 
@@ -111,7 +109,6 @@ impl Connection {
             outbox,
             due: greeting.into_iter().collect(),
             deliveries: VecDeque::with_capacity(DELIVERIES),
-            batched,
             batches: batched.then(|| Batches::new(relay.config.batch)),
             stopping: false,
             outgoing: Outgoing::default(),
@@ -185,10 +182,9 @@ impl Connection {
             }
             Answer::Stored(subscription, mut events) => {
                 self.release_batches();
-                let batches = self.batched.then(|| Batches::new(self.relay.config.batch));
                 let spoilt = self.spoil_answer(&subscription, &mut events, now);
                 let events = events.into_iter();
-                self.due.push_back(Due::Stored(StoredAnswer { subscription, events, batches, spoilt }));
+                self.due.push_back(Due::Stored(StoredAnswer { subscription, events, spoilt }));
             }
         }
     }

@@ -1,13 +1,13 @@
 //! What a connection writes: stored events and their EOSE, live events, answers.
 
-use std::{convert::Infallible, sync::Arc, time::Instant};
+use std::{convert::Infallible, sync::Arc, time::Instant, vec};
 
 use codecs::{EoseHints, Event, RelayMessage, hex};
 use tracing::{debug, warn};
 
 use super::{Connection, DELIVERIES, Due, StoredAnswer};
 use crate::{
-    fanout::{Answered, Batch, Batches, Delivery, Held, Queued, Subscription},
+    fanout::{Answered, Batch, Delivery, Queued},
     fault::{Draw, Kind, with_altered_sig},
     outgoing::Shared,
     store::{Encoded, StoredEvent, Unavailable},
@@ -21,32 +21,44 @@ impl Connection {
         if stored.subscription.ended() {
             return;
         }
+        let name = &stored.subscription.name;
         let mut sent = 0;
         while !self.outgoing.is_full() {
+            if self.batches.is_some() && !stored.events.as_slice().is_empty() {
+                let batch = self.next_batch(&mut stored.events);
+                sent += self.send_together(name, &batch, now);
+                continue;
+            }
             let Some(event) = stored.events.next() else {
-                for batch in stored.batches.iter_mut().flat_map(Batches::all) {
-                    sent += self.send_together(&batch.subscription.name, &batch.events, now);
-                }
                 add(&self.relay.counters.deliveries_stored, sent);
                 for _ in 0..stored.spoilt.eoses {
-                    self.write(&eose(&stored.subscription.name));
+                    self.write(&eose(name));
                 }
                 self.due.extend(stored.spoilt.flood.map(Due::Storm));
                 return;
             };
-            match &mut stored.batches {
-                None => sent += self.send(&stored.subscription.name, event, now),
-                // A snapshot has nothing to wait for, so that the limits of size are all that
-                // matters.
-                Some(batches) => {
-                    for batch in self.hold(batches, Arc::clone(&stored.subscription), event, 0, now) {
-                        sent += self.send_together(&batch.subscription.name, &batch.events, now);
-                    }
-                }
-            }
+            sent += self.send(name, event, now);
         }
         add(&self.relay.counters.deliveries_stored, sent);
         self.due.push_front(Due::Stored(stored));
+    }
+
+    /// The next events that a batch has room for, without those that the format cannot hold. A snapshot
+    /// has nothing to wait for, so that the limits of size are all that matters.
+    fn next_batch(&self, events: &mut vec::IntoIter<Arc<StoredEvent>>) -> Vec<Arc<StoredEvent>> {
+        let limits = self.relay.config.batch;
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        while batch.len() < limits.events
+            && let [event, ..] = events.as_slice()
+        {
+            let encoded_bytes = self.encoded(event).map(|encoded| encoded.bytes.len());
+            if encoded_bytes.is_some_and(|more| bytes > 0 && bytes + more > limits.bytes) {
+                break;
+            }
+            bytes += encoded_bytes.unwrap_or(0);
+            batch.extend(events.next().filter(|_| encoded_bytes.is_some()));
+        }
+        batch
     }
 
     /// A batch of live events, unless its subscription ended meanwhile.
@@ -61,71 +73,47 @@ impl Connection {
     }
 
     pub(super) fn put_out_deliveries(&mut self, now: Instant) {
-        if let Some(mut batches) = self.batches.take() {
-            while let Some(queued) = self.deliveries.pop_front() {
-                match queued {
-                    Queued::Event(Delivery { subscription, event, payload_bytes }) => {
-                        let full = self.hold(&mut batches, subscription, event, payload_bytes, now);
-                        self.due.extend(full.into_iter().map(Due::Batch));
+        let (mut sent, mut dropped) = (0, 0);
+        while !self.outgoing.is_full()
+            && let Some(queued) = self.deliveries.pop_front()
+        {
+            match queued {
+                Queued::Event(delivery) if self.batches.is_some() => self.hold(delivery, now),
+                Queued::Event(Delivery { subscription, event, payload_bytes }) => {
+                    self.delivered_bytes += payload_bytes;
+                    if subscription.ended() {
+                        dropped += 1;
+                    } else {
+                        sent += self.send(&subscription.name, event, now);
                     }
-                    Queued::Answer(answered) => {
-                        self.due.extend(batches.all().into_iter().map(Due::Batch));
-                        let message = self.spoilt_ok(ok(&answered), now);
-                        self.due.extend(message.map(Due::Message));
-                        self.delivered_bytes += Answered::BYTES;
+                }
+                Queued::Answer(answered) => {
+                    self.delivered_bytes += Answered::BYTES;
+                    if let Some(message) = self.spoilt_ok(ok(&answered), now) {
+                        self.say(message);
                     }
                 }
             }
-            self.batches = Some(batches);
-            if self.stopping {
-                self.release_batches();
-            }
-        } else {
-            let (mut sent, mut dropped) = (0, 0);
-            while !self.outgoing.is_full()
-                && let Some(queued) = self.deliveries.pop_front()
-            {
-                let Delivery { subscription, event, payload_bytes } = match queued {
-                    Queued::Event(delivery) => delivery,
-                    Queued::Answer(answered) => {
-                        self.delivered_bytes += Answered::BYTES;
-                        if let Some(message) = self.spoilt_ok(ok(&answered), now) {
-                            self.write(&message);
-                        }
-                        continue;
-                    }
-                };
-                self.delivered_bytes += payload_bytes;
-                if subscription.ended() {
-                    dropped += 1;
-                } else {
-                    sent += self.send(&subscription.name, event, now);
-                }
-            }
-            add(&self.relay.counters.deliveries_live, sent);
-            add(&self.relay.counters.deliveries_dropped, dropped);
+        }
+        add(&self.relay.counters.deliveries_live, sent);
+        add(&self.relay.counters.deliveries_dropped, dropped);
+        if self.stopping {
+            self.release_batches();
         }
         if self.deliveries.is_empty() {
             self.deliveries.shrink_to(DELIVERIES);
         }
     }
 
-    /// Puts an event into the batch of its subscription, unless the format cannot hold it. Returns
-    /// what became full.
-    fn hold(
-        &mut self,
-        batches: &mut Batches,
-        subscription: Arc<Subscription>,
-        event: Arc<StoredEvent>,
-        outbox_bytes: usize,
-        now: Instant,
-    ) -> Vec<Batch> {
-        let Some(encoded) = self.encoded(&event) else {
-            self.delivered_bytes += outbox_bytes;
-            return Vec::new();
-        };
-        let encoded_bytes = encoded.bytes.len();
-        batches.hold(Held { subscription, event, outbox_bytes, encoded_bytes }, now)
+    /// Puts a live event into the batch of its subscription, unless the format cannot hold it.
+    fn hold(&mut self, delivery: Delivery, now: Instant) {
+        let encoded_bytes = self.encoded(&delivery.event).map(|encoded| encoded.bytes.len());
+        match (&mut self.batches, encoded_bytes) {
+            (Some(batches), Some(bytes)) => {
+                self.due.extend(batches.hold(delivery, bytes, now).into_iter().map(Due::Batch));
+            }
+            _ => self.delivered_bytes += delivery.payload_bytes,
+        }
     }
 
     /// Sends an event for a subscription, or what the relay's faults make of that. Returns how many
@@ -198,7 +186,7 @@ impl Connection {
     /// Writes events for a subscription, together where that is agreed; without those that the
     /// format cannot hold. Returns how many it wrote.
     fn write_events(&mut self, subscription: &str, events: &[Arc<StoredEvent>]) -> u64 {
-        if !self.batched || events.len() < 2 {
+        if self.batches.is_none() || events.len() < 2 {
             return events
                 .iter()
                 .map(|event| u64::from(self.write_event(subscription, Arc::clone(event))))
