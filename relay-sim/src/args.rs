@@ -1,12 +1,12 @@
 //! The command line, and its [`Config`].
 
-use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use codecs::{Format, Implementation, UnknownName, VerifyLevel};
+use codecs::{Format, Implementation, VerifyLevel};
 use corpus::Corpus;
-use terms::{BatchLimits, Compression, CompressionError, Reencode};
+use terms::{BatchLimits, Compression, Reencode};
 use tracing::{info, warn};
 use wire::ServerTls;
 
@@ -86,15 +86,15 @@ pub(crate) struct Args {
     /// Formats that clients may negotiate, with commas
     ///
     /// All when absent, and always JSON. The client's first offer among them wins.
-    #[arg(long, help_heading = WIRE, value_name = "FORMATS")]
-    format: Option<Formats>,
+    #[arg(long, help_heading = WIRE, value_name = "FORMATS", value_delimiter = ',')]
+    format: Vec<Format>,
 
     /// Compressions that clients may negotiate, with commas [default: all, none with --format]
     ///
     /// Each with optional parameters, as in deflate:level=4:min_bytes=100. `deflate` serves clients
     /// that accept context takeover. The first other kind of deflate serves the rest.
-    #[arg(long, help_heading = WIRE, value_name = "NAMES")]
-    compression: Option<Compressions>,
+    #[arg(long, help_heading = WIRE, value_name = "NAMES", value_delimiter = ',')]
+    compression: Vec<Compression>,
 
     /// Decline compression to clients whose User-Agent contains this; may be repeated
     ///
@@ -284,51 +284,21 @@ pub(crate) struct Args {
     pub(crate) announce: bool,
 }
 
-/// The value of `--format`.
-#[derive(Debug, Clone)]
-struct Formats(Vec<Format>);
-
-impl FromStr for Formats {
-    type Err = UnknownName;
-
-    fn from_str(text: &str) -> Result<Self, UnknownName> {
-        if text == "all" {
-            return Ok(Formats(Format::all().collect()));
-        }
-        let known = || Format::all().map(Format::name).chain(["all"]);
-        text.split(',')
-            .map(|name| name.parse().map_err(|_| UnknownName::new("format", name, known())))
-            .collect::<Result<_, _>>()
-            .map(Formats)
-    }
-}
-
-/// The value of `--compression`.
-#[derive(Debug, Clone)]
-struct Compressions(Vec<Compression>);
-
-impl FromStr for Compressions {
-    type Err = CompressionError;
-
-    fn from_str(text: &str) -> Result<Self, CompressionError> {
-        match text {
-            "all" => Ok(Compressions(known_compressions())),
-            list => list.split(',').map(str::parse).collect::<Result<_, _>>().map(Compressions),
-        }
-    }
-}
-
 impl Args {
     pub(crate) fn into_config(self) -> Result<Config> {
         ensure!(
             !(self.control && self.fault.iter().any(Fault::is_a_delay)),
             "--control cannot tell hosts apart behind a delay: leave one of them out"
         );
-        // Who insists on a format gets nothing else unasked.
-        let unasked = if self.format.is_some() { vec![Compression::None] } else { known_compressions() };
-        let compressions = self.compression.map_or(unasked, |list| list.0);
+        let insists = !self.format.is_empty();
+        let compressions = match (insists, self.compression.is_empty()) {
+            (_, false) => self.compression,
+            // Who insists on a format gets nothing else unasked.
+            (true, true) => vec![Compression::None],
+            (false, true) => known_compressions(),
+        };
         let mut config = Config {
-            formats: self.format.map_or_else(|| Format::all().collect(), |list| list.0),
+            formats: if insists { self.format } else { Format::all().collect() },
             implementation: self.implementation,
             compressions: with_dictionaries(compressions, &self.dictionary)?,
             no_compression_for: self.no_compression_for,
@@ -400,14 +370,9 @@ fn with_dictionaries(compressions: Vec<Compression>, files: &[PathBuf]) -> Resul
                 .with_context(|| format!("cannot use --dictionary {}", file.display()))
         })
         .collect::<Result<_>>()?;
-    let mut all = Vec::new();
-    for compression in compressions {
-        match compression.name() {
-            "zstd-dict" => {
-                all.extend(dictionaries.iter().map(|&dictionary| compression.with_dictionary(dictionary)));
-            }
-            _ => all.push(compression),
-        }
-    }
-    Ok(all)
+    let with_each = |compression: Compression| match compression.name() {
+        "zstd-dict" => dictionaries.iter().map(|one| compression.with_dictionary(*one)).collect(),
+        _ => vec![compression],
+    };
+    Ok(compressions.into_iter().flat_map(with_each).collect())
 }
