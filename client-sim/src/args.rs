@@ -460,7 +460,11 @@ impl Signs {
     }
 }
 
-fn work_bits(text: &str) -> Result<u8, String> {
+/// Reads `--pow`.
+///
+/// # Errors
+/// When the bits are no number, or more than are made.
+pub fn work_bits(text: &str) -> Result<u8, String> {
     let bits: u8 = text.parse().map_err(|_| format!("expected bits from 0 to {MOST_WORK_BITS}"))?;
     (bits <= MOST_WORK_BITS).then_some(bits).ok_or_else(|| {
         format!(

@@ -18,7 +18,7 @@ mod sockets;
 
 pub use self::{
     cli::main,
-    commands::doctor::answers,
+    commands::doctor::{answers, examine},
     links::record as link_record,
     relays::own_relay,
     sockets::{dial, swarm},

@@ -14,7 +14,7 @@ use wire::{Agreement, CloseCode, Compression, Connection, Offer, Token, WireErro
 
 use crate::{
     args::{Args, stated::Stated},
-    commands::doctor::{answers::Info, handshakes, info},
+    commands::doctor::{answers::Info, handshakes},
     dial::endpoint,
     interruption::{self, unless_interrupted},
     relays::relay_pids,
@@ -49,7 +49,7 @@ pub(crate) fn find(args: &mut Args) -> anyhow::Result<Met> {
     }
     let url = format!("ws://{address}");
     let left_alone = |why: String| Met { left_alone: Some(why), ..Met::default() };
-    let info = match info::fetch(&endpoint(&url, None, &[])?) {
+    let info = match Info::fetch(&endpoint(&url, None, &[])?) {
         Ok(info) if info.software.as_deref() == Some(RELAY_SIM) => info,
         other => {
             let holder = relay_pids::holder_of(&url).map(|(_, name)| format!("{name}, "));
@@ -97,18 +97,17 @@ pub(crate) fn agree(args: &mut Args, met: &mut Met, interrupt: Option<&mut Inter
     let insists = [format, compression || args.dictionary.is_some()];
     let offers = offers(args, insists);
     let relay = endpoint(&url, args.ca.as_deref(), &args.header).map_err(UsageError)?;
-    let (implementation, limits) = (args.cell.implementation, WireLimits::default());
+    let limits = WireLimits::default();
     let agreeing = async {
         let error = match relay.connect_by_any(&offers, &limits).await {
             Ok(connection) => {
                 let agreement = connection.agreement().clone();
-                let codec = agreement.format.codec(implementation)?;
                 let plain = agreement.token.as_deref().is_none_or(|token| token == Token::JSON.to_string());
                 if plain {
                     leave(connection).await;
                     return Ok(agreement);
                 }
-                match handshakes::speaks(connection, codec).await {
+                match handshakes::speaks(&relay, connection).await {
                     Ok(()) => return Ok(agreement),
                     Err(error) => error,
                 }

@@ -1,10 +1,11 @@
 //! A relay that says more than it is asked: every verb, length and type that live relays send
 //! stands between right answers, and neither `client-sim` nor its doctor takes it for one.
 
+use codecs::Opcode;
 use corpus::Random;
 use measure::Status;
 use serde_json::{Value, json};
-use wire::Connection;
+use wire::{Connection, Message};
 
 use crate::{between::Between, common::program, events::write_few, ran::Runs, setup::Setup};
 
@@ -61,7 +62,7 @@ impl Numbers {
         let (id, text) = (format!("{:064x}", self.below(usize::MAX)), self.text());
         let name =
             self.one_of(&["other", "", "live-999", "s999999-0-0", "v999999-0", "n999999", "sub:1", "feed"]);
-        let mut message = match self.below(14) {
+        let mut message = match self.below(15) {
             0 | 1 => json!(["NOTICE", text]),
             2 => json!(["LIMITS", { "can_write": true, "max_limit": 500, "extra": self.value(3) }]),
             3 => json!(["CLOSED", name, text]),
@@ -78,6 +79,8 @@ impl Numbers {
                 json!([verb, self.value(3)])
             }
             12 => json!(["NOTICE", self.value(2)]),
+            // A keep-alive, also without anything in it.
+            13 => return self.one_of(&["PING", ""]).to_owned(),
             _ => return self.value(3).to_string(),
         };
         if let Value::Array(elements) = &mut message
@@ -163,6 +166,8 @@ fn talkative(seed: u64) -> Between {
 async fn carry(mut client: Connection, mut relay: Connection, mut numbers: Numbers) {
     let greeting = numbers.aside();
     let mut said = vec![greeting];
+    let binary = Message { opcode: Opcode::Binary, payload: "\u{2}\u{1}".into() };
+    client.feed_message(binary).await.unwrap();
     loop {
         for text in said.drain(..) {
             if client.feed(numbers.written(text).into()).await.is_err() {

@@ -1,14 +1,26 @@
 //! Answers of a relay to a rehearsal: the output of `client-sim doctor --json`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
+use anyhow::Context;
+use codecs::quoted;
 use corpus::{
     NONCE_BYTES, Rules,
     rules::{Bound, Property},
 };
 use serde::{Deserialize, Serialize};
+use wire::Endpoint;
 
 use super::needs::{Needs, OVERLAPPING, SUBSCRIPTIONS};
+
+/// Proof of work of each event, in zero bits of its id (NIP-13).
+pub(super) const WORK_BITS: &str = "min_pow_difficulty";
+
+/// Numbers of NIP-11 that a rehearsal reads.
+const LIMITS: [&str; 4] = ["max_subscriptions", "max_limit", "default_limit", WORK_BITS];
+
+/// Time for the whole document.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Prefixes by which relays refuse the rate: some ask for proof of work while many events come.
 pub(crate) const RATE: [&str; 2] = ["rate-limited", "pow:"];
@@ -83,6 +95,7 @@ pub struct Answers {
     /// Why nothing can be played, or the rehearsal ended early.
     pub stopped: Option<String>,
     pub corpus: String,
+    pub corpus_events: usize,
     /// How many events of the corpus are set aside, by reason.
     pub refused_events: BTreeMap<String, u64>,
     pub scenarios: Vec<Verdict>,
@@ -140,7 +153,7 @@ impl Answer {
         match self {
             Answer::NotAsked | Answer::Taken => None,
             Answer::Refused(text) => Some(format!("\"{text}\"")),
-            Answer::Ended(text) => Some(format!("the relay ended the connection: {text}")),
+            Answer::Ended(text) => Some(format!("the connection ended: {text}")),
             Answer::Silent => Some("the relay was silent".to_owned()),
         }
     }
@@ -150,5 +163,53 @@ impl Answer {
         let Answer::Refused(said) = self else { return None };
         let words = said.strip_prefix("NOTICE ").unwrap_or(said);
         RATE.iter().any(|prefix| words.starts_with(prefix)).then_some(said)
+    }
+}
+
+impl Info {
+    /// Fetches and reads the document. Fields of a wrong type count as absent; texts are short, and
+    /// harmless to a terminal.
+    pub(crate) fn fetch(relay: &Endpoint) -> anyhow::Result<Info> {
+        Info::read(&wire::document(relay, PATIENCE)?.text)
+    }
+
+    fn read(text: &str) -> anyhow::Result<Info> {
+        let document: serde_json::Value =
+            serde_json::from_str(text).context("the relay's NIP-11 document is not JSON")?;
+        let text = |name: &str| Some(quoted(document[name].as_str()?));
+        // A relay that takes nothing would serve nobody: 0 states no limit.
+        let number = |name: &str| {
+            let limit = document["limitation"][name].as_u64()?.try_into().ok();
+            Some((name.to_owned(), limit.filter(|limit: &i64| *limit > 0)?))
+        };
+        let tokens = document["wire"]["tokens"].as_array().into_iter().flatten();
+        Ok(Info {
+            name: text("name"),
+            software: text("software"),
+            version: text("version"),
+            tokens: tokens.filter_map(|token| Some(token.as_str()?.to_owned())).collect(),
+            limitation: LIMITS.into_iter().filter_map(number).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_is_read_as_far_as_its_fields_have_their_types_and_does_no_harm_to_a_terminal() {
+        let limitation = r#"{"max_limit":500,"default_limit":0,"max_subscriptions":"many"}"#;
+        let document = format!(
+            r#"{{"name":7,"software":"\u001b[2J\nrelay\u202e","version":"{}","limitation":{limitation}}}"#,
+            "1".repeat(1_000_000)
+        );
+        let info = Info::read(&document).unwrap();
+        assert_eq!((info.name, info.software.as_deref()), (None, Some(r"\u{1b}[2J\nrelay\u{202e}")));
+        assert_eq!(info.limitation, [("max_limit".to_owned(), 500)].into());
+        let version = info.version.unwrap();
+        assert!(version.len() < 300 && version.ends_with("1…"), "{version}");
+        assert_eq!(Info::read("[]").unwrap(), Info::default());
+        assert!(Info::read("<html>").is_err());
     }
 }

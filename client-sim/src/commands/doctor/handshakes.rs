@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
-use codecs::{ClientMessage, Codec, Filter, Format};
+use anyhow::{bail, ensure};
+use codecs::Format;
+use corpus::Keys;
 use tokio::time::{Instant, timeout_at};
-use wire::{CloseCode, Compression, Connection, Endpoint, Offer, Token, WireLimits};
+use wire::{Compression, Connection, Endpoint, Offer, Token, WireLimits};
 
-use super::answers::Handshake;
-use client::meaning::{Interpreter, Meaning};
+use super::{
+    answers::{Answer, Handshake},
+    talk::{Peer, Talk, nothing},
+};
 
 /// Handshakes until what is offered is what is granted: a relay may narrow each of two directions.
 const TRIES: usize = 3;
@@ -64,7 +67,7 @@ async fn one(
             "it agreed on compression {}",
             agreed.name()
         );
-        speaks(connection, format.spec().library).await?;
+        speaks(relay, connection).await?;
         if !deflates || agreed.label() == compression.label() {
             return Ok(agreed.label());
         }
@@ -76,25 +79,15 @@ async fn one(
 /// Asks one request, and leaves: a server that echoes any subprotocol token may know none of them.
 ///
 /// # Errors
-/// When the relay does not answer in the format of the codec.
-pub(crate) async fn speaks(mut relay: Connection, codec: &'static dyn Codec) -> anyhow::Result<()> {
-    let filters = vec![Filter { ids: Some(vec![[0x5a; 32]]), limit: Some(1), ..Filter::default() }];
-    let mut bytes = Vec::new();
-    codec.encode_client(&ClientMessage::Req { subscription: "speaks".into(), filters }, &mut bytes)?;
-    relay.feed(bytes.into()).await?;
-    relay.flush().await?;
-    let interpreter = Interpreter::new(codec);
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let answer = timeout_at(deadline, relay.next()).await;
-        let answer = answer.context("it does not answer a request in this format")?;
-        match interpreter.read(&answer.context("it closed the connection")??.payload) {
-            Meaning::Message(_) | Meaning::Extended(_) => break,
-            // A greeting in the relay's own words proves nothing.
-            Meaning::Foreign => {}
-            Meaning::Undecodable(_) => bail!("it echoes the subprotocol, but does not speak the format"),
-        }
+/// When the relay does not answer in the format of the connection.
+pub(crate) async fn speaks(relay: &Endpoint, connection: Connection) -> anyhow::Result<()> {
+    let peer = Peer::new(relay.clone(), (Keys::derived("", 1), 0), PATIENCE);
+    let mut talk = Talk::over(&peer, connection);
+    let answer = talk.request(nothing()).await;
+    talk.close().await;
+    match answer {
+        Answer::Silent => bail!("it does not answer a request in this format"),
+        Answer::Ended(why) => bail!("the connection ended before an answer in this format: {why}"),
+        _ => Ok(()),
     }
-    relay.close(CloseCode::Normal, "").await;
-    Ok(())
 }

@@ -6,7 +6,6 @@
 
 pub mod answers;
 pub(crate) mod handshakes;
-pub(crate) mod info;
 pub(crate) mod needs;
 mod rehearsal;
 pub(crate) mod table;
@@ -15,23 +14,26 @@ mod talk;
 mod tests;
 
 use std::{
-    cell::{Cell, RefCell},
     collections::BTreeMap,
+    convert::Infallible,
     hash::{BuildHasher, RandomState},
     path::Path,
-    rc::Rc,
     time::Duration,
 };
 
 use anyhow::Context;
 use codecs::Format;
 use corpus::{Corpus, Keys, MOST_WORK_BITS, Rules, Signing};
-use program::Interrupt;
-use tokio::time::Instant;
-use wire::{Compression, Endpoint, RelayUrl};
+use program::{Interrupt, UsageError, report};
+use tokio::{
+    task::spawn_blocking,
+    time::{sleep, timeout},
+};
+use wire::{Endpoint, RelayUrl};
+use workload::{Workload, scenario::Scenario};
 
 use self::{
-    answers::{Answers, Verdict},
+    answers::{Answers, Info, Verdict},
     needs::Needs,
     talk::Peer,
 };
@@ -40,8 +42,6 @@ use crate::{
     interruption::{self, unless_interrupted},
     sockets::dial,
 };
-use program::UsageError;
-use workload::{Workload, scenario::Scenario};
 
 /// Time for the rehearsal of a plan.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -58,14 +58,26 @@ pub(crate) const TELL_EVERY: Duration = Duration::from_secs(2);
 /// Seconds of a scenario whose plan is looked at: its shapes do not depend on its length.
 const PLAN_SECONDS: f64 = 1.0;
 
-/// Formats and compressions to be offered.
-type Offers<'a> = (&'a [Format], &'a [Compression]);
-
 /// Runs `client-sim doctor`; whether each of the scenarios can be played, and the text to print.
 ///
 /// # Errors
-/// When the command line is wrong, the relay cannot be reached, or a signal comes meanwhile.
+/// As [`examine`], or when a signal comes meanwhile.
 pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
+    let examining = examine(args, false);
+    let answers = interruption::block_on(unless_interrupted(&mut interruption::listen()?, examining))?;
+    let fine = answers.scenarios.iter().all(|verdict| verdict.reasons.is_empty());
+    let text = match args.json {
+        true => serde_json::to_string_pretty(&answers)? + "\n",
+        false => table::text(&answers),
+    };
+    Ok((fine, text))
+}
+
+/// Rehearses scenarios with a relay, makes the offers of the command line, and says so unless `quiet`.
+///
+/// # Errors
+/// When the command line is wrong, or the relay cannot be reached.
+pub async fn examine(args: &args::Doctor, quiet: bool) -> anyhow::Result<Answers> {
     let relay = dial::endpoint(&args.url, args.ca.as_deref(), &args.header).map_err(UsageError)?;
     let corpus = workload::inputs::events(args.corpus.as_deref(), args.skip_invalid);
     let corpus = corpus.map_err(|error| UsageError(error.into()))?;
@@ -87,15 +99,20 @@ pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
             own => scenarios.push((scenario, own.ok().inspect(|own| needs.join(own.clone())))),
         }
     }
-    let most_s = (PATIENCE + HANDSHAKES).as_secs();
-    program::report(&format!("rehearses with {}, for {most_s} s at most", relay.url()));
+    if !quiet {
+        let most_s = (PATIENCE + HANDSHAKES).as_secs();
+        report(&format!("rehearses with {}, for {most_s} s at most", relay.url()));
+    }
     let signing = args.signing.read().map_err(UsageError)?;
-    let offers = (&args.formats[..], &args.compressions[..]);
-    let asking = ask(&relay, &needs, Some(offers), (&signing, false), SILENCE);
-    let mut answers = interruption::block_on(unless_interrupted(&mut interruption::listen()?, asking))?;
+    let mut answers = ask(&relay, &needs, (&signing, quiet), SILENCE).await?;
+    if answers.stopped.is_none() {
+        let tokens = answers.info.as_ref().map_or(&[][..], |info| &info.tokens);
+        let offers = (&args.formats[..], &args.compressions[..]);
+        answers.handshakes = handshakes::all(&relay, offers, tokens, HANDSHAKES).await;
+    }
     needs.auth = scenarios.iter().all(|(scenario, _)| scenario.auth);
     let rules = answers.rules(&needs);
-    answers.corpus.clone_from(&corpus.name);
+    (answers.corpus, answers.corpus_events) = (corpus.name.clone(), corpus.events.len());
     answers.refused_events = table::refused(&rules, &corpus.events);
     let mut findings = table::findings(&answers);
     for (scenario, needs) in scenarios {
@@ -105,12 +122,7 @@ pub(crate) fn run(args: &args::Doctor) -> anyhow::Result<(bool, String)> {
         answers.scenarios.push(Verdict { scenario: name, reasons });
     }
     answers.settings = table::settings(answers.info.as_ref(), &findings);
-    let fine = answers.scenarios.iter().all(|verdict| verdict.reasons.is_empty());
-    let text = match args.json {
-        true => serde_json::to_string_pretty(&answers)? + "\n",
-        false => table::text(&answers, corpus.events.len()),
-    };
-    Ok((fine, text))
+    Ok(answers)
 }
 
 /// The answers that a plan depends on, from a relay that a run is about to use.
@@ -126,7 +138,7 @@ pub(crate) fn before_a_run(
 ) -> anyhow::Result<Answers> {
     let own = || Some(keys(seed));
     let signing = Signing { keys: signing.keys.clone().or_else(own), ..signing.clone() };
-    interruption::block_on(unless_interrupted(interrupt, ask(relay, needs, None, (&signing, quiet), SILENCE)))
+    interruption::block_on(unless_interrupted(interrupt, ask(relay, needs, (&signing, quiet), SILENCE)))
 }
 
 /// The throw-away keys of a rehearsal before a run with this seed.
@@ -154,48 +166,55 @@ pub(crate) fn read(file: &Path, url: Option<&RelayUrl>) -> anyhow::Result<Answer
     Ok(answers)
 }
 
+/// Rehearses a plan with these needs.
 async fn ask(
     relay: &Endpoint,
     needs: &Needs,
-    offers: Option<Offers<'_>>,
     (signing, quiet): (&Signing, bool),
     patience: Duration,
 ) -> anyhow::Result<Answers> {
-    let url = relay.url();
-    let mut answers = Answers { url: url.to_string(), ..Answers::default() };
+    let mut answers = Answers { url: relay.url().to_string(), ..Answers::default() };
     let endpoint = relay.clone();
-    let fetching = move || info::fetch(&endpoint);
-    match tokio::task::spawn_blocking(fetching).await.context("the request for the document panicked")? {
+    let fetching = spawn_blocking(move || Info::fetch(&endpoint));
+    match fetching.await.context("the request for the document panicked")? {
         Ok(info) => answers.info = Some(info),
         Err(error) => answers.no_info = Some(format!("{error:#}")),
     }
-    let asked = answers.info.as_ref().and_then(|info| info.limitation.get(info::WORK_BITS).copied());
+    let asked = answers.info.as_ref().and_then(|info| info.limitation.get(answers::WORK_BITS).copied());
     let bits = asked.unwrap_or(0).max(signing.work_bits.into());
     let Some(work_bits) = u8::try_from(bits).ok().filter(|bits| *bits <= MOST_WORK_BITS) else {
         answers.stopped = Some(format!(
             "its NIP-11 document asks for {bits} bits of proof of work ({}, NIP-13), and events are given \
              {MOST_WORK_BITS} at most, which take about a second each: lower it on the relay",
-            info::WORK_BITS
+            answers::WORK_BITS
         ));
         return Ok(answers);
     };
     answers.work_bits = work_bits;
     let given = signing.keys.as_ref().map(Keys::for_rehearsal);
     let keys = given.unwrap_or_else(|| self::keys(RandomState::new().hash_one(std::process::id())));
-    let (signed, rate) = (Cell::new((0, Instant::now())), RefCell::default());
-    let peer = Rc::new(Peer { relay: relay.clone(), keys, work_bits, quiet, signed, patience, rate });
+    let peer = Peer::new(relay.clone(), (keys, work_bits), patience);
     // Some tens of events, each of which takes about a second at 20 bits.
     let time = PATIENCE + Duration::from_millis((1 << work_bits) / 8);
-    match tokio::time::timeout(time, rehearsal::rehearse(&peer, needs, &mut answers)).await {
-        Ok(rehearsed) => rehearsed.with_context(|| format!("cannot connect to {url}"))?,
+    let rehearsed = tokio::select! {
+        rehearsed = timeout(time, rehearsal::rehearse(&peer, needs, &mut answers)) => rehearsed,
+        never = tell_of_work(&peer, work_bits), if work_bits > 0 && !quiet => match never {},
+    };
+    match rehearsed {
+        Ok(rehearsed) => rehearsed.with_context(|| format!("cannot connect to {}", relay.url()))?,
         Err(_) => answers.stopped = Some(format!("it did not end within {} s", time.as_secs())),
-    }
-    if let Some(offers) = offers.filter(|_| answers.stopped.is_none()) {
-        let tokens = answers.info.as_ref().map_or(&[][..], |info| &info.tokens);
-        answers.handshakes = handshakes::all(&peer.relay, offers, tokens, HANDSHAKES).await;
     }
     answers.rate = peer.rate.take();
     Ok(answers)
+}
+
+/// Says how far the proof of work is.
+async fn tell_of_work(peer: &Peer, bits: u8) -> Infallible {
+    loop {
+        sleep(TELL_EVERY).await;
+        let events: usize = peer.signed.borrow().values().map(Vec::len).sum();
+        report(&format!("proof of work of {bits} bits: {events} events of the rehearsal"));
+    }
 }
 
 fn plan(scenario: &Scenario, corpus: &Corpus) -> anyhow::Result<Workload> {

@@ -28,8 +28,8 @@ pub(crate) struct Needs {
     pub(crate) properties: BTreeMap<Property, i64>,
     /// The smallest event of each kind, one with hex in `e` and `p` tags before others.
     pub(crate) written: BTreeMap<u16, Event<'static>>,
-    /// The widest filter of each plan, by its kinds and the entries of its longest list.
-    pub(crate) requests: BTreeMap<(String, i64), Filter>,
+    /// The widest filter of each list of kinds; `most` has the entries of its longest list.
+    pub(crate) requests: BTreeMap<String, Filter>,
     pub(crate) auth: bool,
     pub(crate) reconciles: bool,
     /// Whether live events are read, and stored ones.
@@ -92,6 +92,11 @@ impl Needs {
 
     /// The larger of each.
     pub(crate) fn join(&mut self, other: Needs) {
+        for (what, filter) in &other.requests {
+            if other.most(what) > self.most(what) {
+                self.requests.insert(what.clone(), filter.clone());
+            }
+        }
         other.most.iter().for_each(|(what, number)| at_least(&mut self.most, what.clone(), *number));
         for (property, number) in other.properties {
             at_least(&mut self.properties, property, number);
@@ -99,7 +104,6 @@ impl Needs {
         for (kind, event) in other.written {
             self.written.entry(kind).or_insert(event);
         }
-        self.requests.extend(other.requests);
         self.auth |= other.auth;
         self.reconciles |= other.reconciles;
         self.live |= other.live;
@@ -131,8 +135,7 @@ impl Needs {
         let known = self.most(&what);
         self.at_least(&what, width);
         if self.most(&what) > known {
-            self.requests.remove(&(what.clone(), known));
-            self.requests.insert((what.clone(), self.most(&what)), filter.clone());
+            self.requests.insert(what, filter.clone());
         }
     }
 }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use codecs::{ClientMessage, Event, Filter, KindClass, Tag, TagFilter};
+use codecs::{ClientMessage, Event, Filter, KindClass, Tag};
 use corpus::rules::{Bound, Property, Withheld};
 use futures::future::join_all;
 use tokio::time::{Instant, sleep};
@@ -17,12 +17,9 @@ use wire::WireError;
 use super::{
     answers::{Answer, Answers},
     needs::{CONNECTIONS, Needs, STORED, SUBSCRIPTIONS, UNLIMITED, json_bytes},
-    talk::{FIRST, Peer, Talk, now_s},
+    talk::{EPHEMERAL, FIRST, Peer, Talk, is_kept, nothing, now_s},
 };
 use crate::sockets::resources;
-
-/// An ephemeral kind, which no relay stores (NIP-01) and no scenario asks for.
-const EPHEMERAL: u16 = 29_999;
 
 /// NIP-09.
 const DELETION: u16 = 5;
@@ -30,9 +27,12 @@ const DELETION: u16 = 5;
 /// How long events ask to live (NIP-40).
 const LIFETIME_S: i64 = 600;
 
-/// Steps of a bisection, each one message, and how close it comes: one part in so many.
+/// Steps of a bisection, each one message, and its time: a relay may be silent to what it refuses.
 const STEPS: usize = 8;
-const PRECISION: i64 = 50;
+const TIME_TO_BISECT: Duration = Duration::from_secs(15);
+
+/// The part of its age by which an event may age until it is sent.
+const AGES: i64 = 50;
 
 /// Subscriptions and connections at most.
 const MOST_SUBSCRIPTIONS: i64 = 64;
@@ -65,19 +65,18 @@ pub(super) async fn rehearse(peer: &Rc<Peer>, needs: &Needs, answers: &mut Answe
     let mut talk = Talk::open(peer).await?;
     answers.read = talk.request(nothing()).await;
     if answers.read == Answer::Silent
-        && talk.publish(&[event(peer, EPHEMERAL, vec![], FIRST).await]).await != [Answer::Taken]
+        && talk.publish(&event(peer, EPHEMERAL, vec![], FIRST).await).await != Answer::Taken
     {
-        let said = talk.heard().foreign.iter().map(|said| format!("; it said {said}")).collect::<String>();
+        let foreign = talk.heard.borrow().foreign.clone();
+        let said = foreign.map_or_else(String::new, |said| format!("; it said {said}"));
         answers.stopped = Some(format!("the relay answers neither EVENT nor REQ{said}"));
         return Ok(());
     }
-    let mut rehearsal =
-        Rehearsal { peer, needs, answers, published: BTreeMap::new(), template: None, tried: AFTER_AUTH };
+    let mut rehearsal = Rehearsal { peer, needs, answers, tried: AFTER_AUTH };
     rehearsal.told();
     let mut links = vec![talk];
     links.extend(rehearsal.connections().await);
-    let written: Vec<_> = needs.written.values().cloned().collect();
-    let kinds = rehearsal.kinds(&mut links.iter_mut().collect::<Vec<_>>(), &written, FIRST).await;
+    let kinds = rehearsal.kinds(&mut links, needs.written.values(), FIRST).await;
     rehearsal.answers.rules.kinds_after_auth.clone_from(&kinds);
     rehearsal.answers.rules.kinds = kinds;
     if needs.auth {
@@ -87,8 +86,7 @@ pub(super) async fn rehearse(peer: &Rc<Peer>, needs: &Needs, answers: &mut Answe
         rehearsal.bounds(&mut links[0]).await;
         rehearsal.requests(&mut links[0]).await;
     }
-    let deletions = rehearsal.deletions().await;
-    links[0].publish(&deletions).await;
+    delete(peer, &mut links[0]).await;
     join_all(links.into_iter().map(Talk::close)).await;
     Ok(())
 }
@@ -98,10 +96,6 @@ struct Rehearsal<'a> {
     peer: &'a Rc<Peer>,
     needs: &'a Needs,
     answers: &'a mut Answers,
-    /// The events that may be stored, by author.
-    published: BTreeMap<usize, Vec<[u8; 32]>>,
-    /// An event that was taken, regular where there is one.
-    template: Option<Event<'static>>,
     /// The last author of a bound on a replaceable event.
     tried: usize,
 }
@@ -114,11 +108,13 @@ impl Rehearsal<'_> {
 
     /// Bounds that NIP-11 states.
     fn told(&mut self) {
-        let all = [(SUBSCRIPTIONS, "max_subscriptions"), (STORED, "max_limit"), (UNLIMITED, "default_limit")];
-        for (what, name) in all {
+        let wanted = [
+            (SUBSCRIPTIONS, "max_subscriptions", self.needs.subscriptions()),
+            (STORED, "max_limit", self.needs.most(STORED)),
+            (UNLIMITED, "default_limit", self.needs.most(UNLIMITED)),
+        ];
+        for (what, name, wanted) in wanted {
             let stated = self.answers.info.as_ref().and_then(|info| info.limitation.get(name).copied());
-            let wanted =
-                if what == SUBSCRIPTIONS { self.needs.subscriptions() } else { self.needs.most(what) };
             if let Some(most) = stated.filter(|most| *most < wanted) {
                 self.bound(what, most, format!("{name} of NIP-11"));
             }
@@ -130,47 +126,48 @@ impl Rehearsal<'_> {
         let wanted = self.needs.most(CONNECTIONS).clamp(2, MOST_CONNECTIONS) - 1;
         let wanted = usize::try_from(wanted).unwrap_or(0);
         resources::raise_descriptor_limit(wanted).ok();
-        let asks = self.answers.read == Answer::Taken;
-        let open = async |peer: &Rc<Peer>| {
+        let (peer, asks) = (self.peer, self.answers.read == Answer::Taken);
+        let open = async || {
             let mut other = Talk::open(peer).await?;
             let refused = if asks { other.request(nothing()).await.refusal() } else { None };
             refused.map_or(Ok(other), |said| Err(anyhow::Error::msg(said)))
         };
-        let (mut others, mut tried) = (Vec::new(), false);
+        let met_here = |error: &anyhow::Error| match error.downcast_ref() {
+            Some(WireError::Io(error)) => resources::ran_out(error),
+            _ => false,
+        };
+        let (mut others, mut failed) = (Vec::new(), false);
         let deadline = Instant::now() + TIME_TO_OPEN;
         while others.len() < wanted && Instant::now() < deadline {
-            let error = match open(self.peer).await {
+            match open().await {
                 Ok(other) => {
                     others.push(other);
-                    tried = false;
-                    continue;
+                    failed = false;
                 }
-                Err(error) => error,
-            };
-            if matches!(error.downcast_ref::<WireError>(), Some(WireError::Io(error)) if resources::ran_out(error))
-            {
-                break; // The relay met nothing of it.
+                Err(error) if met_here(&error) => break,
+                // The relay may bound how many come within a second.
+                Err(_) if !failed => {
+                    failed = true;
+                    sleep(PAUSE).await;
+                }
+                Err(error) => {
+                    let most = i64::try_from(others.len() + 1).unwrap_or(i64::MAX);
+                    self.bound(CONNECTIONS, most, format!("{error:#}"));
+                    break;
+                }
             }
-            if tried {
-                let most = i64::try_from(others.len() + 1).unwrap_or(i64::MAX);
-                self.bound(CONNECTIONS, most, format!("{error:#}"));
-                break;
-            }
-            // The relay may bound how many come within a second.
-            tried = true;
-            sleep(PAUSE).await;
         }
         let more = others.split_off(others.len().min(READERS));
         join_all(more.into_iter().map(Talk::close)).await;
         others
     }
 
-    /// Publishes an event like each template on the first connection, and asks for them on all, the
-    /// others of which listen meanwhile. Returns what is refused or not given back.
+    /// Publishes an event like each template on the first connection while the others listen, and asks
+    /// for them on all. Returns what is refused or not given back.
     async fn kinds(
         &mut self,
-        links: &mut [&mut Talk],
-        templates: &[Event<'static>],
+        links: &mut [Talk],
+        templates: impl Iterator<Item = &Event<'static>>,
         author: usize,
     ) -> BTreeMap<u16, Withheld> {
         let mut events = Vec::new();
@@ -178,67 +175,52 @@ impl Rehearsal<'_> {
             events.push(like(self.peer, template, author).await);
         }
         let Some(first) = events.first() else { return BTreeMap::new() };
-        let theirs = Filter { authors: Some(vec![first.pubkey]), ..Filter::default() };
+        let theirs =
+            Filter { authors: Some(vec![first.pubkey]), since: Some(first.created_at), ..Filter::default() };
+        links.iter().for_each(|link| link.look_for(&events));
         if self.needs.live {
             // As a run asks.
             let live = Filter { limit: Some(0), ..theirs.clone() };
             join_all(links.iter_mut().skip(1).map(|reader| reader.listen(live.clone()))).await;
         }
-        let answers = links[0].publish(&events).await;
-        let mut set_aside = BTreeMap::new();
-        for (event, answer) in events.iter().zip(&answers) {
-            self.note(event, author);
-            let why = match answer {
-                // NIP-01 asks for OK since it took in NIP-20, by which an ephemeral event had an OK
-                // only if it failed.
-                Answer::Silent => Some("the relay sends no OK".to_owned()),
-                Answer::Refused(said) if said.starts_with("pow:") => {
-                    Some(format!("refused: \"{said}\"; --pow BITS gives events so many (NIP-13)"))
-                }
-                Answer::Refused(said) => Some(format!("refused: \"{said}\"")),
-                other => other.refusal(),
-            };
-            set_aside.extend(why.map(|why| (event.kind, Withheld { why, live: false, stored: false })));
+        let (mut taken, mut set_aside) = (Vec::new(), BTreeMap::new());
+        for event in events {
+            let answer = links[0].publish(&event).await;
+            match unpublished(&answer) {
+                None if answer == Answer::Taken => taken.push(event),
+                None => {}
+                Some(why) => _ = set_aside.insert(event.kind, Withheld { why, live: false, stored: false }),
+            }
         }
-        let taken = events.iter().zip(&answers).filter(|(_, answer)| **answer == Answer::Taken);
-        let taken: Vec<_> = taken.map(|(event, _)| event).collect();
-        let kept: Vec<_> = taken.iter().copied().filter(|event| is_kept(event)).collect();
+        // A relay may take one subscription at a time, or some time to store and to deliver.
+        let deadline = Instant::now() + self.peer.patience;
+        join_all(links.iter_mut().map(|link| link.stop_listening(&taken, deadline))).await;
+        let kept = || taken.iter().filter(|event| is_kept(event));
         let mut pause = PAUSE / 10;
-        let mut asked = loop {
-            let asked = join_all(links.iter_mut().map(|link| link.ask_back(&kept))).await;
-            let has_all = |link: &&mut Talk| {
-                let heard = link.heard();
-                kept.iter().all(|event| heard.has(event))
-                    && (!heard.listens || taken.iter().all(|event| heard.live.contains(&event.id)))
-            };
+        let gives = loop {
+            let answers = join_all(links.iter_mut().map(|link| link.request(theirs.clone()))).await;
+            let has_all = |link: &Talk| kept().all(|event| link.heard.borrow().stored.contains(&event.id));
             if links.iter().all(has_all) || pause > self.peer.patience / 2 {
-                break asked;
+                break answers;
             }
             sleep(pause).await;
             pause *= 2;
         };
-        // A connection that may not ask next to its live subscription asks instead of it.
-        for (link, asked) in links.iter_mut().zip(&mut asked).filter(|(_, asked)| !**asked) {
-            link.stop_listening();
-            *asked = link.ask_back(&kept).await;
-        }
         for event in &taken {
-            let has = |(link, asked): (&&mut Talk, &bool)| asked.then(|| link.heard().has(event));
-            let has: Vec<bool> = links.iter().zip(&asked).filter_map(has).collect();
-            let live = |link: &&mut Talk| {
-                let heard = link.heard();
-                heard.listens.then(|| heard.live.contains(&event.id))
-            };
-            let live: Vec<bool> = links.iter().filter_map(live).collect();
+            let gives = links.iter().zip(&gives).filter(|(_, answer)| **answer == Answer::Taken);
+            let has: Vec<bool> =
+                gives.map(|(link, _)| link.heard.borrow().stored.contains(&event.id)).collect();
+            let listen = links.iter().filter(|link| link.listens);
+            let live: Vec<bool> = listen.map(|link| link.heard.borrow().live.contains(&event.id)).collect();
             let without = has.iter().filter(|has| !**has).count();
             let why = match () {
                 () if is_kept(event) && without == has.len() => {
                     let filter = Filter { kinds: Some(vec![event.kind]), ..theirs.clone() };
                     let answer = links[0].request(filter).await;
-                    let heard = links[0].heard();
+                    let heard = links[0].heard.borrow();
                     match answer {
                         Answer::Refused(said) => format!("withheld: \"{said}\""),
-                        _ if heard.has(event) => continue,
+                        _ if heard.stored.contains(&event.id) => continue,
                         _ if author == AFTER_AUTH => "withheld after AUTH".to_owned(),
                         _ if heard.challenge.is_some() => "withheld without AUTH".to_owned(),
                         _ => "accepted and not given back".to_owned(),
@@ -263,54 +245,40 @@ impl Rehearsal<'_> {
             let stored = !is_kept(event) || without < has.len();
             set_aside.insert(event.kind, Withheld { why, live: live.contains(&true), stored });
         }
-        let stays =
-            |event: &&Event<'_>| event.class() == KindClass::Regular && !set_aside.contains_key(&event.kind);
-        let template = taken.iter().copied().find(stays);
-        let template = template.or_else(|| taken.iter().copied().find(|event| is_kept(event)));
-        self.template = self.template.take().or_else(|| template.cloned());
         set_aside
     }
 
-    /// Notes an event that may be stored.
-    fn note(&mut self, event: &Event<'_>, author: usize) {
-        if is_kept(event) {
-            self.published.entry(author).or_default().push(event.id);
-        }
-    }
-
-    /// Answers the relay's challenge, which may have come with an answer, and publishes again what was
-    /// set aside.
-    async fn log_in(&mut self, links: &mut [Talk]) {
-        let kinds = &self.answers.rules.kinds;
+    /// Answers the relay's challenge, which may come with a restricted request, and publishes again what
+    /// was set aside. Connections without AUTH are left.
+    async fn log_in(&mut self, links: &mut Vec<Talk>) {
+        let kinds = self.answers.rules.kinds.clone();
         let withheld = kinds.iter().filter(|(_, withheld)| withheld.why.starts_with("withheld"));
-        // On a connection without a challenge such a request brings one.
-        let restricted = Filter { kinds: Some(withheld.map(|(kind, _)| *kind).collect()), ..nothing() };
-        let mut proofs = join_all(links.iter_mut().map(|link| prove(link, &restricted))).await;
-        self.answers.auth = proofs.swap_remove(0);
-        if self.answers.auth != Answer::Taken {
-            return;
+        let withheld: Vec<u16> = withheld.map(|(kind, _)| *kind).collect();
+        let restricted = Filter { kinds: Some(withheld).filter(|kinds| !kinds.is_empty()), ..nothing() };
+        let proofs = links.iter_mut().map(|link| link.authenticate(&restricted));
+        self.answers.auth = join_all(proofs).await.swap_remove(0);
+        if self.answers.auth == Answer::Taken {
+            self.answers.read_after_auth = links[0].request(nothing()).await;
+            links.retain(|link| link.proven);
+            let written = &self.needs.written;
+            let again = kinds.keys().filter_map(|kind| written.get(kind));
+            self.answers.rules.kinds_after_auth = self.kinds(links, again, AFTER_AUTH).await;
         }
-        self.answers.read_after_auth = links[0].request(nothing()).await;
-        let again: Vec<_> = kinds.keys().filter_map(|kind| self.needs.written.get(kind).cloned()).collect();
-        let mut proven: Vec<_> = links.iter_mut().filter(|link| link.proven).collect();
-        self.answers.rules.kinds_after_auth = self.kinds(&mut proven, &again, AFTER_AUTH).await;
     }
 
-    /// The largest of each property of an event.
+    /// The largest of each property of an event, of a regular kind where the relay takes one.
     async fn bounds(&mut self, talk: &mut Talk) {
-        let Some(template) = self.template.clone() else { return };
+        let refused = &self.answers.rules.kinds_after_auth;
+        let stays = |event: &&Event<'_>| is_kept(event) && !refused.contains_key(&event.kind);
+        let is_regular = |event: &&Event<'_>| event.class() == KindClass::Regular;
+        let taken = || self.needs.written.values().filter(stays);
+        let Some(template) = taken().find(is_regular).or_else(|| taken().next()) else { return };
+        let template = like(self.peer, template, FIRST).await;
         for property in Property::ALL {
-            let now_s = now_s();
-            // Dates are seconds from now.
-            let base = match property {
-                Property::Oldest => -now_s,
-                Property::Newest => now_s,
-                _ => 0,
-            };
-            let most = self.needs.properties.get(&property).map_or(0, |most| most.saturating_sub(base));
-            let most = if property == Property::Oldest { most.min(now_s) } else { most };
-            let own = property.of(&template, json_bytes(&template)) - base;
-            let found = largest(own, most, async |value| {
+            let Some(most) = self.needs.properties.get(&property).copied() else { continue };
+            // Dates begin in 1970.
+            let most = if property == Property::Oldest { most.min(0) } else { most };
+            let found = largest(property.of(&template, json_bytes(&template)), most, async |value| {
                 // Of one author a relay keeps the newest replaceable event, and may refuse the others.
                 let author = match template.class() {
                     KindClass::Regular => FIRST,
@@ -319,17 +287,15 @@ impl Rehearsal<'_> {
                         self.tried
                     }
                 };
-                let event = changed(self.peer, &template, property, base + value, author).await;
+                let event = changed(self.peer, &template, property, value, author).await;
                 if self.answers.rules.refuses(&event, json_bytes(&event)).is_some() {
                     return None; // Known: many tags may be too many bytes.
                 }
-                self.note(&event, author);
-                talk.publish(&[event]).await[0].refusal()
+                talk.publish(&event).await.refusal()
             });
             if let Some((value, said)) = found.await {
-                // An event ages until it is sent.
-                let ages = if property == Property::Oldest { value / PRECISION } else { 0 };
-                self.answers.rules.bounds.insert(property, Bound { most: base + value - ages, said });
+                let age_s = if property == Property::Oldest { now_s() + value } else { 0 };
+                self.answers.rules.bounds.insert(property, Bound { most: value - age_s / AGES, said });
             }
         }
     }
@@ -339,26 +305,28 @@ impl Rehearsal<'_> {
         if !self.answers.reads(self.needs.auth) {
             return;
         }
-        for ((what, width), filter) in &self.needs.requests {
-            if self.answers.bounds.contains_key(what) {
-                continue;
-            }
-            let wide = Filter { limit: filter.limit.map(|limit| limit.max(1)), ..filter.clone() };
-            let Some(said) = talk.request(wide.clone()).await.refusal() else { continue };
-            // One that is refused for its kinds is not too wide.
-            match talk.request(narrowest(wide)).await.refusal() {
-                Some(said) => self.bound(what, 0, said),
-                None => self.bound(what, width - 1, said),
+        for (what, filter) in &self.needs.requests {
+            // One that is refused for its kinds takes no entry.
+            let asks = async |entries: i64| talk.request(narrowed(filter, entries)).await.refusal();
+            if let Some((most, said)) = largest(0, self.needs.most(what), asks).await {
+                self.bound(what, most, said);
             }
         }
         if !self.answers.bounds.contains_key(SUBSCRIPTIONS) {
             let wanted = self.needs.subscriptions().min(MOST_SUBSCRIPTIONS);
-            let rate = self.peer.rate.take();
-            let answers = talk.requests(usize::try_from(wanted).unwrap_or(0), &nothing()).await;
-            // A refusal of the rate that outlasts pauses is about the subscriptions.
-            let said = answers.iter().find_map(Answer::refusal).or(self.peer.rate.replace(rate));
-            let open = answers.iter().filter(|answer| **answer == Answer::Taken).count() as i64;
-            if let Some(said) = said.filter(|_| open < wanted) {
+            let (rate, mut refused) = (self.peer.rate.take(), None);
+            let names: Vec<String> = (0..wanted).map(|n| format!("doctor-many-{n}")).collect();
+            for (name, open) in names.iter().zip(0..) {
+                let answer = talk.subscribe(name, nothing()).await;
+                if answer != Answer::Taken {
+                    // A refusal of the rate that outlasts pauses is about the subscriptions.
+                    refused = answer.refusal().or(self.peer.rate.take()).map(|said| (open, said));
+                    break;
+                }
+            }
+            self.peer.rate.replace(rate);
+            names.iter().for_each(|name| talk.unsubscribe(name));
+            if let Some((open, said)) = refused {
                 self.bound(SUBSCRIPTIONS, open, said);
             }
         }
@@ -369,34 +337,28 @@ impl Rehearsal<'_> {
                 filter: nothing(),
                 message: NOTHING.as_slice().into(),
             };
-            self.answers.reconcile = talk.ask(&[open]).await.remove(0);
+            self.answers.reconcile = talk.ask(&open).await;
             talk.say(&ClientMessage::NegClose { subscription: name() });
         }
     }
-
-    /// The deletions (NIP-09) of what was published, of each author its own.
-    async fn deletions(&self) -> Vec<Event<'static>> {
-        let tag = |id: &[u8; 32]| vec!["e".into(), codecs::hex::encode(id).into()];
-        let mut deletions = Vec::new();
-        for (author, ids) in &self.published {
-            let tags = ids.iter().map(tag).chain([expiration()]).collect();
-            deletions.push(event(self.peer, DELETION, tags, *author).await);
-        }
-        deletions
-    }
 }
 
-async fn prove(link: &mut Talk, restricted: &Filter) -> Answer {
-    let brings = restricted.kinds.as_ref().is_some_and(|kinds| !kinds.is_empty());
-    let has_challenge = link.heard().challenge.is_some();
-    if brings && !has_challenge {
-        link.request(restricted.clone()).await;
+/// Why an event was not taken; `None` also where the relay refused the rate alone.
+fn unpublished(answer: &Answer) -> Option<String> {
+    match answer {
+        // NIP-01 asks for OK since it took in NIP-20, by which an ephemeral event had an OK only if it
+        // failed.
+        Answer::Silent => Some("the relay sends no OK".to_owned()),
+        Answer::Refused(said) if said.starts_with("pow:") => {
+            Some(format!("refused: \"{said}\"; --pow BITS gives events so many (NIP-13)"))
+        }
+        Answer::Refused(said) => Some(format!("refused: \"{said}\"")),
+        other => other.refusal(),
     }
-    link.authenticate().await
 }
 
 /// The largest value that the relay takes, and its words at the next; `None` when it takes `most`.
-/// `least` is known to be taken. `probe` returns why the relay refuses a value.
+/// `least` is taken. `probe` returns why the relay refuses a value.
 async fn largest(
     least: i64,
     most: i64,
@@ -406,12 +368,13 @@ async fn largest(
     if over <= taken {
         return None;
     }
+    let deadline = Instant::now() + TIME_TO_BISECT;
     let mut said = probe(over).await?;
     for _ in 0..STEPS {
-        if over - taken <= (taken / PRECISION).max(1) {
+        let middle = taken + (over - taken) / 2;
+        if middle == taken || Instant::now() > deadline {
             break;
         }
-        let middle = taken + (over - taken) / 2;
         match probe(middle).await {
             None => taken = middle,
             Some(words) => (over, said) = (middle, words),
@@ -420,28 +383,22 @@ async fn largest(
     Some((taken, said))
 }
 
-/// The request with one entry in each list.
-fn narrowest(mut filter: Filter) -> Filter {
-    let lists = [&mut filter.ids, &mut filter.authors];
-    lists.into_iter().flatten().for_each(|list| list.truncate(1));
-    filter.tags.iter_mut().for_each(|tag| tag.values.truncate(1));
+/// The request with so many entries in each list at most.
+fn narrowed(filter: &Filter, entries: i64) -> Filter {
+    let (mut filter, entries) = (filter.clone(), usize::try_from(entries).unwrap_or(0));
+    [&mut filter.ids, &mut filter.authors].into_iter().flatten().for_each(|list| list.truncate(entries));
+    filter.tags.iter_mut().for_each(|tag| tag.values.truncate(entries));
+    filter.limit = filter.limit.map(|limit| limit.max(1));
     filter
 }
 
-/// Whether a relay may store the event.
-fn is_kept(event: &Event<'_>) -> bool {
-    event.class() != KindClass::Ephemeral
-}
-
-/// A filter that no event matches.
-fn nothing() -> Filter {
-    let values = vec!["client-sim doctor: nothing has this".to_owned()];
-    Filter {
-        kinds: Some(vec![EPHEMERAL]),
-        authors: Some(vec![[0x5a; 32]]),
-        tags: vec![TagFilter { letter: 't', values }],
-        limit: Some(1),
-        ..Filter::default()
+/// Deletes what was published (NIP-09), of each author its own.
+async fn delete(peer: &Peer, talk: &mut Talk) {
+    let tag = |id: &[u8; 32]| vec!["e".into(), codecs::hex::encode(id).into()];
+    let published = peer.signed.borrow().clone();
+    for (author, ids) in published {
+        let tags = ids.iter().map(tag).chain([expiration()]).collect();
+        talk.publish(&event(peer, DELETION, tags, author).await).await;
     }
 }
 

@@ -35,16 +35,10 @@ pub(super) fn reasons(answers: &Answers, needs: &Needs) -> Vec<String> {
     let mut reasons = Vec::new();
     let read = answers.read.refusal().filter(|_| !answers.reads(needs.auth));
     reasons.extend(read.map(|said| format!("it refuses a small request: {said}")));
-    let auth = answers.auth.refusal().filter(|_| needs.auth);
-    reasons.extend(auth.map(|said| format!("it does not accept AUTH (NIP-42): {said}")));
+    reasons.extend(refuses_auth(answers).filter(|_| needs.auth));
     for (what, needed) in &needs.most {
         let bound = answers.bounds.get(what).filter(|bound| bound.most < *needed);
-        reasons.extend(bound.map(|bound| match no_request(what, bound) {
-            Some(of) => of,
-            None => {
-                format!("it takes {} {what}, and the scenario needs {needed}: {}", bound.most, bound.said)
-            }
-        }));
+        reasons.extend(bound.map(|bound| lacks(what, bound, &format!(", and the scenario needs {needed}"))));
     }
     let reconcile = answers.reconcile.refusal().filter(|_| needs.reconciles);
     reasons.extend(reconcile.map(|said| format!("it does not reconcile (NIP-77): {said}")));
@@ -55,10 +49,17 @@ pub(super) fn reasons(answers: &Answers, needs: &Needs) -> Vec<String> {
     reasons
 }
 
-/// That a relay refuses a request however few entries its lists have, with its words.
-fn no_request(what: &str, bound: &Bound) -> Option<String> {
-    let of = what.strip_prefix(ENTRIES).filter(|_| bound.most == 0)?;
-    Some(format!("it takes no request for {of}: {}", bound.said))
+/// What a relay has too little of, with its words.
+fn lacks(what: &str, Bound { most, said }: &Bound, but: &str) -> String {
+    match what.strip_prefix(ENTRIES).filter(|_| *most == 0) {
+        Some(of) => format!("it takes no request for {of}: {said}"),
+        None => format!("it takes {most} {what}{but}: {said}"),
+    }
+}
+
+/// That it does not accept AUTH, with its words.
+fn refuses_auth(answers: &Answers) -> Option<String> {
+    Some(format!("it does not accept AUTH (NIP-42): {}", answers.auth.refusal()?))
 }
 
 /// Kinds that are set aside, with the relay's words.
@@ -96,9 +97,8 @@ pub(super) fn settings(info: Option<&Info>, findings: &[String]) -> Vec<String> 
 
 fn rows() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     SETTINGS.lines().filter_map(|line| {
-        let (name, rest) = line.split_once(" | ")?;
-        let (words, setting) = rest.split_once(" | ")?;
-        Some((name, words, setting))
+        let mut parts = line.splitn(3, " | ");
+        Some((parts.next()?, parts.next()?, parts.next()?))
     })
 }
 
@@ -115,10 +115,7 @@ pub(super) fn findings(answers: &Answers) -> Vec<String> {
     let rules = &answers.rules;
     let mut all: Vec<String> = set_aside(rules).collect();
     all.extend(rules.bounds.iter().map(|(property, bound)| format!("it refuses {}", property.beyond(bound))));
-    let bounds = answers.bounds.iter().map(|(what, bound)| {
-        no_request(what, bound).unwrap_or_else(|| format!("it takes {} {what}: {}", bound.most, bound.said))
-    });
-    all.extend(bounds);
+    all.extend(answers.bounds.iter().map(|(what, bound)| lacks(what, bound, "")));
     let mut of = |is: &dyn Fn(u16) -> bool, text: &str| {
         let kinds: Vec<u16> = rules.kinds.keys().copied().filter(|kind| is(*kind)).collect();
         all.extend((!kinds.is_empty()).then(|| format!("{}{text}", of_kinds(&kinds))));
@@ -129,13 +126,12 @@ pub(super) fn findings(answers: &Answers) -> Vec<String> {
     let bits = Some(answers.work_bits).filter(|bits| *bits > 0);
     all.extend(bits.map(|bits| format!("each event is given {bits} bits of proof of work (NIP-13)")));
     all.extend(answers.rate.iter().map(|said| format!("a bound on the rate, which a run may meet: {said}")));
-    let auth = answers.auth.refusal();
-    all.extend(auth.map(|said| format!("it does not accept AUTH (NIP-42): {said}")));
+    all.extend(refuses_auth(answers));
     all
 }
 
 /// The table for people.
-pub(super) fn text(answers: &Answers, events: usize) -> String {
+pub(super) fn text(answers: &Answers) -> String {
     let mut lines = vec![format!("{}: {}", answers.url, who(answers))];
     let mut section = |title: &str, of: Vec<String>| {
         lines.extend([String::new(), title.to_owned()]);
@@ -167,7 +163,8 @@ pub(super) fn text(answers: &Answers, events: usize) -> String {
     section("Bounds (where none is named, the rehearsal met none)", findings(answers));
     let refused = answers.refused_events.iter().map(|(reason, count)| format!("{count:>6}  {reason}"));
     let sum: u64 = answers.refused_events.values().sum();
-    section(&format!("Events of the corpus that a run sets aside: {sum} of {events}"), refused.collect());
+    let title = format!("Events of the corpus that a run sets aside: {sum} of {}", answers.corpus_events);
+    section(&title, refused.collect());
     let scenarios = answers.scenarios.iter().flat_map(|verdict| {
         let can = if verdict.reasons.is_empty() { "can be played" } else { "cannot be played" };
         let reasons = verdict.reasons.iter().map(|reason| format!("    {reason}"));
