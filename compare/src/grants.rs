@@ -1,20 +1,26 @@
 //! Asks each external relay once, before the first round, which terms and events it accepts. Cells that
 //! it declines are dropped, and the others are named by the granted terms.
 
-use std::{collections::BTreeMap, fs, path::Path, process::Output};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result, anyhow, bail};
-use cell::{Cell, Factor};
-use client_sim::answers::{Answers, Handshake};
+use cell::Cell;
+use client_sim::{
+    answers::{Answers, Handshake},
+    args::{Doctor, Signs, work_bits},
+};
 use codecs::Format;
 use corpus::Rules;
 use measure::Exit;
-use tokio::process::Command;
 use wire::{Header, RelayUrl};
 
 use crate::{
     matrix::CellSpec,
-    usage::{Ended, NOTHING_MEASURED, SKIP_INVALID, header_args, values},
+    usage::{Ended, NOTHING_MEASURED, values},
 };
 use program::{Interrupt, UsageError};
 use report::{
@@ -35,8 +41,6 @@ pub(crate) fn write(answers: &Answers, url: Option<&RelayUrl>, file: &Path) -> R
 /// The question.
 #[derive(Debug)]
 pub(crate) struct Question<'a> {
-    /// The client program; its first argument is `role:client`.
-    pub(crate) client: &'a Path,
     /// Header fields of requests to it.
     pub(crate) headers: &'a [Header],
     /// Root certificates to trust.
@@ -59,58 +63,45 @@ pub(crate) async fn ask(
     cells: &[CellSpec],
     interrupt: &mut Interrupt,
 ) -> Result<Answers> {
-    let distinct = |factor: Factor| {
-        let mut names: Vec<String> = Vec::new();
-        for name in cells.iter().map(|spec| (factor.row().write)(&spec.cell)) {
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-        names
+    let last = |flag| values(question.client_args, flag).pop();
+    let pow = last("--pow").map(|bits| work_bits(&bits)).transpose();
+    let pow = pow.map_err(|error| UsageError(anyhow!("--pow: {error}")))?;
+    let doctor = Doctor {
+        url: url.with_password().to_owned(),
+        ca: question.ca.map(PathBuf::from),
+        header: question.headers.to_vec(),
+        signing: Signs { keys: last("--keys").map(PathBuf::from), pow },
+        scenario: distinct(cells.iter().map(|spec| spec.cell.scenario.clone())),
+        corpus: question.corpus.map(PathBuf::from),
+        skip_invalid: question.skip_invalid,
+        formats: distinct(cells.iter().map(|spec| spec.cell.format)),
+        compressions: distinct(cells.iter().map(|spec| spec.cell.compression)),
+        json: false,
     };
-    let mut command = Command::new(question.client);
-    command.args(["role:client", "doctor", "--json", "--url", url.with_password()]);
-    command.args(header_args(question.headers));
-    command.args(["--formats", &distinct(Factor::Format).join(",")]);
-    command.args(["--compressions", &distinct(Factor::Compression).join(",")]);
-    command.args(question.ca.iter().flat_map(|file| ["--ca", file]));
-    command.args(question.corpus.iter().flat_map(|file| ["--corpus", file]));
-    command.args(question.skip_invalid.then_some(SKIP_INVALID));
-    for flag in ["--keys", "--pow"] {
-        values(question.client_args, flag).iter().for_each(|value| _ = command.args([flag, value]));
-    }
-    for scenario in distinct(Factor::Scenario) {
-        command.args(["--scenario", &scenario]);
-    }
-    let output = output_unless_interrupted(command, interrupt).await?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    if output.stdout.is_empty() {
-        // What it said before is progress.
-        let why = said.rfind("\nclient-sim: ").map_or(&*said, |at| &said[at + 1..]);
-        let why = why.strip_prefix("client-sim: ").unwrap_or(why);
-        let error = anyhow!("the relay was asked what it takes: {}", why.trim());
-        return Err(if Exit::Usage.is(output.status.code()) { UsageError(error).into() } else { error });
-    }
-    let unread = || format!("client-sim doctor did not print what this reads: {said}");
-    let answers: Answers = serde_json::from_slice(&output.stdout).with_context(unread)?;
+    let answers = tokio::select! {
+        biased;
+        () = interrupt.wait() => {
+            return Err(Ended { exit: Exit::Interrupted, reason: NOTHING_MEASURED.to_owned() }.into());
+        }
+        answers = client_sim::examine(&doctor, true) => answers.context("the relay was asked what it takes")?,
+    };
     let told = answers.scenarios.iter().filter(|verdict| !verdict.reasons.is_empty());
-    let told = told.map(|verdict| format!("{}: {}", verdict.scenario, verdict.reasons.join("; ")));
-    let told: Vec<String> = told.collect();
+    let told: Vec<_> =
+        told.map(|verdict| format!("{}: {}", verdict.scenario, verdict.reasons.join("; "))).collect();
     if !told.is_empty() {
         bail!("{url} cannot play {}", [told, answers.settings].concat().join("; "));
     }
     Ok(answers)
 }
 
-/// Runs a program to its end. A signal ends both programs, so that neither is left behind.
-async fn output_unless_interrupted(mut command: Command, interrupt: &mut Interrupt) -> Result<Output> {
-    tokio::select! {
-        biased;
-        () = interrupt.wait() => {
-            Err(Ended { exit: Exit::Interrupted, reason: NOTHING_MEASURED.to_owned() }.into())
+/// Each value once.
+fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
+    values.fold(Vec::new(), |mut distinct, value| {
+        if !distinct.contains(&value) {
+            distinct.push(value);
         }
-        output = command.kill_on_drop(true).output() => output.context("cannot start client-sim doctor"),
-    }
+        distinct
+    })
 }
 
 /// The answers of each relay by its name, which is empty where there is one.
@@ -193,6 +184,8 @@ fn name_by_grants<'h>(
 
 #[cfg(test)]
 mod tests {
+    use cell::Factor;
+
     use super::*;
     use crate::matrix::{Matrix, cells};
 

@@ -147,7 +147,6 @@ impl<'a> Setup<'a> {
     /// Leaves out what external relays do not grant.
     fn ask_relays(&mut self, folder: &Path) -> Result<()> {
         let question = Question {
-            client: &self.client,
             headers: &self.config.headers,
             ca: self.flags.behind_url.ca.as_deref(),
             corpus: self.flags.corpus.as_deref(),

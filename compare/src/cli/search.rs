@@ -46,7 +46,6 @@ pub(super) fn find(flags: &SearchFlags, args: &[OsString]) -> Result<Exit> {
     let program = measure::own_program().context("cannot find this program's own file")?;
     let running = tempfile::TempDir::with_prefix("compare-").context("cannot make a folder for records")?;
     let question = Question {
-        client: &program,
         headers: &config.headers,
         ca: flags.behind_url.ca.as_deref(),
         corpus: flags.corpus.as_deref(),
