@@ -35,7 +35,7 @@ use crate::{
         floor,
         play::{Played, play},
     },
-    interruption,
+    interruption::{self, unless_interrupted},
     links::{self, Links},
     metrics::{Endpoint, Snapshot},
     outcome::{
@@ -422,7 +422,10 @@ fn within_rules(
             doctor::read(file, relay.as_ref().map(wire::Endpoint::url)).map_err(UsageError)?
         }
         (None, None) => return Ok((workload, None)),
-        (None, Some(relay)) => doctor::before_a_run(relay, &needs, (seed, &signing), args.quiet, interrupt)?,
+        (None, Some(relay)) => {
+            let asking = doctor::ask(relay, &needs, (seed, &signing), args.quiet, doctor::SILENCE);
+            interruption::block_on(unless_interrupted(interrupt, asking))?
+        }
     };
     if let Some(why) = doctor::table::refusal(&answers, &needs) {
         let name = &scenario.name;

@@ -18,13 +18,14 @@ use std::{
     convert::Infallible,
     hash::{BuildHasher, RandomState},
     path::Path,
+    process,
     time::Duration,
 };
 
 use anyhow::Context;
 use codecs::Format;
 use corpus::{Corpus, Keys, MOST_WORK_BITS, Rules, Signing};
-use program::{Interrupt, UsageError, report};
+use program::{UsageError, report};
 use tokio::{
     task::spawn_blocking,
     time::{sleep, timeout},
@@ -50,7 +51,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const HANDSHAKES: Duration = Duration::from_secs(60);
 
 /// How long a relay may be silent while answers are missing.
-const SILENCE: Duration = Duration::from_secs(5);
+pub(crate) const SILENCE: Duration = Duration::from_secs(5);
 
 /// How often is told how far proof of work is.
 pub(crate) const TELL_EVERY: Duration = Duration::from_secs(2);
@@ -104,7 +105,8 @@ pub async fn examine(args: &args::Doctor, quiet: bool) -> anyhow::Result<Answers
         report(&format!("rehearses with {}, for {most_s} s at most", relay.url()));
     }
     let signing = args.signing.read().map_err(UsageError)?;
-    let mut answers = ask(&relay, &needs, (&signing, quiet), SILENCE).await?;
+    let seed = RandomState::new().hash_one(process::id());
+    let mut answers = ask(&relay, &needs, (seed, &signing), quiet, SILENCE).await?;
     if answers.stopped.is_none() {
         let tokens = answers.info.as_ref().map_or(&[][..], |info| &info.tokens);
         let offers = (&args.formats[..], &args.compressions[..]);
@@ -123,22 +125,6 @@ pub async fn examine(args: &args::Doctor, quiet: bool) -> anyhow::Result<Answers
     }
     answers.settings = table::settings(answers.info.as_ref(), &findings);
     Ok(answers)
-}
-
-/// The answers that a plan depends on, from a relay that a run is about to use.
-///
-/// # Errors
-/// When the relay cannot be reached, or a signal comes meanwhile.
-pub(crate) fn before_a_run(
-    relay: &Endpoint,
-    needs: &Needs,
-    (seed, signing): (u64, &Signing),
-    quiet: bool,
-    interrupt: &mut Interrupt,
-) -> anyhow::Result<Answers> {
-    let own = || Some(keys(seed));
-    let signing = Signing { keys: signing.keys.clone().or_else(own), ..signing.clone() };
-    interruption::block_on(unless_interrupted(interrupt, ask(relay, needs, (&signing, quiet), SILENCE)))
 }
 
 /// The throw-away keys of a rehearsal before a run with this seed.
@@ -166,11 +152,15 @@ pub(crate) fn read(file: &Path, url: Option<&RelayUrl>) -> anyhow::Result<Answer
     Ok(answers)
 }
 
-/// Rehearses a plan with these needs.
-async fn ask(
+/// Rehearses a plan with these needs, by given keys or those of the seed.
+///
+/// # Errors
+/// When the relay cannot be reached.
+pub(crate) async fn ask(
     relay: &Endpoint,
     needs: &Needs,
-    (signing, quiet): (&Signing, bool),
+    (seed, signing): (u64, &Signing),
+    quiet: bool,
     patience: Duration,
 ) -> anyhow::Result<Answers> {
     let mut answers = Answers { url: relay.url().to_string(), ..Answers::default() };
@@ -191,8 +181,7 @@ async fn ask(
         return Ok(answers);
     };
     answers.work_bits = work_bits;
-    let given = signing.keys.as_ref().map(Keys::for_rehearsal);
-    let keys = given.unwrap_or_else(|| self::keys(RandomState::new().hash_one(std::process::id())));
+    let keys = signing.keys.as_ref().map_or_else(|| keys(seed), Keys::for_rehearsal);
     let peer = Peer::new(relay.clone(), (keys, work_bits), patience);
     // Some tens of events, each of which takes about a second at 20 bits.
     let time = PATIENCE + Duration::from_millis((1 << work_bits) / 8);

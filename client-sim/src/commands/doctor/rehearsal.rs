@@ -280,12 +280,11 @@ impl Rehearsal<'_> {
             let most = if property == Property::Oldest { most.min(0) } else { most };
             let found = largest(property.of(&template, json_bytes(&template)), most, async |value| {
                 // Of one author a relay keeps the newest replaceable event, and may refuse the others.
-                let author = match template.class() {
-                    KindClass::Regular => FIRST,
-                    _ => {
-                        self.tried += 1;
-                        self.tried
-                    }
+                let author = if template.class() == KindClass::Regular {
+                    FIRST
+                } else {
+                    self.tried += 1;
+                    self.tried
                 };
                 let event = changed(self.peer, &template, property, value, author).await;
                 if self.answers.rules.refuses(&event, json_bytes(&event)).is_some() {

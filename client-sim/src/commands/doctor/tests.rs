@@ -13,7 +13,7 @@ use crate::sockets::dial::endpoint;
 const PATIENCE: Duration = Duration::from_millis(700);
 
 async fn asked(relay: &Endpoint, needs: &Needs) -> Answers {
-    ask(relay, needs, (&Signing::default(), true), PATIENCE).await.unwrap()
+    ask(relay, needs, (1, &Signing::default()), true, PATIENCE).await.unwrap()
 }
 
 /// A relay that is served as this has it.
