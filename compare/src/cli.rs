@@ -1,7 +1,6 @@
 //! The program's main: runs the chosen command and maps its outcome to an exit code.
 
 mod agent;
-mod asking;
 mod browser;
 mod contribute;
 mod folder;

@@ -20,12 +20,13 @@ use wire::{Header, RelayUrl};
 
 use crate::{
     matrix::CellSpec,
-    usage::{Ended, NOTHING_MEASURED, values},
+    relays::Started,
+    usage::{Ended, NOTHING_MEASURED, until_signal, values},
 };
 use program::{Interrupt, UsageError};
 use report::{
     reference::BASE_COMPRESSION,
-    result::{Foreign, Role},
+    result::{Foreign, RelayCommand, Role},
 };
 
 /// Writes answers to a file, as those of the relay at this address, or of any.
@@ -53,11 +54,93 @@ pub(crate) struct Question<'a> {
     pub(crate) client_args: &'a [String],
 }
 
+/// The answers of each relay by its name, which is empty where there is one.
+pub(crate) type ByRelay = BTreeMap<String, Answers>;
+
+/// Answers of external relays, asked before the first block; none of relays of our own.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    /// What was left out.
+    pub(crate) foreign: Option<Foreign>,
+    /// The file of the answers of a relay behind `--url`.
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) by_relay: ByRelay,
+}
+
+/// Questions the relay at `--url`, or starts each relay of `--relay` once, questions it, and notes the
+/// programs that ran for it. Reports what is left out.
+///
+/// # Errors
+/// When a relay cannot be reached or does not speak JSON, or a scenario cannot be played with it, and
+/// after Ctrl-C.
+pub(crate) fn asked(
+    question: &Question<'_>,
+    url: Option<&RelayUrl>,
+    relays: &mut [RelayCommand],
+    cells: &mut Vec<CellSpec>,
+    folder: &Path,
+) -> Result<Asked> {
+    if url.is_none() && relays.is_empty() {
+        return Ok(Asked::default());
+    }
+    let mut by_relay = until_signal(async |interrupt| {
+        let mut by_relay = ByRelay::new();
+        if let Some(url) = url {
+            by_relay.insert(String::new(), ask(question, url, cells, interrupt).await?);
+        }
+        for relay in relays.iter_mut().filter(|relay| !relay.is_floor()) {
+            by_relay.insert(relay.name.clone(), ask_started(question, relay, cells, interrupt).await?);
+        }
+        Ok(by_relay)
+    })?;
+    let foreign = apply(&mut by_relay, cells)?;
+    let refused =
+        foreign.refused_events.iter().map(|(reason, events)| format!("{events} events set aside: {reason}"));
+    for note in foreign.declined.iter().cloned().chain(refused) {
+        program::report(&note);
+    }
+    let file = url.map(|_| folder.join("doctor.json"));
+    for (answers, file) in by_relay.get("").into_iter().zip(&file) {
+        write(answers, url, file)?;
+    }
+    Ok(Asked { foreign: Some(foreign), file, by_relay })
+}
+
+/// Starts a relay, and asks it about its cells.
+async fn ask_started(
+    question: &Question<'_>,
+    relay: &mut RelayCommand,
+    cells: &[CellSpec],
+    interrupt: &mut Interrupt,
+) -> Result<Answers> {
+    let own: Vec<CellSpec> =
+        cells.iter().filter(|cell| cell.cell.relay_name == relay.name).cloned().collect();
+    let started = tokio::select! {
+        biased;
+        () = interrupt.wait() => return Err(interrupted()),
+        started = Started::start(relay, None) => started?,
+    };
+    relay.programs.clone_from(&started.programs);
+    let asked = ask(question, &started.url, &own, interrupt).await;
+    let noticed = started.stop().await?;
+    for warning in noticed.warnings {
+        program::report(&format!("warning: {warning}"));
+    }
+    match noticed.failure {
+        Some(failure) => Err(anyhow!(failure)),
+        None => asked.with_context(|| format!("relay {}", relay.name)),
+    }
+}
+
+fn interrupted() -> anyhow::Error {
+    Ended { exit: Exit::Interrupted, reason: NOTHING_MEASURED.to_owned() }.into()
+}
+
 /// Asks a relay about the formats, compressions and scenarios of these cells.
 ///
 /// # Errors
 /// When the relay cannot be reached, or a scenario cannot be played with it, and after Ctrl-C.
-pub(crate) async fn ask(
+async fn ask(
     question: &Question<'_>,
     url: &RelayUrl,
     cells: &[CellSpec],
@@ -80,9 +163,7 @@ pub(crate) async fn ask(
     };
     let answers = tokio::select! {
         biased;
-        () = interrupt.wait() => {
-            return Err(Ended { exit: Exit::Interrupted, reason: NOTHING_MEASURED.to_owned() }.into());
-        }
+        () = interrupt.wait() => return Err(interrupted()),
         answers = client_sim::examine(&doctor, true) => answers.context("the relay was asked what it takes")?,
     };
     let told = answers.scenarios.iter().filter(|verdict| !verdict.reasons.is_empty());
@@ -104,15 +185,12 @@ fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
     })
 }
 
-/// The answers of each relay by its name, which is empty where there is one.
-pub(crate) type ByRelay = BTreeMap<String, Answers>;
-
 /// Drops the cells that their relays decline, and names the others by the terms that are granted. All
 /// relays get the rules of the strictest. Returns the dropped cells and the refused events.
 ///
 /// # Errors
 /// When a relay does not speak JSON.
-pub(crate) fn apply(answers: &mut ByRelay, cells: &mut Vec<CellSpec>) -> Result<Foreign> {
+fn apply(answers: &mut ByRelay, cells: &mut Vec<CellSpec>) -> Result<Foreign> {
     let rules = answers.values().map(|answers| answers.rules.clone()).reduce(Rules::and).unwrap_or_default();
     let mut refused_events = BTreeMap::new();
     for answers in answers.values_mut() {

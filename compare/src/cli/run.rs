@@ -13,18 +13,13 @@ use cell::Factor;
 use measure::{Exit, NOT_SATURATED, Status, utc};
 use tempfile::TempDir;
 
-use super::{
-    agent,
-    asking::{Asked, asked},
-    folder::Folder,
-    last, links, rates, refused, stopped_code, try_file,
-};
+use super::{agent, folder::Folder, last, links, rates, refused, stopped_code, try_file};
 use crate::{
     args::Run,
     assemble::{self, assemble},
     generator::Generator,
     git,
-    grants::Question,
+    grants::{Asked, Question, asked},
     junit,
     matrix::{CellSpec, cells},
     metrics::Metrics,

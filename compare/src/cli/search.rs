@@ -5,15 +5,11 @@ use std::{ffi::OsString, time::SystemTime};
 use anyhow::{Context, Result};
 use measure::{Exit, Status, utc};
 
-use super::{
-    asking::{Asked, asked},
-    folder::Folder,
-    links, rates, refused,
-};
+use super::{folder::Folder, links, rates, refused};
 use crate::{
     args::{By, SearchFlags},
     assemble, git,
-    grants::Question,
+    grants::{Asked, Question, asked},
     matrix::{CellSpec, cells},
     search::{Found, link, search},
     this_machine::ThisMachine,

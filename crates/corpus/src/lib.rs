@@ -42,4 +42,4 @@ pub use origin::Origin;
 pub use random::Random;
 pub use rules::Rules;
 pub use sampler::Reservoir;
-pub use signing::{Keys, KeysError, MOST_WORK_BITS, NONCE_BYTES, REHEARSAL_KEYS, Signing};
+pub use signing::{Keys, KeysError, MOST_WORK_BITS, REHEARSAL_KEYS, Signing};

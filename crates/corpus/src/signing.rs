@@ -23,9 +23,6 @@ use crate::keys;
 /// each bit more.
 pub const MOST_WORK_BITS: u8 = 20;
 
-/// Bytes that a nonce adds to an event's JSON, at most.
-pub const NONCE_BYTES: i64 = 34;
-
 /// How many keys no author of a plan takes: a rehearsal writes with them, and what it wrote must replace
 /// nothing of the plan.
 pub const REHEARSAL_KEYS: usize = 2;

@@ -4,10 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::Context;
 use codecs::quoted;
-use corpus::{
-    NONCE_BYTES, Rules,
-    rules::{Bound, Property},
-};
+use corpus::{Rules, rules::Bound};
 use serde::{Deserialize, Serialize};
 use wire::Endpoint;
 
@@ -22,25 +19,14 @@ const LIMITS: [&str; 4] = ["max_subscriptions", "max_limit", "default_limit", WO
 /// Time for the whole document.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// What a relay is asked to do.
+pub(super) const READ: &str = "answer a small request";
+pub(super) const AUTH: &str = "accept AUTH (NIP-42)";
+pub(super) const READ_AFTER_AUTH: &str = "answer a small request after AUTH";
+pub(super) const RECONCILE: &str = "reconcile (NIP-77)";
+
 /// Prefixes by which relays refuse the rate: some ask for proof of work while many events come.
 pub(crate) const RATE: [&str; 2] = ["rate-limited", "pow:"];
-
-/// The answer to one message.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Answer {
-    /// Nothing was sent, or the relay refused the rate alone.
-    #[default]
-    NotAsked,
-    /// As NIP-01 has it: OK true, or EOSE.
-    Taken,
-    /// OK false, CLOSED or NOTICE, with the relay's words.
-    Refused(String),
-    /// The connection ended.
-    Ended(String),
-    /// Nothing came in time.
-    Silent,
-}
 
 /// NIP-11 as far as a run asks for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,11 +62,8 @@ pub struct Answers {
     /// The NIP-11 document, or why there is none.
     pub info: Option<Info>,
     pub no_info: Option<String>,
-    /// A small request, and the same after AUTH.
-    pub read: Answer,
-    pub read_after_auth: Answer,
-    /// The signed challenge (NIP-42); [`Answer::NotAsked`] without a challenge.
-    pub auth: Answer,
+    /// Why it does not do what it was asked to; `None` where it does.
+    pub tried: BTreeMap<String, Option<String>>,
     /// What a plan leaves out.
     pub rules: Rules,
     /// What it has too little of, in words.
@@ -89,12 +72,9 @@ pub struct Answers {
     pub rate: Option<String>,
     /// Zero bits at the start of the id of each event (NIP-13).
     pub work_bits: u8,
-    /// NEG-OPEN over nothing (NIP-77).
-    pub reconcile: Answer,
     pub handshakes: Vec<Handshake>,
     /// Why nothing can be played, or the rehearsal ended early.
     pub stopped: Option<String>,
-    pub corpus: String,
     pub corpus_events: usize,
     /// How many events of the corpus are set aside, by reason.
     pub refused_events: BTreeMap<String, u64>,
@@ -112,9 +92,14 @@ pub struct Verdict {
 }
 
 impl Answers {
+    /// Whether the relay does this.
+    pub(super) fn does(&self, what: &str) -> bool {
+        self.tried.get(what) == Some(&None)
+    }
+
     /// Whether the relay answers a small request, after AUTH if the plan answers a challenge.
     pub(super) fn reads(&self, auth: bool) -> bool {
-        self.read == Answer::Taken || (auth && self.read_after_auth == Answer::Taken)
+        self.does(READ) || (auth && self.does(READ_AFTER_AUTH))
     }
 
     /// The bound on subscriptions that sessions with these needs keep to by waiting for each other.
@@ -129,40 +114,12 @@ impl Answers {
         if needs.auth {
             rules.kinds.clone_from(&rules.kinds_after_auth);
         }
-        if self.work_bits > 0 {
-            // A nonce is yet to come.
-            let of = [(Property::EventBytes, NONCE_BYTES), (Property::EventTags, 1)];
-            for (property, nonce) in of {
-                if let Some(bound) = rules.bounds.get_mut(&property) {
-                    bound.most = bound.most.saturating_sub(nonce);
-                }
-            }
-        }
         rules.kinds.retain(|_, withheld| match (withheld.stored, withheld.live) {
             (false, true) => needs.stored,
             (true, false) => needs.live,
             _ => true,
         });
         rules
-    }
-}
-
-impl Answer {
-    /// Why it is not [`Answer::Taken`]; `None` also if nothing was sent.
-    pub(super) fn refusal(&self) -> Option<String> {
-        match self {
-            Answer::NotAsked | Answer::Taken => None,
-            Answer::Refused(text) => Some(format!("\"{text}\"")),
-            Answer::Ended(text) => Some(format!("the connection ended: {text}")),
-            Answer::Silent => Some("the relay was silent".to_owned()),
-        }
-    }
-
-    /// The relay's words where it refuses not the message but the rate.
-    pub(super) fn about_rate(&self) -> Option<&str> {
-        let Answer::Refused(said) = self else { return None };
-        let words = said.strip_prefix("NOTICE ").unwrap_or(said);
-        RATE.iter().any(|prefix| words.starts_with(prefix)).then_some(said)
     }
 }
 

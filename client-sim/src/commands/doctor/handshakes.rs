@@ -9,8 +9,8 @@ use tokio::time::{Instant, timeout_at};
 use wire::{Compression, Connection, Endpoint, Offer, Token, WireLimits};
 
 use super::{
-    answers::{Answer, Handshake},
-    talk::{Peer, Talk, nothing},
+    answers::Handshake,
+    talk::{Answer, Peer, Talk, nothing},
 };
 
 /// Handshakes until what is offered is what is granted: a relay may narrow each of two directions.

@@ -15,9 +15,9 @@ use tokio::time::{Instant, sleep};
 use wire::WireError;
 
 use super::{
-    answers::{Answer, Answers},
+    answers::{AUTH, Answers, READ, READ_AFTER_AUTH, RECONCILE},
     needs::{CONNECTIONS, Needs, STORED, SUBSCRIPTIONS, UNLIMITED, json_bytes},
-    talk::{EPHEMERAL, FIRST, Peer, Talk, is_kept, nothing, now_s},
+    talk::{Answer, EPHEMERAL, FIRST, Peer, Talk, is_kept, nothing, now_s},
 };
 use crate::sockets::resources;
 
@@ -63,9 +63,9 @@ pub(super) const AUTHORS: usize = 2 + Property::ALL.len() * (STEPS + 1);
 /// When the relay cannot be reached.
 pub(super) async fn rehearse(peer: &Rc<Peer>, needs: &Needs, answers: &mut Answers) -> Result<(), WireError> {
     let mut talk = Talk::open(peer).await?;
-    answers.read = talk.request(nothing()).await;
-    if answers.read == Answer::Silent
-        && talk.publish(&event(peer, EPHEMERAL, vec![], FIRST).await).await != Answer::Taken
+    let read = talk.request(nothing()).await;
+    if read == Answer::Silent
+        && talk.publish(&peer.sign(event(EPHEMERAL, vec![]), FIRST).await).await != Answer::Taken
     {
         let foreign = talk.heard.borrow().foreign.clone();
         let said = foreign.map_or_else(String::new, |said| format!("; it said {said}"));
@@ -73,6 +73,7 @@ pub(super) async fn rehearse(peer: &Rc<Peer>, needs: &Needs, answers: &mut Answe
         return Ok(());
     }
     let mut rehearsal = Rehearsal { peer, needs, answers, tried: AFTER_AUTH };
+    rehearsal.note(READ, &read);
     rehearsal.told();
     let mut links = vec![talk];
     links.extend(rehearsal.connections().await);
@@ -101,6 +102,13 @@ struct Rehearsal<'a> {
 }
 
 impl Rehearsal<'_> {
+    /// Notes whether the relay does this.
+    fn note(&mut self, what: &str, answer: &Answer) {
+        if *answer != Answer::Limited {
+            self.answers.tried.insert(what.to_owned(), answer.refusal());
+        }
+    }
+
     /// Notes what the relay has too little of.
     fn bound(&mut self, what: &str, most: i64, said: String) {
         self.answers.bounds.insert(what.to_owned(), Bound { most, said });
@@ -126,7 +134,7 @@ impl Rehearsal<'_> {
         let wanted = self.needs.most(CONNECTIONS).clamp(2, MOST_CONNECTIONS) - 1;
         let wanted = usize::try_from(wanted).unwrap_or(0);
         resources::raise_descriptor_limit(wanted).ok();
-        let (peer, asks) = (self.peer, self.answers.read == Answer::Taken);
+        let (peer, asks) = (self.peer, self.answers.does(READ));
         let open = async || {
             let mut other = Talk::open(peer).await?;
             let refused = if asks { other.request(nothing()).await.refusal() } else { None };
@@ -172,7 +180,7 @@ impl Rehearsal<'_> {
     ) -> BTreeMap<u16, Withheld> {
         let mut events = Vec::new();
         for template in templates {
-            events.push(like(self.peer, template, author).await);
+            events.push(self.peer.sign(like(template), author).await);
         }
         let Some(first) = events.first() else { return BTreeMap::new() };
         let theirs =
@@ -256,9 +264,10 @@ impl Rehearsal<'_> {
         let withheld: Vec<u16> = withheld.map(|(kind, _)| *kind).collect();
         let restricted = Filter { kinds: Some(withheld).filter(|kinds| !kinds.is_empty()), ..nothing() };
         let proofs = links.iter_mut().map(|link| link.authenticate(&restricted));
-        self.answers.auth = join_all(proofs).await.swap_remove(0);
-        if self.answers.auth == Answer::Taken {
-            self.answers.read_after_auth = links[0].request(nothing()).await;
+        let Some(proof) = join_all(proofs).await.swap_remove(0) else { return };
+        self.note(AUTH, &proof);
+        if proof == Answer::Taken {
+            self.note(READ_AFTER_AUTH, &links[0].request(nothing()).await);
             links.retain(|link| link.proven);
             let written = &self.needs.written;
             let again = kinds.keys().filter_map(|kind| written.get(kind));
@@ -270,10 +279,9 @@ impl Rehearsal<'_> {
     async fn bounds(&mut self, talk: &mut Talk) {
         let refused = &self.answers.rules.kinds_after_auth;
         let stays = |event: &&Event<'_>| is_kept(event) && !refused.contains_key(&event.kind);
-        let is_regular = |event: &&Event<'_>| event.class() == KindClass::Regular;
-        let taken = || self.needs.written.values().filter(stays);
-        let Some(template) = taken().find(is_regular).or_else(|| taken().next()) else { return };
-        let template = like(self.peer, template, FIRST).await;
+        let is_special = |event: &&Event<'_>| event.class() != KindClass::Regular;
+        let taken = self.needs.written.values().filter(stays).min_by_key(is_special);
+        let Some(template) = taken.map(like) else { return };
         for property in Property::ALL {
             let Some(most) = self.needs.properties.get(&property).copied() else { continue };
             // Dates begin in 1970.
@@ -286,11 +294,11 @@ impl Rehearsal<'_> {
                     self.tried += 1;
                     self.tried
                 };
-                let event = changed(self.peer, &template, property, value, author).await;
+                let event = changed(&template, property, value);
                 if self.answers.rules.refuses(&event, json_bytes(&event)).is_some() {
                     return None; // Known: many tags may be too many bytes.
                 }
-                talk.publish(&event).await.refusal()
+                talk.publish(&self.peer.sign(event, author).await).await.refusal()
             });
             if let Some((value, said)) = found.await {
                 let age_s = if property == Property::Oldest { now_s() + value } else { 0 };
@@ -336,7 +344,7 @@ impl Rehearsal<'_> {
                 filter: nothing(),
                 message: NOTHING.as_slice().into(),
             };
-            self.answers.reconcile = talk.ask(&open).await;
+            self.note(RECONCILE, &talk.ask(&open).await);
             talk.say(&ClientMessage::NegClose { subscription: name() });
         }
     }
@@ -397,15 +405,14 @@ async fn delete(peer: &Peer, talk: &mut Talk) {
     let published = peer.signed.borrow().clone();
     for (author, ids) in published {
         let tags = ids.iter().map(tag).chain([expiration()]).collect();
-        talk.publish(&event(peer, DELETION, tags, author).await).await;
+        talk.publish(&peer.sign(event(DELETION, tags), author).await).await;
     }
 }
 
-/// An event of this second without content.
-async fn event(peer: &Peer, kind: u16, tags: Vec<Tag<'static>>, author: usize) -> Event<'static> {
+/// An event of this second without content, author and signature.
+fn event(kind: u16, tags: Vec<Tag<'static>>) -> Event<'static> {
     let (id, pubkey, created_at) = ([0; 32], [0; 32], now_s());
-    let event = Event { id, pubkey, created_at, kind, tags, content: "".into(), sig: [0; 64] };
-    peer.sign(event, author).await
+    Event { id, pubkey, created_at, kind, tags, content: "".into(), sig: [0; 64] }
 }
 
 /// Asks to expire soon (NIP-40).
@@ -413,9 +420,9 @@ fn expiration() -> Tag<'static> {
     vec!["expiration".into(), (now_s() + LIFETIME_S).to_string().into()]
 }
 
-/// An event of the template's kind and form, by another author, with other references, that asks to
-/// expire. An ephemeral one does not ask: relays should keep one that does.
-async fn like(peer: &Peer, template: &Event<'static>, author: usize) -> Event<'static> {
+/// An event of the template's kind and form, with other references, that asks to expire and is yet to
+/// be signed. An ephemeral one does not ask: relays should keep one that does.
+fn like(template: &Event<'static>) -> Event<'static> {
     let made = corpus::fresh::events(&[template], 1, RandomState::new().hash_one(template.id));
     let mut event = made.into_iter().next().unwrap_or_else(|| template.clone());
     event.created_at = now_s();
@@ -423,17 +430,11 @@ async fn like(peer: &Peer, template: &Event<'static>, author: usize) -> Event<'s
     if is_kept(&event) {
         event.tags.push(expiration());
     }
-    peer.sign(event, author).await
+    event
 }
 
-/// The template with another value of a property, by another author.
-async fn changed(
-    peer: &Peer,
-    template: &Event<'static>,
-    property: Property,
-    value: i64,
-    author: usize,
-) -> Event<'static> {
+/// The template with another value of a property, yet to be signed.
+fn changed(template: &Event<'static>, property: Property, value: i64) -> Event<'static> {
     let mut event = template.clone();
     let x = |count: i64| "x".repeat(usize::try_from(count).unwrap_or(0));
     match property {
@@ -452,5 +453,5 @@ async fn changed(
         Property::Oldest => event.created_at = -value,
         Property::Newest => event.created_at = value,
     }
-    peer.sign(event, author).await
+    event
 }

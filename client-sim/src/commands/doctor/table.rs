@@ -10,7 +10,7 @@ use corpus::{
 };
 
 use super::{
-    answers::{Answer, Answers, Info},
+    answers::{AUTH, Answers, Info, READ, RECONCILE},
     needs::{ENTRIES, Needs, json_bytes},
 };
 
@@ -32,16 +32,13 @@ pub(super) fn reasons(answers: &Answers, needs: &Needs) -> Vec<String> {
     if let Some(stopped) = &answers.stopped {
         return vec![stopped.clone()];
     }
-    let mut reasons = Vec::new();
-    let read = answers.read.refusal().filter(|_| !answers.reads(needs.auth));
-    reasons.extend(read.map(|said| format!("it refuses a small request: {said}")));
-    reasons.extend(refuses_auth(answers).filter(|_| needs.auth));
+    let wanted = [(READ, !answers.reads(needs.auth)), (AUTH, needs.auth), (RECONCILE, needs.reconciles)];
+    let wanted = wanted.into_iter().filter(|(_, is_wanted)| *is_wanted);
+    let mut reasons: Vec<_> = wanted.filter_map(|(what, _)| does_not(answers, what)).collect();
     for (what, needed) in &needs.most {
         let bound = answers.bounds.get(what).filter(|bound| bound.most < *needed);
         reasons.extend(bound.map(|bound| lacks(what, bound, &format!(", and the scenario needs {needed}"))));
     }
-    let reconcile = answers.reconcile.refusal().filter(|_| needs.reconciles);
-    reasons.extend(reconcile.map(|said| format!("it does not reconcile (NIP-77): {said}")));
     let rules = answers.rules(needs);
     if !needs.written.is_empty() && needs.written.keys().all(|kind| rules.kinds.contains_key(kind)) {
         reasons.extend(set_aside(&rules));
@@ -57,9 +54,10 @@ fn lacks(what: &str, Bound { most, said }: &Bound, but: &str) -> String {
     }
 }
 
-/// That it does not accept AUTH, with its words.
-fn refuses_auth(answers: &Answers) -> Option<String> {
-    Some(format!("it does not accept AUTH (NIP-42): {}", answers.auth.refusal()?))
+/// What it does not do, with its words.
+fn does_not(answers: &Answers, what: &str) -> Option<String> {
+    let said = answers.tried.get(what)?.as_ref()?;
+    Some(format!("it does not {what}: {said}"))
 }
 
 /// Kinds that are set aside, with the relay's words.
@@ -126,7 +124,7 @@ pub(super) fn findings(answers: &Answers) -> Vec<String> {
     let bits = Some(answers.work_bits).filter(|bits| *bits > 0);
     all.extend(bits.map(|bits| format!("each event is given {bits} bits of proof of work (NIP-13)")));
     all.extend(answers.rate.iter().map(|said| format!("a bound on the rate, which a run may meet: {said}")));
-    all.extend(refuses_auth(answers));
+    all.extend(does_not(answers, AUTH));
     all
 }
 
@@ -140,15 +138,8 @@ pub(super) fn text(answers: &Answers) -> String {
     if let Some(stopped) = &answers.stopped {
         section("The rehearsal ended early", vec![stopped.clone()]);
     }
-    let works = [
-        ("a request", &answers.read),
-        ("an answer to its AUTH challenge", &answers.auth),
-        ("a request after AUTH", &answers.read_after_auth),
-        ("reconciliation (NIP-77)", &answers.reconcile),
-    ];
-    let works = works.into_iter().filter(|(_, answer)| **answer != Answer::NotAsked);
-    let works =
-        works.map(|(what, answer)| (what.to_owned(), answer.refusal().unwrap_or_else(|| "yes".to_owned())));
+    let works = answers.tried.iter();
+    let works = works.map(|(what, why)| (what.clone(), why.clone().unwrap_or_else(|| "yes".to_owned())));
     let handshakes = answers.handshakes.iter().map(|one| {
         let batched = if one.batched { ", batched" } else { "" };
         let granted = match &one.granted {

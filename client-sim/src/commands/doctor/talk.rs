@@ -21,7 +21,7 @@ use tokio::{
 };
 use wire::{CloseCode, Compression, Connection, Endpoint, Offer, WireError, WireLimits};
 
-use super::answers::Answer;
+use super::answers::RATE;
 use crate::sockets::driver;
 
 /// How long an answer may follow a NOTICE, which names nothing that it answers.
@@ -74,6 +74,40 @@ impl Peer {
             self.signed.borrow_mut().entry(author).or_default().push(event.id);
         }
         event
+    }
+}
+
+/// The answer to one message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// As NIP-01 has it: OK true, or EOSE.
+    Taken,
+    /// OK false, CLOSED or NOTICE, with the relay's words.
+    Refused(String),
+    /// The relay refused the rate alone.
+    Limited,
+    /// The connection ended.
+    Ended(String),
+    /// Nothing came in time.
+    Silent,
+}
+
+impl Answer {
+    /// Why it is not [`Answer::Taken`]; `None` also where the rate alone was refused.
+    pub(super) fn refusal(&self) -> Option<String> {
+        match self {
+            Answer::Taken | Answer::Limited => None,
+            Answer::Refused(text) => Some(format!("\"{text}\"")),
+            Answer::Ended(text) => Some(format!("the connection ended: {text}")),
+            Answer::Silent => Some("the relay was silent".to_owned()),
+        }
+    }
+
+    /// The relay's words where it refuses not the message but the rate.
+    fn about_rate(&self) -> Option<&str> {
+        let Answer::Refused(said) = self else { return None };
+        let words = said.strip_prefix("NOTICE ").unwrap_or(said);
+        RATE.iter().any(|prefix| words.starts_with(prefix)).then_some(said)
     }
 }
 
@@ -137,7 +171,7 @@ impl Talk {
         }
         let Some(said) = answer.about_rate() else { return answer };
         self.peer.gave_up.set(true);
-        if said.contains("rate-limited") { Answer::NotAsked } else { answer }
+        if said.contains("rate-limited") { Answer::Limited } else { answer }
     }
 
     async fn ask_once(&mut self, message: &ClientMessage<'_>) -> Answer {
@@ -219,18 +253,18 @@ impl Talk {
         }
     }
 
-    /// Answers the relay's challenge (NIP-42), which may come with a request that is restricted;
-    /// [`Answer::NotAsked`] without one.
-    pub(super) async fn authenticate(&mut self, restricted: &Filter) -> Answer {
+    /// Answers the relay's challenge (NIP-42), which may come with a request that is restricted; `None`
+    /// without one.
+    pub(super) async fn authenticate(&mut self, restricted: &Filter) -> Option<Answer> {
         if self.heard.borrow().challenge.is_none() {
             self.request(restricted.clone()).await;
         }
-        let Some(challenge) = self.heard.borrow().challenge.clone() else { return Answer::NotAsked };
+        let challenge = self.heard.borrow().challenge.clone()?;
         let mut event = auth::proof(&self.peer.relay.url().to_string(), &challenge, now_s());
         self.peer.keys.sign(&mut event, FIRST, 0);
         let answer = self.ask(&ClientMessage::Auth(Cow::Owned(event))).await;
         self.proven = answer == Answer::Taken;
-        answer
+        Some(answer)
     }
 
     pub(super) async fn close(self) {

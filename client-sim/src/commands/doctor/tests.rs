@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, time::Instant};
 use wire::{Accepted, ServerConfig, Support, WireLimits};
 
-use super::{answers::Answer, needs::json_bytes, *};
+use super::{needs::json_bytes, *};
 use crate::sockets::dial::endpoint;
 
 /// Silence takes time.
@@ -95,7 +95,7 @@ async fn all_but_what_has_bounds_is_taken_and_those_are_named_with_the_flag_that
     let written = serde_json::to_string(&answers).unwrap();
     assert_eq!(serde_json::from_str::<Answers>(&written).unwrap(), answers);
     assert_eq!((&answers.stopped, &answers.rules.kinds), (&None, &BTreeMap::new()), "{answers:?}");
-    assert_eq!((&answers.read, &answers.reconcile), (&Answer::Taken, &Answer::Taken));
+    assert!(answers.does(answers::READ) && answers.does(answers::RECONCILE), "{answers:?}");
     assert_eq!(answers.rules.bounds.keys().collect::<Vec<_>>(), [&Property::EventBytes], "{answers:?}");
     let bytes = &answers.rules.bounds[&Property::EventBytes];
     assert!((19_000..20_000).contains(&bytes.most) && bytes.said.contains("connection ended"), "{bytes:?}");
@@ -206,6 +206,6 @@ async fn handshakes_that_take_too_long_are_not_known_and_no_reason_against_a_sce
     let handshakes = handshakes::all(&mute.await, (&[Format::JSON], &compressions), &[], PATIENCE).await;
     let why = |one: &answers::Handshake| one.granted.clone().unwrap_err();
     assert!(handshakes.len() == 3 && handshakes.iter().all(|one| why(one).starts_with("not known")));
-    let answers = Answers { read: Answer::Taken, handshakes, ..Answers::default() };
+    let answers = Answers { handshakes, ..Answers::default() };
     assert_eq!(table::refusal(&answers, &Needs::default()), None);
 }
