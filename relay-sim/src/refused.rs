@@ -45,7 +45,7 @@ fn asked_in_text(payload: &[u8], limits: &Limits) -> Option<Asked> {
     };
     let (name, _) = text(rest)?;
     let is_name = !name.is_empty() && name.chars().count() <= limits.max_subscription_chars;
-    is_name.then(|| match request {
+    is_name.then_some(match request {
         Some(request) => Asked::Request(request, name),
         None => Asked::Round(name),
     })
