@@ -413,7 +413,8 @@ fn within_rules(
     (seed, mut workload): (u64, Workload),
     interrupt: &mut Interrupt,
 ) -> anyhow::Result<(Workload, Option<Info>)> {
-    let needs = Needs::from_plan(&workload, scenario, corpus);
+    let mut needs = Needs::default();
+    needs.add_plan(&workload, scenario, corpus);
     let signing = Signing { work_bits: args.signing.pow.unwrap_or(0), ..scenario.signing.clone() };
     let relay = args.url.as_ref().map(|url| endpoint(url, args.ca.as_deref(), &args.header));
     let relay = relay.transpose().map_err(UsageError)?;

@@ -14,7 +14,6 @@ mod talk;
 mod tests;
 
 use std::{
-    collections::BTreeMap,
     convert::Infallible,
     hash::{BuildHasher, RandomState},
     path::Path,
@@ -85,19 +84,26 @@ pub async fn examine(args: &args::Doctor, quiet: bool) -> anyhow::Result<Answers
     let named = !args.scenario.is_empty();
     let all = || Scenario::names().into_iter().map(str::to_owned).collect();
     let names = if named { args.scenario.clone() } else { all() };
+    let (mut needs, mut scenarios) = (Needs::default(), Vec::new());
+    needs.add_events(&corpus.events);
     // Kinds that no scenario writes are not tried.
-    let mut needs = Needs { written: BTreeMap::new(), ..Needs::from_events(&corpus.events) };
-    let mut scenarios = Vec::new();
+    needs.written.clear();
     for name in names {
         let mut scenario = Scenario::load(&name).map_err(UsageError)?;
         // Scenarios of phases keep their own length.
         scenario.set_seconds(PLAN_SECONDS).ok();
         scenario.only_new = true;
-        let own = plan(&scenario, &corpus).map(|workload| Needs::from_plan(&workload, &scenario, &corpus));
+        let own = plan(&scenario, &corpus).map(|workload| {
+            let mut own = Needs::default();
+            for needs in [&mut needs, &mut own] {
+                needs.add_plan(&workload, &scenario, &corpus);
+            }
+            own
+        });
         match own {
             Err(error) if named => return Err(UsageError(error).into()),
             // This corpus has not what every scenario asks for.
-            own => scenarios.push((scenario, own.ok().inspect(|own| needs.join(own.clone())))),
+            own => scenarios.push((scenario, own)),
         }
     }
     if !quiet {
@@ -117,9 +123,10 @@ pub async fn examine(args: &args::Doctor, quiet: bool) -> anyhow::Result<Answers
     answers.corpus_events = corpus.events.len();
     answers.refused_events = table::refused(&rules, &corpus.events);
     let mut findings = table::findings(&answers);
-    for (scenario, needs) in scenarios {
+    for (scenario, own) in scenarios {
         let name = scenario.name.clone();
-        let reasons = reasons(&answers, scenario, needs.as_ref(), &corpus);
+        let unplanned = |error| vec![format!("{error:#}")];
+        let reasons = own.map_or_else(unplanned, |own| reasons(&answers, scenario, &own, &corpus));
         findings.extend(reasons.clone());
         answers.scenarios.push(Verdict { scenario: name, reasons });
     }
@@ -211,14 +218,14 @@ fn plan(scenario: &Scenario, corpus: &Corpus) -> anyhow::Result<Workload> {
 }
 
 /// Why the scenario cannot be played with what the relay does not refuse.
-fn reasons(answers: &Answers, mut scenario: Scenario, needs: Option<&Needs>, corpus: &Corpus) -> Vec<String> {
-    let mut reasons = needs.map_or_else(Vec::new, |needs| table::reasons(answers, needs));
-    scenario.rules = needs.map_or_else(|| answers.rules.clone(), |needs| answers.rules(needs));
-    if (needs.is_none() || (reasons.is_empty() && scenario.rules != Rules::default()))
+fn reasons(answers: &Answers, mut scenario: Scenario, needs: &Needs, corpus: &Corpus) -> Vec<String> {
+    let mut reasons = table::reasons(answers, needs);
+    scenario.rules = answers.rules(needs);
+    if reasons.is_empty()
+        && scenario.rules != Rules::default()
         && let Err(error) = plan(&scenario, corpus)
     {
-        // A plan that this corpus is too small for is no fault of the relay.
-        reasons.extend(needs.iter().flat_map(|_| table::set_aside(&scenario.rules)));
+        reasons.extend(table::set_aside(&scenario.rules));
         reasons.push(format!("{error:#}"));
     }
     reasons

@@ -38,76 +38,54 @@ pub(crate) struct Needs {
 }
 
 impl Needs {
-    /// The needs of events alone.
-    pub(crate) fn from_events<'e>(events: impl IntoIterator<Item = &'e Event<'e>>) -> Needs {
-        let mut needs = Needs::default();
+    /// Adds the needs of events alone.
+    pub(crate) fn add_events<'e>(&mut self, events: impl IntoIterator<Item = &'e Event<'e>>) {
         let ranked = events.into_iter().map(|event| ((has_odd_reference(event), json_bytes(event)), event));
         let mut ranked: Vec<_> = ranked.collect();
         ranked.sort_by_key(|(rank, _)| *rank);
         for ((_, bytes), event) in ranked {
-            needs.written.entry(event.kind).or_insert_with(|| event.clone().into_owned());
+            self.written.entry(event.kind).or_insert_with(|| event.clone().into_owned());
             for property in Property::ALL {
-                at_least(&mut needs.properties, property, property.of(event, bytes));
+                at_least(&mut self.properties, property, property.of(event, bytes));
             }
         }
-        needs
     }
 
-    /// The needs of a plan, and of the corpus events that it may have instead of what is set aside.
-    pub(crate) fn from_plan(workload: &Workload, scenario: &Scenario, corpus: &Corpus) -> Needs {
+    /// Adds the needs of a plan, and of the corpus events that it may have instead of what is set aside.
+    pub(crate) fn add_plan(&mut self, workload: &Workload, scenario: &Scenario, corpus: &Corpus) {
         let instead = corpus.events.iter().filter(|event| scenario.may_have(event));
-        let mut needs = Needs::from_events(workload.events.iter().chain(instead));
-        (needs.auth, needs.stored) = (workload.auth, workload.stored > 0);
-        needs.at_least(CONNECTIONS, workload.roles.len());
-        needs.at_least(OVERLAPPING, workload.overlapping_subscriptions());
+        self.add_events(workload.events.iter().chain(instead));
+        self.auth |= workload.auth;
+        self.stored |= workload.stored > 0;
+        self.at_least(CONNECTIONS, workload.roles.len());
+        self.at_least(OVERLAPPING, workload.overlapping_subscriptions());
         for session in &workload.sessions {
-            needs.at_least(SUBSCRIPTIONS, session.subscriptions());
-            needs.live |= !session.live.is_empty();
+            self.at_least(SUBSCRIPTIONS, session.subscriptions());
+            self.live |= !session.live.is_empty();
             for request in session.steps.iter().flatten() {
-                needs.at_least(STORED, request.expected.len());
+                self.at_least(STORED, request.expected.len());
                 if request.filter.limit.is_none() {
-                    needs.at_least(UNLIMITED, request.expected.len());
+                    self.at_least(UNLIMITED, request.expected.len());
                 }
-                needs.filter(&request.filter);
+                self.filter(&request.filter);
             }
             if let Some(reconciliation) = &session.reconciliation {
-                needs.reconciles = true;
+                self.reconciles = true;
                 let fetched = reconciliation.lacks.iter().take(reconciliation.chunk);
                 let ids: Vec<_> = fetched.map(|event| workload.events[*event as usize].id).collect();
-                needs.at_least(STORED, ids.len());
-                needs.filter(&Filter { ids: Some(ids), ..Filter::default() });
+                self.at_least(STORED, ids.len());
+                self.filter(&Filter { ids: Some(ids), ..Filter::default() });
             }
         }
         for turn in &workload.turns {
-            needs.live |= turn.is_request();
-            turn.filters().iter().for_each(|filter| needs.filter(filter));
+            self.live |= turn.is_request();
+            turn.filters().iter().for_each(|filter| self.filter(filter));
         }
         for role in &workload.roles {
-            needs.at_least(SUBSCRIPTIONS, role.filters().len());
-            needs.live |= !role.filters().is_empty();
+            self.at_least(SUBSCRIPTIONS, role.filters().len());
+            self.live |= !role.filters().is_empty();
         }
-        workload.live.iter().for_each(|live| needs.filter(&live.filter));
-        needs
-    }
-
-    /// The larger of each.
-    pub(crate) fn join(&mut self, other: Needs) {
-        for (what, filter) in &other.requests {
-            if other.most(what) > self.most(what) {
-                self.requests.insert(what.clone(), filter.clone());
-            }
-        }
-        other.most.iter().for_each(|(what, number)| at_least(&mut self.most, what.clone(), *number));
-        for (property, number) in other.properties {
-            at_least(&mut self.properties, property, number);
-        }
-        for (kind, event) in other.written {
-            self.written.entry(kind).or_insert(event);
-        }
-        self.auth |= other.auth;
-        self.reconciles |= other.reconciles;
-        self.live |= other.live;
-        self.stored |= other.stored;
+        workload.live.iter().for_each(|live| self.filter(&live.filter));
     }
 
     /// The largest number of something; 0 where there is none.

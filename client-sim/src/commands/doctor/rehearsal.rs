@@ -133,16 +133,14 @@ impl Rehearsal<'_> {
     async fn connections(&mut self) -> Vec<Talk> {
         let wanted = self.needs.most(CONNECTIONS).clamp(2, MOST_CONNECTIONS) - 1;
         let wanted = usize::try_from(wanted).unwrap_or(0);
-        resources::raise_descriptor_limit(wanted).ok();
+        // Where a plan needs more than this process may open, a run says so.
+        let may_open = resources::raise_descriptor_limit(wanted).is_ok();
+        let wanted = if may_open { wanted } else { wanted.min(READERS) };
         let (peer, asks) = (self.peer, self.answers.does(READ));
         let open = async || {
             let mut other = Talk::open(peer).await?;
             let refused = if asks { other.request(nothing()).await.refusal() } else { None };
             refused.map_or(Ok(other), |said| Err(anyhow::Error::msg(said)))
-        };
-        let met_here = |error: &anyhow::Error| match error.downcast_ref() {
-            Some(WireError::Io(error)) => resources::ran_out(error),
-            _ => false,
         };
         let (mut others, mut failed) = (Vec::new(), false);
         let deadline = Instant::now() + TIME_TO_OPEN;
@@ -152,16 +150,15 @@ impl Rehearsal<'_> {
                     others.push(other);
                     failed = false;
                 }
-                Err(error) if met_here(&error) => break,
-                // The relay may bound how many come within a second.
-                Err(_) if !failed => {
-                    failed = true;
-                    sleep(PAUSE).await;
-                }
-                Err(error) => {
+                Err(error) if failed => {
                     let most = i64::try_from(others.len() + 1).unwrap_or(i64::MAX);
                     self.bound(CONNECTIONS, most, format!("{error:#}"));
                     break;
+                }
+                // The relay may bound how many come within a second.
+                Err(_) => {
+                    failed = true;
+                    sleep(PAUSE).await;
                 }
             }
         }
@@ -338,14 +335,14 @@ impl Rehearsal<'_> {
             }
         }
         if self.needs.reconciles {
-            let name = || "doctor-neg".into();
+            let name = "doctor-neg";
             let open = ClientMessage::NegOpen {
-                subscription: name(),
+                subscription: name.into(),
                 filter: nothing(),
                 message: NOTHING.as_slice().into(),
             };
-            self.note(RECONCILE, &talk.ask(&open).await);
-            talk.say(&ClientMessage::NegClose { subscription: name() });
+            self.note(RECONCILE, &talk.ask(name, &open).await);
+            talk.say(&ClientMessage::NegClose { subscription: name.into() });
         }
     }
 }

@@ -159,22 +159,22 @@ impl Talk {
         Talk { peer, codec, heard, outgoing, carrier, requests: 0, listens: false, proven: false }
     }
 
-    /// Sends a message, and waits for its answer. A refusal of the rate is no answer: the message is sent
-    /// again after a pause.
-    pub(super) async fn ask(&mut self, message: &ClientMessage<'_>) -> Answer {
-        let mut answer = self.ask_once(message).await;
+    /// Sends a message, and waits for an answer about this subscription or id in hex. A refusal of the rate
+    /// is no answer: the message is sent again after a pause.
+    pub(super) async fn ask(&mut self, about: &str, message: &ClientMessage<'_>) -> Answer {
+        let mut answer = self.ask_once(about, message).await;
         for pause_ms in PAUSES_MS {
             let Some(said) = answer.about_rate().filter(|_| !self.peer.gave_up.get()) else { break };
             self.peer.rate.borrow_mut().get_or_insert_with(|| said.to_owned());
             sleep(Duration::from_millis(pause_ms)).await;
-            answer = self.ask_once(message).await;
+            answer = self.ask_once(about, message).await;
         }
         let Some(said) = answer.about_rate() else { return answer };
         self.peer.gave_up.set(true);
         if said.contains("rate-limited") { Answer::Limited } else { answer }
     }
 
-    async fn ask_once(&mut self, message: &ClientMessage<'_>) -> Answer {
+    async fn ask_once(&mut self, about: &str, message: &ClientMessage<'_>) -> Answer {
         if self.heard.borrow().ended.is_some() {
             match Talk::open(&self.peer).await {
                 Ok(anew) => {
@@ -185,7 +185,7 @@ impl Talk {
             }
         }
         self.heard
-            .send_modify(|heard| (heard.about, heard.answer, heard.notice) = (about(message), None, None));
+            .send_modify(|heard| (heard.about, heard.answer, heard.notice) = (about.to_owned(), None, None));
         self.say(message);
         let is_over = |heard: &Heard| heard.answer.is_some() || heard.ended.is_some();
         let mut hears = self.heard.subscribe();
@@ -212,7 +212,7 @@ impl Talk {
     }
 
     pub(super) async fn publish(&mut self, event: &Event<'static>) -> Answer {
-        self.ask(&ClientMessage::Event(Cow::Borrowed(event))).await
+        self.ask(&hex::encode(&event.id), &ClientMessage::Event(Cow::Borrowed(event))).await
     }
 
     /// Asks for stored events, and ends the subscription.
@@ -227,7 +227,7 @@ impl Talk {
 
     /// Opens a subscription that stays.
     pub(super) async fn subscribe(&mut self, name: &str, filter: Filter) -> Answer {
-        self.ask(&ClientMessage::Req { subscription: name.into(), filters: vec![filter] }).await
+        self.ask(name, &ClientMessage::Req { subscription: name.into(), filters: vec![filter] }).await
     }
 
     pub(super) fn unsubscribe(&self, name: &str) {
@@ -262,7 +262,7 @@ impl Talk {
         let challenge = self.heard.borrow().challenge.clone()?;
         let mut event = auth::proof(&self.peer.relay.url().to_string(), &challenge, now_s());
         self.peer.keys.sign(&mut event, FIRST, 0);
-        let answer = self.ask(&ClientMessage::Auth(Cow::Owned(event))).await;
+        let answer = self.ask(&hex::encode(&event.id), &ClientMessage::Auth(Cow::Borrowed(&event))).await;
         self.proven = answer == Answer::Taken;
         Some(answer)
     }
@@ -270,17 +270,6 @@ impl Talk {
     pub(super) async fn close(self) {
         drop(self.outgoing);
         timeout(AFTER_NOTICE, self.carrier).await.ok();
-    }
-}
-
-/// What the answer to a message is about; nothing of a message without an answer.
-fn about(message: &ClientMessage<'_>) -> String {
-    match message {
-        ClientMessage::Event(event) | ClientMessage::Auth(event) => hex::encode(&event.id),
-        ClientMessage::Req { subscription, .. } | ClientMessage::NegOpen { subscription, .. } => {
-            subscription.to_string()
-        }
-        _ => String::new(),
     }
 }
 
@@ -324,34 +313,32 @@ async fn send(link: &mut Connection, payload: Vec<u8>) -> Result<(), WireError> 
 impl Heard {
     fn take(&mut self, message: RelayMessage<'_>) {
         let refused = |text: &str| Answer::Refused(quoted(text));
-        match message {
-            RelayMessage::Ok { id, accepted, text } => {
-                let answer = match Verdict::from_ok(accepted, &text) {
-                    Verdict::Refused => refused(&text),
-                    _ => Answer::Taken,
-                };
-                self.answer(&hex::encode(&id), answer);
-            }
+        let (about, answer) = match message {
+            RelayMessage::Ok { id, accepted, text } => match Verdict::from_ok(accepted, &text) {
+                Verdict::Refused => (hex::encode(&id), refused(&text)),
+                _ => (hex::encode(&id), Answer::Taken),
+            },
             RelayMessage::Eose { subscription, .. } | RelayMessage::NegMsg { subscription, .. } => {
-                self.answer(&subscription, Answer::Taken);
+                (subscription.into_owned(), Answer::Taken)
             }
             RelayMessage::Closed { subscription, text } | RelayMessage::NegErr { subscription, text } => {
-                self.answer(&subscription, refused(&text));
+                (subscription.into_owned(), refused(&text))
             }
             RelayMessage::Event { subscription, event } => {
                 let came = if subscription == LIVE { &mut self.live } else { &mut self.stored };
                 let of_it = self.published.iter().filter(|own| own.id == event.id || replaces(&event, own));
-                came.extend(of_it.map(|own| own.id));
+                return came.extend(of_it.map(|own| own.id));
             }
-            RelayMessage::Auth { challenge } => self.challenge = Some(challenge.into_owned()),
+            RelayMessage::Auth { challenge } => {
+                self.challenge = Some(challenge.into_owned());
+                return;
+            }
             RelayMessage::Notice { text } => {
                 self.notice.get_or_insert_with(|| format!("NOTICE {}", quoted(&text)));
+                return;
             }
-            RelayMessage::Events { .. } | RelayMessage::Count { .. } => {}
-        }
-    }
-
-    fn answer(&mut self, about: &str, answer: Answer) {
+            RelayMessage::Events { .. } | RelayMessage::Count { .. } => return,
+        };
         if about == self.about {
             self.answer.get_or_insert(answer);
         }

@@ -1,5 +1,7 @@
 //! The rehearsal against relay-sim and against peers that are no relays.
 
+use std::collections::BTreeMap;
+
 use codecs::{Event, Filter, Limits};
 use corpus::rules::Property;
 use serde_json::{Value, json};
