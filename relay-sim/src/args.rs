@@ -4,29 +4,20 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use codecs::{Format, Implementation, VerifyLevel};
+use codecs::Format;
 use corpus::Corpus;
-use terms::{BatchLimits, Compression, Reencode};
+use terms::{BatchLimits, Compression};
 use tracing::{info, warn};
-use wire::ServerTls;
+use wire::{ServerTls, WireLimits};
 
 use crate::{
-    config::{Config, known_compressions},
-    fault::{self, Fault},
-    reconcile::MIN_FRAME_BYTES,
+    config::{Config, EVENTS, LIMITS, LISTEN, STORE, WIRE, known_compressions},
+    fault::Fault,
     store::StoreConfig,
 };
 
 /// The address of `--listen`, at which client-sim looks for a relay-sim.
 pub const DEFAULT_ADDRESS: &str = "127.0.0.1:7777";
-
-// The groups of flags.
-const LISTEN: &str = "Listen";
-const WIRE: &str = "Wire";
-const EVENTS: &str = "Events";
-const STORE: &str = "Store";
-const LIMITS: &str = "Limits";
-const FAULTS: &str = "Faults";
 
 /// One for each group of flags.
 const EXAMPLES: &str = "\
@@ -72,10 +63,6 @@ pub(crate) struct Args {
     #[arg(long, help_heading = LISTEN, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 
-    /// A host name of this relay, for the check of AUTH; may be repeated
-    #[arg(long, help_heading = LISTEN, value_name = "NAME", hide_short_help = true)]
-    host: Vec<String>,
-
     /// Threads that serve; 1 gives every format the same single core
     #[arg(
         long, help_heading = LISTEN, value_name = "N", default_value_t = 1,
@@ -96,33 +83,11 @@ pub(crate) struct Args {
     #[arg(long, help_heading = WIRE, value_name = "NAMES", value_delimiter = ',')]
     compression: Vec<Compression>,
 
-    /// Decline compression to clients whose User-Agent contains this; may be repeated
-    ///
-    /// For stacks that fail with a compression that they offer. Apple's URLSession has CFNetwork in
-    /// its User-Agent.
-    #[arg(
-        long, help_heading = WIRE, value_name = "TEXT", hide_short_help = true,
-        value_parser = clap::builder::NonEmptyStringValueParser::new()
-    )]
-    no_compression_for: Vec<String>,
-
-    /// Codecs: library (ecosystem) or tuned (ours)
-    #[arg(long, help_heading = WIRE, value_name = "WHO", default_value_t = Implementation::Library)]
-    implementation: Implementation,
-
     /// A dictionary for zstd-dict, instead of the bundled ones; may be repeated
     ///
     /// corpus train-dictionary makes one.
     #[arg(long, help_heading = WIRE, value_name = "FILE", hide_short_help = true)]
     dictionary: Vec<PathBuf>,
-
-    /// Encode an event anew for readers of its publisher's format: always, or never-if-canonical
-    ///
-    /// never-if-canonical passes on published bytes that equal the codec's.
-    #[arg(
-        long, help_heading = WIRE, value_name = "WHEN", value_enum, default_value_t, hide_short_help = true
-    )]
-    reencode: Reencode,
 
     /// Longest wait of a live event for its batch
     ///
@@ -147,12 +112,6 @@ pub(crate) struct Args {
     )]
     batch_bytes: u32,
 
-    /// Check of published events: full, id or none
-    ///
-    /// Full is id and signature (NIP-01).
-    #[arg(long, help_heading = EVENTS, value_name = "LEVEL", default_value_t = VerifyLevel::Full)]
-    verify: VerifyLevel,
-
     /// Events to start with (.jsonl, .jsonl.gz, .jsonl.zst, .pb.gz)
     ///
     /// They are not verified.
@@ -164,18 +123,6 @@ pub(crate) struct Args {
     /// Each event is then verified.
     #[arg(long, help_heading = EVENTS, requires = "corpus", hide_short_help = true)]
     skip_invalid: bool,
-
-    /// Send every client a NIP-42 challenge
-    ///
-    /// A client that answers may publish protected events (NIP-70).
-    #[arg(long, help_heading = EVENTS)]
-    auth: bool,
-
-    /// Accept, keep and send expired events (NIP-40)
-    ///
-    /// For load tests with old events.
-    #[arg(long, help_heading = EVENTS)]
-    keep_expired: bool,
 
     /// Record what passes in this new file, under pseudonyms
     ///
@@ -197,77 +144,14 @@ pub(crate) struct Args {
     #[arg(long, help_heading = STORE, value_name = "FORMAT", requires = "store")]
     at_rest: Option<Format>,
 
-    /// Memory for stored events, roughly
-    ///
-    /// The relay rejects further events. With --store: memory for indexes and recently sent events.
-    #[arg(
-        long, help_heading = STORE, value_name = "BYTES", default_value_t = Config::default().store_bytes,
-        value_parser = program::units::bytes
-    )]
-    store_bytes: usize,
-
-    /// Connections at one time; further ones are closed
-    #[arg(long, help_heading = LIMITS, value_name = "N")]
-    max_connections: Option<usize>,
-
     /// Largest incoming message
     ///
     /// Both before and after inflation.
     #[arg(
         long, help_heading = LIMITS, value_name = "BYTES",
-        default_value_t = Config::default().wire.max_message_bytes, value_parser = program::units::bytes
+        default_value_t = WireLimits::default().max_message_bytes, value_parser = program::units::bytes
     )]
     max_message_bytes: usize,
-
-    /// Subscriptions of one connection
-    #[arg(
-        long, help_heading = LIMITS, value_name = "N", default_value_t = Config::default().max_subscriptions
-    )]
-    max_subscriptions: usize,
-
-    /// Stored events sent for a filter without a limit
-    #[arg(long, help_heading = LIMITS, value_name = "N", default_value_t = Config::default().default_limit, hide_short_help = true)]
-    default_limit: usize,
-
-    /// Most stored events sent for one filter
-    ///
-    /// Caps the filter's own limit.
-    #[arg(long, help_heading = LIMITS, value_name = "N", default_value_t = Config::default().max_limit)]
-    max_limit: usize,
-
-    /// Live events that a client may not read yet
-    ///
-    /// Beyond that the relay closes it with 1013.
-    #[arg(
-        long, help_heading = LIMITS, value_name = "BYTES", default_value_t = Config::default().outbox_bytes,
-        value_parser = program::units::bytes
-    )]
-    outbox_bytes: usize,
-
-    /// Most events of one reconciliation
-    #[arg(
-        long, help_heading = LIMITS, value_name = "N", default_value_t = Config::default().reconcile.max_events,
-        hide_short_help = true
-    )]
-    max_reconcile_events: usize,
-
-    /// Largest message of a reconciliation before hex; at least 4096
-    #[arg(
-        long, help_heading = LIMITS, value_name = "BYTES",
-        default_value_t = Config::default().reconcile.frame_bytes, hide_short_help = true
-    )]
-    reconcile_frame_bytes: usize,
-
-    /// Misbehave, for tests of an instrument or of a client; may be repeated
-    #[arg(long, help_heading = FAULTS, value_name = "FAULT", long_help = fault::help())]
-    fault: Vec<Fault>,
-
-    /// Let programs of this host read and replace the faults over HTTP, at /faults
-    ///
-    /// GET returns every fault and its hits. PUT replaces all faults by a JSON array such as
-    /// ["no-eose", "late-ok=2s:message=2"]. Only loopback addresses may use both, and no web page.
-    #[arg(long, help_heading = FAULTS, hide_short_help = true)]
-    control: bool,
 
     /// Do no Nostr work: answer from this script of a plan, which client-sim --floor writes
     ///
@@ -282,12 +166,15 @@ pub(crate) struct Args {
     /// its standard input ends, so that it does not outlive a test: give it a pipe.
     #[arg(long, help_heading = LISTEN, hide_short_help = true)]
     pub(crate) announce: bool,
+
+    #[command(flatten)]
+    config: Config,
 }
 
 impl Args {
     pub(crate) fn into_config(self) -> Result<Config> {
         ensure!(
-            !(self.control && self.fault.iter().any(Fault::is_a_delay)),
+            !(self.config.control && self.config.faults.iter().any(Fault::is_a_delay)),
             "--control cannot tell hosts apart behind a delay: leave one of them out"
         );
         let insists = !self.format.is_empty();
@@ -297,40 +184,18 @@ impl Args {
             (true, true) => vec![Compression::None],
             (false, true) => known_compressions(),
         };
-        let mut config = Config {
-            formats: if insists { self.format } else { Format::all().collect() },
-            implementation: self.implementation,
-            compressions: with_dictionaries(compressions, &self.dictionary)?,
-            no_compression_for: self.no_compression_for,
-            verify: self.verify,
-            reencode: self.reencode,
-            auth: self.auth,
-            keep_expired: self.keep_expired,
-            hosts: self.host,
-            max_subscriptions: self.max_subscriptions,
-            default_limit: self.default_limit,
-            max_limit: self.max_limit,
-            outbox_bytes: self.outbox_bytes,
-            store_bytes: self.store_bytes,
-            store: self.store.map(|directory| StoreConfig { directory, at_rest: self.at_rest }),
-            max_connections: self.max_connections,
-            faults: self.fault,
-            control: self.control,
-            batch: BatchLimits {
-                hold: Duration::from_millis(self.batch_ms.into()),
-                events: self.batch_n.into(),
-                bytes: self.batch_bytes as usize,
-            },
-            ..Config::default()
+        let mut config = self.config;
+        if insists {
+            config.formats = self.format;
+        }
+        config.compressions = with_dictionaries(compressions, &self.dictionary)?;
+        config.store = self.store.map(|directory| StoreConfig { directory, at_rest: self.at_rest });
+        config.batch = BatchLimits {
+            hold: Duration::from_millis(self.batch_ms.into()),
+            events: self.batch_n.into(),
+            bytes: self.batch_bytes as usize,
         };
         config.wire.max_message_bytes = self.max_message_bytes;
-        ensure!(
-            self.reconcile_frame_bytes >= MIN_FRAME_BYTES,
-            "--reconcile-frame-bytes must be at least {MIN_FRAME_BYTES}, unlike {}",
-            self.reconcile_frame_bytes
-        );
-        config.reconcile.max_events = self.max_reconcile_events;
-        config.reconcile.frame_bytes = self.reconcile_frame_bytes;
         if let (Some(certificate), Some(key)) = (self.tls_cert, self.tls_key) {
             config.tls = Some(
                 ServerTls::from_files(&certificate, &key).context("cannot use --tls-cert and --tls-key")?,

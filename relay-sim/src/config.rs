@@ -1,112 +1,182 @@
-//! How should the relay behave? Every setting with its default; [`crate::args`] fills it from the
-//! command line.
+//! How should the relay behave? Every setting with its default, and its flag if it has one;
+//! [`crate::args`] has flags that are no setting by themselves.
 
 use std::{sync::Arc, time::Duration};
 
-use codecs::{Codec, Event, Format, Implementation, Limits, UnknownName, VerifyLevel};
+use clap::Parser;
+use codecs::{Codec, Event, Filter, Format, Implementation, Limits, UnknownName, VerifyLevel};
 use recording::Recorder;
 use terms::{BatchLimits, Reencode};
 use wire::{Compression, ServerTls, Support, WireLimits};
 
 use crate::{
-    fault::Fault,
+    fault::{self, Fault},
     reconcile::ReconcileLimits,
-    store::{QueryLimits, StoreConfig},
+    store::StoreConfig,
 };
 
-/// A relay's settings. `Config::default()` is what the command line gives without flags.
-#[derive(Debug, Clone)]
+// The groups of flags.
+pub(crate) const LISTEN: &str = "Listen";
+pub(crate) const WIRE: &str = "Wire";
+pub(crate) const EVENTS: &str = "Events";
+pub(crate) const STORE: &str = "Store";
+pub(crate) const LIMITS: &str = "Limits";
+const FAULTS: &str = "Faults";
+
+// A relay's settings, of which many are flags of the command line. `Config::default()` is what that
+// gives without flags. clap would take a doc comment for what the program is about.
+#[derive(Debug, Clone, clap::Args)]
 #[non_exhaustive]
 pub struct Config {
-    /// The formats that clients may negotiate; JSON is always among them.
-    pub formats: Vec<Format>,
-    /// Who wrote the code that reads and writes them.
-    pub implementation: Implementation,
-    /// The compressions that clients may negotiate.
-    pub compressions: Vec<Compression>,
-    /// Texts in a client's User-Agent to which every compression is declined.
-    pub no_compression_for: Vec<String>,
-    /// How much of a published event is checked.
-    pub verify: VerifyLevel,
-    /// Whether an event is encoded anew in its publisher's format.
-    pub reencode: Reencode,
-    /// Send a NIP-42 challenge to every client, and let authors who answered publish protected
-    /// events (NIP-70).
-    pub auth: bool,
-    /// Accept, keep and send expired events (NIP-40), for load tests with old events.
-    pub keep_expired: bool,
-    /// Host names besides the listening address that an AUTH event's `relay` tag may name.
+    /// A host name of this relay, for the check of AUTH; may be repeated
+    #[arg(long = "host", help_heading = LISTEN, value_name = "NAME", hide_short_help = true)]
     pub hosts: Vec<String>,
-    /// Bounds on one REQ or COUNT.
-    pub limits: Limits,
-    /// Bounds on reconciliations (NIP-77).
-    pub reconcile: ReconcileLimits,
-    /// Subscriptions of one connection.
-    pub max_subscriptions: usize,
-    /// Stored events for a filter without `limit`.
-    pub default_limit: usize,
-    /// Stored events for any one filter.
-    pub max_limit: usize,
-    /// Encoded live events that one connection may leave unread. 32 MiB as strfry has it.
-    pub outbox_bytes: usize,
-    /// Memory that stored events may take, roughly; with [`Config::store`], their indexes and the
-    /// cache. Ten minutes of 3,000 notes a second stay below it.
+
+    /// Decline compression to clients whose User-Agent contains this; may be repeated
+    ///
+    /// For stacks that fail with a compression that they offer. Apple's URLSession has CFNetwork in
+    /// its User-Agent.
+    #[arg(
+        long, help_heading = WIRE, value_name = "TEXT", hide_short_help = true,
+        value_parser = clap::builder::NonEmptyStringValueParser::new()
+    )]
+    pub no_compression_for: Vec<String>,
+
+    /// Codecs: library (ecosystem) or tuned (ours)
+    #[arg(long, help_heading = WIRE, value_name = "WHO", default_value_t = Implementation::Library)]
+    pub implementation: Implementation,
+
+    /// Encode an event anew for readers of its publisher's format: always, or never-if-canonical
+    ///
+    /// never-if-canonical passes on published bytes that equal the codec's.
+    #[arg(
+        long, help_heading = WIRE, value_name = "WHEN", value_enum, default_value_t, hide_short_help = true
+    )]
+    pub reencode: Reencode,
+
+    /// Check of published events: full, id or none
+    ///
+    /// Full is id and signature (NIP-01).
+    #[arg(long, help_heading = EVENTS, value_name = "LEVEL", default_value_t = VerifyLevel::Full)]
+    pub verify: VerifyLevel,
+
+    /// Send every client a NIP-42 challenge
+    ///
+    /// A client that answers may publish protected events (NIP-70).
+    #[arg(long, help_heading = EVENTS)]
+    pub auth: bool,
+
+    /// Accept, keep and send expired events (NIP-40)
+    ///
+    /// For load tests with old events.
+    #[arg(long, help_heading = EVENTS)]
+    pub keep_expired: bool,
+
+    /// Memory for stored events, roughly
+    ///
+    /// The relay rejects further events. With --store: memory for indexes and recently sent events.
+    #[arg(
+        long, help_heading = STORE, value_name = "BYTES", default_value_t = 2 << 30,
+        value_parser = program::units::bytes
+    )]
     pub store_bytes: usize,
-    /// Where events are kept; `None` for memory.
-    pub store: Option<StoreConfig>,
-    /// Connections at one time; `None` leaves it to the limit of descriptors.
+
+    /// Connections at one time; further ones are closed
+    #[arg(long, help_heading = LIMITS, value_name = "N")]
     pub max_connections: Option<usize>,
-    /// When a batch of events goes, on connections that agreed to batches.
-    pub batch: BatchLimits,
-    /// How often a connection is pinged; without a sign of life for two of these it is closed.
-    pub ping_interval: Duration,
-    /// How long a stopping relay waits for its sessions.
-    pub stop_timeout: Duration,
-    /// The certificate, where clients shall come by `wss://`.
-    pub tls: Option<ServerTls>,
-    /// Limits of the transport.
-    pub wire: WireLimits,
-    /// Events that are stored before the first connection, unverified.
-    pub preload: Vec<Event<'static>>,
-    /// Records what passes; none for no recording.
-    pub recorder: Option<Arc<Recorder>>,
-    /// How to misbehave. `delay` is a matter of the sockets, which the command line sees to.
+
+    /// Subscriptions of one connection
+    #[arg(
+        long, help_heading = LIMITS, value_name = "N", default_value_t = 300
+    )]
+    pub max_subscriptions: usize,
+
+    /// Stored events sent for a filter without a limit
+    #[arg(long, help_heading = LIMITS, value_name = "N", default_value_t = 500, hide_short_help = true)]
+    pub default_limit: usize,
+
+    /// Most stored events sent for one filter
+    ///
+    /// Caps the filter's own limit.
+    #[arg(long, help_heading = LIMITS, value_name = "N", default_value_t = 5_000)]
+    pub max_limit: usize,
+
+    /// Live events that a client may not read yet
+    ///
+    /// Beyond that the relay closes it with 1013.
+    #[arg(
+        long, help_heading = LIMITS, value_name = "BYTES", default_value_t = 32 << 20,
+        value_parser = program::units::bytes
+    )]
+    pub outbox_bytes: usize,
+
+    /// Misbehave, for tests of an instrument or of a client; may be repeated
+    #[arg(long = "fault", id = "fault", help_heading = FAULTS, value_name = "FAULT", long_help = fault::help())]
     pub faults: Vec<Fault>,
-    /// Let programs of this host read and replace the faults over HTTP, at `/faults`.
+
+    /// Let programs of this host read and replace the faults over HTTP, at /faults
+    ///
+    /// GET returns every fault and its hits. PUT replaces all faults by a JSON array such as
+    /// ["no-eose", "late-ok=2s:message=2"]. Only loopback addresses may use both, and no web page.
+    #[arg(long, help_heading = FAULTS, hide_short_help = true)]
     pub control: bool,
+
+    /// The formats that clients may negotiate; JSON is always among them.
+    #[arg(skip = Format::all().collect::<Vec<_>>())]
+    pub formats: Vec<Format>,
+
+    /// The compressions that clients may negotiate.
+    #[arg(skip = known_compressions())]
+    pub compressions: Vec<Compression>,
+
+    /// Bounds on one REQ or COUNT.
+    #[arg(skip)]
+    pub limits: Limits,
+
+    #[command(flatten)]
+    pub reconcile: ReconcileLimits,
+
+    /// Where events are kept; `None` for memory.
+    #[arg(skip)]
+    pub store: Option<StoreConfig>,
+
+    /// When a batch of events goes, on connections that agreed to batches.
+    #[arg(skip)]
+    pub batch: BatchLimits,
+
+    /// How often a connection is pinged; without a sign of life for two of these it is closed.
+    #[arg(skip = Duration::from_secs(55))]
+    pub ping_interval: Duration,
+
+    /// How long a stopping relay waits for its sessions.
+    #[arg(skip = Duration::from_secs(5))]
+    pub stop_timeout: Duration,
+
+    /// The certificate, where clients shall come by `wss://`.
+    #[arg(skip)]
+    pub tls: Option<ServerTls>,
+
+    /// Limits of the transport.
+    #[arg(skip)]
+    pub wire: WireLimits,
+
+    /// Events that are stored before the first connection, unverified.
+    #[arg(skip)]
+    pub preload: Vec<Event<'static>>,
+
+    /// Records what passes; none for no recording.
+    #[arg(skip)]
+    pub recorder: Option<Arc<Recorder>>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config {
-            formats: Format::all().collect(),
-            implementation: Implementation::Library,
-            compressions: known_compressions(),
-            no_compression_for: Vec::new(),
-            verify: VerifyLevel::Full,
-            reencode: Reencode::default(),
-            auth: false,
-            keep_expired: false,
-            hosts: Vec::new(),
-            limits: Limits::default(),
-            reconcile: ReconcileLimits::default(),
-            max_subscriptions: 300,
-            default_limit: 500,
-            max_limit: 5_000,
-            outbox_bytes: 32 << 20,
-            store_bytes: 2 << 30,
-            store: None,
-            max_connections: None,
-            batch: BatchLimits::default(),
-            ping_interval: Duration::from_secs(55),
-            stop_timeout: Duration::from_secs(5),
-            tls: None,
-            wire: WireLimits::default(),
-            preload: Vec::new(),
-            recorder: None,
-            faults: Vec::new(),
-            control: false,
+        #[derive(Debug, Parser)]
+        struct Flags {
+            #[command(flatten)]
+            config: Config,
         }
+        Flags::parse_from(["relay-sim"]).config
     }
 }
 
@@ -150,8 +220,10 @@ impl Config {
         user_agent.is_some_and(contains)
     }
 
-    pub(crate) fn query_limits(&self) -> QueryLimits {
-        QueryLimits { default_limit: self.default_limit, max_limit: self.max_limit }
+    /// How many stored events a filter may give.
+    pub(crate) fn limit_of(&self, filter: &Filter) -> usize {
+        let asked = filter.limit.map_or(self.default_limit, |limit| limit.try_into().unwrap_or(usize::MAX));
+        asked.min(self.max_limit)
     }
 }
 

@@ -7,28 +7,38 @@
 
 use std::collections::HashMap;
 
+use clap::builder::RangedU64ValueParser;
 use negentropy::{Id, Negentropy, NegentropyStorageVector};
 
-/// Bounds on open reconciliations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ReconcileLimits {
-    /// Open ones of one connection.
-    pub max_open: usize,
-    /// Events of one. strfry has the same bound; 40 MB.
-    pub max_events: usize,
-    /// Bytes of one message of the relay's before hex, 4,096 at least. In JSON it becomes twice as
-    /// long, and clients have a limit of 1 MiB for a message as a rule.
-    pub frame_bytes: usize,
-}
-
-impl Default for ReconcileLimits {
-    fn default() -> Self {
-        ReconcileLimits { max_open: 4, max_events: 1_000_000, frame_bytes: 500_000 }
-    }
-}
+use crate::config::LIMITS;
 
 /// The smallest frame that the crate takes.
 pub(crate) const MIN_FRAME_BYTES: usize = 4_096;
+
+// Bounds on reconciliations (NIP-77). clap would take a doc comment for what the program is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
+pub struct ReconcileLimits {
+    /// Open ones of one connection.
+    #[arg(skip = 4_usize)]
+    pub max_open: usize,
+
+    // strfry has the same bound; 40 MB.
+    /// Most events of one reconciliation
+    #[arg(
+        long = "max-reconcile-events", help_heading = LIMITS, value_name = "N", default_value_t = 1_000_000,
+        hide_short_help = true
+    )]
+    pub max_events: usize,
+
+    // In JSON it becomes twice as long, and clients have a limit of 1 MiB for a message as a rule.
+    /// Largest message of a reconciliation before hex; at least 4096
+    #[arg(
+        long = "reconcile-frame-bytes", help_heading = LIMITS, value_name = "BYTES",
+        default_value_t = 500_000, hide_short_help = true,
+        value_parser = RangedU64ValueParser::<usize>::new().range(MIN_FRAME_BYTES as u64..)
+    )]
+    pub frame_bytes: usize,
+}
 
 /// The reconciliations of one connection.
 #[derive(Debug)]
@@ -108,6 +118,7 @@ fn begin(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
 
     fn ids(range: std::ops::Range<u32>) -> Vec<(i64, [u8; 32])> {
         let id = |n: u32| {
@@ -120,7 +131,7 @@ mod tests {
 
     #[test]
     fn no_message_is_longer_than_the_frame() {
-        let limits = ReconcileLimits { frame_bytes: MIN_FRAME_BYTES, ..ReconcileLimits::default() };
+        let limits = ReconcileLimits { frame_bytes: MIN_FRAME_BYTES, ..Config::default().reconcile };
         let mut relay = Reconciliations::new(limits);
         let mut client = begin(&ids(4_000..5_000), 0).unwrap();
         let (mut have, mut need, mut frames) = (Vec::new(), Vec::new(), Vec::new());
@@ -140,7 +151,7 @@ mod tests {
 
     #[test]
     fn what_is_not_negentropy_ends_the_reconciliation() {
-        let mut relay = Reconciliations::new(ReconcileLimits::default());
+        let mut relay = Reconciliations::new(Config::default().reconcile);
         let first = begin(&[], 0).unwrap().initiate().unwrap();
         for bad in [
             &b""[..],
@@ -162,7 +173,7 @@ mod tests {
     /// Every message, cut or with a byte changed, is answered within the frame or refused.
     #[test]
     fn no_bytes_make_it_panic() {
-        let limits = ReconcileLimits { frame_bytes: MIN_FRAME_BYTES, ..ReconcileLimits::default() };
+        let limits = ReconcileLimits { frame_bytes: MIN_FRAME_BYTES, ..Config::default().reconcile };
         let mut relay = Reconciliations::new(limits);
         let first = begin(&ids(50..400), 0).unwrap().initiate().unwrap();
         for at in 0..first.len() {

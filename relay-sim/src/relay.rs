@@ -388,7 +388,7 @@ impl Relay {
         unix_seconds: u64,
     ) -> (Arc<Subscription>, Vec<Arc<StoredEvent>>) {
         let mut shared = self.at(unix_seconds);
-        let stored = shared.store.query(&filters, self.config.query_limits());
+        let stored = shared.store.query(&filters, |filter| self.config.limit_of(filter));
         (shared.subscriptions.add(name, format, outbox, filters), stored)
     }
 

@@ -299,10 +299,13 @@ impl Store {
     }
 
     /// The union of the filters' answers: each event once, newest first, ties by lowest id. Each
-    /// filter gives at most its own `limit`, which is `default_limit` when absent and never above
-    /// `max_limit`.
-    pub(crate) fn query(&mut self, filters: &[Filter], limits: QueryLimits) -> Vec<Arc<StoredEvent>> {
-        let mut found = self.select(filters, |filter| limits.for_filter(filter));
+    /// filter gives at most its `limit`.
+    pub(crate) fn query(
+        &mut self,
+        filters: &[Filter],
+        limit: impl Fn(&Filter) -> usize,
+    ) -> Vec<Arc<StoredEvent>> {
+        let mut found = self.select(filters, limit);
         if let Some(rows) = &mut self.rows {
             found.iter_mut().for_each(|stored| *stored = rows.cache.used(stored));
             self.bound_cache();
@@ -404,20 +407,6 @@ impl Store {
                 self.held_bytes += memory_bytes;
             }
         }
-    }
-}
-
-/// How many stored events one filter may give.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct QueryLimits {
-    pub(crate) default_limit: usize,
-    pub(crate) max_limit: usize,
-}
-
-impl QueryLimits {
-    fn for_filter(self, filter: &Filter) -> usize {
-        let asked = filter.limit.map_or(self.default_limit, |limit| limit.try_into().unwrap_or(usize::MAX));
-        asked.min(self.max_limit)
     }
 }
 
