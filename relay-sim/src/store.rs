@@ -144,11 +144,7 @@ impl Store {
         self.rows =
             Some(Rows { disk: Arc::clone(disk), cache: Cache::default(), next: 0, removed: Vec::new() });
         disk.rows(|number, bytes| {
-            let file = || disk.file().to_owned();
-            let event = disk.codec().decode_event(bytes).map_err(|error| StoreError::Torn {
-                file: file(),
-                why: format!("row {number} is no {} event: {error}", disk.format()),
-            })?;
+            let event = disk.decode(number, bytes)?;
             self.rows.as_mut().expect("set above").next = number + 1;
             let has_expired = expires_at(&event).is_some_and(|at| unix_seconds.is_some_and(|now| at <= now));
             // A deletion that has expired still deletes, as it does in memory.
@@ -157,7 +153,7 @@ impl Store {
                 return Ok(());
             }
             match self.insert_row(&event, number) {
-                Outcome::Full => Err(StoreError::TooLarge { file: file() }),
+                Outcome::Full => Err(disk.too_large()),
                 _ => Ok(()),
             }
         })

@@ -13,7 +13,7 @@ use std::{
     sync::{PoisonError, RwLock},
 };
 
-use codecs::{Codec, DecodeError, Format, Implementation};
+use codecs::{Codec, Event, Format, Implementation};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
 const FILE: &str = "events.redb";
@@ -72,17 +72,6 @@ pub enum StoreError {
     Failed { file: PathBuf, why: String },
 }
 
-/// Why a row cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RowError {
-    #[error("row {0} is missing")]
-    Missing(u64),
-    #[error("row {0} is malformed: {1}")]
-    Malformed(u64, DecodeError),
-    #[error(transparent)]
-    Failed(#[from] StoreError),
-}
-
 /// The open file of a store.
 pub(crate) struct Disk {
     file: PathBuf,
@@ -132,9 +121,19 @@ impl Disk {
         self.codec
     }
 
-    /// The file, for messages.
-    pub(crate) fn file(&self) -> &Path {
-        &self.file
+    /// The event of a row.
+    pub(crate) fn decode<'b>(&self, number: u64, bytes: &'b [u8]) -> Result<Event<'b>, StoreError> {
+        let torn = |error| self.torn(format!("row {number} is no {} event: {error}", self.format));
+        self.codec.decode_event(bytes).map_err(torn)
+    }
+
+    fn torn(&self, why: String) -> StoreError {
+        StoreError::Torn { file: self.file.clone(), why }
+    }
+
+    /// The error where the events do not fit into memory.
+    pub(crate) fn too_large(&self) -> StoreError {
+        StoreError::TooLarge { file: self.file.clone() }
     }
 
     /// Reads all rows in their order.
@@ -143,9 +142,9 @@ impl Disk {
         mut visit: impl FnMut(u64, &[u8]) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         self.with(|database| {
-            let table = database.begin_read().map_err(text)?.open_table(EVENTS).map_err(text)?;
-            for row in table.iter().map_err(text)? {
-                let (number, bytes) = row.map_err(text)?;
+            let table = database.begin_read()?.open_table(EVENTS)?;
+            for row in table.iter()? {
+                let (number, bytes) = row?;
                 if let Err(stop) = visit(number.value(), bytes.value()) {
                     return Ok(Err(stop));
                 }
@@ -155,12 +154,12 @@ impl Disk {
     }
 
     /// Reads one row.
-    pub(crate) fn read<R>(&self, number: u64, take: impl FnOnce(&[u8]) -> R) -> Result<R, RowError> {
+    pub(crate) fn read<R>(&self, number: u64, take: impl FnOnce(&[u8]) -> R) -> Result<R, StoreError> {
         let taken = self.with(|database| {
-            let table = database.begin_read().map_err(text)?.open_table(EVENTS).map_err(text)?;
-            Ok(table.get(number).map_err(text)?.map(|bytes| take(bytes.value())))
+            let table = database.begin_read()?.open_table(EVENTS)?;
+            Ok(table.get(number)?.map(|bytes| take(bytes.value())))
         })?;
-        taken.ok_or(RowError::Missing(number))
+        taken.ok_or_else(|| self.torn(format!("row {number} is missing")))
     }
 
     /// Removes rows and adds others, all or none. When this returns, they have reached the disk.
@@ -169,17 +168,17 @@ impl Disk {
             return Ok(());
         }
         let done = self.with(|database| {
-            let transaction = database.begin_write().map_err(text)?;
+            let transaction = database.begin_write()?;
             {
-                let mut table = transaction.open_table(EVENTS).map_err(text)?;
+                let mut table = transaction.open_table(EVENTS)?;
                 for number in removed {
-                    table.remove(number).map_err(text)?;
+                    table.remove(number)?;
                 }
                 for (number, bytes) in added {
-                    table.insert(number, bytes).map_err(text)?;
+                    table.insert(number, bytes)?;
                 }
             }
-            transaction.commit().map_err(text)
+            Ok(transaction.commit()?)
         });
         if done.is_err() {
             self.reopen();
@@ -197,16 +196,12 @@ impl Disk {
         }
     }
 
-    fn with<R>(&self, work: impl FnOnce(&Database) -> Result<R, String>) -> Result<R, StoreError> {
+    fn with<R>(&self, work: impl FnOnce(&Database) -> Result<R, redb::Error>) -> Result<R, StoreError> {
         let failed = |why| StoreError::Failed { file: self.file.clone(), why };
         let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
         let database = database.as_ref().ok_or_else(|| failed("it could not be opened again".to_owned()))?;
-        work(database).map_err(failed)
+        work(database).map_err(|error| failed(error.to_string()))
     }
-}
-
-fn text(error: impl Into<redb::Error>) -> String {
-    error.into().to_string()
 }
 
 fn open(file: &Path, check: bool) -> Result<Database, StoreError> {
@@ -260,19 +255,19 @@ fn make(directory: &Path, at_rest: Format) -> Result<(), StoreError> {
         fs::remove_file(entry.path()).map_err(unusable)?;
     }
     let file = directory.join(NEW_FILE);
-    let write = || {
-        let database = Database::create(&file).map_err(text)?;
-        let transaction = database.begin_write().map_err(text)?;
+    let write = || -> Result<(), redb::Error> {
+        let database = Database::create(&file)?;
+        let transaction = database.begin_write()?;
         {
-            let mut about = transaction.open_table(ABOUT).map_err(text)?;
-            about.insert("layout", LAYOUT).map_err(text)?;
-            about.insert("at_rest", at_rest.name()).map_err(text)?;
-            transaction.open_table(EVENTS).map_err(text)?;
+            let mut about = transaction.open_table(ABOUT)?;
+            about.insert("layout", LAYOUT)?;
+            about.insert("at_rest", at_rest.name())?;
+            transaction.open_table(EVENTS)?;
         }
-        transaction.commit().map_err(text)?;
-        database.close().map_err(text)
+        transaction.commit()?;
+        Ok(database.close()?)
     };
-    write().map_err(|why| StoreError::Failed { file: file.clone(), why })?;
+    write().map_err(|why| StoreError::Failed { file: file.clone(), why: why.to_string() })?;
     fs::rename(&file, directory.join(FILE)).map_err(unusable)?;
     // The new name is durable with its directory.
     fs::File::open(directory).and_then(|directory| directory.sync_all()).map_err(unusable)

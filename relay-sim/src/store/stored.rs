@@ -13,7 +13,7 @@ use std::{
 use codecs::{Codec, EncodeError, Event, EventHead, FlatEvent, Format, KindClass};
 use wire::Shared;
 
-use super::disk::{Disk, RowError};
+use super::disk::{Disk, StoreError};
 
 /// The order of every answer: newest first, ties by lowest id.
 pub(super) type Key = (Reverse<i64>, [u8; 32]);
@@ -66,7 +66,7 @@ pub(crate) enum Unavailable {
     TooLong(usize),
     /// It cannot be read.
     #[error(transparent)]
-    Read(#[from] RowError),
+    Read(#[from] StoreError),
 }
 
 /// Encodings in the order in which they were asked for. Mostly that is one: a table of all formats
@@ -216,7 +216,7 @@ impl StoredEvent {
     }
 
     /// The whole event.
-    pub(crate) fn whole(&self) -> Result<Event<'_>, RowError> {
+    pub(crate) fn whole(&self) -> Result<Event<'_>, StoreError> {
         match &self.row {
             None => Ok(self.event.to_event()),
             Some(row) => self.read(row, |event| event.into_owned()),
@@ -224,12 +224,9 @@ impl StoredEvent {
     }
 
     /// Takes the event from its row, or from what was read of it before.
-    fn read<R>(&self, row: &Row, take: impl FnOnce(Event<'_>) -> R) -> Result<R, RowError> {
-        let Row { disk, number, .. } = row;
-        let decode = |bytes: &[u8]| match disk.codec().decode_event(bytes) {
-            Ok(event) => Ok(take(event)),
-            Err(error) => Err(RowError::Malformed(*number, error)),
-        };
+    fn read<R>(&self, row: &Row, take: impl FnOnce(Event<'_>) -> R) -> Result<R, StoreError> {
+        let Row { disk, number } = row;
+        let decode = |bytes: &[u8]| disk.decode(*number, bytes).map(take);
         match self.encodings.find(disk.format()) {
             Some(encoded) => decode(&encoded.bytes),
             None => disk.read(*number, decode)?,
