@@ -287,9 +287,6 @@ impl Store {
         while let Some(&(expires_at, id)) = self.expiring.first()
             && expires_at <= unix_seconds
         {
-            if let Some(address) = self.events.get(&id).and_then(|expired| Address::from_event(expired)) {
-                self.addresses.remove(&address);
-            }
             self.remove(&id);
         }
     }
@@ -342,6 +339,11 @@ impl Store {
     fn remove(&mut self, id: &[u8; 32]) {
         let Some(stored) = self.events.remove(id) else { return };
         self.index.remove(&stored);
+        if let Some(address) = Address::from_event(&stored)
+            && self.addresses.get(&address) == Some(id)
+        {
+            self.addresses.remove(&address);
+        }
         if let Some(expires_at) = stored.expires_at() {
             self.expiring.remove(&(expires_at, *id));
         }
@@ -377,9 +379,6 @@ impl Store {
         if known.is_some_and(|known| known.head().pubkey != author || known.head().kind == DELETION) {
             return;
         }
-        if let Some(address) = known.and_then(|known| Address::from_event(known)) {
-            self.addresses.remove(&address);
-        }
         self.remove(&id);
         if self.deleted_ids.insert((id, author)) {
             self.held_bytes += size_of::<([u8; 32], [u8; 32])>();
@@ -392,7 +391,6 @@ impl Store {
         if let Some(id) = current
             && self.events.get(&id).is_some_and(|stored| stored.head().created_at <= until)
         {
-            self.addresses.remove(&address);
             self.remove(&id);
         }
         let memory_bytes = size_of::<Address>() + address.d.len();
