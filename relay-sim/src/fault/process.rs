@@ -6,7 +6,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicI64, Ordering},
-        mpsc::{Receiver, sync_channel},
+        mpsc::sync_channel,
     },
     thread,
     time::{Duration, Instant},
@@ -100,7 +100,7 @@ fn delayed(client: TcpStream, server: TcpStream, delays: Vec<Counted>) -> io::Re
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let (mut from_client, mut to_server) = (client.try_clone()?, server.try_clone()?);
-    let (sender, chunks) = sync_channel(CHUNKS);
+    let (sender, chunks) = sync_channel::<(Instant, Vec<u8>)>(CHUNKS);
     let by: Duration = delays.iter().map(|delay| delay.fault.time()).sum();
     thread::spawn(move || {
         let _ = io::copy(&mut from_client, &mut to_server);
@@ -115,18 +115,17 @@ fn delayed(client: TcpStream, server: TcpStream, delays: Vec<Counted>) -> io::Re
             }
         }
     });
-    thread::spawn(move || hand_on(client, &chunks));
-    Ok(())
-}
-
-fn hand_on(mut client: TcpStream, chunks: &Receiver<(Instant, Vec<u8>)>) {
-    for (due, chunk) in chunks {
-        thread::sleep(due.saturating_duration_since(Instant::now()));
-        if client.write_all(&chunk).is_err() {
-            return;
+    thread::spawn(move || {
+        let mut client = client;
+        for (due, chunk) in chunks {
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            if client.write_all(&chunk).is_err() {
+                return;
+            }
         }
-    }
-    let _ = client.shutdown(Shutdown::Write);
+        let _ = client.shutdown(Shutdown::Write);
+    });
+    Ok(())
 }
 
 #[cfg(test)]
