@@ -28,12 +28,6 @@ pub(crate) struct Offer {
 /// The queue and its thread.
 #[derive(Debug, Default)]
 pub(crate) struct Committer {
-    queue: Arc<Queue>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -43,54 +37,77 @@ struct State {
     offers: Vec<Offer>,
     bytes: usize,
     stopping: bool,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Committer {
     /// Starts the thread, which calls `settle` with all that is offered, until that returns false
     /// or the queue is closed.
-    pub(crate) fn start(&self, settle: impl Fn(Vec<Offer>) -> bool + Send + 'static) -> std::io::Result<()> {
-        let queue = Arc::clone(&self.queue);
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        settle: impl Fn(Vec<Offer>) -> bool + Send + 'static,
+    ) -> std::io::Result<()> {
+        let end = End(Arc::clone(self));
         let thread = thread::Builder::new().name("committer".to_owned()).spawn(move || {
-            let end = End(queue);
             while let Some(offers) = end.0.next() {
                 if !settle(offers) {
                     break;
                 }
             }
         })?;
-        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        self.lock().thread = Some(thread);
         Ok(())
     }
 
     /// Queues an event; false when the thread ends or has ended. Waits while too much waits
     /// already: a publisher is no faster than the disk.
     pub(crate) fn offer(&self, offer: Offer) -> bool {
-        let bytes = offer.event.held_bytes();
-        let mut state = self.queue.lock();
-        while state.bytes > MAX_WAITING_BYTES && !state.stopping {
-            state = self.queue.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
+        let is_full = |state: &mut State| state.bytes > MAX_WAITING_BYTES && !state.stopping;
+        let state = self.changed.wait_while(self.lock(), is_full);
+        let mut state = state.unwrap_or_else(PoisonError::into_inner);
         if state.stopping {
             return false;
         }
-        state.bytes += bytes;
+        state.bytes += offer.event.held_bytes();
         state.offers.push(offer);
         drop(state);
-        self.queue.changed.notify_all();
+        self.changed.notify_all();
         true
+    }
+
+    /// All that is offered, once something is; `None` at the end.
+    fn next(&self) -> Option<Vec<Offer>> {
+        let has_nothing = |state: &mut State| state.offers.is_empty() && !state.stopping;
+        let state = self.changed.wait_while(self.lock(), has_nothing);
+        let mut state = state.unwrap_or_else(PoisonError::into_inner);
+        state.bytes = 0;
+        let offers = std::mem::take(&mut state.offers);
+        drop(state);
+        self.changed.notify_all();
+        (!offers.is_empty()).then_some(offers)
     }
 
     /// Ends the thread after it has settled all offers, and waits for it.
     pub(crate) fn close(&self) {
-        self.queue.stop();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.stop();
+        let thread = self.lock().thread.take();
         // A panic was logged when it happened.
         let _ = thread.map(JoinHandle::join);
+    }
+
+    /// Lets the thread end after it has settled all offers.
+    pub(crate) fn stop(&self) {
+        self.lock().stopping = true;
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Ends the queue with its thread, because offers without a thread would stay unanswered.
-struct End(Arc<Queue>);
+struct End(Arc<Committer>);
 
 impl Drop for End {
     fn drop(&mut self) {
@@ -99,39 +116,6 @@ impl Drop for End {
         }
         self.0.stop();
         self.0.lock().offers.clear();
-    }
-}
-
-impl Drop for Committer {
-    fn drop(&mut self) {
-        self.queue.stop();
-    }
-}
-
-impl Queue {
-    /// All that is offered, once something is; `None` at the end.
-    fn next(&self) -> Option<Vec<Offer>> {
-        let mut state = self.lock();
-        while state.offers.is_empty() {
-            if state.stopping {
-                return None;
-            }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        state.bytes = 0;
-        let offers = std::mem::take(&mut state.offers);
-        drop(state);
-        self.changed.notify_all();
-        Some(offers)
-    }
-
-    fn stop(&self) {
-        self.lock().stopping = true;
-        self.changed.notify_all();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -149,20 +133,20 @@ mod tests {
 
     #[test]
     fn a_panic_lets_nobody_wait() {
-        let committer = Committer::default();
+        let committer = Arc::new(Committer::default());
         committer.start(|_| panic!("as a bug would")).unwrap();
         let deadline = Instant::now() + Duration::from_secs(20);
         while committer.offer(offer()) {
             assert!(Instant::now() < deadline, "offers are taken that nobody settles");
             thread::sleep(Duration::from_millis(1));
         }
-        assert!(committer.queue.lock().offers.is_empty());
+        assert!(committer.lock().offers.is_empty());
         committer.close();
     }
 
     #[test]
     fn what_was_offered_before_the_end_is_settled_and_nothing_is_taken_behind_it() {
-        let committer = Committer::default();
+        let committer = Arc::new(Committer::default());
         let settled = Arc::new(Mutex::new(0));
         let count = Arc::clone(&settled);
         let settle = move |offers: Vec<Offer>| {

@@ -264,13 +264,10 @@ impl Peer {
     }
 
     fn request(&mut self, name: String, filters: Vec<Filter>, unix_seconds: u64) -> Answer {
-        let Relay { config, counters, .. } = &*self.relay;
-        add(&counters.requests, 1);
+        add(&self.relay.counters.requests, 1);
         // A refused REQ ends its predecessor too: after CLOSED nothing may arrive under that name.
-        let predecessor = self.subscriptions.remove(&name);
-        if let Some(predecessor) = predecessor {
-            self.relay.unsubscribe(&predecessor);
-        }
+        self.end(&name);
+        let config = &self.relay.config;
         let checked = config.limits.check(&name, &filters).and_then(|()| {
             if self.subscriptions.len() < config.max_subscriptions {
                 return Ok(());

@@ -21,15 +21,16 @@ use std::{
     },
 };
 
-use codecs::{Codec, Event, Filter, Format, PublicKeys, UnknownName};
+use anyhow::Context;
+use codecs::{Codec, Event, Filter, Format, PublicKeys, RelayMessage, UnknownName};
 use tracing::{debug, error};
 
 use crate::{
     committer::{Committer, Offer},
     config::Config,
-    fanout::{Answered, Delivery, Dropped, Outbox, Queued, Subscription, Subscriptions},
+    fanout::{Delivery, Dropped, Outbox, Queued, Subscription, Subscriptions},
     fault::{Burner, Faults, Planted},
-    store::{AllEncodings, Disk, Outcome, Store, StoreError, StoredEvent},
+    store::{AllEncodings, Disk, Outcome, Store, StoredEvent},
     totals::{Counters, Totals, add},
 };
 
@@ -65,22 +66,13 @@ pub struct Relay {
 #[derive(Debug)]
 struct Durable {
     disk: Arc<Disk>,
-    committer: Committer,
+    committer: Arc<Committer>,
 }
 
-/// Why a relay cannot start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// The format insisted on has no such implementation.
-    #[error(transparent)]
-    Codec(#[from] UnknownName),
-    /// The directory of `--store` cannot be used.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// There is no thread that writes to it.
-    #[error("cannot start the thread that writes the store")]
-    Committer(#[source] std::io::Error),
+impl Drop for Durable {
+    fn drop(&mut self) {
+        self.committer.stop();
+    }
 }
 
 #[derive(Debug)]
@@ -139,19 +131,19 @@ impl Relay {
     /// by `unix_seconds` are left out. [`Relay::close`] ends the relay.
     ///
     /// # Errors
-    /// [`StartError`]; those of the store name their file.
-    pub fn open(config: Config, unix_seconds: u64) -> Result<Arc<Relay>, StartError> {
+    /// When the format insisted on has no such implementation, or the store cannot be used ([`crate::StoreError`]).
+    pub fn open(config: Config, unix_seconds: u64) -> anyhow::Result<Arc<Relay>> {
         let mut relay = Relay::new(config)?;
         let Some(store) = &relay.config.store else { return Ok(Arc::new(relay)) };
         let disk = Arc::new(Disk::open(store, relay.config.implementation)?);
         relay.lock().store.load(&disk, (!relay.config.keep_expired).then_some(unix_seconds))?;
-        relay.durable = Some(Durable { disk, committer: Committer::default() });
+        relay.durable = Some(Durable { disk, committer: Arc::default() });
         let relay = Arc::new(relay);
         let weak = Arc::downgrade(&relay);
         // False ends the committer's thread: the relay was dropped.
         let settle = move |offers| weak.upgrade().map(|relay| relay.settle(offers)).is_some();
         if let Some(durable) = &relay.durable {
-            durable.committer.start(settle).map_err(StartError::Committer)?;
+            durable.committer.start(settle).context("cannot start the thread that writes the store")?;
         }
         Ok(relay)
     }
@@ -348,8 +340,9 @@ impl Relay {
     fn answer(&self, offer: &Offer, outcome: Outcome) {
         let Some(outbox) = &offer.outbox else { return };
         let (accepted, text) = self.verdict(outcome);
-        let answered = Box::new(Answered { id: offer.event.head().id, accepted, text });
-        if outbox.push(Queued::Answer(answered), Answered::BYTES) == Err(Dropped::Overflow) {
+        let id = offer.event.head().id;
+        let answer = Queued::Answer(Box::new(RelayMessage::Ok { id, accepted, text: text.into() }));
+        if outbox.push(answer, Queued::ANSWER_BYTES) == Err(Dropped::Overflow) {
             add(&self.counters.slow_consumers, 1);
         }
     }
@@ -441,25 +434,19 @@ impl Relay {
 
     fn queue(&self, subscription: Arc<Subscription>, event: &Event<'_>, stored: &Arc<StoredEvent>) {
         let format = subscription.format;
-        match stored.encoded_from(event, format, self.codec(format)) {
-            Ok(encoded) => {
-                let payload_bytes = encoded.bytes.len();
-                let outbox = Arc::clone(&subscription.outbox);
-                match outbox.push(
-                    Queued::Event(Delivery { subscription, event: Arc::clone(stored), payload_bytes }),
-                    payload_bytes,
-                ) {
-                    Ok(()) => {}
-                    Err(dropped) => {
-                        add(&self.counters.deliveries_dropped, 1);
-                        add(&self.counters.slow_consumers, u64::from(dropped == Dropped::Overflow));
-                    }
-                }
-            }
+        let payload_bytes = match stored.encoded_from(event, format, self.codec(format)) {
+            Ok(encoded) => encoded.bytes.len(),
             Err(error) => {
                 add(&self.counters.unencodable, 1);
                 debug!(id = codecs::hex::encode(&event.id), %error, "a subscriber misses an event");
+                return;
             }
+        };
+        let outbox = Arc::clone(&subscription.outbox);
+        let delivery = Delivery { subscription, event: Arc::clone(stored), payload_bytes };
+        if let Err(dropped) = outbox.push(Queued::Event(delivery), payload_bytes) {
+            add(&self.counters.deliveries_dropped, 1);
+            add(&self.counters.slow_consumers, u64::from(dropped == Dropped::Overflow));
         }
     }
 

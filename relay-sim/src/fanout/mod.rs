@@ -6,4 +6,4 @@ mod subscriptions;
 
 pub(crate) use batches::{Batch, Batches};
 pub(crate) use outbox::{Dropped, Stop};
-pub(crate) use subscriptions::{Answered, Delivery, Outbox, Queued, Subscription, Subscriptions};
+pub(crate) use subscriptions::{Delivery, Outbox, Queued, Subscription, Subscriptions};

@@ -19,7 +19,7 @@ use std::{
 };
 
 use ahash::HashMap;
-use codecs::{Event, Filter, Format, TagFilter};
+use codecs::{Event, Filter, Format, RelayMessage, TagFilter};
 use slab::Slab;
 
 use super::outbox;
@@ -32,21 +32,14 @@ pub(crate) type Outbox = outbox::Outbox<Queued>;
 #[derive(Debug)]
 pub(crate) enum Queued {
     Event(Delivery),
-    /// Boxed, for it is twice as large as a delivery and much rarer.
-    Answer(Box<Answered>),
+    /// The answer to an EVENT that had to reach the disk first. Boxed, for it is larger than a delivery
+    /// and much rarer.
+    Answer(Box<RelayMessage<'static>>),
 }
 
-/// The answer to an EVENT that had to reach the disk first.
-#[derive(Debug)]
-pub(crate) struct Answered {
-    pub(crate) id: [u8; 32],
-    pub(crate) accepted: bool,
-    pub(crate) text: &'static str,
-}
-
-impl Answered {
-    /// Bytes that it counts in the outbox: an OK in JSON, roughly.
-    pub(crate) const BYTES: usize = 100;
+impl Queued {
+    /// Bytes that an answer counts in the outbox: an OK in JSON, roughly.
+    pub(crate) const ANSWER_BYTES: usize = 100;
 }
 
 /// A live event for one subscription.

@@ -8,7 +8,7 @@ use recording::{Recorded, Side};
 use terms::Reencode;
 use wire::{CloseCode, WireError};
 
-use self::spoiling::{SpoiltAnswer, Storm};
+use self::spoiling::Storm;
 use super::{Close, Opening, Time};
 use crate::{
     fanout::{Batch, Batches, Outbox, Queued, Stop, Subscription},
@@ -83,7 +83,9 @@ enum Due {
 struct StoredAnswer {
     subscription: Arc<Subscription>,
     events: vec::IntoIter<Arc<StoredEvent>>,
-    spoilt: SpoiltAnswer,
+    /// How many follow the events: one without a fault.
+    eoses: u8,
+    flood: Option<Storm>,
 }
 
 /// How far [`Connection::advance`] came.
@@ -182,9 +184,9 @@ impl Connection {
             }
             Answer::Stored(subscription, mut events) => {
                 self.release_batches();
-                let spoilt = self.spoil_answer(&subscription, &mut events, now);
+                let (eoses, flood) = self.spoil_answer(&subscription, &mut events, now);
                 let events = events.into_iter();
-                self.due.push_back(Due::Stored(StoredAnswer { subscription, events, spoilt }));
+                self.due.push_back(Due::Stored(StoredAnswer { subscription, events, eoses, flood }));
             }
         }
     }

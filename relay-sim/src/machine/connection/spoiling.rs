@@ -23,14 +23,6 @@ pub(crate) enum Broken {
     HalfOpen,
 }
 
-/// What faults make of the answer to a REQ.
-#[derive(Debug)]
-pub(super) struct SpoiltAnswer {
-    /// How many follow the stored events: one without a fault.
-    pub(super) eoses: u8,
-    pub(super) flood: Option<Storm>,
-}
-
 /// Messages that nobody asked for, made while they go out.
 #[derive(Debug)]
 pub(super) struct Storm {
@@ -119,36 +111,36 @@ impl Connection {
         true
     }
 
-    /// Faults of the answer to a REQ; an EOSE that comes too early is said at once.
+    /// Faults of the answer to a REQ: how many EOSEs follow the events, and what follows these. An EOSE
+    /// that comes too early is said at once.
     pub(super) fn spoil_answer(
         &mut self,
         subscription: &Arc<Subscription>,
         events: &mut [Arc<StoredEvent>],
         now: Instant,
-    ) -> SpoiltAnswer {
-        let mut spoilt = SpoiltAnswer { eoses: 1, flood: None };
+    ) -> (u8, Option<Storm>) {
+        let mut eoses = 1;
         if self.planted.is_empty() {
-            return spoilt;
+            return (eoses, None);
         }
         if self.planted.next(Kind::ReverseOrder, now).is_some() {
             events.reverse();
         }
         if self.planted.next(Kind::DoubleEose, now).is_some() {
-            spoilt.eoses = 2;
+            eoses = 2;
         }
         if self.planted.next(Kind::EarlyEose, now).is_some() {
             self.due.push_back(Due::Message(eose(&subscription.name)));
-            spoilt.eoses -= 1;
+            eoses -= 1;
         }
         if self.planted.next(Kind::NoEose, now).is_some() {
-            spoilt.eoses = 0;
+            eoses = 0;
         }
-        if let Some(hit) = self.planted.next(Kind::Flood, now) {
+        let flood = self.planted.next(Kind::Flood, now).map(|hit| {
             let created_at = i64::try_from(self.clock).unwrap_or(i64::MAX);
-            let of = StormOf::Events(Arc::clone(subscription), created_at);
-            spoilt.flood = Some(Storm { left: hit.number(), of });
-        }
-        spoilt
+            Storm { left: hit.number(), of: StormOf::Events(Arc::clone(subscription), created_at) }
+        });
+        (eoses, flood)
     }
 
     /// What faults make of an OK; `None` for one that is left out, or late. Other messages stay.

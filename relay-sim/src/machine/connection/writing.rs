@@ -7,7 +7,7 @@ use tracing::{debug, warn};
 
 use super::{Connection, DELIVERIES, Due, StoredAnswer};
 use crate::{
-    fanout::{Answered, Batch, Delivery, Queued},
+    fanout::{Batch, Delivery, Queued},
     fault::{Draw, Kind, with_altered_sig},
     outgoing::Shared,
     store::{Encoded, StoredEvent, Unavailable},
@@ -31,10 +31,10 @@ impl Connection {
             }
             let Some(event) = stored.events.next() else {
                 add(&self.relay.counters.deliveries_stored, sent);
-                for _ in 0..stored.spoilt.eoses {
+                for _ in 0..stored.eoses {
                     self.write(&eose(name));
                 }
-                self.due.extend(stored.spoilt.flood.map(Due::Storm));
+                self.due.extend(stored.flood.map(Due::Storm));
                 return;
             };
             sent += self.send(name, event, now);
@@ -87,9 +87,9 @@ impl Connection {
                         sent += self.send(&subscription.name, event, now);
                     }
                 }
-                Queued::Answer(answered) => {
-                    self.delivered_bytes += Answered::BYTES;
-                    if let Some(message) = self.spoilt_ok(ok(&answered), now) {
+                Queued::Answer(answer) => {
+                    self.delivered_bytes += Queued::ANSWER_BYTES;
+                    if let Some(message) = self.spoilt_ok(*answer, now) {
                         self.say(message);
                     }
                 }
@@ -268,9 +268,4 @@ impl Connection {
 /// The end of a subscription's stored events.
 pub(super) fn eose(subscription: &str) -> RelayMessage<'static> {
     RelayMessage::Eose { subscription: subscription.to_owned().into(), hints: EoseHints::default() }
-}
-
-fn ok(answered: &Answered) -> RelayMessage<'static> {
-    let Answered { id, accepted, text } = *answered;
-    RelayMessage::Ok { id, accepted, text: text.into() }
 }
