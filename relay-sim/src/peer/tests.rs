@@ -4,18 +4,9 @@ use codecs::hex;
 
 use super::*;
 use crate::{
-    config::Config,
     fanout::{Delivery, Queued},
-    testing::{event, signed},
+    testing::{UNIX_SECONDS as NOW, event, proof, relay, signed},
 };
-
-const NOW: u64 = 1_700_000_000;
-
-fn relay(change: impl FnOnce(&mut Config)) -> Arc<Relay> {
-    let mut config = Config { verify: VerifyLevel::None, ..Config::default() };
-    change(&mut config);
-    Arc::new(Relay::new(config).unwrap())
-}
 
 fn peer(relay: &Arc<Relay>) -> (Peer, Arc<Outbox>) {
     let outbox = Outbox::new(relay.config.outbox_bytes);
@@ -167,21 +158,12 @@ fn auth_proves_an_author_for_this_connection_and_challenge() {
     let relay = relay(|config| config.auth = true);
     let (mut peer, _outbox) = peer(&relay);
     let Some(RelayMessage::Auth { challenge }) = peer.greeting() else { panic!("expected a challenge") };
-    let tag = |name: &'static str, value: &str| vec![name.into(), value.to_owned().into()];
-    let answer_to = |challenge: &str, relay: &str, created_at| {
-        crate::testing::signed(Event {
-            kind: CLIENT_AUTH,
-            created_at,
-            tags: vec![tag("challenge", challenge), tag("relay", relay)],
-            ..event(0)
-        })
-    };
     let here = "ws://127.0.0.1:7777/";
     for wrong in [
-        answer_to("another", here, 1_700_000_000),
-        answer_to(&challenge, "wss://elsewhere.example", 1_700_000_000),
-        answer_to(&challenge, here, 1_700_000_601),
-        Event { sig: [1; 64], ..answer_to(&challenge, here, 1_700_000_000) },
+        proof("another", here, NOW),
+        proof(&challenge, "wss://elsewhere.example", NOW),
+        proof(&challenge, here, NOW + 601),
+        Event { sig: [1; 64], ..proof(&challenge, here, NOW) },
     ] {
         let answer = peer.authenticate(&wrong, NOW);
         assert!(matches!(&answer, Answer::Message(RelayMessage::Ok { accepted: false, .. })), "{answer:?}");
@@ -189,7 +171,7 @@ fn auth_proves_an_author_for_this_connection_and_challenge() {
     let protected = Event { tags: vec![vec!["-".into()]], ..event(9) };
     let (accepted, text) = publish(&mut peer, protected.clone());
     assert!(!accepted && text.starts_with("auth-required: "), "{text}");
-    let right = answer_to(&challenge, here, 1_700_000_600);
+    let right = proof(&challenge, here, NOW + 600);
     let answer = peer.authenticate(&right, NOW);
     assert!(matches!(&answer, Answer::Message(RelayMessage::Ok { accepted: true, .. })), "{answer:?}");
     let (accepted, text) = publish(&mut peer, protected.clone());

@@ -4,13 +4,20 @@ use std::cmp::Reverse;
 
 use codecs::{Event, Format, TagFilter};
 
-use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
-
 use super::{index::MAX_CHUNK, *};
-use crate::testing::event;
+use crate::{
+    config::Config,
+    testing::{Random, event},
+};
+
+mod disk;
 
 const ME: [u8; 32] = [7; 32];
-const LIMITS: QueryLimits = QueryLimits { default_limit: 500, max_limit: 5_000 };
+
+/// The limit of a filter, 500 without one.
+fn limit(filter: &Filter) -> usize {
+    filter.limit.map_or(500, |limit| usize::try_from(limit).unwrap())
+}
 
 /// One step of a story: an event, and what becomes of it.
 type Step = (Event<'static>, Outcome);
@@ -45,7 +52,7 @@ fn insert(store: &mut Store, event: &Event<'_>) -> Outcome {
 }
 
 fn ids(store: &mut Store, filters: &[Filter]) -> Vec<u8> {
-    store.query(filters, LIMITS).iter().map(|stored| stored.head().id[0]).collect()
+    store.query(filters, limit).iter().map(|stored| stored.head().id[0]).collect()
 }
 
 #[test]
@@ -229,7 +236,7 @@ fn check_cost(events: u32) {
         ("author", Filter { authors: busy, ..Filter::default() }, 500),
         ("all", Filter::default(), 500),
     ] {
-        let found = store.query(&[filter], LIMITS).len();
+        let found = store.query(&[filter], limit).len();
         let visited = store.index.take_visited();
         assert_eq!(found, returns, "{what} of {events}");
         // Two or three indexes by turns of 16, and with #x every fourth candidate matches.
@@ -256,12 +263,10 @@ fn filters_add_up_each_with_its_own_limit() {
 
 #[test]
 fn limits_are_filled_in_and_clamped() {
-    let (mut store, _) = filled();
-    let limits = QueryLimits { default_limit: 10, max_limit: 20 };
+    let config = Config { default_limit: 10, max_limit: 20, ..Config::default() };
     for (limit, expected) in [(None, 10), (Some(0), 0), (Some(15), 15), (Some(21), 20), (Some(u64::MAX), 20)]
     {
-        let filter = Filter { limit, ..Filter::default() };
-        assert_eq!(store.query(&[filter], limits).len(), expected);
+        assert_eq!(config.limit_of(&Filter { limit, ..Filter::default() }), expected);
     }
 }
 
@@ -316,31 +321,32 @@ fn encodings_count_towards_the_store_as_long_as_their_event_lives() {
 #[test]
 fn random_filters_give_what_a_scan_gives_while_random_events_come_and_go() {
     for seed in 0..8 {
-        let random = &mut StdRng::seed_from_u64(seed);
         // Few times have lists of one second that are longer than a chunk, many have them in any order.
         let (times, values) = if seed % 2 == 0 { (3, 2) } else { (100_000, 40) };
+        let mut random = Random::new(seed, 0..times, values);
         let mut store = Store::new(64 << 20);
         let mut kept: Vec<Event<'static>> = Vec::new();
         for n in 0..12 * MAX_CHUNK {
-            let event = random_event(random, times, values, &kept);
+            let now = random.below(200) as u64;
+            let event = random.event(now);
             if insert(&mut store, &event) == Outcome::Stored {
                 kept.retain(|earlier| earlier.id != event.id);
                 kept.push(event);
             }
-            if random.random_ratio(1, 20) && !kept.is_empty() {
-                store.remove(&kept[random.random_range(0..kept.len())].id);
+            if random.below(20) == 0 && !kept.is_empty() {
+                store.remove(&kept[random.below(kept.len())].id);
             }
             if n % MAX_CHUNK == MAX_CHUNK - 1 {
-                store.expire(random.random_range(0..100));
+                store.expire(random.below(100) as u64);
                 kept.retain(|event| store.contains(&event.id));
                 kept.sort_by_key(|event| (Reverse(event.created_at), event.id));
                 assert_eq!(store.count(&[Filter::default()]), kept.len(), "seed {seed}");
                 for _ in 0..40 {
-                    let filter = random_filter(random, times, values, &kept);
+                    let filter = random.filter();
                     let matching = kept.iter().filter(|event| filter.matches(event));
-                    let limit = filter.limit.map_or(500, |limit| limit.min(5_000) as usize);
-                    let found = store.query(std::slice::from_ref(&filter), LIMITS);
-                    let expected: Vec<_> = matching.take(limit).map(|event| event.id).collect();
+                    let most = limit(&filter);
+                    let found = store.query(std::slice::from_ref(&filter), limit);
+                    let expected: Vec<_> = matching.take(most).map(|event| event.id).collect();
                     let found: Vec<_> = found.iter().map(|stored| stored.head().id).collect();
                     assert_eq!(found, expected, "seed {seed}: {filter:?}");
                 }
@@ -350,53 +356,6 @@ fn random_filters_give_what_a_scan_gives_while_random_events_come_and_go() {
             store.remove(&event.id);
         }
         assert!(store.index.is_empty(), "seed {seed}");
-    }
-}
-
-fn random_event(random: &mut StdRng, times: i64, values: u8, earlier: &[Event<'_>]) -> Event<'static> {
-    let kind = *[0, 1, 1, 1, 7, DELETION, 30_000].choose(random).unwrap();
-    let mut tags: Vec<_> = (0..random.random_range(0..5))
-        .map(|_| {
-            tag(["t", "p", "d", "topic"].choose(random).unwrap(), random.random_range(0..values).to_string())
-        })
-        .collect();
-    if kind == DELETION {
-        tags.extend(earlier.choose(random).map(|event| tag("e", hex::encode(&event.id))));
-    }
-    if random.random_ratio(1, 10) {
-        tags.push(tag("expiration", random.random_range(0..200).to_string()));
-    }
-    // Ids that begin alike, too, and some that are known.
-    let mut id = [0; 32];
-    id[if random.random() { 0 } else { 28 }..][..2].copy_from_slice(&random.random::<[u8; 2]>());
-    let pubkey = [random.random_range(0..values); 32];
-    Event { id, pubkey, kind, created_at: random.random_range(0..times), tags, ..event(0) }
-}
-
-fn random_filter(random: &mut StdRng, times: i64, values: u8, stored: &[Event<'_>]) -> Filter {
-    let mut some = |ratio, max: usize| random.random_ratio(1, ratio).then(|| random.random_range(0..max));
-    let (ids, authors, kinds) = (some(8, 50), some(3, 30), some(2, 30));
-    let (since, until, limit) = (some(3, 1), some(3, 1), some(2, 300));
-    let tags: Vec<_> = ['t', 'p', 'd'].into_iter().filter_map(|letter| Some((letter, some(4, 4)?))).collect();
-    let kind_of = |n: usize, random: &mut StdRng| match u16::try_from(n) {
-        Ok(kind @ 17..) => kind,
-        _ => random.random_range(0..9),
-    };
-    Filter {
-        ids: ids.map(|n| (0..n).filter_map(|_| Some(stored.choose(random)?.id)).collect()),
-        authors: authors.map(|n| (0..n).map(|_| [random.random_range(0..values); 32]).collect()),
-        kinds: kinds.map(|n| (0..n).map(|n| kind_of(n, random)).collect()),
-        since: since.map(|_| random.random_range(-1..=times)),
-        until: until.map(|_| random.random_range(-1..=times)),
-        limit: limit.map(|limit| limit as u64),
-        tags: tags
-            .into_iter()
-            .map(|(letter, n)| TagFilter {
-                letter,
-                values: (0..n).map(|_| random.random_range(0..values).to_string()).collect(),
-            })
-            .collect(),
-        ..Filter::default()
     }
 }
 
@@ -443,7 +402,7 @@ fn many_equal_authors_and_kinds_cost_no_more_than_one() {
     let distinct = Filter { kinds: Some((0..2_000).collect()), ..repeated.clone() };
     // Of many kinds the author's own list is gone through, too, by turns.
     for (filter, visited) in [(repeated, 100), (distinct, 200)] {
-        assert_eq!(store.query(&[filter], LIMITS).len(), 100);
+        assert_eq!(store.query(&[filter], limit).len(), 100);
         assert!(store.index.take_visited() <= visited);
     }
 }

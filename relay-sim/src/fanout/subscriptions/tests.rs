@@ -1,7 +1,5 @@
-use rand::{Rng, SeedableRng, rngs::StdRng};
-
 use super::*;
-use crate::testing::event;
+use crate::testing::{Random, event};
 
 fn matched(subscriptions: &mut Subscriptions, event: &Event<'_>) -> Vec<String> {
     let mut names = Vec::new();
@@ -18,31 +16,31 @@ fn assert_nothing_is_left(subscriptions: &Subscriptions) {
 #[test]
 fn the_index_finds_what_looking_at_every_filter_finds() {
     for seed in 0..10 {
-        let mut random = StdRng::seed_from_u64(seed);
+        let mut random = Random::new(seed, 999..1_002, 4);
+        random.letters.push('é');
         let outbox = Outbox::new(0);
         let mut subscriptions = Subscriptions::default();
         let mut open: Vec<(Arc<Subscription>, Vec<Filter>)> = Vec::new();
         let mut ended: Vec<Arc<Subscription>> = Vec::new();
         let mut found = 0;
         for step in 0..1_000 {
-            match random.random_range(0..5) {
+            match random.below(5) {
                 0 if !open.is_empty() => {
-                    let (closed, _) = open.swap_remove(random.random_range(0..open.len()));
+                    let (closed, _) = open.swap_remove(random.below(open.len()));
                     subscriptions.remove(&closed);
                     assert!(closed.ended());
                     ended.push(closed);
                     // Again, when its slot may be a successor's.
-                    subscriptions.remove(&ended[random.random_range(0..ended.len())]);
+                    subscriptions.remove(&ended[random.below(ended.len())]);
                 }
                 0..3 => {
-                    let filters: Vec<_> =
-                        (0..random.random_range(1..4)).map(|_| random_filter(&mut random)).collect();
+                    let filters: Vec<_> = (0..=random.below(3)).map(|_| random.filter()).collect();
                     let name = step.to_string();
                     let added = subscriptions.add(name, Format::JSON, Arc::clone(&outbox), filters.clone());
                     open.push((added, filters));
                 }
                 _ => {
-                    let event = random_event(&mut random);
+                    let event = random.event(0);
                     let matches = |filters: &[Filter]| filters.iter().any(|filter| filter.matches(&event));
                     let mut expected: Vec<_> = open
                         .iter()
@@ -59,52 +57,6 @@ fn the_index_finds_what_looking_at_every_filter_finds() {
         assert!(found > 1_000, "seed {seed}: so few matches ({found}) prove nothing");
         open.iter().for_each(|(subscription, _)| subscriptions.remove(subscription));
         assert_nothing_is_left(&subscriptions);
-    }
-}
-
-/// A filter whose conditions are of few values, some of them twice, so that they are often met.
-fn random_filter(random: &mut StdRng) -> Filter {
-    let key = |n: u8| [n; 32];
-    let times = 999..1_002;
-    Filter {
-        ids: random.random_bool(0.2).then(|| few(random).into_iter().map(key).collect()),
-        authors: random.random_bool(0.4).then(|| few(random).into_iter().map(key).collect()),
-        kinds: random.random_bool(0.4).then(|| few(random).into_iter().map(u16::from).collect()),
-        since: random.random_bool(0.2).then(|| random.random_range(times.clone())),
-        until: random.random_bool(0.2).then(|| random.random_range(times)),
-        tags: ['p', 't', 'é']
-            .into_iter()
-            .filter(|_| random.random_bool(0.2))
-            .collect::<Vec<_>>()
-            .into_iter()
-            .map(|letter| {
-                let values = few(random).into_iter().map(|n| n.to_string()).collect();
-                TagFilter { letter, values }
-            })
-            .collect(),
-        ..Filter::default()
-    }
-}
-
-fn few(random: &mut StdRng) -> Vec<u8> {
-    (0..random.random_range(0..5)).map(|_| random.random_range(0..4)).collect()
-}
-
-fn random_event(random: &mut StdRng) -> Event<'static> {
-    let names = ["p", "t", "é", "pp", ""];
-    let tags = (0..random.random_range(0..4)).map(|_| {
-        let name = names[random.random_range(0..names.len())];
-        let values = few(random).into_iter().map(|n| n.to_string().into());
-        std::iter::once(name.into()).chain(values).skip(usize::from(random.random_bool(0.1))).collect()
-    });
-    let tags = tags.collect();
-    Event {
-        id: [random.random_range(0..4); 32],
-        pubkey: [random.random_range(0..4); 32],
-        kind: random.random_range(0..4),
-        created_at: random.random_range(999..1_002),
-        tags,
-        ..event(0)
     }
 }
 

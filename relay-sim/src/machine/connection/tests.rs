@@ -1,24 +1,18 @@
 use std::{borrow::Cow, thread, time::Duration};
 
-use codecs::{ClientMessage, Event, Filter, Implementation, OneForm, VerifyLevel};
+use codecs::{ClientMessage, Event, Filter, OneForm, VerifyLevel};
+use corpus::Corpus;
+
+use terms::BatchLimits;
 
 use super::*;
-use crate::{config::Config, testing::event, totals::Totals};
+use crate::{
+    testing::{Client, UNIX_SECONDS, event, relay},
+    totals::Totals,
+};
 
 mod faults;
 mod spoiling;
-
-const UNIX_SECONDS: u64 = 1_700_000_000;
-
-fn relay(change: impl FnOnce(&mut Config)) -> Arc<Relay> {
-    let mut config = Config { verify: VerifyLevel::None, ..Config::default() };
-    change(&mut config);
-    Arc::new(Relay::new(config).unwrap())
-}
-
-fn time(instant: Instant) -> Time {
-    Time { instant, unix_seconds: UNIX_SECONDS }
-}
 
 fn json_text(payloads: &[Bytes]) -> Vec<&str> {
     payloads.iter().map(|payload| std::str::from_utf8(payload).unwrap()).collect()
@@ -29,73 +23,6 @@ fn json_text(payloads: &[Bytes]) -> Vec<&str> {
 fn names(payloads: &[Bytes]) -> Vec<String> {
     let name = |text: &str| text.split('"').skip(1).step_by(2).take(2).collect::<Vec<_>>().join(" ");
     json_text(payloads).into_iter().map(name).collect()
-}
-
-/// A connection, and its end of it.
-struct Client {
-    connection: Connection,
-    codec: &'static dyn Codec,
-    format: Format,
-    time: Time,
-}
-
-impl Client {
-    fn open(relay: &Arc<Relay>, format: Format, batched: bool) -> Client {
-        let opening = Opening { batched, ..Opening::new(format) };
-        Client {
-            connection: relay.connect(&opening),
-            codec: format.codec(Implementation::Library).unwrap(),
-            format,
-            time: time(Instant::now()),
-        }
-    }
-
-    fn say(&mut self, message: &ClientMessage<'_>) {
-        let mut payload = Vec::new();
-        self.codec.encode_client(message, &mut payload).unwrap();
-        self.connection.receive(&payload, self.format.spec().opcode, self.time).unwrap();
-    }
-
-    fn publish(&mut self, event: &Event<'static>) {
-        self.say(&ClientMessage::Event(Cow::Borrowed(event)));
-    }
-
-    fn request(&mut self, subscription: &'static str, filter: Filter) {
-        self.say(&ClientMessage::Req { subscription: subscription.into(), filters: vec![filter] });
-    }
-
-    /// All that is to be heard now.
-    fn hear(&mut self) -> Vec<Bytes> {
-        let mut all = Vec::new();
-        loop {
-            let messages = self.connection.poll_transmit(self.time);
-            if messages.is_empty() {
-                return all;
-            }
-            all.extend(messages);
-        }
-    }
-
-    /// All deliveries that are to be heard now, and how many messages brought them.
-    fn deliveries(&mut self) -> (Vec<(String, Event<'static>)>, usize) {
-        let (mut deliveries, mut messages) = (Vec::new(), 0);
-        for payload in self.hear() {
-            match self.codec.decode_relay(&payload).unwrap() {
-                RelayMessage::Event { subscription, event } => {
-                    deliveries.push((subscription.into_owned(), event.into_owned().into_owned()));
-                    messages += 1;
-                }
-                RelayMessage::Events { subscription, events } => {
-                    deliveries.extend(
-                        events.into_iter().map(|event| (subscription.to_string(), event.into_owned())),
-                    );
-                    messages += 1;
-                }
-                _ => {}
-            }
-        }
-        (deliveries, messages)
-    }
 }
 
 #[test]
@@ -195,7 +122,7 @@ fn passed_on(reencode: Reencode, format: Format, payload: &[u8]) -> (Vec<Bytes>,
     let mut publisher = Client::open(&relay, format, false);
     let mut readers = [false, false, true].map(|batched| Client::open(&relay, format, batched));
     readers.iter_mut().for_each(|reader| reader.request("s", Filter::default()));
-    publisher.connection.receive(payload, format.spec().opcode, publisher.time).unwrap();
+    publisher.send(payload).unwrap();
     let mut heard = Vec::new();
     for reader in &mut readers {
         reader.connection.hold_nothing();
@@ -213,9 +140,8 @@ fn passed_on(reencode: Reencode, format: Format, payload: &[u8]) -> (Vec<Bytes>,
 fn what_is_passed_on_is_what_would_have_been_encoded() {
     let event = Event { tags: vec![vec!["t".into(), "a\"b".into()], vec![]], ..event(1) };
     for format in Format::all() {
-        let mut payload = Vec::new();
-        let message = ClientMessage::Event(Cow::Borrowed(&event));
-        format.spec().library.encode_client(&message, &mut payload).unwrap();
+        let any = Client::open(&relay(|_| {}), format, false);
+        let payload = any.encoded(&ClientMessage::Event(Cow::Borrowed(&event)));
         let (encoded, sources) = passed_on(Reencode::Always, format, &payload);
         assert_eq!(sources, [0, 1, 3], "{format}");
         let (passed, sources) = passed_on(Reencode::NeverIfCanonical, format, &payload);
@@ -238,6 +164,27 @@ fn a_subscriber_in_another_format_gets_an_encoding_of_its_own() {
     }
     let totals = relay.totals();
     assert_eq!((totals.encodings_spliced, totals.encodings_cold, totals.encodings_cached), (1, 1, 1));
+}
+
+#[test]
+fn stored_and_live_events_come_in_batches_in_every_format() {
+    let batch = BatchLimits { hold: Duration::from_secs(600), events: 3, bytes: 1 << 20 };
+    for format in Format::all() {
+        let relay = relay(|config| config.batch = batch);
+        relay.preload(&many(4));
+        let mut publisher = Client::open(&relay, Format::JSON, false);
+        let mut reader = Client::open(&relay, format, true);
+        reader.request("s", Filter::default());
+        let (stored, messages) = reader.deliveries();
+        let ids: Vec<_> = stored.iter().map(|(_, event)| event.id[7]).collect();
+        assert_eq!((ids.as_slice(), messages), (&[0, 1, 2, 3][..], 2), "{format}");
+        (1..=3).for_each(|n| publisher.publish(&event(n)));
+        let (live, messages) = reader.deliveries();
+        let ids: Vec<_> = live.iter().map(|(_, event)| event.id[0]).collect();
+        assert_eq!((ids.as_slice(), messages), (&[1, 2, 3][..], 1), "{format}");
+        let totals = relay.totals();
+        assert_eq!((totals.deliveries_stored, totals.deliveries_live), (4, 3), "{format}");
+    }
 }
 
 #[test]
@@ -319,6 +266,94 @@ fn a_relay_that_stops_sends_what_it_held() {
     }
 }
 
+#[test]
+fn clients_of_every_format_see_the_same_events_in_the_same_order() {
+    let mut events = Corpus::bundled().events;
+    let fits = |format: Format, event: &Event<'_>| format.spec().capacity.holds(event);
+    events.retain(|event| Format::all().all(|format| fits(format, event)));
+    let (stored, live) = events[..events.len().min(400)].split_at(200);
+    let relay = relay(|_| {});
+    relay.preload(stored);
+    let mut clients: Vec<_> = Format::all().map(|format| Client::open(&relay, format, false)).collect();
+    clients.iter_mut().for_each(|client| client.request("all", Filter::default()));
+    let mut same = |most: usize| {
+        let mut heard = clients.iter_mut().map(|client| client.deliveries().0);
+        let first = heard.next().unwrap();
+        assert!(first.len() > most / 2, "most of the events are current");
+        assert!(heard.all(|other| other == first));
+        first
+    };
+    same(stored.len());
+    let mut publisher = Client::open(&relay, Format::JSON, false);
+    live.iter().for_each(|event| publisher.publish(event));
+    let mut published = live.iter();
+    let is_next = |(_, heard): &(String, Event<'_>)| published.any(|event| event == heard);
+    assert!(same(live.len()).iter().all(is_next), "in the order of their publisher");
+}
+
+/// 64 characters may be 256 bytes, more than the binary envelopes can say. A subscription id only
+/// ever goes back in the format it came in.
+#[test]
+fn a_subscription_id_longer_than_other_formats_hold_is_served_where_it_came() {
+    let relay = relay(|_| {});
+    let long = "\u{1f980}".repeat(64);
+    let mut json = Client::open(&relay, Format::JSON, false);
+    json.request(&long, Filter::default());
+    let mut others: Vec<_> = Format::all().map(|format| Client::open(&relay, format, false)).collect();
+    others.iter_mut().for_each(|client| client.request("a", Filter::default()));
+    Client::open(&relay, Format::all().last().unwrap(), false).publish(&event(1));
+    assert_eq!(json.deliveries().0, [(long.clone(), event(1))]);
+    for client in &mut others {
+        assert_eq!(client.deliveries().0, [("a".to_owned(), event(1))], "{}", client.format);
+    }
+    json.send(format!(r#"["REQ","{long}",{{"colour":"red"}}]"#).as_bytes()).unwrap();
+    let closed = format!(r#"["CLOSED","{long}","unsupported: "#);
+    assert!(json_text(&json.hear())[0].starts_with(&closed));
+}
+
+#[test]
+fn unknown_messages_get_a_notice_and_the_connection_stays_open() {
+    // A verb, an opcode, a number and a text in CBOR, a field of protobuf: each format knows some
+    // of these.
+    let unknown: [&[u8]; 5] =
+        [b"[\"DANCE\",1]", b"\x7b", b"\x82\x18\x7b\x61a", b"\x82\x65DANCE\x61a", b"\xda\x07\x01a"];
+    let relay = relay(|_| {});
+    for format in Format::all() {
+        let mut client = Client::open(&relay, format, false);
+        for bytes in unknown {
+            if let Err(DecodeError::UnknownMessage(_)) = client.codec.decode_client(bytes) {
+                client.send(bytes).unwrap();
+                let heard = client.hear();
+                let RelayMessage::Notice { text } = client.codec.decode_relay(&heard[0]).unwrap() else {
+                    panic!("{format}: {heard:?}")
+                };
+                assert!(text.starts_with("unsupported: "), "{format}: {text}");
+            }
+        }
+    }
+    let totals = relay.totals();
+    assert!(totals.unsupported >= 3, "json, an envelope of ours and CBOR at least");
+    assert_eq!(totals.malformed, 0);
+}
+
+#[test]
+fn the_wrong_kind_of_frame_is_a_notice_in_json_and_1003_in_binary_formats() {
+    for format in Format::all() {
+        let mut client = Client::open(&relay(|_| {}), format, false);
+        let close = client.encoded(&ClientMessage::Close { subscription: "a".into() });
+        let is_text = format.spec().opcode == Opcode::Text;
+        let wrong = if is_text { Opcode::Binary } else { Opcode::Text };
+        let received = client.connection.receive(&close, wrong, client.time);
+        if is_text {
+            assert_eq!(received, Ok(()));
+            let notice = r#"["NOTICE","invalid: binary frames need a negotiated subprotocol"]"#;
+            assert_eq!(json_text(&client.hear()), [notice]);
+        } else {
+            assert_eq!(received.unwrap_err().code, CloseCode::Unsupported, "{format}");
+        }
+    }
+}
+
 /// Four threads publish while four more read, each in another format.
 #[test]
 fn each_publishers_events_arrive_once_and_in_order() {
@@ -383,9 +418,7 @@ fn a_malformed_request_is_answered_under_its_name() {
         let mut client = Client::open(&relay, format, false);
         let mut answered = [0; 3];
         for (request, answered) in requests.iter().zip(&mut answered) {
-            let mut payload = Vec::new();
-            client.codec.encode_client(request, &mut payload).unwrap();
-            for malformed in damaged(&payload) {
+            for malformed in damaged(&client.encoded(request)) {
                 let limits = &relay.config.limits;
                 match client.codec.decode_client_within(&malformed, limits) {
                     Ok(_) | Err(DecodeError::OverLimit(_) | DecodeError::UnknownMessage(_)) => continue,
@@ -393,7 +426,7 @@ fn a_malformed_request_is_answered_under_its_name() {
                 }
                 client.request("sub", Filter { limit: Some(0), ..Filter::default() });
                 client.hear();
-                if client.connection.receive(&malformed, opcode, client.time).is_err() {
+                if client.send(&malformed).is_err() {
                     continue;
                 }
                 let heard = client.hear();
@@ -450,7 +483,7 @@ fn what_is_malformed_in_text_is_answered_where_it_can_be() {
         (r#"["EVENT",{}]"#.to_owned(), r#"["NOTICE","invalid: "#.to_owned()),
         ("[[[".to_owned(), r#"["NOTICE","invalid: "#.to_owned()),
     ] {
-        json.connection.receive(said.as_bytes(), Opcode::Text, json.time).unwrap();
+        json.send(said.as_bytes()).unwrap();
         let heard = json.hear();
         assert!(heard.len() == 1 && json_text(&heard)[0].starts_with(&answer), "{said}: {heard:?}");
     }
@@ -512,7 +545,7 @@ fn what_a_relay_takes_in_one_format_it_can_send_in_every_other() {
             (payload.len() <= MAX_BYTES).then_some((event, payload))
         });
         let (event, payload) = largest.unwrap();
-        if let Err(close) = client.connection.receive(&payload, format.spec().opcode, client.time) {
+        if let Err(close) = client.send(&payload) {
             assert_eq!((format.name(), close.code), ("capnp-packed", CloseCode::Size), "{close:?}");
             cut += 1;
             continue;

@@ -1,7 +1,7 @@
 //! Each fault of answers as a client sees it.
 
 use super::*;
-use crate::testing::signed;
+use crate::testing::proof;
 
 fn misbehaving(faults: &[&str]) -> Arc<Relay> {
     relay(|config| config.faults = faults.iter().map(|fault| fault.parse().unwrap()).collect())
@@ -156,15 +156,6 @@ fn rate_limits_refuse_what_is_asked_and_nothing_is_stored() {
     assert!(texts(&mut client)[0].contains("true"));
 }
 
-fn proof(challenge: &str) -> Event<'static> {
-    let tags = vec![
-        vec!["relay".into(), "ws://127.0.0.1".into()],
-        vec!["challenge".into(), challenge.to_owned().into()],
-    ];
-    let created_at = i64::try_from(UNIX_SECONDS).unwrap();
-    signed(Event { kind: 22_242, created_at, tags, ..event(1) })
-}
-
 fn challenge_of(heard: &[String]) -> String {
     let auth = heard.iter().find(|text| text.starts_with(r#"["AUTH","#)).expect("a challenge");
     auth.split('"').nth(3).unwrap().to_owned()
@@ -183,7 +174,7 @@ fn auth_required_ends_with_auth_and_a_loop_does_not() {
         assert!(heard.last().unwrap().contains(r#"false,"auth-required: "#), "{heard:?}");
         let challenge = if is_loop { challenge_of(&heard) } else { first.clone() };
         assert_eq!((heard.len(), challenge != first), (1 + usize::from(is_loop), is_loop));
-        client.say(&ClientMessage::Auth(Cow::Owned(proof(&challenge))));
+        client.say(&ClientMessage::Auth(Cow::Owned(proof(&challenge, "ws://127.0.0.1", UNIX_SECONDS))));
         assert!(texts(&mut client)[0].contains("true"));
         client.request("s", Filter::default());
         let heard = names(&client.hear());
@@ -203,7 +194,7 @@ fn a_clock_that_is_off_takes_new_events_as_from_the_future_and_proofs_as_old() {
     let relay = relay(|config| (config.auth, config.faults) = (true, vec!["clock=1h".parse().unwrap()]));
     let mut client = open(&relay);
     let challenge = challenge_of(&texts(&mut client));
-    client.say(&ClientMessage::Auth(Cow::Owned(proof(&challenge))));
+    client.say(&ClientMessage::Auth(Cow::Owned(proof(&challenge, "ws://127.0.0.1", UNIX_SECONDS))));
     let heard = texts(&mut client);
     assert!(heard[0].contains("created_at is more than 600 s from now"), "{heard:?}");
 }
@@ -228,8 +219,7 @@ fn conversation(faults: &[String], format: Format, batched: bool) -> Vec<Bytes> 
     let faults: Vec<_> = faults.iter().map(String::as_str).collect();
     let (relay, start) = (with_stored(&faults), Instant::now());
     let mut heard = Vec::new();
-    let codec = format.codec(Implementation::Library).unwrap();
-    let mut connection = relay.connect(&Opening { batched, ..Opening::new(format) });
+    let mut client = Client::open(&relay, format, batched);
     for n in 0..60_u8 {
         let event = event(n);
         let name = ["a", "b", "c"][usize::from(n % 3)];
@@ -238,20 +228,12 @@ fn conversation(faults: &[String], format: Format, batched: bool) -> Vec<Bytes> 
             2 | 3 => ClientMessage::Req { subscription: name.into(), filters: vec![Filter::default()] },
             _ => ClientMessage::Close { subscription: name.into() },
         };
-        let mut payload = Vec::new();
-        codec.encode_client(&message, &mut payload).unwrap();
-        let instant = start + Duration::from_millis(u64::from(n) * 100);
-        let received = connection.receive(&payload, format.spec().opcode, time(instant));
-        connection.on_timer(instant);
-        loop {
-            let messages = connection.poll_transmit(time(instant));
-            if messages.is_empty() {
-                break;
-            }
-            heard.extend(messages);
-        }
-        if received.is_err() || connection.broken().is_some() {
-            connection = relay.connect(&Opening { batched, ..Opening::new(format) });
+        client.time.instant = start + Duration::from_millis(u64::from(n) * 100);
+        let received = client.send(&client.encoded(&message));
+        client.connection.on_timer(client.time.instant);
+        heard.extend(client.hear());
+        if received.is_err() || client.connection.broken().is_some() {
+            client = Client::open(&relay, format, batched);
         }
     }
     heard
@@ -267,9 +249,11 @@ fn the_same_faults_make_the_same_bytes_of_the_same_messages() {
             let format: Format = format.parse().unwrap();
             let heard = conversation(&faults, format, batched);
             assert!(heard == conversation(&faults, format, batched), "seed {seed}, {format}");
-            let codec = format.codec(Implementation::Library).unwrap();
             for payload in &heard {
-                assert!(codec.decode_relay(payload).is_ok(), "seed {seed}, {format}: {payload:?}");
+                assert!(
+                    format.spec().library.decode_relay(payload).is_ok(),
+                    "seed {seed}, {format}: {payload:?}"
+                );
             }
             conversations.insert(heard);
         }
