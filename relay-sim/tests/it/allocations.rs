@@ -2,13 +2,15 @@
 
 use std::{borrow::Cow, sync::Arc, time::Instant};
 
-use codecs::{ClientMessage, Codec, Event, Filter, Format, VerifyLevel};
+use codecs::{ClientMessage, Codec, Filter, Format, VerifyLevel};
 use futures::FutureExt;
 use relay_sim::{
     Config,
     machine::{self, Opening, Relay, Time},
 };
 use wire::{Compression, Offer, Support, WireLimits};
+
+use crate::common::note;
 
 /// Both ends of a connection in memory, and the relay's state of it.
 struct Reader {
@@ -43,8 +45,8 @@ impl Reader {
         self.machine.receive(&payload, FORMAT.spec().opcode, now()).unwrap();
     }
 
-    fn request(&mut self, limit: u64) {
-        let filters = vec![Filter { limit: Some(limit), ..Filter::default() }];
+    fn request(&mut self, limit: usize) {
+        let filters = vec![Filter { limit: Some(limit as u64), ..Filter::default() }];
         self.say(&ClientMessage::Req { subscription: "s".into(), filters });
     }
 
@@ -66,13 +68,6 @@ fn codec() -> &'static dyn Codec {
     FORMAT.spec().library
 }
 
-fn note(n: u64) -> Event<'static> {
-    let mut id = [7; 32];
-    id[..8].copy_from_slice(&n.to_be_bytes());
-    let content = format!("note {n}: what all of them have in common").into();
-    Event { id, pubkey: [7; 32], created_at: 1_000, kind: 1, tags: Vec::new(), content, sig: [9; 64] }
-}
-
 fn relay() -> Arc<Relay> {
     let mut config = Config::default();
     config.verify = VerifyLevel::None;
@@ -90,7 +85,7 @@ fn a_live_event_allocates_for_its_first_subscriber_alone() {
             assert_eq!(reader.hear().1, 1, "EOSE");
         }
         for n in 0..9 {
-            publisher.say(&ClientMessage::Event(Cow::Owned(note(n))));
+            publisher.say(&ClientMessage::Event(Cow::Owned(note(n, 1_000))));
             for (place, reader) in readers.iter_mut().enumerate() {
                 let (allocations, messages) = reader.hear();
                 assert_eq!(messages, 1, "{name}");
@@ -106,15 +101,15 @@ fn a_live_event_allocates_for_its_first_subscriber_alone() {
 
 #[test]
 fn a_stored_event_that_was_sent_before_allocates_nothing() {
-    const STORED: u64 = 64;
+    const STORED: usize = 64;
     for name in Compression::NAMES {
         let relay = relay();
-        relay.preload(&(0..STORED).map(note).collect::<Vec<_>>());
+        relay.preload(&(0..STORED).map(|n| note(n, 1_000)).collect::<Vec<_>>());
         let mut reader = Reader::open(&relay, Compression::named(name).unwrap());
         let mut ask = |limit| {
             reader.request(limit);
             let (allocations, messages) = reader.hear();
-            assert_eq!(messages as u64, limit + 1, "{name}: events and EOSE");
+            assert_eq!(messages, limit + 1, "{name}: events and EOSE");
             allocations
         };
         ask(STORED);

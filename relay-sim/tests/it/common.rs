@@ -5,8 +5,18 @@ use std::{borrow::Cow, collections::VecDeque, time::Duration};
 
 use bytes::Bytes;
 use codecs::{ClientMessage, Codec, Event, Filter, Format, Implementation, RelayMessage};
+use futures::{SinkExt, StreamExt};
 use relay_sim::{Config, Totals};
-use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle, time::timeout};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::oneshot,
+    task::JoinHandle,
+    time::timeout,
+};
+use tokio_tungstenite::{
+    MaybeTlsStream, WebSocketStream, connect_async,
+    tungstenite::{Error, Message, client::IntoClientRequest},
+};
 use wire::{Compression, Connection, Offer, WireError, WireLimits};
 
 /// Far beyond what anything here takes, so that a hang is a failure and not a wait.
@@ -50,9 +60,30 @@ impl TestRelay {
         Client::connect(&self.url, offer).await
     }
 
-    pub(crate) async fn json_client(&self) -> Client {
-        self.client(Format::JSON, Compression::None).await
+    /// A bare WebSocket that offers one token.
+    pub(crate) async fn socket(&self, token: &str) -> Socket {
+        let mut request = self.url.as_str().into_client_request().unwrap();
+        request.headers_mut().insert("sec-websocket-protocol", token.parse().unwrap());
+        connect_async(request).await.unwrap().0
     }
+
+    pub(crate) async fn json_client(&self) -> Client {
+        Client::json(&self.url).await
+    }
+}
+
+pub(crate) type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+pub(crate) async fn say(socket: &mut Socket, text: &str) {
+    socket.send(Message::text(text)).await.unwrap();
+}
+
+pub(crate) async fn hear(socket: &mut Socket) -> Result<Message, Error> {
+    timeout(PATIENCE, socket.next()).await.expect("an answer in time").expect("no end before it is told")
+}
+
+pub(crate) async fn expect(socket: &mut Socket, text: &str) {
+    assert_eq!(hear(socket).await.unwrap().into_text().unwrap(), text);
 }
 
 pub(crate) struct Client {
@@ -62,6 +93,12 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    /// A client in JSON, of a relay that may be another process.
+    pub(crate) async fn json(url: &str) -> Client {
+        let offer = Offer { batched: false, formats: vec![Format::JSON], compression: Compression::None };
+        Client::connect(url, offer).await
+    }
+
     async fn connect(url: &str, offer: Offer) -> Client {
         let (format, compression) = (offer.formats[0], offer.compression);
         let limits = WireLimits { max_message_bytes: 16 << 20, ..WireLimits::default() };

@@ -10,14 +10,12 @@ use tokio::{
     time::timeout,
 };
 use tokio_tungstenite::{
-    MaybeTlsStream, WebSocketStream, connect_async,
+    connect_async,
     tungstenite::{Error, Message},
 };
 use wire::{Offer, WireError, WireLimits};
 
-use crate::common::{PATIENCE, TestRelay};
-
-type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+use crate::common::{PATIENCE, TestRelay, expect, hear, note, ok, say};
 
 /// Long enough that what is to come has come.
 const A_WHILE: Duration = Duration::from_millis(300);
@@ -30,22 +28,6 @@ async fn misbehaving(faults: &[&str]) -> TestRelay {
     TestRelay::start(|config| config.faults = faults).await
 }
 
-async fn connect(relay: &TestRelay) -> Socket {
-    connect_async(&relay.url).await.unwrap().0
-}
-
-async fn say(socket: &mut Socket, text: &str) {
-    socket.send(Message::text(text)).await.unwrap();
-}
-
-async fn hear(socket: &mut Socket) -> Result<Message, Error> {
-    timeout(PATIENCE, socket.next()).await.expect("an answer in time").expect("no end before it is told")
-}
-
-async fn expect(socket: &mut Socket, text: &str) {
-    assert_eq!(hear(socket).await.unwrap().into_text().unwrap(), text);
-}
-
 fn is_reset(error: &Error) -> bool {
     matches!(error, Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionReset)
 }
@@ -54,7 +36,7 @@ fn is_reset(error: &Error) -> bool {
 async fn a_connection_is_reset_at_a_message() {
     let relay = misbehaving(&["reset:connection=1:message=2"]).await;
     for connection in 1..=2 {
-        let mut socket = connect(&relay).await;
+        let mut socket = relay.socket("nostr.json").await;
         for message in 1..=2 {
             say(&mut socket, REQ).await;
             if (connection, message) == (1, 2) {
@@ -71,7 +53,7 @@ async fn a_connection_is_reset_at_a_message() {
 #[tokio::test]
 async fn a_half_open_connection_answers_nothing_and_stays() {
     let relay = misbehaving(&["half-open:message=2"]).await;
-    let mut socket = connect(&relay).await;
+    let mut socket = relay.socket("nostr.json").await;
     say(&mut socket, REQ).await;
     expect(&mut socket, EOSE).await;
     say(&mut socket, REQ).await;
@@ -84,7 +66,7 @@ async fn a_half_open_connection_answers_nothing_and_stays() {
 #[tokio::test]
 async fn a_connection_is_closed_with_any_code() {
     let relay = misbehaving(&["close=4000:message=1"]).await;
-    let mut socket = connect(&relay).await;
+    let mut socket = relay.socket("nostr.json").await;
     say(&mut socket, REQ).await;
     let Message::Close(Some(frame)) = hear(&mut socket).await.unwrap() else { panic!("a Close frame") };
     assert_eq!((u16::from(frame.code), frame.reason.as_str()), (4_000, "planted: close"));
@@ -95,10 +77,10 @@ async fn a_connection_is_closed_with_any_code() {
 async fn a_late_ok_comes_by_itself() {
     let relay = misbehaving(&["late-ok=300ms"]).await;
     let mut client = relay.json_client().await;
-    let note = crate::common::note(1, 1);
+    let note = note(1, 1);
     let began = std::time::Instant::now();
     client.publish(&note).await;
-    client.expect(&crate::common::ok(&note)).await;
+    client.expect(&ok(&note)).await;
     // tokio's timer may fire a millisecond late, for which the relay allows.
     assert!(began.elapsed() >= Duration::from_millis(299), "{:?}", began.elapsed());
     relay.stop().await;
@@ -110,7 +92,7 @@ async fn handshakes_are_reset_or_never_answered() {
     let error = connect_async(&relay.url).await.unwrap_err();
     assert!(is_reset(&error), "{error:?}");
     timeout(A_WHILE, connect_async(&relay.url)).await.expect_err("no answer");
-    let mut third = connect(&relay).await;
+    let mut third = relay.socket("nostr.json").await;
     say(&mut third, REQ).await;
     expect(&mut third, EOSE).await;
     relay.stop().await;
@@ -218,7 +200,7 @@ fn request(method: &str, headers: &str, body: &str) -> String {
 #[tokio::test]
 async fn faults_are_replaced_while_the_relay_runs() {
     let relay = TestRelay::start(|config| config.control = true).await;
-    let mut socket = connect(&relay).await;
+    let mut socket = relay.socket("nostr.json").await;
     say(&mut socket, REQ).await;
     expect(&mut socket, EOSE).await;
     let put = request("PUT", "Host: localhost\r\n", r#"["no-eose:message=1","flip-bit"]"#);

@@ -2,32 +2,21 @@
 
 use std::time::Duration;
 
-use codecs::{ClientMessage, DecodeError, Filter, Format, Opcode, VerifyLevel};
-use futures::{SinkExt, StreamExt};
+use codecs::{ClientMessage, Filter, Format, Opcode, VerifyLevel};
+use futures::StreamExt;
 use relay_sim::Config;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpSocket, TcpStream},
     time::timeout,
 };
-use tokio_tungstenite::{
-    WebSocketStream, client_async,
-    tungstenite::{Message, client::IntoClientRequest},
-};
+use tokio_tungstenite::{MaybeTlsStream, client_async, tungstenite::Message};
 use wire::{Compression, Endpoint, Offer, WireLimits};
 
-use crate::common::{PATIENCE, TestRelay, compressions, kinds, note, ok};
-
-/// A bare WebSocket that offers one token.
-async fn websocket(relay: &TestRelay, token: &str) -> WebSocketStream<TcpStream> {
-    let mut request = relay.url.as_str().into_client_request().unwrap();
-    request.headers_mut().insert("sec-websocket-protocol", token.parse().unwrap());
-    let stream = TcpStream::connect(&relay.address).await.unwrap();
-    client_async(request, stream).await.unwrap().0
-}
+use crate::common::{PATIENCE, Socket, TestRelay, compressions, expect, kinds, note, ok, say};
 
 /// Reads until the relay closes: the texts, then the close code.
-async fn hear_close(socket: &mut WebSocketStream<TcpStream>) -> (Vec<String>, Option<u16>) {
+async fn hear_close(socket: &mut Socket) -> (Vec<String>, Option<u16>) {
     let mut texts = Vec::new();
     while let Some(message) = timeout(PATIENCE, socket.next()).await.expect("an answer in time") {
         match message {
@@ -71,33 +60,6 @@ async fn undecodable_messages_get_a_notice_in_json_and_1007_in_binary_formats() 
     assert_eq!(totals.sessions_panicked, 0);
 }
 
-#[tokio::test]
-async fn unknown_messages_get_a_notice_and_the_connection_stays_open() {
-    let relay = TestRelay::start(|_| {}).await;
-    // A verb, an opcode, a number and a text in CBOR, a field of protobuf: each format knows some
-    // of these.
-    let unknown: [&[u8]; 5] =
-        [b"[\"DANCE\",1]", b"\x7b", b"\x82\x18\x7b\x61a", b"\x82\x65DANCE\x61a", b"\xda\x07\x01a"];
-    for format in Format::all() {
-        let mut client = relay.client(format, Compression::None).await;
-        for bytes in unknown {
-            let decoded = format.spec().library.decode_client(bytes);
-            if let Err(DecodeError::UnknownMessage(_)) = decoded {
-                client.send_bytes(bytes.to_vec()).await;
-                let answer = client.hear().await.unwrap();
-                assert!(answer.starts_with("[\"NOTICE\",\"unsupported: "), "{format}: {answer}");
-            } else {
-                println!("{format}: {bytes:x?} is {decoded:?}");
-            }
-        }
-        client.request("a", kinds(&[7])).await;
-        client.expect(r#"["EOSE","a"]"#).await;
-    }
-    let totals = relay.stop().await;
-    assert!(totals.unsupported >= 3, "json, an envelope of ours and CBOR at least");
-    assert_eq!(totals.malformed, 0);
-}
-
 /// Each limit by itself, one past it, and what a frame is large enough for; the connection goes on.
 #[tokio::test]
 async fn requests_beyond_a_limit_are_closed_by_name_in_every_format() {
@@ -136,37 +98,20 @@ async fn requests_beyond_a_limit_are_closed_by_name_in_every_format() {
     assert_eq!(totals.reconciliations_refused, Format::all().len() as u64);
 }
 
-#[tokio::test]
-async fn the_wrong_kind_of_frame_is_a_notice_in_json_and_1003_in_binary_formats() {
-    let relay = TestRelay::start(|_| {}).await;
-    for format in Format::all() {
-        let mut socket = websocket(&relay, format.spec().token).await;
-        if format.spec().opcode == Opcode::Text {
-            socket.send(Message::binary(b"[\"CLOSE\",\"a\"]".to_vec())).await.unwrap();
-            let notice = timeout(PATIENCE, socket.next()).await.unwrap().unwrap().unwrap();
-            let expected = r#"["NOTICE","invalid: binary frames need a negotiated subprotocol"]"#;
-            assert_eq!(notice.into_text().unwrap(), expected);
-            socket.send(Message::text(r#"["REQ","a",{"limit":0}]"#)).await.unwrap();
-            let eose = timeout(PATIENCE, socket.next()).await.unwrap().unwrap().unwrap();
-            assert_eq!(eose.into_text().unwrap(), r#"["EOSE","a"]"#);
-        } else {
-            socket.send(Message::text(r#"["CLOSE","a"]"#)).await.unwrap();
-            assert_eq!(hear_close(&mut socket).await, (vec![], Some(1003)), "{format}");
-        }
-        check_served(&relay).await;
-    }
-    relay.stop().await;
+/// A socket that the kernel keeps little for.
+async fn with_a_small_buffer(relay: &TestRelay) -> Socket {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(16 << 10).unwrap();
+    let stream = socket.connect(relay.address.parse().unwrap()).await.unwrap();
+    client_async(relay.url.as_str(), MaybeTlsStream::Plain(stream)).await.unwrap().0
 }
 
 /// A subscriber that took nothing of more events than its outbox and any send buffer hold, and how
 /// many these were. A quick one beside it had each.
-async fn slow_consumer(relay: &TestRelay) -> (WebSocketStream<TcpStream>, usize) {
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.set_recv_buffer_size(16 << 10).unwrap();
-    let stream = socket.connect(relay.address.parse().unwrap()).await.unwrap();
-    let mut slow = client_async(relay.url.as_str(), stream).await.unwrap().0;
-    slow.send(Message::text(r#"["REQ","a",{"kinds":[20001]}]"#)).await.unwrap();
-    assert_eq!(slow.next().await.unwrap().unwrap().into_text().unwrap(), r#"["EOSE","a"]"#);
+async fn slow_consumer(relay: &TestRelay) -> (Socket, usize) {
+    let mut slow = with_a_small_buffer(relay).await;
+    say(&mut slow, r#"["REQ","a",{"kinds":[20001]}]"#).await;
+    expect(&mut slow, r#"["EOSE","a"]"#).await;
     let mut quick = relay.json_client().await;
     quick.request("a", kinds(&[20_001])).await;
     quick.expect(r#"["EOSE","a"]"#).await;
@@ -223,10 +168,7 @@ async fn a_relay_that_stops_does_not_wait_for_a_slow_consumer() {
 #[tokio::test]
 async fn a_peer_that_reads_nothing_and_sends_empty_messages_is_closed() {
     let relay = TestRelay::start(|config| config.outbox_bytes = 64 << 10).await;
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.set_recv_buffer_size(16 << 10).unwrap();
-    let stream = socket.connect(relay.address.parse().unwrap()).await.unwrap();
-    let mut peer = client_async(relay.url.as_str(), stream).await.unwrap().0;
+    let mut peer = with_a_small_buffer(&relay).await;
     // Text without a payload, masked with zeros. Answers fill the socket first, then nothing is
     // read any more.
     let frames = [0x81, 0x80, 0, 0, 0, 0].repeat(10_000);
@@ -249,7 +191,7 @@ async fn a_peer_that_reads_nothing_and_sends_empty_messages_is_closed() {
 async fn a_peer_without_a_sign_of_life_is_closed_and_one_that_answers_pings_stays() {
     let relay = TestRelay::start(|config| config.ping_interval = Duration::from_millis(200)).await;
     let mut quiet = relay.json_client().await;
-    let silent = websocket(&relay, "nostr.json").await;
+    let silent = relay.socket("nostr.json").await;
     // Reading answers pings; `silent` is not read.
     assert!(timeout(Duration::from_secs(1), quiet.conn.next()).await.is_err(), "nothing but pings");
     quiet.request("a", kinds(&[1])).await;
@@ -262,9 +204,9 @@ async fn a_peer_without_a_sign_of_life_is_closed_and_one_that_answers_pings_stay
 #[tokio::test]
 async fn a_relay_that_stops_closes_with_1001_after_what_it_owes() {
     let relay = TestRelay::start(|_| {}).await;
-    let mut socket = websocket(&relay, "nostr.json").await;
-    socket.send(Message::text(r#"["REQ","a",{"limit":0}]"#)).await.unwrap();
-    assert_eq!(socket.next().await.unwrap().unwrap().into_text().unwrap(), r#"["EOSE","a"]"#);
+    let mut socket = relay.socket("nostr.json").await;
+    say(&mut socket, r#"["REQ","a",{"limit":0}]"#).await;
+    expect(&mut socket, r#"["EOSE","a"]"#).await;
     let mut publisher = relay.json_client().await;
     publisher.publish(&note(1, 1)).await;
     publisher.expect(&ok(&note(1, 1))).await;

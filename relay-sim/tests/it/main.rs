@@ -4,7 +4,6 @@
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is the report")]
 
 mod allocations;
-mod batching;
 mod common;
 mod faults;
 mod hostile;

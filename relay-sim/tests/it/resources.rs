@@ -2,14 +2,12 @@
 
 use std::{
     fs,
-    io::{BufReader, Read},
     net::{Ipv4Addr, SocketAddr},
-    process::{Child, ChildStdout},
+    process::Child,
     time::Duration,
 };
 
-use codecs::Format;
-use serde_json::Value;
+use codecs::{Filter, Format};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpSocket, TcpStream},
@@ -17,7 +15,10 @@ use tokio::{
 };
 use wire::{CloseCode, Compression, Offer, WireError, WireLimits};
 
-use crate::{common::PATIENCE, processes::announced};
+use crate::{
+    common::{Client, PATIENCE},
+    processes::{announced, announced_by, stop},
+};
 
 const HANDSHAKE: &str = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
@@ -33,29 +34,16 @@ fn descriptors(child: &Child) -> usize {
     fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap().count()
 }
 
-fn stop(mut child: Child, mut stdout: BufReader<ChildStdout>) -> Value {
-    drop(child.stdin.take());
-    let mut totals = String::new();
-    stdout.read_to_string(&mut totals).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0));
-    serde_json::from_str(&totals).unwrap()
-}
-
 fn address(url: &str) -> SocketAddr {
     url.strip_prefix("ws://").unwrap().parse().unwrap()
 }
 
-/// Whether a REQ is answered within the test's patience.
-async fn is_served(url: &str) -> bool {
-    let offer = Offer { batched: false, formats: vec![Format::JSON], compression: Compression::None };
-    let Ok(Ok(mut conn)) = timeout(PATIENCE, wire::connect(url, &offer, &WireLimits::default())).await else {
-        return false;
-    };
-    conn.feed(r#"["REQ","a",{"limit":0}]"#.into()).await.unwrap();
-    conn.flush().await.unwrap();
-    let answer = timeout(PATIENCE, conn.next()).await.unwrap().unwrap().unwrap();
-    conn.close(CloseCode::Normal, "").await;
-    answer.payload == r#"["EOSE","a"]"#
+/// Demands that a REQ is answered in time.
+async fn check_served(url: &str) {
+    let mut client = timeout(PATIENCE, Client::json(url)).await.expect("a connection in time");
+    client.request("a", vec![Filter { limit: Some(0), ..Filter::default() }]).await;
+    client.expect(r#"["EOSE","a"]"#).await;
+    client.conn.close(CloseCode::Normal, "").await;
 }
 
 #[tokio::test]
@@ -65,7 +53,7 @@ async fn oversize_messages_are_closed_with_1009_below_twice_the_limit_of_memory(
     let limits = WireLimits { max_message_bytes: LIMIT_BYTES, ..WireLimits::default() };
     for compression in Compression::NAMES {
         let (child, url, stdout) = announced(&["--max-message-bytes", &LIMIT_BYTES.to_string()]);
-        assert!(is_served(&url).await);
+        check_served(&url).await;
         let before_kib = status_kib(&child, "VmHWM");
         for _ in 0..2 {
             let offer = Offer {
@@ -81,7 +69,7 @@ async fn oversize_messages_are_closed_with_1009_below_twice_the_limit_of_memory(
         }
         let grown_kib = status_kib(&child, "VmHWM") - before_kib;
         assert!(grown_kib < 2 * (LIMIT_BYTES >> 10) as u64, "{compression}: grew by {grown_kib} KiB");
-        assert!(is_served(&url).await, "{compression}: the next client");
+        check_served(&url).await;
         stop(child, stdout);
     }
 }
@@ -89,7 +77,7 @@ async fn oversize_messages_are_closed_with_1009_below_twice_the_limit_of_memory(
 #[tokio::test]
 async fn a_length_that_is_only_claimed_takes_no_memory() {
     let (child, url, stdout) = announced(&["--max-message-bytes", &(256 << 20).to_string()]);
-    assert!(is_served(&url).await);
+    check_served(&url).await;
     let before_kib = status_kib(&child, "VmHWM");
     let mut streams = Vec::new();
     for _ in 0..10 {
@@ -101,7 +89,7 @@ async fn a_length_that_is_only_claimed_takes_no_memory() {
         stream.write_all(&bytes).await.unwrap();
         streams.push(stream);
     }
-    assert!(is_served(&url).await);
+    check_served(&url).await;
     let grown_kib = status_kib(&child, "VmHWM") - before_kib;
     assert!(grown_kib < 16 << 10, "ten claims of 200 MiB took {grown_kib} KiB");
     stop(child, stdout);
@@ -110,7 +98,10 @@ async fn a_length_that_is_only_claimed_takes_no_memory() {
 #[tokio::test]
 async fn a_relay_out_of_descriptors_serves_again_when_there_are_some() {
     const LIMIT: usize = 40;
-    let (child, url, stdout) = announced_with_descriptors(LIMIT);
+    let mut command = std::process::Command::new("sh");
+    let script = format!("ulimit -n {LIMIT} && exec \"$0\" \"$@\"");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_relay-sim")]);
+    let (child, url, stdout) = announced_by(command, &[]);
     let mut crowd = Vec::new();
     for _ in 0..2 * LIMIT {
         // The kernel accepts them all; the relay cannot.
@@ -120,19 +111,9 @@ async fn a_relay_out_of_descriptors_serves_again_when_there_are_some() {
         sleep(Duration::from_millis(10)).await;
     }
     drop(crowd);
-    assert!(is_served(&url).await);
+    check_served(&url).await;
     let totals = stop(child, stdout);
     assert_eq!(totals["sessions_panicked"], 0);
-}
-
-fn announced_with_descriptors(limit: usize) -> (Child, String, BufReader<ChildStdout>) {
-    let mut command = std::process::Command::new("sh");
-    command.args([
-        "-c",
-        &format!("ulimit -n {limit} && exec \"$0\" \"$@\""),
-        env!("CARGO_BIN_EXE_relay-sim"),
-    ]);
-    crate::processes::announced_by(command, &[])
 }
 
 /// Connections that end in every way, a few hundred here; `RELAY_SIM_CHURN=100000 cargo test
