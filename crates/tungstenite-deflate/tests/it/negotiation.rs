@@ -25,112 +25,80 @@ fn bits(direction: Direction, window_bits: u8) -> Direction {
     Direction { window_bits, ..direction }
 }
 
-/// Checks the server's answer and parameters (its direction, the client's); `None`: declined.
-fn check_accept(enabled: &[DeflateParams], header: &str, expected: Option<Granted<'_>>) {
-    let accepted = accept(header, enabled).unwrap();
-    let found = accepted.as_ref();
-    let found = found.map(|(answer, agreed)| (answer.as_str(), agreed.to_client, agreed.to_server));
-    assert_eq!(found, expected, "offer {header:?}");
+/// Checks the server's answer to `permessage-deflate` with these parameters, and its own (its direction,
+/// the client's); `None`: declined.
+fn check_accept(enabled: &[DeflateParams], offered: &str, expected: Option<Granted<'_>>) {
+    let accepted = accept(&format!("permessage-deflate{offered}"), enabled).unwrap();
+    let found = accepted.as_ref().map(|(answer, agreed)| {
+        let parameters = answer.strip_prefix("permessage-deflate").unwrap();
+        (parameters, agreed.to_client, agreed.to_server)
+    });
+    assert_eq!(found, expected, "offer {offered:?}");
 }
 
 #[test]
 fn the_server_honours_deflate_offers() {
     let both = [DeflateParams::DEFAULT, NO_TAKEOVER];
-    let cases: [(&str, Option<Granted<'_>>); 24] = [
+    let neither = "; server_no_context_takeover; client_no_context_takeover";
+    let cases: [(&str, Option<Granted<'_>>); 22] = [
         // The offers of nostr-tools, NDK and Chromium, of go-nostr, and of strfry's clients.
-        ("permessage-deflate; client_max_window_bits", Some(("permessage-deflate", KEPT, KEPT))),
-        ("permessage-deflate", Some(("permessage-deflate", KEPT, KEPT))),
-        (
-            "permessage-deflate; client_no_context_takeover; server_no_context_takeover",
-            Some((
-                "permessage-deflate; server_no_context_takeover; client_no_context_takeover",
-                DROPPED,
-                DROPPED,
-            )),
-        ),
-        (
-            "permessage-deflate; server_no_context_takeover",
-            Some(("permessage-deflate; server_no_context_takeover", DROPPED, KEPT)),
-        ),
-        (
-            "permessage-deflate; client_no_context_takeover",
-            Some(("permessage-deflate; client_no_context_takeover", KEPT, DROPPED)),
-        ),
-        (
-            "permessage-deflate; server_max_window_bits=10",
-            Some(("permessage-deflate; server_max_window_bits=10", bits(KEPT, 10), KEPT)),
-        ),
-        (
-            "permessage-deflate;client_max_window_bits=\"10\"",
-            Some(("permessage-deflate; client_max_window_bits=10", KEPT, bits(KEPT, 10))),
-        ),
-        (
-            "permessage-deflate; client_max_window_bits = \"1\\0\"",
-            Some(("permessage-deflate; client_max_window_bits=10", KEPT, bits(KEPT, 10))),
-        ),
+        ("; client_max_window_bits", Some(("", KEPT, KEPT))),
+        ("", Some(("", KEPT, KEPT))),
+        ("; client_no_context_takeover; server_no_context_takeover", Some((neither, DROPPED, DROPPED))),
+        ("; server_no_context_takeover", Some(("; server_no_context_takeover", DROPPED, KEPT))),
+        ("; client_no_context_takeover", Some(("; client_no_context_takeover", KEPT, DROPPED))),
+        ("; server_max_window_bits=10", Some(("; server_max_window_bits=10", bits(KEPT, 10), KEPT))),
+        (";client_max_window_bits=\"10\"", Some(("; client_max_window_bits=10", KEPT, bits(KEPT, 10)))),
+        ("; client_max_window_bits = \"1\\0\"", Some(("; client_max_window_bits=10", KEPT, bits(KEPT, 10)))),
         // A client may compress with 8 bits, which 9 can read; the server cannot.
-        (
-            "permessage-deflate; client_max_window_bits=8",
-            Some(("permessage-deflate; client_max_window_bits=8", KEPT, bits(KEPT, 9))),
-        ),
-        ("permessage-deflate; server_max_window_bits=8", None),
-        (
-            "permessage-deflate; server_max_window_bits=8, permessage-deflate",
-            Some(("permessage-deflate", KEPT, KEPT)),
-        ),
-        ("permessage-deflate; client_max_window_bits=15", Some(("permessage-deflate", KEPT, KEPT))),
+        ("; client_max_window_bits=8", Some(("; client_max_window_bits=8", KEPT, bits(KEPT, 9)))),
+        ("; server_max_window_bits=8", None),
+        ("; server_max_window_bits=8, permessage-deflate", Some(("", KEPT, KEPT))),
+        ("; client_max_window_bits=15", Some(("", KEPT, KEPT))),
         // Malformed parameters decline their offer.
-        ("permessage-deflate; client_max_window_bits=16", None),
-        ("permessage-deflate; client_max_window_bits=7", None),
-        ("permessage-deflate; client_max_window_bits=010", None),
-        ("permessage-deflate; client_max_window_bits=+9", None),
-        ("permessage-deflate; server_max_window_bits", None),
-        ("permessage-deflate; server_no_context_takeover=1", None),
-        ("permessage-deflate; server_no_context_takeover; server_no_context_takeover", None),
-        ("permessage-deflate; client_max_window_bits; client_max_window_bits=9", None),
-        ("permessage-deflate; unknown_parameter", None),
-        (
-            "permessage-deflate; unknown_parameter, permessage-deflate",
-            Some(("permessage-deflate", KEPT, KEPT)),
-        ),
-        ("permessage-bzip2, x-webkit-deflate-frame; a=b", None),
-        (" , permessage-bzip2;level=9 ,, permessage-deflate , ", Some(("permessage-deflate", KEPT, KEPT))),
+        ("; client_max_window_bits=16", None),
+        ("; client_max_window_bits=7", None),
+        ("; client_max_window_bits=010", None),
+        ("; client_max_window_bits=+9", None),
+        ("; server_max_window_bits", None),
+        ("; server_no_context_takeover=1", None),
+        ("; server_no_context_takeover; server_no_context_takeover", None),
+        ("; client_max_window_bits; client_max_window_bits=9", None),
+        ("; unknown_parameter", None),
+        ("; unknown_parameter, permessage-deflate", Some(("", KEPT, KEPT))),
     ];
-    for (header, expected) in cases {
-        check_accept(&both, header, expected);
-        check_accept(&[], header, None);
+    for (offered, expected) in cases {
+        check_accept(&both, offered, expected);
+        check_accept(&[], offered, None);
     }
+    assert_eq!(accept("permessage-bzip2, x-webkit-deflate-frame; a=b", &both).unwrap(), None);
+    let second = accept(" , permessage-bzip2;level=9 ,, permessage-deflate , ", &both).unwrap();
+    assert_eq!(second.unwrap(), ("permessage-deflate".to_owned(), DeflateParams::DEFAULT));
 }
 
 #[test]
 fn the_server_can_insist_on_no_takeover_and_on_smaller_windows() {
-    let answer = "permessage-deflate; server_no_context_takeover; client_no_context_takeover";
-    check_accept(
-        &[NO_TAKEOVER],
-        "permessage-deflate; client_max_window_bits",
-        Some((answer, DROPPED, DROPPED)),
-    );
+    let neither = "; server_no_context_takeover; client_no_context_takeover";
+    check_accept(&[NO_TAKEOVER], "; client_max_window_bits", Some((neither, DROPPED, DROPPED)));
     let eleven = bits(KEPT, 11);
     let small = [DeflateParams { to_client: eleven, to_server: eleven, ..DeflateParams::DEFAULT }];
-    check_accept(
-        &small,
-        "permessage-deflate; client_max_window_bits",
-        Some(("permessage-deflate; client_max_window_bits=11", bits(KEPT, 11), bits(KEPT, 11))),
-    );
+    let granted = Some(("; client_max_window_bits=11", eleven, eleven));
+    check_accept(&small, "; client_max_window_bits", granted);
     // A client that does not offer the parameter keeps its window (RFC 7692 §7.1.2.2).
-    check_accept(&small, "permessage-deflate", Some(("permessage-deflate", bits(KEPT, 11), KEPT)));
+    check_accept(&small, "", Some(("", eleven, KEPT)));
 }
 
 #[test]
 fn a_server_that_shares_compressed_messages_promises_no_takeover_of_its_own() {
-    let answer = "permessage-deflate; server_no_context_takeover";
-    check_accept(&[SHARED], "permessage-deflate; client_max_window_bits", Some((answer, DROPPED, KEPT)));
+    let fresh = "; server_no_context_takeover";
+    check_accept(&[SHARED], "; client_max_window_bits", Some((fresh, DROPPED, KEPT)));
     assert!(accept("permessage-deflate", &[SHARED]).unwrap().unwrap().1.shared);
 
     // A client cannot ask for it: its offer is the default one, and the answer decides.
     assert_eq!(offer(&SHARED), offer(&DeflateParams::DEFAULT));
-    for (answer, takeover) in [(answer, false), ("permessage-deflate", true)] {
-        let agreed = check_answer(answer, Some(&SHARED)).unwrap().unwrap();
+    for (parameters, takeover) in [(fresh, false), ("", true)] {
+        let answer = format!("permessage-deflate{parameters}");
+        let agreed = check_answer(&answer, Some(&SHARED)).unwrap().unwrap();
         assert_eq!(agreed.to_client.takeover, takeover);
     }
 }
