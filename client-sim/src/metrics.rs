@@ -1,10 +1,6 @@
 //! The state of a run while it lasts, as metrics that Prometheus reads.
 
-use std::{
-    net::{IpAddr, TcpListener},
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{net::TcpListener, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use client::shared::Shared;
@@ -46,7 +42,7 @@ impl From<&Shared> for Snapshot {
             connections: shared.connections() as u64,
             sent: shared.sent_count(),
             deliveries: shared.deliveries(),
-            latency_ns_p99: shared.latency_ns_p99.load(Ordering::Relaxed),
+            latency_ns_p99: shared.latency_ns_p99(),
             ..Snapshot::default()
         }
     }
@@ -93,17 +89,7 @@ impl Endpoint {
         let (seen, is_loopback) = (Arc::new(seen), address.ip().is_loopback());
         let answer = move |request: Incoming, _| {
             let seen = Arc::clone(&seen);
-            async move {
-                let status = status(&request, is_loopback);
-                let (kind, body) = match status {
-                    "200 OK" => (Exposition::MEDIA_TYPE, exposed(&seen())),
-                    _ => ("text/plain; charset=utf-8", format!("{status}: the metrics are at /metrics\n")),
-                };
-                let fields = [("Content-Type", kind)];
-                // A reader that takes nothing keeps no place.
-                let _ = tokio::time::timeout(PATIENCE, request.answer_with(status, &fields, body.as_bytes()))
-                    .await;
-            }
+            async move { wire::answer_metrics(request, is_loopback, |open| exposed(&seen(), open)).await }
         };
         wire::serve_pages(self.0, (AT_ONCE, PATIENCE), answer).context("cannot serve metrics")?;
         // A closed standard error does not end a measurement.
@@ -112,8 +98,8 @@ impl Endpoint {
     }
 }
 
-fn exposed(run: &Snapshot) -> String {
-    let mut metrics = Exposition { prefix: "nsim", text: String::new() };
+fn exposed(run: &Snapshot, open_metrics: bool) -> String {
+    let mut metrics = Exposition::new("nsim", open_metrics);
     let seconds = |ns: u64| ns as f64 / 1e9;
     let p99 = "p99 of the last second's deliveries, from the instant each was due";
     for (name, kind, help, count) in [
@@ -132,28 +118,7 @@ fn exposed(run: &Snapshot) -> String {
     metrics.add(("cpu_seconds", "counter", "CPU time of relay and clients"), cpu);
     let blocks = ENDS.iter().zip(run.blocks).map(|(end, count)| (format!("{{validity=\"{end}\"}}"), count));
     metrics.add(("blocks", "counter", "Blocks by validity; failed without a record"), blocks);
-    metrics.text
-}
-
-/// How a request is answered.
-fn status(request: &Incoming, is_loopback: bool) -> &'static str {
-    let names_this_host = |hosts: String| hosts.split(", ").all(is_this_host);
-    match (request.method(), request.target()) {
-        // A web page whose name leads to loopback may not read what it finds there.
-        _ if is_loopback && !request.header("host").is_none_or(names_this_host) => "421 Misdirected Request",
-        ("GET" | "HEAD", "/metrics") => "200 OK",
-        ("GET" | "HEAD", _) => "404 Not Found",
-        _ => "405 Method Not Allowed",
-    }
-}
-
-/// Whether a Host header names this host by an address or as `localhost`.
-fn is_this_host(host: &str) -> bool {
-    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((address, _)) => address,
-        None => host.split(':').next().unwrap_or_default(),
-    };
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+    metrics.whole()
 }
 
 #[cfg(test)]
@@ -205,13 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn silent_peers_delay_nobody_and_the_format_is_that_of_prometheus() {
+    fn silent_peers_delay_nobody_and_the_format_is_the_one_that_is_accepted() {
         let address = served("0");
         let silent: Vec<_> = (0..10).map(|_| TcpStream::connect(address).unwrap()).collect();
         let began = Instant::now();
-        let ask =
-            |method: &str| asked(address, &format!("{method} /metrics HTTP/1.1\r\nHost: {address}\r\n\r\n"));
-        let (head, text) = ask("GET");
+        let get = |method: &str, accept: &str| {
+            asked(address, &format!("{method} /metrics HTTP/1.1\r\nHost: {address}\r\n{accept}\r\n"))
+        };
+        let (head, text) = get("GET", "");
         assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
         drop(silent);
         assert!(head.contains("\r\nContent-Type: text/plain; version=0.0.4;"), "{head}");
@@ -220,6 +186,11 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("# TYPE nsim_connections gauge\n"), "{text}");
-        assert_eq!(ask("HEAD"), (head, String::new()));
+        assert!(!text.contains("# UNIT") && !text.contains("# EOF"), "{text}");
+        assert_eq!(get("HEAD", ""), (head, String::new()));
+        let (head, text) =
+            get("GET", "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\n");
+        assert!(head.contains("\r\nContent-Type: application/openmetrics-text;"), "{head}");
+        assert!(text.contains("# TYPE nsim_events_sent counter\n") && text.ends_with("# EOF\n"), "{text}");
     }
 }

@@ -7,7 +7,7 @@
 //! once (`cache.rs`). docs/gateway.md states what passes, what is held and whom to trust.
 //!
 //! To add a rule about requests, change `request.rs`; to count something, add a line in
-//! `metrics.rs`; to add a flag, change `cli.rs` and `config.rs`.
+//! `metrics.rs`; to add a flag, change `config.rs`.
 
 #![warn(missing_docs)]
 
@@ -27,6 +27,5 @@ mod tunnel;
 
 pub use cli::main;
 pub use config::Config;
-pub use network::Network;
 pub use server::serve;
 pub use shared::Gateway;

@@ -75,8 +75,8 @@ impl Metrics {
     }
 
     /// The counts as text.
-    pub(crate) fn exposed(&self, cache: &Cache, recorder: Option<&Recorder>) -> String {
-        let mut metrics = Exposition { prefix: "gateway", text: String::new() };
+    pub(crate) fn exposed(&self, open_metrics: bool, cache: &Cache, recorder: Option<&Recorder>) -> String {
+        let mut metrics = Exposition::new("gateway", open_metrics);
         let all: Vec<_> = {
             let all = self.schemes.lock().unwrap_or_else(PoisonError::into_inner);
             all.iter().map(|(name, scheme)| (name.clone(), Arc::clone(scheme))).collect()
@@ -113,10 +113,12 @@ impl Metrics {
             metrics.add((name, kind, help), [(String::new(), value)]);
         }
         if let Some(recording) = recorder.map(Recorder::status) {
+            let waiting_bytes = recording.waiting_bytes.load(Relaxed) as u64;
+            let failed = u64::from(recording.failed.load(Relaxed));
             for (name, kind, help, value) in [
-                ("recording_lost", "counter", "Lines that the recording lacks", recording.lost),
-                ("recording_queue_bytes", "gauge", "Bytes that wait for it", recording.waiting_bytes as u64),
-                ("recording_failed", "gauge", "Whether its file cannot be written", recording.failed.into()),
+                ("recording_lost", "counter", "Lines that the recording lacks", read(&recording.lost)),
+                ("recording_queue_bytes", "gauge", "Bytes that wait for it", waiting_bytes),
+                ("recording_failed", "gauge", "Whether its file cannot be written", failed),
             ] {
                 metrics.add((name, kind, help), [(String::new(), value)]);
             }
@@ -125,6 +127,6 @@ impl Metrics {
             let seconds = [(String::new(), cpu.total_ns as f64 / 1e9)];
             metrics.add(("cpu_seconds", "counter", "CPU time of this process"), seconds);
         }
-        metrics.text
+        metrics.whole()
     }
 }

@@ -2,10 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
+use ipnet::IpNet;
 use wire::Incoming;
-
-use crate::network::Network;
 
 /// Fields of one connection (RFC 9110 §7.6.1), and fields by which fronts name a client.
 const NOT_PASSED: [&str; 11] = [
@@ -29,13 +28,13 @@ const OUR_TOKENS: &str = "nostr.";
 pub(crate) const DICTIONARIES: &str = "/.well-known/nostr/dictionary/";
 
 /// A request as the relay shall see it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Request {
     /// The client's address, behind fronts that are trusted.
     pub(crate) client: IpAddr,
     pub(crate) target: String,
     pub(crate) method: String,
-    minor_version: u8,
+    is_http_1_0: bool,
     pub(crate) fields: HeaderMap,
     /// Bytes of the body that the relay may be sent.
     pub(crate) body_bytes: u64,
@@ -47,9 +46,9 @@ impl Request {
     ///
     /// # Errors
     /// Why it is answered with 400: two readers could understand it differently.
-    pub(crate) fn of(incoming: &Incoming, trust: &[Network], tls: bool) -> Result<Request, &'static str> {
+    pub(crate) fn of(incoming: &Incoming, trust: &[IpNet], tls: bool) -> Result<Request, &'static str> {
         let peer = incoming.peer_addr().map_err(|_| "the client is gone")?.ip().to_canonical();
-        let (given, target) = (incoming.headers(), incoming.target());
+        let (given, target) = (incoming.request().headers(), incoming.request().uri().to_string());
         if !target.starts_with('/') && target != "*" {
             return Err("a request names a path, not an address");
         }
@@ -70,9 +69,9 @@ impl Request {
         let client = client_address(peer, incoming.header("x-forwarded-for").as_deref(), trust);
         Ok(Request {
             client,
-            target: target.to_owned(),
+            target,
             method: incoming.method().to_owned(),
-            minor_version: incoming.minor_version(),
+            is_http_1_0: incoming.request().version() == Version::HTTP_10,
             fields: fields(given, client, is_trusted(peer, trust), tls),
             body_bytes,
             for_websocket,
@@ -121,7 +120,7 @@ impl Request {
         } else {
             "Connection: close\r\n"
         };
-        let start = format!("{} {} HTTP/1.{}\r\n", self.method, self.target, self.minor_version);
+        let start = format!("{} {} HTTP/1.{}\r\n", self.method, self.target, u8::from(!self.is_http_1_0));
         let mut head = [start.as_bytes(), connection.as_bytes()].concat();
         for (name, value) in &self.fields {
             head.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
@@ -131,19 +130,19 @@ impl Request {
     }
 
     /// The same by HTTP/1.0, whose answers are not in chunks, and without compression of the body.
-    pub(crate) fn for_one_body(mut self) -> Request {
-        self.minor_version = 0;
-        self.fields.remove(header::ACCEPT_ENCODING);
-        self
+    pub(crate) fn for_one_body(&self) -> Request {
+        let mut request = Request { is_http_1_0: true, ..self.clone() };
+        request.fields.remove(header::ACCEPT_ENCODING);
+        request
     }
 }
 
-fn is_trusted(address: IpAddr, trust: &[Network]) -> bool {
-    trust.iter().any(|network| network.contains(address))
+fn is_trusted(address: IpAddr, trust: &[IpNet]) -> bool {
+    trust.iter().any(|network| network.contains(&address))
 }
 
 /// The last address of `X-Forwarded-For` that no trusted front has. Only a trusted peer is believed.
-fn client_address(peer: IpAddr, forwarded: Option<&str>, trust: &[Network]) -> IpAddr {
+fn client_address(peer: IpAddr, forwarded: Option<&str>, trust: &[IpNet]) -> IpAddr {
     let mut client = peer;
     for text in forwarded.unwrap_or_default().rsplit(',').map(str::trim) {
         let address = text.parse().or_else(|_| text.parse().map(|address: SocketAddr| address.ip()));
@@ -182,10 +181,11 @@ fn fields(given: &HeaderMap, client: IpAddr, is_trusted: bool, tls: bool) -> Hea
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::network::parse;
 
     #[test]
     fn only_what_trusted_fronts_say_about_the_client_is_believed() {
-        let trust: Vec<Network> = ["127.0.0.1", "10.0.0.0/8"].map(|one| one.parse().unwrap()).into();
+        let trust: Vec<IpNet> = ["127.0.0.1", "10.0.0.0/8"].map(|one| parse(one).unwrap()).into();
         for (peer, forwarded, client) in [
             ("192.0.2.1", None, "192.0.2.1"),
             ("192.0.2.1", Some("198.51.100.7"), "192.0.2.1"),

@@ -11,64 +11,50 @@ use std::{
 use nix::sys::socket::{setsockopt, sockopt};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::watch,
-    task::JoinSet,
     time::timeout,
 };
-use tracing::{debug, error, info, warn};
-use wire::{Accepted, ByteStream, Incoming, WireError, WireLimits, negotiate};
+use tokio_util::task::TaskTracker;
+use tracing::{debug, info, warn};
+use wire::{Accepted, Incoming, WireError, WireLimits, negotiate};
 
 use crate::{
     document,
     request::{DICTIONARIES, Request},
     session::Session,
-    shared::{Gateway, TEXT, stopped},
+    shared::{Gateway, TEXT},
     tunnel,
 };
 
 const RETRY: (&str, &str) = ("Retry-After", "5");
 
+/// Time for connections to end after the shutdown began.
+const DRAIN: Duration = Duration::from_secs(10);
+
 /// Serves until `shutdown` completes, then tells every client that the gateway stops and waits for
-/// [`Config::drain`](crate::Config::drain).
+/// ten seconds at most.
 pub async fn serve(listener: TcpListener, gateway: Arc<Gateway>, shutdown: impl Future<Output = ()>) {
-    let (stop, stopped) = watch::channel(false);
-    let mut tasks = JoinSet::new();
-    let mut shutdown = pin!(shutdown);
+    let (connections, mut shutdown) = (TaskTracker::new(), pin!(shutdown));
     loop {
         tokio::select! {
             () = &mut shutdown => break,
             stream = program::accept(&listener) => {
-                if tasks.len() >= gateway.config.max_connections {
+                if connections.len() >= gateway.config.max_connections as usize {
                     refuse(stream, &gateway);
                 } else {
-                    tasks.spawn(connection(stream, Arc::clone(&gateway), stopped.clone()));
+                    connections.spawn(connection(stream, Arc::clone(&gateway)));
                 }
             }
-            Some(ended) = tasks.join_next() => log_panic(ended),
         }
     }
     drop(listener);
-    info!(connections = tasks.len(), "stopping");
-    stop.send_replace(true);
-    let ending = async {
-        while let Some(ended) = tasks.join_next().await {
-            log_panic(ended);
-        }
-    };
-    if timeout(gateway.config.drain, ending).await.is_err() {
-        warn!(connections = tasks.len(), "connections did not end in time and are cut off");
-        tasks.shutdown().await;
+    info!(connections = connections.len(), "stopping");
+    gateway.stop.cancel();
+    connections.close();
+    if timeout(DRAIN, connections.wait()).await.is_err() {
+        warn!(connections = connections.len(), "connections did not end in time and are cut off");
     }
     if let Some(recorder) = &gateway.recorder {
         recorder.finish();
-    }
-}
-
-fn log_panic(ended: Result<(), tokio::task::JoinError>) {
-    if let Err(failure) = ended
-        && failure.is_panic()
-    {
-        error!(%failure, "a connection panicked: this is a bug; the gateway goes on");
     }
 }
 
@@ -77,23 +63,23 @@ fn refuse(stream: TcpStream, gateway: &Gateway) {
     const ANSWER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\n\
         Connection: close\r\n\r\n";
     gateway.metrics.refused.fetch_add(1, Relaxed);
-    if gateway.config.tls.is_none() {
+    if !gateway.has_tls() {
         // tokio does not know yet that the socket takes bytes.
         let _ = stream.into_std().and_then(|mut stream| stream.write(ANSWER));
     }
 }
 
-async fn connection(stream: TcpStream, gateway: Arc<Gateway>, mut stop: watch::Receiver<bool>) {
+async fn connection(stream: TcpStream, gateway: Arc<Gateway>) {
     // A client that vanished is noticed where bytes are passed as they are, too.
     if let Err(error) = setsockopt(&stream, sockopt::KeepAlive, &true) {
         debug!(%error, "no keep-alive");
     }
     let incoming = tokio::select! {
         incoming = Incoming::read(stream, &gateway.front) => incoming,
-        () = stopped(&mut stop) => return,
+        () = gateway.stop.cancelled() => return,
     };
     let outcome = match incoming {
-        Ok(incoming) => route(incoming, gateway, stop).await,
+        Ok(incoming) => route(incoming, gateway).await,
         Err(error) => Err(error),
     };
     if let Err(error) = outcome {
@@ -102,13 +88,9 @@ async fn connection(stream: TcpStream, gateway: Arc<Gateway>, mut stop: watch::R
 }
 
 /// Answers a request, or passes it to the relay.
-async fn route(
-    incoming: Incoming,
-    gateway: Arc<Gateway>,
-    mut stop: watch::Receiver<bool>,
-) -> Result<(), WireError> {
+async fn route(incoming: Incoming, gateway: Arc<Gateway>) -> Result<(), WireError> {
     let config = &gateway.config;
-    let mut request = match Request::of(&incoming, &config.trust, config.tls.is_some()) {
+    let mut request = match Request::of(&incoming, &config.trust, gateway.has_tls()) {
         Ok(request) => request,
         Err(why) => {
             incoming.answer_with("400 Bad Request", &[TEXT], format!("{why}\n").as_bytes()).await;
@@ -124,10 +106,16 @@ async fn route(
     if !request.for_websocket {
         let accepts = request.field("accept").unwrap_or_default();
         let is_document = request.method == "GET" && accepts.contains("application/nostr+json");
-        if is_document && request.is_for_relay() {
-            return relay_document(incoming, &gateway, request).await;
+        if is_document
+            && request.is_for_relay()
+            && let Some((fields, body)) = relay_document(&gateway, &request).await
+        {
+            let fields: Vec<_> = fields.iter().map(|(name, value)| (&**name, &**value)).collect();
+            incoming.answer_with("200 OK", &fields, body.as_bytes()).await;
+            return Ok(());
         }
-        return pass(incoming, &gateway, &request, "http", &mut stop).await;
+        pass(incoming, &gateway, &request, "http").await;
+        return Ok(());
     }
     let declines = gateway.declines_compression(&request);
     let server = if declines { &gateway.uncompressed } else { &gateway.front };
@@ -139,7 +127,8 @@ async fn route(
     // Bytes that pass as they are cannot be recorded.
     if (!is_ours && gateway.recorder.is_none()) || !request.is_for_relay() {
         request.strip_offers(declines);
-        return pass(incoming, &gateway, &request, "tunnel", &mut stop).await;
+        pass(incoming, &gateway, &request, "tunnel").await;
+        return Ok(());
     }
     request.strip_handshake();
     let relay = match gateway.relay.connect_for(&request.target, &request.fields, &config.limits).await {
@@ -155,56 +144,28 @@ async fn route(
     debug!(client = %request.client, ?agreement, "connected");
     let session = Session::new(Arc::clone(&gateway), live, request.client, *client, relay);
     // Boxed: the task of a connection is as large as the largest future in it.
-    Box::pin(session.run(&mut stop)).await;
+    Box::pin(session.run()).await;
     Ok(())
 }
 
 /// Passes a request and what follows it as bytes.
-async fn pass(
-    incoming: Incoming,
-    gateway: &Gateway,
-    request: &Request,
-    scheme: &str,
-    stop: &mut watch::Receiver<bool>,
-) -> Result<(), WireError> {
+async fn pass(incoming: Incoming, gateway: &Gateway, request: &Request, scheme: &str) {
     let limits = &gateway.config.limits;
-    let answered = in_time(limits, tunnel::ask(&gateway.relay, request, limits)).await;
-    match answered {
+    match in_time(limits, tunnel::ask(&gateway.relay, request, limits)).await {
         Ok(answered) => {
             let live = gateway.metrics.client(scheme);
-            let client: ByteStream = incoming.into_stream();
-            Box::pin(tunnel::pass(client, answered, request, &live, stop)).await;
+            Box::pin(tunnel::pass(incoming.into_stream(), answered, request, &live, &gateway.stop)).await;
         }
         Err(error) => no_relay(incoming, gateway, &error).await,
     }
-    Ok(())
 }
 
-/// Answers with the relay's NIP-11 document, to which tokens are added.
-async fn relay_document(incoming: Incoming, gateway: &Gateway, request: Request) -> Result<(), WireError> {
+/// The fields and the body of the relay's NIP-11 document, to which tokens are added; `None` if the
+/// relay answers otherwise.
+async fn relay_document(gateway: &Gateway, request: &Request) -> Option<(document::Fields, String)> {
     let limits = &gateway.config.limits;
-    let head = request.for_one_body().head();
-    match in_time(limits, document::fetch(&gateway.relay, &head, limits)).await {
-        Ok(answer) => {
-            let mut client = incoming.into_stream();
-            let answer = document::with_wire(answer, &gateway.described);
-            in_time(limits, async { Ok(send_whole(&mut client, &answer).await?) }).await
-        }
-        Err(error) => {
-            no_relay(incoming, gateway, &error).await;
-            Ok(())
-        }
-    }
-}
-
-/// Sends the last bytes of a stream, and waits until the peer has closed it.
-async fn send_whole(client: &mut ByteStream, bytes: &[u8]) -> std::io::Result<()> {
-    use tokio::io::{AsyncWriteExt, copy, sink};
-    client.write_all(bytes).await?;
-    client.shutdown().await?;
-    // A socket that is closed with unread bytes sends a reset, which can overtake the answer.
-    let _ = timeout(Duration::from_secs(1), copy(client, &mut sink())).await;
-    Ok(())
+    let answer = in_time(limits, document::fetch(&gateway.relay, request, limits)).await.ok()?;
+    document::with_wire(&answer, &gateway.described)
 }
 
 /// Answers with a dictionary, whose bytes never change.

@@ -15,16 +15,13 @@ use std::{
 use bytes::Bytes;
 use codecs::{ClientMessage, Codec, DecodeError, Format, Limits, Opcode, RelayMessage};
 use recording::{Recorded, Side as Party};
-use tokio::{
-    sync::watch,
-    time::{MissedTickBehavior, interval, timeout},
-};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{debug, warn};
 use wire::{CloseCode, Compression, Connection, Message, Traffic, WireError};
 
 use crate::{
     metrics::Live,
-    shared::{Gateway, stopped},
+    shared::Gateway,
     transcode::{self, EventMessage},
 };
 
@@ -99,11 +96,16 @@ enum Step {
 #[derive(Debug)]
 enum End {
     Left(Side),
-    Failed(Side, WireError),
-    /// A side broke a rule, or is silent.
-    Fault(Side, CloseCode, String),
+    /// A side broke a rule, is silent, or failed. Without a code it is gone.
+    Failed(Side, Option<CloseCode>, String),
     /// The gateway stops.
     Stopped,
+}
+
+impl End {
+    fn failed(side: Side, error: &WireError) -> End {
+        End::Failed(side, error.close_code(), error.to_string())
+    }
 }
 
 impl Leg {
@@ -161,9 +163,9 @@ impl Session {
         }
     }
 
-    /// Passes messages until a side leaves, or `stop`.
-    pub(crate) async fn run(mut self, stop: &mut watch::Receiver<bool>) {
-        let end = match self.serve(stop).await {
+    /// Passes messages until a side leaves, or the gateway stops.
+    pub(crate) async fn run(mut self) {
+        let end = match self.serve().await {
             Ok(never) => match never {},
             Err(end) => end,
         };
@@ -172,14 +174,15 @@ impl Session {
         self.count();
     }
 
-    async fn serve(&mut self, stop: &mut watch::Receiver<bool>) -> Result<std::convert::Infallible, End> {
+    async fn serve(&mut self) -> Result<std::convert::Infallible, End> {
+        let gateway = Arc::clone(&self.gateway);
         let mut pings = interval(self.gateway.config.ping_interval);
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         pings.reset(); // the first tick would be at once
         loop {
             let step = tokio::select! {
                 biased;
-                () = stopped(stop) => return Err(End::Stopped),
+                () = gateway.stop.cancelled() => return Err(End::Stopped),
                 _ = pings.tick() => {
                     self.ping().await?;
                     continue;
@@ -197,7 +200,7 @@ impl Session {
                     }
                 }
                 Step::Left(side) => return Err(End::Left(side)),
-                Step::Failed(side, error) => return Err(End::Failed(side, error)),
+                Step::Failed(side, error) => return Err(End::failed(side, &error)),
             }
         }
     }
@@ -262,11 +265,11 @@ impl Session {
 
     async fn take_relays(&mut self, message: Message) -> Result<(), End> {
         let json = &message.payload;
-        let text_end = |error| End::Failed(Side::Client, error);
+        let text_end = |error| End::failed(Side::Client, &error);
         if message.opcode == Opcode::Binary {
             if self.is_layered || self.format != Format::JSON {
                 let reason = "the relay sent a binary message, which this connection cannot mark as one";
-                return Err(End::Fault(Side::Relay, CloseCode::Unsupported, reason.to_owned()));
+                return Err(End::Failed(Side::Relay, Some(CloseCode::Unsupported), reason.to_owned()));
             }
             self.client.fed(json.len());
             return self.client.conn.feed_message(message).await.map_err(text_end);
@@ -304,7 +307,7 @@ impl Session {
     /// Sends a message in the client's format.
     async fn send(&mut self, bytes: &[u8]) -> Result<(), End> {
         self.client.fed(bytes.len());
-        self.client.conn.feed_slice(bytes).await.map_err(|error| End::Failed(Side::Client, error))
+        self.client.conn.feed_slice(bytes).await.map_err(|error| End::failed(Side::Client, &error))
     }
 
     /// Sends the relay's text: as it is to readers of JSON, to others as a text frame or, in the
@@ -316,13 +319,13 @@ impl Session {
                 payload = payload.slice(payload.len() - payload.trim_ascii_start().len()..);
                 if payload.first() != Some(&b'[') {
                     let reason = "the relay sent a text that is not a message of NIP-01".to_owned();
-                    return Err(End::Fault(Side::Relay, CloseCode::Unsupported, reason));
+                    return Err(End::Failed(Side::Relay, Some(CloseCode::Unsupported), reason));
                 }
             }
         }
         self.client.fed(payload.len());
         let message = Message { opcode: Opcode::Text, payload };
-        self.client.conn.feed_message(message).await.map_err(|error| End::Failed(Side::Client, error))
+        self.client.conn.feed_message(message).await.map_err(|error| End::failed(Side::Client, &error))
     }
 
     // --- to the relay ---
@@ -349,7 +352,7 @@ impl Session {
                     let reason = format!("not a {} message: {error}", self.format);
                     let is_too_large = matches!(error, DecodeError::Unpacked(_));
                     let code = if is_too_large { CloseCode::Size } else { CloseCode::Invalid };
-                    return Err(End::Fault(Side::Client, code, reason));
+                    return Err(End::Failed(Side::Client, Some(code), reason));
                 }
             }
         }
@@ -366,8 +369,8 @@ impl Session {
         self.relay.fed(message.payload.len());
         self.relay.conn.feed_message(message).await.map_err(|error| match error {
             // In JSON the client's message is longer than any that is passed.
-            WireError::TooLarge { .. } => End::Failed(Side::Client, error),
-            error => End::Failed(Side::Relay, error),
+            WireError::TooLarge { .. } => End::failed(Side::Client, &error),
+            error => End::failed(Side::Relay, &error),
         })
     }
 
@@ -375,7 +378,7 @@ impl Session {
     async fn answer(&mut self, message: &RelayMessage<'_>) -> Result<(), End> {
         let mut bytes = Vec::new();
         let written = self.codec.encode_relay(message, &mut bytes);
-        written.map_err(|error| End::Fault(Side::Client, CloseCode::Policy, error.to_string()))?;
+        written.map_err(|error| End::Failed(Side::Client, Some(CloseCode::Policy), error.to_string()))?;
         self.send(&bytes).await
     }
 
@@ -388,13 +391,13 @@ impl Session {
             let leg = self.legs(side).0;
             if leg.is_silent_for(3 * interval) {
                 let reason = format!("no sign of life for {} s", 3 * interval.as_secs());
-                return Err(End::Fault(side, CloseCode::Away, reason));
+                return Err(End::Failed(side, Some(CloseCode::Away), reason));
             }
             // A peer that is behind is not asked: its reading is the sign of life.
             if leg.unflushed == 0
                 && let Ok(Err(error)) = timeout(interval, leg.conn.ping()).await
             {
-                return Err(End::Failed(side, error));
+                return Err(End::failed(side, &error));
             }
         }
         Ok(())
@@ -414,72 +417,46 @@ impl Session {
 
     // --- ending ---
 
-    /// Closes both sides: the one that stays hears why the other left.
+    /// Closes both sides: the one that stays hears why the other left. Records who ended it.
     async fn finish(&mut self, end: End) {
-        self.record_end(&end);
-        let (client, relay) = match end {
+        let party = |side| if side == Side::Client { Party::Client } else { Party::Relay };
+        let client_gone = || (CloseCode::Away, "the client is gone".to_owned());
+        let (client, relay, recorded) = match end {
             End::Stopped => {
-                let stops = (CloseCode::Away, "the gateway stops".to_owned());
-                (Some(stops.clone()), Some(stops))
+                let stops = Some((CloseCode::Away, "the gateway stops".to_owned()));
+                (stops.clone(), stops, (Some(CloseCode::Away), Party::Gateway))
             }
             End::Left(side) => {
-                let leg = self.legs(side).0;
-                let close = leg.conn.peer_close().map(|(code, reason)| (code, reason.to_owned()));
-                match side {
-                    Side::Client => {
-                        self.shun(close.as_ref());
-                        let gone = || (CloseCode::Away, "the client is gone".to_owned());
-                        (None, Some(close.unwrap_or_else(gone)))
-                    }
-                    Side::Relay => {
-                        let gone = || (RELAY_GONE, "the relay ended the connection".to_owned());
-                        (Some(close.unwrap_or_else(gone)), None)
-                    }
-                }
+                let close = self.legs(side).0.conn.peer_close();
+                let close = close.map(|(code, reason)| (code, reason.to_owned()));
+                let code = close.as_ref().map(|(code, _)| *code).filter(|code| *code != CloseCode::Status);
+                let (client, relay) = if side == Side::Client {
+                    self.shun(close.as_ref());
+                    (None, Some(close.unwrap_or_else(client_gone)))
+                } else {
+                    let gone = || (RELAY_GONE, "the relay ended the connection".to_owned());
+                    (Some(close.unwrap_or_else(gone)), None)
+                };
+                (client, relay, (code, party(side)))
             }
-            End::Failed(side, error) => {
-                let close = error.close_code().map(|code| (code, error.to_string()));
-                self.blamed(side, close, &error.to_string())
-            }
-            End::Fault(side, code, reason) => {
-                let close = Some((code, reason.clone()));
-                self.blamed(side, close, &reason)
+            End::Failed(side, code, why) => {
+                let blamed = code.map(|code| (code, why.clone()));
+                let (client, relay) = if side == Side::Client {
+                    (blamed, Some(client_gone()))
+                } else {
+                    warn!(client = %self.address, "the relay's connection failed: {why}");
+                    let told = if code.is_some() { RELAY_FAULT } else { RELAY_GONE };
+                    (Some((told, format!("the relay's connection failed: {why}"))), blamed)
+                };
+                (client, relay, (code, if code.is_some() { Party::Gateway } else { party(side) }))
             }
         };
+        if let Some(recorder) = &self.recorded {
+            let (code, by) = recorded;
+            recorder.close(code.map(u16::from), by);
+        }
         let Session { client: client_leg, relay: relay_leg, .. } = self;
         tokio::join!(close(client_leg, client), close(relay_leg, relay));
-    }
-
-    /// Records who ended the connection.
-    fn record_end(&mut self, end: &End) {
-        let party = |side| if side == Side::Client { Party::Client } else { Party::Relay };
-        let (code, by) = match end {
-            End::Left(side) => {
-                let close = self.legs(*side).0.conn.peer_close().map(|(code, _)| code);
-                (close.filter(|code| *code != CloseCode::Status), party(*side))
-            }
-            End::Failed(side, error) => match error.close_code() {
-                Some(code) => (Some(code), Party::Gateway),
-                None => (None, party(*side)),
-            },
-            End::Fault(_, code, _) => (Some(*code), Party::Gateway),
-            End::Stopped => (Some(CloseCode::Away), Party::Gateway),
-        };
-        if let Some(recorded) = &self.recorded {
-            recorded.close(code.map(u16::from), by);
-        }
-    }
-
-    /// The Close frames when a side is to blame.
-    fn blamed(&self, side: Side, close: Option<Close>, why: &str) -> (Option<Close>, Option<Close>) {
-        match side {
-            Side::Client => (close, Some((CloseCode::Away, "the client is gone".to_owned()))),
-            Side::Relay => {
-                warn!(client = %self.address, "the relay's connection failed: {why}");
-                let code = if close.is_some() { RELAY_FAULT } else { RELAY_GONE };
-                (Some((code, format!("the relay's connection failed: {why}"))), close)
-            }
-        }
     }
 
     /// Notes a client that closed over its first compressed messages.

@@ -3,16 +3,17 @@
 use std::{
     io,
     net::TcpListener,
-    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail, ensure};
+use codecs::Format;
 use recording::{Recorder, Redaction};
 use serde_json::Value;
-use tokio::{sync::watch, time::timeout};
-use wire::{Dictionary, Endpoint, ServerConfig, Support};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use wire::{Compression, Dictionary, Endpoint, ServerConfig, ServerTls, Support};
 
 use crate::{
     cache::Cache, config::Config, metrics::Metrics, network::is_private, request::Request, shunned::Shunned,
@@ -43,6 +44,8 @@ pub struct Gateway {
     pub(crate) metrics: Metrics,
     pub(crate) shunned: Shunned,
     pub(crate) recorder: Option<Arc<Recorder>>,
+    /// Cancelled once the gateway stops.
+    pub(crate) stop: CancellationToken,
 }
 
 impl Gateway {
@@ -51,7 +54,8 @@ impl Gateway {
     /// # Errors
     /// For an address that has a path or a password, that is not found, or that is public without
     /// [`Config::relay_is_public`].
-    pub async fn open(config: Config) -> Result<Arc<Gateway>> {
+    pub async fn open(mut config: Config) -> Result<Arc<Gateway>> {
+        config.limits.max_message_bytes = config.max_message_bytes as usize;
         let url = &config.relay;
         ensure!(
             url.resource() == "/",
@@ -78,14 +82,20 @@ impl Gateway {
             "--record-raw writes what people say as it is, which only a relay on loopback allows; --relay {url} is \
              elsewhere: leave --record-raw out, and pseudonyms are written"
         );
-        let recorder = config.record.as_deref().map(|file| record(file, config.record_raw)).transpose()?;
+        let redaction = if config.record_raw { Redaction::None } else { Redaction::Pseudonyms };
+        let by = concat!("gateway ", env!("CARGO_PKG_VERSION"));
+        let recorder =
+            config.record.as_deref().map(|file| Recorder::start(file, redaction, by)).transpose()?;
+        let tls = config.cert.as_ref().zip(config.key.as_ref());
+        let tls = tls.map(|(cert, key)| ServerTls::from_files(cert, key)).transpose();
+        let tls = tls.context("cannot use --cert and --key")?;
         let server = |support: Support| ServerConfig {
             support,
             limits: config.limits,
             relay_info: String::new(),
-            tls: config.tls.clone(),
+            tls: tls.clone(),
         };
-        let support = config.support();
+        let support = support(&config)?;
         let uncompressed = Support { compressions: Vec::new(), ..support.clone() };
         Ok(Arc::new(Gateway {
             relay,
@@ -93,10 +103,11 @@ impl Gateway {
             dictionaries: support.dictionaries(),
             front: server(support),
             uncompressed: server(uncompressed),
-            cache: Cache::new(config.cache_bytes),
+            cache: Cache::new(config.cache_bytes as usize),
             metrics: Metrics::default(),
             shunned: Shunned::default(),
             recorder,
+            stop: CancellationToken::new(),
             config,
         }))
     }
@@ -106,30 +117,28 @@ impl Gateway {
     /// # Errors
     /// When the system gives no thread.
     pub fn serve_metrics(self: &Arc<Self>, listener: TcpListener) -> io::Result<()> {
-        let gateway = Arc::clone(self);
+        let (gateway, is_loopback) = (Arc::clone(self), listener.local_addr()?.ip().is_loopback());
         wire::serve_pages(listener, (METRICS_AT_ONCE, METRICS_PATIENCE), move |incoming, config| {
             let gateway = Arc::clone(&gateway);
             async move {
-                match incoming.target() {
-                    "/metrics" => {
-                        let text = gateway.metrics.exposed(&gateway.cache, gateway.recorder.as_deref());
-                        let kind = ("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
-                        incoming.answer_with("200 OK", &[kind], text.as_bytes()).await;
-                    }
-                    "/healthz" => match timeout(HEALTH, gateway.relay.open(&config.limits)).await {
-                        Ok(Ok(_)) => incoming.answer_with("200 OK", &[TEXT], b"ok\n").await,
-                        _ => {
-                            let why = b"the relay takes no connection\n";
-                            incoming.answer_with("503 Service Unavailable", &[TEXT], why).await;
-                        }
-                    },
-                    _ => {
-                        let why = b"here are /metrics and /healthz\n";
-                        incoming.answer_with("404 Not Found", &[TEXT], why).await;
-                    }
+                if incoming.target() != "/healthz" {
+                    return wire::answer_metrics(incoming, is_loopback, |open| gateway.exposed(open)).await;
                 }
+                let (status, text) = match timeout(HEALTH, gateway.relay.open(&config.limits)).await {
+                    Ok(Ok(_)) => ("200 OK", "ok\n"),
+                    _ => ("503 Service Unavailable", "the relay takes no connection\n"),
+                };
+                incoming.answer_with(status, &[TEXT], text.as_bytes()).await;
             }
         })
+    }
+
+    fn exposed(&self, open_metrics: bool) -> String {
+        self.metrics.exposed(open_metrics, &self.cache, self.recorder.as_deref())
+    }
+
+    pub(crate) fn has_tls(&self) -> bool {
+        self.front.tls.is_some()
     }
 
     /// Whether the client gets no compression.
@@ -140,16 +149,15 @@ impl Gateway {
     }
 }
 
-/// Begins to record.
-fn record(file: &Path, raw: bool) -> Result<Arc<Recorder>> {
-    let redaction = if raw { Redaction::None } else { Redaction::Pseudonyms };
-    let by = concat!("gateway ", env!("CARGO_PKG_VERSION"));
-    Recorder::start(file, redaction, by)
-        .with_context(|| format!("cannot record in {}: name a new file", file.display()))
-}
-
-/// Completes once the gateway stops.
-pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // An error means that nobody is left who could say so.
-    let _ = stop.wait_for(|stop| *stop).await;
+/// What clients may negotiate.
+fn support(config: &Config) -> Result<Support> {
+    let formats = if config.format.is_empty() { Format::all().collect() } else { config.format.clone() };
+    let mut compressions = config.compression.clone();
+    for file in &config.dictionary {
+        let dictionary = wire::dictionary::read(file)
+            .with_context(|| format!("cannot use --dictionary {}", file.display()))?;
+        compressions.push(Compression::named("zstd-dict")?.with_dictionary(dictionary));
+    }
+    // An event that waits for others is a property of the relay.
+    Ok(Support { formats, compressions, batched: false })
 }

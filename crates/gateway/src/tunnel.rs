@@ -9,12 +9,12 @@ use std::{
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy, sink, split},
-    sync::watch,
     time::timeout,
 };
-use wire::{ByteStream, Endpoint, WireError, WireLimits};
+use tokio_util::sync::CancellationToken;
+use wire::{Endpoint, WireError, WireLimits};
 
-use crate::{metrics::Live, request::Request, shared::stopped};
+use crate::{metrics::Live, request::Request};
 
 /// Bytes on their way in each direction: with the sockets' buffers all that waits for a slow peer.
 const PASSED_BYTES: usize = 8 << 10;
@@ -22,14 +22,8 @@ const PASSED_BYTES: usize = 8 << 10;
 /// Time for the other direction after one has ended.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// An answer of the relay, up to the end of its head and maybe beyond, and its stream.
-#[derive(Debug)]
-pub(crate) struct Answered {
-    relay: ByteStream,
-    start: Vec<u8>,
-}
-
-/// Sends the relay a request, and reads the answer's head.
+/// Sends the relay a request. Returns its stream, and for a WebSocket what came of the answer: its
+/// head, and maybe more.
 ///
 /// # Errors
 /// Those of the connection.
@@ -37,7 +31,7 @@ pub(crate) async fn ask(
     relay: &Endpoint,
     request: &Request,
     limits: &WireLimits,
-) -> Result<Answered, WireError> {
+) -> Result<(impl AsyncRead + AsyncWrite + Send + Unpin + use<>, Vec<u8>), WireError> {
     let mut relay = relay.open(limits).await?;
     relay.write_all(&request.head()).await?;
     relay.flush().await?;
@@ -50,24 +44,24 @@ pub(crate) async fn ask(
             }
         }
     }
-    Ok(Answered { relay, start })
+    Ok((relay, start))
 }
 
 /// Passes bytes until both directions have ended, or `stop`.
 pub(crate) async fn pass(
-    mut client: ByteStream,
-    Answered { relay, start }: Answered,
+    (client_in, mut client_out): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
+    (relay, start): (impl AsyncRead + AsyncWrite, Vec<u8>),
     request: &Request,
     live: &Live,
-    stop: &mut watch::Receiver<bool>,
+    stop: &CancellationToken,
 ) {
-    if client.write_all(&start).await.is_err() || client.flush().await.is_err() {
+    if client_out.write_all(&start).await.is_err() || client_out.flush().await.is_err() {
         return;
     }
     live.to_client.after.fetch_add(start.len() as u64, Relaxed);
     let is_websocket = start.starts_with(b"HTTP/1.1 101");
     let most_up = if is_websocket { u64::MAX } else { request.body_bytes };
-    let ((client_in, mut client_out), (mut relay_in, mut relay_out)) = (split(client), split(relay));
+    let (mut relay_in, mut relay_out) = split(relay);
     let mut client_in = client_in.take(most_up);
     let up = async {
         let passing = async {
@@ -79,7 +73,7 @@ pub(crate) async fn pass(
         };
         tokio::select! {
             () = passing => {}
-            () = stopped(stop) => {}
+            () = stop.cancelled() => {}
         }
         let _ = relay_out.shutdown().await;
     };

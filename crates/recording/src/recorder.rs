@@ -40,29 +40,19 @@ pub struct Recorder {
     started: Instant,
     connections: AtomicU64,
     queue: SyncSender<Order>,
-    shared: Arc<Shared>,
+    status: Arc<Status>,
     thread: Mutex<Option<JoinHandle<io::Result<End>>>>,
 }
 
-/// What both threads know.
+/// How a recording goes, which both threads know.
 #[derive(Debug, Default)]
-struct Shared {
-    /// Bytes that wait.
-    waiting_bytes: AtomicUsize,
-    /// Lines that were lost.
-    lost: AtomicU64,
-    failed: AtomicBool,
-}
-
-/// How a recording goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
     /// Lines that were lost, because the disk was slower than the traffic.
-    pub lost: u64,
+    pub lost: AtomicU64,
     /// Bytes that wait to be written.
-    pub waiting_bytes: usize,
+    pub waiting_bytes: AtomicUsize,
     /// Whether the file could not be written any further.
-    pub failed: bool,
+    pub failed: AtomicBool,
 }
 
 /// What the thread is to write.
@@ -95,8 +85,8 @@ impl Recorder {
         let name = file.display();
         warn!(file = %name, "RECORDING every message of every client, {how}; docs/gateway.md has what that tells");
         let (queue, orders) = sync_channel(QUEUE_LINES);
-        let shared = Arc::new(Shared::default());
-        let (started, theirs) = (Instant::now(), Arc::clone(&shared));
+        let status = Arc::new(Status::default());
+        let (started, theirs) = (Instant::now(), Arc::clone(&status));
         let thread = thread::Builder::new().name("recorder".to_owned()).spawn(move || {
             write(scribe, &orders, &theirs, started).inspect_err(|error| {
                 theirs.failed.store(true, Relaxed);
@@ -108,19 +98,14 @@ impl Recorder {
             started,
             connections: AtomicU64::new(0),
             queue,
-            shared,
+            status,
             thread: Mutex::new(Some(thread)),
         }))
     }
 
     /// How it goes.
-    pub fn status(&self) -> Status {
-        let Shared { waiting_bytes, lost, failed } = &*self.shared;
-        Status {
-            lost: lost.load(Relaxed),
-            waiting_bytes: waiting_bytes.load(Relaxed),
-            failed: failed.load(Relaxed),
-        }
+    pub fn status(&self) -> &Status {
+        &self.status
     }
 
     /// Records a connection: what each leg agreed on, `None` for JSON alone.
@@ -154,15 +139,15 @@ impl Recorder {
 
     fn put(&self, order: Order) {
         let bytes = order.bytes();
-        let shared = &self.shared;
-        if shared.failed.load(Relaxed) {
+        let status = &self.status;
+        if status.failed.load(Relaxed) {
             return;
         }
-        if shared.waiting_bytes.fetch_add(bytes, Relaxed) + bytes > QUEUE_BYTES
+        if status.waiting_bytes.fetch_add(bytes, Relaxed) + bytes > QUEUE_BYTES
             || self.queue.try_send(order).is_err()
         {
-            shared.waiting_bytes.fetch_sub(bytes, Relaxed);
-            shared.lost.fetch_add(1, Relaxed);
+            status.waiting_bytes.fetch_sub(bytes, Relaxed);
+            status.lost.fetch_add(1, Relaxed);
         }
     }
 }
@@ -172,7 +157,7 @@ impl Recorded {
     pub fn message(&self, from: Side, payload_bytes: usize, format: Format, payload: &[&[u8]]) {
         let recorder = &self.recorder;
         // Nothing is copied in vain.
-        if !recorder.shared.failed.load(Relaxed) {
+        if !recorder.status.failed.load(Relaxed) {
             let passed = Passed { from, payload_bytes, format, payload: payload.concat() };
             recorder.put(Order::Message { conn: self.conn, t_ns: recorder.t_ns(), passed });
         }
@@ -199,7 +184,7 @@ impl Order {
 fn write<W: io::Write>(
     mut scribe: Scribe<W>,
     orders: &Receiver<Order>,
-    shared: &Shared,
+    status: &Status,
     started: Instant,
 ) -> io::Result<End> {
     let (mut told, mut due) = (0, Instant::now() + FLUSH);
@@ -208,7 +193,7 @@ fn write<W: io::Write>(
             thread::sleep(PAUSE);
             orders.recv_timeout(due.saturating_duration_since(Instant::now()))
         });
-        let lost = shared.lost.load(Relaxed);
+        let lost = status.lost.load(Relaxed);
         if lost > told {
             let t_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
             let what = What::Lost(lost - std::mem::replace(&mut told, lost));
@@ -217,7 +202,7 @@ fn write<W: io::Write>(
         match order {
             Ok(Order::Finish) | Err(RecvTimeoutError::Disconnected) => return scribe.finish(),
             Ok(order) => {
-                shared.waiting_bytes.fetch_sub(order.bytes(), Relaxed);
+                status.waiting_bytes.fetch_sub(order.bytes(), Relaxed);
                 match order {
                     Order::Entry(entry) => scribe.write(entry)?,
                     Order::Message { conn, t_ns, passed } => scribe.message(conn, t_ns, &passed)?,
@@ -246,7 +231,7 @@ mod tests {
             started: Instant::now(),
             connections: AtomicU64::new(0),
             queue,
-            shared: Arc::default(),
+            status: Arc::default(),
             thread: Mutex::new(None),
         };
         (Arc::new(recorder), orders)
@@ -254,11 +239,11 @@ mod tests {
 
     /// What is written once the recorder is gone.
     fn written(recorder: Arc<Recorder>, orders: &Receiver<Order>) -> (Vec<Entry>, End) {
-        let (mut bytes, shared) = (Vec::new(), Arc::clone(&recorder.shared));
+        let (mut bytes, status) = (Vec::new(), Arc::clone(&recorder.status));
         drop(recorder);
         let scribe = Scribe::new(&mut bytes, Redaction::Pseudonyms, "a test").unwrap();
-        let end = write(scribe, orders, &shared, Instant::now()).unwrap();
-        assert_eq!(shared.waiting_bytes.load(Relaxed), 0);
+        let end = write(scribe, orders, &status, Instant::now()).unwrap();
+        assert_eq!(status.waiting_bytes.load(Relaxed), 0);
         let entries = Reader::new(&bytes[..], Path::new("a")).unwrap();
         (entries.map(|entry| entry.unwrap()).collect(), end)
     }
@@ -272,7 +257,7 @@ mod tests {
             recorded.message(Side::Relay, message.len(), Format::JSON, &[message]);
         }
         recorded.close(Some(1000), Side::Client);
-        assert_eq!(recorder.status().lost, 8);
+        assert_eq!(recorder.status().lost.load(Relaxed), 8);
         drop(recorded);
         let (entries, end) = written(recorder, &orders);
         assert_eq!((entries[0].what.clone(), entries.len(), end.lost), (What::Lost(8), 5, 8));
@@ -287,7 +272,8 @@ mod tests {
             recorded.message(Side::Relay, part.len(), Format::JSON, &[&part]);
         }
         let status = recorder.status();
-        assert!(status.lost == 1 && status.waiting_bytes <= QUEUE_BYTES, "{status:?}");
+        let waiting_bytes = status.waiting_bytes.load(Relaxed);
+        assert!(status.lost.load(Relaxed) == 1 && waiting_bytes <= QUEUE_BYTES, "{status:?}");
         drop(recorded);
         let (entries, _) = written(recorder, &orders);
         assert_eq!(entries.len(), 6);
@@ -313,10 +299,10 @@ mod tests {
             recorded.message(Side::Relay, 9, Format::JSON, &[format!("[\"NOTICE\",\"{noise}\"]").as_bytes()]);
         }
         drop(recorded);
-        let shared = Arc::clone(&recorder.shared);
+        let status = Arc::clone(&recorder.status);
         drop(recorder);
         let scribe = Scribe::new(Full, Redaction::None, "a test").unwrap();
-        let error = write(scribe, &orders, &shared, Instant::now()).unwrap_err();
+        let error = write(scribe, &orders, &status, Instant::now()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }
 }

@@ -13,14 +13,14 @@ use futures::{StreamExt, stream::FuturesUnordered};
 use rustls::pki_types::CertificateDer;
 use terms::{Header, HeaderError, RelayUrl, RelayUrlError};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpSocket, TcpStream, lookup_host},
     sync::OnceCell,
     time,
 };
 use tokio_tungstenite::tungstenite::{
     handshake::{client::generate_key, derive_accept_key},
-    http::HeaderMap,
+    http::{HeaderMap, Response},
     protocol::Role,
 };
 
@@ -28,10 +28,9 @@ use crate::{
     agreement::{Offer, Token, WireLimits},
     connection::{Connection, HandshakeBytes},
     error::WireError,
-    http::{self, Head, HeadError, StatusLine},
+    http::{self, HeadError},
     negotiate,
     socket::{Counted, Socket},
-    stream::ByteStream,
     tls::{ClientTls, TlsError},
 };
 
@@ -202,10 +201,16 @@ impl Endpoint {
         offers: &[Offer],
         limits: &WireLimits,
     ) -> Result<Connection, WireError> {
-        match self.attempt(self.handshake(offers, Tokens::Offered, limits), limits).await {
+        let once = async |tokens| {
+            let handshake = async {
+                let stream = self.socket(limits).await?;
+                self.handshake(stream, offers, tokens, limits).await
+            };
+            self.attempt(handshake, limits).await
+        };
+        match once(Tokens::Offered).await {
             Err(WireError::Handshake { reason, status: Some(status) }) if may_be_about_tokens(status) => {
-                let again = self.attempt(self.handshake(offers, Tokens::LeftOut, limits), limits).await;
-                again.map_err(|again| {
+                once(Tokens::LeftOut).await.map_err(|again| {
                     let reason = format!("{reason}; and without Sec-WebSocket-Protocol: {again}");
                     WireError::Handshake { reason, status: Some(status) }
                 })
@@ -225,8 +230,11 @@ impl Endpoint {
         offer: &Offer,
         limits: &WireLimits,
     ) -> Result<Connection, WireError> {
-        let offers = std::slice::from_ref(offer);
-        self.attempt(self.handshake_over(stream, offers, Tokens::Offered, limits), limits).await
+        let handshake = async {
+            let (stream, offers) = (self.socket_over(stream).await?, std::slice::from_ref(offer));
+            self.handshake(stream, offers, Tokens::Offered, limits).await
+        };
+        self.attempt(handshake, limits).await
     }
 
     async fn attempt(
@@ -278,23 +286,15 @@ impl Endpoint {
         secrets.fold(reason, |reason, secret| reason.replace(secret, "***"))
     }
 
-    async fn handshake(
-        &self,
-        offers: &[Offer],
-        tokens: Tokens,
-        limits: &WireLimits,
-    ) -> Result<Connection, WireError> {
-        let tcp = tcp(self.addresses().await?, limits.receive_buffer_bytes).await?;
-        self.handshake_over(tcp, offers, tokens, limits).await
-    }
-
     /// Opens a byte stream to the relay, TLS included, and sends nothing: for a proxy.
     ///
     /// # Errors
     /// As [`connect`], before the request.
-    pub async fn open(&self, limits: &WireLimits) -> Result<ByteStream, WireError> {
-        let tcp = tcp(self.addresses().await?, limits.receive_buffer_bytes).await?;
-        Ok(ByteStream::new(self.socket(tcp).await?, Vec::new()))
+    pub async fn open(
+        &self,
+        limits: &WireLimits,
+    ) -> Result<impl AsyncRead + AsyncWrite + Send + Unpin + use<>, WireError> {
+        self.socket(limits).await
     }
 
     /// Connects as a proxy does for a client: with the target and the header fields of its request,
@@ -309,18 +309,9 @@ impl Endpoint {
         limits: &WireLimits,
     ) -> Result<Connection, WireError> {
         let handshake = async {
-            let tcp = tcp(self.addresses().await?, limits.receive_buffer_bytes).await?;
-            let stream = self.socket(tcp).await?;
-            let key = generate_key();
-            let mut request = format!(
-                "GET {target} HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-                 Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
-            )
-            .into_bytes();
-            for (name, value) in fields {
-                request.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
-            }
-            request.extend(b"\r\n");
+            let (stream, key) = (self.socket(limits).await?, generate_key());
+            let fields = fields.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+            let request = upgrade_request(target, &key, fields);
             self.upgrade(stream, &request, &key, (&[], Tokens::LeftOut), limits).await
         };
         self.attempt(handshake, limits).await
@@ -343,23 +334,33 @@ impl Endpoint {
         self.addresses.get_or_try_init(found).await.map(Vec::as_slice)
     }
 
-    async fn handshake_over(
+    async fn handshake(
         &self,
-        tcp: TcpStream,
+        stream: Socket,
         offers: &[Offer],
         tokens: Tokens,
         limits: &WireLimits,
     ) -> Result<Connection, WireError> {
-        let stream = self.socket(tcp).await?;
         let key = generate_key();
         let is_plain = Offer::tokens_of(offers) == [Token::JSON];
         let tokens = if is_plain && !self.names_json { Tokens::LeftOut } else { tokens };
-        let request = self.request(&key, &negotiate::request(offers), tokens);
-        self.upgrade(stream, request.as_bytes(), &key, (offers, tokens), limits).await
+        let negotiate::Request { protocols, extensions } = negotiate::request(offers);
+        let protocols = (tokens == Tokens::Offered).then_some(("Sec-WebSocket-Protocol", &*protocols));
+        let extensions = extensions.as_deref().map(|extensions| ("Sec-WebSocket-Extensions", extensions));
+        let authority = self.url.authority();
+        let fields = [("Host", &*authority)].into_iter().chain(self.fields());
+        let fields = fields.chain(protocols).chain(extensions).map(|(name, value)| (name, value.as_bytes()));
+        let request = upgrade_request(&self.url.resource(), &key, fields);
+        self.upgrade(stream, &request, &key, (offers, tokens), limits).await
+    }
+
+    /// A new stream on which a request may be sent.
+    async fn socket(&self, limits: &WireLimits) -> Result<Socket, WireError> {
+        self.socket_over(tcp(self.addresses().await?, limits.receive_buffer_bytes).await?).await
     }
 
     /// The stream on which a request may be sent: with TLS for `wss://`.
-    async fn socket(&self, tcp: TcpStream) -> Result<Socket, WireError> {
+    async fn socket_over(&self, tcp: TcpStream) -> Result<Socket, WireError> {
         tcp.set_nodelay(true)?;
         // The first connection sets it.
         let _ = self.reached.set(tcp.peer_addr()?);
@@ -397,7 +398,7 @@ impl Endpoint {
         stream.write_all(request).await?;
         stream.flush().await?;
 
-        let head =
+        let (answer, early) =
             http::read_response(&mut stream, limits.max_head_bytes).await.map_err(|error| match error {
                 HeadError::Wire(WireError::Handshake { reason, status }) if self.tls.is_none() => {
                     WireError::Handshake { reason: format!("{reason}{}", self.other_scheme()), status }
@@ -412,8 +413,8 @@ impl Endpoint {
                     WireError::handshake(format!("the answer is not HTTP/1.1: {why}{hint}"))
                 }
             })?;
-        check_upgrade(&head, key)?;
-        let header = |name| http::list(&head.headers, name);
+        check_upgrade(&answer, &early, key)?;
+        let header = |name| http::list(answer.headers(), name);
         let (protocol, extensions) = (header("sec-websocket-protocol"), header("sec-websocket-extensions"));
         if let (Tokens::LeftOut, Some(protocol)) = (tokens, &protocol) {
             let reason = format!("the relay chose the subprotocol {protocol:?}, although none was offered");
@@ -421,8 +422,8 @@ impl Endpoint {
         }
         let agreement = negotiate::check_answer(offers, protocol.as_deref(), extensions.as_deref())
             .map_err(WireError::handshake)?;
-        let bytes = HandshakeBytes::from_socket(&stream, &head.early);
-        Connection::new(stream, Role::Client, head.early, agreement, limits, bytes).await
+        let bytes = HandshakeBytes::from_socket(&stream, &early);
+        Connection::new(stream, Role::Client, early, agreement, limits, bytes).await
     }
 
     /// Completes once a relay that was silent to TLS for a while has answered without it.
@@ -438,11 +439,8 @@ impl Endpoint {
         let asking = async {
             let mut tcp = tcp(self.addresses().await?, None).await?;
             let (host, key) = (self.url.authority(), generate_key());
-            let request = format!(
-                "GET / HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {USER_AGENT}\r\nConnection: Upgrade\r\n\
-                 Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n"
-            );
-            tcp.write_all(request.as_bytes()).await?;
+            let fields = [("Host", host.as_bytes()), ("User-Agent", USER_AGENT.as_bytes())];
+            tcp.write_all(&upgrade_request("/", &key, fields)).await?;
             let mut status = [0; b"HTTP/1.1 400".len()];
             tcp.read_exact(&mut status).await?;
             io::Result::Ok(status)
@@ -457,25 +455,23 @@ impl Endpoint {
         let (relay, scheme) = if self.url.is_secure() { ("without TLS", "ws") } else { ("with TLS", "wss") };
         format!("; a relay {relay} is {scheme}://{}", self.url.authority())
     }
+}
 
-    fn request(&self, key: &str, offer: &negotiate::Request, tokens: Tokens) -> String {
-        let (path, authority) = (self.url.resource(), self.url.authority());
-        let mut text = format!(
-            "GET {path} HTTP/1.1\r\nHost: {authority}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
-        );
-        for (name, value) in self.fields() {
-            text.push_str(&format!("{name}: {value}\r\n"));
-        }
-        if tokens == Tokens::Offered {
-            text.push_str(&format!("Sec-WebSocket-Protocol: {}\r\n", offer.protocols));
-        }
-        if let Some(extensions) = &offer.extensions {
-            text.push_str(&format!("Sec-WebSocket-Extensions: {extensions}\r\n"));
-        }
-        text.push_str("\r\n");
-        text
+/// A request for a WebSocket with these fields before its own.
+fn upgrade_request<'f>(
+    target: &str,
+    key: &str,
+    fields: impl IntoIterator<Item = (&'f str, &'f [u8])>,
+) -> Vec<u8> {
+    let mut request = format!("GET {target} HTTP/1.1\r\n").into_bytes();
+    for (name, value) in fields {
+        request.extend([name.as_bytes(), b": ", value, b"\r\n"].concat());
     }
+    let own = format!(
+        "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n"
+    );
+    request.extend(own.as_bytes());
+    request
 }
 
 /// Whether the request has a `Sec-WebSocket-Protocol` header.
@@ -538,13 +534,12 @@ fn in_turns(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
 }
 
 /// The checks of RFC 6455 §4.1, except subprotocol and extensions.
-fn check_upgrade(head: &Head<StatusLine>, key: &str) -> Result<(), WireError> {
-    let status = head.start.status;
+fn check_upgrade(answer: &Response<()>, body: &[u8], key: &str) -> Result<(), WireError> {
+    let (status, headers) = (answer.status().as_u16(), answer.headers());
     if status != 101 {
-        let reason = format!("expected HTTP 101, the relay answered {status}{}", refusal(head));
+        let reason = format!("expected HTTP 101, the relay answered {status}{}", refusal(answer, body));
         return Err(WireError::Handshake { reason, status: Some(status) });
     }
-    let headers: &HeaderMap = &head.headers;
     for (name, word) in [("upgrade", "websocket"), ("connection", "upgrade")] {
         if !http::list_contains(headers, name, word) {
             return Err(WireError::handshake(format!("the answer has no \"{name}: {word}\" header")));
@@ -558,11 +553,11 @@ fn check_upgrade(head: &Head<StatusLine>, key: &str) -> Result<(), WireError> {
 
 /// The reason in an answer without upgrade: the relay's new address, the requested credentials (RFC
 /// 9110 §10.2.2 and §11.6.1), or the answer's text; the title of an HTML page.
-fn refusal(head: &Head<StatusLine>) -> String {
-    let header = |name| http::list(&head.headers, name);
+fn refusal(answer: &Response<()>, body: &[u8]) -> String {
+    let header = |name| http::list(answer.headers(), name);
     let excerpt = |text: &str| codecs::quoted(text.trim());
-    let body = String::from_utf8_lossy(&head.early);
-    match (head.start.status, header("location"), header("www-authenticate")) {
+    let body = String::from_utf8_lossy(body);
+    match (answer.status().as_u16(), header("location"), header("www-authenticate")) {
         (301 | 302 | 303 | 307 | 308, Some(target), _) => {
             format!(": the relay is at {}; give that address", excerpt(&target))
         }

@@ -1,13 +1,13 @@
 //! Reads and writes HTTP heads, within bounds.
 
-use std::time::Duration;
+use std::{error::Error, time::Duration};
 
 use bytes::BytesMut;
 use tokio::{
     io::{self, AsyncReadExt, AsyncWriteExt},
     time,
 };
-use tokio_tungstenite::tungstenite::http::{HeaderMap, HeaderName, HeaderValue};
+use tokio_tungstenite::tungstenite::http::{HeaderMap, Request, Response, Version};
 
 use crate::{error::WireError, socket::Socket};
 
@@ -17,31 +17,6 @@ const MAX_HEADERS: usize = 64;
 /// Time for an answered peer to close its end.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// An HTTP head, and the bytes after it.
-#[derive(Debug)]
-pub(crate) struct Head<S> {
-    /// The start line.
-    pub(crate) start: S,
-    pub(crate) headers: HeaderMap,
-    /// Bytes after the head that were read with it.
-    pub(crate) early: Vec<u8>,
-}
-
-/// A request's start line.
-#[derive(Debug)]
-pub(crate) struct RequestLine {
-    pub(crate) method: String,
-    pub(crate) target: String,
-    /// The minor version of HTTP/1.
-    pub(crate) minor_version: u8,
-}
-
-/// A response's status.
-#[derive(Debug)]
-pub(crate) struct StatusLine {
-    pub(crate) status: u16,
-}
-
 /// Why a head could not be read.
 #[derive(Debug)]
 pub(crate) enum HeadError {
@@ -50,45 +25,50 @@ pub(crate) enum HeadError {
     Malformed(String),
 }
 
-/// Reads a request's head of at most `max_bytes`.
+/// Reads a request's head of at most `max_bytes`, and what came with it.
 pub(crate) async fn read_request(
     stream: &mut Socket,
     max_bytes: usize,
-) -> Result<Head<RequestLine>, HeadError> {
-    read_head(stream, max_bytes, |bytes, headers| {
-        let mut request = httparse::Request::new(headers);
-        let httparse::Status::Complete(len) = request.parse(bytes)? else { return Ok(None) };
-        let start = RequestLine {
-            method: request.method.unwrap_or_default().to_owned(),
-            target: request.path.unwrap_or_default().to_owned(),
-            minor_version: request.version.unwrap_or_default(),
-        };
-        Ok(Some((len, start, header_map(request.headers)?)))
+) -> Result<(Request<()>, Vec<u8>), HeadError> {
+    read_head(stream, max_bytes, |bytes, fields| {
+        let mut parsed = httparse::Request::new(fields);
+        let httparse::Status::Complete(len) = parsed.parse(bytes)? else { return Ok(None) };
+        let version = if parsed.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 };
+        let (method, target) = (parsed.method.unwrap_or_default(), parsed.path.unwrap_or_default());
+        let mut request = Request::builder().method(method).uri(target).version(version);
+        for field in parsed.headers {
+            request = request.header(field.name, field.value);
+        }
+        Ok(Some((len, request.body(())?)))
     })
     .await
 }
 
-/// Reads a response's head of at most `max_bytes`.
+/// Reads a response's head of at most `max_bytes`, and what came with it.
 pub(crate) async fn read_response(
     stream: &mut Socket,
     max_bytes: usize,
-) -> Result<Head<StatusLine>, HeadError> {
-    read_head(stream, max_bytes, |bytes, headers| {
-        let mut response = httparse::Response::new(headers);
-        let httparse::Status::Complete(len) = response.parse(bytes)? else { return Ok(None) };
-        let start = StatusLine { status: response.code.unwrap_or_default() };
-        Ok(Some((len, start, header_map(response.headers)?)))
+) -> Result<(Response<()>, Vec<u8>), HeadError> {
+    read_head(stream, max_bytes, |bytes, fields| {
+        let mut parsed = httparse::Response::new(fields);
+        let httparse::Status::Complete(len) = parsed.parse(bytes)? else { return Ok(None) };
+        let mut response = Response::builder().status(parsed.code.unwrap_or_default());
+        for field in parsed.headers {
+            response = response.header(field.name, field.value);
+        }
+        Ok(Some((len, response.body(())?)))
     })
     .await
 }
 
-type Parsed<S> = Result<Option<(usize, S, HeaderMap)>, httparse::Error>;
+/// A head and its length, once it is whole.
+type Parsed<H> = Result<Option<(usize, H)>, Box<dyn Error>>;
 
-async fn read_head<S>(
+async fn read_head<H>(
     stream: &mut Socket,
     max_bytes: usize,
-    parse: impl for<'h, 'b> Fn(&'b [u8], &'h mut [httparse::Header<'b>]) -> Parsed<S>,
-) -> Result<Head<S>, HeadError> {
+    parse: impl for<'h, 'b> Fn(&'b [u8], &'h mut [httparse::Header<'b>]) -> Parsed<H>,
+) -> Result<(H, Vec<u8>), HeadError> {
     let mut buffer = BytesMut::with_capacity(1024);
     loop {
         let before = buffer.len();
@@ -100,12 +80,11 @@ async fn read_head<S>(
         // Parses only after an empty line, so that a head in small pieces costs no more than one in
         // large pieces.
         if has_empty_line(&buffer[before.saturating_sub(3)..]) {
-            let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+            let mut fields = [httparse::EMPTY_HEADER; MAX_HEADERS];
             let parsed =
-                parse(&buffer, &mut headers).map_err(|error| HeadError::Malformed(error.to_string()))?;
-            if let Some((len, start, headers)) = parsed.filter(|(len, ..)| *len <= max_bytes) {
-                let early = buffer[len..].to_vec();
-                return Ok(Head { start, headers, early });
+                parse(&buffer, &mut fields).map_err(|error| HeadError::Malformed(error.to_string()))?;
+            if let Some((len, head)) = parsed.filter(|(len, _)| *len <= max_bytes) {
+                return Ok((head, buffer[len..].to_vec()));
             }
         }
         if buffer.len() >= max_bytes {
@@ -116,16 +95,6 @@ async fn read_head<S>(
 
 fn has_empty_line(bytes: &[u8]) -> bool {
     bytes.windows(2).any(|pair| pair == b"\n\n") || bytes.windows(3).any(|three| three == b"\n\r\n")
-}
-
-fn header_map(headers: &[httparse::Header<'_>]) -> Result<HeaderMap, httparse::Error> {
-    let mut map = HeaderMap::new();
-    for header in headers {
-        let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(|_| httparse::Error::HeaderName)?;
-        let value = HeaderValue::from_bytes(header.value).map_err(|_| httparse::Error::HeaderValue)?;
-        map.append(name, value);
-    }
-    Ok(map)
 }
 
 /// The values of a header's lines as one list (RFC 9110 §5.3). `None` if absent.

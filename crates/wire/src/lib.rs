@@ -57,7 +57,6 @@ mod pages;
 mod server;
 mod shared;
 mod socket;
-mod stream;
 mod tamper;
 mod tls;
 mod traffic;
@@ -70,10 +69,9 @@ pub use connection::{Connection, Message};
 pub use document::{Document, DocumentError, document, fetch};
 pub use error::WireError;
 pub use memory::in_memory;
-pub use pages::serve_pages;
+pub use pages::{answer_metrics, serve_pages};
 pub use server::{Accepted, Incoming, ServerConfig, accept};
 pub use shared::Shared;
-pub use stream::ByteStream;
 pub use tamper::Tamper;
 pub use terms::{
     Compression, CompressionError, Dictionary, Header, HeaderError, RelayUrl, RelayUrlError, ZstdMode,

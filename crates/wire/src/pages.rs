@@ -49,3 +49,30 @@ pub fn serve_pages<A: Future<Output = ()> + Send + 'static>(
     thread::Builder::new().name("pages".to_owned()).spawn(move || runtime.block_on(serving))?;
     Ok(())
 }
+
+/// Time for a reader of metrics to take them: one that takes nothing keeps no place.
+const READS: Duration = Duration::from_secs(2);
+
+/// The format of those who accept it, and the one that everybody else reads.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const TEXT_0_0_4: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Answers a request for `/metrics` with what is `exposed`, in OpenMetrics or Prometheus's text format.
+/// A server on loopback answers only those who name this host.
+pub async fn answer_metrics(request: Incoming, is_loopback: bool, exposed: impl FnOnce(bool) -> String) {
+    let status = match (request.method(), request.target()) {
+        // A web page whose name leads to loopback may not read what it finds there.
+        _ if is_loopback && !request.names_this_host() => "421 Misdirected Request",
+        ("GET" | "HEAD", "/metrics") => "200 OK",
+        ("GET" | "HEAD", _) => "404 Not Found",
+        _ => "405 Method Not Allowed",
+    };
+    let accepted = request.header("accept").unwrap_or_default();
+    let open_metrics = accepted.contains("application/openmetrics-text");
+    let (kind, body) = match status {
+        "200 OK" => (if open_metrics { OPEN_METRICS } else { TEXT_0_0_4 }, exposed(open_metrics)),
+        _ => ("text/plain; charset=utf-8", format!("{status}: the metrics are at /metrics\n")),
+    };
+    let fields = [("Content-Type", kind)];
+    let _ = time::timeout(READS, request.answer_with(status, &fields, body.as_bytes())).await;
+}

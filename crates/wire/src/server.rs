@@ -1,15 +1,18 @@
 //! The relay's side of the handshake, and plain HTTP.
 
-use std::net::SocketAddr;
+use std::{
+    io::Cursor,
+    net::{IpAddr, SocketAddr},
+};
 
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
     time,
 };
 use tokio_tungstenite::tungstenite::{
     handshake::server::{create_response, write_response},
-    http::{HeaderMap, HeaderValue, Request, Uri, header},
+    http::{HeaderValue, Method, Request, Version, header, uri::PathAndQuery},
     protocol::Role,
 };
 
@@ -17,10 +20,9 @@ use crate::{
     agreement::{Agreement, Support, WireLimits},
     connection::{Connection, HandshakeBytes},
     error::WireError,
-    http::{self, Head, HeadError, RequestLine},
+    http::{self, HeadError},
     negotiate,
     socket::{Counted, Socket},
-    stream::ByteStream,
     tamper::{Tamper, Tampered},
     tls::ServerTls,
 };
@@ -82,7 +84,9 @@ pub async fn accept(stream: TcpStream, config: &ServerConfig) -> Result<Accepted
 #[derive(Debug)]
 pub struct Incoming {
     stream: Socket,
-    head: Head<RequestLine>,
+    request: Request<()>,
+    /// Bytes that came with the head.
+    early: Vec<u8>,
 }
 
 impl Incoming {
@@ -97,34 +101,35 @@ impl Incoming {
         in_time(&config.limits, Box::pin(read(stream, config))).await
     }
 
+    /// The request's head.
+    pub fn request(&self) -> &Request<()> {
+        &self.request
+    }
+
     /// Whether the request is for a WebSocket.
     pub fn asks_for_websocket(&self) -> bool {
-        asks_for_websocket(&self.head)
+        asks_for_websocket(&self.request)
     }
 
     /// The request's method, such as `GET`.
     pub fn method(&self) -> &str {
-        &self.head.start.method
+        self.request.method().as_str()
     }
 
-    /// The request's target, such as `/`.
+    /// The request's path and query, such as `/`.
     pub fn target(&self) -> &str {
-        &self.head.start.target
-    }
-
-    /// The minor version of HTTP/1.
-    pub fn minor_version(&self) -> u8 {
-        self.head.start.minor_version
-    }
-
-    /// The header fields.
-    pub fn headers(&self) -> &HeaderMap {
-        &self.head.headers
+        self.request.uri().path_and_query().map_or("", PathAndQuery::as_str)
     }
 
     /// The values of a header as one list; `None` if it is absent.
     pub fn header(&self, name: &str) -> Option<String> {
-        http::list(&self.head.headers, name)
+        http::list(self.request.headers(), name)
+    }
+
+    /// Whether `Host` names this host by an address or as `localhost`, which no web page elsewhere
+    /// makes a browser say. A request without `Host` is of no browser.
+    pub fn names_this_host(&self) -> bool {
+        self.header("host").is_none_or(|hosts| hosts.split(", ").all(is_this_host))
     }
 
     /// The client's address.
@@ -140,7 +145,7 @@ impl Incoming {
     /// # Errors
     /// [`WireError::Handshake`] for a slow body, and errors of the socket.
     pub async fn body(&mut self, bytes: usize, config: &ServerConfig) -> Result<Vec<u8>, WireError> {
-        let mut body = self.head.early.split_off(0);
+        let mut body = std::mem::take(&mut self.early);
         body.truncate(bytes);
         let here = body.len();
         body.resize(bytes, 0);
@@ -156,12 +161,14 @@ impl Incoming {
 
     /// Answers with these header fields, next to the body's length, and closes.
     pub async fn answer_with(mut self, status: &str, headers: &[(&str, &str)], body: &[u8]) {
-        http::answer(&mut self.stream, status, headers, body, self.head.start.method == "HEAD").await;
+        http::answer(&mut self.stream, status, headers, body, self.request.method() == Method::HEAD).await;
     }
 
-    /// The byte stream behind the request's head, for a proxy that answers otherwise.
-    pub fn into_stream(self) -> ByteStream {
-        ByteStream::new(self.stream, self.head.early)
+    /// Both directions of the byte stream behind the request's head, for a proxy that answers
+    /// otherwise.
+    pub fn into_stream(self) -> (impl AsyncRead + Send + Unpin, impl AsyncWrite + Send + Unpin) {
+        let (input, output) = tokio::io::split(self.stream);
+        (Cursor::new(self.early).chain(input), output)
     }
 
     /// Never answers, until the client is gone.
@@ -188,6 +195,14 @@ impl Incoming {
     }
 }
 
+fn is_this_host(host: &str) -> bool {
+    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+}
+
 async fn in_time<T>(
     limits: &WireLimits,
     work: impl Future<Output = Result<T, WireError>>,
@@ -206,7 +221,7 @@ async fn read(stream: TcpStream, config: &ServerConfig) -> Result<Incoming, Wire
         None => Socket::Plain(tcp),
     };
     match http::read_request(&mut stream, limits.max_head_bytes).await {
-        Ok(head) => Ok(Incoming { stream, head }),
+        Ok((request, early)) => Ok(Incoming { stream, request, early }),
         Err(HeadError::Wire(error)) => Err(error),
         Err(HeadError::TooLarge) => {
             let why = format!("HTTP head over {} bytes", limits.max_head_bytes);
@@ -227,31 +242,30 @@ async fn handshake(
     config: &ServerConfig,
     tamper: Option<Box<dyn Tamper>>,
 ) -> Result<Accepted, WireError> {
-    let Incoming { mut stream, head } = incoming;
-    match decide(&head, config) {
-        Err(refusal) => {
-            let leaves_body_out = head.start.method == "HEAD";
-            let Plain { status, headers, body } = refusal;
+    let Incoming { mut stream, request, early } = incoming;
+    match decide(&request, config) {
+        Err(Plain { status, headers, body }) => {
+            let leaves_body_out = request.method() == Method::HEAD;
             http::answer(&mut stream, status, &headers, body.as_bytes(), leaves_body_out).await;
             Ok(Accepted::Http)
         }
         Ok(Upgrade { response, agreement }) => {
             stream.write_all(&response).await?;
             stream.flush().await?;
-            let bytes = HandshakeBytes::from_socket(&stream, &head.early);
+            let bytes = HandshakeBytes::from_socket(&stream, &early);
             if let Some(tamper) = tamper {
                 stream = Socket::Tampered(Box::new(Tampered::new(stream, tamper)));
             }
             let connection =
-                Connection::new(stream, Role::Server, head.early, agreement, &config.limits, bytes).await?;
+                Connection::new(stream, Role::Server, early, agreement, &config.limits, bytes).await?;
             Ok(Accepted::WebSocket(Box::new(connection)))
         }
     }
 }
 
 /// A handshake is a GET (RFC 6455 §4.1).
-fn asks_for_websocket(head: &Head<RequestLine>) -> bool {
-    head.start.method == "GET" && http::list_contains(&head.headers, "upgrade", "websocket")
+fn asks_for_websocket(request: &Request<()>) -> bool {
+    request.method() == Method::GET && http::list_contains(request.headers(), "upgrade", "websocket")
 }
 
 struct Upgrade {
@@ -270,31 +284,29 @@ fn plain(status: &'static str, body: impl Into<String>) -> Plain {
     Plain { status, headers: vec![TEXT], body: body.into() }
 }
 
-fn decide(head: &Head<RequestLine>, config: &ServerConfig) -> Result<Upgrade, Plain> {
-    let RequestLine { method, target, minor_version } = &head.start;
-    let uri: Uri = target.parse().map_err(|_| plain("400 Bad Request", "malformed request target"))?;
-    if uri.path() != "/" {
+fn decide(request: &Request<()>, config: &ServerConfig) -> Result<Upgrade, Plain> {
+    if request.uri().path() != "/" {
         return Err(plain("404 Not Found", "this relay is at /"));
     }
-    if method == "OPTIONS" {
+    if request.method() == Method::OPTIONS {
         return Err(Plain { status: "204 No Content", headers: CORS.to_vec(), body: String::new() });
     }
-    if !matches!(method.as_str(), "GET" | "HEAD") {
+    if ![Method::GET, Method::HEAD].contains(request.method()) {
         let mut refusal = plain("405 Method Not Allowed", "use GET");
         refusal.headers.push(("Allow", "GET, HEAD, OPTIONS"));
         return Err(refusal);
     }
-    if !asks_for_websocket(head) {
-        return Err(document(head, config));
+    if !asks_for_websocket(request) {
+        return Err(document(request, config));
     }
-    if *minor_version == 0 {
+    if request.version() == Version::HTTP_10 {
         return Err(plain("400 Bad Request", "a WebSocket handshake needs HTTP/1.1"));
     }
-    upgrade(head, uri, config)
+    upgrade(request, config)
 }
 
-fn document(head: &Head<RequestLine>, config: &ServerConfig) -> Plain {
-    let accepts = http::list(&head.headers, "accept").unwrap_or_default();
+fn document(request: &Request<()>, config: &ServerConfig) -> Plain {
+    let accepts = http::list(request.headers(), "accept").unwrap_or_default();
     if accepts.contains("application/nostr+json") {
         let mut headers = CORS.to_vec();
         headers.push(("Content-Type", "application/nostr+json"));
@@ -304,19 +316,17 @@ fn document(head: &Head<RequestLine>, config: &ServerConfig) -> Plain {
     plain("200 OK", text)
 }
 
-fn upgrade(head: &Head<RequestLine>, uri: Uri, config: &ServerConfig) -> Result<Upgrade, Plain> {
-    let mut request = Request::new(());
-    *request.uri_mut() = uri;
-    *request.headers_mut() = head.headers.clone();
-    let mut response = create_response(&request).map_err(|error| {
-        let wrong_version = head.headers.get("sec-websocket-version").is_none_or(|version| version != "13");
+fn upgrade(request: &Request<()>, config: &ServerConfig) -> Result<Upgrade, Plain> {
+    let mut response = create_response(request).map_err(|error| {
+        let wrong_version =
+            request.headers().get("sec-websocket-version").is_none_or(|version| version != "13");
         let status = if wrong_version { "426 Upgrade Required" } else { "400 Bad Request" };
         let mut refusal = plain(status, error.to_string());
         refusal.headers.extend([("Sec-WebSocket-Version", "13"), ("Upgrade", "websocket")]);
         refusal
     })?;
 
-    let offered = |name| http::list(&head.headers, name);
+    let offered = |name| http::list(request.headers(), name);
     let (protocols, extensions) = (offered("sec-websocket-protocol"), offered("sec-websocket-extensions"));
     let agreement = negotiate::accept(protocols.as_deref(), extensions.as_deref(), &config.support)
         .map_err(|refusal| plain("400 Bad Request", format!("{refusal}\n")))?;

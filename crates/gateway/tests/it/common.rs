@@ -2,6 +2,8 @@
 
 use std::{future::Future, time::Duration};
 
+use bytes::Bytes;
+use clap::Parser;
 use codecs::{ClientMessage, Format};
 use gateway::{Config, Gateway};
 use tokio::{
@@ -12,13 +14,18 @@ use tokio::{
     time::timeout,
 };
 use tokio_tungstenite::{WebSocketStream, tungstenite::handshake::derive_accept_key};
-use wire::{Connection, Offer, WireLimits};
+use wire::{Connection, Offer, WireError, WireLimits};
 
 /// Far beyond what anything here takes, so that a hang is a failure and not a wait.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) async fn patiently<T>(work: impl Future<Output = T>) -> T {
     timeout(PATIENCE, work).await.expect("it takes less")
+}
+
+/// The defaults, before this relay.
+pub(crate) fn config(relay: &str) -> Config {
+    Config::parse_from(["gateway", "--relay", relay])
 }
 
 pub(crate) struct TestGateway {
@@ -31,7 +38,7 @@ pub(crate) struct TestGateway {
 impl TestGateway {
     /// A gateway before the relay at an address.
     pub(crate) async fn before(relay: &str, change: impl FnOnce(&mut Config)) -> TestGateway {
-        let mut config = Config::new(format!("ws://{relay}").parse().unwrap());
+        let mut config = config(&format!("ws://{relay}"));
         change(&mut config);
         let gateway = Gateway::open(config).await.unwrap();
         let [listener, metrics_listener] = [listen().await, listen().await];
@@ -154,10 +161,28 @@ pub(crate) fn handshake(fields: &str) -> String {
     )
 }
 
+/// A connection on which this was sent.
+pub(crate) async fn sent(address: &str, text: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(text.as_bytes()).await.unwrap();
+    stream
+}
+
+/// Sends a client's message.
+pub(crate) async fn say(client: &mut Connection, message: impl Into<Bytes>) {
+    client.feed(message.into()).await.unwrap();
+    client.flush().await.ok();
+}
+
+/// Waits for the peer's Close frame with a code.
+pub(crate) async fn ends_with(client: &mut Connection, expected: u16) {
+    let ended = patiently(client.next()).await;
+    assert!(matches!(&ended, Some(Err(WireError::Closed { code, .. })) if *code == expected), "{ended:?}");
+}
+
 /// The whole answer to a request.
 pub(crate) async fn http(address: &str, request: &str) -> String {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut stream = sent(address, request).await;
     let mut answer = Vec::new();
     patiently(stream.read_to_end(&mut answer)).await.unwrap();
     String::from_utf8_lossy(&answer).into_owned()

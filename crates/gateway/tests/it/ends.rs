@@ -9,9 +9,11 @@ use tokio::{
     sync::mpsc,
 };
 use tokio_tungstenite::tungstenite::Message;
-use wire::{CloseCode, WireError};
+use wire::CloseCode;
 
-use crate::common::{TestGateway, handshake, head, http, patiently, relay, switching, upgraded};
+use crate::common::{
+    TestGateway, ends_with, handshake, head, http, patiently, relay, say, sent, switching, upgraded,
+};
 
 #[tokio::test]
 async fn a_relay_that_dies_is_1012_and_one_that_is_not_there_502() {
@@ -26,10 +28,8 @@ async fn a_relay_that_dies_is_1012_and_one_that_is_not_there_502() {
         let mut client = gateway.client(format, compression).await;
         assert!(patiently(client.next()).await.unwrap().is_ok());
         // The relay drops the connection then.
-        client.feed(r#"["CLOSE","a"]"#.into()).await.unwrap();
-        client.flush().await.ok();
-        let ended = patiently(client.next()).await;
-        assert!(matches!(&ended, Some(Err(WireError::Closed { code: 1012, .. }))), "{ended:?}");
+        say(&mut client, r#"["CLOSE","a"]"#).await;
+        ends_with(&mut client, 1012).await;
     }
     let gateway = TestGateway::before("127.0.0.1:1", |_| {}).await;
     for fields in ["", "Sec-WebSocket-Protocol: nostr.json\r\n"] {
@@ -109,9 +109,8 @@ async fn silent_peers_are_left_and_others_are_pinged() {
     .await;
     let gateway =
         TestGateway::before(&relay, |config| config.ping_interval = Duration::from_millis(200)).await;
-    let mut silent = TcpStream::connect(&gateway.address).await.unwrap();
     let request = handshake("Sec-WebSocket-Protocol: nostr.json\r\n");
-    silent.write_all(request.as_bytes()).await.unwrap();
+    let mut silent = sent(&gateway.address, &request).await;
     let mut alive = gateway.client("json", "zstd-dict").await;
     let mut all = Vec::new();
     let silent_ends = silent.read_to_end(&mut all);
@@ -133,8 +132,7 @@ async fn a_gateway_that_stops_says_so_and_takes_nobody() {
     .await;
     let gateway = TestGateway::before(&relay, |config| config.max_connections = 2).await;
     let mut client = gateway.client("json", "zstd-dict").await;
-    let mut tunnelled = TcpStream::connect(&gateway.address).await.unwrap();
-    tunnelled.write_all(handshake("").as_bytes()).await.unwrap();
+    let mut tunnelled = sent(&gateway.address, &handshake("")).await;
     head(&mut tunnelled).await;
     let mut third = TcpStream::connect(&gateway.address).await.unwrap();
     assert!(head(&mut third).await.starts_with("HTTP/1.1 503"));
@@ -158,18 +156,15 @@ async fn clients_that_come_again_are_served_once_a_killed_relay_is_back() {
     let gateway = TestGateway::before(&address, |_| {}).await;
     let asks = async || {
         let mut client = gateway.client("dannypack", "zstd-dict").await;
-        client.feed(r#"["REQ","a",{"limit":0}]"#.into()).await.unwrap();
-        client.flush().await.unwrap();
+        say(&mut client, r#"["REQ","a",{"limit":0}]"#).await;
         assert!(patiently(client.next()).await.unwrap().is_ok(), "EOSE");
         client
     };
     let mut client = asks().await;
-    let mut passed = TcpStream::connect(&gateway.address).await.unwrap();
-    passed.write_all(handshake("").as_bytes()).await.unwrap();
+    let mut passed = sent(&gateway.address, &handshake("")).await;
     head(&mut passed).await;
     first.abort();
-    let ended = patiently(client.next()).await;
-    assert!(matches!(&ended, Some(Err(WireError::Closed { code: 1012, .. }))), "{ended:?}");
+    ends_with(&mut client, 1012).await;
     patiently(passed.read_to_end(&mut Vec::new())).await.ok();
     assert!(http(&gateway.address, &handshake("")).await.starts_with("HTTP/1.1 502"));
     serve(TcpListener::bind(&address).await.unwrap());
@@ -206,9 +201,8 @@ async fn broken_frames_bombs_and_endless_requests_end_their_own_connection_alone
     let gateway = TestGateway::before(&relay, |_| {}).await;
     let mut bystander = gateway.client("json", "zstd-dict").await;
     for (n, (headers, code)) in (0..).zip(BROKEN) {
-        let mut client = TcpStream::connect(&gateway.address).await.unwrap();
         let request = handshake("Sec-WebSocket-Extensions: permessage-deflate\r\n");
-        client.write_all(request.as_bytes()).await.unwrap();
+        let mut client = sent(&gateway.address, &request).await;
         assert!(head(&mut client).await.contains("permessage-deflate"));
         for header in headers {
             // A client masks its frames.
@@ -221,31 +215,22 @@ async fn broken_frames_bombs_and_endless_requests_end_their_own_connection_alone
         assert_eq!(answer[2..4], u16::to_be_bytes(code), "{n}: {answer:?}");
 
         let mut client = gateway.client("json", "none").await;
-        client.feed(vec![n].into()).await.unwrap();
-        client.flush().await.unwrap();
-        let ended = patiently(client.next()).await;
-        assert!(matches!(&ended, Some(Err(WireError::Closed { code: 1011, .. }))), "{n}: {ended:?}");
+        say(&mut client, vec![n]).await;
+        ends_with(&mut client, 1011).await;
     }
     for compression in ["deflate", "zstd-dict"] {
         let mut bomb = gateway.client_that_offers("json", compression).await;
         assert_ne!(bomb.agreement().compression, wire::Compression::None);
-        bomb.feed(vec![b' '; 8 << 20].into()).await.unwrap();
-        bomb.flush().await.unwrap();
-        let ended = patiently(bomb.next()).await;
-        assert!(
-            matches!(&ended, Some(Err(WireError::Closed { code: 1009, .. }))),
-            "{compression}: {ended:?}"
-        );
+        say(&mut bomb, vec![b' '; 8 << 20]).await;
+        ends_with(&mut bomb, 1009).await;
         assert!(bomb.traffic().sent.wire_bytes < 1 << 17, "{:?}", bomb.traffic());
     }
-    bystander.feed(vec![99].into()).await.unwrap();
-    bystander.flush().await.unwrap();
+    say(&mut bystander, vec![99]).await;
     assert_eq!(patiently(bystander.next()).await.unwrap().unwrap().payload, "[]");
 
     let hasty = Duration::from_millis(300);
     let gateway = TestGateway::before(&relay, |config| config.limits.handshake_timeout = hasty).await;
-    let mut slow = TcpStream::connect(&gateway.address).await.unwrap();
-    slow.write_all(b"GET / HTTP/1.1\r\nHost: ").await.unwrap();
+    let mut slow = sent(&gateway.address, "GET / HTTP/1.1\r\nHost: ").await;
     let (mut input, mut output) = slow.split();
     let dripping = async {
         while output.write_all(b"a").await.is_ok() {

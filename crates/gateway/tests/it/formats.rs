@@ -6,9 +6,11 @@ use codecs::{ClientMessage, Event, Filter, Format, Implementation, Opcode, Relay
 use corpus::Corpus;
 use futures::{SinkExt, StreamExt};
 use tokio_tungstenite::tungstenite::Message;
-use wire::{CloseCode, Connection, WireError};
+use wire::{CloseCode, Connection};
 
-use crate::common::{TestGateway, patiently, relay, relay_sim, upgraded};
+use crate::common::{
+    TestGateway, ends_with, handshake, head, http, patiently, relay, relay_sim, say, sent, upgraded,
+};
 
 /// A client of a format, which reads JSON where the format does not hold a message.
 struct Client {
@@ -21,8 +23,7 @@ impl Client {
     async fn send(&mut self, message: &ClientMessage<'_>) {
         let mut bytes = Vec::new();
         self.format.codec(Implementation::Library).unwrap().encode_client(message, &mut bytes).unwrap();
-        self.conn.feed(bytes.into()).await.unwrap();
-        self.conn.flush().await.unwrap();
+        say(&mut self.conn, bytes).await;
     }
 
     async fn hear(&mut self) -> RelayMessage<'static> {
@@ -59,7 +60,7 @@ async fn every_format_and_compression_gives_back_the_relays_events() {
     .await;
     let gateway = TestGateway::before(&relay, |config| {
         let names = ["deflate-shared", "zstd-shared", "zstd-dict", "zstd", "zstd-stream"];
-        config.compressions = names.map(|name| name.parse().unwrap()).into();
+        config.compression = names.map(|name| name.parse().unwrap()).into();
     })
     .await;
     let mut expected: Vec<_> = events.iter().map(|event| event.id).collect();
@@ -152,16 +153,12 @@ async fn what_a_format_does_not_hold_passes_as_json_text_both_ways() {
     for _ in 0..2 {
         patiently(client.next()).await.unwrap().unwrap();
     }
-    client.feed(b"\x01 is no event".as_slice().into()).await.unwrap();
-    client.flush().await.unwrap();
-    let Some(Err(WireError::Closed { code, .. })) = patiently(client.next()).await else { panic!("a close") };
-    assert_eq!(code, u16::from(CloseCode::Invalid));
+    say(&mut client, &b"\x01 is no event"[..]).await;
+    ends_with(&mut client, CloseCode::Invalid.into()).await;
 }
 
 #[tokio::test]
 async fn a_dictionary_is_had_by_its_id_and_an_unknown_one_means_json() {
-    use crate::common::{handshake, head, http};
-    use tokio::io::AsyncWriteExt;
     let relay = relay(|stream| async move {
         let (mut socket, request) = upgraded(stream).await;
         let offer = crate::common::field(&request, "sec-websocket-protocol").unwrap_or("none");
@@ -174,9 +171,8 @@ async fn a_dictionary_is_had_by_its_id_and_an_unknown_one_means_json() {
         ("nostr.json+zstd-dict2-deadbeef", "none"),
         ("nostr.json+zstd-dict2-deadbeef, chat, nostr.xml.v9", "chat"),
     ] {
-        let mut stream = tokio::net::TcpStream::connect(&gateway.address).await.unwrap();
         let request = handshake(&format!("Sec-WebSocket-Protocol: {offered}\r\n"));
-        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut stream = sent(&gateway.address, &request).await;
         assert!(head(&mut stream).await.starts_with("HTTP/1.1 101"));
         let role = tokio_tungstenite::tungstenite::protocol::Role::Client;
         let mut socket = tokio_tungstenite::WebSocketStream::from_raw_socket(stream, role, None).await;
@@ -184,8 +180,7 @@ async fn a_dictionary_is_had_by_its_id_and_an_unknown_one_means_json() {
     }
     let bundled = wire::Dictionary::bundled("dannypack").unwrap();
     let path = format!("/.well-known/nostr/dictionary/{}", bundled.id());
-    let mut stream = tokio::net::TcpStream::connect(&gateway.address).await.unwrap();
-    stream.write_all(format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes()).await.unwrap();
+    let mut stream = sent(&gateway.address, &format!("GET {path} HTTP/1.1\r\n\r\n")).await;
     let answer = head(&mut stream).await;
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("immutable"), "{answer}");
     let mut body = Vec::new();

@@ -2,19 +2,21 @@
 
 use std::fs;
 
-use gateway::{Config, Gateway};
+use gateway::Gateway;
 use rcgen::{CertificateParams, KeyPair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use wire::{Endpoint, Offer, ServerTls, WireLimits};
 
-use crate::common::{TestGateway, field, handshake, head, http, patiently, relay, relay_sim, switching};
+use crate::common::{
+    TestGateway, config, field, handshake, head, http, patiently, relay, relay_sim, say, sent, switching,
+};
 
 #[tokio::test]
 async fn the_relays_document_gets_the_tokens_and_other_requests_pass() {
     let relay = relay_sim(|_| {}).await;
     let gateway = TestGateway::before(&relay, |config| {
-        config.formats = vec!["dannypack".parse().unwrap()];
-        config.compressions = vec!["zstd-shared".parse().unwrap()];
+        config.format = vec!["dannypack".parse().unwrap()];
+        config.compression = vec!["zstd-shared".parse().unwrap()];
     })
     .await;
     let request = "GET / HTTP/1.1\r\nHost: a\r\nAccept: application/nostr+json\r\n\r\n";
@@ -60,11 +62,10 @@ async fn the_relay_is_told_who_asks_and_a_second_request_does_not_reach_it() {
     })
     .await;
     let forged = "X-Forwarded-For: 198.51.100.7\r\n";
-    for (trust, client) in [("127.0.0.2", "127.0.0.1"), ("127.0.0.0/8", "198.51.100.7")] {
+    for (trust, client) in [("127.0.0.2/32", "127.0.0.1"), ("127.0.0.0/8", "198.51.100.7")] {
         let gateway = TestGateway::before(&relay, |config| config.trust = vec![trust.parse().unwrap()]).await;
         for fields in ["", "Sec-WebSocket-Protocol: nostr.json\r\n"] {
-            let mut stream = tokio::net::TcpStream::connect(&gateway.address).await.unwrap();
-            stream.write_all(handshake(&format!("{forged}{fields}")).as_bytes()).await.unwrap();
+            let mut stream = sent(&gateway.address, &handshake(&format!("{forged}{fields}"))).await;
             head(&mut stream).await;
             let mut frame = vec![0; 2 + client.len() + " relay.example".len()];
             patiently(stream.read_exact(&mut frame)).await.unwrap();
@@ -75,8 +76,7 @@ async fn the_relay_is_told_who_asks_and_a_second_request_does_not_reach_it() {
             format!("POST /media HTTP/1.1\r\nHost: relay.example\r\n{forged}Content-Length: 4\r\n\r\nbody"),
             handshake("").replace("GET / ", "GET /websocket-refused "),
         ] {
-            let mut stream = tokio::net::TcpStream::connect(&gateway.address).await.unwrap();
-            stream.write_all(format!("{first}{second}").as_bytes()).await.unwrap();
+            let mut stream = sent(&gateway.address, &format!("{first}{second}")).await;
             let answer = head(&mut stream).await;
             assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
             let mut told = vec![0; field(&answer, "content-length").unwrap().parse().unwrap()];
@@ -105,7 +105,7 @@ async fn the_relay_is_told_who_asks_and_a_second_request_does_not_reach_it() {
 #[tokio::test]
 async fn a_public_relay_is_refused_without_consent_and_so_are_paths_and_passwords() {
     let open = async |relay: &str, is_public| {
-        let mut config = Config::new(relay.parse().unwrap());
+        let mut config = config(relay);
         config.relay_is_public = is_public;
         Gateway::open(config).await.map(drop).map_err(|error| format!("{error:#}"))
     };
@@ -130,11 +130,11 @@ async fn both_legs_speak_tls() {
     fs::write(&cert, params.self_signed(&pair).unwrap().pem()).unwrap();
     fs::write(&key, pair.serialize_pem()).unwrap();
     let tls = ServerTls::from_files(&cert, &key).unwrap();
-    let relay = relay_sim(|config| config.tls = Some(tls.clone())).await;
+    let relay = relay_sim(|config| config.tls = Some(tls)).await;
     let gateway = TestGateway::before(&relay, |config| {
         config.relay = format!("wss://{relay}").parse().unwrap();
         config.ca = Some(cert.clone());
-        config.tls = Some(tls);
+        (config.cert, config.key) = (Some(cert.clone()), Some(key));
     })
     .await;
     let endpoint = Endpoint::new(format!("wss://{}", gateway.address).parse().unwrap(), Some(&cert)).unwrap();
@@ -146,8 +146,7 @@ async fn both_legs_speak_tls() {
         };
         let mut client = patiently(endpoint.connect(&offer, &WireLimits::default())).await.unwrap();
         assert_eq!(client.agreement().compression.name(), compression);
-        client.feed(r#"["REQ","a",{"limit":0}]"#.into()).await.unwrap();
-        client.flush().await.unwrap();
+        say(&mut client, r#"["REQ","a",{"limit":0}]"#).await;
         let answer = patiently(client.next()).await.unwrap().unwrap();
         assert_eq!(answer.payload, r#"["EOSE","a"]"#);
     }

@@ -10,17 +10,13 @@ use std::{
 
 use codecs::Opcode;
 use futures::{SinkExt, StreamExt};
-use tokio::{
-    io::AsyncWriteExt,
-    net::TcpStream,
-    time::{sleep, timeout},
-};
+use tokio::time::{sleep, timeout};
 use tokio_tungstenite::tungstenite::{
     Message,
     protocol::{CloseFrame, Role, frame::coding::CloseCode},
 };
 
-use crate::common::{Draw, TestGateway, handshake, head, patiently, relay, upgraded};
+use crate::common::{Draw, TestGateway, handshake, head, patiently, relay, sent, upgraded};
 
 /// Messages of every type, of which some are no Nostr.
 fn messages(count: usize, seed: u64) -> Vec<Message> {
@@ -67,7 +63,7 @@ async fn a_json_client_with_a_compression_gets_and_sends_every_message_as_it_is(
     })
     .await;
     let gateway = TestGateway::before(&relay, |config| {
-        config.compressions = vec!["deflate-shared".parse().unwrap(), "deflate".parse().unwrap()];
+        config.compression = vec!["deflate-shared".parse().unwrap(), "deflate".parse().unwrap()];
     })
     .await;
     for compression in ["deflate", "deflate-no-takeover"] {
@@ -116,8 +112,7 @@ async fn a_slow_client_stops_the_reading_of_its_relay_and_loses_nothing() {
     // Both are JSON without compression: the first is passed as bytes, the other message by message.
     for fields in ["", "Sec-WebSocket-Protocol: nostr.json\r\n"] {
         written.store(0, Relaxed);
-        let mut stream = TcpStream::connect(&gateway.address).await.unwrap();
-        stream.write_all(handshake(fields).as_bytes()).await.unwrap();
+        let mut stream = sent(&gateway.address, &handshake(fields)).await;
         let answer = head(&mut stream).await;
         assert_eq!(answer.contains("nostr.json"), !fields.is_empty(), "{answer}");
         let stuck = async {

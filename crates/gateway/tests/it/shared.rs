@@ -3,7 +3,7 @@
 use futures::{SinkExt, StreamExt};
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::common::{TestGateway, event, patiently, relay, upgraded};
+use crate::common::{TestGateway, event, patiently, relay, say, upgraded};
 
 #[tokio::test]
 async fn private_events_and_clients_that_proved_who_they_are_leave_nothing_behind() {
@@ -54,8 +54,7 @@ async fn private_events_and_clients_that_proved_who_they_are_leave_nothing_behin
         let message = codecs::Format::JSON.spec().library.decode_client(auth.as_bytes()).unwrap();
         let mut bytes = Vec::new();
         format.spec().library.encode_client(&message, &mut bytes).unwrap();
-        client.feed(bytes.into()).await.unwrap();
-        client.flush().await.unwrap();
+        say(&mut client, bytes).await;
         let heard = patiently(client.next()).await.unwrap().unwrap();
         let codecs::RelayMessage::Event { event, .. } =
             format.spec().library.decode_relay(&heard.payload).unwrap()

@@ -20,7 +20,7 @@ use tokio::{
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::common::{
-    Draw, TestGateway, event, field, handshake, head, patiently, relay, switching, text_of, upgraded,
+    Draw, TestGateway, event, field, handshake, head, patiently, relay, sent, switching, text_of, upgraded,
 };
 
 /// Frames as sound, careless and hostile peers write them: any type and reserved bit, a length in any
@@ -89,9 +89,8 @@ async fn fuzzes(connections: u64, count: usize) {
     let gateway = TestGateway::before(&relay, |_| {}).await;
     let address = &gateway.address;
     let play = |seed: u64| async move {
-        let mut client = TcpStream::connect(address).await.unwrap();
         let request = handshake(&format!("Sec-WebSocket-Extensions: x-unknown\r\nX-Seed: {seed}\r\n"));
-        client.write_all(request.as_bytes()).await.unwrap();
+        let mut client = sent(address, &request).await;
         assert_eq!(head(&mut client).await, switching(&request), "the relay's answer, too");
         let (sent, expected) = (frames(2 * seed, count), frames(2 * seed + 1, count));
         assert!(patiently(exchanges(&mut client, &sent, &expected)).await, "{seed}");
@@ -210,7 +209,7 @@ async fn campaign_of_foreign_clients_and_a_fuzzer() {
         }
     })
     .await;
-    let gateway = TestGateway::before(&relay, |config| config.compressions.clear()).await;
+    let gateway = TestGateway::before(&relay, |config| config.compression.clear()).await;
     let folder = tempfile::tempdir().unwrap();
     let said: Vec<_> = (0..EACH).map(|n| line(2, n)).collect();
     for mut client in foreign_clients(folder.path()).await {
