@@ -1,6 +1,10 @@
 //! The state of a run while it lasts, as metrics that Prometheus reads.
 
-use std::{net::TcpListener, sync::Arc, time::Duration};
+use std::{
+    net::TcpListener,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use anyhow::Context;
 use client::shared::Shared;
@@ -42,7 +46,7 @@ impl From<&Shared> for Snapshot {
             connections: shared.connections() as u64,
             sent: shared.sent_count(),
             deliveries: shared.deliveries(),
-            latency_ns_p99: shared.latency_ns_p99(),
+            latency_ns_p99: shared.latency_ns_p99.load(Ordering::Relaxed),
             ..Snapshot::default()
         }
     }

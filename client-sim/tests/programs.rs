@@ -571,11 +571,11 @@ fn a_run_is_scraped_while_it_lasts() {
         types,
         [
             "connections gauge",
-            "events_sent_total counter",
-            "deliveries_total counter",
+            "events_sent counter",
+            "deliveries counter",
             "delivery_latency_p99_seconds gauge",
-            "cpu_seconds_total counter",
-            "blocks_total counter"
+            "cpu_seconds counter",
+            "blocks counter"
         ]
     );
     for sample in [

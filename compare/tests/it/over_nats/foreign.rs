@@ -12,12 +12,13 @@ use crate::{
     scrape::{address, scrapes},
 };
 
-/// Has the parser of the Prometheus project read metrics, by the grammar of its text format.
+/// Has the parser of the Prometheus project read metrics, by the grammar of OpenMetrics.
 fn foreign_families(metrics: &str, folder: &Path) -> String {
     let file = folder.join("metrics.txt");
     fs::write(&file, metrics).unwrap();
-    let parse = "import sys; from prometheus_client.parser import text_string_to_metric_families as parse
-print(' '.join(f'{f.name}:{f.type}' for f in parse(open(sys.argv[1]).read())))";
+    let parse =
+        "import sys; from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
+print(' '.join(f'{f.name}:{f.type}:{f.unit}' for f in parse(open(sys.argv[1]).read())))";
     Command::new("python3").args(["-c", parse]).arg(file).ran().ended(0).out.trim().to_owned()
 }
 
@@ -69,8 +70,8 @@ fn metrics_that_a_foreign_parser_reads_and_sums_over_agents_by_python_agree_with
     let result = ResultFile::read(&site.result_folder()).unwrap();
     let rounds = result.cells[0].blocks.iter().map(|block| block.round);
     assert!(rounds.collect::<BTreeSet<_>>().is_superset(&BTreeSet::from([0, 1])), "blocks have keys of both");
-    let families = "nsim_connections:gauge nsim_events_sent:counter nsim_deliveries:counter \
-         nsim_delivery_latency_p99_seconds:gauge nsim_cpu_seconds:counter nsim_blocks:counter";
+    let families = "nsim_connections:gauge: nsim_events_sent:counter: nsim_deliveries:counter: \
+         nsim_delivery_latency_p99_seconds:gauge:seconds nsim_cpu_seconds:counter:seconds nsim_blocks:counter:";
     for metrics in [&scrapes[0], &scrapes[scrapes.len() / 2], scrapes.last().unwrap()] {
         assert_eq!(foreign_families(metrics, site.folder.path()), families);
     }
