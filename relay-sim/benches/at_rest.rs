@@ -147,7 +147,7 @@ fn open(directory: &Path, at_rest: Format) -> anyhow::Result<Arc<Relay>> {
     let mut config = Config::default();
     config.keep_expired = true;
     config.store = Some(StoreConfig { directory: directory.to_owned(), at_rest: Some(at_rest) });
-    Ok(Relay::open(config, UNIX_SECONDS)?)
+    Relay::open(config, UNIX_SECONDS)
 }
 
 /// Drops the file's pages from the kernel's cache.

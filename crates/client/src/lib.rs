@@ -339,7 +339,7 @@ impl Client {
         open.sort_unstable_by_key(|(n, _)| *n);
         for (n, session) in open {
             if let Some(visit) = session.visit {
-                self.keep_visit(n, visit);
+                self.keep_visit(n, &visit);
             }
         }
         self.report

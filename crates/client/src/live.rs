@@ -272,7 +272,7 @@ impl Client {
 
     /// Sums up what a session's live subscriptions saw, and keeps what a later answer may still change.
     /// A session whose stay did not end is owed no delivery.
-    pub(super) fn keep_visit(&mut self, session: u32, visit: Visit) {
+    pub(super) fn keep_visit(&mut self, session: u32, visit: &Visit) {
         let shared = Arc::clone(&self.shared);
         let place = |n: usize| u32::try_from(n).expect("a plan numbers its events by u32");
         for (filter, stay) in (0..).zip(&visit.subscriptions) {

@@ -304,7 +304,7 @@ impl Client {
     /// that follows.
     pub(super) fn end_session(&mut self, n: u32, now_ns: u64) {
         if let Some(visit) = self.sessions.remove(&n).and_then(|session| session.visit) {
-            self.keep_visit(n, visit);
+            self.keep_visit(n, &visit);
         }
         self.ended.insert(n);
         if let Some((held, due_ns)) = self.held.pop_front() {
