@@ -211,33 +211,23 @@ fn name_by_grants<'h>(
     cells: &mut Vec<CellSpec>,
     handshakes: impl Fn(&str) -> &'h [Handshake],
 ) -> Result<Vec<String>> {
-    let grant = |relay: &str, format: Format, compression: &str, batched: bool| {
-        let found = handshakes(relay).iter().find(|one| {
-            one.format == format.name() && one.compression == compression && one.batched == batched
-        });
-        found.map_or_else(|| Err("not asked".to_owned()), |one| one.granted.clone())
-    };
-    let mut notes = Vec::new();
-    let mut kept: Vec<CellSpec> = Vec::new();
+    let (mut notes, mut kept) = (Vec::new(), Vec::<CellSpec>::new());
     for mut spec in std::mem::take(cells) {
-        if spec.role == Role::Floor {
-            kept.push(spec);
-            continue;
-        }
         let Cell { format, compression, batching, via_gateway, .. } = spec.cell;
-        let grant =
-            |compression: &str, batched: bool| grant(&spec.cell.relay_name, format, compression, batched);
         let compression = compression.label();
-        let batches = match batching {
-            Some(_) => grant(BASE_COMPRESSION, true).map(drop),
-            None => Ok(()),
-        };
         let is_base = format == Format::JSON && compression == BASE_COMPRESSION;
-        if via_gateway && !is_base {
-            // Which the gateway grants; of the relay it needs JSON alone.
+        // Of the relay the gateway needs JSON alone; the rest it grants itself.
+        if spec.role == Role::Floor || (via_gateway && !is_base) {
             kept.push(spec);
             continue;
         }
+        let grant = |compression: &str, batched: bool| {
+            let found = handshakes(&spec.cell.relay_name).iter().find(|one| {
+                one.format == format.name() && one.compression == compression && one.batched == batched
+            });
+            found.map_or_else(|| Err("not asked".to_owned()), |one| one.granted.clone())
+        };
+        let batches = batching.map_or(Ok(()), |_| grant(BASE_COMPRESSION, true).map(drop));
         match batches.and_then(|()| grant(&compression, false)) {
             Err(why) if is_base && spec.role != Role::Cell => bail!("the relay does not speak JSON: {why}"),
             Err(why) => notes.push(format!("{} is not measured: {why}", spec.id)),
