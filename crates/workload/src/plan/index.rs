@@ -27,7 +27,9 @@ pub(super) struct Index<'e> {
 }
 
 impl<'e> Index<'e> {
-    pub(super) fn new(events: impl IntoIterator<Item = &'e Event<'static>>) -> Self {
+    /// Events that name a value twice count twice where values are ordered by how frequent they are, if
+    /// this `counts_repeats`.
+    pub(super) fn new(events: impl IntoIterator<Item = &'e Event<'static>>, counts_repeats: bool) -> Self {
         let events: Vec<_> = events.into_iter().collect();
         let (mut by_author, mut by_kind) = (BTreeMap::<_, Vec<u32>>::new(), BTreeMap::<_, Vec<u32>>::new());
         let mut by_tag: HashMap<_, HashMap<_, Vec<u32>>> = HashMap::new();
@@ -36,7 +38,7 @@ impl<'e> Index<'e> {
             by_kind.entry(event.kind).or_default().push(position);
             for (letter, value) in conditions(event) {
                 let positions = by_tag.entry(letter).or_default().entry(value).or_default();
-                if positions.last() != Some(&position) {
+                if counts_repeats || positions.last() != Some(&position) {
                     positions.push(position);
                 }
             }

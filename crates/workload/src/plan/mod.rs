@@ -320,7 +320,7 @@ impl Workload {
         });
         plan.plan_publications(scenario, &eligible, seed)?;
         let events = Arc::clone(&plan.events);
-        let published = Index::new(plan.publications.iter().map(|one| &events[one.event as usize]));
+        let published = Index::new(plan.publications.iter().map(|one| &events[one.event as usize]), true);
         plan.plan_subscriptions(scenario, &published, seed);
         plan.plan_sessions(scenario, &published, seed)?;
         plan.check_keys(scenario)?;
@@ -665,7 +665,7 @@ impl Workload {
 
     fn plan_sessions(&mut self, scenario: &Scenario, published: &Index<'_>, seed: u64) -> anyhow::Result<()> {
         let events = Arc::clone(&self.events);
-        let stored = Index::new(&events[..self.stored]);
+        let stored = Index::new(&events[..self.stored], false);
         for (population, request) in scenario.request.iter().enumerate() {
             let asker = Asker::new(&stored, request)?;
             let mut planner = LivePlanner::new(published, &request.live);
