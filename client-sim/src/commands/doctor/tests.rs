@@ -124,7 +124,8 @@ async fn all_but_what_has_bounds_is_taken_and_those_are_named_with_the_flag_that
 
 #[tokio::test]
 async fn a_peer_that_is_no_relay_is_refused_soon_with_what_it_said() {
-    let cases: [(fn(Value) -> Vec<String>, _); 3] = [
+    type Answers = fn(Value) -> Vec<String>;
+    let cases: [(Answers, _); 3] = [
         (|_| vec![], "the relay answers neither EVENT nor REQ"),
         (|message| vec![message.to_string()], "EVENT nor REQ; it said [\"REQ\","),
         (|_| vec!["hello".to_owned()], "EVENT nor REQ; it said hello"),

@@ -383,8 +383,9 @@ pub(crate) fn text(report: &Report, more: &str, tables: &[Table]) -> String {
 /// The same as Markdown.
 pub(crate) fn markdown(report: &Report, more: &str, tables: &[Table]) -> String {
     let arguments = report.arguments.join(" ");
-    let mut out =
-        format!("<!-- cargo bench -p corpus-cli --bench codec-report -- {arguments} -->\n\n# Codec report\n\n");
+    let mut out = format!(
+        "<!-- cargo bench -p corpus-cli --bench codec-report -- {arguments} -->\n\n# Codec report\n\n"
+    );
     out += "`cargo bench -p corpus-cli --bench codec-report -- --recommend` makes one page of this: the first three\n\
             formats for each kind of event. [codecs.md](codecs.md) explains the tables.\n\n";
     out += &(opening(report).join("\n") + "\n" + more);
