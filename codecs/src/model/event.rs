@@ -100,6 +100,17 @@ impl Event<'_> {
         }
     }
 
+    /// An event that has no author and no id yet.
+    pub fn unsigned<'a>(
+        kind: u16,
+        created_at: i64,
+        tags: Vec<Tag<'a>>,
+        content: impl Into<Cow<'a, str>>,
+    ) -> Event<'a> {
+        let content = content.into();
+        Event { id: [0; 32], pubkey: [0; 32], created_at, kind, tags, content, sig: [0; 64] }
+    }
+
     /// Copies whatever is still borrowed, so that the event outlives its frame.
     pub fn into_owned(self) -> Event<'static> {
         Event {

@@ -374,9 +374,7 @@ pub(crate) mod tests {
     /// A note, which names others.
     pub(crate) fn note(author: &str, content: &str, tags: &[[String; 2]]) -> Event<'static> {
         let tags = tags.iter().map(|[name, value]| vec![name.clone().into(), value.clone().into()]).collect();
-        let (id, pubkey, sig) = ([0; 32], [0; 32], [0; 64]);
-        let content = content.to_owned().into();
-        let mut note = Event { id, pubkey, created_at: 1_700_000_000, kind: 1, tags, content, sig };
+        let mut note = Event::unsigned(1, 1_700_000_000, tags, content.to_owned());
         sign_as(&mut note, author);
         note
     }

@@ -158,16 +158,7 @@ impl<'g> Builder<'g> {
             content_bytes = rest * kept / WHOLE;
         }
         let content = self.content(&context, content_bytes);
-        let event = Event {
-            id: [0; 32],
-            pubkey: [0; 32],
-            created_at: planned.created_at,
-            kind: planned.kind,
-            tags,
-            content: content.into(),
-            sig: [0; 64],
-        };
-        (event, context)
+        (Event::unsigned(planned.kind, planned.created_at, tags, content), context)
     }
 
     /// The state of an event before its tags and content are drawn.

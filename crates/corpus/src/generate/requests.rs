@@ -111,15 +111,7 @@ impl Builder<'_> {
         content: String,
         author: usize,
     ) -> String {
-        let mut request = Event {
-            id: [0; 32],
-            pubkey: [0; 32],
-            created_at: context.created_at,
-            kind,
-            tags,
-            content: content.into(),
-            sig: [0; 64],
-        };
+        let mut request = Event::unsigned(kind, context.created_at, tags, content);
         keys::sign(&mut request, &self.generator.world.authors()[author]);
         json(&request)
     }

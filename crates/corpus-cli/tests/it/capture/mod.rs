@@ -254,9 +254,7 @@ fn now() -> i64 {
 }
 
 fn note(created_at: i64, words: &str) -> Event<'static> {
-    let (content, tags) = (Cow::Owned(words.to_owned()), Vec::new());
-    let (id, pubkey, sig) = ([0; 32], [0; 32], [0; 64]);
-    let mut event = Event { id, pubkey, created_at, kind: 1, tags, content, sig };
+    let mut event = Event::unsigned(1, created_at, Vec::new(), words.to_owned());
     sign_as(&mut event, words);
     event
 }
