@@ -93,7 +93,7 @@ fn parts(scenario: &Scenario, eligible: &[&Event<'static>], share: Share) -> [Pa
         sessions.add(count, session + steps + live);
     }
     for population in scenario.populations() {
-        connections.add(population.connections() as f64, size_of::<Role>() as f64 + BLOCK);
+        connections.add(population.connections as f64, size_of::<Role>() as f64 + BLOCK);
     }
     for subscribe in &scenario.subscribe {
         let each: f64 = subscribe.filter.iter().map(|live| live_bytes(live) + bits).sum();

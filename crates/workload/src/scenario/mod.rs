@@ -16,6 +16,7 @@ use anyhow::{Context, bail, ensure};
 use codecs::{Event, KindClass, UnknownName};
 use include_dir::{Dir, include_dir};
 use serde::Deserialize;
+use toml::{Table, Value};
 
 use crate::recorded::Recorded;
 
@@ -130,14 +131,13 @@ impl Scenario {
     fn parse_with(name: &str, text: &str, changes: &[String]) -> anyhow::Result<Scenario> {
         // Parses the text itself first, because only then does an error show the line.
         let mut scenario: Scenario = toml::from_str(text)?;
+        let mut table: Table = text.parse().context("it was TOML a moment ago")?;
         if !changes.is_empty() {
-            let mut table = text.parse().context("it was TOML a moment ago")?;
-            for change in changes {
-                change::set(&mut table, change)?;
-            }
-            scenario = Scenario::deserialize(table)
+            changes.iter().try_for_each(|change| change::set(&mut table, change))?;
+            scenario = Scenario::deserialize(table.clone())
                 .with_context(|| format!("after --set {}", changes.join(" --set ")))?;
         }
+        check::check_values("", &Value::Table(table))?;
         name.clone_into(&mut scenario.name);
         scenario.check()?;
         Ok(scenario)

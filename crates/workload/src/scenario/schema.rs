@@ -129,16 +129,15 @@ macro_rules! population {
         }
 
         impl $population {
-            /// What all tables have, of so many clients that stay for the run.
-            fn population(&self, table: &'static str, clients: usize) -> Population<'_> {
+            /// What all tables have, with so many connections that stay for the run.
+            fn population(&self, table: &'static str, connections: usize) -> Population<'_> {
                 Population {
                     table,
                     name: self.name.as_deref(),
                     format: self.format,
                     compression: self.compression,
                     link: self.link.as_ref(),
-                    clients,
-                    relays: 1,
+                    connections,
                     arrival: None,
                     phases: None,
                 }
@@ -156,9 +155,7 @@ pub(crate) struct Population<'s> {
     pub(crate) format: Option<Format>,
     pub(crate) compression: Option<Compression>,
     pub(crate) link: Option<&'s Access>,
-    pub(crate) clients: usize,
-    /// Connections of each client.
-    pub(crate) relays: usize,
+    pub(crate) connections: usize,
     /// When its clients are due; subscribers stay for the run.
     pub(crate) arrival: Option<Arrival>,
     pub(crate) phases: Option<&'s [String]>,
@@ -167,11 +164,6 @@ pub(crate) struct Population<'s> {
 impl<'s> Population<'s> {
     fn due(self, arrival: Arrival, phases: &'s Option<Vec<String>>) -> Population<'s> {
         Population { arrival: Some(arrival), phases: phases.as_deref(), ..self }
-    }
-
-    /// How many connections its clients have.
-    pub(crate) fn connections(&self) -> usize {
-        self.clients.saturating_mul(self.relays)
     }
 }
 
@@ -565,16 +557,18 @@ impl Scenario {
 
     /// Every table of clients, in the order of a plan's connections.
     pub(crate) fn populations(&self) -> impl Iterator<Item = Population<'_>> {
-        let publish = (self.publish.iter())
-            .map(|one| one.population("publish", one.connections).due(one.arrival, &one.phases));
-        let reconcile = (self.reconcile.iter())
-            .map(|one| one.population("reconcile", one.connections).due(one.arrival, &one.phases));
+        let publish = self.publish.iter();
+        let publish =
+            publish.map(|one| one.population("publish", one.connections).due(one.arrival, &one.phases));
+        let reconcile = self.reconcile.iter();
+        let reconcile =
+            reconcile.map(|one| one.population("reconcile", one.connections).due(one.arrival, &one.phases));
         let subscribe = self.subscribe.iter().map(|one| one.population("subscribe", one.connections));
-        let request = (self.request.iter())
-            .map(|one| one.population("request", one.connections).due(one.arrival, &one.phases));
+        let request = self.request.iter();
+        let request =
+            request.map(|one| one.population("request", one.connections).due(one.arrival, &one.phases));
         let fan_in = self.fan_in.iter().map(|one| {
-            let clients = one.population("fan_in", one.clients).due(one.arrival, &one.phases);
-            Population { relays: one.relays, ..clients }
+            one.population("fan_in", one.clients.saturating_mul(one.relays)).due(one.arrival, &one.phases)
         });
         publish.chain(reconcile).chain(subscribe).chain(request).chain(fan_in)
     }

@@ -72,13 +72,13 @@ fn values_that_make_no_sense_are_refused_with_what_would_make_some() {
         ("follow-list-burst", "request.0.step.1.chunk=0", "chunk must be at least 1"),
         ("note-stream", "publish.window=0", "window must be at least 1"),
         ("note-stream", "publish.window=1", "window needs arrival"),
-        ("note-stream", "subscribe.filter=[]", "[[subscribe]]: it needs at least one [[subscribe.filter]]"),
+        ("note-stream", "subscribe.filter=[]", "subscribe.filter must not be empty"),
         ("mixed-day", "publish.phases=[\"noon\"]", "noon"),
         ("duplicate-fan-in", "fan_in.duplicates=0.8", "duplicates must be 0 to 0.75"),
         ("duplicate-fan-in", "fan_in.relays=1", "duplicates must be 0 to 0.00"),
         ("negentropy-sync", "reconcile.frame_bytes=4095", "frame_bytes must be 4096 to 500000"),
         ("negentropy-sync", "reconcile.frame_bytes=600000", "frame_bytes must be 4096 to 500000"),
-        ("negentropy-sync", "reconcile.have=1.1", "have is a share"),
+        ("negentropy-sync", "reconcile.have=1.1", "have must be 0 to 1"),
         ("negentropy-sync", "reconcile.chunk=501", "chunk must be 1 to 500"),
     ] {
         let error = format!("{:#}", Scenario::load_with(name, &[set.to_owned()]).unwrap_err());

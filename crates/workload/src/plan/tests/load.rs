@@ -44,7 +44,7 @@ fn assert_times(load: f64, (one, other): (&Workload, &Workload), name: &str) {
 
 /// The number of connections of each population, in the order of a plan's connections.
 fn populations(scenario: &Scenario) -> Vec<usize> {
-    scenario.populations().map(|population| population.connections()).collect()
+    scenario.populations().map(|population| population.connections).collect()
 }
 
 /// The instants at which each connection of each population is due to publish, and to begin, leave
