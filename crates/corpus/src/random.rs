@@ -104,11 +104,11 @@ impl Random {
 
 /// Draws positions by weight.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Weighted(Vec<f64>);
+pub struct Weighted(Vec<f64>);
 
 impl Weighted {
     /// Position `i` is drawn in proportion to the `i`th weight.
-    pub(crate) fn new(weights: impl IntoIterator<Item = f64>) -> Weighted {
+    pub fn new(weights: impl IntoIterator<Item = f64>) -> Weighted {
         let sums = weights.into_iter().scan(0.0, |sum, weight| {
             *sum += weight;
             Some(*sum)
@@ -120,7 +120,7 @@ impl Weighted {
     ///
     /// # Panics
     /// Without any weight: there is nothing to draw.
-    pub(crate) fn draw(&self, random: &mut Random) -> usize {
+    pub fn draw(&self, random: &mut Random) -> usize {
         let total = self.0.last().expect("something to draw from");
         let drawn = random.unit() * total;
         self.0.partition_point(|&sum| sum <= drawn).min(self.0.len() - 1)

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use serde::Deserialize;
 
-use crate::random::{Random, power};
+use crate::random::{Random, Weighted, power};
 
 /// The measured statistics.
 #[derive(Debug, Deserialize)]
@@ -111,14 +111,8 @@ impl TagName {
 
     /// One of its forms, as often as real events use it.
     pub(super) fn draw_shape(&self, random: &mut Random) -> &str {
-        let mut rest = random.unit() * self.tag_share();
-        for (shape, weight) in &self.shapes {
-            rest -= weight;
-            if rest < 0.0 {
-                return shape;
-            }
-        }
-        &self.shapes[0].0
+        let weights = self.shapes.iter().map(|(_, share)| *share);
+        &self.shapes[Weighted::new(weights).draw(random)].0
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 use anyhow::ensure;
 use codecs::Event;
 use corpus::{
-    REHEARSAL_KEYS, Random,
+    REHEARSAL_KEYS, Random, Weighted,
     fresh::{self, Keep},
 };
 
@@ -240,12 +240,12 @@ impl<'e> Maker<'e> {
 
     /// The template of the nth new event; with `later`, dated right after that second.
     fn template(&mut self, n: usize, later: Option<i64>, random: &mut Random) -> Cow<'e, Event<'static>> {
-        let pool = weighted(self.pools.iter().map(|(share, _)| *share), random);
+        let pool = Weighted::new(self.pools.iter().map(|(share, _)| *share)).draw(random);
         let copy = self.copy(n);
         let mut template = Cow::Borrowed(self.next(copy, pool));
         if let Some((name, of_copies)) = &self.hot {
             let values = &of_copies[copy];
-            let note = weighted((1..=values.len()).map(|rank| 1.0 / rank as f64), random);
+            let note = Weighted::new((1..=values.len()).map(|rank| 1.0 / rank as f64)).draw(random);
             let event = template.to_mut();
             let is_reference = |tag: &&mut Vec<Cow<'static, str>>| tag.len() > 1 && tag[0] == *name;
             match event.tags.iter_mut().rev().find(is_reference) {
@@ -283,20 +283,6 @@ fn of_some_authors<'e>(events: &Pool<'e>, share: f64) -> Pool<'e> {
     };
     let some: Pool<'e> = events.iter().filter(is_in).copied().collect();
     if some.is_empty() { events.clone() } else { some }
-}
-
-/// Draws a position with a probability in proportion to its weight.
-fn weighted(weights: impl Iterator<Item = f64> + Clone, random: &mut Random) -> usize {
-    let mut drawn = random.unit() * weights.clone().sum::<f64>();
-    let mut last = 0;
-    for (n, weight) in weights.enumerate() {
-        last = n;
-        drawn -= weight;
-        if drawn < 0.0 {
-            break;
-        }
-    }
-    last
 }
 
 #[cfg(test)]
