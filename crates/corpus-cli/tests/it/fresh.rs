@@ -9,14 +9,11 @@ use codecs::{Event, Format, Implementation, VerifyLevel, hex};
 use corpus::{
     Corpus, Fingerprint,
     fresh::{self, Keep},
+    json,
 };
 
 fn refs<'e>(events: &'e [Event<'static>]) -> Vec<&'e Event<'static>> {
     events.iter().collect()
-}
-
-fn json(event: &Event<'_>) -> String {
-    String::from_utf8(crate::json(event)).unwrap()
 }
 
 fn embedded(text: &str) -> Option<Event<'static>> {

@@ -23,7 +23,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use codecs::{Event, Format, Implementation};
+use codecs::Event;
 use tempfile::TempDir;
 
 use ran::{Ran, Runs};
@@ -99,7 +99,5 @@ fn gunzip(bytes: &[u8]) -> Vec<u8> {
 
 /// The event as NIP-01 writes it.
 fn json(event: &Event<'_>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    Format::JSON.codec(Implementation::Library).unwrap().encode_event(event, &mut bytes).unwrap();
-    bytes
+    corpus::json(event).into_bytes()
 }

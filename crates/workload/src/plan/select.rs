@@ -63,7 +63,7 @@ pub(super) fn unfit(
     if !every_format_holds(formats, event, buffer) {
         return Some("not every format can hold it in one message".into());
     }
-    refused(rules, event, buffer)
+    refused(rules, event)
 }
 
 /// Whether a deletion (NIP-09) names an event of the corpus, or any address.
@@ -78,14 +78,11 @@ fn deletes_another(event: &Event<'_>, ids: &HashSet<[u8; 32]>) -> bool {
 }
 
 /// Why the relay refuses the event.
-fn refused(rules: &Rules, event: &Event<'_>, buffer: &mut Vec<u8>) -> Option<Cow<'static, str>> {
+fn refused(rules: &Rules, event: &Event<'_>) -> Option<Cow<'static, str>> {
     if *rules == Rules::default() {
         return None;
     }
-    buffer.clear();
-    // JSON holds every event of a corpus.
-    Format::JSON.spec().library.encode_event(event, buffer).ok();
-    rules.refuses(event, buffer.len() as u64)
+    rules.refuses(event, corpus::json(event).len() as u64)
 }
 
 /// Whether every format can hold an event. The registry's capacities decide for small events, because
