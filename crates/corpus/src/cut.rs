@@ -94,34 +94,30 @@ fn stream_cut(path: &Path, format: FileFormat) -> Result<Option<u64>, CorpusErro
 }
 
 impl Cut {
-    /// Removes the cut bytes, of which [`Cut::keep`] made `copy`, and appends the whole events
-    /// among them.
+    /// Copies the cut bytes to a new file next to the user's, `NAME.cut-N.EXTENSION`, with its mode; then
+    /// removes them, and appends the whole events among them. Returns the copy's name.
     ///
     /// # Errors
-    /// [`CorpusError`] when the file cannot be written.
-    pub fn repair(&self, copy: &Path) -> Result<(), CorpusError> {
+    /// [`CorpusError`] when a file cannot be written; the user's is unchanged without a whole copy.
+    pub fn mend(&self) -> Result<PathBuf, CorpusError> {
+        let copy = self.keep()?;
         let shorten = || -> io::Result<()> {
             let file = OpenOptions::new().write(true).open(&self.path)?;
             file.set_len(self.start_bytes)?;
             file.sync_all()
         };
         shorten().map_err(|reason| io_error("repair", &self.path, reason))?;
-        if self.events == 0 {
-            return Ok(());
+        if self.events > 0 {
+            let mut writer = EventWriter::append(&self.path)?;
+            for event in Events::open(&copy, false)?.take(self.events) {
+                writer.write(&event?)?;
+            }
+            writer.finish()?;
         }
-        let mut writer = EventWriter::append(&self.path)?;
-        for event in Events::open(copy, false)?.take(self.events) {
-            writer.write(&event?)?;
-        }
-        writer.finish()
+        Ok(copy)
     }
 
-    /// Copies the cut bytes to a new file next to the user's, `NAME.cut-N.EXTENSION`, with its
-    /// mode, and returns its name. The user's file is unchanged.
-    ///
-    /// # Errors
-    /// [`CorpusError::Io`] when the copy cannot be written.
-    pub fn keep(&self) -> Result<PathBuf, CorpusError> {
+    fn keep(&self) -> Result<PathBuf, CorpusError> {
         let target = fs::canonicalize(&self.path).map_err(|reason| io_error("open", &self.path, reason))?;
         let extension = FileFormat::from_path(&self.path)?.extension();
         let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -102,13 +102,12 @@ impl Output {
     /// Makes the file one that can be appended to.
     fn begin(&mut self) -> Result<EventWriter, CorpusError> {
         if let Some(cut) = self.cut.take() {
-            let copy = cut.keep()?;
+            let copy = cut.mend()?;
             tell(&format!(
                 "{:?} was cut short by a crash; its {} whole events are kept, and the bytes removed from its \
                  end are in {copy:?}",
                 self.path, self.events
             ));
-            cut.repair(&copy)?;
         }
         let mut writer = EventWriter::append(&self.path)?;
         if std::mem::take(&mut self.unterminated) {
