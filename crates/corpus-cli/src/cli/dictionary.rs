@@ -1,10 +1,10 @@
 //! `corpus train-dictionary`: what messages of a format have in common, for compression
 //! `zstd-dict`.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{borrow::Cow, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, ensure};
-use codecs::{Codec, Event, Format};
+use codecs::{Event, Format, RelayMessage};
 use corpus::{
     Events, Fingerprint, Reservoir,
     generate::{Generator, Mix},
@@ -57,7 +57,8 @@ pub(crate) fn train(args: &Args) -> anyhow::Result<ExitCode> {
     let (mut samples, mut sizes, mut left_out) = (Vec::new(), Vec::new(), 0);
     for event in &events {
         let start = samples.len();
-        let whole = message(codec, event, &mut samples).is_ok();
+        let message = RelayMessage::Event { subscription: SUBSCRIPTION.into(), event: Cow::Borrowed(event) };
+        let whole = codec.encode_relay(&message, &mut samples).is_ok();
         let bytes = samples.len() - start;
         if whole && bytes <= MAX_MESSAGE_BYTES && samples.len() <= MAX_SAMPLE_BYTES {
             sizes.push(bytes);
@@ -102,11 +103,4 @@ fn events(args: &Args) -> anyhow::Result<Vec<Event<'static>>> {
         Ok(())
     })?;
     Ok(reservoir.finish())
-}
-
-fn message(codec: &dyn Codec, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), codecs::EncodeError> {
-    let mut encoded = Vec::new();
-    codec.encode_event(event, &mut encoded)?;
-    codec.wrap_event(SUBSCRIPTION, &encoded, out);
-    Ok(())
 }
