@@ -707,33 +707,22 @@ impl Workload {
         Ok(())
     }
 
-    /// Links the sessions of each closed loop, which stand together because they are due at the
-    /// same instant.
+    /// Links the sessions of each closed loop, which stand together because they are due at the same
+    /// instant. Where time ends loops, the first follows the last, and sessions without work are passed
+    /// over: a loop of them would never wait.
     fn link_sessions(&mut self) -> anyhow::Result<()> {
-        for n in 0..self.sessions.len() {
-            let follower = self.sessions.get(n + 1).is_some_and(|next| next.follows);
-            self.sessions[n].next = if follower { Some(position(n + 1)?) } else { None };
-        }
-        if self.until.is_some() {
-            self.close_loops()?;
-        }
-        Ok(())
-    }
-
-    /// Has the last session of each connection followed by its first. Sessions without work are
-    /// passed over: a loop of them would never wait.
-    fn close_loops(&mut self) -> anyhow::Result<()> {
         let has_work = |session: &Session| !session.steps.is_empty() || session.reconciliation.is_some();
+        let is_endless = self.until.is_some();
         let mut first = 0;
-        while first < self.sessions.len() {
-            let followers = self.sessions[first + 1..].iter().take_while(|session| session.follows).count();
-            let all = first..=first + followers;
-            let working: Vec<usize> = all.clone().filter(|n| has_work(&self.sessions[*n])).collect();
-            for n in all {
-                let next = working.iter().find(|working| **working > n).or(working.first());
-                self.sessions[n].next = next.map(|next| position(*next)).transpose()?;
+        for of_loop in self.sessions.chunk_by_mut(|_, next| next.follows) {
+            let followers: Vec<usize> =
+                (0..of_loop.len()).filter(|n| !is_endless || has_work(&of_loop[*n])).collect();
+            for (n, session) in of_loop.iter_mut().enumerate() {
+                let again = followers.first().filter(|_| is_endless);
+                let next = followers.iter().find(|follower| **follower > n).or(again);
+                session.next = next.map(|next| position(first + next)).transpose()?;
             }
-            first += followers + 1;
+            first += of_loop.len();
         }
         Ok(())
     }
