@@ -85,20 +85,6 @@ fn sample_draws_events_of_the_wanted_kinds() {
 }
 
 #[test]
-fn damage_is_named_by_every_command_that_reads() {
-    let folder = Folder::new();
-    corpus::write(&folder.path("whole.jsonl"), &Corpus::bundled().events[..20]).unwrap();
-    let whole = folder.read("whole.jsonl");
-    let offset = whole.iter().enumerate().filter(|(_, byte)| **byte == b'\n').nth(12).unwrap().0 + 1;
-    folder.write("cut.jsonl", &whole[..offset + 100]);
-    let place = format!("line 14, byte {offset}:");
-    for args in [["convert", "cut.jsonl", "copy.jsonl"], ["sample", "cut.jsonl", "some.jsonl"]] {
-        folder.run(&args).ended(1).saying(&[&place, "(13 events read before it)"]);
-    }
-    assert_eq!(folder.names(), ["cut.jsonl", "whole.jsonl"], "no half of a corpus");
-}
-
-#[test]
 fn a_corpus_of_today_is_the_same_one_later() {
     let folder = Folder::new();
     let made = |args: &[&str]| {

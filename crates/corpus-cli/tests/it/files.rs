@@ -102,6 +102,8 @@ fn a_bad_line_is_named() {
             matches!(found, (Some(5), at, 3, RecordError::Decode(_)) if at == before as u64),
             "{found:?}"
         );
+        let said = read_bytes(name, &bytes).unwrap_err().to_string();
+        assert!(said.contains("line 5, byte ") && said.contains("(3 events read before it)"), "{said}");
     }
 }
 
