@@ -1,20 +1,15 @@
-//! Batches: the bytes of binostr's encoders, and strict readers.
+//! Batches: the bytes of binostr's encoders, and strict readers. `properties.rs` asks them of any bytes, too.
 
 use allocation_counter::measure;
-use codecs::{Batch, BatchLayout, DecodeError, EncodeError, Event, Format, Implementation, OneForm, hex};
-use proptest::{collection::vec, prelude::*, test_runner::FileFailurePersistence};
+use codecs::{Batch, BatchLayout, DecodeError, EncodeError, Event, Format, Implementation, hex};
 
-use crate::common::{
-    any::{edits, event, mutate},
-    batch, committed, event_of, sample_event, subjects, vectors,
-};
+use crate::common::{batch, committed, event_of, sample_event, subjects, vectors};
 
 /// Every reader and writer of batches.
 fn batches() -> Vec<(Format, String, Batch)> {
-    let all = subjects().into_iter().flat_map(|subject| {
-        let by =
-            if subject.label.contains("tuned") { Implementation::Tuned } else { Implementation::Library };
-        subject.format.batch(by).map(|batch| (subject.format, subject.label, batch))
+    let all = subjects().into_iter().filter_map(|subject| {
+        let batch = subject.format.batch(subject.implementation)?;
+        Some((subject.format, subject.label, batch))
     });
     let all: Vec<_> = all.collect();
     assert!(all.len() > 11, "formats with a layout: {}", all.len());
@@ -156,27 +151,9 @@ fn errors_say_what_is_wrong() {
     assert_eq!(read("capnp", rootless), DecodeError::Missing("list of events"));
 }
 
-/// Counts and lengths that nothing stands behind: each byte in turn, and each run of bytes that
-/// could be a number, becomes the largest.
+/// Other claims are asked in `memory.rs`.
 #[test]
-fn claims_reserve_nothing() {
-    for (_, label, codec) in batches() {
-        for events in [vec![], batch(1)] {
-            let sample = written(&codec, &events).unwrap();
-            for at in 0..sample.len() {
-                for width in [1, 4, 8] {
-                    for last in [0xff, 0x7f, 0x1f] {
-                        let mut bytes = sample.clone();
-                        let end = (at + width).min(bytes.len());
-                        bytes[at..end].fill(0xff);
-                        bytes[end - 1] = last;
-                        let peak = measure(|| drop(codec.decode(&bytes))).bytes_max;
-                        assert!(peak < 1 << 20, "{label}: {peak} bytes for {} at {at}", bytes.len());
-                    }
-                }
-            }
-        }
-    }
+fn a_list_of_nothing_reserves_nothing() {
     // A list of 2^29 - 1 structs of no size, which no word has to stand for.
     let zero_sized = [
         &b"\0\0\0\0\x03\0\0\0\0\0\0\0\0\0\x01\0\x01\0\0\0\x07\0\0\0"[..],
@@ -185,48 +162,4 @@ fn claims_reserve_nothing() {
     let capnp = "capnp".parse::<Format>().unwrap().batch(Implementation::Library).unwrap();
     let peak = measure(|| assert!(capnp.decode(&zero_sized.concat()).is_err())).bytes_max;
     assert!(peak < 1 << 20, "{peak} bytes");
-}
-
-fn one_form(format: Format) -> bool {
-    let written_once = matches!(
-        format.spec().batch,
-        Some(BatchLayout::CborArray | BatchLayout::ProtobufField | BatchLayout::CountAndLengths)
-    );
-    written_once && format.spec().one_form != OneForm::Nothing
-}
-
-proptest! {
-    // Fewer: what they are made of is asked in `properties.rs`.
-    #![proptest_config(ProptestConfig {
-        cases: ProptestConfig::default().cases / 8,
-        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
-        ..ProptestConfig::default()
-    })]
-
-    #[test]
-    fn any_events_come_back_the_same(events in vec(event(), 0..5)) {
-        for (format, label, batch) in batches() {
-            let refused = !events.iter().all(|event| format.spec().capacity.holds(event));
-            match written(&batch, &events) {
-                Ok(bytes) => {
-                    prop_assert!(!refused, "{}: no room for it, yet encoded", label);
-                    prop_assert_eq!(batch.decode(&bytes), Ok(events.clone()), "{}", label);
-                }
-                Err(error) => prop_assert!(refused, "{}: {}", label, error),
-            }
-        }
-    }
-
-    #[test]
-    fn any_change_of_a_batch_gives_an_answer(events in vec(event(), 0..3), edits in edits()) {
-        for (format, label, batch) in batches() {
-            let Ok(mut bytes) = written(&batch, &events) else { continue };
-            mutate(&mut bytes, &edits);
-            if let Ok(events) = batch.decode(&bytes) {
-                let again = written(&batch, &events).unwrap();
-                prop_assert_eq!(batch.decode(&again), Ok(events), "{}", label);
-                prop_assert!(!one_form(format) || again == bytes, "{}: two forms of one batch", label);
-            }
-        }
-    }
 }

@@ -5,17 +5,7 @@ use std::process::Command;
 #[test]
 fn codecs_depends_on_no_runtime() {
     let output = Command::new(env!("CARGO"))
-        .args([
-            "tree",
-            "--offline",
-            "--locked",
-            "--package",
-            "codecs",
-            "--edges",
-            "normal",
-            "--prefix",
-            "none",
-        ])
+        .args("tree --offline --locked --package codecs --edges normal --prefix none".split(' '))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .unwrap();

@@ -12,7 +12,7 @@ use codecs::{
 use expect_test::expect_file;
 use serde_json::{Map, Value, json};
 
-use crate::common::{negentropy, sha256_hex, subjects, vectors};
+use crate::common::{Message, negentropy, sha256_hex, subjects, vectors};
 
 /// Generated events of the golden vectors: text, hex of every kind, empty tags and values, borders
 /// of numbers.
@@ -44,17 +44,9 @@ fn bytes(write: impl Fn(&dyn Codec, &mut Vec<u8>) -> bool) -> Value {
     Value::Object(formats)
 }
 
-fn client(name: &str, message: &ClientMessage<'_>) -> Value {
-    let mut text = Vec::new();
-    Format::JSON.spec().library.encode_client(message, &mut text).unwrap();
-    let bytes = bytes(|codec, out| codec.encode_client(message, out).is_ok());
-    json!({ "name": name, "json": String::from_utf8(text).unwrap(), "bytes": bytes })
-}
-
-fn relay(name: &str, message: &RelayMessage<'_>) -> Value {
-    let mut text = Vec::new();
-    Format::JSON.spec().library.encode_relay(message, &mut text).unwrap();
-    let bytes = bytes(|codec, out| codec.encode_relay(message, out).is_ok());
+fn entry(name: &str, message: &Message) -> Value {
+    let text = message.bytes(Format::JSON.spec().library).unwrap();
+    let bytes = bytes(|codec, out| message.write(codec, out).is_ok());
     json!({ "name": name, "json": String::from_utf8(text).unwrap(), "bytes": bytes })
 }
 
@@ -95,53 +87,42 @@ fn document() -> Value {
     assert_eq!(batch.len(), 4, "the vectors hold enough events for a batch");
     let sub = || Cow::Borrowed("feed:1");
     let requests = vec![Filter { limit: Some(0), ..Filter::default() }, filter()];
+    let message = || negentropy().into();
+    let open = ClientMessage::NegOpen { subscription: sub(), filter: filter(), message: message() };
     let client = [
-        client("event", &ClientMessage::Event(event())),
-        client("auth", &ClientMessage::Auth(event())),
-        client("req", &ClientMessage::Req { subscription: sub(), filters: requests.clone() }),
-        client("count", &ClientMessage::Count { subscription: sub(), filters: requests }),
-        client("close", &ClientMessage::Close { subscription: "ü\"\\".into() }),
-        client(
-            "neg-open",
-            &ClientMessage::NegOpen { subscription: sub(), filter: filter(), message: negentropy().into() },
-        ),
-        client("neg-msg", &ClientMessage::NegMsg { subscription: sub(), message: negentropy().into() }),
-        client("neg-close", &ClientMessage::NegClose { subscription: sub() }),
-    ];
+        ("event", ClientMessage::Event(event())),
+        ("auth", ClientMessage::Auth(event())),
+        ("req", ClientMessage::Req { subscription: sub(), filters: requests.clone() }),
+        ("count", ClientMessage::Count { subscription: sub(), filters: requests }),
+        ("close", ClientMessage::Close { subscription: "ü\"\\".into() }),
+        ("neg-open", open),
+        ("neg-msg", ClientMessage::NegMsg { subscription: sub(), message: message() }),
+        ("neg-close", ClientMessage::NegClose { subscription: sub() }),
+    ]
+    .map(|(name, message)| entry(name, &Message::Client(message)));
     let hll = Some(Box::new(std::array::from_fn(|i| u8::try_from(i).unwrap())));
     let eose = |finish, more| RelayMessage::Eose { subscription: sub(), hints: EoseHints { finish, more } };
+    let ok = |accepted, text| RelayMessage::Ok { id: [5; 32], accepted, text };
+    let count =
+        |count, approximate, hll| RelayMessage::Count { subscription: sub(), count, approximate, hll };
     let relay = [
-        relay("event", &RelayMessage::Event { subscription: sub(), event: event() }),
-        relay("ok", &RelayMessage::Ok { id: [5; 32], accepted: true, text: "".into() }),
-        relay(
-            "ok-refused",
-            &RelayMessage::Ok { id: [5; 32], accepted: false, text: "invalid: größe".into() },
-        ),
-        relay("eose", &eose(false, false)),
-        relay("eose-finish", &eose(true, false)),
-        relay("eose-more", &eose(false, true)),
-        relay("closed", &RelayMessage::Closed { subscription: sub(), text: "error: closed".into() }),
-        relay("notice", &RelayMessage::Notice { text: "invalid: \"x\"".into() }),
-        relay("auth", &RelayMessage::Auth { challenge: "c0ffee".into() }),
-        relay(
-            "count",
-            &RelayMessage::Count { subscription: sub(), count: 238, approximate: false, hll: None },
-        ),
-        relay(
-            "count-hll",
-            &RelayMessage::Count { subscription: sub(), count: 1 << 20, approximate: true, hll },
-        ),
-        relay("neg-msg", &RelayMessage::NegMsg { subscription: sub(), message: negentropy().into() }),
-        relay(
-            "neg-err",
-            &RelayMessage::NegErr { subscription: sub(), text: "blocked: too many events".into() },
-        ),
-        relay(
-            "events-one",
-            &RelayMessage::Events { subscription: sub(), events: vec![event().into_owned()] },
-        ),
-        relay("events", &RelayMessage::Events { subscription: sub(), events: batch }),
-    ];
+        ("event", RelayMessage::Event { subscription: sub(), event: event() }),
+        ("ok", ok(true, "".into())),
+        ("ok-refused", ok(false, "invalid: größe".into())),
+        ("eose", eose(false, false)),
+        ("eose-finish", eose(true, false)),
+        ("eose-more", eose(false, true)),
+        ("closed", RelayMessage::Closed { subscription: sub(), text: "error: closed".into() }),
+        ("notice", RelayMessage::Notice { text: "invalid: \"x\"".into() }),
+        ("auth", RelayMessage::Auth { challenge: "c0ffee".into() }),
+        ("count", count(238, false, None)),
+        ("count-hll", count(1 << 20, true, hll)),
+        ("neg-msg", RelayMessage::NegMsg { subscription: sub(), message: message() }),
+        ("neg-err", RelayMessage::NegErr { subscription: sub(), text: "blocked: too many events".into() }),
+        ("events-one", RelayMessage::Events { subscription: sub(), events: vec![event().into_owned()] }),
+        ("events", RelayMessage::Events { subscription: sub(), events: batch }),
+    ]
+    .map(|(name, message)| entry(name, &Message::Relay(message)));
     json!({ "version": 1, "events": events, "client": client, "relay": relay })
 }
 

@@ -38,6 +38,9 @@ fn is_bounded(subject: &Subject, what: &str, bytes: &[u8]) {
     check("decode_relay", measure(|| drop(subject.codec.decode_relay(bytes))).bytes_max);
     let kept = measure(|| drop(subject.codec.decode_relay_keeping_bytes(bytes)));
     check("decode_relay_keeping_bytes", kept.bytes_max);
+    if let Some(batch) = subject.format.batch(subject.implementation) {
+        check("batch", measure(|| drop(batch.decode(bytes))).bytes_max);
+    }
 }
 
 /// Events that are mostly structure.
@@ -94,11 +97,16 @@ fn dense_requests_cost_no_more_than_their_size_allows() {
 #[test]
 fn claims_reserve_nothing() {
     for subject in subjects() {
-        let samples = [
+        let mut samples = vec![
             subject.event(&sample_event()).unwrap(),
             subject.client(&common::client_messages()[5]).unwrap(),
             subject.relay(&common::relay_messages()[0]).unwrap(),
         ];
+        if let Some(batch) = subject.format.batch(subject.implementation) {
+            let mut bytes = Vec::new();
+            batch.encode(&[sample_event()], &mut bytes).unwrap();
+            samples.push(bytes);
+        }
         for sample in samples {
             for at in 0..sample.len() {
                 for width in [1, 4, 8] {

@@ -24,6 +24,7 @@ pub(crate) const PROTOBUF: &[&str] = &["proto-string", "proto-binary", "proto-co
 /// A codec of the registry and how to call it in a message.
 pub(crate) struct Subject {
     pub(crate) format: Format,
+    pub(crate) implementation: Implementation,
     pub(crate) label: String,
     pub(crate) codec: &'static dyn Codec,
 }
@@ -34,7 +35,8 @@ pub(crate) fn subjects() -> Vec<Subject> {
     for format in Format::all() {
         for implementation in Implementation::ALL {
             if let Ok(codec) = format.codec(implementation) {
-                subjects.push(Subject { format, label: format!("{format} ({implementation})"), codec });
+                let label = format!("{format} ({implementation})");
+                subjects.push(Subject { format, implementation, label, codec });
             }
         }
     }
