@@ -12,7 +12,7 @@ use nix::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::platform;
+use super::{platform, stat::Stat};
 use crate::AddUp;
 
 /// PID_MAX_LIMIT of the kernel (proc_sys_kernel(5), `pid_max`).
@@ -98,8 +98,8 @@ impl CpuClock {
         })?;
         let total_ns = nanoseconds(total.tv_sec(), total.tv_nsec());
         if let Some(pid) = self.pid {
-            let ticks = fs::read_to_string(format!("/proc/{pid}/stat")).ok();
-            return Ok(split(total_ns, ticks.as_deref().and_then(user_and_system_ticks)));
+            let ticks = Stat::of_process(pid).map(|stat| (stat.user_ticks, stat.system_ticks));
+            return Ok(split(total_ns, ticks));
         }
         let usage = getrusage(UsageWho::RUSAGE_SELF)?;
         let ns = |time: TimeVal| u64::try_from(time.num_nanoseconds()).ok();
@@ -115,14 +115,6 @@ fn split(total_ns: u64, ticks: Option<(u64, u64)>) -> CpuTime {
     CpuTime { total_ns, user_ns, system_ns: user_ns.map(|user_ns| total_ns - user_ns) }
 }
 
-/// The fields `utime` and `stime` of `/proc/PID/stat`, the 12th and 13th behind the name, which is
-/// in brackets and may hold anything.
-fn user_and_system_ticks(stat: &str) -> Option<(u64, u64)> {
-    let (_, fields) = stat.rsplit_once(')')?;
-    let mut ticks = fields.split_whitespace().skip(11).map_while(|field| field.parse::<u64>().ok());
-    Some((ticks.next()?, ticks.next()?))
-}
-
 fn nanoseconds(seconds: i64, rest: i64) -> u64 {
     u64::try_from(seconds).unwrap_or(0) * 1_000_000_000 + u64::try_from(rest).unwrap_or(0)
 }
@@ -136,7 +128,7 @@ pub fn runnable_wait_ns() -> io::Result<u64> {
     let mut sum = 0;
     for task in fs::read_dir("/proc/self/task")? {
         match fs::read_to_string(task?.path().join("schedstat")) {
-            Ok(text) => sum += schedstat_wait_ns(&text)?,
+            Ok(text) => sum += schedstat_ns(&text, 1)?,
             // The thread ended between the listing and the reading.
             Err(error) if error.raw_os_error() == Some(Errno::ESRCH as i32) => {}
             Err(error) => return Err(error),
@@ -158,11 +150,8 @@ impl Threads {
     /// Those of several processes together. A process that has ended, or a kernel without
     /// `schedstat`, adds none.
     pub fn from_pids(pids: &[u32]) -> Threads {
-        let tasks = pids.iter().filter_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).ok()).flatten();
-        let seen = tasks.flatten().filter_map(|task| {
-            let stat = fs::read_to_string(task.path().join("stat")).ok()?;
-            let ran = schedstat_ns(&fs::read_to_string(task.path().join("schedstat")).ok()?, 0).ok()?;
-            Some(Threads { runnable: is_runnable(&stat), ran: Duration::from_nanos(ran) })
+        let seen = tasks(pids).filter_map(|(task, ran)| {
+            Some(Threads { runnable: Stat::read(&task.path())?.runnable, ran: Duration::from_nanos(ran) })
         });
         seen.fold(Threads::default(), |all, one| Threads {
             runnable: all.runnable || one.runnable,
@@ -174,17 +163,17 @@ impl Threads {
 /// How long each living thread of some processes had a core since it started, by its id. None where
 /// the kernel keeps no `schedstat`.
 pub fn thread_times_ns(pids: &[u32]) -> BTreeMap<u32, u64> {
-    let tasks = pids.iter().filter_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).ok()).flatten();
-    let time = |task: fs::DirEntry| {
-        let ran = schedstat_ns(&fs::read_to_string(task.path().join("schedstat")).ok()?, 0).ok()?;
-        Some((task.file_name().to_str()?.parse().ok()?, ran))
-    };
-    tasks.flatten().filter_map(time).collect()
+    let time = |(task, ran): (fs::DirEntry, u64)| Some((task.file_name().to_str()?.parse().ok()?, ran));
+    tasks(pids).filter_map(time).collect()
 }
 
-/// Whether a `stat` line has state R. The name before it may hold any character.
-fn is_runnable(stat: &str) -> bool {
-    stat.rsplit_once(')').is_some_and(|(_, fields)| fields.trim_start().starts_with('R'))
+/// The threads of some processes, each with how long it had a core.
+fn tasks(pids: &[u32]) -> impl Iterator<Item = (fs::DirEntry, u64)> {
+    let tasks = pids.iter().filter_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).ok()).flatten();
+    tasks.flatten().filter_map(|task| {
+        let ran = schedstat_ns(&fs::read_to_string(task.path().join("schedstat")).ok()?, 0).ok()?;
+        Some((task, ran))
+    })
 }
 
 /// CPU time of a process's first thread, which runs the script of a browser's page. Exact while the
@@ -194,11 +183,6 @@ fn is_runnable(stat: &str) -> bool {
 /// When the process has ended, or the kernel keeps no `schedstat`.
 pub fn main_thread_ns(pid: u32) -> io::Result<u64> {
     schedstat_ns(&fs::read_to_string(format!("/proc/{pid}/task/{pid}/schedstat"))?, 0)
-}
-
-/// The second field of a `schedstat` line: time on the run queue in nanoseconds.
-fn schedstat_wait_ns(text: &str) -> io::Result<u64> {
-    schedstat_ns(text, 1)
 }
 
 /// A field of a `schedstat` line: time on a CPU, then time on the run queue, in nanoseconds.
@@ -244,7 +228,6 @@ mod tests {
             child.wait().unwrap();
         }
         assert_eq!(Threads::from_pids(&[computing.id()]), Threads::default());
-        assert!(is_runnable("7 (a) S (b) R 1 2") && !is_runnable("7 (R) S 1 2") && !is_runnable(""));
     }
 
     #[test]
@@ -293,20 +276,12 @@ mod tests {
     }
 
     #[test]
-    fn ticks_stand_behind_the_name_whatever_it_is() {
-        let stat = "7 (a) b (c)) S 1 7 7 0 -1 4194560 92 0 0 0 30 10 5 6 20 0 1 0 9 1 1";
-        assert_eq!(user_and_system_ticks(stat), Some((30, 10)));
+    fn scheduler_files_are_read_as_the_kernel_writes_them() {
         let spent = split(1_000, Some((30, 10)));
         assert_eq!((spent.user_ns, spent.system_ns), (Some(750), Some(250)));
         assert_eq!(split(1_000, Some((0, 0))).user_ns, None);
-        assert_eq!(user_and_system_ticks("7 (sleep) S"), None);
-    }
-
-    #[test]
-    fn scheduler_files_are_read_as_the_kernel_writes_them() {
-        assert_eq!(schedstat_wait_ns("911782 102191 2\n").unwrap(), 102_191);
-        assert!(schedstat_wait_ns("911782").is_err());
-        assert_eq!(schedstat_ns("911782 102191 2\n", 0).unwrap(), 911_782);
+        assert_eq!([0, 1].map(|field| schedstat_ns("911782 102191 2\n", field).unwrap()), [911_782, 102_191]);
+        assert!(schedstat_ns("911782", 1).is_err());
         let text = "some avg10=12.75 avg60=1.16 avg300=1.18 total=15801913\nfull avg10=0.00 avg60=0.00\n";
         assert_eq!(pressure_some_avg10(text), Some(12.75));
         assert_eq!(pressure_some_avg10("full avg10=0.00"), None);

@@ -10,3 +10,4 @@ pub(crate) mod host;
 pub(crate) mod platform;
 pub(crate) mod processes;
 pub(crate) mod quota;
+mod stat;

@@ -8,8 +8,7 @@ use std::{
     process,
 };
 
-use nix::unistd::{SysconfVar, sysconf};
-
+use super::stat::{Stat, tick_ns};
 use crate::{CpuClock, CpuTime, UNKNOWN_HERE};
 
 /// Readings of a tree that changes while it is read, before one is taken as it is.
@@ -111,7 +110,8 @@ impl Processes {
             }
             let spent = |process: &Process| {
                 let own = *clocks.get(process)?;
-                Some((*process, Spent { own, children: table.children_of(*process) }))
+                let children = table.0.get(&process.pid).map_or(NOTHING, |stat| stat.of_children);
+                Some((*process, Spent { own, children }))
             };
             return Ok(ProcessesCpu(trees.iter().filter_map(spent).collect()));
         }
@@ -203,29 +203,15 @@ fn clocks(processes: &BTreeSet<Process>) -> BTreeMap<Process, CpuTime> {
     processes.iter().filter_map(clock).collect()
 }
 
-fn tick_ns() -> u64 {
-    let ticks_per_s = sysconf(SysconfVar::CLK_TCK).ok().flatten();
-    1_000_000_000 / ticks_per_s.and_then(|ticks| u64::try_from(ticks).ok()).unwrap_or(100).max(1)
-}
-
 /// All processes that this one may see.
 #[derive(Debug)]
 struct Table(BTreeMap<u32, Stat>);
-
-/// Fields of `/proc/PID/stat` (proc_pid_stat(5)).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stat {
-    parent: u32,
-    children_user_ticks: u64,
-    children_system_ticks: u64,
-    started_ticks: u64,
-}
 
 impl Table {
     fn read() -> Table {
         let processes = fs::read_dir("/proc").into_iter().flatten();
         let ids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-        Table(ids.filter_map(|pid| Some((pid, Stat::read(pid)?))).collect())
+        Table(ids.filter_map(|pid| Some((pid, Stat::of_process(pid)?))).collect())
     }
 
     /// The process with this id. Where /proc hides it, it is known by its id alone.
@@ -267,40 +253,9 @@ impl Table {
 
     /// Whether one of these processes has ended since, or has waited for a child.
     fn differs(&self, processes: &BTreeSet<Process>) -> bool {
-        processes.iter().any(|process| self.0.get(&process.pid).copied() != Stat::read(process.pid))
-    }
-
-    /// CPU time of the children that this process has waited for, with that of theirs.
-    fn children_of(&self, process: Process) -> CpuTime {
-        let ns = |ticks: u64| ticks.saturating_mul(tick_ns());
-        let (user_ns, system_ns) = self
-            .0
-            .get(&process.pid)
-            .map_or((0, 0), |stat| (ns(stat.children_user_ticks), ns(stat.children_system_ticks)));
-        CpuTime {
-            total_ns: user_ns.saturating_add(system_ns),
-            user_ns: Some(user_ns),
-            system_ns: Some(system_ns),
-        }
-    }
-}
-
-impl Stat {
-    fn read(pid: u32) -> Option<Stat> {
-        Stat::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-    }
-
-    /// The name is in brackets and may hold anything.
-    fn parse(stat: &str) -> Option<Stat> {
-        let (_, fields) = stat.rsplit_once(')')?;
-        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-        let number = |place: usize| fields.get(place)?.parse::<u64>().ok();
-        Some(Stat {
-            parent: u32::try_from(number(1)?).ok()?,
-            children_user_ticks: number(13)?,
-            children_system_ticks: number(14)?,
-            started_ticks: number(19)?,
-        })
+        let lasting = |stat: Stat| (stat.parent, stat.started_ticks, stat.of_children);
+        let differs = |pid: u32| self.0.get(&pid).copied().map(lasting) != Stat::of_process(pid).map(lasting);
+        processes.iter().any(|process| differs(process.pid))
     }
 }
 
@@ -471,16 +426,5 @@ mod tests {
         shell.child.kill().unwrap();
         shell.child.wait().unwrap();
         assert!(all.read().unwrap_err().to_string().contains(&pid.to_string()));
-    }
-
-    #[test]
-    fn fields_stand_behind_the_name_whatever_it_is() {
-        let stat = "7 (a) b (c)) S 1 7 7 0 -1 4194560 92 0 0 0 30 10 5 6 20 0 1 0 912 1 1";
-        let expected =
-            Stat { parent: 1, children_user_ticks: 5, children_system_ticks: 6, started_ticks: 912 };
-        assert_eq!(Stat::parse(stat), Some(expected));
-        for damaged in ["", "7 (sleep) S", "7 (a) S x 7 7 0 -1 4194560 92 0 0 0 30 10 5 6 20 0 1 0 912"] {
-            assert_eq!(Stat::parse(damaged), None);
-        }
     }
 }
