@@ -213,18 +213,21 @@ fn throttled(groups: &BTreeSet<PathBuf>) -> Throttled {
 mod tests {
     use super::*;
 
-    /// A system with these files.
+    /// A system with these files below its folder of control groups.
     struct System(tempfile::TempDir);
 
     impl System {
-        fn with(files: &[(&str, &str)]) -> System {
+        fn with(own: &str, files: &[(&str, &str)]) -> System {
             let system = System(tempfile::tempdir().unwrap());
+            system.write("../../../proc/self/cgroup", own);
             files.iter().for_each(|(file, text)| system.write(file, text));
             system
         }
 
         fn write(&self, file: &str, text: &str) {
-            let file = self.0.path().join(file);
+            let groups = self.0.path().join("sys/fs/cgroup");
+            fs::create_dir_all(&groups).unwrap();
+            let file = groups.join(file);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, text).unwrap();
         }
@@ -239,99 +242,88 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_quota_from_the_own_group_to_the_root_counts() {
-        let system = System::with(&[
-            ("proc/self/cgroup", "0::/kube.slice/pod/box\n"),
-            ("sys/fs/cgroup/kube.slice/cpu.max", "400000 100000\n"),
-            ("sys/fs/cgroup/kube.slice/pod/cpu.max", "50000 100000\n"),
-            ("sys/fs/cgroup/kube.slice/pod/box/cpu.max", "max 100000\n"),
-            ("sys/fs/cgroup/kube.slice/other/cpu.max", "1000 100000\n"),
-        ]);
-        assert_eq!(system.cores(), Some(0.5));
-        system.write("sys/fs/cgroup/kube.slice/pod/box/cpu.max", "25000 100000\n");
-        assert_eq!(system.cores(), Some(0.25));
-        system.write("sys/fs/cgroup/kube.slice/pod/box/cpu.max", "300000 100000\n");
-        system.write("sys/fs/cgroup/kube.slice/pod/cpu.max", "max 100000\n");
-        assert_eq!(system.cores(), Some(3.0));
-    }
-
-    #[test]
-    fn quotas_of_version_1_stand_beside_those_of_version_2() {
-        let system = System::with(&[
-            ("proc/self/cgroup", "4:cpu,cpuacct:/a/b\n3:cpuset:/c\n0::/d\n"),
-            ("sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "150000\n"),
-            ("sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n"),
-            ("sys/fs/cgroup/cpu/a/b/cpu.cfs_quota_us", "-1\n"),
-            ("sys/fs/cgroup/cpu/a/b/cpu.cfs_period_us", "100000\n"),
-            ("sys/fs/cgroup/cpuset/c/cpu.cfs_quota_us", "1000\n"),
-            ("sys/fs/cgroup/cpuset/c/cpu.cfs_period_us", "100000\n"),
-        ]);
-        assert_eq!(system.cores(), Some(1.5));
-        system.write("sys/fs/cgroup/unified/d/cpu.max", "100000 200000\n");
-        assert_eq!(system.cores(), Some(0.5));
-    }
-
-    #[test]
-    fn a_container_sees_its_own_group_at_the_root() {
-        let system = System::with(&[
-            ("proc/self/cgroup", "4:cpu:/docker/id\n"),
-            ("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "50000"),
-            ("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000"),
-        ]);
-        assert_eq!(system.cores(), Some(0.5));
-        // A group of another namespace is not seen.
-        for elsewhere in ["4:cpu:/../id\n", "4:cpu:/docker/id/../other\n"] {
-            system.write("proc/self/cgroup", elsewhere);
-            assert_eq!(system.cores(), None, "{elsewhere}");
+    fn the_smallest_quota_from_the_own_group_to_the_root_counts_in_either_version() {
+        let nested = ["400000 100000\n", "50000 100000\n", "max 100000\n"];
+        let cases: [(&str, &[(&str, &str)], Option<f64>); 9] = [
+            (
+                "0::/a/b/c\n",
+                &[("a/cpu.max", nested[0]), ("a/b/cpu.max", nested[1]), ("a/b/c/cpu.max", nested[2])],
+                Some(0.5),
+            ),
+            ("0::/a/b\n", &[("a/cpu.max", nested[0]), ("a/b/cpu.max", "25000 100000\n")], Some(0.25)),
+            ("0::/a/b\n", &[("a/cpu.max", "300000 100000"), ("a/other/cpu.max", "1000 100000")], Some(3.0)),
+            (
+                "4:cpu,cpuacct:/a/b\n3:cpuset:/c\n",
+                &[
+                    ("cpu/a/cpu.cfs_quota_us", "150000\n"),
+                    ("cpu/a/cpu.cfs_period_us", "100000\n"),
+                    ("cpu/a/b/cpu.cfs_quota_us", "-1\n"),
+                    ("cpu/a/b/cpu.cfs_period_us", "100000\n"),
+                    ("cpuset/c/cpu.cfs_quota_us", "1000\n"),
+                    ("cpuset/c/cpu.cfs_period_us", "100000\n"),
+                ],
+                Some(1.5),
+            ),
+            // Version 2 beside version 1.
+            ("3:cpuset:/c\n0::/d\n", &[("unified/d/cpu.max", "100000 200000\n")], Some(0.5)),
+            // A container sees its own group at the root, and none of another namespace.
+            (
+                "4:cpu:/docker/id\n",
+                &[("cpu/cpu.cfs_quota_us", "50000"), ("cpu/cpu.cfs_period_us", "100000")],
+                Some(0.5),
+            ),
+            ("0::/../id\n", &[("id/cpu.max", "50000 100000")], None),
+            ("0::/docker/id/../other\n", &[("docker/cpu.max", "50000 100000")], None),
+            ("", &[("cpu.max", "50000 100000")], None),
+        ];
+        for (own, files, cores) in cases {
+            assert_eq!(System::with(own, files).cores(), cores, "{own}");
+        }
+        for text in ["", "max", "50000", "x 100000", "50000 0", "0 100000", "-1 100000", "1e9 1"] {
+            let stat = ("a/cpu.stat", "nr_throttled x\nthrottled_usec\n");
+            let system = System::with("0::/a\n7\n\n:\n", &[("a/cpu.max", text), stat]);
+            assert_eq!(system.cores(), None, "{text}");
         }
     }
 
     #[test]
     fn the_least_limit_of_memory_counts_whichever_version_has_it() {
-        let system = System::with(&[("proc/self/cgroup", "0::/a/b\n")]);
-        let bytes = |system: &System| group_bytes(system.0.path());
-        system.write("sys/fs/cgroup/a/b/memory.max", "max\n");
-        assert_eq!(bytes(&system), None);
-        system.write("sys/fs/cgroup/a/memory.max", "4096\n");
-        assert_eq!(bytes(&system), Some(4096));
-        let system = System::with(&[("proc/self/cgroup", "4:memory:/job\n")]);
-        system.write("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "9223372036854771712\n");
-        assert_eq!(bytes(&system), Some(9_223_372_036_854_771_712));
-        system.write("sys/fs/cgroup/memory/memory.limit_in_bytes", "1024\n");
-        assert_eq!(bytes(&system), Some(1024));
+        for (own, files, bytes) in [
+            ("0::/a/b\n", &[("a/b/memory.max", "max\n")][..], None),
+            ("0::/a/b\n", &[("a/b/memory.max", "max\n"), ("a/memory.max", "4096\n")], Some(4096)),
+            (
+                "4:memory:/job\n",
+                &[
+                    ("memory/job/memory.limit_in_bytes", "9223372036854771712\n"),
+                    ("memory/memory.limit_in_bytes", "1024\n"),
+                ],
+                Some(1024),
+            ),
+        ] {
+            assert_eq!(group_bytes(System::with(own, files).0.path()), bytes, "{files:?}");
+        }
     }
 
     #[test]
     fn what_was_taken_since_is_summed_over_groups() {
-        let system = System::with(&[
-            ("proc/self/cgroup", "0::/a/b\n"),
-            ("sys/fs/cgroup/a/cpu.max", "50000 100000"),
-            ("sys/fs/cgroup/a/cpu.stat", "usage_usec 9\nnr_periods 7\nnr_throttled 3\nthrottled_usec 40\n"),
-            ("sys/fs/cgroup/a/b/cpu.stat", "nr_periods 2\nnr_throttled 1\nthrottled_time 5\n"),
-        ]);
+        let system = System::with(
+            "0::/a/b\n",
+            &[
+                ("a/cpu.max", "50000 100000"),
+                ("a/cpu.stat", "usage_usec 9\nnr_periods 7\nnr_throttled 3\nthrottled_usec 40\n"),
+                ("a/b/cpu.stat", "nr_periods 2\nnr_throttled 1\nthrottled_time 5\n"),
+            ],
+        );
         let meter = system.meter();
         let quota = CpuQuota { cores: 0.5, ..CpuQuota::default() };
         assert_eq!(meter.read(), Some(quota));
-        system.write("sys/fs/cgroup/a/cpu.stat", "nr_throttled 5\nthrottled_usec 140\n");
-        system.write("sys/fs/cgroup/a/b/cpu.stat", "nr_throttled 1\nthrottled_time 25\n");
+        system.write("a/cpu.stat", "nr_throttled 5\nthrottled_usec 140\n");
+        system.write("a/b/cpu.stat", "nr_throttled 1\nthrottled_time 25\n");
         let taken = CpuQuota { throttled_periods: 2, throttled_ns: 100_020, ..quota };
         assert_eq!(meter.read(), Some(taken));
         // A group that went took what it took.
         fs::remove_dir_all(system.0.path().join("sys/fs/cgroup/a/b")).unwrap();
         assert_eq!(meter.read().unwrap().throttled_periods, 1);
-    }
-
-    #[test]
-    fn what_is_not_written_as_the_kernel_writes_it_is_no_quota() {
-        for text in ["", "max", "50000", "x 100000", "50000 0", "0 100000", "-1 100000", "1e9 1"] {
-            let system = System::with(&[
-                ("proc/self/cgroup", "0::/a\n7\n\n:\n"),
-                ("sys/fs/cgroup/a/cpu.max", text),
-                ("sys/fs/cgroup/a/cpu.stat", "nr_throttled x\nthrottled_usec\n"),
-            ]);
-            assert_eq!(system.cores(), None, "{text}");
-        }
-        assert_eq!(System::with(&[]).cores(), None);
     }
 
     #[test]
