@@ -13,7 +13,6 @@ use hdrhistogram::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer as SerdeDeserializer, Serialize, de};
 
-use super::packed::Packed;
 use crate::{AddUp, whole};
 
 /// One minute: every timeout of a run is shorter, so a longer duration is a fault and counts as
@@ -52,8 +51,8 @@ pub struct Latency {
 enum Samples {
     /// With room for every value.
     Open(Histogram<u64>),
-    /// Only the values that came.
-    Packed(Packed),
+    /// As they came from a file: a V2 histogram that was read once, and how many there are.
+    Read(Box<[u8]>, u64),
 }
 
 /// A quantile together with how far the sample size supports it.
@@ -82,7 +81,9 @@ impl Quantile {
 impl Latency {
     /// An empty histogram (216 KiB: keep one a thread, metric and cell, never one a connection).
     pub fn new() -> Latency {
-        Latency { samples: Samples::Open(empty()), clipped: 0 }
+        let histogram = Histogram::new_with_bounds(1, HIGHEST_NS, SIGNIFICANT_DIGITS)
+            .expect("1 < 60 s and 3 digits are bounds the library accepts");
+        Latency { samples: Samples::Open(histogram), clipped: 0 }
     }
 
     /// Adds a duration in nanoseconds. More than 60 s is recorded as 60 s and counted by
@@ -96,10 +97,10 @@ impl Latency {
 
     /// Adds every sample of another histogram.
     pub fn merge(&mut self, other: &Latency) {
-        match &other.samples {
-            all if self.is_empty() => self.samples = all.clone(),
-            Samples::Open(other) => self.open().add(other).expect("every Latency has the same bounds"),
-            Samples::Packed(other) => other.add_to(self.open()),
+        if self.is_empty() {
+            self.samples = other.samples.clone();
+        } else {
+            self.open().add(&*other.histogram()).expect("every Latency has the same bounds");
         }
         self.clipped = self.clipped.saturating_add(other.clipped);
     }
@@ -108,7 +109,7 @@ impl Latency {
     pub fn len(&self) -> u64 {
         match &self.samples {
             Samples::Open(histogram) => histogram.len(),
-            Samples::Packed(packed) => packed.len(),
+            Samples::Read(_, samples) => *samples,
         }
     }
 
@@ -135,10 +136,7 @@ impl Latency {
     /// The value that the share `q` (0.5 is the median) of the samples does not exceed, as far as
     /// the samples beyond it support one: those above, or below of a lower quantile.
     pub fn quantile_ns(&self, q: f64) -> Quantile {
-        let value = || match &self.samples {
-            Samples::Open(histogram) => histogram.value_at_quantile(q),
-            Samples::Packed(packed) => packed.value_at_quantile(q),
-        };
+        let value = || self.histogram().value_at_quantile(q);
         match samples_above(self.len(), q.max(1.0 - q)) {
             SAMPLES_ABOVE_EXACT.. => Quantile::Exact(value()),
             SAMPLES_ABOVE_BRACKETED.. => Quantile::Bracketed(value()),
@@ -150,14 +148,14 @@ impl Latency {
     pub(crate) fn histogram(&self) -> Cow<'_, Histogram<u64>> {
         match &self.samples {
             Samples::Open(histogram) => Cow::Borrowed(histogram),
-            Samples::Packed(packed) => Cow::Owned(opened(packed)),
+            Samples::Read(v2, _) => Cow::Owned(inflated(v2).expect("it was read before")),
         }
     }
 
     /// The histogram with room for every value.
     fn open(&mut self) -> &mut Histogram<u64> {
-        if let Samples::Packed(packed) = &self.samples {
-            self.samples = Samples::Open(opened(packed));
+        if matches!(self.samples, Samples::Read(..)) {
+            self.samples = Samples::Open(self.histogram().into_owned());
         }
         let Samples::Open(histogram) = &mut self.samples else { unreachable!("it was opened above") };
         histogram
@@ -185,10 +183,8 @@ impl Latency {
             .read_to_end(&mut payload)
             .map_err(|error| format!("{UNREADABLE}: {error}"))?;
         check_payload_header(&payload)?;
-        let histogram: Histogram<u64> = Deserializer::new()
-            .deserialize(&mut payload.as_slice())
-            .map_err(|error| format!("{UNREADABLE}: {error:?}"))?;
-        Ok(Latency { samples: Samples::Packed(Packed::from(&histogram)), clipped })
+        let samples = inflated(&payload)?.len();
+        Ok(Latency { samples: Samples::Read(payload.into(), samples), clipped })
     }
 }
 
@@ -224,16 +220,9 @@ fn samples_above(samples: u64, q: f64) -> u64 {
     whole(samples as f64 * (1.0 - q.clamp(0.0, 1.0)) + 1e-6)
 }
 
-/// A histogram without samples.
-fn empty() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, HIGHEST_NS, SIGNIFICANT_DIGITS)
-        .expect("1 < 60 s and 3 digits are bounds the library accepts")
-}
-
-fn opened(packed: &Packed) -> Histogram<u64> {
-    let mut histogram = empty();
-    packed.add_to(&mut histogram);
-    histogram
+/// A V2 histogram without its outer layer.
+fn inflated(v2: &[u8]) -> Result<Histogram<u64>, String> {
+    Deserializer::new().deserialize(&mut &*v2).map_err(|error| format!("{UNREADABLE}: {error:?}"))
 }
 
 impl PartialEq for Latency {
@@ -265,28 +254,13 @@ impl fmt::Debug for Latency {
 pub(crate) fn by_metric<'de, D: SerdeDeserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, Latency>, D::Error> {
-    struct Metrics;
-
-    impl<'de> de::Visitor<'de> for Metrics {
-        type Value = BTreeMap<String, Latency>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "at most {MOST_METRICS} histograms by metric")
-        }
-
-        fn visit_map<M: de::MapAccess<'de>>(self, mut stored: M) -> Result<Self::Value, M::Error> {
-            let mut metrics = BTreeMap::new();
-            while let Some((metric, latency)) = stored.next_entry()? {
-                metrics.insert(metric, latency);
-                if metrics.len() > MOST_METRICS {
-                    return Err(de::Error::invalid_length(metrics.len(), &self));
-                }
-            }
-            Ok(metrics)
-        }
+    // As text they take no more than their file.
+    let stored = BTreeMap::<String, StoredLatency>::deserialize(deserializer)?;
+    if stored.len() > MOST_METRICS {
+        return Err(de::Error::custom(format!("more than {MOST_METRICS} histograms")));
     }
-
-    deserializer.deserialize_map(Metrics)
+    let read = |(metric, stored)| Ok((metric, Latency::try_from(stored).map_err(de::Error::custom)?));
+    stored.into_iter().map(read).collect()
 }
 
 /// How a [`Latency`] stands in a file: the sample count is for human readers and checked on the way
@@ -341,7 +315,7 @@ mod tests {
         };
         assert_eq!(read(300).unwrap().len(), 300);
         let error = read(MOST_METRICS + 1).unwrap_err().to_string();
-        assert!(error.contains("expected at most 1024 histograms"), "{error}");
+        assert!(error.contains("more than 1024 histograms"), "{error}");
     }
 
     #[test]

@@ -5,7 +5,6 @@ pub(crate) mod encodings;
 pub(crate) mod latency;
 pub(crate) mod live;
 pub mod log;
-mod packed;
 pub(crate) mod slices;
 pub(crate) mod spans;
 pub(crate) mod throughput;
