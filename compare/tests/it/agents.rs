@@ -77,7 +77,7 @@ fn agents_that_are_alike_have_no_row() {
     }
     for near in [
         (|agent| agent.started_late_ns = 20_000_000) as fn(&mut AgentRecord),
-        |agent| agent.client_cpu.total_ns = 1_800_000_000,
+        |agent| agent.client_cpu.total_ns = 1_480_000_000,
         |agent| agent.send_lag_ns_p99 = Some(1_190_000),
         |agent| agent.clock = drifted(1_100_000),
         |agent| agent.handshake_ns_min = Some(1_300_000),

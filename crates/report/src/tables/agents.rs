@@ -8,65 +8,27 @@ use measure::AgentRecord;
 use crate::{
     number,
     tables::table::{NOTHING, Table},
-    utilisation::SATURATED_ABOVE,
     view::LoadView,
 };
 
-/// Twice the bound within which starts are common, and as much again for threads to wake.
-const LATE_MS: f64 = 20.0;
-
-/// Differences of send lag below this one are those of timers.
-const LAG_MS: f64 = 1.0;
-
-/// Handshakes, of two round trips, that differ by less are those within one data centre.
-const HANDSHAKE_MS: f64 = 1.0;
-
-/// A fact about each agent in each block.
-struct Fact {
-    heading: &'static str,
-    /// In the unit of the heading; `None` where it is not known.
-    of: fn(&AgentRecord) -> Option<f64>,
-    /// Whether an agent's own differs from what is usual.
-    differs: fn(f64, f64) -> bool,
-}
-
-/// Drifts below this one are a hundred parts in a million of ten seconds, as of any clock.
-const DRIFT_MS: f64 = 1.0;
+/// A fact about each agent in each block: its heading, by how much more than the others' an agent's own
+/// must be, and its value in the unit of the heading, where that is known.
+type Fact = (&'static str, f64, fn(&AgentRecord) -> Option<f64>);
 
 const FACTS: [Fact; 6] = [
-    Fact {
-        heading: "start late ms",
-        of: |agent| Some(agent.started_late_ns as f64 / 1e6),
-        differs: |own, usual| own > usual + LATE_MS,
-    },
-    Fact {
-        heading: "CPU % of its cores",
-        of: |agent| Some(agent.utilisation()? * 100.0),
-        differs: |own, usual| own > SATURATED_ABOVE * 100.0 && usual <= SATURATED_ABOVE * 100.0,
-    },
-    Fact {
-        heading: "send lag p99 ms",
-        of: |agent| Some(agent.send_lag_ns_p99? as f64 / 1e6),
-        differs: |own, usual| own > 2.0 * usual && own > usual + LAG_MS,
-    },
-    Fact {
-        heading: "lost deliveries",
-        of: |agent| Some(agent.deliveries_lost as f64),
-        differs: |own, usual| own > 2.0 * usual,
-    },
-    Fact {
-        heading: "clock drift ms",
-        of: |agent| {
-            let clock = agent.clock?;
-            Some(clock.drift_ns.unsigned_abs().saturating_sub(clock.drift_bound_ns) as f64 / 1e6)
-        },
-        differs: |own, usual| own > usual + DRIFT_MS,
-    },
-    Fact {
-        heading: "shortest handshake ms",
-        of: |agent| Some(agent.handshake_ns_min? as f64 / 1e6),
-        differs: |own, usual| own > 2.0 * usual && own > usual + HANDSHAKE_MS,
-    },
+    // Twice the bound within which starts are common, and as much again for threads to wake.
+    ("start late ms", 20.0, |agent| Some(agent.started_late_ns as f64 / 1e6)),
+    ("CPU % of its cores", 50.0, |agent| Some(agent.utilisation()? * 100.0)),
+    // Less is a difference of timers.
+    ("send lag p99 ms", 1.0, |agent| Some(agent.send_lag_ns_p99? as f64 / 1e6)),
+    ("lost deliveries", 0.0, |agent| Some(agent.deliveries_lost as f64)),
+    // A hundred parts in a million of ten seconds, as of any clock.
+    ("clock drift ms", 1.0, |agent| {
+        let clock = agent.clock?;
+        Some(clock.drift_ns.unsigned_abs().saturating_sub(clock.drift_bound_ns) as f64 / 1e6)
+    }),
+    // Two round trips: less is a difference within one data centre.
+    ("shortest handshake ms", 1.0, |agent| Some(agent.handshake_ns_min? as f64 / 1e6)),
 ];
 
 /// An agent's blocks in which it differs.
@@ -111,7 +73,7 @@ impl LoadView<'_> {
         for agents in &blocks {
             look(agents, &mut apart);
         }
-        let headings = ["agent", "blocks"].into_iter().chain(FACTS.iter().map(|fact| fact.heading));
+        let headings = ["agent", "blocks"].into_iter().chain(FACTS.map(|(heading, ..)| heading));
         let row = |(index, one): (&u16, &Apart)| {
             let shown = |furthest: &Option<(f64, f64)>| match furthest {
                 Some((own, usual)) => format!("{} ({})", number::short(*own), number::short(*usual)),
@@ -121,13 +83,11 @@ impl LoadView<'_> {
             names.into_iter().chain(one.furthest.iter().map(shown)).collect()
         };
         let rows: Vec<Vec<String>> = apart.iter().map(row).collect();
+        let margins = FACTS.map(|(heading, more, _)| format!("{heading} {more}")).join(", ");
         let note = format!(
-            "An agent stands here when in a block it began over {LATE_MS} ms after the others, used over {:.0} % of its cores \
-             where the others did not, had a send lag p99 of over twice theirs and {LAG_MS} ms more, lost over twice as many \
-             deliveries, had a clock that certainly drifted {DRIFT_MS} ms further from the coordinator's, or needed over twice \
-             as long for its shortest handshake with the relay and {HANDSHAKE_MS} ms more. In brackets are the others, by \
-             their median; figures are of the block with the largest difference.",
-            SATURATED_ABOVE * 100.0
+            "An agent stands here when in a block its figure was over twice that of the others, and more than this beyond \
+             it: {margins}. In brackets are the others, by their median; figures are of the block with the largest \
+             difference. A drift is what a clock certainly has."
         );
         (!rows.is_empty())
             .then(|| (Table { names: 1, headings: headings.map(str::to_owned).collect(), rows }, note))
@@ -137,10 +97,10 @@ impl LoadView<'_> {
 /// Adds what differs in one block.
 fn look(agents: &[AgentRecord], apart: &mut BTreeMap<u16, Apart>) {
     let mut differing = BTreeSet::new();
-    for (place, fact) in FACTS.iter().enumerate() {
-        let known = || agents.iter().filter_map(|agent| Some((agent.index, (fact.of)(agent)?)));
+    for (place, (_, more, value)) in FACTS.iter().enumerate() {
+        let known = || agents.iter().filter_map(|agent| Some((agent.index, value(agent)?)));
         let Some(usual) = lower_median(known().map(|(_, value)| value)) else { continue };
-        for (index, own) in known().filter(|(_, own)| (fact.differs)(*own, usual)) {
+        for (index, own) in known().filter(|(_, own)| *own > 2.0 * usual && *own > usual + more) {
             differing.insert(index);
             let furthest = &mut apart.entry(index).or_default().furthest[place];
             if furthest.is_none_or(|(most, least)| own - usual > most - least) {
