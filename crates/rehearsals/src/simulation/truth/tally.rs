@@ -2,12 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use codecs::{Event, Filter};
+use codecs::{ClientMessage, Event, Filter, RelayMessage};
 use measure::Counts;
 use negentropy::{Id, Negentropy, NegentropyStorageVector};
 
-use super::{Entry, EventMatch, Truth};
+use super::{Entry, Truth};
 use workload::{Reading, Reconciliation, Session, Task, Workload};
+
+/// An event beside the plan.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum EventMatch {
+    Unknown,
+    Altered,
+    /// The place in the plan.
+    Intact(usize),
+}
 
 /// A subscription, as far as the log was read.
 #[derive(Debug)]
@@ -100,53 +109,91 @@ impl<'t> Tally<'t> {
         match entry {
             Entry::Connected if self.workload.auth => _ = self.unproven.insert(client),
             Entry::Connected | Entry::Timer { .. } => {}
-            Entry::Req { id, filter } => self.requested(place, client, id, filter),
-            Entry::Close { id } => self.open.get_mut(&(client, id.clone())).unwrap().closed = true,
-            Entry::Publish { id } => {
-                self.waiting.insert((client, *id));
-                let n = self.publication(id).unwrap();
+            Entry::Sent(message) => self.sent(place, client, message),
+            Entry::Received { message, peeked, .. } => {
+                if let Task::Reader(Reading { reader, .. }) = self.workload.roles[client].task
+                    && let Some((id, event)) = peeked
+                    && id.starts_with('s')
+                    && self.known.contains(&(reader, *event))
+                {
+                    return self.delivered(client, id, EventMatch::Intact(*event), true);
+                }
+                match message {
+                    Some(message) => self.received(client, message),
+                    None => self.counts.decode_errors += 1,
+                }
+            }
+        }
+    }
+
+    fn sent(&mut self, place: usize, client: usize, message: &ClientMessage<'_>) {
+        match message {
+            ClientMessage::Req { subscription, filters } => {
+                self.requested(place, client, subscription, &filters[0]);
+            }
+            ClientMessage::Close { subscription } => {
+                self.open.get_mut(&(client, subscription.to_string())).unwrap().closed = true;
+            }
+            ClientMessage::Event(event) => {
+                self.waiting.insert((client, event.id));
+                let n = self.publication(&event.id).unwrap();
                 self.sent[n] = true;
             }
-            Entry::Auth { id } => {
+            ClientMessage::Auth(event) => {
                 self.unproven.remove(&client);
                 // Before the start each had its OK, which the log does not have.
                 if place >= self.truth.start {
-                    self.waiting.insert((client, *id));
+                    self.waiting.insert((client, event.id));
                 }
             }
+            ClientMessage::NegOpen { subscription, message, .. } => {
+                self.asked(message.len());
+                self.begin(client, subscription);
+            }
+            ClientMessage::NegMsg { message, .. } => self.asked(message.len()),
+            ClientMessage::NegClose { .. } => {}
+            ClientMessage::Count { .. } => panic!("no role of these plans sends {message:?}"),
+        }
+    }
+
+    fn received(&mut self, client: usize, message: &RelayMessage<'_>) {
+        match message {
+            RelayMessage::Event { subscription, event } => {
+                self.delivered(client, subscription, self.seen(event), false);
+            }
+            RelayMessage::Events { subscription, events } => {
+                events.iter().for_each(|event| self.delivered(client, subscription, self.seen(event), false));
+            }
+            RelayMessage::Eose { subscription, .. } => self.eose(client, subscription),
+            RelayMessage::Closed { subscription, .. } => self.closed(client, subscription),
+            RelayMessage::Ok { id, accepted, text } if self.waiting.remove(&(client, *id)) => {
+                if let Some(n) = self.publication(id) {
+                    let is_acked = *accepted && !text.starts_with("duplicate:");
+                    self.fates[n] = if is_acked { Fate::Acked } else { Fate::Refused };
+                }
+            }
+            RelayMessage::Ok { .. } => self.counts.answers_unexpected += 1,
             // One after AUTH asks for nothing (NIP-42 allows to ignore it).
-            Entry::Challenge => {
+            RelayMessage::Auth { .. } => {
                 self.counts.answers_unexpected += u64::from(!self.unproven.contains(&client));
             }
-            Entry::Ok { id, accepted } if self.waiting.remove(&(client, *id)) => {
-                if let Some(n) = self.publication(id) {
-                    self.fates[n] = if *accepted { Fate::Acked } else { Fate::Refused };
+            RelayMessage::NegMsg { subscription, message } => self.compared(client, subscription, message),
+            RelayMessage::NegErr { subscription, .. } => {
+                match self.reconciled.get_mut(&(client, subscription.to_string())) {
+                    Some(open) if open.state == State::Asking => open.state = State::GivenUp,
+                    Some(_) => {}
+                    None => self.counts.answers_unexpected += 1,
                 }
             }
-            Entry::Ok { .. } => self.counts.answers_unexpected += 1,
-            Entry::Eose { id, .. } => self.eose(client, id),
-            Entry::Closed { id, .. } => self.closed(client, id),
-            Entry::Event { id, event } => self.delivered(client, id, *event, false),
-            Entry::Peek { id, event, decoded } => {
-                let Task::Reader(Reading { reader, .. }) = self.workload.roles[client].task else { panic!() };
-                if id.starts_with('s') && self.known.contains(&(reader, *event)) {
-                    self.delivered(client, id, EventMatch::Intact(*event), true);
-                } else {
-                    self.read(place, client, decoded);
-                }
-            }
-            Entry::NegOpen { id, bytes } => {
-                self.asked(*bytes);
-                self.begin(client, id);
-            }
-            Entry::NegSent { bytes } => self.asked(*bytes),
-            Entry::NegMsg { id, message } => self.compared(client, id, message),
-            Entry::NegErr { id } => match self.reconciled.get_mut(&(client, id.clone())) {
-                Some(open) if open.state == State::Asking => open.state = State::GivenUp,
-                Some(_) => {}
-                None => self.counts.answers_unexpected += 1,
-            },
-            Entry::Undecodable => self.counts.decode_errors += 1,
+            other => panic!("a relay of these runs does not say {other:?}"),
+        }
+    }
+
+    fn seen(&self, event: &Event<'_>) -> EventMatch {
+        match self.workload.events.iter().position(|planned| planned.id == event.id) {
+            None => EventMatch::Unknown,
+            Some(n) if self.workload.events[n] != *event => EventMatch::Altered,
+            Some(n) => EventMatch::Intact(n),
         }
     }
 
@@ -454,9 +501,15 @@ impl<'t> Tally<'t> {
         let (mut began, mut ended) = (None, None);
         for (place, (_, entry)) in self.truth.log.iter().enumerate().filter(|(_, (of, _))| *of == client) {
             match entry {
-                Entry::Eose { id, now_ns } | Entry::Closed { id, now_ns }
-                    if missing.remove(id) && missing.is_empty() =>
-                {
+                Entry::Received {
+                    message:
+                        Some(
+                            RelayMessage::Eose { subscription, .. }
+                            | RelayMessage::Closed { subscription, .. },
+                        ),
+                    now_ns,
+                    ..
+                } if missing.remove(&**subscription) && missing.is_empty() => {
                     began = Some((place, now_ns + workload::schedule::nanos(session.stay)));
                 }
                 Entry::Timer { now_ns } => {
@@ -468,7 +521,7 @@ impl<'t> Tally<'t> {
         }
         let (Some((from, _)), Some(to)) = (began, ended) else { return BTreeSet::new() };
         let sent = self.truth.log[from..to].iter().filter_map(|(_, entry)| match entry {
-            Entry::Publish { id } => self.publication(id),
+            Entry::Sent(ClientMessage::Event(event)) => self.publication(&event.id),
             _ => None,
         });
         sent.collect()
