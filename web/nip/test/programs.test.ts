@@ -3,9 +3,8 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { after, describe, test } from "node:test";
-import { decode } from "../src/message.js";
 import { Relay } from "../src/relay.js";
-import { client, DICTIONARY, framesOf, LIMIT, OTHER_DICTIONARY, raw, TOKEN, until, VECTORS } from "./support.js";
+import { delivered, DICTIONARY, OTHER_DICTIONARY, plays, raw, TOKEN, until, VECTORS } from "./support.js";
 
 const [RELAY_SIM, CLIENT_SIM, GATEWAY] = ["RELAY_SIM", "CLIENT_SIM", "GATEWAY"].map((name) => process.env[name]);
 /** A reason to skip a test, by the variables that it needs. */
@@ -41,21 +40,8 @@ const ownRelay = async () => {
 };
 
 /** The client of `src` publishes at `url` and reads, stored and live. */
-async function ownClientPlays(url: string, token: string, dictionaries = [DICTIONARY]) {
-  const [one, two] = [await client(url, { dictionaries }), await client(url, { dictionaries })];
-  assert.equal(one.peer.socket.protocol, token);
-  two.peer.send(JSON.stringify(["REQ", "live", { ids: [NOTE.id] }]));
-  await until(() => two.received.length === 1, "EOSE");
-  one.peer.send(JSON.stringify(["EVENT", NOTE]));
-  await until(() => one.received.length === 1 && two.received.length === 2, "OK and the event");
-  one.peer.send(JSON.stringify(["REQ", "stored", { ids: [NOTE.id] }]));
-  await until(() => one.received.length === 3, "the stored event");
-  const [ok, ...stored] = one.received.map((json) => JSON.parse(json));
-  assert.deepEqual(ok.slice(0, 3), ["OK", NOTE.id, true]);
-  assert.deepEqual(stored, [["EVENT", "stored", NOTE], ["EOSE", "stored"]]);
-  assert.deepEqual(two.received.map((json) => JSON.parse(json)), [["EOSE", "live"], ["EVENT", "live", NOTE]]);
-  for (const { peer } of [one, two]) peer.socket.close();
-}
+const ownClientPlays = (url: string, token: string, dictionaries = [DICTIONARY]) =>
+  plays(url, NOTE, token, { dictionaries });
 
 /** client-sim plays at `url`; each delivery that it is owed comes once and unchanged. */
 async function clientSimPlays(url: string, compression: string) {
@@ -82,20 +68,9 @@ describe("relay-sim", () => {
   test("the client speaks text with relay-sim, which lacks its dictionary", needs("RELAY_SIM"), async () =>
     ownClientPlays(await relaySim(), "nostr.json", [OTHER_DICTIONARY]));
   test("relay-sim compresses an event once for two subscriptions", needs("RELAY_SIM"), async () => {
-    const url = await relaySim();
-    const { peer, received } = await client(url);
-    peer.send(JSON.stringify(["EVENT", NOTE]));
-    await until(() => received.length === 1, "OK");
-    const readers = [await raw(url), await raw(url)];
-    for (const [index, { socket }] of readers.entries()) {
-      socket.send(Buffer.from(`\0["REQ","${"s".repeat(index + 1)}",{"ids":["${NOTE.id}"]}]`));
-    }
-    await until(() => readers.every((reader) => reader.received.length === 2), "the event and EOSE");
-    const [one, two] = readers.map((reader) => framesOf(reader.received[0]!));
+    const [one, two] = await delivered(await relaySim(), NOTE);
     assert.equal(one!.length, 2);
     assert.deepEqual(one![1], two![1]);
-    assert.equal(decode(readers[1]!.received[0]!, DICTIONARY, LIMIT), `["EVENT","ss",${JSON.stringify(NOTE)}]`);
-    for (const { socket } of [...readers, peer]) socket.close();
   });
   test("relay-sim refuses what the draft refuses", needs("RELAY_SIM"), async () => {
     const url = await relaySim();

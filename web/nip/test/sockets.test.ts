@@ -1,75 +1,34 @@
 /** The client and the relay of `src`, on real sockets. */
 import assert from "node:assert/strict";
 import { after, describe, test } from "node:test";
-import { connect, fetchDictionaries } from "../src/client.js";
-import { decode } from "../src/message.js";
+import { type ClientOptions, fetchDictionaries } from "../src/client.js";
 import { Relay } from "../src/relay.js";
-import {
-  client, DICTIONARY, event, framesOf, handshake,
-  LIMIT, OTHER_DICTIONARY, raw, TOKEN, until,
-} from "./support.js";
+import { client, delivered as frames, DICTIONARY, event, handshake, OTHER_DICTIONARY, plays, TOKEN, until } from "./support.js";
 
 const relay = await Relay.listen({ dictionaries: [DICTIONARY, OTHER_DICTIONARY] });
 after(() => relay.close());
 
 describe("client and relay", () => {
-  /** Publishes and reads back by a filter, and live on a second connection. */
-  async function plays(url: string, publisher: Partial<Parameters<typeof connect>[1]>, token: string) {
-    const [one, two] = [await client(url, publisher), await client(url, publisher)];
-    assert.equal(one.peer.socket.protocol, token);
-    const noted = event(1, `${token || "no token"}: ${"日本語 ".repeat(50)}`);
-    two.peer.send(JSON.stringify(["REQ", "live", { kinds: [1], since: 1_700_000_000, ids: [noted.id] }]));
-    await until(() => two.received.length === 1, "EOSE");
-    one.peer.send(JSON.stringify(["EVENT", noted]));
-    await until(() => one.received.length === 1 && two.received.length === 2, "OK and the event");
-    one.peer.send(JSON.stringify(["REQ", "stored", { ids: [noted.id], limit: 5 }]));
-    await until(() => one.received.length === 3, "the stored event");
-    assert.deepEqual(one.received.map((json) => JSON.parse(json)), [
-      ["OK", noted.id, true, ""],
-      ["EVENT", "stored", noted],
-      ["EOSE", "stored"],
-    ]);
-    assert.deepEqual(two.received.map((json) => JSON.parse(json)), [["EOSE", "live"], ["EVENT", "live", noted]]);
-    one.peer.socket.close();
-    two.peer.socket.close();
-  }
+  const speak = (url: string, options: Partial<ClientOptions>, token: string) =>
+    plays(url, event(1, `${token || "no token"}: ${"日本語 ".repeat(50)}`), token, options);
 
-  test("speak with the dictionary", () => plays(relay.url, {}, TOKEN));
+  test("speak with the dictionary", () => speak(relay.url, {}, TOKEN));
   test("speak with the client's first choice", () =>
-    plays(relay.url, { dictionaries: [OTHER_DICTIONARY, DICTIONARY] }, `nostr.json+zstd-dict2-${OTHER_DICTIONARY.id}`));
-  test("speak text without a dictionary", () => plays(relay.url, { dictionaries: [] }, ""));
+    speak(relay.url, { dictionaries: [OTHER_DICTIONARY, DICTIONARY] }, `nostr.json+zstd-dict2-${OTHER_DICTIONARY.id}`));
+  test("speak text without a dictionary", () => speak(relay.url, { dictionaries: [] }, ""));
   test("speak text if the relay has another dictionary", async () => {
     const other = await Relay.listen({ dictionaries: [OTHER_DICTIONARY] });
-    await plays(other.url, {}, "nostr.json");
+    await speak(other.url, {}, "nostr.json");
     await other.close();
   });
   test("speak text if the relay has none", async () => {
     const plain = await Relay.listen({ dictionaries: [] });
-    await plays(plain.url, {}, "nostr.json");
+    await speak(plain.url, {}, "nostr.json");
     await plain.close();
   });
 
-  /** What two subscriptions get for one event, after `before`. */
-  async function delivered(kind: number, before: string[], other = "another") {
-    const noted = event(kind, `a note for two: ${kind} ${before.length} ${other.length} ${"x ".repeat(200)}`);
-    const readers = [await raw(relay.url), await raw(relay.url)];
-    for (const [index, { socket }] of readers.entries()) {
-      const texts = [...before, JSON.stringify(["REQ", index === 0 ? "one" : other, { ids: [noted.id] }])];
-      for (const text of texts) socket.send(Buffer.concat([Buffer.of(0), Buffer.from(text)]));
-    }
-    await until(() => readers.every(({ received }) => received.length === before.length + 1), "EOSE");
-    const { peer } = await client(relay.url);
-    peer.send(JSON.stringify(["EVENT", noted]));
-    await until(() => readers.every(({ received }) => received.length === before.length + 2), "the event");
-    const messages = readers.map(({ received }) => received.at(-1)!);
-    for (const [index, message] of messages.entries()) {
-      const json = JSON.stringify(["EVENT", index === 0 ? "one" : other, noted]);
-      assert.equal(decode(message, DICTIONARY, LIMIT), json);
-      assert.equal(message[0], 1);
-    }
-    for (const { socket } of [...readers, peer]) socket.close();
-    return messages.map(framesOf);
-  }
+  const delivered = (kind: number, before: string[], other = "another") =>
+    frames(relay.url, event(kind, `a note for two: ${kind} ${before.length} ${other.length} ${"x ".repeat(200)}`), before, other);
 
   test("an event is compressed once for two subscriptions", async () => {
     const [one, two] = await delivered(1, []);

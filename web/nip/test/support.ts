@@ -1,4 +1,5 @@
 /** What tests share: the draft's dictionary and vectors, peers that obey no rule, and waiting. */
+import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
@@ -7,6 +8,7 @@ import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
 import WebSocket, { WebSocketServer } from "ws";
 import { connect, type ClientOptions } from "../src/client.js";
+import { decode } from "../src/message.js";
 import type { Peer } from "../src/peer.js";
 import { Dictionary, frameAt } from "../src/zstd.js";
 
@@ -86,6 +88,44 @@ export async function raw(url: string, tokens: string[] = [TOKEN]) {
   socket.on("close", (code) => (close = code));
   await once(socket, "open");
   return { socket, received, closeCode: () => close };
+}
+
+/** Two clients publish an event and read it, stored and live. */
+export async function plays(url: string, noted: { id: string }, token: string, options: Partial<ClientOptions> = {}) {
+  const [one, two] = [await client(url, options), await client(url, options)];
+  assert.equal(one.peer.socket.protocol, token);
+  two.peer.send(JSON.stringify(["REQ", "live", { kinds: [1], since: 1_600_000_000, ids: [noted.id] }]));
+  await until(() => two.received.length === 1, "EOSE");
+  one.peer.send(JSON.stringify(["EVENT", noted]));
+  await until(() => one.received.length === 1 && two.received.length === 2, "OK and the event");
+  one.peer.send(JSON.stringify(["REQ", "stored", { ids: [noted.id], limit: 5 }]));
+  await until(() => one.received.length === 3, "the stored event");
+  const [ok, ...stored] = one.received.map((json) => JSON.parse(json));
+  assert.deepEqual(ok.slice(0, 3), ["OK", noted.id, true]);
+  assert.deepEqual(stored, [["EVENT", "stored", noted], ["EOSE", "stored"]]);
+  assert.deepEqual(two.received.map((json) => JSON.parse(json)), [["EOSE", "live"], ["EVENT", "live", noted]]);
+  for (const { peer } of [one, two]) peer.socket.close();
+}
+
+/** The frames that two subscriptions get for one event, after `before`. */
+export async function delivered(url: string, noted: { id: string }, before: string[] = [], other = "another") {
+  const readers = [await raw(url), await raw(url)];
+  for (const [index, { socket }] of readers.entries()) {
+    const texts = [...before, JSON.stringify(["REQ", index === 0 ? "one" : other, { ids: [noted.id] }])];
+    for (const text of texts) socket.send(Buffer.concat([Buffer.of(0), Buffer.from(text)]));
+  }
+  await until(() => readers.every(({ received }) => received.length === before.length + 1), "EOSE");
+  const { peer } = await client(url);
+  peer.send(JSON.stringify(["EVENT", noted]));
+  await until(() => readers.every(({ received }) => received.length === before.length + 2), "the event");
+  const messages = readers.map(({ received }) => received.at(-1)!);
+  for (const [index, message] of messages.entries()) {
+    const json = JSON.stringify(["EVENT", index === 0 ? "one" : other, noted]);
+    assert.equal(decode(message, DICTIONARY, LIMIT), json);
+    assert.equal(message[0], 1);
+  }
+  for (const { socket } of [...readers, peer]) socket.close();
+  return messages.map(framesOf);
 }
 
 /** The headers of a relay's answer to a handshake with these. */
