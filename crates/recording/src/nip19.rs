@@ -24,23 +24,35 @@ pub fn decode(text: &str) -> Option<(&str, Vec<u8>)> {
     (encode(prefix, &data) == text).then_some((prefix, data))
 }
 
-/// The keys and ids in the data of a reference. Longer forms repeat type, length and value: type 0
-/// is the key or id itself, type 2 its author. An `naddr` names no id.
-pub fn hashes<'d>(prefix: &str, data: &'d mut [u8]) -> Vec<&'d mut [u8; 32]> {
-    let mut found = Vec::new();
+/// The values in the data of a reference, each with its type: longer forms repeat type, length and
+/// value. The whole of the short ones is a key or id (type 0). What is no whole value comes last, as
+/// one of no type.
+pub(crate) fn values<'d>(prefix: &str, mut data: &'d mut [u8]) -> Vec<(Option<u8>, &'d mut [u8])> {
     if matches!(prefix, "npub" | "note") {
-        found.extend(<&mut [u8; 32]>::try_from(data).ok());
-        return found;
+        return vec![(Some(0), data)];
     }
-    let mut rest = data;
-    while let Some((&mut [kind, length], behind)) = rest.split_first_chunk_mut() {
-        let Some((value, next)) = behind.split_at_mut_checked(usize::from(length)) else { break };
-        if kind == 2 || (kind == 0 && prefix != "naddr") {
-            found.extend(<&mut [u8; 32]>::try_from(value).ok());
-        }
-        rest = next;
+    let mut found = Vec::new();
+    while let Some(&[kind, length]) = data.first_chunk()
+        && data.len() >= 2 + usize::from(length)
+    {
+        let (value, rest) = std::mem::take(&mut data).split_at_mut(2 + usize::from(length));
+        found.push((Some(kind), &mut value[2..]));
+        data = rest;
     }
+    found.push((None, data));
     found
+}
+
+/// Whether a value is a key or an id: type 0 is the key or id itself, type 2 its author. An `naddr`
+/// names no id.
+pub(crate) fn is_hash(prefix: &str, kind: Option<u8>, value: &[u8]) -> bool {
+    (kind == Some(2) || kind == Some(0) && prefix != "naddr") && value.len() == 32
+}
+
+/// The keys and ids in the data of a reference.
+pub fn hashes<'d>(prefix: &str, data: &'d mut [u8]) -> Vec<&'d mut [u8; 32]> {
+    let values = values(prefix, data).into_iter().filter(|(kind, value)| is_hash(prefix, *kind, value));
+    values.filter_map(|(_, value)| value.try_into().ok()).collect()
 }
 
 #[cfg(test)]

@@ -289,7 +289,7 @@ impl Pseudonyms {
 
     /// The pseudonym of a key or an id.
     fn hash(&self, value: &[u8; 32]) -> [u8; 32] {
-        self.stream(b"hash", &[value]).block
+        self.stream(b"hash", &[&*value]).block
     }
 
     fn name(&mut self, text: &mut Cow<'_, str>) {
@@ -388,22 +388,14 @@ impl Pseudonyms {
         }
         let (prefix, mut data) = nip19::decode(word)?;
         let mut noise = self.stream(b"noise", &[&data]);
-        let hashes: Vec<_> = nip19::hashes(prefix, &mut data).iter().map(|hash| self.hash(hash)).collect();
-        let (is_long, mut at) = (!matches!(prefix, "npub" | "note"), 0);
-        while let Some(&[kind, length]) = data[at..].first_chunk()
-            && is_long
-        {
-            // Type and length stay, and a kind (type 3), as it does in events.
-            let value = at + 2..at + 2 + usize::from(length);
-            let Some(bytes) = data.get_mut(value.clone()) else { break };
-            if (kind, length) != (3, 4) {
-                bytes.fill_with(|| noise.byte());
+        for (kind, value) in nip19::values(prefix, &mut data) {
+            if nip19::is_hash(prefix, kind, value) {
+                let hash = self.stream(b"hash", &[&*value]).block;
+                value.copy_from_slice(&hash);
+            } else if (kind, value.len()) != (Some(3), 4) {
+                // A kind (type 3) stays, as it does in events.
+                value.fill_with(|| noise.byte());
             }
-            at = value.end;
-        }
-        data[at..].fill_with(|| noise.byte());
-        for (place, hash) in nip19::hashes(prefix, &mut data).into_iter().zip(hashes) {
-            *place = hash;
         }
         Some(nip19::encode(prefix, &data))
     }
