@@ -1,7 +1,8 @@
 //! Dictionaries of users, checked.
 
 use std::{
-    fs, io,
+    fs::File,
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
@@ -33,11 +34,8 @@ pub enum DictionaryError {
     )]
     Magic,
     /// Over 1 MiB.
-    #[error("a dictionary of {bytes} bytes; at most {MAX_BYTES} are allowed")]
-    TooLarge {
-        /// Its size.
-        bytes: u64,
-    },
+    #[error("a dictionary of more than {MAX_BYTES} bytes")]
+    TooLarge,
     /// Bytes that zstd refuses.
     #[error("a damaged dictionary: zstd cannot read its tables")]
     Damaged,
@@ -49,7 +47,7 @@ pub enum DictionaryError {
 /// [`DictionaryError`] for bytes that zstd's trainer did not write, or more than 1 MiB.
 pub fn of(bytes: Vec<u8>) -> Result<Dictionary, DictionaryError> {
     if bytes.len() > MAX_BYTES {
-        return Err(DictionaryError::TooLarge { bytes: bytes.len() as u64 });
+        return Err(DictionaryError::TooLarge);
     }
     if !bytes.starts_with(&MAGIC) {
         return Err(DictionaryError::Magic);
@@ -61,14 +59,12 @@ pub fn of(bytes: Vec<u8>) -> Result<Dictionary, DictionaryError> {
 /// A dictionary from its file.
 ///
 /// # Errors
-/// [`DictionaryError`]; a file over 1 MiB is not read.
+/// [`DictionaryError`]; no more than 1 MiB is read.
 pub fn read(path: &Path) -> Result<Dictionary, DictionaryError> {
     let failed = |source| DictionaryError::Read { path: path.to_owned(), source };
-    let bytes = fs::metadata(path).map_err(failed)?.len();
-    if bytes > MAX_BYTES as u64 {
-        return Err(DictionaryError::TooLarge { bytes });
-    }
-    of(fs::read(path).map_err(failed)?)
+    let (file, mut bytes) = (File::open(path).map_err(failed)?, Vec::new());
+    file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    of(bytes)
 }
 
 #[cfg(test)]
@@ -93,7 +89,7 @@ mod tests {
         let bundled = Dictionary::bundled("json").unwrap().bytes();
         assert!(matches!(of(b"{}".to_vec()), Err(DictionaryError::Magic)));
         assert!(matches!(of(bundled[..60].to_vec()), Err(DictionaryError::Damaged)));
-        assert!(matches!(of(vec![0; MAX_BYTES + 1]), Err(DictionaryError::TooLarge { bytes: 1_048_577 })));
+        assert!(matches!(of(vec![0; MAX_BYTES + 1]), Err(DictionaryError::TooLarge)));
         let error = read(Path::new("no/such/file")).unwrap_err().to_string();
         assert_eq!(error, "cannot read the dictionary no/such/file");
     }
