@@ -269,48 +269,8 @@ fn a_read_buffer_is_small_unless_it_was_asked_for() {
 }
 
 #[tokio::test]
-async fn an_answer_to_a_ping_never_comes_into_a_message() {
-    const MESSAGES: usize = 300;
-    let (near, far) = duplex(7); // cuts every frame
-    let (client, server) = tokio::join!(connect("ws://test/", near, None, None), accept(far, &[], None));
-    let (mut pings, mut messages) = client.unwrap().0.split();
-    let mut server = server.unwrap();
-    let serve = async {
-        for n in 0..MESSAGES {
-            server.feed(Message::text(sample(n))).await.unwrap();
-            if n % 2 == 0 {
-                assert!(server.next().await.unwrap().unwrap().is_ping());
-            }
-            if n % 3 == 0 {
-                server.flush().await.unwrap();
-            }
-        }
-        server.flush().await.unwrap();
-        // Behind the last Pong, so that somebody reads it.
-        server.send(Message::text(sample(MESSAGES))).await.unwrap();
-    };
-    let ping = async {
-        for n in 0..MESSAGES / 2 {
-            pings.send(Message::Ping(vec![0; n % 126].into())).await.unwrap();
-        }
-    };
-    let read = async {
-        let mut texts = 0;
-        while texts <= MESSAGES {
-            match messages.next().await.unwrap().unwrap() {
-                Message::Text(text) => {
-                    assert_eq!(text, sample(texts));
-                    texts += 1;
-                }
-                other => assert!(other.is_pong(), "{other}"),
-            }
-        }
-    };
-    tokio::join!(serve, ping, read);
-}
-
-#[tokio::test]
-async fn a_flush_that_waits_is_woken_beside_a_reader_who_answers_pings() {
+async fn answers_to_pings_come_into_no_message_and_a_flush_that_waits_is_woken_beside_them() {
+    // The first cuts every frame.
     for pipe_bytes in [7, 64, 1_000] {
         let (near, far) = duplex(pipe_bytes);
         let (client, server) = tokio::join!(connect("ws://test/", near, None, None), accept(far, &[], None));
@@ -319,8 +279,12 @@ async fn a_flush_that_waits_is_woken_beside_a_reader_who_answers_pings() {
         // Tasks of their own: each is woken for itself.
         let sending = tokio::spawn(async move {
             for n in 0..50 {
-                sink.send(Message::text(sample(n * 40))).await.unwrap();
+                sink.feed(Message::text(sample(n * 40))).await.unwrap();
+                if n % 3 == 0 {
+                    sink.flush().await.unwrap();
+                }
             }
+            sink.flush().await.unwrap();
             sink
         });
         let answering = tokio::spawn(async move {
@@ -338,7 +302,13 @@ async fn a_flush_that_waits_is_woken_beside_a_reader_who_answers_pings() {
         let mut texts = 0;
         while texts < 50 {
             let next = tokio::time::timeout(Duration::from_secs(20), messages.next());
-            texts += usize::from(next.await.expect("nobody sleeps").unwrap().unwrap().is_text());
+            match next.await.expect("nobody sleeps").unwrap().unwrap() {
+                Message::Text(text) => {
+                    assert_eq!(text, sample(texts * 40));
+                    texts += 1;
+                }
+                other => assert!(other.is_pong(), "{other}"),
+            }
         }
         let (sink, stream, _) = (sending.await.unwrap(), answering.await.unwrap(), pinging.await.unwrap());
         drop((sink, stream));
