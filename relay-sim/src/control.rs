@@ -48,7 +48,8 @@ pub(crate) async fn answer(
         }
         Err((status, why)) => (status, json!({ "error": why })),
     };
-    incoming.answer(status, &answer.to_string()).await;
+    let kind = ("Content-Type", "application/json");
+    incoming.answer_with(status, &[kind], answer.to_string().as_bytes()).await;
     Ok(())
 }
 

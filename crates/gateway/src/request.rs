@@ -85,9 +85,7 @@ impl Request {
 
     /// The value of a field as one list.
     pub(crate) fn field(&self, name: &str) -> Option<String> {
-        let lines = self.fields.get_all(name).iter().map(|line| String::from_utf8_lossy(line.as_bytes()));
-        let list = lines.collect::<Vec<_>>().join(", ");
-        self.fields.contains_key(name).then_some(list)
+        wire::header_list(&self.fields, name)
     }
 
     /// Takes the offers of subprotocols that are ours off, and of compression where it is declined.

@@ -84,17 +84,10 @@ enum Side {
 /// Code and reason of a Close frame.
 type Close = (CloseCode, String);
 
-/// What happened next.
-enum Step {
-    From(Side, Message),
-    /// The peer's Close frame or its end of TCP.
-    Left(Side),
-    Failed(Side, WireError),
-}
-
 /// Why a session ended.
 #[derive(Debug)]
 enum End {
+    /// The peer's Close frame or its end of TCP.
     Left(Side),
     /// A side broke a rule, is silent, or failed. Without a code it is gone.
     Failed(Side, Option<CloseCode>, String),
@@ -180,18 +173,18 @@ impl Session {
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         pings.reset(); // the first tick would be at once
         loop {
-            let step = tokio::select! {
+            let (side, message) = tokio::select! {
                 biased;
                 () = gateway.stop.cancelled() => return Err(End::Stopped),
                 _ = pings.tick() => {
                     self.ping().await?;
                     continue;
                 }
-                step = self.step() => step,
+                next = self.next() => next?,
             };
-            match step {
-                Step::From(Side::Client, message) => self.take_clients(message).await?,
-                Step::From(Side::Relay, message) => {
+            match side {
+                Side::Client => self.take_clients(message).await?,
+                Side::Relay => {
                     let payload = self.recorded.is_some().then(|| message.payload.clone());
                     self.take_relays(message).await?;
                     if let (Some(recorded), Some(payload)) = (&self.recorded, payload) {
@@ -199,16 +192,14 @@ impl Session {
                         recorded.message(Party::Relay, bytes, Format::JSON, &[&payload]);
                     }
                 }
-                Step::Left(side) => return Err(End::Left(side)),
-                Step::Failed(side, error) => return Err(End::failed(side, &error)),
             }
         }
     }
 
     /// Waits for a message of a side whose other side has room. What was fed is flushed when no
     /// message is ready. Cancel-safe.
-    async fn step(&mut self) -> Step {
-        let step = poll_fn(|cx| {
+    async fn next(&mut self) -> Result<(Side, Message), End> {
+        let next = poll_fn(|cx| {
             loop {
                 for side in [Side::Relay, Side::Client] {
                     let (from, to) = self.legs(side);
@@ -217,13 +208,13 @@ impl Session {
                     }
                     let next = pin!(from.conn.next()).poll(cx);
                     match next {
-                        Poll::Ready(Some(Ok(message))) => return Poll::Ready(Step::From(side, message)),
+                        Poll::Ready(Some(Ok(message))) => return Poll::Ready(Ok((side, message))),
                         // After a Close frame only the end of TCP comes.
-                        _ if from.conn.peer_close().is_some() => return Poll::Ready(Step::Left(side)),
+                        _ if from.conn.peer_close().is_some() => return Poll::Ready(Err(End::Left(side))),
                         Poll::Ready(Some(Err(WireError::Closed { .. })) | None) => {
-                            return Poll::Ready(Step::Left(side));
+                            return Poll::Ready(Err(End::Left(side)));
                         }
-                        Poll::Ready(Some(Err(error))) => return Poll::Ready(Step::Failed(side, error)),
+                        Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(End::failed(side, &error))),
                         Poll::Pending => {}
                     }
                 }
@@ -239,7 +230,7 @@ impl Session {
                             has_new_room |= !leg.has_room();
                             leg.unflushed = 0;
                         }
-                        Poll::Ready(Err(error)) => return Poll::Ready(Step::Failed(side, error)),
+                        Poll::Ready(Err(error)) => return Poll::Ready(Err(End::failed(side, &error))),
                         Poll::Pending => {}
                     }
                 }
@@ -250,7 +241,7 @@ impl Session {
         })
         .await;
         self.count();
-        step
+        next
     }
 
     /// A side, and the other one.

@@ -15,11 +15,6 @@ use crate::client::Endpoint;
 /// Most bytes of a document.
 const MAX_BYTES: u64 = 256 << 10;
 
-/// Why there is no document: the request, the relay's answer or its length.
-#[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub struct DocumentError(#[from] ureq::Error);
-
 /// A document as it came.
 #[derive(Debug)]
 pub struct Document {
@@ -33,16 +28,16 @@ pub struct Document {
 /// long as `patience`.
 ///
 /// # Errors
-/// [`DocumentError`].
-pub fn document(relay: &Endpoint, patience: Duration) -> Result<Document, DocumentError> {
+/// The request fails, or the answer is no document or too long.
+pub fn document(relay: &Endpoint, patience: Duration) -> Result<Document, ureq::Error> {
     fetch(relay, "application/nostr+json", patience)
 }
 
 /// The same of another document at the address, in the form of this media type.
 ///
 /// # Errors
-/// [`DocumentError`].
-pub fn fetch(relay: &Endpoint, form: &str, patience: Duration) -> Result<Document, DocumentError> {
+/// The request fails, or the answer is no document or too long.
+pub fn fetch(relay: &Endpoint, form: &str, patience: Duration) -> Result<Document, ureq::Error> {
     let trusted = relay.roots().iter().map(|der| Certificate::from_der(der).to_owned());
     let roots = RootCerts::Specific(Arc::new(trusted.collect()));
     let mut config = ureq::Agent::config_builder()

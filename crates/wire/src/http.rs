@@ -98,7 +98,7 @@ fn has_empty_line(bytes: &[u8]) -> bool {
 }
 
 /// The values of a header's lines as one list (RFC 9110 §5.3). `None` if absent.
-pub(crate) fn list(headers: &HeaderMap, name: &str) -> Option<String> {
+pub fn list(headers: &HeaderMap, name: &str) -> Option<String> {
     let lines: Vec<_> = headers.get_all(name).iter().map(|v| String::from_utf8_lossy(v.as_bytes())).collect();
     (!lines.is_empty()).then(|| lines.join(", "))
 }

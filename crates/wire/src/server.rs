@@ -154,11 +154,6 @@ impl Incoming {
         Ok(body)
     }
 
-    /// Answers with JSON, and closes.
-    pub async fn answer(self, status: &str, json: &str) {
-        self.answer_with(status, &[("Content-Type", "application/json")], json.as_bytes()).await;
-    }
-
     /// Answers with these header fields, next to the body's length, and closes.
     pub async fn answer_with(mut self, status: &str, headers: &[(&str, &str)], body: &[u8]) {
         http::answer(&mut self.stream, status, headers, body, self.request.method() == Method::HEAD).await;
