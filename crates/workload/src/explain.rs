@@ -227,7 +227,7 @@ const SUMS: [Sum; 9] = [
     ("requests", "requests for stored events", |facts| facts.requests),
     ("stored", "deliveries of stored events", |facts| facts.stored_deliveries),
     ("live", "deliveries of live events", |facts| facts.live_deliveries),
-    ("timed", "of these with both ends on one machine", |facts| facts.live_deliveries_timed),
+    ("timed", "of these published by the same agent", |facts| facts.live_deliveries_timed),
     ("due/s", "publications and sessions due within one second at most", |facts| facts.due_per_s_max),
 ];
 
