@@ -289,7 +289,7 @@ impl Pseudonyms {
 
     /// The pseudonym of a key or an id.
     fn hash(&self, value: &[u8; 32]) -> [u8; 32] {
-        self.stream(b"hash", &[&*value]).block
+        self.stream(b"hash", &[value]).block
     }
 
     fn name(&mut self, text: &mut Cow<'_, str>) {
@@ -390,7 +390,7 @@ impl Pseudonyms {
         let mut noise = self.stream(b"noise", &[&data]);
         for (kind, value) in nip19::values(prefix, &mut data) {
             if nip19::is_hash(prefix, kind, value) {
-                let hash = self.stream(b"hash", &[&*value]).block;
+                let hash = self.stream(b"hash", &[value]).block;
                 value.copy_from_slice(&hash);
             } else if (kind, value.len()) != (Some(3), 4) {
                 // A kind (type 3) stays, as it does in events.

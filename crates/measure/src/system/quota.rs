@@ -244,7 +244,9 @@ mod tests {
     #[test]
     fn the_smallest_quota_from_the_own_group_to_the_root_counts_in_either_version() {
         let nested = ["400000 100000\n", "50000 100000\n", "max 100000\n"];
-        let cases: [(&str, &[(&str, &str)], Option<f64>); 9] = [
+        /// Files and their content.
+        type Files = [(&'static str, &'static str)];
+        let cases: [(&str, &Files, Option<f64>); 9] = [
             (
                 "0::/a/b/c\n",
                 &[("a/cpu.max", nested[0]), ("a/b/cpu.max", nested[1]), ("a/b/c/cpu.max", nested[2])],
