@@ -31,7 +31,7 @@ const LIFETIME_S: i64 = 600;
 const STEPS: usize = 8;
 const TIME_TO_BISECT: Duration = Duration::from_secs(15);
 
-/// The part of its age by which an event may age until it is sent.
+/// One part in so many of its age is taken off a bound: events age until they are sent.
 const AGES: i64 = 50;
 
 /// Subscriptions and connections at most.
@@ -212,45 +212,51 @@ impl Rehearsal<'_> {
             pause *= 2;
         };
         for event in &taken {
-            let gives = links.iter().zip(&gives).filter(|(_, answer)| **answer == Answer::Taken);
-            let has: Vec<bool> =
-                gives.map(|(link, _)| link.heard.borrow().stored.contains(&event.id)).collect();
-            let listen = links.iter().filter(|link| link.listens);
-            let live: Vec<bool> = listen.map(|link| link.heard.borrow().live.contains(&event.id)).collect();
-            let without = has.iter().filter(|has| !**has).count();
-            let why = match () {
-                () if is_kept(event) && without == has.len() => {
-                    let filter = Filter { kinds: Some(vec![event.kind]), ..theirs.clone() };
-                    let answer = links[0].request(filter).await;
-                    let heard = links[0].heard.borrow();
-                    match answer {
-                        Answer::Refused(said) => format!("withheld: \"{said}\""),
-                        _ if heard.stored.contains(&event.id) => continue,
-                        _ if author == AFTER_AUTH => "withheld after AUTH".to_owned(),
-                        _ if heard.challenge.is_some() => "withheld without AUTH".to_owned(),
-                        _ => "accepted and not given back".to_owned(),
-                    }
-                }
-                () if is_kept(event) && without > 0 => {
-                    self.answers.stopped = Some(format!(
-                        "more than one relay answers behind this address: {without} of {} connections did not get an \
-                         event of kind {} that another one published; name one relay, or have them pass events to \
-                         each other",
-                        has.len(),
-                        event.kind
-                    ));
-                    continue;
-                }
-                () if !live.is_empty() && !live.contains(&true) => {
-                    "accepted and not delivered to live subscriptions".to_owned()
-                }
-                () => continue,
-            };
-            // Nobody stores an ephemeral event.
-            let stored = !is_kept(event) || without < has.len();
-            set_aside.insert(event.kind, Withheld { why, live: live.contains(&true), stored });
+            let withheld = self.withheld(links, &gives, event, &theirs).await;
+            set_aside.extend(withheld.map(|withheld| (event.kind, withheld)));
         }
         set_aside
+    }
+
+    /// How the relay withholds an event that it took; `None` where it does not. `gives` are its answers
+    /// when it was asked for the events.
+    async fn withheld(
+        &mut self,
+        links: &mut [Talk],
+        gives: &[Answer],
+        event: &Event<'_>,
+        theirs: &Filter,
+    ) -> Option<Withheld> {
+        let given = links.iter().zip(gives).filter(|(_, answer)| **answer == Answer::Taken);
+        let given: Vec<_> = given.map(|(link, _)| link.heard.borrow().stored.contains(&event.id)).collect();
+        let listened = links.iter().filter(|link| link.listens);
+        let live: Vec<_> = listened.map(|link| link.heard.borrow().live.contains(&event.id)).collect();
+        let without = given.iter().filter(|given| !**given).count();
+        if is_kept(event) && without == given.len() {
+            let filter = Filter { kinds: Some(vec![event.kind]), ..theirs.clone() };
+            let answer = links[0].request(filter).await;
+            let heard = links[0].heard.borrow();
+            let why = match answer {
+                Answer::Refused(said) => format!("withheld: \"{said}\""),
+                _ if heard.stored.contains(&event.id) => return None,
+                _ if links[0].proven => "withheld after AUTH".to_owned(),
+                _ if heard.challenge.is_some() => "withheld without AUTH".to_owned(),
+                _ => "accepted and not given back".to_owned(),
+            };
+            return Some(Withheld { why, live: live.contains(&true), stored: false });
+        }
+        if is_kept(event) && without > 0 {
+            self.answers.stopped = Some(format!(
+                "more than one relay answers behind this address: {without} of {} connections did not get an event of \
+                 kind {} that another one published; name one relay, or have them pass events to each other",
+                given.len(),
+                event.kind
+            ));
+            return None;
+        }
+        let is_mute = !live.is_empty() && !live.contains(&true);
+        let why = "accepted and not delivered to live subscriptions";
+        is_mute.then(|| Withheld { why: why.to_owned(), live: false, stored: true })
     }
 
     /// Answers the relay's challenge, which may come with a restricted request, and publishes again what
