@@ -82,17 +82,8 @@ impl ByKind {
 #[derive(Debug)]
 enum List {
     One(Placed),
-    /// A chunk, not empty.
-    Few(Vec<Placed>),
-    Many(Box<Chunks>),
-}
-
-/// A list in chunks of at most [`MAX_CHUNK`], none of them empty.
-#[derive(Debug)]
-struct Chunks {
-    chunks: Vec<Vec<Placed>>,
-    /// Where each begins: to find a chunk no other is read, which is in no cache.
-    starts: Vec<Start>,
+    /// In chunks of at most [`MAX_CHUNK`], none of them empty.
+    Many(Vec<Vec<Placed>>),
 }
 
 /// The part of an event that mostly decides the order.
@@ -135,114 +126,81 @@ impl PartialEq for Placed {
 
 impl Eq for Placed {}
 
-impl Chunks {
-    fn new(chunks: Vec<Vec<Placed>>) -> Chunks {
-        let starts = chunks.iter().map(|chunk| chunk[0].start).collect();
-        Chunks { chunks, starts }
+/// How many chunks have begun. To look at the last one first spares a new event the search.
+fn begun(chunks: &[Vec<Placed>], has_begun: impl Fn(&Placed) -> bool) -> usize {
+    match chunks.last() {
+        Some(last) if has_begun(&last[0]) => chunks.len(),
+        _ => chunks.partition_point(|chunk| has_begun(&chunk[0])),
     }
-
-    /// The chunk that an event is in, or belongs into.
-    fn place(&self, placed: &Placed) -> usize {
-        let mut begun = self.starts.partition_point(|start| *start < placed.start);
-        while self.starts.get(begun) == Some(&placed.start) && self.chunks[begun][0] <= *placed {
-            begun += 1;
-        }
-        begun.saturating_sub(1)
-    }
-
-    /// Adds an event. A full chunk splits, and its second half follows it.
-    fn insert(&mut self, placed: Placed) {
-        let place = self.place(&placed);
-        self.starts[place] = self.starts[place].min(placed.start);
-        if let Some(next) = insert_into(&mut self.chunks[place], placed) {
-            self.starts.insert(place + 1, next[0].start);
-            self.chunks.insert(place + 1, next);
-        }
-    }
-
-    /// Removes an event. Returns whether no chunk is left.
-    fn remove(&mut self, placed: &Placed) -> bool {
-        let place = self.place(placed);
-        if remove_from(&mut self.chunks[place], placed) {
-            self.chunks.remove(place);
-            self.starts.remove(place);
-        } else {
-            self.starts[place] = self.chunks[place][0].start;
-        }
-        self.chunks.is_empty()
-    }
-}
-
-/// Adds an event to a chunk, unless it is there: one may have a tag twice. Returns the chunk that is
-/// to follow if this one was full.
-fn insert_into(chunk: &mut Vec<Placed>, placed: Placed) -> Option<Vec<Placed>> {
-    let at = chunk.binary_search(&placed).err()?;
-    if chunk.len() < MAX_CHUNK {
-        chunk.insert(at, placed);
-        return None;
-    }
-    // What comes in order fills its chunks.
-    let mut next = chunk.split_off(if at == MAX_CHUNK { at } else { MAX_CHUNK / 2 });
-    match at.checked_sub(chunk.len()) {
-        Some(at) => next.insert(at, placed),
-        None => chunk.insert(at, placed),
-    }
-    Some(next)
-}
-
-/// Removes an event from a chunk. Returns whether the chunk is empty then.
-fn remove_from(chunk: &mut Vec<Placed>, placed: &Placed) -> bool {
-    if let Ok(at) = chunk.binary_search(placed) {
-        chunk.remove(at);
-        if chunk.len() <= chunk.capacity() / 4 {
-            chunk.shrink_to(chunk.len() * 2);
-        }
-    }
-    chunk.is_empty()
 }
 
 impl List {
-    /// Adds an event, unless it is there.
+    /// Adds an event, unless it is there: one may have a tag twice.
     fn insert(&mut self, placed: Placed) {
-        match self {
-            List::One(one) if *one == placed => {}
+        let chunks = match self {
+            List::One(one) if *one == placed => return,
             List::One(one) => {
                 let mut both = vec![one.clone(), placed];
                 both.sort_unstable();
-                *self = List::Few(both);
+                *self = List::Many(vec![both]);
+                return;
             }
-            List::Few(few) => {
-                if let Some(next) = insert_into(few, placed) {
-                    *self = List::Many(Box::new(Chunks::new(vec![std::mem::take(few), next])));
-                }
-            }
-            List::Many(many) => many.insert(placed),
+            List::Many(chunks) => chunks,
+        };
+        let place = begun(chunks, |first| *first <= placed).saturating_sub(1);
+        let chunk = &mut chunks[place];
+        let at = match chunk.last() {
+            Some(last) if *last < placed => chunk.len(),
+            _ => match chunk.binary_search(&placed) {
+                Ok(_) => return,
+                Err(at) => at,
+            },
+        };
+        if chunk.len() < MAX_CHUNK {
+            chunk.insert(at, placed);
+            return;
         }
+        // What comes in order fills its chunks.
+        let mut next = chunk.split_off(if at == MAX_CHUNK { at } else { MAX_CHUNK / 2 });
+        match at.checked_sub(chunk.len()) {
+            Some(at) => next.insert(at, placed),
+            None => chunk.insert(at, placed),
+        }
+        chunks.insert(place + 1, next);
     }
 
     /// Removes an event. Returns whether the list is empty then.
     fn remove(&mut self, placed: &Placed) -> bool {
-        match self {
-            List::One(one) => one == placed,
-            List::Few(few) => remove_from(few, placed),
-            List::Many(many) => many.remove(placed),
-        }
-    }
-
-    /// Its events up to this time.
-    fn until(&self, until: i64) -> (&[Vec<Placed>], &[Placed]) {
-        fn up_to(chunk: &[Placed], until: i64) -> &[Placed] {
-            &chunk[..chunk.partition_point(|placed| placed.start.0 <= until)]
-        }
-        match self {
-            List::One(one) => (&[], up_to(slice::from_ref(one), until)),
-            List::Few(few) => (&[], up_to(few, until)),
-            List::Many(many) => {
-                let begun = many.starts.partition_point(|start| start.0 <= until);
-                let Some((last, whole)) = many.chunks[..begun].split_last() else { return (&[], &[]) };
-                (whole, up_to(last, until))
+        let chunks = match self {
+            List::One(one) => return one == placed,
+            List::Many(chunks) => chunks,
+        };
+        let place = begun(chunks, |first| first <= placed).saturating_sub(1);
+        let chunk = &mut chunks[place];
+        if let Ok(at) = chunk.binary_search(placed) {
+            chunk.remove(at);
+            if chunk.len() <= chunk.capacity() / 4 {
+                chunk.shrink_to(chunk.len() * 2);
             }
         }
+        if chunk.is_empty() {
+            chunks.remove(place);
+        }
+        chunks.is_empty()
+    }
+
+    /// Its events of a filter's times, of which those of this author are meant.
+    fn within<'i>(&'i self, filter: &Filter, author: Option<&'i [u8; 32]>) -> Listed<'i> {
+        let until = filter.until.unwrap_or(i64::MAX);
+        let (before, chunk) = match self {
+            List::One(one) => (&[][..], slice::from_ref(one)),
+            List::Many(chunks) => {
+                let chunks = &chunks[..begun(chunks, |first| first.start.0 <= until)];
+                chunks.split_last().map_or((&[][..], &[][..]), |(last, before)| (before, &last[..]))
+            }
+        };
+        let chunk = &chunk[..chunk.partition_point(|placed| placed.start.0 <= until)];
+        Listed { author, before, chunk, since: filter.since.unwrap_or(i64::MIN) }
     }
 }
 
@@ -349,14 +307,14 @@ impl Index {
                 let of_author = move |author| {
                     let lists = self.of_author(author).iter();
                     let wanted = lists.filter(move |(kind, _)| kinds.binary_search(kind).is_ok());
-                    wanted.map(move |(_, list)| Candidates::Listed(listed(list, Some(author), filter)))
+                    wanted.map(move |(_, list)| Candidates::Listed(list.within(filter, Some(author))))
                 };
                 sources.push(Source::new(authors.iter().flat_map(of_author), tags()));
             }
             (None, Some(kinds)) => {
                 let places = kinds.iter().filter_map(move |kind| self.all.place(*kind).ok());
                 let of_kind =
-                    move |place: usize| Candidates::Listed(listed(&self.all.0[place].1, None, filter));
+                    move |place: usize| Candidates::Listed(self.all.0[place].1.within(filter, None));
                 sources.push(Source::new(places.map(of_kind), tags()));
             }
             (None, None) if filter.tags.is_empty() => {
@@ -368,7 +326,7 @@ impl Index {
             let of_value = move |value: &'i String| {
                 let (map, key) = key(&self.hasher, (condition.letter, value.as_str()));
                 let (_, list) = self.tags[map].find(key, |list| list.0 == key)?;
-                Some(Candidates::Listed(listed(list, None, filter)))
+                Some(Candidates::Listed(list.within(filter, None)))
             };
             sources.push(Source::new(condition.values.iter().filter_map(of_value), filter.clone()));
         }
@@ -382,15 +340,9 @@ impl Index {
     }
 }
 
-/// The part of a list that is of a filter's times, and of this author.
-fn listed<'i>(list: &'i List, author: Option<&'i [u8; 32]>, filter: &Filter) -> Listed<'i> {
-    let (before, chunk) = list.until(filter.until.unwrap_or(i64::MAX));
-    Listed { author, before, chunk, since: filter.since.unwrap_or(i64::MIN) }
-}
-
-/// The same of the lists of several kinds.
+/// The events of several kinds, as [`List::within`] has those of one.
 fn merged<'i>(lists: &'i [(u16, List)], author: Option<&'i [u8; 32]>, filter: &Filter) -> Candidates<'i> {
-    let mut lists: Vec<_> = lists.iter().map(|(_, list)| listed(list, author, filter)).collect();
+    let mut lists: Vec<_> = lists.iter().map(|(_, list)| list.within(filter, author)).collect();
     let heads = lists.iter_mut().enumerate().filter_map(|(place, list)| Some((list.next()?, place)));
     Candidates::Merged { heads: heads.collect(), lists }
 }
