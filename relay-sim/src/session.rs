@@ -56,14 +56,55 @@ pub(crate) async fn run(relay: Arc<Relay>, conn: Connection, outbox: Arc<Outbox>
 
 struct Session {
     relay: Arc<Relay>,
-    conn: Connection,
+    transport: Transport,
     machine: machine::Connection,
     outbox: Arc<Outbox>,
+}
+
+/// The connection, and what came over it.
+struct Transport {
+    conn: Connection,
     /// Messages that arrived while a flush waited for the peer.
     unread: VecDeque<Message>,
     /// See [`held_bytes`].
     unread_bytes: usize,
     recorded: Option<Recorded>,
+}
+
+impl Transport {
+    /// The next message: one that was read ahead, or one from the socket.
+    async fn next(&mut self) -> Result<Message, End> {
+        if let Some(message) = self.unread() {
+            return Ok(message);
+        }
+        let message = self.conn.next().await.ok_or(End::Left)?.map_err(End::Wire)?;
+        self.record(&message);
+        Ok(message)
+    }
+
+    /// The next message of those that were read ahead.
+    fn unread(&mut self) -> Option<Message> {
+        let message = self.unread.pop_front()?;
+        self.unread_bytes -= held_bytes(&message);
+        Some(message)
+    }
+
+    /// Keeps a message that is read ahead.
+    fn keep(&mut self, message: &Message) {
+        self.record(message);
+        // The payload may share the read buffer, which it would keep in memory.
+        let payload = Bytes::copy_from_slice(&message.payload);
+        self.unread_bytes += held_bytes(message);
+        self.unread.push_back(Message { payload, opcode: message.opcode });
+    }
+
+    /// Records the message that the connection gave last.
+    fn record(&self, message: &Message) {
+        if let Some(recorded) = &self.recorded {
+            let (bytes, format) = (self.conn.arrived_bytes(), self.conn.agreement().format);
+            recorded.message(Side::Client, bytes, format, &[&message.payload]);
+        }
+    }
 }
 
 /// Why a session ended.
@@ -106,13 +147,10 @@ impl Session {
         let agreed = || agreement.token.clone().or_else(|| agreement.extensions.clone());
         let recorded = relay.config.recorder.as_ref().map(|recorder| recorder.open(agreed(), None));
         Session {
-            recorded,
             machine: machine::Connection::new(Arc::clone(&relay), Arc::clone(&outbox), &opening, number),
             relay,
-            conn,
+            transport: Transport { conn, unread: VecDeque::new(), unread_bytes: 0, recorded },
             outbox,
-            unread: VecDeque::new(),
-            unread_bytes: 0,
         }
     }
 
@@ -129,9 +167,7 @@ impl Session {
                 biased;
                 stop = self.outbox.stopped() => return Err(End::Stopped(stop)),
                 () = until(hold), if hold.is_some() => {}
-                message = read(&mut self.conn, &mut self.unread, &mut self.unread_bytes, self.recorded.as_ref()) => {
-                    self.take(&message?, time_now())?;
-                }
+                message = self.transport.next() => self.take(&message?, time_now())?,
                 () = self.outbox.deliveries(self.machine.deliveries()) => {
                     self.put_out(Instant::now()).await?;
                 }
@@ -152,9 +188,7 @@ impl Session {
         let started = time_now();
         let mut time = started;
         loop {
-            let message =
-                read(&mut self.conn, &mut self.unread, &mut self.unread_bytes, self.recorded.as_ref())
-                    .now_or_never();
+            let message = self.transport.next().now_or_never();
             let mut idle = message.is_none();
             if let Some(message) = message {
                 self.take(&message?, time)?;
@@ -184,7 +218,7 @@ impl Session {
         while self.machine.advance(now) == Progress::Full {
             self.flush().await?;
             while self.machine.has_room()
-                && let Some(message) = unread(&mut self.unread, &mut self.unread_bytes)
+                && let Some(message) = self.transport.unread()
             {
                 self.take(&message, time_now())?;
             }
@@ -196,7 +230,7 @@ impl Session {
     async fn flush(&mut self) -> Result<(), End> {
         if !self.machine.outgoing().is_empty() {
             self.hand_over().await?;
-            match self.conn.flush().now_or_never() {
+            match self.transport.conn.flush().now_or_never() {
                 Some(result) => result?,
                 None => self.flush_to_a_slow_peer().await?,
             }
@@ -207,45 +241,39 @@ impl Session {
 
     /// Hands all messages to the connection. The last flush left room, so that this does not wait.
     async fn hand_over(&mut self) -> Result<(), End> {
-        Ok(self.machine.hand_over(&mut self.conn, self.recorded.as_ref()).await?)
+        Ok(self.machine.hand_over(&mut self.transport.conn, self.transport.recorded.as_ref()).await?)
     }
 
     /// Meanwhile messages are read ahead, a stop is heeded, and a peer that neither takes nor sends
     /// anything is given up like one that answers no pings.
     async fn flush_to_a_slow_peer(&mut self) -> Result<(), End> {
         let max_unread_bytes = self.relay.config.outbox_bytes;
-        let mut taken = (Instant::now(), self.conn.traffic().sent.wire_bytes);
+        let mut taken = (Instant::now(), self.transport.conn.traffic().sent.wire_bytes);
         loop {
             match timeout(self.relay.config.ping_interval, self.flushed_or_arrived()).await {
                 Ok(Meanwhile::Flushed(result)) => return Ok(result?),
                 Ok(Meanwhile::Stopped(stop)) => return Err(End::Stopped(stop)),
                 Ok(Meanwhile::Arrived(message)) => {
-                    let message = message.ok_or(End::Left)??;
-                    record(self.recorded.as_ref(), &self.conn, &message);
-                    // The payload may share the read buffer, which it would keep in memory.
-                    let payload = Bytes::copy_from_slice(&message.payload);
-                    let message = Message { payload, ..message };
-                    self.unread_bytes += held_bytes(&message);
-                    self.unread.push_back(message);
-                    if self.unread_bytes > max_unread_bytes {
+                    self.transport.keep(&message.ok_or(End::Left)??);
+                    if self.transport.unread_bytes > max_unread_bytes {
                         let is_first = self.outbox.stop(Stop::SlowConsumer);
                         add(&self.relay.counters.slow_consumers, u64::from(is_first));
                         return Err(End::Stopped(Stop::SlowConsumer));
                     }
                 }
                 Err(_) => {
-                    let wire_bytes = self.conn.traffic().sent.wire_bytes;
+                    let wire_bytes = self.transport.conn.traffic().sent.wire_bytes;
                     if wire_bytes > taken.1 {
                         taken = (Instant::now(), wire_bytes);
                     }
-                    self.check_life(taken.0.max(self.conn.last_heard()))?;
+                    self.check_life(taken.0.max(self.transport.conn.last_heard()))?;
                 }
             }
         }
     }
 
     async fn flushed_or_arrived(&mut self) -> Meanwhile {
-        let Session { conn, outbox, .. } = self;
+        let Session { transport: Transport { conn, .. }, outbox, .. } = self;
         poll_fn(|cx| {
             if let Poll::Ready(result) = pin!(conn.flush()).poll(cx) {
                 return Poll::Ready(Meanwhile::Flushed(result));
@@ -259,12 +287,12 @@ impl Session {
     }
 
     async fn ping(&mut self) -> Result<(), End> {
-        self.check_life(self.conn.last_heard())?;
+        self.check_life(self.transport.conn.last_heard())?;
         tokio::select! {
             // Before a full socket it waits too.
-            pinged = timeout(2 * self.relay.config.ping_interval, self.conn.ping()) => match pinged {
+            pinged = timeout(2 * self.relay.config.ping_interval, self.transport.conn.ping()) => match pinged {
                 Ok(result) => Ok(result?),
-                Err(_) => self.check_life(self.conn.last_heard()),
+                Err(_) => self.check_life(self.transport.conn.last_heard()),
             },
             stop = self.outbox.stopped() => Err(End::Stopped(stop)),
         }
@@ -285,7 +313,7 @@ impl Session {
     /// Delivers events that were accepted before the relay was told to stop.
     async fn deliver_the_rest(&mut self) -> Result<(), End> {
         self.machine.hold_nothing();
-        self.unread.clear();
+        self.transport.unread.clear();
         self.outbox.take(self.machine.deliveries());
         self.put_out(Instant::now()).await?;
         self.flush().await
@@ -293,22 +321,23 @@ impl Session {
 
     /// Ends as a fault wants it, once earlier answers are on their way.
     async fn break_off(mut self, broken: Broken) {
-        if let Some(recorded) = &self.recorded {
+        if let Some(recorded) = &self.transport.recorded {
             recorded.close(None, Side::Relay);
         }
         let _ = self.put_out(Instant::now()).now_or_never();
         let _ = self.flush().now_or_never();
-        self.relay.counters.add_traffic(self.conn.traffic());
+        self.relay.counters.add_traffic(self.transport.conn.traffic());
         match broken {
-            Broken::Reset => self.conn.reset(),
+            Broken::Reset => self.transport.conn.reset(),
             Broken::HalfOpen => _ = self.outbox.stopped().await,
         }
     }
 
     /// Records who ended the connection: the client, where this end sends no Close frame.
     fn record_end(&self, close: Option<&Close>) {
-        let Some(recorded) = &self.recorded else { return };
-        let of_peer = self.conn.peer_close().map(|(code, _)| code).filter(|code| *code != CloseCode::Status);
+        let Some(recorded) = &self.transport.recorded else { return };
+        let of_peer =
+            self.transport.conn.peer_close().map(|(code, _)| code).filter(|code| *code != CloseCode::Status);
         match close {
             Some(close) => recorded.close(Some(close.code.into()), Side::Relay),
             None => recorded.close(of_peer.map(u16::from), Side::Client),
@@ -346,7 +375,7 @@ impl Session {
             let _ = self.hand_over().now_or_never();
         }
         self.record_end(close.as_ref());
-        let Session { relay, mut conn, machine, outbox, unread, .. } = self;
+        let Session { relay, transport: Transport { mut conn, unread, .. }, machine, outbox } = self;
         // A slow peer's connection holds what waits for it, and no more.
         drop((machine, unread));
         if let Some(Close { code, reason }) = close {
@@ -376,35 +405,6 @@ enum Meanwhile {
     Flushed(Result<(), WireError>),
     Arrived(Option<Result<Message, WireError>>),
     Stopped(Stop),
-}
-
-/// The next message: one that was read ahead, or one from the socket.
-async fn read(
-    conn: &mut Connection,
-    unread: &mut VecDeque<Message>,
-    unread_bytes: &mut usize,
-    recorded: Option<&Recorded>,
-) -> Result<Message, End> {
-    if let Some(message) = self::unread(unread, unread_bytes) {
-        return Ok(message);
-    }
-    let message = conn.next().await.ok_or(End::Left)?.map_err(End::Wire)?;
-    record(recorded, conn, &message);
-    Ok(message)
-}
-
-/// Records the message that a connection gave last.
-fn record(recorded: Option<&Recorded>, conn: &Connection, message: &Message) {
-    if let Some(recorded) = recorded {
-        recorded.message(Side::Client, conn.arrived_bytes(), conn.agreement().format, &[&message.payload]);
-    }
-}
-
-/// The next message of those that were read ahead.
-fn unread(unread: &mut VecDeque<Message>, unread_bytes: &mut usize) -> Option<Message> {
-    let message = unread.pop_front()?;
-    *unread_bytes -= held_bytes(&message);
-    Some(message)
 }
 
 /// Bytes of a message that was read ahead: empty messages are not free.

@@ -38,6 +38,7 @@ pub(crate) enum Dropped {
 pub(crate) struct Outbox<T> {
     max_bytes: usize,
     state: Mutex<State<T>>,
+    /// Wakes the session, which is told of a stop and, where it waits for them, of deliveries.
     session: AtomicWaker,
 }
 
