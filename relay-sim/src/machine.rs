@@ -41,7 +41,7 @@ use codecs::Format;
 use wire::CloseCode;
 
 use crate::fanout::{Outbox, Stop};
-pub use crate::relay::{Preloaded, Relay};
+pub use crate::relay::Relay;
 
 mod connection;
 

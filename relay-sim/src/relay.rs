@@ -23,7 +23,7 @@ use std::{
 
 use anyhow::Context;
 use codecs::{Codec, Event, Filter, Format, PublicKeys, RelayMessage, UnknownName};
-use tracing::{debug, error};
+use tracing::{debug, error, info};
 
 use crate::{
     committer::{Committer, Offer},
@@ -81,16 +81,6 @@ struct Shared {
     subscriptions: Subscriptions,
 }
 
-/// The outcome of preloading.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Preloaded {
-    /// Events in the store.
-    pub stored: usize,
-    /// Duplicates, older versions, deleted and ephemeral events, those that the format at rest
-    /// cannot hold and those beyond [`Config::store_bytes`].
-    pub left_out: usize,
-}
-
 impl Relay {
     /// A relay without events, in memory: those of [`Config::preload`] are for [`Relay::preload`],
     /// and [`Config::store`] is for [`Relay::open`].
@@ -131,7 +121,8 @@ impl Relay {
     /// by `unix_seconds` are left out. [`Relay::close`] ends the relay.
     ///
     /// # Errors
-    /// When the format insisted on has no such implementation, or the store cannot be used ([`crate::StoreError`]).
+    /// When the format insisted on has no such implementation, or the store cannot be used
+    /// ([`crate::StoreError`]).
     pub fn open(config: Config, unix_seconds: u64) -> anyhow::Result<Arc<Relay>> {
         let mut relay = Relay::new(config)?;
         let Some(store) = &relay.config.store else { return Ok(Arc::new(relay)) };
@@ -201,9 +192,12 @@ impl Relay {
     }
 
     /// Stores events without checking them, as a relay finds them on its disk.
-    pub fn preload(&self, events: &[Event<'_>]) -> Preloaded {
+    pub fn preload(&self, events: &[Event<'_>]) {
         /// Events that reach the disk together.
         const GROUP: usize = 4_096;
+        if events.is_empty() {
+            return;
+        }
         let before = self.lock().store.len();
         for group in events.chunks(GROUP) {
             let new = |event| Arc::new(StoredEvent::new(event, &self.encodings));
@@ -223,7 +217,12 @@ impl Relay {
             }
         }
         let stored = self.lock().store.len();
-        Preloaded { stored, left_out: (before + events.len()).saturating_sub(stored) }
+        info!(
+            stored,
+            left_out = (before + events.len()).saturating_sub(stored),
+            "preloaded, unverified; left out are duplicates, older versions, deleted and ephemeral events, \
+             those that --at-rest cannot hold and those beyond --store-bytes"
+        );
     }
 
     /// Stores an event that was checked as configured, and queues it for every subscription that it

@@ -7,7 +7,7 @@ use tokio::{
     task::{Id, JoinError, JoinSet},
     time::{Instant, timeout},
 };
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, warn};
 use wire::{Accepted, Incoming, ServerConfig, WireError};
 
 use crate::{
@@ -42,15 +42,7 @@ pub async fn serve(
 pub(crate) fn open(mut config: Config) -> anyhow::Result<Arc<Relay>> {
     let preload = std::mem::take(&mut config.preload);
     let relay = Relay::open(config, session::time_now().unix_seconds)?;
-    if !preload.is_empty() {
-        let preloaded = relay.preload(&preload);
-        info!(
-            stored = preloaded.stored,
-            left_out = preloaded.left_out,
-            "preloaded, unverified; left out are duplicates, older versions, deleted and ephemeral events, \
-             those that --at-rest cannot hold and those beyond --store-bytes"
-        );
-    }
+    relay.preload(&preload);
     Ok(relay)
 }
 
