@@ -141,16 +141,6 @@ impl Client {
         assert_eq!(self.hear().await.unwrap(), expected);
     }
 
-    /// Hears so many messages, sorted: where the protocol requires no order.
-    pub(crate) async fn hear_sorted(&mut self, count: usize) -> Vec<String> {
-        let mut heard = Vec::new();
-        for _ in 0..count {
-            heard.push(self.hear().await.unwrap());
-        }
-        heard.sort();
-        heard
-    }
-
     /// Hears on to the end; the code with which the relay closes, or `None` for 1000 and 1001,
     /// which are no errors to `wire`.
     pub(crate) async fn expect_close(&mut self) -> Option<u16> {
