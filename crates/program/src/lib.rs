@@ -1,5 +1,5 @@
 //! Ground that all programs share: their arguments and command line, their version, manual pages
-//! and completions, the signals that end them, their descriptors, output and terminal.
+//! and completions, the signals that end them, their descriptors, log, output and terminal.
 
 mod arguments;
 mod command_line;
