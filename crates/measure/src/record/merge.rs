@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    AddUp, AgentRecord, AllocationsRecord, CompressionMemoryRecord, Environment, MemoryRecord, Reason,
-    ReasonKind, RunRecord, ShareRecord, Status, Throughput, UsableCores, Validity, ValidityClass,
+    AddUp, AgentRecord, AllocationsRecord, CompressionMemoryRecord, Counts, MemoryRecord, ReasonKind,
+    RunRecord, ShareRecord, Status, Throughput, UsableCores, Validity, ValidityClass,
     recorders::counts::MOST_COUNTED,
     recorders::latency::MOST_METRICS,
     validity::{Burst, Pace},
@@ -64,7 +64,7 @@ impl Merge {
     /// [`MergeError`] when the agent was added before, or the record is of another plan, has counts
     /// that no run reaches, or says too much.
     pub fn add(&mut self, mut record: RunRecord) -> Result<(), MergeError> {
-        let place = self.0.as_ref().map_or(0, |sum| sum.agents.len());
+        let place = self.0.as_ref().map_or(0, |sum| sum.record.agents.len());
         let Some(share) = record.share.take() else {
             return refused(format!("record {place} is not of an agent's share of a plan"));
         };
@@ -74,7 +74,7 @@ impl Merge {
         }
         within_bounds(&share, &record)?;
         match &mut self.0 {
-            Some(sum) if sum.agents.contains_key(&index) => {
+            Some(sum) if sum.record.agents.iter().any(|agent| agent.index == index) => {
                 refused(format!("there are two records of agent {index}"))
             }
             Some(sum) => sum.alike(&share, &record).map(|()| sum.add(&share, record)),
@@ -95,7 +95,7 @@ impl Merge {
 
     fn whole(self) -> Result<Sum, MergeError> {
         let Some(sum) = self.0 else { return refused("there is no record to merge") };
-        let (of, found) = (sum.share.of.get(), sum.agents.len());
+        let (of, found) = (sum.share.of.get(), sum.record.agents.len());
         if found != usize::from(of) {
             return refused(format!("a plan of {of} agents has {of} records; there are {found}"));
         }
@@ -106,50 +106,22 @@ impl Merge {
 /// The parts that agents share, and the sums of their measurements.
 #[derive(Debug)]
 struct Sum {
+    /// Reasons and agents stand in the order in which their records came.
     record: RunRecord,
     share: ShareRecord,
     /// The agent whose sends at one instant take longest.
     burst: Burst,
-    /// Bytes of compression in all connections; `None` where an agent does not know them.
-    compression_bytes: Option<u128>,
-    agents: BTreeMap<u16, Said>,
-}
-
-/// One agent's part in the record of all.
-#[derive(Debug)]
-struct Said {
-    agent: AgentRecord,
-    reasons: Vec<Reason>,
-    incomplete: Option<String>,
+    /// Why runs did not reach their end, by agent.
+    incomplete: BTreeMap<u16, String>,
 }
 
 impl Sum {
     /// The sum of one record.
-    fn from_record(share: ShareRecord, mut record: RunRecord) -> Sum {
-        let said = Said::take_from(&share, &mut record);
-        let (burst, compression_bytes) = (burst(&share, &record), compression_bytes(&record));
-        let without_relay = RunRecord {
-            relay: None,
-            relay_cpu: None,
-            gateway_cpu: None,
-            link: None,
-            memory: record.memory.map(clients_memory),
-            host: None,
-            pinned: None,
-            usable_cores: record.usable_cores.map(|cores| UsableCores {
-                relay: None,
-                relay_millicores: None,
-                ..cores
-            }),
-            allocations: record.allocations.map(|own| AllocationsRecord { relay: None, ..own }),
-            encodings: None,
-            throughput: None,
-            slices: None,
-            saturated: None,
-            ..record
-        };
-        let agents = BTreeMap::from([(share.index, said)]);
-        Sum { record: without_relay, share, burst, compression_bytes, agents }
+    fn from_record(share: ShareRecord, record: RunRecord) -> Sum {
+        let burst = burst(&share, &record);
+        let (record, incomplete) = part(&share, record);
+        let incomplete = incomplete.map(|why| (share.index, why)).into_iter().collect();
+        Sum { record, share, burst, incomplete }
     }
 
     /// Whether an agent played the same as those before it.
@@ -179,98 +151,69 @@ impl Sum {
         Ok(())
     }
 
-    fn add(&mut self, share: &ShareRecord, mut record: RunRecord) {
-        self.agents.insert(share.index, Said::take_from(share, &mut record));
+    fn add(&mut self, share: &ShareRecord, record: RunRecord) {
         let longer = burst(share, &record);
         if longer.takes_ns() > self.burst.takes_ns() {
             self.burst = longer;
         }
-        self.compression_bytes =
-            self.compression_bytes.zip(compression_bytes(&record)).map(|(sum, own)| sum + own);
-        self.record.add_up(&record);
-        self.share.add_up(share);
+        let (mut record, incomplete) = part(share, record);
+        self.incomplete.extend(incomplete.map(|why| (share.index, why)));
+        let sum = &mut self.record;
+        sum.add_up(&record);
+        sum.validity.reasons.append(&mut record.validity.reasons);
+        sum.agents.append(&mut record.agents);
         if share.index == 0 {
-            let sum = &mut self.record;
             sum.environment = record.environment;
             sum.command = record.command;
             sum.started_utc = record.started_utc;
             sum.corpus = record.corpus;
             sum.first_delivery = record.first_delivery;
         }
+        self.share.add_up(share);
     }
 
-    fn finish(self) -> RunRecord {
-        let validity = self.validity();
+    fn finish(mut self) -> RunRecord {
+        self.record.agents.sort_by_key(|agent| agent.index);
+        self.record.validity.reasons.sort_by_key(|reason| reason.agent);
+        self.judge();
         let throughput = self.throughput();
-        let Sum { record, share, compression_bytes, agents, .. } = self;
-        let mean = compression_bytes.map(|bytes| bytes / u128::from(record.connections.max(1)));
-        let known = record.compression_memory.zip(mean);
-        let compression_memory = known.map(|(memory, mean)| CompressionMemoryRecord {
-            client_bytes_per_connection: u64::try_from(mean).unwrap_or(u64::MAX),
-            relay_bytes_per_connection: None,
-            relay_shared_bytes: None,
-            ..memory
-        });
-        let reason =
-            |(index, said): (&u16, &Said)| Some(format!("agent {index}: {}", said.incomplete.as_ref()?));
-        let reasons: Vec<String> = agents.iter().filter_map(reason).collect();
-        let status = if reasons.is_empty() {
-            Status::Complete
-        } else {
-            Status::Incomplete { reason: reasons.join("; ") }
-        };
-        let agents = agents.into_values().map(|said| said.agent_beside(&record.environment)).collect();
-        RunRecord {
-            status,
-            active_ns: share.active_spans_ns.iter().map(|(from, to)| to - from).sum(),
-            validity,
-            compression_memory,
-            throughput,
-            agents,
-            ..record
+        let Sum { mut record, share, incomplete, .. } = self;
+        if let Some(memory) = &mut record.compression_memory {
+            memory.client_bytes_per_connection /= record.connections.max(1);
         }
+        if !incomplete.is_empty() {
+            let reasons: Vec<String> =
+                incomplete.iter().map(|(index, why)| format!("agent {index}: {why}")).collect();
+            record.status = Status::Incomplete { reason: reasons.join("; ") };
+        }
+        let first = &record.environment;
+        for agent in &mut record.agents {
+            agent.environment = agent.environment.take().filter(|own| !own.is_same_machine(first));
+        }
+        let active_ns = share.active_spans_ns.iter().map(|(from, to)| to - from).sum();
+        RunRecord { active_ns, throughput, ..record }
     }
 
-    /// The worst of all agents, and what only all together can tell.
-    fn validity(&self) -> Validity {
-        let (counts, latency) = (self.record.counts, &self.record.latency);
-        // Holds the worst classes of the agents.
-        let mut validity = Validity { reasons: Vec::new(), ..self.record.validity };
-        for (index, said) in &self.agents {
-            let of_agent = |reason: &Reason| Reason { agent: Some(*index), ..reason.clone() };
-            validity.reasons.extend(said.reasons.iter().map(of_agent));
-        }
+    /// Judges what only all agents together can tell.
+    fn judge(&mut self) {
+        let RunRecord { counts, latency, validity, latency_bounds, agents, .. } = &mut self.record;
         if counts.planned + counts.requests + counts.deliveries_expected == 0 {
             validity.add(ValidityClass::Invalid, ReasonKind::NothingPlanned {});
         }
-        validity.judge_light(&counts);
-        validity.judge_unanswered(&counts);
-        if self.agents.len() > 1 {
-            self.judge_ledger(&mut validity);
+        validity.judge_light(counts);
+        validity.judge_unanswered(counts);
+        if agents.len() > 1 {
+            judge_ledger(counts, validity);
             if let Some(lag) = latency.get("send_lag") {
-                self.burst.judge_lag(lag.quantile_ns(0.99), &mut validity);
+                self.burst.judge_lag(lag.quantile_ns(0.99), validity);
             }
             if let Some(rate) = self.share.pace.and_then(Pace::rate) {
-                rate.judge(&mut validity);
+                rate.judge(validity);
             }
         }
-        self.share.expected.iter().for_each(|whole| whole.judge(&mut validity));
-        for bound in &self.record.latency_bounds {
-            bound.judge(latency.get(&bound.metric), &mut validity);
-        }
-        validity
-    }
-
-    /// The ledger of several agents.
-    fn judge_ledger(&self, validity: &mut Validity) {
-        let counts = self.record.counts;
-        if let Err(why) = counts.balanced() {
-            validity.add(ValidityClass::Invalid, ReasonKind::Unbalanced { why });
-        }
-        // An agent's subscribers are owed what others publish, and do not learn what was refused.
-        let rejected = counts.rejected;
-        if rejected > 0 && counts.deliveries_expected > 0 {
-            validity.add(ValidityClass::Invalid, ReasonKind::RefusedAmongAgents { rejected });
+        self.share.expected.iter().for_each(|whole| whole.judge(validity));
+        for bound in latency_bounds {
+            bound.judge(latency.get(&bound.metric), validity);
         }
     }
 
@@ -282,32 +225,66 @@ impl Sum {
     }
 }
 
-impl Said {
-    /// Takes it out of the record.
-    fn take_from(share: &ShareRecord, record: &mut RunRecord) -> Said {
-        let agent = AgentRecord {
-            index: share.index,
-            connections: record.connections,
-            client_cpu: record.client_cpu,
-            started_late_ns: share.started_late_ns,
-            elapsed_ns: record.elapsed_ns,
-            cores: record.usable_cores.map(|cores| cores.clients),
-            millicores: record.usable_cores.and_then(|cores| cores.clients_millicores),
-            send_lag_ns_p99: record.latency.get("send_lag").and_then(|lag| lag.quantile_ns(0.99).ns()),
-            handshake_ns_min: share.handshake_ns_min,
-            deliveries_lost: record.counts.deliveries_lost,
-            clock: None,
-            environment: Some(record.environment.clone()),
-        };
-        let incomplete = record.status.reason().map(str::to_owned);
-        Said { agent, reasons: std::mem::take(&mut record.validity.reasons), incomplete }
+/// The ledger of several agents.
+fn judge_ledger(counts: &Counts, validity: &mut Validity) {
+    if let Err(why) = counts.balanced() {
+        validity.add(ValidityClass::Invalid, ReasonKind::Unbalanced { why });
     }
+    // An agent's subscribers are owed what others publish, and do not learn what was refused.
+    let rejected = counts.rejected;
+    if rejected > 0 && counts.deliveries_expected > 0 {
+        validity.add(ValidityClass::Invalid, ReasonKind::RefusedAmongAgents { rejected });
+    }
+}
 
-    /// The agent's record, with its machine where it is another than agent 0's.
-    fn agent_beside(self, first: &Environment) -> AgentRecord {
-        let environment = self.agent.environment.filter(|own| !own.is_same_machine(first));
-        AgentRecord { environment, ..self.agent }
-    }
+/// One agent's record as a part of that of all, and why its run did not reach its end: its reasons name
+/// it, it stands among the agents, nothing is of a relay, and memory of compression is that of all its
+/// connections.
+fn part(share: &ShareRecord, mut record: RunRecord) -> (RunRecord, Option<String>) {
+    let incomplete = record.status.reason().map(str::to_owned);
+    record.validity.reasons.iter_mut().for_each(|reason| reason.agent = Some(share.index));
+    let agent = AgentRecord {
+        index: share.index,
+        connections: record.connections,
+        client_cpu: record.client_cpu,
+        started_late_ns: share.started_late_ns,
+        elapsed_ns: record.elapsed_ns,
+        cores: record.usable_cores.map(|cores| cores.clients),
+        millicores: record.usable_cores.and_then(|cores| cores.clients_millicores),
+        send_lag_ns_p99: record.latency.get("send_lag").and_then(|lag| lag.quantile_ns(0.99).ns()),
+        handshake_ns_min: share.handshake_ns_min,
+        deliveries_lost: record.counts.deliveries_lost,
+        clock: None,
+        environment: Some(record.environment.clone()),
+    };
+    let compression_memory = record.compression_memory.map(|own| CompressionMemoryRecord {
+        client_bytes_per_connection: own.client_bytes_per_connection.saturating_mul(record.connections),
+        relay_bytes_per_connection: None,
+        relay_shared_bytes: None,
+        ..own
+    });
+    let usable_cores =
+        record.usable_cores.map(|own| UsableCores { relay: None, relay_millicores: None, ..own });
+    let part = RunRecord {
+        status: Status::Complete,
+        agents: vec![agent],
+        relay: None,
+        relay_cpu: None,
+        gateway_cpu: None,
+        link: None,
+        memory: record.memory.map(clients_memory),
+        compression_memory,
+        host: None,
+        pinned: None,
+        usable_cores,
+        allocations: record.allocations.map(|own| AllocationsRecord { relay: None, ..own }),
+        encodings: None,
+        throughput: None,
+        slices: None,
+        saturated: None,
+        ..record
+    };
+    (part, incomplete)
 }
 
 /// Whether a record counts what a run may count, and says no more than there is to say.
@@ -345,12 +322,6 @@ fn within(value: &Value) -> bool {
 
 fn burst(share: &ShareRecord, record: &RunRecord) -> Burst {
     Burst { sends: share.burst_sends, cores: record.usable_cores.map_or(1, |cores| cores.clients) }
-}
-
-/// Bytes of compression in all connections of an agent: the mean of all is of those of all.
-fn compression_bytes(record: &RunRecord) -> Option<u128> {
-    let each = record.compression_memory?.client_bytes_per_connection;
-    Some(u128::from(record.connections) * u128::from(each))
 }
 
 fn clients_memory(memory: MemoryRecord) -> MemoryRecord {

@@ -133,7 +133,7 @@ crate::sums! {
     }
     PopulationRecord { connections, counts, to_relay, to_client }
     MemoryRecord { connections, client_before_bytes, client_after_bytes }
-    CompressionMemoryRecord { ; most client_shared_bytes }
+    CompressionMemoryRecord { client_bytes_per_connection; most client_shared_bytes }
     AllocationsRecord { client, relay }
     TrafficRecord { to_relay, to_client, handshake_to_relay_bytes, handshake_to_client_bytes }
     FlowRecord { messages, payload_bytes, wire_bytes }
@@ -177,7 +177,7 @@ impl RunRecord {
     /// Writes the record as indented JSON; a share's, which has many numbers, in one line.
     ///
     /// # Errors
-    /// [`RecordError::Write`].
+    /// [`RecordError`].
     pub fn write(&self, path: &Path) -> Result<(), RecordError> {
         if self.share.is_some() { write_line(path, self) } else { write_text(path, &self.to_json()) }
     }
@@ -185,7 +185,7 @@ impl RunRecord {
 
 fn write_text(path: &Path, text: &str) -> Result<(), RecordError> {
     write_whole(path, text.as_bytes())
-        .map_err(|source| RecordError::Write { name: path.display().to_string(), source })
+        .map_err(|source| RecordError::because(format!("cannot write {}", path.display()), source))
 }
 
 /// Writes what goes from a player to its agent.
@@ -203,7 +203,7 @@ pub fn read_versioned<T: DeserializeOwned>(path: &Path, what: &'static str) -> R
     match unpack::read(path) {
         Ok(json) => parse_versioned(&json, &name, what),
         Err(source) if source.kind() == io::ErrorKind::UnexpectedEof => Err(cut(&name, what)),
-        Err(source) => Err(RecordError::Read { name, source }),
+        Err(source) => Err(RecordError::because(format!("cannot read {name}"), source)),
     }
 }
 
@@ -211,13 +211,15 @@ pub fn read_versioned<T: DeserializeOwned>(path: &Path, what: &'static str) -> R
 /// texts.
 ///
 /// # Errors
-/// [`RecordError::Content`].
+/// [`RecordError`].
 pub fn parse_versioned<T: DeserializeOwned>(
     json: &[u8],
     name: &str,
     what: &'static str,
 ) -> Result<T, RecordError> {
-    let layout = |source| content(name, format!("is not a {what} of this tool"), Some(source));
+    let layout = |source: serde_json::Error| {
+        RecordError::because(format!("{name} is not a {what} of this tool"), source)
+    };
     let value: serde_json::Value = match serde_json::from_slice(json) {
         Err(error) if error.is_eof() => return Err(cut(name, what)),
         value => value.map_err(layout)?,
@@ -229,52 +231,32 @@ pub fn parse_versioned<T: DeserializeOwned>(
             return serde_json::from_value(value).map_err(layout);
         }
         Some(found) => format!(
-            "has schema version {found}; this build reads {}.x, so take the one that wrote it",
+            "{name} has schema version {found}; this build reads {}.x, so take the one that wrote it",
             major(SCHEMA_VERSION).unwrap_or_default()
         ),
-        None => format!("states no schema_version, so it is not a {what} of this tool"),
+        None => format!("{name} states no schema_version, so it is not a {what} of this tool"),
     };
-    Err(content(name, why, None))
-}
-
-fn content(name: &str, why: String, source: Option<serde_json::Error>) -> RecordError {
-    RecordError::Content { name: name.to_owned(), why, source }
+    Err(RecordError { what: why, source: None })
 }
 
 fn cut(name: &str, what: &str) -> RecordError {
-    content(name, format!("is cut short: it ends amid its {what}; take a whole copy"), None)
+    let what = format!("{name} is cut short: it ends amid its {what}; take a whole copy");
+    RecordError { what, source: None }
 }
 
-/// Why a record cannot be read or written.
+/// Why a record cannot be read or written, as a sentence.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RecordError {
-    /// The file cannot be read.
-    #[error("cannot read {name}")]
-    Read {
-        /// The file.
-        name: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// The file cannot be written.
-    #[error("cannot write {name}")]
-    Write {
-        /// The file.
-        name: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// The file is not what it should be, or of another version.
-    #[error("{name} {why}")]
-    Content {
-        /// The file.
-        name: String,
-        /// What is wrong with it.
-        why: String,
-        /// Where it differs from the layout.
-        source: Option<serde_json::Error>,
-    },
+#[error("{what}")]
+pub struct RecordError {
+    what: String,
+    /// The system's or the parser's own words.
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl RecordError {
+    fn because(what: String, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> RecordError {
+        RecordError { what, source: Some(source.into()) }
+    }
 }
 
 /// A program and its version.
@@ -297,6 +279,7 @@ pub const NO_BATCHES: &str = "none";
 
 /// The cell that one number of the table belongs to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(default = "Cell::older")]
 pub struct Cell {
     /// The scenario's name.
     pub scenario: String,
@@ -306,7 +289,6 @@ pub struct Cell {
     pub implementation: String,
     /// Whose code that is: a crate's name, or `this repository`; of a page its row, the format and what
     /// decodes it; empty in older records.
-    #[serde(default)]
     pub code: String,
     /// The compression's name.
     pub compression: String,
@@ -315,58 +297,49 @@ pub struct Cell {
     /// The check before the relay accepts an event: `none`, `id` or `full`.
     pub verify: String,
     /// Batches of events: `none`, or the relay's limits (`ms=5 n=64 bytes=65536`).
-    #[serde(default = "none")]
     pub batching: String,
     /// Whether the relay encodes an event anew in its publisher's format: `always` (all that older
     /// relays could), or `never-if-canonical`.
-    #[serde(default = "always")]
     pub reencode: String,
     /// Threads of the relay; `1` in older records, `unknown` of another's.
-    #[serde(default = "one")]
     pub relay_threads: String,
     /// The check of each event that clients receive: `none` (all that older clients could), `id` or
     /// `full`.
-    #[serde(default = "none")]
     pub client_verify: String,
     /// The form in which clients keep ids and keys in tags of what they receive: `text` (all that
     /// older clients could), or `bytes`.
-    #[serde(default = "text")]
     pub client_keeps: String,
     /// How many times the scenario's clients and rates were played; `1` in older records.
-    #[serde(default = "one")]
     pub load: String,
     /// The process that closed loops brought to its limit: `relay`, `clients`, or `none` (all that
     /// older records have) where the scenario's arrivals were played.
-    #[serde(default = "none")]
     pub saturate: String,
     /// The relay's name, where one run started several; else empty.
-    #[serde(default)]
     pub relay: String,
     /// What stood before the relay: `gateway`, or `none` (all that older records have).
-    #[serde(default = "none")]
     pub via: String,
     /// The emulated access link of each user: a profile, or its parameters; `none` for loopback, or
     /// the network that is there.
-    #[serde(default = "none")]
     pub link: String,
 }
 
-// Values that all older records have.
-
-fn text() -> String {
-    "text".to_owned()
-}
-
-fn one() -> String {
-    "1".to_owned()
-}
-
-fn none() -> String {
-    "none".to_owned()
-}
-
-fn always() -> String {
-    "always".to_owned()
+impl Cell {
+    /// What a record has whose program knew fewer factors.
+    fn older() -> Cell {
+        let [none, one] = ["none", "1"].map(str::to_owned);
+        Cell {
+            batching: none.clone(),
+            reencode: "always".to_owned(),
+            relay_threads: one.clone(),
+            client_verify: none.clone(),
+            client_keeps: "text".to_owned(),
+            load: one,
+            saturate: none.clone(),
+            via: none.clone(),
+            link: none,
+            ..Cell::default()
+        }
+    }
 }
 
 /// The events a run sent.
@@ -452,11 +425,11 @@ pub struct AgreementRecord {
 
 /// The relay's process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct RelayProcess {
     /// Its process id, where it runs on this machine.
     pub pid: Option<u32>,
     /// Further processes that were named as the relay's.
-    #[serde(default)]
     pub more_pids: Vec<u32>,
     /// How many processes its CPU time and memory are those of: with all that these started, at the
     /// end of the run.
@@ -473,11 +446,9 @@ pub struct RelayProcess {
     /// True when the run started it.
     pub own: bool,
     /// True when it does no Nostr work, as `relay-sim --floor`.
-    #[serde(default)]
     pub is_floor: bool,
     /// How it misbehaved, because it was told to: then the record tests the instrument, and says
     /// nothing else.
-    #[serde(default)]
     pub faults: Vec<String>,
     /// How many deliveries it spoiled, because it was told to and where it is our own.
     pub planted: Option<Planted>,
@@ -544,19 +515,21 @@ pub struct MemoryRecord {
 impl MemoryRecord {
     /// Memory of one connection in the client.
     pub fn client_bytes_per_connection(&self) -> u64 {
-        self.client_after_bytes.saturating_sub(self.client_before_bytes) / self.connections.max(1)
+        self.each(self.client_before_bytes, self.client_after_bytes)
     }
 
     /// Memory of one connection in the relay, and in the gateway before it.
     pub fn relay_bytes_per_connection(&self) -> Option<u64> {
-        let grown = self.relay_after_bytes?.saturating_sub(self.relay_before_bytes?);
-        Some(grown / self.connections.max(1))
+        Some(self.each(self.relay_before_bytes?, self.relay_after_bytes?))
     }
 
     /// Memory of one connection in the gateway.
     pub fn gateway_bytes_per_connection(&self) -> Option<u64> {
-        let grown = self.gateway_after_bytes?.saturating_sub(self.gateway_before_bytes?);
-        Some(grown / self.connections.max(1))
+        Some(self.each(self.gateway_before_bytes?, self.gateway_after_bytes?))
+    }
+
+    fn each(&self, before_bytes: u64, after_bytes: u64) -> u64 {
+        after_bytes.saturating_sub(before_bytes) / self.connections.max(1)
     }
 }
 

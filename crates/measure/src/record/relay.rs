@@ -84,7 +84,7 @@ impl RelayRecord {
     /// Writes it as JSON.
     ///
     /// # Errors
-    /// [`RecordError::Write`].
+    /// [`RecordError`].
     pub fn write(&self, path: &Path) -> Result<(), RecordError> {
         write_line(path, self)
     }

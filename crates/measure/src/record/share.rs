@@ -22,7 +22,6 @@ pub struct ShareRecord {
     pub started_late_ns: u64,
     /// From the plan's time zero to the instant at which this agent was done: the end of what CPU
     /// times are measured over.
-    #[serde(default)]
     pub ended_after_ns: u64,
     /// The shortest of its handshakes with the relay, from TCP's to the end of WebSocket's: two
     /// round trips, and those of TLS.
@@ -72,7 +71,6 @@ pub struct AgentRecord {
     /// From the plan's time zero to the instant at which its last worker began.
     pub started_late_ns: u64,
     /// Wall time of its load.
-    #[serde(default)]
     pub elapsed_ns: u64,
     /// The cores that its clients can keep busy, where that is known.
     pub cores: Option<u64>,
@@ -84,7 +82,6 @@ pub struct AgentRecord {
     /// round trips, and those of TLS.
     pub handshake_ns_min: Option<u64>,
     /// Deliveries that its subscribers were owed and did not get.
-    #[serde(default)]
     pub deliveries_lost: u64,
     /// Its clock against the coordinator's, which set the start; absent in older records.
     pub clock: Option<ClockRecord>,

@@ -34,48 +34,33 @@ mod tests {
 
     #[test]
     fn each_thing_that_a_host_does_is_a_reason() {
-        let pinned = |relay: u32, clients: u32| PinnedCores { relay: vec![relay], clients: vec![clients] };
-        let calm = HostRecord {
-            listen_overflows: Some(0),
-            steal: Some(0.05),
-            reports_pressure: true,
-            ..HostRecord::default()
-        };
-        let judged = |host: &HostRecord| {
+        use ValidityClass::{Invalid, Suspect};
+        type Change = fn(&mut HostRecord);
+        let judged = |change: Change| {
+            let (listen_overflows, steal, reports_pressure) = (Some(0), Some(0.05), true);
+            let mut host = HostRecord { listen_overflows, steal, reports_pressure, ..HostRecord::default() };
+            change(&mut host);
             let mut validity = Validity::default();
             host.judge(false, &mut validity);
             validity
         };
-        assert_eq!(judged(&calm), Validity::default());
-        for (host, class, is_hosts, says) in [
-            (
-                HostRecord { listen_overflows: Some(3), ..calm.clone() },
-                ValidityClass::Suspect,
-                false,
-                "dropped 3 finished handshakes",
-            ),
-            (HostRecord { steal: Some(0.06), ..calm.clone() }, ValidityClass::Suspect, true, "gave 6 %"),
-            (HostRecord { steal: Some(0.6), ..calm.clone() }, ValidityClass::Invalid, true, "gave 60 %"),
-            (
-                HostRecord { siblings: vec![[0, 1]], ..calm.clone() },
-                ValidityClass::Suspect,
-                false,
-                "CPU 0 of the relay and CPU 1 of the clients are sibling threads",
-            ),
-            (
-                HostRecord { repinned: Some([pinned(0, 1), pinned(1, 1)]), ..calm.clone() },
-                ValidityClass::Invalid,
-                false,
-                "relay [0] and clients [1], at the end relay [1] and clients [1]",
-            ),
-            (
-                HostRecord { reports_pressure: false, ..calm },
-                ValidityClass::Suspect,
-                false,
-                "no CPU pressure",
-            ),
-        ] {
-            let validity = judged(&host);
+        assert_eq!(judged(|_| {}), Validity::default());
+        let repinned: Change = |host| {
+            let pinned = |relay| PinnedCores { relay: vec![relay], clients: vec![1] };
+            host.repinned = Some([pinned(0), pinned(1)]);
+        };
+        let siblings = "CPU 0 of the relay and CPU 1 of the clients are sibling threads";
+        let moved = "relay [0] and clients [1], at the end relay [1] and clients [1]";
+        let cases: [(Change, ValidityClass, bool, &str); 6] = [
+            (|host| host.listen_overflows = Some(3), Suspect, false, "dropped 3 finished handshakes"),
+            (|host| host.steal = Some(0.06), Suspect, true, "gave 6 %"),
+            (|host| host.steal = Some(0.6), Invalid, true, "gave 60 %"),
+            (|host| host.siblings = vec![[0, 1]], Suspect, false, siblings),
+            (repinned, Invalid, false, moved),
+            (|host| host.reports_pressure = false, Suspect, false, "no CPU pressure"),
+        ];
+        for (change, class, is_hosts, says) in cases {
+            let validity = judged(change);
             assert_eq!((validity.class, validity.counts), (class, ValidityClass::Valid), "{validity:?}");
             assert_eq!(validity.blames_host(), is_hosts, "{validity:?}");
             assert!(validity.reasons.len() == 1 && validity.to_string().contains(says), "{validity:?}");

@@ -57,7 +57,7 @@ impl Validity {
     /// Adds a reason.
     pub fn add(&mut self, class: ValidityClass, reason: impl Into<Reason>) {
         let reason = Reason { class, ..reason.into() };
-        if reason.kind.spoils() == Spoils::All {
+        if reason.kind.about().1 == Spoils::All {
             self.counts = self.counts.max(class);
         }
         self.class = self.class.max(class);
@@ -125,17 +125,12 @@ impl Validity {
 
     /// Judges what the relay left unanswered.
     pub(crate) fn judge_unanswered(&mut self, counts: &Counts) {
-        let (planned, requests) = (counts.planned, counts.requests);
-        for (open, of, kind) in [
-            (counts.timed_out, planned, ReasonKind::Unacknowledged { open: counts.timed_out, planned }),
-            (
-                counts.requests_failed,
-                requests,
-                ReasonKind::Unanswered { open: counts.requests_failed, requests },
-            ),
-        ] {
+        let Counts { planned, timed_out, requests, requests_failed, .. } = *counts;
+        let mut judge = |open: u64, of: u64, kind| {
             self.judge(open as f64, 0.0, of as f64 * UNANSWERED_INVALID_ABOVE, kind);
-        }
+        };
+        judge(timed_out, planned, ReasonKind::Unacknowledged { open: timed_out, planned });
+        judge(requests_failed, requests, ReasonKind::Unanswered { open: requests_failed, requests });
     }
 
     /// Judges what a process logs. Log lines for each message cost CPU time, at `trace` by far the most.

@@ -60,7 +60,6 @@ pub(crate) const STEAL_INVALID_ABOVE: f64 = 0.20;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Reason {
     /// The agent whose run it is, where several played together.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<u16>,
     /// What it is about.
     pub subject: Subject,
@@ -146,7 +145,7 @@ impl Reason {
 
 impl From<ReasonKind> for Reason {
     fn from(kind: ReasonKind) -> Reason {
-        Reason::about(kind.subject(), kind)
+        Reason::about(kind.about().0, kind)
     }
 }
 
@@ -168,15 +167,10 @@ macro_rules! reasons {
         }
 
         impl ReasonKind {
-            fn subject(&self) -> Subject {
+            /// What it is about, and which numbers it spoils.
+            pub(crate) fn about(&self) -> (Subject, Spoils) {
                 match self {
-                    $(ReasonKind::$name { .. } => Subject::$subject,)*
-                }
-            }
-
-            pub(crate) fn spoils(&self) -> Spoils {
-                match self {
-                    $(ReasonKind::$name { .. } => Spoils::$spoils,)*
+                    $(ReasonKind::$name { .. } => (Subject::$subject, Spoils::$spoils),)*
                 }
             }
         }

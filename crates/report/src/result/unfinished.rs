@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    io::ErrorKind,
     path::{Path, PathBuf},
 };
 
@@ -77,25 +76,20 @@ pub(super) fn read(folder: &Path) -> Result<Option<ResultFile>> {
     }
     let mut result: ResultFile = measure::read_versioned(&plan, "plan")?;
     let unread = || format!("cannot read {}", blocks.display());
-    let mut files = Vec::new();
+    let mut found: Vec<(PathBuf, Kept)> = Vec::new();
     for entry in fs::read_dir(&blocks).with_context(unread)? {
         let file = entry.with_context(unread)?.path();
-        if file.extension().is_some_and(|extension| extension == "json") && file != plan {
-            files.push(file);
+        if file == plan || file.extension().is_none_or(|extension| extension != "json") {
+            continue;
+        }
+        match measure::read_versioned(&file, "block") {
+            Ok(kept) => found.push((file, kept)),
+            // A run that is under way ended and removed it.
+            Err(_) if !file.exists() => {}
+            Err(error) => return Err(error.into()),
         }
     }
     // By round and place, of which there may be more than the digits of a name.
-    let mut found = Vec::new();
-    for file in files {
-        let kept: Kept = match measure::read_versioned(&file, "block") {
-            // A run that is under way ended and removed it.
-            Err(measure::RecordError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {
-                continue;
-            }
-            kept => kept?,
-        };
-        found.push((file, kept));
-    }
     found.sort_by_key(|(_, kept)| (kept.block.round, kept.block.position));
     let count = found.len();
     let played = found.last().map_or(0, |(_, kept)| kept.block.round as usize + 1);
