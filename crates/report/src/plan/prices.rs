@@ -31,7 +31,6 @@ pub struct Provider {
     /// Its memory in GiB.
     pub memory_gib: f64,
     /// The most that it may send to the internet; absent if the provider states none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_mbit_per_s: Option<f64>,
     /// The price of a month.
     pub per_month: f64,
@@ -59,7 +58,6 @@ fn same() -> f64 {
 #[serde(deny_unknown_fields)]
 pub struct Tier {
     /// Where it ends, in TB of a month.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up_to_tb: Option<f64>,
     /// The price of a GB.
     pub per_gb: f64,

@@ -69,7 +69,6 @@ pub struct ResultFile {
     /// The machine.
     pub host: Environment,
     /// Who measured it; absent where nobody said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provenance: Option<Provenance>,
     /// Wall clock at the start.
     pub started_utc: String,
@@ -78,7 +77,6 @@ pub struct ResultFile {
     /// The run as asked for.
     pub config: Config,
     /// The instrument's own tests, made before.
-    #[serde(default)]
     pub selftest: Option<SelfTest>,
     /// The events, as the first run stated them; absent when no run got that far.
     pub corpus: Option<CorpusRecord>,
@@ -87,12 +85,12 @@ pub struct ResultFile {
     /// The cells with their blocks, in the order of every table.
     pub cells: Vec<CellResult>,
     /// Settings and probes of `compare search`; absent in other results.
-    #[serde(default)]
     pub search: Option<Search>,
 }
 
 /// A run as asked for.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Config {
     /// Scenario names or files.
     pub scenarios: Vec<String>,
@@ -106,41 +104,34 @@ pub struct Config {
     pub seed: u64,
     /// Names of the cells whose verdicts are the primary family, named before the first block;
     /// empty where the cells of a load are one family.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub primary: Vec<String>,
     /// The corpus file, when another than the bundled one.
     pub corpus: Option<String>,
     /// The relay that every block was played against, where it was not a fresh one of our own.
-    #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub url: Option<RelayUrl>,
     /// The relays of a comparison, if there were several. The others are compared with the first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub relays: Vec<RelayCommand>,
     /// Header fields of requests to it; the command line in the result has their names.
     #[serde(skip)]
     pub headers: Vec<terms::Header>,
     /// Cells that the relay declined and refused, where it was asked before the first round.
-    #[serde(default)]
     pub foreign: Option<Foreign>,
     /// Further arguments of every client.
     pub client_args: Vec<String>,
     /// The SLO that every cell must keep, as it was given.
-    #[serde(default)]
     pub slo: Option<String>,
     /// How the rounds were planned from a pilot, where `--precision` asked for it.
-    #[serde(default)]
     pub planned_rounds: Option<PlannedRounds>,
     /// The rate of each scenario, or the load of each cell, that pilots chose.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chosen: Vec<Chosen>,
     /// The browser of `compare browser`, whose pages played the blocks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub browser: Option<Browser>,
 }
 
 /// A relay that a run starts for each block.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct RelayCommand {
     /// Its name in tables.
     pub name: String,
@@ -149,10 +140,8 @@ pub struct RelayCommand {
     pub command: String,
     /// SHA-256 of each program file that ran for the relay while the doctor questioned it, by file. A
     /// block in which a file holds another one ends the run.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub programs: BTreeMap<String, String>,
     /// Seconds that it may take until it answers a handshake, where that was set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listen_within_s: Option<u32>,
 }
 
@@ -205,7 +194,6 @@ pub struct CellResult {
     /// Events published per second, where the matrix sets it.
     pub rate_per_s: Option<u32>,
     /// The share of its own relay's cores that its load was chosen for, with `--utilisation`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilisation: Option<f64>,
     /// The cell as its runs stated it.
     pub cell: Cell,
@@ -231,7 +219,7 @@ pub struct Block {
     /// Why the run failed: the client's last lines, or what it did instead.
     pub failure: Option<String>,
     /// Whether the user ended the run.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub interrupted: bool,
     /// The run's record, unless the run ended before writing one.
     pub record: Option<RunRecord>,

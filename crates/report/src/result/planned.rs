@@ -38,10 +38,8 @@ pub struct Chosen {
     /// use.
     pub utilisation: f64,
     /// The rate, in events published per second.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<u32>,
     /// The load.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<f64>,
     /// Its probes in the pilot, which are not counted.
     pub probes: Vec<Probe>,

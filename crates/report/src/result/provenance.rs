@@ -14,7 +14,6 @@ pub struct Provenance {
     /// Their part.
     pub by: MeasuredBy,
     /// Who paid for machines or work; absent where nobody did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paid_by: Option<String>,
 }
 

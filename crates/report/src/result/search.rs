@@ -41,6 +41,7 @@ pub struct SearchedLinks {
 
 /// The question of a search.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct SearchConfig {
     /// Scenario name or file.
     pub scenario: String,
@@ -48,14 +49,11 @@ pub struct SearchConfig {
     pub slo: String,
     /// The links of users, where bandwidths are searched: a rate is then a downlink's in kbit per
     /// second.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<SearchedLinks>,
     /// The share of its cores that a cell is to use, where that is sought.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilisation: Option<f64>,
     /// Demand of the scenario at load 1, if the search varies the load: a rate is then deliveries per
     /// second, and a probe plays the load with that demand. Absent if it varies the rate of publishing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_load_1: Option<AtLoad1>,
     /// The first rate: deliveries per second where loads are searched, otherwise events published;
     /// the lowest downlink where bandwidths are.
@@ -73,11 +71,9 @@ pub struct SearchConfig {
     /// The corpus file, when another than the bundled one.
     pub corpus: Option<String>,
     /// The relay that every probe was played against, where it was not a fresh one of our own.
-    #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub url: Option<RelayUrl>,
     /// The relays that were started for probes, where others than our own were.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub relays: Vec<RelayCommand>,
     /// Header fields of requests to it; the command line in the result has their names.
     #[serde(skip)]
@@ -163,10 +159,8 @@ pub struct Probe {
     /// where bandwidths are, otherwise events published.
     pub rate_per_s: u32,
     /// Its settings; absent in older results, and without a record.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub played: Option<Played>,
     /// Seconds in which work started; 0 in older results.
-    #[serde(default)]
     pub seconds: u32,
     /// Its purpose in the search.
     pub purpose: Purpose,
@@ -179,13 +173,10 @@ pub struct Probe {
     /// The block's seconds ÷ the time until the last answer.
     pub achieved: Option<f64>,
     /// Time of the first cell ÷ time of the second, or a cell's used share of cores ÷ the searched share.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quotient: Option<f64>,
     /// The ledger of a probe that did not pass.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<Counts>,
     /// The last words of its client and relay.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said: Option<String>,
 }
 

@@ -48,7 +48,6 @@ pub struct SelfTest {
     /// In the order they ran.
     pub oracles: Vec<Oracle>,
     /// Which tests the host cannot run, and why.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untested: Option<String>,
 }
 
