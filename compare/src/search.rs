@@ -94,7 +94,11 @@ pub fn search(
         cells,
         config,
         folder,
-        slo: if config.slo.is_empty() { Slo::default() } else { config.slo.parse()? },
+        slo: if config.slo.is_empty() {
+            Slo::default()
+        } else {
+            config.slo.parse().map_err(anyhow::Error::msg)?
+        },
         order: ChaCha8Rng::seed_from_u64(config.seed),
         brackets: subjects.iter().map(|_| Bracket::new(config)).collect(),
         subjects,

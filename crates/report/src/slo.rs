@@ -174,28 +174,18 @@ impl fmt::Display for Slo {
     }
 }
 
-/// The text is no SLO.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadSlo(String);
-
-impl fmt::Display for BadSlo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:?} is no bound; expected a figure (p50 p90 p99 p99.9 relay_cpu in ns, us, ms or s; lost, rejected, achieved, \
-             wire_bytes without a unit), one of < <= = >= >, and a number, as in p99<10ms, lost=0, achieved>=0.99",
-            self.0
-        )
-    }
-}
-
-impl std::error::Error for BadSlo {}
-
 impl FromStr for Slo {
-    type Err = BadSlo;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Slo, BadSlo> {
-        let bound = |part: &str| bound(part.trim()).ok_or_else(|| BadSlo(part.trim().to_owned()));
+    fn from_str(text: &str) -> Result<Slo, String> {
+        let unknown = |part: &str| {
+            format!(
+                "{part:?} is no bound; expected a figure (p50 p90 p99 p99.9 relay_cpu in ns, us, ms or s; lost, rejected, \
+                 achieved, wire_bytes without a unit), one of < <= = >= >, and a number, as in p99<10ms, lost=0, \
+                 achieved>=0.99"
+            )
+        };
+        let bound = |part: &str| bound(part.trim()).ok_or_else(|| unknown(part.trim()));
         text.split(',').map(bound).collect::<Result<_, _>>().map(Slo)
     }
 }
@@ -255,7 +245,7 @@ mod tests {
             "p99=>1ms",
             "lost<NaN",
         ] {
-            let error = bad.parse::<Slo>().unwrap_err().to_string();
+            let error = bad.parse::<Slo>().unwrap_err();
             assert!(error.contains("as in p99<10ms, lost=0"), "{error}");
         }
     }
