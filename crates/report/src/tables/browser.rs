@@ -35,15 +35,12 @@ pub(crate) const ROWS: &str = "A row is a format and what decodes it: a package 
 pub(crate) fn reading(correction: &str) -> String {
     format!(
         "- Each block is a page in a browser started for it. Main: CPU of the renderer's main thread. Client: all threads of \
-         the renderer, and the browser's network process. Two requests that mark a step are subtracted. Over an emulated \
-         link a block is one REQ on a new connection, and CPU times are no evidence.\n\
-         - First 100: wall time of a page that has decoded nothing; – where its clock is too coarse. Wire bytes: what a decoder \
-         is given. Script: what a page needs for the row alone, minified, under gzip. Heap: JavaScript's after a \
-         collection, without array buffers and WebAssembly, so it does not rank rows.\n\
+         the renderer, and the browser's network process. First 100: wall time of a page that has decoded nothing. Heap does \
+         not rank rows: it lacks array buffers and WebAssembly.\n\
          - × is a block divided by its nearest anchors, JSON.parse of text, as the Hodges–Lehmann estimate over rounds. \
          Verdicts compare a row with JSON under the same compression: better and worse lie wholly beyond ±2 %, same within, \
          by Wilcoxon's signed-rank test ({correction}).\n\
-         - One browser: others have other engines. Never pool these with native clients, nor CPU time with wall time.\n"
+         - docs/browsers.md has the rest. Never pool these with native clients, nor CPU time with wall time.\n"
     )
 }
 

@@ -144,59 +144,54 @@ fn faster(config: &SearchConfig, cell: &CellProbes, limit: &Limit) -> String {
     }
 }
 
+/// What leaves a question open, and what to do about it, around the names of the cells.
+const ADVICE: [(End, &str, &str); 4] = [
+    (
+        End::GeneratorLimit,
+        "The generator ended the search of",
+        ", so their relays sustain more: give the clients more threads (-- --workers N) on a host with more cores.",
+    ),
+    (
+        End::Disturbed,
+        "The host was too busy for",
+        ": end other programs, or take an idle machine, and search again. Give a relay on this machine cores of its own \
+         (taskset -c 0 RELAY).",
+    ),
+    (
+        End::RelayChanged,
+        "Rates far below those kept before were missed by the relay of",
+        ": what the probes store makes it slower. Give it an empty store and a shorter --probe-seconds.",
+    ),
+    (
+        End::TooFewAnswers,
+        "Too few answers came for",
+        ": take a longer --probe-seconds, a lower quantile in --slo, or a higher --start.",
+    ),
+];
+
 /// Questions that the generator and the host leave open, and what to do about them.
 pub(crate) fn remarks(search: &Search) -> Vec<String> {
     let found = limits(search);
-    let names = |end: End| {
-        let of_end: Vec<&str> =
-            found.iter().filter(|limit| limit.end == end).map(|limit| limit.cell.as_str()).collect();
-        (!of_end.is_empty()).then(|| of_end.join(", "))
+    let named = |is: &dyn Fn(&Limit) -> bool| {
+        let names: Vec<&str> =
+            found.iter().filter(|limit| is(limit)).map(|limit| limit.cell.as_str()).collect();
+        (!names.is_empty()).then(|| names.join(", "))
     };
-    let generator = names(End::GeneratorLimit).map(|cells| {
-        format!(
-            "The generator ended the search of {cells}, so their relays sustain more. Give the clients more threads (-- \
-             --workers N) on a host with more cores, of which they get half."
-        )
-    });
-    let host = names(End::Disturbed).map(|cells| {
-        let own_cores = if search.config.url.is_some() {
-            " A relay of several threads on this machine is such a program, too: give it cores of its own (taskset -c 0 \
-             RELAY)."
-        } else {
-            ""
-        };
-        format!(
-            "The host was too busy for {cells}: end other programs, or take an idle machine, and search again.{own_cores}"
-        )
-    });
-    let axis = search.config.axis();
-    let changed = names(End::RelayChanged).filter(|_| axis != Axis::Bandwidth).map(|cells| {
-        format!(
-            "The relay of {cells} missed far below rates that it had kept before: what the probes store makes it slower. \
-             Give it an empty store and search again with a shorter --probe-seconds, or state its capacity with the \
-             number of its events."
-        )
-    });
-    let delayed = found.iter().zip(&search.cells).filter(|(limit, _)| limit.end == End::Delayed);
-    let delayed = delayed.filter_map(|(_, cell)| delay(cell));
-    let few = names(End::TooFewAnswers).map(|cells| {
-        format!(
-            "Too few answers came for {cells}: take a longer --probe-seconds, a lower quantile in --slo, or a higher --start."
-        )
+    // Of two cells chance decides which is faster.
+    let is_open = |end: End| end != End::RelayChanged || search.config.axis() != Axis::Bandwidth;
+    let advice = ADVICE.into_iter().filter(|(end, ..)| is_open(*end)).filter_map(|(end, before, behind)| {
+        Some(format!("{before} {}{behind}", named(&|limit| limit.end == end)?))
     });
     let floor = found.iter().find(|limit| limit.cell == FLOOR).and_then(|limit| limit.interval_per_s);
-    let floor = floor.and_then(|(low, high)| {
-        let is_near = |limit: &&Limit| limit.cell != FLOOR && limit.capacity_per_s >= Some(low);
-        let near: Vec<&str> = found.iter().filter(is_near).map(|limit| limit.cell.as_str()).collect();
-        (!near.is_empty()).then(|| {
-            format!(
-                "The capacity of the floor, a relay without Nostr work, is {low}–{high}/s, no higher than that of {}: \
-                 their figures measure sockets, generator or host.",
-                near.join(", ")
-            )
-        })
+    let near = floor.and_then(|(low, high)| {
+        let near = named(&|limit| limit.cell != FLOOR && limit.capacity_per_s >= Some(low))?;
+        Some(format!(
+            "The capacity of the floor, a relay without Nostr work, is {low}–{high}/s, no higher than that of {near}: \
+             their figures measure sockets, generator or host."
+        ))
     });
-    [generator, host, changed, few, floor].into_iter().flatten().chain(delayed).collect()
+    let delayed = found.iter().zip(&search.cells).filter(|(limit, _)| limit.end == End::Delayed);
+    advice.chain(near).chain(delayed.filter_map(|(_, cell)| delay(cell))).collect()
 }
 
 /// That a relay delays answers whatever the rate, and the SLO under which its capacity is found.
@@ -287,35 +282,25 @@ pub(crate) fn headline(search: &Search) -> String {
 pub(crate) fn reading(config: &SearchConfig) -> String {
     if config.axis() == Axis::Bandwidth {
         return "- A probe plays both cells over the same link with the same load, one after another; each user has a link of \
-                its own. × is time of the first, before ÷, to time of the second: p50 of sessions, or without them of the \
-                latency of the tables.\n\
+                its own. × is time of the first, before ÷, to time of the second.\n\
                 - The break-even is the bandwidth at which either is as likely to be faster, from all probes together, \
-                with its 95 % credible interval. Percentages are medians by bandwidth of the time that the faster one saves.\n\
-                - A disturbed probe says nothing and is repeated. CPU times over links are no evidence.\n"
+                with its 95 % credible interval. Percentages are medians by bandwidth of the time that the faster one saves.\n"
             .to_owned();
     }
     let loads = config.at_load_1.map_or_else(String::new, |one| {
         format!(
-            "- A probe is played at the load that asks for so many deliveries; load 1 asks for {:.0} a second. The capacity \
-             and its interval are in deliveries that came: what was asked for, times the share that came in the highest \
-             probe that passed. publishes/s, connections and load are those of that probe.\n",
+            "- Load 1 asks for {:.0} deliveries a second. A capacity is in deliveries that came. publishes/s, connections and \
+             load are of the highest probe that passed.\n",
             one.deliveries_per_s
         )
     });
-    let relay = match config.url {
-        Some(_) => "its own clients; the relay has stored what probes before it published",
-        None => "its own relay and clients",
-    };
+    let stored = if config.url.is_some() { ", which has stored what probes before it published" } else { "" };
     format!(
-        "{loads}- capacity is the rate at which a probe is as likely to keep the SLO as to miss it, from all probes of the cell \
-         together, with its 95 % credible interval; it is searched until two searches would differ by at most {:.0} %. \
-         \"at least\" marks a lower bound: something else than the relay ended the search.\n\
-         - A miss is the relay's when its cores were full (more than 90 %), its queue grew, events were lost, or a punctual \
-         generator would have missed a bound, too. Otherwise it is the generator's. A disturbed probe is repeated.\n\
-         - A probe is open loop and has {relay}. p99 against rate: at 10 to 95 % of what the weakest cell sustains; in \
-         brackets where the generator or the host missed.\n\
-         - floor is a relay that does no Nostr work: what the generator and the sockets sustain by themselves.\n",
-        config.precision * 100.0
+        "{loads}- capacity is the rate at which a probe is as likely to keep the SLO as to miss it, with its 95 % credible \
+         interval. \"at least\" marks a lower bound: something else than the relay ended the search.\n\
+         - A probe is open loop and has its own clients and relay{stored}. p99 against rate is at 10 to 95 % of what the \
+         weakest cell sustains; in brackets where the generator or the host missed.\n\
+         - docs/methodology.md has the rest: whose a miss is, and how a search ends.\n"
     )
 }
 
