@@ -9,24 +9,7 @@ use crate::{
 };
 
 /// The text above a committed table.
-const HEAD: &str = "\
-# Instructions of the hot paths
-
-Made by `compare instructions --hot-paths --check FILE --accept`, which writes this table beside
-FILE ([how, and what changes counts](decisions/instructions.md)). Instructions in user space for
-each event, message or delivery: not time.
-
-- `codec`: the relay's side encodes an event, the client's decodes its EVENT message; 300 events
-  from all over the bundled corpus.
-- `compare corpus`: the client's side finds each of these events by its id and compares the two.
-- `wire`: the relay's side sends such a message in JSON, the client's receives it. What is
-  compressed once for all subscriptions was compressed before.
-- `verify`: the check of an event (NIP-01): SHA-256 of its id and BIP-340. `known key`: its author's
-  key was parsed before; `flood of keys`: it was not, and takes the place of another.
-- `publish`: the relay takes, stores, indexes and answers a note that nobody is sent; `feeds` beside
-  500 subscriptions of 200 authors each, which ask for another kind.
-- `play`: a scenario at both ends, without verification; `steady` is the second half of its plan.
-";
+const HEAD: &str = include_str!("instructions-head.txt");
 
 impl Instructions {
     /// The page of a committed count of hot paths, in Markdown.
