@@ -125,7 +125,7 @@ pub(crate) fn normal(random: &mut ChaCha8Rng) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::{fs, path::Path};
 
     use measure::NOT_SATURATED;
@@ -142,8 +142,14 @@ mod tests {
     };
 
     /// The share of runs with a verdict on the first of so many cells, whose cost differs.
-    fn found(random: &mut ChaCha8Rng, rounds: u32, cells: usize, deviation: f64, effect: f64) -> f64 {
-        let trials = 300;
+    pub(crate) fn found(
+        random: &mut ChaCha8Rng,
+        rounds: u32,
+        cells: usize,
+        deviation: f64,
+        effect: f64,
+    ) -> f64 {
+        let trials = 400;
         let is_found = |_: &u32| {
             let mut sample = |shift: f64| Sample {
                 cell: "a",

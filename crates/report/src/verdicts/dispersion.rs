@@ -52,52 +52,23 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
 
     use super::*;
-    use crate::{
-        result::Role,
-        statistics::{
-            judge::{Sample, is_corrected, judge},
-            power::normal,
-            stats,
-        },
-        verdicts::comparison::Verdict,
+    use crate::statistics::{
+        power::{normal, tests::found},
+        stats,
     };
 
-    /// Cells of a family beside the one that differs.
-    const OTHERS: usize = 7;
+    /// Cells of a family, of which one differs.
+    const CELLS: usize = 8;
 
-    /// Simulated runs of a deviation.
-    const TRIALS: u32 = 400;
-
-    /// Shares of runs that find 10 %, and that are warned of.
-    struct Shares {
-        found: f64,
-        warned: f64,
-    }
-
-    fn simulated(random: &mut ChaCha8Rng, rounds: u32, deviation: f64) -> Shares {
-        let (mut found, mut warned) = (0, 0);
-        for _ in 0..TRIALS {
-            let mut logs = |shift: f64| -> Vec<f64> {
-                (0..rounds).map(|_| shift + deviation * normal(random)).collect()
-            };
-            let (low, high) = stats::signed_rank_interval(&logs(0.0)).unwrap();
-            warned += u32::from(((high - low) / 2.0).exp_m1() > WIDEST);
-            let mut sample = |effect| Sample {
-                cell: "a",
-                reference: "b",
-                role: Role::Cell,
-                family: None,
-                is_corrected: is_corrected(rounds, 1 + OTHERS),
-                logs: logs(effect),
-                withheld: None,
-            };
-            let mut samples = vec![sample(0.1_f64.ln_1p())];
-            samples.extend((0..OTHERS).map(|_| sample(0.0)));
-            let first = judge(Metric::RelayCpu, &samples).swap_remove(0);
-            found += u32::from(first.unwrap().verdict == Verdict::Worse);
-        }
-        let share = |count| f64::from(count) / f64::from(TRIALS);
-        Shares { found: share(found), warned: share(warned) }
+    /// The share of runs that are warned of.
+    fn warned(random: &mut ChaCha8Rng, rounds: u32, deviation: f64) -> f64 {
+        const TRIALS: u32 = 400;
+        let is_wide = |_: &u32| {
+            let logs: Vec<f64> = (0..rounds).map(|_| deviation * normal(random)).collect();
+            let (low, high) = stats::signed_rank_interval(&logs).unwrap();
+            ((high - low) / 2.0).exp_m1() > WIDEST
+        };
+        (0..TRIALS).filter(is_wide).count() as f64 / f64::from(TRIALS)
     }
 
     #[test]
@@ -108,14 +79,15 @@ mod tests {
         for (rounds, deviations) in
             [(6, [0.04, 0.06, 0.10]), (12, [0.07, 0.09, 0.13]), (16, [0.09, 0.12, 0.17])]
         {
-            let shares = deviations.map(|deviation| simulated(&mut random, rounds, deviation));
-            for (deviation, Shares { found, warned }) in deviations.iter().zip(&shares) {
-                println!("| {rounds} | {deviation:.2} | {:.0} % | {:.0} % |", found * 100.0, warned * 100.0);
-            }
+            let shares = deviations.map(|deviation| {
+                let found = found(&mut random, rounds, CELLS, deviation, 0.1_f64.ln_1p());
+                (found, warned(&mut random, rounds, deviation))
+            });
+            println!("{rounds} rounds, {deviations:?}: {shares:.2?} found and warned of");
             let [finds, half, misses] = shares;
-            assert!(finds.found > 0.72 && finds.warned < 0.22, "{rounds} rounds: {}", finds.warned);
-            assert!((0.4..0.6).contains(&half.found), "{rounds} rounds: {}", half.found);
-            assert!(misses.found < 0.28 && misses.warned > 0.75, "{rounds} rounds: {}", misses.warned);
+            assert!(finds.0 > 0.72 && finds.1 < 0.22, "{rounds} rounds: {finds:?}");
+            assert!((0.4..0.6).contains(&half.0), "{rounds} rounds: {half:?}");
+            assert!(misses.0 < 0.28 && misses.1 > 0.75, "{rounds} rounds: {misses:?}");
         }
     }
 }
