@@ -137,7 +137,7 @@ pub(crate) enum Command {
         /// table of these cells.
         #[arg(long, value_name = "FILE", conflicts_with_all = ["dir", "wide"])]
         splice: Option<PathBuf>,
-        /// Show every column that the terminal has room for, of up to 180, and verdicts as words
+        /// Show every column that the terminal has room for, also beyond 120
         #[arg(long)]
         wide: bool,
         /// Write the tables of throughput as CSV, with the sums behind each figure
@@ -523,9 +523,7 @@ pub(crate) struct Run {
     /// The publish profile runs a quick self-test itself.
     #[arg(long, help_heading = "Output", value_name = "FILE", hide_short_help = true)]
     pub(crate) selftest: Option<PathBuf>,
-    /// Show every column that the terminal has room for, and verdicts as words
-    ///
-    /// Of up to 180 columns.
+    /// Show every column that the terminal has room for, also beyond 120
     #[arg(long, help_heading = "Output", hide_short_help = true)]
     pub(crate) wide: bool,
     /// Serve what is seen of the run to Prometheus at http://HOST:PORT/metrics

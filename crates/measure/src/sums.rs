@@ -30,12 +30,6 @@ impl AddUp for u64 {
     }
 }
 
-impl AddUp for bool {
-    fn add_up(&mut self, other: &Self) {
-        *self |= other;
-    }
-}
-
 /// The sum of what both know.
 impl<T: AddUp> AddUp for Option<T> {
     fn add_up(&mut self, other: &Self) {

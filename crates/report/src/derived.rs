@@ -23,7 +23,7 @@ use crate::{
 pub const DERIVED_FILE: &str = "derived.json";
 
 /// The layout of [`Derived`]. An added field raises the second number, any other change the first.
-pub const DERIVED_SCHEMA_VERSION: &str = "2.0";
+pub const DERIVED_SCHEMA_VERSION: &str = "3.0";
 
 /// Figures, comparisons and verdicts that follow from a result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -37,7 +37,6 @@ pub struct Derived {
     /// When the result was begun.
     pub started_utc: String,
     /// Why the schedule was not played to its end; absent when it was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<String>,
     /// Each cell in numbers, in the order of every table.
     pub cells: Vec<CellFigures>,
@@ -65,15 +64,7 @@ pub struct CellFigures {
     /// Figures in base units (a second, a byte, a nanosecond); one with too few samples is absent.
     pub figures: BTreeMap<Metric, f64>,
     /// The relay's CPU above that of the floor relay; absent without a floor, and of the floor.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay_cpu_above_floor: Option<AboveFloor>,
-    /// The relay's CPU for the first delivery of a stored event beyond a later one, in nanoseconds,
-    /// before the clock started; absent when not above its resolution.
-    pub first_delivery_cpu_ns: Option<f64>,
-    /// By how much identical passes over the stored events differ, in nanoseconds for each event.
-    pub first_delivery_resolution_ns: Option<f64>,
-    /// The share of deliveries in the measured time that were an event's first in its format.
-    pub first_deliveries_share: Option<f64>,
     /// Whether the blocks were the same from beginning to end, where that can be told.
     pub steady: Option<Steadiness>,
     /// CPU time as shares of the cores.
@@ -124,15 +115,12 @@ fn cells(load: &LoadView<'_>) -> Vec<CellFigures> {
         id: view.cell.id.clone(),
         blocks: view.cell.blocks.len() as u64,
         usable_blocks: view.merged.blocks,
-        counted_blocks: view.blocks_for(Metric::WireBytes).blocks,
+        counted_blocks: view.counted.blocks,
         latency: load.latency.0.to_owned(),
         figures: (Metric::ALL.iter())
             .filter_map(|metric| Some((*metric, view.value(*metric, load.latency.0)?)))
             .collect(),
         relay_cpu_above_floor: load.above_floor(view, load.reference(view)),
-        first_delivery_cpu_ns: view.merged.first_delivery.and_then(|first| first.cpu_ns),
-        first_delivery_resolution_ns: view.merged.first_delivery.map(|first| first.resolution_ns),
-        first_deliveries_share: view.merged.encodings.and_then(measure::EncodingsRecord::cold_share),
         steady: view.steady.clone(),
         utilisation: view.utilisation(),
         saturated: view.saturated(),

@@ -15,7 +15,7 @@ use crate::{
         stats::BAND,
     },
     tables::{browser, limits, table::Table},
-    verdicts::comparison::{Comparison, Control, Verdict, control_of},
+    verdicts::comparison::{Comparison, Verdict},
 };
 
 /// Changes of the cells that two results share.
@@ -92,46 +92,38 @@ pub fn since(before: &ResultFile, after: &ResultFile) -> Option<String> {
     ))
 }
 
-/// Why two results do not compare; empty when they do.
-pub fn unlike(before: &ResultFile, after: &ResultFile) -> Vec<String> {
-    let mut reasons = Vec::new();
-    let mut check = |what: &str, one: String, other: String| {
-        if one != other {
-            reasons.push(format!("{what}: {one} and {other}"));
-        }
-    };
-    let corpus = |result: &ResultFile| {
-        result.corpus.as_ref().map_or("none".to_owned(), |corpus| corpus.sha256.clone())
-    };
-    let host = |result: &ResultFile| {
+/// What two results must have in common.
+const ALIKE: [(&str, fn(&ResultFile) -> String); 8] = [
+    ("corpus", |result| known(result.corpus.as_ref().map(|corpus| corpus.sha256.clone()))),
+    ("SLO", |result| known(result.search.as_ref().map(|search| search.config.slo.clone()))),
+    ("rates", |result| {
+        known(result.search.as_ref().map(|search| limits::axis_name(search.config.axis()).to_owned()))
+    }),
+    ("scenarios", |result| result.config.scenarios.join(",")),
+    ("host", |result| {
         let build = if result.host.optimised { "optimised" } else { "not optimised" };
         format!("{}, {build}", provenance::machine(&result.host))
-    };
-    check("corpus", corpus(before), corpus(after));
-    let slo = |result: &ResultFile| {
-        result.search.as_ref().map_or("none".to_owned(), |search| search.config.slo.clone())
-    };
-    check("SLO", slo(before), slo(after));
-    let counted = |result: &ResultFile| {
-        result.search.as_ref().map_or("none", |search| limits::axis_name(search.config.axis())).to_owned()
-    };
-    check("rates", counted(before), counted(after));
-    check("scenarios", before.config.scenarios.join(","), after.config.scenarios.join(","));
-    check("host", host(before), host(after));
-    let pages =
-        |result: &ResultFile| result.config.browser.as_ref().map_or("none".to_owned(), browser::conditions);
-    check("browser", pages(before), pages(after));
-    check("seconds of a block", before.config.seconds.to_string(), after.config.seconds.to_string());
-    check("arguments of clients", before.config.client_args.join(" "), after.config.client_args.join(" "));
-    let pairs = after.cells.iter().filter_map(|cell| {
+    }),
+    ("browser", |result| known(result.config.browser.as_ref().map(browser::conditions))),
+    ("seconds of a block", |result| result.config.seconds.to_string()),
+    ("arguments of clients", |result| result.config.client_args.join(" ")),
+];
+
+fn known(fact: Option<String>) -> String {
+    fact.unwrap_or_else(|| "none".to_owned())
+}
+
+/// Why two results do not compare; empty when they do.
+pub fn unlike(before: &ResultFile, after: &ResultFile) -> Vec<String> {
+    let differ =
+        |what: &str, one: String, other: String| (one != other).then(|| format!("{what}: {one} and {other}"));
+    let facts = ALIKE.iter().filter_map(|(what, of)| differ(what, of(before), of(after)));
+    // The first cell says what is to be said of all.
+    let setting = after.cells.iter().find_map(|cell| {
         let earlier = before.cells.iter().find(|before| before.id == cell.id)?;
-        Some((&cell.id, setting(earlier), setting(cell)))
+        differ(&cell.id, setting(earlier), setting(cell))
     });
-    // The first says what is to be said of all.
-    if let Some((id, earlier, later)) = pairs.into_iter().find(|(_, earlier, later)| earlier != later) {
-        check(id, earlier, later);
-    }
-    reasons
+    facts.chain(setting).collect()
 }
 
 /// The setting of a cell; its name has only the factors that varied in its run.
@@ -162,18 +154,14 @@ fn of_ratios(before: &ResultFile, after: &ResultFile) -> Diff {
         };
         let before = earlier.iter().find(same)?.clone();
         let interval = apart(before.interval, after.interval);
-        let withheld = |one: &Comparison| {
-            matches!(one.verdict, Verdict::Unsteady | Verdict::Saturated)
-                || control_of(one.aa_interval) == Control::Broken
-        };
-        let withheld = [&before, &after].into_iter().any(withheld);
+        let withheld = before.is_withheld() || after.is_withheld();
         Some(Change {
             metric: after.metric.short().to_owned(),
             before: number::ratio(before.ratio),
             after: number::ratio(after.ratio),
             change: Some(after.ratio / before.ratio),
             interval,
-            verdict: verdict(interval.filter(|_| !withheld), Verdict::Better),
+            verdict: verdict(interval.filter(|_| !withheld)),
             counts: after.cell.rsplit(':').next() != Some(CONTROL),
             cell: after.cell,
         })
@@ -196,7 +184,12 @@ fn of_roots(before: &Search, after: &Search) -> Diff {
             after: limits::root_of(axis, &after),
             change: rates.map(|(before, after)| f64::from(after) / f64::from(before)),
             interval,
-            verdict: verdict(interval.filter(|_| axis != Axis::Bandwidth), Verdict::Worse),
+            // More is better.
+            verdict: match verdict(interval.filter(|_| axis != Axis::Bandwidth)) {
+                Verdict::Better => Verdict::Worse,
+                Verdict::Worse => Verdict::Better,
+                other => other,
+            },
             counts: after.cell != FLOOR && axis != Axis::Bandwidth,
             cell: after.cell,
         })
@@ -222,15 +215,9 @@ fn apart(before: Option<(f64, f64)>, after: Option<(f64, f64)>) -> Option<(f64, 
         .filter(|(low, high)| !low.is_nan() && !high.is_nan())
 }
 
-/// Better and worse need the interval wholly beyond ±2 %; `less` is what less of it is.
-fn verdict(interval: Option<(f64, f64)>, less: Verdict) -> Verdict {
-    let more = if less == Verdict::Better { Verdict::Worse } else { Verdict::Better };
-    match interval {
-        Some((_, high)) if high < 1.0 - BAND => less,
-        Some((low, _)) if low > 1.0 + BAND => more,
-        Some((low, high)) if low >= 1.0 - BAND && high <= 1.0 + BAND => Verdict::Same,
-        _ => Verdict::Inconclusive,
-    }
+/// Better and worse need the interval wholly beyond ±2 %.
+fn verdict(interval: Option<(f64, f64)>) -> Verdict {
+    interval.map_or(Verdict::Inconclusive, |interval| Verdict::of_interval(interval, BAND))
 }
 
 impl Diff {
@@ -242,17 +229,17 @@ impl Diff {
     /// The table for a terminal of `room` columns. Where it is narrow the change
     /// gets room first, then before and after.
     pub fn terminal(&self, room: Option<usize>) -> String {
-        let headings = ["cell", "metric", "before", "after", "change"].map(str::to_owned).to_vec();
+        let headings = ["cell", "metric", "change", "before", "after"].map(str::to_owned).to_vec();
         let row = |change: &Change| {
             let mut what = change.change.map_or_else(String::new, |ratio| number::ratio(ratio) + " ");
             if let Some((low, high)) = change.interval.filter(|(_, high)| high.is_finite()) {
                 write!(what, "[{low:.2}, {high:.2}] ").expect("writing to a string does not fail");
             }
             let Change { cell, metric, before, after, verdict, .. } = change;
-            Vec::from([cell, metric, before, after, &format!("{what}{verdict}")].map(String::clone))
+            Vec::from([cell, metric, &format!("{what}{verdict}"), before, after].map(String::clone))
         };
         let table = Table { names: 2, headings, rows: self.changes.iter().map(row).collect() };
-        let mut text = table.text_of(room, &[4, 2, 3]);
+        let mut text = table.text(room);
         if text.contains(LEFT_OUT) {
             text.push_str("All columns: in a pipe.\n");
         }

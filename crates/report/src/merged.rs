@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use measure::{
     AddUp, Allocations, Counts, CpuTime, EncodingsRecord, FirstDelivery, Latency, LinkRecord, PageRecord,
-    Quantile, RunRecord, Throughput, TrafficRecord,
+    PopulationRecord, Quantile, RunRecord, TrafficRecord,
 };
 /// Candidates for the latency columns, in order of preference.
 const LATENCIES: [(&str, &str); 3] = [
@@ -12,6 +12,9 @@ const LATENCIES: [(&str, &str); 3] = [
     ("publish_ok", "from the instant an event was due to the relay's OK"),
     ("eose", "from the instant a request was due to the end of its stored events"),
 ];
+
+/// The name of envelopes a second among the samples of blocks.
+pub(crate) const THROUGHPUT: &str = "throughput";
 
 /// The wait of a user with an access link: the whole session.
 pub(crate) const SESSION: (&str, &str) =
@@ -26,10 +29,12 @@ pub struct Merged {
     pub counts: Counts,
     /// The sums of the traffic.
     pub traffic: TrafficRecord,
-    /// Whether users had emulated access links: CPU times are no evidence then.
-    pub over_links: bool,
-    /// Bytes of IP packets that crossed the links, both ways.
-    pub packet_bytes: u64,
+    /// Client connections.
+    pub connections: u64,
+    /// The populations apart, where they differ.
+    pub populations: Vec<PopulationRecord>,
+    /// The users' emulated access links, if every block had them: CPU times are no evidence then.
+    pub link: Option<LinkRecord>,
     /// Time from the first planned instant to the last answer.
     pub elapsed_ns: u64,
     /// The part of it with work outstanding.
@@ -44,10 +49,14 @@ pub struct Merged {
     pub relay_cpu: Option<CpuTime>,
     /// CPU of the gateways, when every block has one.
     pub gateway_cpu: Option<CpuTime>,
-    /// The most memory of a relay's processes, when every block knows it.
+    /// The most memory of a relay's processes.
     pub relay_peak_bytes: Option<u64>,
     /// Bytes that the relays wrote to disks, when every block knows it.
     pub relay_written_bytes: Option<u64>,
+    /// Sizes of the relays' folders at the end, when every block knows them.
+    pub relay_stored_bytes: Option<u64>,
+    /// Memory of a connection in the gateways, when every block knows it.
+    pub gateway_connection_bytes: Option<u64>,
     /// Allocations of the clients, when every block counted them.
     pub client_allocations: Option<Allocations>,
     /// Allocations of the relays, when every block counted them.
@@ -58,17 +67,15 @@ pub struct Merged {
     pub page: Option<PageRecord>,
     /// Cost of first deliveries to the relays before the clock started, where that was measured.
     pub first_delivery: Option<FirstDelivery>,
-    /// Envelope throughput by interval, of the blocks that know it.
-    pub throughput: Option<Throughput>,
-    /// All samples by metric.
+    /// All samples by metric, and as [`THROUGHPUT`] envelopes a second by interval.
     pub latency: BTreeMap<String, Latency>,
 }
 
 measure::sums! {
     Merged {
-        blocks, counts, traffic, over_links, packet_bytes, elapsed_ns, active_ns, relay_capacity_ns, client_capacity_ns, client_cpu,
-        relay_cpu, gateway_cpu, relay_written_bytes, client_allocations, relay_allocations, encodings,
-        page
+        blocks, counts, traffic, connections, populations, link, elapsed_ns, active_ns, relay_capacity_ns, client_capacity_ns,
+        client_cpu, relay_cpu, gateway_cpu, relay_written_bytes, relay_stored_bytes, gateway_connection_bytes,
+        client_allocations, relay_allocations, encodings, page; most relay_peak_bytes
     }
 }
 
@@ -78,19 +85,21 @@ impl Merged {
         let mut merged = Merged::of_counts(records.clone());
         let passes = records.clone().into_iter().filter_map(|record| record.first_delivery.as_ref());
         merged.first_delivery = FirstDelivery::from_blocks(passes);
-        for throughput in records.clone().into_iter().filter_map(|record| record.throughput.as_ref()) {
-            merged.throughput.get_or_insert_default().add_up(throughput);
+        for record in records {
+            merged.latency.add_up(&record.latency);
+            if let Some(throughput) = &record.throughput {
+                let all = merged.latency.entry(THROUGHPUT.to_owned()).or_default();
+                all.merge(&throughput.envelopes_per_s);
+            }
         }
-        records.into_iter().for_each(|record| merged.latency.add_up(&record.latency));
         merged
     }
 
     /// Merges blocks without their latencies.
     pub fn of_counts<'a>(records: impl IntoIterator<Item = &'a RunRecord>) -> Merged {
         let together = |mut sum: Merged, one: Merged| {
-            let peaks = sum.relay_peak_bytes.zip(one.relay_peak_bytes);
             sum.add_up(&one);
-            Merged { relay_peak_bytes: peaks.map(|(most, peak)| most.max(peak)), ..sum }
+            sum
         };
         records.into_iter().map(Merged::of_block).reduce(together).unwrap_or_default()
     }
@@ -101,8 +110,9 @@ impl Merged {
             blocks: 1,
             counts: record.counts,
             traffic: record.traffic,
-            over_links: record.link.is_some(),
-            packet_bytes: record.link.as_ref().map_or(0, LinkRecord::packet_bytes),
+            connections: record.connections,
+            populations: record.populations.clone(),
+            link: record.link.clone(),
             elapsed_ns,
             active_ns: record.active_ns,
             relay_capacity_ns: cores.and_then(|cores| cores.relay_capacity_ns(elapsed_ns)),
@@ -112,6 +122,8 @@ impl Merged {
             gateway_cpu: record.gateway_cpu,
             relay_peak_bytes: record.memory.and_then(|memory| memory.relay_peak_bytes),
             relay_written_bytes: record.relay.as_ref().and_then(|relay| relay.written_bytes),
+            relay_stored_bytes: record.relay.as_ref().and_then(|relay| relay.stored_bytes),
+            gateway_connection_bytes: record.memory.and_then(|memory| memory.gateway_bytes_per_connection()),
             client_allocations: record.allocations.map(|both| both.client),
             relay_allocations: record.allocations.and_then(|both| both.relay),
             encodings: record.encodings,
@@ -125,29 +137,7 @@ impl Merged {
         self.counts.deliveries_unread > 0
     }
 
-    /// CPU of the relays as a share of what their cores could give, from the first planned instant
-    /// to the last answer.
-    pub fn relay_utilisation(&self) -> Option<f64> {
-        utilisation(self.relay_cpu?, self.relay_capacity_ns)
-    }
-
-    /// CPU of the clients as a share of what their cores could give.
-    pub fn client_utilisation(&self) -> Option<f64> {
-        utilisation(self.client_cpu, self.client_capacity_ns)
-    }
-
-    /// A share of the whole time as a share of the time with work outstanding.
-    pub(crate) fn while_outstanding(&self, share: f64) -> f64 {
-        share * self.elapsed_ns as f64 / self.active_ns.clamp(1, self.elapsed_ns.max(1)) as f64
-    }
-
-    /// A quantile of envelopes a second over intervals, as far as the slower ones support it.
-    pub fn low_throughput(&self, q: f64) -> Quantile {
-        let throughput = self.throughput.as_ref();
-        throughput.map_or(Quantile::Missing, |throughput| throughput.envelopes_per_s.quantile_ns(q))
-    }
-
-    /// A quantile of the named latency, as far as the samples support it.
+    /// A quantile of the named samples, as far as they support it.
     pub fn quantile(&self, latency: &str, q: f64) -> Quantile {
         self.latency.get(latency).map_or(Quantile::Missing, |latency| latency.quantile_ns(q))
     }
@@ -165,9 +155,4 @@ pub fn latency_of<'a>(records: impl IntoIterator<Item = &'a RunRecord>) -> (&'st
         records.iter().any(is_of)
     };
     std::iter::once(SESSION).chain(LATENCIES).find(is_of_any).unwrap_or(LATENCIES[0])
-}
-
-fn utilisation(cpu: CpuTime, capacity_ns: Option<u64>) -> Option<f64> {
-    let capacity_ns = capacity_ns.filter(|capacity| *capacity > 0)?;
-    Some(cpu.total_ns as f64 / capacity_ns as f64)
 }

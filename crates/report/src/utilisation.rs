@@ -1,6 +1,7 @@
 //! Is a cell saturated? The latency of a saturated cell is the length of a queue, which grows with
 //! the block.
 
+use measure::CpuTime;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -25,14 +26,20 @@ impl Utilisation {
     /// Utilisation of merged blocks while work was outstanding.
     pub fn from_merged(merged: &Merged) -> Utilisation {
         let whole = Utilisation::of_whole_time(merged);
-        let busy = |share: Option<f64>| share.map(|share| merged.while_outstanding(share));
-        Utilisation { relay: busy(whole.relay), generator: busy(whole.generator) }
+        let active_ns = merged.active_ns.clamp(1, merged.elapsed_ns.max(1));
+        let busy = |share: f64| share * merged.elapsed_ns as f64 / active_ns as f64;
+        Utilisation { relay: whole.relay.map(busy), generator: whole.generator.map(busy) }
     }
 
     /// Utilisation of merged blocks over their whole time, rests between bursts included. Loads are chosen
     /// by it.
     pub fn of_whole_time(merged: &Merged) -> Utilisation {
-        Utilisation { relay: merged.relay_utilisation(), generator: merged.client_utilisation() }
+        let share = |cpu: CpuTime, capacity_ns: Option<u64>| {
+            let capacity_ns = capacity_ns.filter(|capacity| *capacity > 0)?;
+            Some(cpu.total_ns as f64 / capacity_ns as f64)
+        };
+        let relay = merged.relay_cpu.and_then(|cpu| share(cpu, merged.relay_capacity_ns));
+        Utilisation { relay, generator: share(merged.client_cpu, merged.client_capacity_ns) }
     }
 
     /// Whether one of the processes had hardly any time to spare.

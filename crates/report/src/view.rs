@@ -3,15 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use measure::{NO_LINK, NOT_SATURATED, RunRecord};
+use measure::{NO_LINK, NOT_SATURATED};
 
 use crate::{
-    merged::{Merged, SESSION, latency_of},
+    merged::{Merged, SESSION, THROUGHPUT, latency_of},
     metric::{Metric, ShownIn},
     number::Ratio,
     reference,
     result::{Block, CellResult, ResultFile, Role, percent},
-    statistics::{stats, steady::Steadiness},
+    statistics::steady::Steadiness,
     utilisation::Utilisation,
 };
 
@@ -33,7 +33,7 @@ pub(crate) struct CellView<'a> {
     /// Its usable blocks together.
     pub(crate) merged: Merged,
     /// The blocks whose ledger is valid together, without latencies.
-    counted: Merged,
+    pub(crate) counted: Merged,
     /// Whether its blocks were the same from beginning to end, where that can be told.
     pub(crate) steady: Option<Steadiness>,
     /// For each metric its blocks divided by the anchors next to them.
@@ -112,7 +112,7 @@ impl<'a> LoadView<'a> {
 
     /// Whether users have emulated access links, so that CPU times are no evidence.
     pub(crate) fn is_over_links(&self) -> bool {
-        self.cells.iter().any(|view| view.merged.over_links || view.cell.cell.link != NO_LINK)
+        self.cells.iter().any(|view| view.merged.link.is_some() || view.cell.cell.link != NO_LINK)
     }
 
     /// Whether clients counted deliveries unread, so that their CPU times are no evidence.
@@ -152,7 +152,8 @@ impl<'a> LoadView<'a> {
     /// intervals enough, p10 elsewhere, so that cells compare.
     pub(crate) fn columns(&self) -> Vec<Metric> {
         let has_p1 = |view: &CellView<'a>| {
-            view.merged.throughput.is_none() || view.value(Metric::ThroughputP1, self.latency.0).is_some()
+            !view.merged.latency.contains_key(THROUGHPUT)
+                || view.value(Metric::ThroughputP1, self.latency.0).is_some()
         };
         let all_have = self.cells.iter().all(has_p1);
         let other_tail = if all_have { Metric::ThroughputP10 } else { Metric::ThroughputP1 };
@@ -228,28 +229,6 @@ impl CellView<'_> {
     /// A metric over the blocks that it may use.
     pub(crate) fn value(&self, metric: Metric, latency: &str) -> Option<f64> {
         metric.value(self.blocks_for(metric), latency)
-    }
-
-    /// The median over blocks of the most memory that the relay's process had, in MiB.
-    pub(crate) fn relay_peak_mib(&self) -> Option<f64> {
-        self.median_mib(|record| record.memory?.relay_peak_bytes)
-    }
-
-    /// Size of the relay's folder at the end.
-    pub(crate) fn relay_stored_mib(&self) -> Option<f64> {
-        self.median_mib(|record| record.relay.as_ref()?.stored_bytes)
-    }
-
-    fn median_mib(&self, bytes: fn(&RunRecord) -> Option<u64>) -> Option<f64> {
-        let known = self.cell.blocks.iter().filter_map(Block::counted).filter_map(bytes);
-        stats::median(&known.map(|bytes| bytes as f64 / f64::from(1 << 20)).collect::<Vec<_>>())
-    }
-
-    /// The median over blocks of the gateway's memory of one connection, in KiB.
-    pub(crate) fn gateway_kib_per_connection(&self) -> Option<f64> {
-        let records = self.cell.blocks.iter().filter_map(Block::counted);
-        let each = records.filter_map(|record| record.memory?.gateway_bytes_per_connection());
-        stats::median(&each.map(|bytes| bytes as f64 / 1024.0).collect::<Vec<_>>())
     }
 
     /// Why its latency is the length of a queue: processes that were full, and blocks in which the

@@ -38,9 +38,6 @@ pub struct Throughput {
     pub wire_bytes_per_s: Latency,
 }
 
-// Rates are per second, so intervals of another length mix.
-crate::sums! { Throughput { envelopes_per_s, wire_bytes_per_s; most interval_ns } }
-
 impl AddUp for ThroughputRecorder {
     fn add_up(&mut self, other: &Self) {
         self.merge(other);

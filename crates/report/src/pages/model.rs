@@ -2,8 +2,11 @@
 //! Terminal, `summary.md`, the page and quotations draw them.
 use crate::{
     derived::Derived,
+    metric::ShownIn,
     pages::{
-        part::{EVERYWHERE, IN_FILES, Media, Medium, ON_TERMINALS, Part, left_out},
+        part::{
+            EVERYWHERE, IN_FILES, Media, Medium, ON_TERMINALS, Part, QUOTED, QUOTED_OF_TERMINALS, left_out,
+        },
         provenance::{self, selftest_table, tested},
         reading::reading,
         sentences::{self, control_line, headline, saturated_line, steady_line, title, warnings},
@@ -14,11 +17,11 @@ use crate::{
         browser::ROWS,
         limits,
         slos::{slo_table, slos},
-        table::{Form, Table, VALID},
+        table::Table,
     },
     verdicts::{
         answer::answer,
-        comparison::{Comparison, Verdict},
+        comparison::Comparison,
         likeness::{code_line, compression_line},
     },
     view::{LoadView, views},
@@ -95,45 +98,25 @@ fn of_load(load: &LoadView<'_>, is_one_of_several: bool) -> Vec<Part> {
     let comparisons = load.comparisons();
     let name = is_one_of_several.then(|| Part::heading(2, load.name()));
     let answer = Part::list(answer(load, &comparisons));
-    let answer: Vec<Part> = name.into_iter().chain([answer]).collect();
-    let answer_on = |on: Media| answer.iter().map(|part| part.clone().only(on)).collect::<Vec<_>>();
+    let answer =
+        |on: Media| name.iter().chain([&answer]).map(|part| part.clone().only(on)).collect::<Vec<_>>();
     [
         // A terminal shows the table, the answer, then details.
-        answer_on(IN_FILES),
+        answer(IN_FILES),
         costs(load),
-        answer_on(ON_TERMINALS),
+        answer(QUOTED_OF_TERMINALS),
         about(load),
         details(load, 3),
         verdicts(load, &comparisons),
-        quoted(load, &comparisons),
     ]
     .concat()
 }
 
-fn costs_heading(load: &LoadView<'_>) -> Part {
-    let at = load.first_relay().map_or_else(String::new, |first| format!(" of relay {first}"));
-    Part::heading(3, format!("{}, × is to JSON without compression{at}", load.name()))
-}
-
-/// The columns that decide between formats, the answer, and whether differences may be noise.
-fn quoted(load: &LoadView<'_>, comparisons: &[Comparison]) -> Vec<Part> {
-    let lines = [
-        costs_heading(load),
-        Part::table(load.main_costs().without(VALID)),
-        Part::list(answer(load, comparisons)),
-        Part::sentence(control_line(load, comparisons)),
-    ];
-    let rows = Part::table(load.beside_json(comparisons)).only(&[Medium::Rows]);
-    lines.into_iter().map(|part| part.only(&[Medium::Lines])).chain([rows]).collect()
-}
-
 /// The cost of each cell.
 fn costs(load: &LoadView<'_>) -> Vec<Part> {
-    vec![
-        costs_heading(load),
-        Part::table(load.main_costs()).only(&[Medium::Terminal]),
-        Part::table(load.costs()).only(&[Medium::WideTerminal, Medium::Summary]),
-    ]
+    let at = load.first_relay().map_or_else(String::new, |first| format!(" of relay {first}"));
+    let heading = format!("{}, × is to JSON without compression{at}", load.name());
+    [Part::heading(3, heading), Part::table(load.costs())].map(|part| part.only(QUOTED)).into()
 }
 
 /// The meaning of the columns, and the conditions of the blocks.
@@ -147,7 +130,7 @@ fn about(load: &LoadView<'_>) -> Vec<Part> {
         of_swarm(code_line(load)),
         load.is_of_pages().then(|| ROWS.to_owned()),
         compression_line(load),
-        of_swarm(load.warmth_line()),
+        of_swarm(sentences::warmth_line(load)),
         load.starts_line(),
     ];
     lines.into_iter().flatten().map(Part::sentence).collect()
@@ -155,7 +138,9 @@ fn about(load: &LoadView<'_>) -> Vec<Part> {
 
 /// Tables next to the costs, under headings of a level.
 pub(crate) fn details(load: &LoadView<'_>, level: usize) -> Vec<Part> {
-    let (links, about_links) = load.links().unzip();
+    let links = load.metrics(ShownIn::Links);
+    // CPU times over links are no evidence, and a page has its own columns.
+    let apart = || load.metrics(ShownIn::Apart).filter(|_| !load.is_over_links() && !load.is_of_pages());
     let (agents, about_agents) = load.agents_apart().unzip();
     let differing = "Agents that differ from the others";
     let detail = |on: Media, heading: &str, found: Option<Table>, note: Option<String>| {
@@ -165,9 +150,9 @@ pub(crate) fn details(load: &LoadView<'_>, level: usize) -> Vec<Part> {
     };
     [
         detail(EVERYWHERE, "Sessions, from the instant each was due by plan", load.sessions(), None),
-        detail(EVERYWHERE, "Links", links, about_links),
+        detail(EVERYWHERE, "Links", links, load.links_line()),
         detail(EVERYWHERE, "Links apart", load.links_apart(), None),
-        detail(IN_FILES, "CPU, handshakes and first deliveries apart", load.apart(), None),
+        detail(IN_FILES, "CPU, handshakes and first deliveries apart", apart(), None),
         detail(IN_FILES, "Populations", load.populations(), None),
         detail(IN_FILES, differing, agents, about_agents),
         detail(EVERYWHERE, "Allocations", load.allocations(), None),
@@ -182,19 +167,14 @@ fn verdicts(load: &LoadView<'_>, comparisons: &[Comparison]) -> Vec<Part> {
         None => "JSON with the same compression (JSON itself: without compression)".to_owned(),
     };
     let heading = format!("Verdicts, against {against}; [95 % interval]");
-    let table = |form| Part::table(load.verdicts(comparisons, form));
     // Without a comparison a terminal has nothing to show.
     let on = if comparisons.is_empty() { IN_FILES } else { EVERYWHERE };
-    let mut parts = vec![Part::heading(3, heading).only(on), table(Form::Full).only(IN_FILES)];
-    if !comparisons.is_empty() {
-        parts.push(table(Form::Words).only(&[Medium::WideTerminal]));
-        parts.push(table(Form::Marks).only(&[Medium::Terminal]));
-        parts.push(Part::sentence(Verdict::MARKS).only(&[Medium::Terminal]));
-    }
-    let lines = [control_line(load, comparisons), steady_line(load), saturated_line(load)];
-    let lines = load.family_line().into_iter().chain(lines);
-    parts.extend(lines.map(|line| Part::sentence(line).only(on)));
-    parts
+    let mut parts = vec![Part::heading(3, heading), Part::table(load.verdicts(comparisons))];
+    parts.extend(load.family_line().map(Part::sentence));
+    parts.extend([steady_line(load), saturated_line(load)].map(Part::sentence));
+    let control = Part::sentence(control_line(load, comparisons));
+    let control = if comparisons.is_empty() { control.only(IN_FILES) } else { control.only(QUOTED) };
+    parts.into_iter().map(|part| part.only(on)).chain([control]).collect()
 }
 
 /// Demands, left-out blocks, tests of the instrument, and how to read it all.

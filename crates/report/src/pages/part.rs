@@ -11,10 +11,8 @@ pub(crate) enum Medium {
     WideTerminal,
     /// `summary.md` and the page.
     Summary,
-    /// Lines of a terminal in another document.
+    /// Lines of a narrow terminal in another document.
     Lines,
-    /// A table in another document, which chooses its rows.
-    Rows,
 }
 
 pub(crate) type Media = &'static [Medium];
@@ -22,6 +20,9 @@ pub(crate) type Media = &'static [Medium];
 pub(crate) const EVERYWHERE: Media = &[Medium::Terminal, Medium::WideTerminal, Medium::Summary];
 pub(crate) const ON_TERMINALS: Media = &[Medium::Terminal, Medium::WideTerminal];
 pub(crate) const IN_FILES: Media = &[Medium::Summary];
+/// What other documents quote, too.
+pub(crate) const QUOTED: Media = &[Medium::Terminal, Medium::WideTerminal, Medium::Summary, Medium::Lines];
+pub(crate) const QUOTED_OF_TERMINALS: Media = &[Medium::Terminal, Medium::WideTerminal, Medium::Lines];
 
 /// A part of a report.
 #[derive(Debug, Clone)]

@@ -11,6 +11,7 @@ use crate::{
         browser,
         table::{Table, distinct},
     },
+    utilisation::Utilisation,
     verdicts::likeness,
 };
 
@@ -108,7 +109,7 @@ pub(crate) fn provenance(result: &ResultFile) -> Vec<String> {
     for chosen in &result.config.chosen {
         let cell = result.cells.iter().find(|cell| cell.id == chosen.cell);
         let blocks = cell.into_iter().flat_map(|cell| cell.blocks.iter().filter_map(Block::usable));
-        let reached = Merged::from_records(blocks.collect::<Vec<_>>()).relay_utilisation();
+        let reached = Utilisation::of_whole_time(&Merged::of_counts(blocks)).relay;
         items.push(format!("Chosen by a pilot: {}", chosen.line(reached)));
     }
     let planned = result.config.planned_rounds.iter();

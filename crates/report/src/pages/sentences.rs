@@ -79,6 +79,26 @@ pub(crate) fn steady_line(load: &LoadView<'_>) -> String {
     text + "."
 }
 
+/// New and warm deliveries in every table of the load, in a sentence.
+pub(crate) fn warmth_line(load: &LoadView<'_>) -> String {
+    let young = match load.result.config.url {
+        Some(_) => "New in every block: clients, connections and compression contexts",
+        None => "New in every block: processes, connections, compression contexts and allocators",
+    };
+    let shares = (load.cells.iter().filter(|view| view.cell.role != Role::Floor))
+        .filter_map(|view| view.merged.encodings?.cold_share());
+    match shares.max_by(f64::total_cmp) {
+        Some(share) => format!(
+            "{young}. Warm: stored events, each sent before the clock starts; {} % of the measured deliveries at most \
+             are an event's first in its format.",
+            number::three(share * 100.0)
+        ),
+        None => {
+            format!("{young}; how many deliveries are an event's first, and encode it, is unknown.")
+        }
+    }
+}
+
 /// Which cells are saturated, in a sentence.
 pub(crate) fn saturated_line(load: &LoadView<'_>) -> String {
     let measured = || load.cells.iter().filter(|view| view.cell.role != Role::Floor);

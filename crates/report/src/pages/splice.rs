@@ -16,14 +16,11 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::{
     metric::Metric,
     number::{self, Ratio},
-    pages::{
-        model::Report,
-        part::{Medium, What},
-    },
+    pages::model::Report,
     result::{ResultFile, Role},
     tables::table::{NOTHING, Table, or_nothing},
     verdicts::comparison::{Comparison, Verdict},
-    view::{CellView, LoadView},
+    view::{CellView, LoadView, views},
 };
 
 const BEGIN: &str = "<!-- generated: ";
@@ -68,10 +65,9 @@ fn generated(asked: &str, folder: &Path) -> Result<String> {
 
 /// The rows of these cells.
 fn table(report: &Report<'_>, cells: &[&str]) -> Result<String> {
-    let loads: Vec<&What> = report.parts(Medium::Rows).map(|part| &part.what).collect();
-    let [What::Table(table)] = loads[..] else {
-        bail!("a table needs a result with one load, not {}", loads.len())
-    };
+    let loads = views(report.result);
+    let [load] = &loads[..] else { bail!("a table needs a result with one load, not {}", loads.len()) };
+    let table = load.beside_json(&load.comparisons());
     // One load has the cells in the order of the result.
     let ids: Vec<&str> = report.result.cells.iter().map(|cell| cell.id.as_str()).collect();
     let row = |cell: &&str| {
@@ -79,7 +75,7 @@ fn table(report: &Report<'_>, cells: &[&str]) -> Result<String> {
         Ok(table.rows[ids.iter().position(|id| id == cell).with_context(known)?].clone())
     };
     let rows = cells.iter().map(row).collect::<Result<_>>()?;
-    Ok(Table { rows, ..table.clone() }.markdown())
+    Ok(Table { rows, ..table }.markdown())
 }
 
 impl LoadView<'_> {

@@ -50,11 +50,12 @@ impl Report<'_> {
         text
     }
 
-    /// For a terminal: warnings, the headline, the answers, tables and verdicts. Unless `wide`, tables
-    /// have fewer columns and marks instead of words. In a terminal of this width no row of a table
-    /// wraps. Columns without room are named.
+    /// For a terminal: warnings, the headline, the answers, tables and verdicts. In a terminal of this
+    /// width no row of a table wraps, and unless `wide` none is longer than 120 columns. Columns without
+    /// room are named.
     pub fn terminal(&self, wide: bool, room: Option<usize>) -> String {
         let width = room.map_or(WIDTH, |room| room.clamp(LEAST_WIDTH, WIDTH));
+        let room = if wide { room } else { Some(room.map_or(WIDTH, |room| room.min(WIDTH))) };
         let mut text = String::new();
         self.warnings.iter().chain([&self.headline]).for_each(|paragraph| fold(&mut text, paragraph, width));
         let medium = if wide { Medium::WideTerminal } else { Medium::Terminal };
@@ -68,7 +69,7 @@ impl Report<'_> {
     /// The lines that another document quotes, as a terminal shows them.
     pub(crate) fn lines(&self) -> String {
         let (mut text, mut ledger) = (String::new(), String::new());
-        draw(&mut text, self.parts(Medium::Lines), None, WIDTH);
+        draw(&mut text, self.parts(Medium::Lines), Some(WIDTH), WIDTH);
         // Tables at a limit are quoted alone.
         if !self.is_at_limit() && !text.is_empty() {
             fold(&mut ledger, &self.headline, WIDTH);

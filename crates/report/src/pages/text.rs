@@ -12,16 +12,11 @@ impl Table {
     /// Columns aligned with spaces, for a terminal of so many columns. Those that it has no room
     /// for are named below the table.
     pub fn text(&self, room: Option<usize>) -> String {
-        self.text_of(room, &Vec::from_iter(self.names..self.headings.len()))
-    }
-
-    /// As [`Table::text`]. Columns of numbers get room in this order.
-    pub(crate) fn text_of(&self, room: Option<usize>, order: &[usize]) -> String {
         let lines = || std::iter::once(&self.headings).chain(&self.rows);
         let width = |column: usize| lines().map(|line| line[column].chars().count()).max().unwrap_or(0);
         let mut widths: Vec<usize> = (0..self.headings.len()).map(width).collect();
         let kept = match room {
-            Some(room) => fitting(&mut widths, self.names, order, room),
+            Some(room) => fitting(&mut widths, self.names, room),
             None => (0..widths.len()).collect(),
         };
         let mut text = String::new();
@@ -48,13 +43,13 @@ impl Table {
     }
 }
 
-/// The columns that a terminal has room for, in their places: all names, and numbers in this order.
-/// Names are cut where no number would fit beside them.
-fn fitting(widths: &mut [usize], names: usize, order: &[usize], room: usize) -> Vec<usize> {
+/// The columns that a terminal has room for, in their places: all names, and the first numbers that
+/// fit. Names are cut where no number would fit beside them.
+fn fitting(widths: &mut [usize], names: usize, room: usize) -> Vec<usize> {
     const BETWEEN: usize = 2;
     let of_names =
         |widths: &[usize]| widths[..names].iter().sum::<usize>() + BETWEEN * names.saturating_sub(1);
-    let first = order.first().map_or(0, |column| BETWEEN + widths[*column]);
+    let first = widths.get(names).map_or(0, |width| BETWEEN + width);
     while of_names(widths) + first > room {
         let widest = (0..names).max_by_key(|name| widths[*name]);
         let Some(widest) = widest.filter(|name| widths[*name] > LEAST_NAME) else { break };
@@ -62,13 +57,12 @@ fn fitting(widths: &mut [usize], names: usize, order: &[usize], room: usize) -> 
     }
     let mut taken = of_names(widths);
     let mut kept: Vec<usize> = (0..names).collect();
-    for column in order {
-        if taken + BETWEEN + widths[*column] <= room {
-            taken += BETWEEN + widths[*column];
-            kept.push(*column);
+    for (column, width) in widths.iter().enumerate().skip(names) {
+        if taken + BETWEEN + width <= room {
+            taken += BETWEEN + width;
+            kept.push(column);
         }
     }
-    kept.sort_unstable();
     kept
 }
 

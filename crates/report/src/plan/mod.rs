@@ -4,9 +4,8 @@
 mod prices;
 mod text;
 
-use std::fmt;
-
 use anyhow::{Context, Result, bail, ensure};
+use derive_more::Display;
 use measure::NO_LINK;
 use serde::Serialize;
 
@@ -58,8 +57,9 @@ pub struct Demand {
 }
 
 /// What binds a machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Display, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[display(rename_all = "snake_case")]
 pub enum Resource {
     /// CPU time.
     Cores,
@@ -67,16 +67,6 @@ pub enum Resource {
     Memory,
     /// Bits to the internet.
     Network,
-}
-
-impl fmt::Display for Resource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Resource::Cores => "cores",
-            Resource::Memory => "memory",
-            Resource::Network => "network",
-        })
-    }
 }
 
 /// Needs of every cell of a result, with the assumptions that they follow from.
@@ -183,7 +173,7 @@ struct Measured {
 impl Measured {
     /// `None` of a cell that delivered nothing.
     fn new(view: &CellView<'_>, latency: &str) -> Option<Measured> {
-        let counted = view.blocks_for(Metric::WireBytes);
+        let counted = &view.counted;
         let deliveries = Some(counted.counts.deliveries).filter(|count| *count > 0)? as f64;
         let published = Some(counted.counts.acked).filter(|count| *count > 0).map(|count| count as f64);
         let records = || view.cell.blocks.iter().filter_map(Block::counted);

@@ -64,7 +64,6 @@ pub struct Limit {
     /// absent until one was met and one missed.
     pub interval_per_s: Option<(u32, u32)>,
     /// What came per second in the highest probe that passed, where loads are searched.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered_per_s: Option<u32>,
     /// The highest rate that was asked for and passed. Chance may let it lie above the first that
     /// failed.

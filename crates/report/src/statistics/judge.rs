@@ -3,12 +3,13 @@
 
 use std::fmt;
 
+use derive_more::Display;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     metric::Metric,
-    number::{self, Ratio},
+    number::Ratio,
     result::Role,
     statistics::stats::{self, BAND},
 };
@@ -33,7 +34,6 @@ pub struct Comparison {
     /// it needs to find anything at all it is left out, and each verdict stands alone.
     pub corrected: bool,
     /// The family of the correction; absent where all cells of the load are one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<Family>,
     /// The interval of JSON against itself in this metric: the resolution that the run reached.
     pub aa_interval: Option<(f64, f64)>,
@@ -65,8 +65,9 @@ impl Family {
 }
 
 /// The verdict of a [`Comparison`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Display, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[display(rename_all = "snake_case")]
 pub enum Verdict {
     /// Costs less: the interval lies wholly below the band, the test agrees, and JSON does not differ
     /// as much from itself.
@@ -86,47 +87,32 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The meaning of the marks of [`Verdict::mark`].
-    pub(crate) const MARKS: &str = "< better, > worse, = same, ? inconclusive, ~ unsteady, ! saturated; --wide has words and more columns";
-
-    /// One character for narrow tables.
-    pub(crate) fn mark(self) -> char {
-        match self {
-            Verdict::Better => '<',
-            Verdict::Worse => '>',
-            Verdict::Same => '=',
-            Verdict::Inconclusive => '?',
-            Verdict::Unsteady => '~',
-            Verdict::Saturated => '!',
+    /// What an interval of a ratio says where less is better: it lies within the band around 1, wholly
+    /// beyond it, or neither.
+    pub(crate) fn of_interval((low, high): (f64, f64), band: f64) -> Verdict {
+        let (below, above) = (1.0 - band, 1.0 + band);
+        match () {
+            () if low >= below && high <= above => Verdict::Same,
+            () if high < below => Verdict::Better,
+            () if low > above => Verdict::Worse,
+            () => Verdict::Inconclusive,
         }
     }
-}
 
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Verdict::Better => "better",
-            Verdict::Worse => "worse",
-            Verdict::Same => "same",
-            Verdict::Inconclusive => "inconclusive",
-            Verdict::Unsteady => "unsteady",
-            Verdict::Saturated => "saturated",
-        })
+    /// Whether latencies have no other verdict: they depend on the block's length.
+    pub(crate) fn is_withheld(self) -> bool {
+        matches!(self, Verdict::Unsteady | Verdict::Saturated)
     }
 }
 
 impl Comparison {
-    pub(crate) fn as_ratio(&self) -> Ratio {
-        Ratio { value: self.ratio, interval: self.interval }
+    /// Whether it says nothing: by its own verdict, or because JSON differs from itself.
+    pub(crate) fn is_withheld(&self) -> bool {
+        self.verdict.is_withheld() || control_of(self.aa_interval) == Control::Broken
     }
 
-    /// `×0.46 0.44–0.48 <`.
-    pub(crate) fn short(&self) -> String {
-        let (ratio, mark) = (number::ratio(self.ratio), self.verdict.mark());
-        match self.interval {
-            Some((low, high)) => format!("{ratio} {low:.2}–{high:.2} {mark}"),
-            None => format!("{ratio} {mark}"),
-        }
+    pub(crate) fn as_ratio(&self) -> Ratio {
+        Ratio { value: self.ratio, interval: self.interval }
     }
 }
 
@@ -149,18 +135,9 @@ pub(crate) enum Control {
 }
 
 fn verdict(interval: Option<(f64, f64)>, p: f64) -> Verdict {
-    let Some((low, high)) = interval else { return Verdict::Inconclusive };
-    let (below, above) = (1.0 - BAND, 1.0 + BAND);
-    if low >= below && high <= above {
-        Verdict::Same
-    } else if p > stats::SIGNIFICANT {
-        Verdict::Inconclusive
-    } else if high < below {
-        Verdict::Better
-    } else if low > above {
-        Verdict::Worse
-    } else {
-        Verdict::Inconclusive
+    match interval.map(|interval| Verdict::of_interval(interval, BAND)) {
+        Some(Verdict::Better | Verdict::Worse) if p > stats::SIGNIFICANT => Verdict::Inconclusive,
+        found => found.unwrap_or(Verdict::Inconclusive),
     }
 }
 

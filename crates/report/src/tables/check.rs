@@ -84,12 +84,7 @@ pub fn unsteady(counted: &Instructions) -> Vec<&Row> {
 /// The verdict on a ratio of two counts, where two counts of the same differed by the share
 /// `repeats`.
 pub(crate) fn verdict(ratio: f64, repeats: f64) -> Verdict {
-    let resolution = RESOLUTION.max(repeats);
-    match () {
-        () if ratio > 1.0 + resolution => Verdict::Worse,
-        () if ratio < 1.0 - resolution => Verdict::Better,
-        () => Verdict::Same,
-    }
+    Verdict::of_interval((ratio, ratio), RESOLUTION.max(repeats))
 }
 
 /// Differences that keep two counts from comparing.
@@ -139,24 +134,24 @@ mod tests {
         }
     }
 
-    /// What is said of each side that changed.
-    fn changes(found: &Check) -> Vec<&str> {
-        found.changed.rows.iter().filter_map(|row| row.last()).map(String::as_str).collect()
-    }
-
     #[test]
-    fn three_per_cent_fail_and_a_fifth_of_one_is_seen() {
-        let committed = counted(&[("a", 1_000.0, 1_000.0), ("b", 1_000.0, 0.0)]);
-        for (relay, says) in [
-            (1_000.0, None),
-            (1_001.9, None),
-            (1_002.1, Some("worse")),
-            (1_020.0, Some("worse")),
-            (1_031.0, Some("fails")),
-            (990.0, Some("better")),
+    fn three_per_cent_fail_and_a_fifth_of_one_is_seen_beyond_what_two_counts_differ_by() {
+        for (differ, relay, says) in [
+            (0.0, 1_000.0, None),
+            (0.0, 1_001.9, None),
+            (0.0, 1_002.1, Some("worse")),
+            (0.0, 1_020.0, Some("worse")),
+            (0.0, 1_031.0, Some("fails")),
+            (0.0, 990.0, Some("better")),
+            (0.008, 1_007.0, None),
+            (0.008, 1_037.0, Some("worse")),
+            (0.008, 1_039.0, Some("fails")),
         ] {
+            let mut committed = counted(&[("a", 1_000.0, 1_000.0), ("b", 1_000.0, 0.0)]);
+            committed.rows[0].repeat_difference = differ;
             let found = check(&committed, &counted(&[("a", relay, 1_000.0), ("b", 1_000.0, 0.0)]), None);
-            assert_eq!(changes(&found), Vec::from_iter(says), "{relay}");
+            let changes: Vec<_> = found.changed.rows.iter().filter_map(|row| row.last()).collect();
+            assert_eq!(changes, Vec::from_iter(says), "{relay}");
             assert_eq!(found.failed.len(), usize::from(says == Some("fails")), "{relay}");
         }
     }
@@ -168,18 +163,6 @@ mod tests {
         assert_eq!(found.failed, ["c is new", "b is gone"]);
         let of_a = check(&committed, &counted(&[("a", 1.0, 1.0)]), Some("a"));
         assert!(of_a.failed.is_empty(), "b was not asked for");
-    }
-
-    #[test]
-    fn what_two_counts_of_the_same_differ_by_is_no_change_and_no_failure() {
-        let (mut committed, now) = (counted(&[("a", 1_000.0, 0.0)]), counted(&[("a", 1_007.0, 0.0)]));
-        assert_eq!(changes(&check(&committed, &now, None)), ["worse"]);
-        committed.rows[0].repeat_difference = 0.008;
-        assert!(check(&committed, &now, None).changed.is_empty());
-        for (relay, failed) in [(1_037.0, 0), (1_039.0, 1)] {
-            let found = check(&committed, &counted(&[("a", relay, 0.0)]), None);
-            assert_eq!(found.failed.len(), failed, "{relay}");
-        }
     }
 
     #[test]

@@ -9,4 +9,3 @@ pub(crate) mod limits;
 pub(crate) mod links;
 pub(crate) mod slos;
 pub(crate) mod table;
-pub(crate) mod warmth;

@@ -1,14 +1,14 @@
 //! Tables of cells, aligned for a terminal or as Markdown.
 
 use cell::{Factor, Side};
-use measure::{Allocations, Counts, CpuTime, NO_GATEWAY, Quantile, Status};
+use measure::{NO_GATEWAY, PopulationRecord, Quantile, Status};
 use serde::Serialize;
 
 use crate::{
-    merged::Merged,
+    merged::{Merged, THROUGHPUT},
     metric::{Metric, ShownIn, Value},
     number,
-    result::{Block, CONTROL, CellResult, FLOOR, Role},
+    result::{CONTROL, CellResult, FLOOR, Role},
     verdicts::comparison::Comparison,
     view::{CellView, LoadView},
 };
@@ -18,25 +18,6 @@ pub(crate) const NOTHING: &str = "–";
 
 /// The heading of a cell's valid blocks among all.
 pub(crate) const VALID: &str = "valid";
-
-/// The heading of what a relay takes beyond the floor.
-const ABOVE_FLOOR: &str = "relay above floor µs/event";
-
-/// How much a table of verdicts says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// Words, and the reference of each cell.
-    Full,
-    /// Words, for a wide terminal.
-    Words,
-    /// Marks, for a terminal of 120 columns.
-    Marks,
-}
-
-impl Form {
-    /// Metrics that a terminal of 120 columns has room for.
-    const NARROW: usize = 5;
-}
 
 /// What stands under a heading; `None` where it was not measured.
 type Field<'t> = Box<dyn Fn(&CellView<'_>) -> Option<String> + 't>;
@@ -148,24 +129,9 @@ impl LoadView<'_> {
 
     /// One row per cell: its costs, each with the ratio to JSON without compression.
     pub(crate) fn costs(&self) -> Table {
-        self.table(&self.cost_columns())
-    }
-
-    /// The columns of [`LoadView::costs`] that decide between formats.
-    pub(crate) fn main_costs(&self) -> Table {
-        let wide = if self.is_over_links() { ShownIn::WideOverLinks } else { ShownIn::Wide };
-        let mut left_out: Vec<&str> = Metric::shown_in(wide).into_iter().map(Metric::heading).collect();
-        left_out.extend(["ledger", ABOVE_FLOOR]);
-        let mut columns = self.cost_columns();
-        columns.retain(|column| !left_out.contains(&column.heading.as_str()));
-        self.table(&columns)
-    }
-
-    fn cost_columns(&self) -> Vec<Column<'_>> {
-        let metric = |metric: Metric| column(metric.heading(), move |view| self.with_ratio(view, metric));
-        let mut columns: Vec<Column<'_>> = self.columns().into_iter().map(metric).collect();
+        let mut columns = self.with_ratios(self.columns());
         if self.floor().is_some() {
-            columns.push(column(ABOVE_FLOOR, move |view| {
+            columns.push(column("relay above floor µs/event", |view| {
                 let reference = self.anchor().filter(|_| view.cell.role != Role::Anchor);
                 Some(self.above_floor(view, reference)?.cost())
             }));
@@ -173,7 +139,21 @@ impl LoadView<'_> {
         columns
             .push(column(VALID, |view| Some(format!("{}/{}", view.merged.blocks, view.cell.blocks.len()))));
         columns.push(column("ledger", |view| ledger(view.cell)));
-        columns
+        self.table(&columns)
+    }
+
+    /// A column for each metric, with the ratio to JSON without compression.
+    fn with_ratios(&self, metrics: Vec<Metric>) -> Vec<Column<'_>> {
+        let metric = |metric: Metric| column(metric.heading(), move |view| self.with_ratio(view, metric));
+        metrics.into_iter().map(metric).collect()
+    }
+
+    /// One row per cell: the metrics that this table shows. `None` where none was measured.
+    pub(crate) fn metrics(&self, shown_in: ShownIn) -> Option<Table> {
+        let metric = |metric: Metric| column(metric.heading(), move |view| self.shown(view, metric));
+        let columns: Vec<Column<'_>> = Metric::shown_in(shown_in).into_iter().map(metric).collect();
+        let table = self.table(&columns).without_empty();
+        (table.headings.len() > table.names).then_some(table)
     }
 
     /// A metric of a cell in the unit of its column, see [`shown`].
@@ -188,52 +168,6 @@ impl LoadView<'_> {
             Some(ratio) => format!("{value} {}", number::ratio(ratio)),
             None => value,
         })
-    }
-
-    /// One row per cell: CPU in user mode and in the kernel, cost of a handshake and of an event's first
-    /// delivery, the relay's peak memory and disk writes, and the gateway's part of CPU and memory.
-    /// `None` for pages, and over links, where CPU times are no evidence.
-    pub(crate) fn apart(&self) -> Option<Table> {
-        if self.is_over_links() || self.is_of_pages() {
-            return None;
-        }
-        let micros = |heading: &str, ns: fn(&Merged) -> Option<u64>| {
-            column(heading, move |view| {
-                let envelopes = Some(view.merged.counts.envelopes()).filter(|count| *count > 0)?;
-                Some(number::three(ns(&view.merged)? as f64 / envelopes as f64 / 1e3))
-            })
-        };
-        fn client(merged: &Merged) -> Option<CpuTime> {
-            (!merged.reads_lightly()).then_some(merged.client_cpu)
-        }
-        let mut columns = vec![
-            micros("relay user µs/event", |merged| merged.relay_cpu?.user_ns),
-            micros("relay system µs/event", |merged| merged.relay_cpu?.system_ns),
-            micros("client user µs/event", |merged| client(merged)?.user_ns),
-            micros("client system µs/event", |merged| client(merged)?.system_ns),
-            column("handshake B", |view| {
-                let records = view.cell.blocks.iter().filter_map(Block::usable);
-                let connections: u64 = records.map(|record| record.connections).sum();
-                let traffic = view.merged.traffic;
-                let bytes = traffic.handshake_to_relay_bytes + traffic.handshake_to_client_bytes;
-                (connections > 0).then(|| number::three(bytes as f64 / connections as f64))
-            }),
-        ];
-        columns.extend(Self::warmth());
-        columns.push(column("relay peak MiB", |view| view.relay_peak_mib().map(number::three)));
-        columns.push(column("disk B/event", |view| {
-            let envelopes = Some(view.merged.counts.envelopes()).filter(|count| *count > 0)?;
-            let written = view.merged.relay_written_bytes.filter(|bytes| *bytes > 0)?;
-            Some(number::three(written as f64 / envelopes as f64))
-        }));
-        columns.push(column("stored MiB", |view| {
-            view.relay_stored_mib().filter(|mib| *mib > 0.0).map(number::three)
-        }));
-        columns.push(micros("gateway µs/event", |merged| Some(merged.gateway_cpu?.total_ns)));
-        columns.push(column("gateway KiB/connection", |view| {
-            view.gateway_kib_per_connection().map(number::three)
-        }));
-        Some(self.table(&columns).without_empty())
     }
 
     /// One row per cell: time of sessions from their planned instant to the end of the last step, by
@@ -264,65 +198,67 @@ impl LoadView<'_> {
 
     /// One row for each population of a cell whose populations do not speak the same.
     pub(crate) fn populations(&self) -> Option<Table> {
-        let mut headings = self.label_headings();
-        headings.extend(["population", "speaks", "over", "link"].map(str::to_owned));
-        let names = headings.len();
         let numbers = ["connections", "published", "delivered", "decoded", "B/event to clients", "ledger"];
         let waits = ["session p50 ms", "response p50 ms"];
-        headings.extend(numbers.into_iter().chain(waits).map(str::to_owned));
-        let mut rows = Vec::new();
-        for view in &self.cells {
-            let records: Vec<_> = view.cell.blocks.iter().filter_map(Block::counted).collect();
-            let Some(first) = records.first() else { continue };
-            for (place, population) in first.populations.iter().enumerate() {
-                let all = || records.iter().filter_map(|record| record.populations.get(place));
-                let counts: Counts = all().map(|one| one.counts).sum();
-                let bytes: u64 = all().map(|one| one.to_client.wire_bytes).sum();
-                let name = population.name.as_deref();
-                let is_off = all().any(|one| one.counts.balanced().is_err());
-                let wait =
-                    |metric: &str| shown(Metric::LatencyP50, &view.merged, &format!("{metric}.{}", name?));
-                let is_known = |count: u64| (count > 0).then_some(count);
-                let fields = [
-                    Some(name.unwrap_or("unnamed").to_owned()),
-                    Some(population.format.clone()),
-                    Some(population.compression.clone()),
-                    population.link.clone(),
-                    Some(population.connections.to_string()),
-                    Some(counts.acked.to_string()),
-                    Some(counts.deliveries.to_string()),
-                    is_known(counts.deliveries_unread)
-                        .map(|unread| counts.deliveries.saturating_sub(unread).to_string()),
-                    is_known(counts.deliveries).map(|count| number::three(bytes as f64 / count as f64)),
-                    Some(if is_off { "off" } else { "balanced" }.to_owned()),
-                    wait("session"),
-                    wait("response"),
-                ];
-                rows.push(self.labels(view.cell).into_iter().chain(fields.map(or_nothing)).collect());
-            }
-        }
-        (!rows.is_empty()).then_some(Table { names, headings, rows }.without_empty())
+        let fields = |view: &CellView<'_>, population: &PopulationRecord| {
+            let PopulationRecord { name, format, compression, link, connections, counts, .. } = population;
+            let wait = |metric: &str| {
+                let metric = format!("{metric}.{}", name.as_ref()?);
+                shown(Metric::LatencyP50, &view.merged, &metric)
+            };
+            let known = |count: u64| (count > 0).then_some(count);
+            let decoded =
+                known(counts.deliveries_unread).map(|unread| counts.deliveries.saturating_sub(unread));
+            let bytes = population.to_client.wire_bytes as f64;
+            vec![
+                Some(name.clone().unwrap_or_else(|| "unnamed".to_owned())),
+                Some(format.clone()),
+                Some(compression.clone()),
+                link.clone(),
+                Some((connections / view.counted.blocks.max(1)).to_string()),
+                Some(counts.acked.to_string()),
+                Some(counts.deliveries.to_string()),
+                decoded.map(|decoded| decoded.to_string()),
+                known(counts.deliveries).map(|count| number::three(bytes / count as f64)),
+                Some(if counts.balanced().is_ok() { "balanced" } else { "off" }.to_owned()),
+                wait("session"),
+                wait("response"),
+            ]
+        };
+        let parts = self.cells.iter().flat_map(|view| {
+            let populations = view.counted.populations.iter();
+            populations.map(move |population| (view, fields(view, population)))
+        });
+        self.table_of_parts(
+            &["population", "speaks", "over", "link"],
+            &[&numbers[..], &waits].concat(),
+            parts,
+        )
+    }
+
+    /// One row for each part of a cell, with fields under these further names and these numbers; `None`
+    /// where no cell has parts.
+    pub(crate) fn table_of_parts<'v>(
+        &self,
+        names: &[&str],
+        numbers: &[&str],
+        parts: impl Iterator<Item = (&'v CellView<'v>, Vec<Option<String>>)>,
+    ) -> Option<Table> {
+        let further = [names, numbers].concat();
+        let names = self.label_headings().len() + names.len();
+        let headings =
+            self.label_headings().into_iter().chain(further.into_iter().map(str::to_owned)).collect();
+        let row = |(view, fields): (&CellView<'_>, Vec<Option<String>>)| {
+            self.labels(view.cell).into_iter().chain(fields.into_iter().map(or_nothing)).collect()
+        };
+        let rows: Vec<Vec<String>> = parts.map(row).collect();
+        (!rows.is_empty()).then(|| Table { names, headings, rows }.without_empty())
     }
 
     /// One row a cell: what both ends allocated, where that was counted.
     pub(crate) fn allocations(&self) -> Option<Table> {
-        if !self.counts_allocations() {
-            return None;
-        }
-        let count = |metric: Metric| column(metric.heading(), move |view| self.with_ratio(view, metric));
-        let bytes = |heading: &str, allocated: fn(&Merged) -> Option<Allocations>| {
-            column(heading, move |view| {
-                let counted = view.blocks_for(Metric::RelayAllocations);
-                let envelopes = counted.counts.envelopes().max(1) as f64;
-                Some(number::three(allocated(counted)?.bytes as f64 / envelopes))
-            })
-        };
-        Some(self.table(&[
-            count(Metric::RelayAllocations),
-            count(Metric::ClientAllocations),
-            bytes("relay allocated B/event", |merged| merged.relay_allocations),
-            bytes("client allocated B/event", |merged| merged.client_allocations),
-        ]))
+        let allocations = || self.with_ratios(Metric::shown_in(ShownIn::Allocations));
+        self.counts_allocations().then(|| self.table(&allocations()))
     }
 
     /// The ratio to the nearest anchors, over rounds; of the merged blocks where single ones have
@@ -340,35 +276,24 @@ impl LoadView<'_> {
     }
 
     /// One row a cell: what it is against its reference, with interval and verdict.
-    pub(crate) fn verdicts(&self, comparisons: &[Comparison], form: Form) -> Table {
-        let full = form == Form::Full;
-        let first = |metric: Metric| comparisons.iter().find(move |c| c.metric == metric);
-        let narrow = form == Form::Marks && self.is_over_links();
-        let judged = (self.judged().into_iter()).filter(|metric| first(*metric).is_some()).take(if narrow {
-            Form::NARROW
-        } else {
-            usize::MAX
-        });
+    pub(crate) fn verdicts(&self, comparisons: &[Comparison]) -> Table {
+        let judged =
+            self.judged().into_iter().filter(|metric| comparisons.iter().any(|c| c.metric == *metric));
         let judged = judged.map(|metric| {
-            let heading = match first(metric).and_then(|c| c.aa_interval).filter(|_| form != Form::Marks) {
-                Some((low, high)) => format!("{} (A/A {low:.2} to {high:.2})", metric.short()),
-                None => metric.short().to_owned(),
-            };
-            column(heading, move |view| {
+            column(metric.short(), move |view| {
                 let found = comparisons.iter().find(|c| c.cell == view.cell.id && c.metric == metric)?;
-                Some(if form == Form::Marks { found.short() } else { found.to_string() })
+                Some(found.to_string())
             })
         });
-        let against = full.then(|| column("against", |view| Some(self.reference(view)?.cell.id.clone())));
-        let floor = self.floor().filter(|_| form != Form::Marks).map(|_| {
+        let floor = self.floor().map(|_| {
             column("relay CPU above the floor", |view| {
                 Some(self.above_floor(view, self.reference(view))?.quotient())
             })
         });
-        let columns: Vec<Column<'_>> = against.into_iter().chain(judged).chain(floor).collect();
+        let against = column("against", |view| Some(self.reference(view)?.cell.id.clone()));
+        let columns: Vec<Column<'_>> = judged.chain(floor).chain([against]).collect();
         let cells: Vec<_> = self.cells.iter().filter(|view| self.reference(view).is_some()).collect();
-        let table = self.table_of(&cells, &columns);
-        Table { names: table.names + usize::from(full), ..table }
+        self.table_of(&cells, &columns)
     }
 }
 
@@ -377,7 +302,7 @@ impl LoadView<'_> {
 pub(crate) fn shown(metric: Metric, merged: &Merged, latency: &str) -> Option<String> {
     match metric.row().value {
         Value::Latency(name, q) => quantile(merged.quantile(name.unwrap_or(latency), q), metric.unit()),
-        Value::Throughput(q) => quantile(merged.low_throughput(q), metric.unit()),
+        Value::Throughput(q) => quantile(merged.quantile(THROUGHPUT, q), metric.unit()),
         _ => Some(number::three(metric.value(merged, latency)? / metric.unit())),
     }
 }

@@ -118,8 +118,7 @@ fn not_significant(result: &ResultFile, comparisons: &[&Comparison]) -> String {
             format!("; half of {them} need more than {MAX_ROUNDS} rounds")
         });
     }
-    let withheld =
-        comparisons.iter().filter(|c| matches!(c.verdict, Verdict::Saturated | Verdict::Unsteady)).count();
+    let withheld = comparisons.iter().filter(|c| c.verdict.is_withheld()).count();
     if withheld > 0 {
         text.push_str(&format!("; {withheld} saturated or unsteady, which more rounds do not change"));
     }

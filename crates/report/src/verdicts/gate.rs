@@ -7,7 +7,7 @@ use crate::{
     metric::{Metric, ShownIn},
     result::{CellResult, MAX_ROUNDS, ResultFile},
     statistics::stats::{self, BAND},
-    verdicts::comparison::{Comparison, Control, Verdict, control_of},
+    verdicts::comparison::Comparison,
 };
 
 /// The chance of a run of equal relays to fail, at most. A check that stops changes for nothing is
@@ -141,13 +141,9 @@ pub fn between_relays(
         let Some(FailOn(bounds)) = fail_on else { return one.ratio > 1.0 + BAND };
         bounds.iter().any(|(metric, share)| *metric == one.metric && one.ratio > 1.0 + share)
     };
-    let is_withheld = |one: &Comparison| {
-        matches!(one.verdict, Verdict::Unsteady | Verdict::Saturated)
-            || control_of(one.aa_interval) == Control::Broken
-    };
     let judge = |one: &Comparison| Judged {
         comparison: one.clone(),
-        fails: exceeds(one) && is_certain(one) && !is_withheld(one),
+        fails: exceeds(one) && is_certain(one) && !one.is_withheld(),
     };
     between.iter().copied().map(judge).collect()
 }

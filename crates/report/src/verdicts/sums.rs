@@ -5,6 +5,7 @@ use measure::PopulationRecord;
 use crate::{
     merged::Merged,
     result::{Block, ResultFile},
+    utilisation::Utilisation,
 };
 
 /// CPU time may exceed what its cores could give by this factor: clocks of processes and of the run are
@@ -91,8 +92,9 @@ fn broken_sums_of(block: &Block) -> Vec<String> {
     }
     let merged = Merged::of_counts([record]);
     // That of a gateway is in the relay's, and its cores are not.
-    let relay = merged.relay_utilisation().filter(|_| merged.gateway_cpu.is_none());
-    for (who, share) in [("relay", relay), ("clients", merged.client_utilisation())] {
+    let Utilisation { relay, generator } = Utilisation::of_whole_time(&merged);
+    let relay = relay.filter(|_| merged.gateway_cpu.is_none());
+    for (who, share) in [("relay", relay), ("clients", generator)] {
         if let Some(share) = share.filter(|share| *share > CPU_BEYOND) {
             broken.push(format!("CPU time of the {who} is {share:.2} times what its cores can give"));
         }
