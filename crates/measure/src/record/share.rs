@@ -22,6 +22,7 @@ pub struct ShareRecord {
     pub started_late_ns: u64,
     /// From the plan's time zero to the instant at which this agent was done: the end of what CPU
     /// times are measured over.
+    #[serde(default)]
     pub ended_after_ns: u64,
     /// The shortest of its handshakes with the relay, from TCP's to the end of WebSocket's: two
     /// round trips, and those of TLS.
