@@ -51,7 +51,7 @@ impl fmt::Display for Ran {
 }
 
 impl Ran {
-    fn new(line: String, Output { status, stdout, stderr }: Output) -> Ran {
+    pub(crate) fn new(line: String, Output { status, stdout, stderr }: Output) -> Ran {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         Ran { line, code: status.code(), out: text(stdout), said: text(stderr) }
     }

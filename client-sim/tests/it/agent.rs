@@ -3,13 +3,15 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     path::PathBuf,
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio},
     time::Duration,
 };
 
 use measure::LiveCounts;
 use nix::time::{ClockId, clock_gettime};
 use serde_json::Value;
+
+use crate::ran::Ran;
 
 pub(crate) struct Agent {
     pub(crate) child: Child,
@@ -20,8 +22,7 @@ pub(crate) struct Agent {
 
 /// How it ended, and what it wrote.
 pub(crate) struct Ended {
-    pub(crate) code: Option<i32>,
-    pub(crate) text: String,
+    pub(crate) ran: Ran,
     pub(crate) record: PathBuf,
     /// Counts so far, line by line.
     pub(crate) told: Vec<LiveCounts>,
@@ -65,8 +66,9 @@ impl Agent {
             Some(serde_json::from_value(line.get("so_far")?.clone()).unwrap())
         });
         let told = told.collect();
-        let text = self.stderr();
-        Ended { code: self.child.wait().unwrap().code(), text, record: self.record.clone(), told }
+        let stderr = self.stderr().into_bytes();
+        let output = Output { status: self.child.wait().unwrap(), stdout: Vec::new(), stderr };
+        Ended { ran: Ran::new(self.record.display().to_string(), output), record: self.record.clone(), told }
     }
 }
 
