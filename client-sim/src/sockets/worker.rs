@@ -36,9 +36,6 @@ use workload::Due;
 /// run invalid.
 const QUEUE: usize = 1 << 16;
 
-/// How often a worker checks whether only slow readers have work left.
-const CATCH_UP_POLL: Duration = Duration::from_millis(10);
-
 /// Why a worker ends that waited for the start.
 #[derive(Debug, thiserror::Error)]
 #[error("another connection could not be made, or ended before the start")]
@@ -102,8 +99,7 @@ async fn work(
     loop {
         for id in waiting.by_ref().take(window.room()) {
             let (sender, receiver) = mpsc::channel(QUEUE);
-            let has_queue = busy.contains(&id) || shared.workload.roles[id].reads_slowly();
-            queues[id] = Some(sender).filter(|_| has_queue);
+            queues[id] = Some(sender).filter(|_| busy.contains(&id));
             let opening = Driver::open(Arc::clone(&shared), Rc::clone(&recorder), Arc::clone(&dialer), id);
             let (start, stop, told) = (start.clone(), stop.clone(), told.clone());
             let client = live(Arc::clone(&shared), id, opening, (receiver, start, stop), told);
@@ -226,20 +222,6 @@ async fn release(
         // Yields to the clients when many things are due at once.
         tokio::task::consume_budget().await;
     }
-    let slow: Vec<_> = (queues.iter().zip(&shared.workload.roles))
-        .filter_map(|(queue, role)| queue.as_ref().filter(|_| role.reads_slowly()))
-        .collect();
-    if !slow.is_empty() {
-        // The last thing may be another agent's.
-        pacer.until(start + shared.workload.last_due()).await?;
-    }
-    while !slow.is_empty() && !shared.waits_for_slow_readers() {
-        tokio::time::sleep(CATCH_UP_POLL).await;
-    }
-    for queue in slow {
-        // A client without a queue was cut off.
-        queue.try_send(Due::CatchUp).ok();
-    }
     Ok(())
 }
 
@@ -257,7 +239,6 @@ fn drop_due(shared: &Shared, due: Due) {
         Due::Turn(_) => shared.report_failure(
             "a recorded client fell behind by more messages than its queue holds: play it with a lower --load",
         ),
-        Due::CatchUp => {}
     }
 }
 

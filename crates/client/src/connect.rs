@@ -17,7 +17,7 @@ const GREETING: Duration = Duration::from_secs(1);
 /// Resolution of the timers of tokio, one millisecond.
 const TIMER_STEP_NS: u64 = 1_000_000;
 
-/// How often a slow reader that catches up checks whether it has everything.
+/// How often a slow reader checks whether all other work is done, and then whether it has everything.
 const CATCH_UP_POLL: Duration = Duration::from_millis(50);
 
 /// The state of the connection.
@@ -220,28 +220,25 @@ impl Client {
         }
     }
 
-    /// Lets a slow reader read at full speed until it has everything.
+    /// Lets a slow reader read at full speed once all other work is done. Reports that it has caught up
+    /// once it has every publication that the relay accepted.
     pub(super) fn catch_up(&mut self, now_ns: u64) {
-        if let Some(reader) = self.reader.as_mut().filter(|_| self.connection == ConnectionState::Up) {
-            (reader.pausing, reader.catching_up) = (false, true);
-            self.wake_at(now_ns + nanos(CATCH_UP_POLL), Wake::CaughtUp);
-        }
-    }
-
-    /// Reports that a slow reader has caught up, once it has every publication that the relay
-    /// accepted.
-    pub(super) fn end_when_caught_up(&mut self, now_ns: u64) {
         let shared = &self.shared;
-        let caught_up = self.report.live.iter().filter(|live| !live.closed).all(|live| {
-            let mut owed = shared.workload.live[live.live as usize].matches.difference(&live.seen);
-            owed.all(|publication| shared.is_undelivered(publication))
-        });
         let Some(reader) = self.reader.as_mut().filter(|reader| !reader.done) else { return };
-        if caught_up {
+        if !reader.catching_up && shared.waits_for_slow_readers() {
+            (reader.pausing, reader.catching_up) = (false, true);
+        }
+        let has_all = || {
+            self.report.live.iter().filter(|live| !live.closed).all(|live| {
+                let mut owed = shared.workload.live[live.live as usize].matches.difference(&live.seen);
+                owed.all(|publication| shared.is_undelivered(publication))
+            })
+        };
+        if reader.catching_up && has_all() {
             reader.done = true;
-            self.shared.caught_up();
+            shared.caught_up();
         } else {
-            self.wake_at(now_ns + nanos(CATCH_UP_POLL), Wake::CaughtUp);
+            self.wake_at(now_ns + nanos(CATCH_UP_POLL), Wake::CatchUp);
         }
     }
 }

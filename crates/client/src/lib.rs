@@ -83,8 +83,9 @@ enum Wake {
     GoOn,
     /// Take the turns of a recorded client that have waited long enough.
     TakeTurns,
-    /// Report that a slow reader has caught up, if everything owed to it has come.
-    CaughtUp,
+    /// Read at full speed, as a slow reader, once all other work is done. Report that everything owed
+    /// to it has come.
+    CatchUp,
 }
 
 /// One simulated client.
@@ -190,6 +191,9 @@ impl Client {
     pub fn start(&mut self, unix_s: u64) {
         self.unix_s = unix_s;
         self.started = true;
+        if self.reader.is_some() {
+            self.wake_at(self.shared.last_due_ns, Wake::CatchUp);
+        }
     }
 
     /// Does one thing that is due by plan.
@@ -202,7 +206,6 @@ impl Client {
                 self.start_session(n, due_ns, now_ns);
             }
             Due::Turn(n) => self.turn_due(n, now_ns),
-            Due::CatchUp => self.catch_up(now_ns),
         }
     }
 
@@ -227,7 +230,7 @@ impl Client {
                 Wake::Read => self.reader.iter_mut().for_each(|reader| reader.pausing = false),
                 Wake::GoOn => self.backlog.pauses = false,
                 Wake::TakeTurns => self.take_turns(now_ns),
-                Wake::CaughtUp => self.end_when_caught_up(now_ns),
+                Wake::CatchUp => self.catch_up(now_ns),
             }
         }
     }

@@ -100,6 +100,8 @@ pub struct Shared {
     /// For each publication, the deliveries that are outstanding; 0 or less once none is.
     fan_out: Vec<AtomicI32>,
     start: OnceLock<Instant>,
+    /// When the last thing of the plan is due, in nanoseconds from the start.
+    pub(crate) last_due_ns: u64,
     outstanding: AtomicI64,
     /// From how much outstanding work on loops wait before they publish, where time ends loops.
     enough: i64,
@@ -171,6 +173,7 @@ impl Shared {
             started_late_ns: AtomicU64::new(0),
             handshake_ns_min: AtomicU64::new(u64::MAX),
             start: OnceLock::new(),
+            last_due_ns: nanos(workload.last_due()),
             behind: AtomicI64::new(i64::try_from(slow).unwrap_or(i64::MAX)),
             outstanding: AtomicI64::new(deliveries + work),
             enough,

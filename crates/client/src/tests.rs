@@ -804,7 +804,6 @@ fn a_reader_that_has_everything_is_not_behind_again_when_its_connection_ends() {
     let mut table = Table::connected(Shared::new(workload), Format::JSON);
     let mut client = table.clients.remove(0);
     client.start(0);
-    client.on_due(Due::CatchUp, 0);
     client.on_timer(100 * MS);
     client.on_disconnected("closed");
     assert_eq!(client.finish().cut_off, None);

@@ -162,7 +162,10 @@ impl World {
     fn start(&mut self) {
         self.timers.clear();
         self.now_ns = 0;
-        self.stations.iter_mut().for_each(|station| station.client.start(UNIX_S));
+        for (id, Station { client, .. }) in self.stations.iter_mut().enumerate() {
+            client.start(UNIX_S);
+            self.timers.extend(client.next_wake_ns().map(|at| Reverse((at, Timer::Client(id)))));
+        }
     }
 
     /// Sends every stored event of the plan to one more client. Returns how many there are, if any.
@@ -202,17 +205,12 @@ impl World {
 
     /// Plays until `end_ns`, or until nothing is left. Returns the envelopes so far.
     fn run(&mut self, end_ns: Option<u64>) -> anyhow::Result<u64> {
-        let mut caught_up = false;
         while !self.shared.is_done() {
             let due = self.dues.last().map(|(at, _, _)| *at);
             let timer = self.timers.peek().map(|Reverse((at, _))| *at);
             match due.into_iter().chain(timer).min() {
                 Some(at) if end_ns.is_some_and(|end| at >= end) => break,
                 Some(at) => self.advance(at.max(self.now_ns))?,
-                None if !caught_up && self.shared.waits_for_slow_readers() => {
-                    caught_up = true;
-                    self.tell_slow_readers()?;
-                }
                 None => bail!("nothing is due, and {} pieces of work are left", self.shared.outstanding()),
             }
             self.settle()?;
@@ -247,15 +245,6 @@ impl World {
                 Ok(())
             }
         }
-    }
-
-    fn tell_slow_readers(&mut self) -> anyhow::Result<()> {
-        for id in 0..self.stations.len() {
-            if self.stations[id].client.reads_slowly() {
-                self.tell(id, &Input::Due(Due::CatchUp))?;
-            }
-        }
-        Ok(())
     }
 
     /// Lets everybody read and answer until nothing is on its way.

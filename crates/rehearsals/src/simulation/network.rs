@@ -47,8 +47,6 @@ enum Event {
     Cut(ConnectionId),
     /// The relay's process dies.
     Kill,
-    /// Slow readers catch up, because all other work is done.
-    CatchUp,
 }
 
 /// The faults of the network and of the relay in a run.
@@ -207,7 +205,7 @@ impl World {
         self.started = true;
         self.truth.start();
         self.stations.iter_mut().for_each(|station| station.client.start(UNIX_S));
-        self.schedule(MS, Event::CatchUp);
+        (0..self.stations.len()).for_each(|id| self.perform(id));
     }
 
     fn plan_disasters(&mut self) {
@@ -314,18 +312,6 @@ impl World {
                 self.relay = None;
                 let ids: Vec<ConnectionId> = self.connections.keys().copied().collect();
                 ids.into_iter().for_each(|connection_id| self.cut(connection_id, "the relay died"));
-            }
-            Event::CatchUp => self.catch_up(),
-        }
-    }
-
-    fn catch_up(&mut self) {
-        if !self.shared.waits_for_slow_readers() {
-            return self.schedule(self.now_ns + 10 * MS, Event::CatchUp);
-        }
-        for id in 0..self.stations.len() {
-            if self.shared.workload.roles[id].reads_slowly() {
-                self.with_client(id, |client, now_ns, _| client.on_due(Due::CatchUp, now_ns));
             }
         }
     }

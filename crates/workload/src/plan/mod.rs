@@ -190,8 +190,6 @@ pub enum Due {
     Session(u32),
     /// Take `turns[n]`.
     Turn(u32),
-    /// Read at full speed from now on, as a slow reader.
-    CatchUp,
 }
 
 /// The filter of one or more live subscriptions.
