@@ -1,6 +1,6 @@
 //! The summary that is printed to standard output after a run.
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::collections::BTreeMap;
 
 use measure::{CpuTime, Full, Latency, Quantile, RunRecord, Saturated, Validity};
 
@@ -18,92 +18,67 @@ const LATENCIES: [&str; 8] =
 /// and CPU. `whom` is the first line of the run, `lost` names lost kinds, `written` the files that
 /// hold more.
 pub(crate) fn summary(record: &RunRecord, whom: &str, lost: Option<String>, written: &str) -> String {
-    let mut text = String::new();
-    write_brief(&mut text, record, whom, lost).expect("writing into a String cannot fail");
+    let mut rows = rows(record, whom, lost);
     let more = if written.is_empty() { "--wide, --record FILE or --html FILE" } else { "--wide" };
-    text + &shortened(&format!("  {:<11}{written}more: {more}", "")) + "\n"
+    rows.push(("", format!("{written}more: {more}")));
+    rows.iter().map(|(name, text)| shortened(&format!("  {name:<11}{text}")) + "\n").collect()
 }
 
-fn write_brief(out: &mut String, record: &RunRecord, whom: &str, lost: Option<String>) -> std::fmt::Result {
+/// The lines by name.
+fn rows<'a>(record: &'a RunRecord, whom: &str, lost: Option<String>) -> Vec<(&'a str, String)> {
     let RunRecord { cell, counts, .. } = record;
-    let mut line = |name: &str, text: String| writeln!(out, "{}", shortened(&format!("  {name:<11}{text}")));
     let clients = format!("{} connections, seed {}", record.connections, record.seed);
-    line(&cell.scenario, format!(" {clients}, {} ({} code)", record.corpus.name, cell.implementation))?;
-    line("with", whom.to_owned())?;
-    if let Some(reason) = record.status.reason() {
-        line("INCOMPLETE", reason.to_owned())?;
-    }
+    let what = format!(" {clients}, {} ({} code)", record.corpus.name, cell.implementation);
+    let mut rows = vec![(&*cell.scenario, what), ("with", whom.to_owned())];
+    rows.extend(record.status.reason().map(|reason| ("INCOMPLETE", reason.to_owned())));
     let ledger = match record.owed().balanced() {
         Ok(()) => "balances: nothing is lost".to_owned(),
         Err(why) => format!("does not balance: {why}"),
     };
-    line("ledger", ledger)?;
-    line(
-        "",
-        format!(
-            "{} of {} deliveries, {} of {} publications accepted",
-            grouped(counts.deliveries),
-            grouped(counts.deliveries_expected),
-            grouped(counts.acked),
-            grouped(counts.planned)
-        ),
-    )?;
-    for text in lost.into_iter().chain(reasons(&record.validity)) {
-        line("", text)?;
-    }
+    let [deliveries, expected] = [counts.deliveries, counts.deliveries_expected].map(grouped);
+    let [acked, planned] = [counts.acked, counts.planned].map(grouped);
+    let came = format!("{deliveries} of {expected} deliveries, {acked} of {planned} publications accepted");
+    rows.extend([("ledger", ledger), ("", came)]);
+    rows.extend(lost.into_iter().chain(reasons(&record.validity)).map(|text| ("", text)));
     let envelopes = counts.envelopes();
     let rate = u128::from(envelopes) * 1_000_000_000 / u128::from(record.active_ns.max(1));
-    line(
-        "throughput",
-        format!(
-            "{} envelopes/s while work was outstanding, {} in all",
-            grouped(u64::try_from(rate).unwrap_or(u64::MAX)),
-            grouped(envelopes)
-        ),
-    )?;
-    let shown: Vec<(&str, [Quantile; 3])> = latencies(&record.latency)
-        .into_iter()
-        .map(|(name, latency)| (name, [0.5, 0.9, 0.99].map(|q| latency.quantile_ns(q))))
-        .collect();
+    let (rate, all) = (grouped(u64::try_from(rate).unwrap_or(u64::MAX)), grouped(envelopes));
+    rows.push(("throughput", format!("{rate} envelopes/s while work was outstanding, {all} in all")));
+    let shown = latencies(&record.latency).into_iter();
+    let shown: Vec<(&str, [Quantile; 3])> =
+        shown.map(|(name, latency)| (name, [0.5, 0.9, 0.99].map(|q| latency.quantile_ns(q)))).collect();
     if !shown.is_empty() {
         let is_thin = |quantile: &Quantile| matches!(quantile, Quantile::Bracketed(_));
-        let note =
-            if shown.iter().any(|(_, all)| all.iter().any(is_thin)) { "[few values above]" } else { "" };
-        line("latency", format!("{note:<20}{:>14}{:>14}{:>14}", "p50", "p90", "p99"))?;
+        let any_thin = shown.iter().any(|(_, all)| all.iter().any(is_thin));
+        let note = if any_thin { "[few values above]" } else { "" };
+        rows.push(("latency", format!("{note:<20}{:>14}{:>14}{:>14}", "p50", "p90", "p99")));
     }
-    for (name, quantiles) in shown {
+    rows.extend(shown.into_iter().map(|(name, quantiles)| {
         let quantiles = quantiles.map(|quantile| format!("{:>14}", milliseconds(quantile)));
-        line("", format!("{name:<20}{}", quantiles.concat()))?;
-    }
-    let each = |total: u64| total as f64 / envelopes.max(1) as f64;
-    let (down, up) = (record.traffic.to_client.wire_bytes, record.traffic.to_relay.wire_bytes);
-    let per_envelope = grouped(down / envelopes.max(1));
-    line(
-        "bytes",
-        format!("{per_envelope} an envelope: {} to clients, {} to the relay", grouped(down), grouped(up)),
-    )?;
+        ("", format!("{name:<20}{}", quantiles.concat()))
+    }));
+    let [down, up] = [&record.traffic.to_client, &record.traffic.to_relay].map(|flow| flow.wire_bytes);
+    let [each, down, up] = [down / envelopes.max(1), down, up].map(grouped);
+    rows.push(("bytes", format!("{each} an envelope: {down} to clients, {up} to the relay")));
     if record.link.is_some() {
-        return line("CPU", "no evidence: packets over a link cost what loopback does not".to_owned());
+        rows.push(("CPU", "no evidence: packets over a link cost what loopback does not".to_owned()));
+        return rows;
     }
-    let cpu = |cpu: &CpuTime| format!("{:.2} µs", each(cpu.total_ns) / 1e3);
-    let mut relay = record.relay_cpu.as_ref().map_or_else(|| "unknown".to_owned(), cpu);
-    if let Some(gateway) = &record.gateway_cpu {
-        write!(relay, " (gateway {})", cpu(gateway))?;
+    let is_light = counts.deliveries_unread > 0;
+    let cpu = |cpu: &CpuTime| format!("{:.2} µs", cpu.total_ns as f64 / envelopes.max(1) as f64 / 1e3);
+    let or_unknown = |relay: Option<String>| relay.unwrap_or_else(|| "unknown".to_owned());
+    let gateway = record.gateway_cpu.as_ref().map(|gateway| format!(" (gateway {})", cpu(gateway)));
+    let relay = or_unknown(record.relay_cpu.as_ref().map(cpu)) + &gateway.unwrap_or_default();
+    let clients = if is_light { "no evidence: light readers".to_owned() } else { cpu(&record.client_cpu) };
+    rows.push(("CPU", format!("an envelope: relay {relay}, clients {clients}")));
+    if let Some(saturated) = &record.saturated {
+        let each = |cpu: &CpuTime| report::grouped(&format!("{:.0}", record.envelopes_per_core_s(cpu)));
+        let relay = or_unknown(record.relay_cpu.as_ref().map(each));
+        let clients = if is_light { "no evidence".to_owned() } else { each(&record.client_cpu) };
+        let per_core = format!("{relay} envelopes/s of the relay, {clients} of the clients");
+        rows.extend([("full", full(saturated)), ("per core", per_core)]);
     }
-    let clients = match counts.deliveries_unread {
-        0 => cpu(&record.client_cpu),
-        _ => "no evidence: light readers".to_owned(),
-    };
-    line("CPU", format!("an envelope: relay {relay}, clients {clients}"))?;
-    let Some(saturated) = &record.saturated else { return Ok(()) };
-    line("full", full(saturated))?;
-    let each = |cpu: &CpuTime| report::grouped(&format!("{:.0}", record.envelopes_per_core_s(cpu)));
-    let relay = record.relay_cpu.as_ref().map_or_else(|| "unknown".to_owned(), each);
-    let clients = match counts.deliveries_unread {
-        0 => each(&record.client_cpu),
-        _ => "no evidence".to_owned(),
-    };
-    line("per core", format!("{relay} envelopes/s of the relay, {clients} of the clients"))
+    rows
 }
 
 /// The first three latencies. Deliveries stand by population where several have some: stored events of
@@ -152,20 +127,16 @@ fn grouped(number: u64) -> String {
 
 /// What was full, and how busy the cores of relay and clients were.
 fn full(saturated: &Saturated) -> String {
-    /// A thread that is so much fuller than the relay's cores are together is named.
-    const FULLER: f64 = 0.05;
-    let Saturated { full, relay_utilisation, relay_fullest_thread, client_utilisation, .. } = saturated;
-    let full = match full {
+    let full = match saturated.full {
         Full::Relay => "the relay",
         Full::Clients => "the clients",
         Full::Neither => "neither",
         Full::Unknown => "unknown",
     };
     let share = |share: f64| format!("{:.0} %", share * 100.0);
-    let relay = relay_utilisation.map_or_else(|| "unknown".to_owned(), share);
-    let fullest = relay_utilisation.zip(*relay_fullest_thread).filter(|(all, one)| *one > all + FULLER);
-    let thread = fullest.map_or_else(String::new, |(_, one)| format!(" (a thread {})", share(one)));
-    format!("{full}: cores of the relay {relay} busy{thread}, of the clients {}", share(*client_utilisation))
+    let relay = saturated.relay_utilisation.map_or_else(|| "unknown".to_owned(), share);
+    let clients = share(saturated.client_utilisation);
+    format!("{full}: cores of the relay {relay} busy, of the clients {clients}")
 }
 
 /// Formats a quantile. `[…]` marks one with few samples above it, `–` one with too few.
