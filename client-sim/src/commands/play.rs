@@ -13,7 +13,6 @@ use crate::{
     relays::own_relay::OwnRelay,
     sockets::{
         dial::{Dialer, Target},
-        first_delivery,
         prepare::{self, Prepared},
         swarm::{self, Outcome},
     },
@@ -128,7 +127,7 @@ async fn warm(
     relay_pids: &[u32],
     incidents: &Arc<Incidents>,
 ) -> anyhow::Result<(u64, Option<FirstDeliveryRecord>)> {
-    let warm = |speaks| first_delivery::warm(target, workload, speaks, relay_pids, incidents);
+    let warm = |speaks| prepare::warm(target, workload, speaks, relay_pids, incidents);
     let (mut wrong, first) = warm(Speaks::default()).await?;
     let own = |speaks: &Speaks| *speaks != Speaks::default();
     for speaks in workload.spoken().into_iter().filter(own) {

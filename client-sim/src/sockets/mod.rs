@@ -2,7 +2,6 @@
 
 pub mod dial;
 pub(crate) mod driver;
-pub(crate) mod first_delivery;
 pub(crate) mod opening;
 #[cfg_attr(not(target_os = "linux"), path = "pacer_elsewhere.rs")]
 pub(crate) mod pacer;

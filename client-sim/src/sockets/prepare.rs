@@ -1,23 +1,25 @@
-//! Prepares the relay before the clock starts: checks that it speaks the agreed format, and stores
-//! the events that the plan asks for.
+//! Prepares the relay before the clock starts: checks that it speaks the agreed format, stores the
+//! events that the plan asks for, and requests each once.
 
 use std::{collections::HashSet, net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
-use measure::FirstDeliveryRecord;
+use measure::{FirstDeliveryRecord, ProcessesCpu};
 use relay_sim::Totals;
 use tokio::time::{Instant, sleep, timeout_at};
 use wire::Agreement;
 
 use crate::{
     answers::RATE,
+    relays::meters::relay_clock,
     sockets::{
         dial::{Dialer, Target},
         driver::Driver,
     },
 };
 use client::{
-    Report, incidents,
+    Report,
+    incidents::{self, Incidents},
     shared::{Fate, Shared},
 };
 use workload::{Due, Flood, Publication, Speaks, Workload};
@@ -33,6 +35,9 @@ const MOST_ROUNDS: usize = 600;
 
 /// How long the relay may take for the first EOSE, to `limit: 0`.
 const PATIENCE_LIMIT_0: Duration = Duration::from_secs(10);
+
+/// Identical passes over the events after the first: their spread is the resolution.
+const WARM_PASSES: u32 = 3;
 
 /// No EOSE came to a first request.
 #[derive(Debug, thiserror::Error)]
@@ -152,6 +157,48 @@ async fn store(
     Ok((prepared, refused, report.complaint().to_owned()))
 }
 
+/// Requests every stored event that the plan asks for, once a pass, as a client that speaks this, so that
+/// the relay has encoded it (docs/decisions/warm.md). Returns how much came wrong, which `incidents` names, and what the passes cost the relay, unless its
+/// CPU clock is unknown or an event did not come.
+///
+/// # Errors
+/// When the relay cannot be reached, or sends nothing of what it owes for too long.
+pub(crate) async fn warm(
+    target: &Target,
+    workload: &Workload,
+    speaks: Speaks,
+    relay_pids: &[u32],
+    incidents: &Arc<Incidents>,
+) -> anyhow::Result<(u64, Option<FirstDeliveryRecord>)> {
+    let asked = workload.asked();
+    if asked.is_empty() {
+        return Ok((0, None));
+    }
+    let mut clock = relay_clock(relay_pids)?;
+    let passes = workload.passes(&asked, 1 + WARM_PASSES, speaks)?;
+    let mut shared = Shared::new(passes);
+    shared.incidents = Arc::clone(incidents);
+    let doing = "while the relay sent each event once before the start";
+    let mut client = Alone::connect(target, shared, doing).await?;
+    let mut read = || clock.as_mut().and_then(|clock| clock.read().ok());
+    let spent = |(before, after): (ProcessesCpu, ProcessesCpu)| after.since(&before).cpu.total_ns;
+    let mut passes_ns = Vec::new();
+    for pass in 0..=WARM_PASSES {
+        let before = read();
+        client.play(Due::Session(pass), i64::from(WARM_PASSES - pass)).await?;
+        passes_ns.extend(before.zip(read()).map(spent));
+    }
+    let counts = client.driver.finish().await.report.counts;
+    let all_came = counts.deliveries == asked.len() as u64 * u64::from(1 + WARM_PASSES);
+    let cost = match passes_ns[..] {
+        [cold_ns, ref warm_ns @ ..] if all_came && warm_ns.len() == WARM_PASSES as usize => {
+            Some(FirstDeliveryRecord { events: asked.len() as u64, cold_ns, warm_ns: warm_ns.to_vec() })
+        }
+        _ => None,
+    };
+    Ok((counts.came_wrong(), cost))
+}
+
 /// The ids of events outside the plan that the relay has and that reconciliations would name.
 ///
 /// # Errors
@@ -206,8 +253,8 @@ pub(crate) async fn wait_for_stored(target: &Target, workload: &Workload) -> any
 
 /// The only client of a plan, before the clock starts. It waits until the relay has sent all that it
 /// owes. Only answers that it owes extend the wait.
-pub(crate) struct Alone {
-    pub(crate) driver: Driver,
+struct Alone {
+    driver: Driver,
     shared: Arc<Shared>,
     /// The purpose of the wait, as an error says it.
     doing: &'static str,
@@ -220,11 +267,7 @@ impl Alone {
     ///
     /// # Errors
     /// When the relay cannot be reached, or agrees on another format or compression.
-    pub(crate) async fn connect(
-        target: &Target,
-        shared: Shared,
-        doing: &'static str,
-    ) -> anyhow::Result<Alone> {
+    async fn connect(target: &Target, shared: Shared, doing: &'static str) -> anyhow::Result<Alone> {
         let (shared, dialer) = (Arc::new(shared), Arc::new(Dialer::new(target.clone(), 1)));
         let mut driver = Driver::open(Arc::clone(&shared), Rc::default(), dialer, 0).await?;
         driver.start(std::time::Instant::now());
@@ -236,7 +279,7 @@ impl Alone {
     /// # Errors
     /// When the connection ends, or the relay does not read it, or sends nothing of what it owes, for
     /// 30 s.
-    pub(crate) async fn play(&mut self, due: Due, rest: i64) -> anyhow::Result<()> {
+    async fn play(&mut self, due: Due, rest: i64) -> anyhow::Result<()> {
         self.deadline = Instant::now() + self.patience;
         let begun = timeout_at(self.deadline, self.driver.on_due(due)).await.ok();
         self.in_time(begun, "read nothing of what it was sent")?;
