@@ -17,7 +17,7 @@ const FIRST_SCREEN: usize = 50;
 const LEAVE_POLL: Duration = Duration::from_millis(20);
 
 /// An open session.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct OpenSession {
     pub(super) started_ns: u64,
     due_ns: u64,
@@ -77,15 +77,7 @@ impl Client {
                 Connect::PerSession => self.connect(now_ns),
             }
         }
-        let session = OpenSession {
-            started_ns: due_ns,
-            due_ns,
-            step: 0,
-            waiting_for: 0,
-            events_of_step: 0,
-            visit: None,
-        };
-        self.sessions.insert(n, session);
+        self.sessions.insert(n, OpenSession { started_ns: due_ns, due_ns, ..OpenSession::default() });
         self.report.began.push(n);
         if self.connection.is_up() {
             self.begin_session(n, now_ns);
