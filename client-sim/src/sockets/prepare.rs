@@ -137,9 +137,9 @@ async fn store(
     let agreement = client.driver.agreement();
     let agreement = agreement.context("the preparing client connects before the start")?.clone();
     client.first_eose(&agreement, patience).await?;
-    client.play(Due::Flood(0), 1).await?;
+    client.play(Due::Flood(0)).await?;
     // A relay may index stored events at the first request, so make one before the clock starts.
-    client.play(Due::Session(1), 0).await?;
+    client.play(Due::Session(1)).await?;
     let shared = Arc::clone(&client.shared);
     let report = client.driver.finish().await.report;
     let publications = shared.workload.publications.iter().enumerate();
@@ -185,7 +185,7 @@ pub(crate) async fn warm(
     let mut passes_ns = Vec::new();
     for pass in 0..=WARM_PASSES {
         let before = read();
-        client.play(Due::Session(pass), i64::from(WARM_PASSES - pass)).await?;
+        client.play(Due::Session(pass)).await?;
         passes_ns.extend(before.zip(read()).map(spent));
     }
     let counts = client.driver.finish().await.report.counts;
@@ -210,7 +210,7 @@ pub(crate) async fn foreign(target: &Target, workload: &Workload) -> anyhow::Res
     let doing = "while the relay was asked what else it has";
     let mut client = Alone::connect(target, Shared::new(plan), doing).await?;
     for session in 0..sessions {
-        client.play(Due::Session(session), i64::from(sessions - session - 1)).await?;
+        client.play(Due::Session(session)).await?;
     }
     let report = client.driver.finish().await.report;
     anyhow::ensure!(
@@ -241,7 +241,7 @@ pub(crate) async fn wait_for_stored(target: &Target, workload: &Workload) -> any
     let doing = "while agent 0 gave the relay the events to ask for";
     let mut client = Alone::connect(target, Shared::new(plan), doing).await?;
     for attempt in 0..ATTEMPTS {
-        client.play(Due::Session(attempt), i64::from(ATTEMPTS - attempt - 1)).await?;
+        client.play(Due::Session(attempt)).await?;
         if client.driver.report().counts.deliveries > 0 {
             client.driver.finish().await;
             return Ok(());
@@ -274,12 +274,17 @@ impl Alone {
         Ok(Alone { driver, shared, doing, patience: PATIENCE, deadline: Instant::now() })
     }
 
-    /// Does what is due, and waits until no more than so many pieces of work are left.
+    /// Does what is due, and waits until it is done.
     ///
     /// # Errors
     /// When the connection ends, or the relay does not read it, or sends nothing of what it owes, for
     /// 30 s.
-    async fn play(&mut self, due: Due, rest: i64) -> anyhow::Result<()> {
+    async fn play(&mut self, due: Due) -> anyhow::Result<()> {
+        let pieces = match due {
+            Due::Flood(n) => i64::from(self.shared.workload.floods[n as usize].count),
+            _ => 1,
+        };
+        let rest = self.shared.outstanding() - pieces;
         self.deadline = Instant::now() + self.patience;
         let begun = timeout_at(self.deadline, self.driver.on_due(due)).await.ok();
         self.in_time(begun, "read nothing of what it was sent")?;
@@ -400,7 +405,7 @@ mod tests {
         let target = Target::plain(&listener);
         let client = async {
             let client = Alone::connect(&target, Shared::new(workload), "in a test").await?;
-            Alone { patience: Duration::from_secs(1), ..client }.play(due, 0).await
+            Alone { patience: Duration::from_secs(1), ..client }.play(due).await
         };
         let talk = async {
             tokio::select! {
