@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use crate::{
     common::{Relay, program},
     ran::{Ran, Runs, send},
+    setup::Setup,
 };
 
 /// Writes a recording by hand.
@@ -133,12 +134,9 @@ fn recorded() -> TempDir {
 }
 
 fn run(folder: &TempDir, name: &str, extra: &[&str]) -> (Ran, Option<RunRecord>) {
-    let path = |name: &str| folder.path().join(name);
-    fs::remove_file(path("record.json")).ok();
-    let mut command = program();
-    command.arg(path(name)).args(["--no-pin", "--drain-seconds", "1"]);
-    let ran = command.arg("--record").arg(path("record.json")).args(extra).ran();
-    (ran, RunRecord::read(&path("record.json")).ok())
+    let played = Setup::built_in(folder.path().join(name).to_str().unwrap(), None);
+    let ran = played.run(&[&["--no-pin", "--drain-seconds", "1"], extra].concat());
+    (ran, played.record_if_any())
 }
 
 /// The record of a run that measured, and what it said.
