@@ -112,12 +112,11 @@ impl Host {
         let begun = self.clock.read()?;
         let (mut at, mut every) = (start + last, READS_EVERY);
         loop {
-            let stopped = time::timeout_at(at.into(), self.stopped()).await;
+            let stopped = time::timeout_at(at.into(), self.stopped()).await.ok().transpose()?;
             if record.cpu.add(nanos(start.elapsed()), self.clock.read()?.since(begun)) {
                 every *= 2;
             }
-            if let Ok(stopped) = stopped {
-                stopped?;
+            if stopped.is_some() {
                 break;
             }
             at = Instant::now() + every;
