@@ -3,8 +3,8 @@
 use std::{fmt::Write, future::Future, path::PathBuf};
 
 use anyhow::{Context, bail};
-use link::{Carries, CheckOrder, Demand, Emulation, Finding, Link, PROFILES, Report, TcpSettings, WayCounts};
-use measure::{Exit, Latency, LinkFlow, LinkPart, LinkRecord};
+use link::{Carries, CheckOrder, Demand, Emulation, Finding, Link, PROFILES, Profile};
+use measure::{Exit, LinkRecord};
 use tokio::sync::oneshot;
 
 /// A plan that asks for more packets a second than this host emulates on time.
@@ -102,50 +102,14 @@ pub(crate) fn within_capacity(
 
 /// The emulator's work, for the record. `links` are the run's links, each with its number of
 /// connections; `run` is the link of the command line.
-pub fn record(links: &[(Link, u64)], run: Option<&Link>, tcp: &TcpSettings, report: &Report) -> LinkRecord {
-    let flow = |counts: WayCounts, retransmitted, queued: &Latency| LinkFlow {
-        packets: counts.sent,
-        forwarded: counts.forwarded,
-        forwarded_bytes: counts.forwarded_bytes,
-        tail_dropped: counts.tail_dropped,
-        lost: counts.lost,
-        retransmitted,
-        queued: queued.clone(),
-    };
-    let parts = links.iter().zip(&report.parts).map(|((link, connections), one)| LinkPart {
-        link: link.label(),
-        parameters: link.parameters(),
-        connections: *connections,
-        down: flow(one.down, None, &one.queued_down),
-        up: flow(one.up, None, &one.queued_up),
-    });
-    let parameters = match links {
-        [(link, _)] if run.is_some() => link.parameters(),
-        several => {
-            let named = several.iter().map(|(link, _)| format!("{} ({})", link.label(), link.parameters()));
-            named.collect::<Vec<_>>().join(", ")
-        }
-    };
-    let round_trip = |(link, _): &(Link, u64)| link.down.delay_ns + link.up.delay_ns;
-    LinkRecord {
-        parameters,
-        round_trip_ns: links.iter().map(round_trip).min(),
-        parts: parts.collect(),
-        congestion: tcp.congestion.clone(),
-        tcp: format!(
-            "no_metrics_save={} slow_start_after_idle={} rmem={} wmem={}",
-            tcp.no_metrics_save, tcp.slow_start_after_idle, tcp.rmem, tcp.wmem
-        ),
-        down: flow(report.down, Some(report.retransmitted_down), &report.queued_down),
-        up: flow(report.up, Some(report.retransmitted_up), &report.queued_up),
-        lateness: report.lateness.clone(),
-        device_dropped: report.device_dropped,
-        refused: report.refused,
-        foreign: report.foreign,
-        unbalanced: report.unbalanced.clone(),
-        emulator_cpu_ns: report.cpu_ns,
-        emulator_wait_ns: report.wait_ns,
+pub fn record(links: &[(Link, u64)], run: Option<&Link>, mut report: LinkRecord) -> LinkRecord {
+    for ((_, connections), part) in links.iter().zip(&mut report.parts) {
+        part.connections = *connections;
     }
+    if let ([(link, _)], Some(_)) = (links, run) {
+        report.parameters = link.parameters();
+    }
+    report
 }
 
 /// The profiles with their sources, and whether this host can emulate them.
@@ -153,12 +117,9 @@ pub fn record(links: &[(Link, u64)], run: Option<&Link>, tcp: &TcpSettings, repo
 /// # Errors
 /// When no process can be started.
 pub(crate) fn list() -> anyhow::Result<String> {
-    let mut text = String::from("Profiles (down / up Mbit/s, round trip):\n");
-    for profile in PROFILES {
-        let rate = |bits_per_s: u64| bits_per_s as f64 / 1e6;
-        let rates = format!("{} / {}", rate(profile.down_bits_per_s), rate(profile.up_bits_per_s));
-        let line = format!("  {:<12} {rates:>13} {:>5} ms  {}", profile.name, profile.rtt_ms, profile.source);
-        writeln!(text, "{line}").expect("writing into a String cannot fail");
+    let mut text = String::from("Profiles:\n");
+    for Profile { name, parameters, source } in PROFILES {
+        writeln!(text, "  {name:<12} {parameters:<36} {source}").expect("writing into a String cannot fail");
     }
     text.push_str(
         "\nParameters of your own, or instead of a profile's:\n  \
@@ -167,12 +128,10 @@ pub(crate) fn list() -> anyhow::Result<String> {
          --link down=@FILE,up=@FILE,rtt=40ms    traces in mahimahi's format\n\n",
     );
     match link::probe(&own_file()?)? {
-        Ok(tcp) => {
-            let line = format!("This host can emulate links; its receive buffers are {} bytes.\n", tcp.rmem);
-            text.push_str(&line);
-        }
-        Err(why) => writeln!(text, "{why}").expect("writing into a String cannot fail"),
+        Ok(tcp) => writeln!(text, "This host can emulate links; TCP there has {tcp}."),
+        Err(why) => writeln!(text, "{why}"),
     }
+    .expect("writing into a String cannot fail");
     Ok(text)
 }
 

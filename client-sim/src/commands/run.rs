@@ -128,7 +128,6 @@ pub(crate) fn run(args: &mut Args) -> anyhow::Result<RunRecord> {
         Links::start(&links, seed, &args.congestion)
     };
     let links = over_links.then(start).transpose()?;
-    let tcp = links.as_ref().map(|links| links.emulation.tcp.clone());
     let starts_any = args.starts_relay() || args.cell.via_gateway;
     let cores = pinned.as_ref().filter(|_| starts_any);
     let (mut own_relay, mut gateway) = own_relay::on_relay_cores(cores, || {
@@ -166,7 +165,7 @@ pub(crate) fn run(args: &mut Args) -> anyhow::Result<RunRecord> {
         window: Duration::from_secs_f64(scenario.seconds),
         environment,
         pinned,
-        links: tcp.map(|tcp| (all_links, tcp)),
+        links: over_links.then_some(all_links),
         player: options.player.clone(),
     };
     // Stops the relay before the record is made, which holds the relay's totals. A relay that ends

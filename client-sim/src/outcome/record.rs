@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cell::{Cell, Saturate};
 use corpus::Corpus;
-use link::{Link, TcpSettings};
+use link::Link;
 use measure::{
     AgreementRecord, CompressionMemoryRecord, EncodingsRecord, Environment, FlowRecord, LinkRecord, NO_LINK,
     NOT_SATURATED, Pace, PinnedCores, Planted, PopulationRecord, Quantile, ReasonKind, RelayProcess,
@@ -50,8 +50,8 @@ pub(crate) struct Facts<'a> {
     pub environment: Environment,
     /// The cores of relay and clients.
     pub pinned: Option<PinnedCores>,
-    /// The links, each with how many connections use it, and the settings of TCP at their ends.
-    pub links: Option<(Vec<(Link, u64)>, TcpSettings)>,
+    /// The links, each with how many connections use it.
+    pub links: Option<Vec<(Link, u64)>>,
     /// The player of a share, where other agents played the others.
     pub player: Option<Player>,
 }
@@ -218,8 +218,8 @@ fn cell(facts: &Facts<'_>) -> Cell {
 
 /// The emulator's work in the measured time.
 fn link_record(outcome: &Outcome, facts: &Facts<'_>) -> Option<LinkRecord> {
-    let (links, tcp) = facts.links.as_ref()?;
-    Some(links::record(links, facts.args.cell.link.as_ref(), tcp, outcome.cost.links.as_ref()?))
+    let report = outcome.cost.links.clone()?;
+    Some(links::record(facts.links.as_ref()?, facts.args.cell.link.as_ref(), report))
 }
 
 /// Ledger and bytes of each population, if one has its own format, compression or link, or reads lightly.

@@ -2,8 +2,8 @@
 
 use anyhow::Context;
 use measure::{
-    Allocations, AllocationsRecord, CpuClock, CpuQuota, CpuTime, HostMeter, HostRecord, Processes,
-    ProcessesSpent, QuotaMeter, UNKNOWN_HERE, thread_times_ns,
+    Allocations, AllocationsRecord, CpuClock, CpuQuota, CpuTime, HostMeter, HostRecord, LinkRecord,
+    Processes, ProcessesSpent, QuotaMeter, UNKNOWN_HERE, thread_times_ns,
 };
 
 use crate::relays::own_relay::OwnRelay;
@@ -33,7 +33,7 @@ pub(crate) struct Cost {
     /// Allocations of both processes, in builds with `count-allocations`.
     pub(crate) allocations: Option<AllocationsRecord>,
     /// The emulator's work.
-    pub(crate) links: Option<link::Report>,
+    pub(crate) links: Option<LinkRecord>,
 }
 
 /// Reads everything once; allocations first, so that asking the relay for them is not measured. What is

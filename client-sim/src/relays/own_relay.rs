@@ -3,16 +3,13 @@
 
 use std::{
     ffi::OsString,
-    io::{self, BufRead, BufReader, Read, Write},
+    io,
     net::{Ipv4Addr, SocketAddr},
-    os::unix::process::CommandExt,
-    process::{Child, ChildStdout, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
+    process::Command,
 };
 
 use anyhow::{Context, bail};
-use measure::{Allocations, MemoryKills, PinnedCores, cores};
+use measure::{Allocations, Helper, PinnedCores, cores};
 use relay_sim::{Announcement, Refusal, Totals};
 use serde::de::DeserializeOwned;
 
@@ -24,16 +21,10 @@ pub const RELAY_ROLE: &str = "role:relay";
 /// The first argument that makes a program a gateway.
 pub const GATEWAY_ROLE: &str = "role:gateway";
 
-/// How long the relay may take to close its sessions.
-const PATIENCE: Duration = Duration::from_secs(5);
-
 /// The process of a relay, or of a gateway; it ends when this is dropped.
 #[derive(Debug)]
 pub struct OwnRelay {
-    /// `relay` or `gateway`.
-    what: &'static str,
-    child: Child,
-    output: BufReader<ChildStdout>,
+    process: Helper,
     /// `ws://…`
     pub url: String,
     /// The relay's process id.
@@ -46,7 +37,6 @@ pub struct OwnRelay {
     pub log_level: Option<String>,
     /// The links that clients reach it over.
     pub(crate) links: Option<Links>,
-    kills: MemoryKills,
 }
 
 impl OwnRelay {
@@ -79,34 +69,20 @@ impl OwnRelay {
     }
 
     fn spawn_in(role: &'static str, flags: &[OsString], address: SocketAddr) -> anyhow::Result<OwnRelay> {
-        let what = role.trim_start_matches("role:");
-        let program = measure::own_program().context("cannot find the file of this program")?;
-        let kills = MemoryKills::so_far();
-        let mut child = Command::new(program)
-            .arg(role)
-            .args(["--listen", &address.to_string(), "--announce"])
-            .args(flags)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            // A process group of its own keeps Ctrl-C from the relay, which must live until its
-            // clients have closed.
-            .process_group(0)
-            .spawn()
-            .with_context(|| format!("cannot start the {what} process"))?;
-        let mut output = BufReader::new(child.stdout.take().context("the output was asked for")?);
-        let mut line = String::new();
-        output.read_line(&mut line).with_context(|| format!("cannot read the {what}'s first line"))?;
-        if line.is_empty() {
-            bail!("the {what} process ended before it listened: {}", kills.how(child.wait()?));
-        }
+        let add = |command: &mut Command| {
+            command.args(["--listen", &address.to_string(), "--announce"]).args(flags);
+        };
+        let process = Helper::start(role, add, || {})?;
+        let Some(line) = process.first_line() else {
+            bail!("{} before it listened", process.end()?.how);
+        };
         if let Ok(Refusal { failed }) = serde_json::from_str(&line) {
-            child.wait()?;
             bail!("{failed}");
         }
         let announcement: Announcement =
             serde_json::from_str(&line).with_context(|| format!("not an announcement: {line}"))?;
         let Announcement { listening: url, pid, faults, at_rest, log_level } = announcement;
-        Ok(OwnRelay { what, child, output, url, pid, faults, at_rest, log_level, links: None, kills })
+        Ok(OwnRelay { process, url, pid, faults, at_rest, log_level, links: None })
     }
 
     /// Allocations of the relay since it started; `None` in builds without `count-allocations`, and
@@ -126,48 +102,23 @@ impl OwnRelay {
     /// # Errors
     /// When the system does not tell.
     pub(crate) fn ended(&mut self) -> io::Result<Option<String>> {
-        let status = self.child.try_wait()?;
-        Ok(status.map(|status| {
-            format!("the {}'s process {} ended with {}", self.what, self.pid, self.kills.how(status))
-        }))
+        self.process.ended()
     }
 
     fn ask<T: DeserializeOwned>(&mut self, question: &str) -> Option<T> {
-        writeln!(self.child.stdin.as_mut()?, "{question}").ok()?;
-        let mut line = String::new();
-        self.output.read_line(&mut line).ok()?;
-        serde_json::from_str(&line).ok()
+        serde_json::from_str(&self.process.ask(question).ok()?).ok()
     }
 
     /// Ends the process and returns a relay's totals as JSON, which it prints last.
     ///
     /// # Errors
-    /// When it ends with an error, or its output cannot be read.
-    pub fn stop(mut self) -> anyhow::Result<String> {
-        self.ask_to_end();
-        let (pid, (ended, end)) = (self.child.id(), std::sync::mpsc::channel::<()>());
-        // One that stands still would block the reading of its totals for ever.
-        let killer = thread::spawn(move || {
-            if end.recv_timeout(PATIENCE * 2) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-                let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap_or(i32::MAX));
-                nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).ok();
-            }
-        });
-        let mut totals = String::new();
-        let read = self.output.read_to_string(&mut totals);
-        drop(ended);
-        killer.join().ok();
-        read.with_context(|| format!("cannot read what the {} says last", self.what))?;
-        let status = self.child.wait()?;
-        if !status.success() {
-            bail!("the {} process ended with {}", self.what, self.kills.how(status));
+    /// When it ends with an error.
+    pub fn stop(self) -> anyhow::Result<String> {
+        let ended = self.process.end()?;
+        if !ended.is_success {
+            bail!("{}", ended.how);
         }
-        Ok(totals)
-    }
-
-    /// A process started with `--announce` ends when its standard input does.
-    fn ask_to_end(&mut self) {
-        drop(self.child.stdin.take());
+        Ok(ended.last.unwrap_or_default())
     }
 }
 
@@ -190,20 +141,4 @@ pub(crate) fn on_relay_cores<T>(
     let started = start();
     cores::keep_to(&cores.clients).context("cannot pin the clients (--no-pin avoids this)")?;
     started
-}
-
-impl Drop for OwnRelay {
-    fn drop(&mut self) {
-        self.ask_to_end();
-        let deadline = Instant::now() + PATIENCE;
-        while Instant::now() < deadline {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
-        // Fails when the relay ended meanwhile, which is what is wanted.
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
 }

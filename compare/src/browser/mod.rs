@@ -201,7 +201,7 @@ impl<'a> Pages<'a> {
                     if let (Some(emulation), Some(over)) = (&mut *emulation, &self.flags.link) {
                         let report = emulation.report()?;
                         let links = [(over.clone(), 1)];
-                        link = Some(client_sim::link_record(&links, Some(over), &emulation.tcp, &report));
+                        link = Some(client_sim::link_record(&links, Some(over), report));
                         emulation.begin()?;
                     }
                     Value::Null

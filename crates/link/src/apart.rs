@@ -11,15 +11,15 @@ use serde::de::DeserializeOwned;
 use crate::{
     capacity::Carries,
     check::{Checked, Order},
-    protocol::{LINK_ROLE, TcpSettings},
+    protocol::LINK_ROLE,
 };
 
-/// Tries in a process of its own whether this host can emulate links. `program` is a program that
-/// calls [`crate::main`] in the role of an emulator.
+/// Tries in a process of its own whether this host can emulate links, and returns the settings of TCP
+/// there. `program` is a program that calls [`crate::main`] in the role of an emulator.
 ///
 /// # Errors
 /// The inner error is the reason with its remedy. The outer error: no process could be started.
-pub fn probe(program: &Path) -> anyhow::Result<Result<TcpSettings, String>> {
+pub fn probe(program: &Path) -> anyhow::Result<Result<String, String>> {
     ask(program, &["probe"])
 }
 

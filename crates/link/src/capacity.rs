@@ -13,17 +13,17 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
-use measure::may_be_late_ns;
+use measure::{LinkRecord, may_be_late_ns};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     addresses::{MOST_LINKS, UNSHAPED, user_address},
-    check::{dial, late_ns, serve},
+    check::{dial, serve},
     emulation::Emulation,
     host,
     profile::Link,
-    protocol::{DEFAULT_CONGESTION, Report},
+    protocol::DEFAULT_CONGESTION,
     trace::MTU,
 };
 
@@ -124,18 +124,18 @@ fn step(emulation: &mut Emulation, relay: SocketAddrV4, link: &Link, place: usiz
     Ok(Step { carries: carries(&report, elapsed_s), holds: holds(&report) })
 }
 
-fn carries(report: &Report, elapsed_s: f64) -> Carries {
+fn carries(report: &LinkRecord, elapsed_s: f64) -> Carries {
     let packets = report.down.forwarded + report.up.forwarded;
     Carries {
         packets_per_s: packets as f64 / elapsed_s,
-        ns_per_packet: report.cpu_ns as f64 / packets.max(1) as f64,
-        late_ns_p99: late_ns(report),
+        ns_per_packet: report.emulator_cpu_ns as f64 / packets.max(1) as f64,
+        late_ns_p99: report.late_ns_p99(),
     }
 }
 
-fn holds(report: &Report) -> bool {
+fn holds(report: &LinkRecord) -> bool {
     // As a link without a round trip demands, which is the most.
-    late_ns(report) <= may_be_late_ns(0) && report.device_dropped + report.refused == 0
+    report.late_ns_p99() <= may_be_late_ns(0) && report.device_dropped + report.refused == 0
 }
 
 /// Reads incoming bytes for `span`.

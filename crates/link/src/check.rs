@@ -20,7 +20,7 @@ use crate::{
     emulation::Emulation,
     host,
     profile::{Capacity, Link},
-    protocol::{DEFAULT_CONGESTION, Report},
+    protocol::DEFAULT_CONGESTION,
     trace::MTU,
 };
 
@@ -177,12 +177,7 @@ pub(crate) fn run(order: &str) -> anyhow::Result<Checked> {
         findings.extend(losses(&links[1], void, &mut emulation)?);
     }
     let late_limit_ns = may_be_late_ns(claimed.down.delay_ns + claimed.up.delay_ns);
-    Ok(Checked { findings, late_ns_p99: late_ns(&report), late_limit_ns })
-}
-
-/// The p99 of lateness; the latest of all packets if there are too few.
-pub(crate) fn late_ns(report: &Report) -> u64 {
-    report.lateness.quantile_ns(0.99).ns().unwrap_or(report.lateness.max_ns())
+    Ok(Checked { findings, late_ns_p99: report.late_ns_p99(), late_limit_ns })
 }
 
 /// The transfers of users one after the other.
@@ -211,7 +206,7 @@ fn one_by_one(link: &Link, relay: SocketAddrV4, emulation: &mut Emulation) -> an
 /// Time that the threads of this process and the emulator waited for a core so far, if the kernel
 /// reports it.
 fn waited_ns(emulation: &mut Emulation) -> anyhow::Result<f64> {
-    let emulator = emulation.report()?.wait_ns.unwrap_or(0);
+    let emulator = emulation.report()?.emulator_wait_ns.unwrap_or(0);
     Ok(runnable_wait_ns().unwrap_or(0) as f64 + emulator as f64)
 }
 
@@ -272,7 +267,7 @@ fn losses(link: &Link, to: SocketAddrV4, emulation: &mut Emulation) -> anyhow::R
             user.send_to(&DATAGRAM, to).context("a datagram over the link")?;
         }
         // A TUN device takes what it is given and drops what its queue has no room for.
-        while emulation.report()?.parts.get(1).is_none_or(|part| part.up.sent < sent) {
+        while emulation.report()?.parts.get(1).is_none_or(|part| part.up.packets < sent) {
             ensure!(Instant::now() < deadline, "datagrams did not reach the link, of the first {sent}");
             thread::sleep(Duration::from_millis(1));
         }
@@ -300,7 +295,10 @@ fn losses(link: &Link, to: SocketAddrV4, emulation: &mut Emulation) -> anyhow::R
         took_ms: None,
         waited_ms: 0.0,
     };
-    Ok(vec![finding("up:", part.up.lost, part.up.sent), finding("down:", part.down.lost, part.down.sent)])
+    Ok(vec![
+        finding("up:", part.up.lost, part.up.packets),
+        finding("down:", part.down.lost, part.down.packets),
+    ])
 }
 
 /// Sends each datagram back, on a thread in this namespace.

@@ -11,16 +11,14 @@ use std::{
     collections::{BinaryHeap, HashMap, VecDeque},
 };
 
-use derive_more::{Add, Sub};
-use rand_chacha::{
-    ChaCha8Rng,
-    rand_core::{RngCore, SeedableRng},
-};
-use serde::{Deserialize, Serialize};
-
 use crate::{
     profile::{Capacity, Direction, Link},
     trace::MTU,
+};
+use measure::{AddUp, LinkFlow};
+use rand_chacha::{
+    ChaCha8Rng,
+    rand_core::{RngCore, SeedableRng},
 };
 
 /// A direction of a link.
@@ -36,28 +34,6 @@ impl Way {
     /// Down is 0, up is 1.
     pub(crate) fn place(self) -> usize {
         usize::from(self == Way::Up)
-    }
-}
-
-/// Fates of the packets of one direction, over all users. Bytes are of IP packets.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Add, Sub, Serialize, Deserialize)]
-pub struct WayCounts {
-    /// Packets that came.
-    pub sent: u64,
-    /// Packets that went on.
-    pub forwarded: u64,
-    /// Bytes of those.
-    pub forwarded_bytes: u64,
-    /// Packets that found the queue full.
-    pub tail_dropped: u64,
-    /// Packets that were lost by the link's share.
-    pub lost: u64,
-}
-
-impl WayCounts {
-    /// Packets that have met their fate.
-    pub fn settled(&self) -> u64 {
-        self.forwarded + self.tail_dropped + self.lost
     }
 }
 
@@ -88,7 +64,7 @@ pub struct Emulator<P> {
     /// The first packet of each lane that has one: its instant and its lane.
     heads: BinaryHeap<Reverse<(u64, usize)>>,
     /// Counts of each link, down and up; the last are those of users without one.
-    counts: Vec<[WayCounts; 2]>,
+    counts: Vec<[LinkFlow; 2]>,
 }
 
 impl<P> Emulator<P> {
@@ -117,7 +93,7 @@ impl<P> Emulator<P> {
             self.heads.push(Reverse((first.arrives_ns, place)));
         }
         self.count(way, link, |counts| {
-            counts.sent += 1;
+            counts.packets += 1;
             counts.tail_dropped += u64::from(!fits);
         });
         fits
@@ -144,6 +120,7 @@ impl<P> Emulator<P> {
             self.count(way, link, |counts| {
                 counts.forwarded += 1;
                 counts.forwarded_bytes += packet.bytes;
+                counts.queued.record(packet.queued_ns);
             });
             return Some(Due { at_ns, queued_ns: packet.queued_ns, way, user, packet: packet.packet });
         }
@@ -154,14 +131,21 @@ impl<P> Emulator<P> {
         self.heads.peek().map(|Reverse((at_ns, _))| *at_ns)
     }
 
-    /// Fates of the packets of a direction so far.
-    pub fn counts(&self, way: Way) -> WayCounts {
-        self.counts.iter().map(|both| both[way.place()]).fold(WayCounts::default(), |sum, one| sum + one)
+    /// Fates of the packets of a direction, over all links, since the last [`Emulator::begin`].
+    pub fn counts(&self, way: Way) -> LinkFlow {
+        let mut sum = LinkFlow::default();
+        self.counts.iter().for_each(|both| sum.add_up(&both[way.place()]));
+        sum
     }
 
-    /// Fates of the packets of one link, by its place, in a direction so far.
-    pub fn counts_of(&self, link: usize, way: Way) -> WayCounts {
-        self.counts[..self.links.len()].get(link).map_or_else(WayCounts::default, |both| both[way.place()])
+    /// Fates of the packets of one link, by its place, down and up.
+    pub fn counts_of(&self, link: usize) -> [LinkFlow; 2] {
+        self.counts[link].clone()
+    }
+
+    /// Counts from now on.
+    pub fn begin(&mut self) {
+        self.counts.fill_with(Default::default);
     }
 
     /// Packets of a direction that wait, are being carried, or are on the way.
@@ -169,7 +153,7 @@ impl<P> Emulator<P> {
         self.lanes.iter().filter(|lane| lane.way == way).map(|lane| lane.packets.len() as u64).sum()
     }
 
-    fn count(&mut self, way: Way, link: Option<usize>, change: impl FnOnce(&mut WayCounts)) {
+    fn count(&mut self, way: Way, link: Option<usize>, change: impl FnOnce(&mut LinkFlow)) {
         change(&mut self.counts[link.unwrap_or(self.links.len())][way.place()]);
     }
 
@@ -247,7 +231,7 @@ impl Carrier {
                 (self.free_ns, self.rest) = (begins_ns + work / rate, work % rate);
                 (begins_ns, self.free_ns)
             }
-            Capacity::Trace(trace) => {
+            Capacity::Trace(_, trace) => {
                 let usable = self.left_bytes > 0 && trace.at_ns(self.next - 1) >= now_ns;
                 if !usable {
                     self.next = self.next.max(trace.first_from(now_ns)) + 1;

@@ -36,12 +36,12 @@ pub use capacity::Carries;
 pub use check::{Checked, Finding, Model, Order as CheckOrder};
 pub use demand::Demand;
 pub use emulation::Emulation;
-pub use emulator::{Due, Emulator, Way, WayCounts};
+pub use emulator::{Due, Emulator, Way};
 #[cfg(not(target_os = "linux"))]
 pub use host::main;
 pub use host::{NotPossible, enter};
 #[cfg(target_os = "linux")]
 pub use process::main;
 pub use profile::{Capacity, Direction, Link, LinkError, PROFILES, Profile};
-pub use protocol::{DEFAULT_CONGESTION, LINK_ROLE, Part, Report, TcpSettings};
+pub use protocol::{DEFAULT_CONGESTION, LINK_ROLE};
 pub use trace::{MTU, Trace, TraceError};

@@ -23,7 +23,6 @@ use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 use crate::{
     addresses::{RELAY, USERS},
     host::NotPossible,
-    protocol::TcpSettings,
     trace::MTU,
 };
 
@@ -91,7 +90,7 @@ impl End {
         // Packets of IPv6 would be counted as foreign; a kernel without it sends none.
         fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1").ok();
         fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").ok();
-        // Read back by `TcpSettings`, because a container may forbid the writing.
+        // Read back by `tcp_settings`, because a container may forbid the writing.
         fs::write("/proc/sys/net/ipv4/tcp_no_metrics_save", "1").ok();
         let device = DeviceBuilder::new()
             .name(name)
@@ -156,21 +155,13 @@ impl AsFd for End {
     }
 }
 
-impl TcpSettings {
-    /// Settings of the calling thread's namespace.
-    pub(crate) fn read(congestion: &str) -> TcpSettings {
-        let read = |name: &str| {
-            let text = fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default();
-            text.split_whitespace().collect::<Vec<_>>().join(" ")
-        };
-        TcpSettings {
-            congestion: congestion.to_owned(),
-            no_metrics_save: read("tcp_no_metrics_save"),
-            slow_start_after_idle: read("tcp_slow_start_after_idle"),
-            rmem: read("tcp_rmem"),
-            wmem: read("tcp_wmem"),
-        }
-    }
+/// Settings of TCP in the calling thread's namespace that decide times, as the kernel states them (tcp(7)).
+pub(crate) fn tcp_settings() -> String {
+    let setting = |name: &str| {
+        let text = fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{name}")).unwrap_or_default();
+        format!("{name}={}", text.split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    ["no_metrics_save", "slow_start_after_idle", "rmem", "wmem"].map(setting).join(" ")
 }
 
 fn route((to, prefix): (Ipv4Addr, u8), device: u32) -> RouteMessage {

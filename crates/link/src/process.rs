@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::Context;
-use measure::{CpuClock, Latency, runnable_wait_ns};
+use measure::{AddUp, CpuClock, Latency, LinkFlow, LinkPart, LinkRecord, runnable_wait_ns};
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, ppoll},
@@ -23,11 +23,11 @@ use serde::Serialize;
 use crate::{
     addresses::{UNSHAPED, link_of, user_of},
     capacity, check,
-    emulator::{Emulator, Way, WayCounts},
+    emulator::{Emulator, Way},
     host,
-    network::{End, KernelCounts},
+    network::{End, KernelCounts, tcp_settings},
     profile::Link,
-    protocol::{DEFAULT_CONGESTION, Order, Part, Ready, Report, TcpSettings},
+    protocol::{DEFAULT_CONGESTION, Order},
     trace::MTU,
 };
 
@@ -65,40 +65,55 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
 
 fn probe() -> anyhow::Result<()> {
     host::enter()?;
-    let (_, _, tcp) = namespaces(DEFAULT_CONGESTION, UNSHAPED)?;
-    say(&tcp);
+    namespaces(DEFAULT_CONGESTION, UNSHAPED)?;
+    say(&tcp_settings());
     Ok(())
 }
 
 /// Equips this namespace for the relay, and a new one for the users, in which the thread stays.
-fn namespaces(congestion: &str, unbound: Ipv4Addr) -> anyhow::Result<(End, End, TcpSettings)> {
+fn namespaces(congestion: &str, unbound: Ipv4Addr) -> anyhow::Result<[End; 2]> {
     let relay = End::of_relay(congestion).context("the relay's namespace")?;
     host::leave().map_err(|error| host::NotPossible::from_error("a second network namespace", &error))?;
     let users = End::of_users(congestion, unbound).context("the users' namespace")?;
-    Ok((relay, users, TcpSettings::read(congestion)))
+    Ok([relay, users])
 }
 
 fn serve(order: &str) -> anyhow::Result<()> {
     let order: Order = serde_json::from_str(order).context("expected an order as JSON, or probe")?;
     let links = order.links.iter().map(|text| text.parse::<Link>()).collect::<Result<Vec<_>, _>>()?;
-    let (relay, users, tcp) = namespaces(&order.congestion, order.unbound)?;
+    let ends = namespaces(&order.congestion, order.unbound)?;
     // Without this the kernel may wake the process 50 µs late (prctl(2), PR_SET_TIMERSLACK).
     set_timerslack(1).context("cannot ask for timers that are on time")?;
     let questions = io::stdin().as_fd().try_clone_to_owned().context("standard input")?;
     let mut process = Process {
-        links: links.len(),
+        tally: described(&links, order.congestion),
         emulator: Emulator::new(links, link_of, order.seed),
-        ends: [relay, users],
+        ends,
         looks: Looks::default(),
         start: Instant::now(),
         questions,
         line: Vec::new(),
-        tally: Tally::default(),
         begun: Begun::default(),
     };
-    process.begun = process.begin()?;
-    say(&Ready { pid: std::process::id(), tcp });
+    process.begin()?;
+    say(&"ready");
     process.run()
+}
+
+/// What every report says of the links and of TCP at their ends, in the users' namespace.
+fn described(links: &[Link], congestion: String) -> LinkRecord {
+    let one =
+        |link: &Link| LinkPart { link: link.label(), parameters: link.parameters(), ..LinkPart::default() };
+    let parts: Vec<LinkPart> = links.iter().map(one).collect();
+    let named = parts.iter().map(|part| format!("{} ({})", part.link, part.parameters));
+    LinkRecord {
+        parameters: named.collect::<Vec<_>>().join(", "),
+        round_trip_ns: links.iter().map(|link| link.down.delay_ns + link.up.delay_ns).min(),
+        parts: if links.len() > 1 { parts } else { Vec::new() },
+        congestion,
+        tcp: tcp_settings(),
+        ..LinkRecord::default()
+    }
 }
 
 fn say(line: &impl Serialize) {
@@ -108,8 +123,6 @@ fn say(line: &impl Serialize) {
 }
 
 struct Process {
-    /// Number of links.
-    links: usize,
     emulator: Emulator<Packet>,
     /// The relay's end and the users' end.
     ends: [End; 2],
@@ -118,7 +131,8 @@ struct Process {
     questions: OwnedFd,
     /// The beginning of a question.
     line: Vec<u8>,
-    tally: Tally,
+    /// Counts since the order to begin that are not the emulator's.
+    tally: LinkRecord,
     begun: Begun,
 }
 
@@ -160,29 +174,16 @@ impl Looks {
     }
 }
 
-/// Counts since the order to begin.
-#[derive(Default)]
-struct Tally {
-    lateness: Latency,
-    queued_down: Latency,
-    queued_up: Latency,
-    /// Queueing of each link, down and up, if there are several.
-    queued: Vec<[Latency; 2]>,
-    refused: u64,
-    foreign: u64,
-}
-
 /// Running counts at the order to begin.
 #[derive(Default)]
 struct Begun {
-    down: WayCounts,
-    up: WayCounts,
-    by_link: Vec<[WayCounts; 2]>,
+    /// Both ways together.
+    packets: LinkFlow,
+    refused: u64,
+    foreign: u64,
     kernel: [KernelCounts; 2],
     cpu_ns: u64,
     wait_ns: Option<u64>,
-    refused: u64,
-    foreign: u64,
 }
 
 /// The end that a way begins at, and the one that it leads to.
@@ -262,13 +263,6 @@ impl Process {
             }
             let left_late_ns = self.now_ns().saturating_sub(due.at_ns);
             self.tally.lateness.record(due.packet.late_ns.saturating_add(left_late_ns));
-            match due.way {
-                Way::Down => self.tally.queued_down.record(due.queued_ns),
-                Way::Up => self.tally.queued_up.record(due.queued_ns),
-            }
-            if let Some(both) = link_of(due.user).and_then(|link| self.tally.queued.get_mut(link)) {
-                both[due.way.place()].record(due.queued_ns);
-            }
         }
     }
 
@@ -288,7 +282,7 @@ impl Process {
             }
             match std::mem::take(&mut self.line).as_slice() {
                 b"begin" => {
-                    self.begun = self.begin()?;
+                    self.begin()?;
                     say(&true);
                 }
                 b"report" => {
@@ -302,77 +296,71 @@ impl Process {
     }
 
     /// Counts from now on.
-    fn begin(&mut self) -> anyhow::Result<Begun> {
-        let (refused, foreign) =
-            (self.begun.refused + self.tally.refused, self.begun.foreign + self.tally.foreign);
-        let several = if self.links > 1 { self.links } else { 0 };
-        let queued = vec![<[Latency; 2]>::default(); several];
-        self.tally = Tally { queued, ..Tally::default() };
-        Ok(Begun {
-            by_link: (0..several).map(|link| self.counts_of(link)).collect(),
-            down: self.emulator.counts(Way::Down),
-            up: self.emulator.counts(Way::Up),
-            kernel: [self.ends[0].counts()?, self.ends[1].counts()?],
+    fn begin(&mut self) -> anyhow::Result<()> {
+        self.begun = Begun {
+            packets: self.packets(),
+            refused: self.begun.refused + self.tally.refused,
+            foreign: self.begun.foreign + self.tally.foreign,
+            kernel: self.kernel()?,
             cpu_ns: CpuClock::this_process().read()?.total_ns,
             wait_ns: runnable_wait_ns().ok(),
-            refused,
-            foreign,
-        })
-    }
-
-    /// Fates of the packets of a link so far, down and up.
-    fn counts_of(&self, link: usize) -> [WayCounts; 2] {
-        [Way::Down, Way::Up].map(|way| self.emulator.counts_of(link, way))
-    }
-
-    /// The report on each of several links.
-    fn parts(&self) -> Vec<Part> {
-        let part = |(link, (begun, queued)): (usize, (&[WayCounts; 2], &[Latency; 2]))| {
-            let ([down, up], [queued_down, queued_up]) = (self.counts_of(link), queued.clone());
-            Part { down: down - begun[0], up: up - begun[1], queued_down, queued_up }
         };
-        self.begun.by_link.iter().zip(&self.tally.queued).enumerate().map(part).collect()
+        self.emulator.begin();
+        (self.tally.lateness, self.tally.refused, self.tally.foreign) = (Latency::default(), 0, 0);
+        Ok(())
     }
 
-    fn report(&mut self) -> anyhow::Result<Report> {
-        let kernel = [self.ends[0].counts()?, self.ends[1].counts()?];
+    /// Fates of all packets since the start of the process.
+    fn packets(&self) -> LinkFlow {
+        let mut packets = self.begun.packets.clone();
+        [Way::Down, Way::Up].into_iter().for_each(|way| packets.add_up(&self.emulator.counts(way)));
+        packets
+    }
+
+    fn kernel(&mut self) -> anyhow::Result<[KernelCounts; 2]> {
+        Ok([self.ends[0].counts()?, self.ends[1].counts()?])
+    }
+
+    fn report(&mut self) -> anyhow::Result<LinkRecord> {
+        let kernel = self.kernel()?;
         let (begun, tally) = (&self.begun, &self.tally);
         let since = |count: fn(&KernelCounts) -> u64, end: usize| {
             count(&kernel[end]).saturating_sub(count(&begun.kernel[end]))
         };
-        Ok(Report {
-            down: self.emulator.counts(Way::Down) - begun.down,
-            up: self.emulator.counts(Way::Up) - begun.up,
-            parts: self.parts(),
-            lateness: tally.lateness.clone(),
-            queued_down: tally.queued_down.clone(),
-            queued_up: tally.queued_up.clone(),
+        let flow = |way: Way| LinkFlow {
+            retransmitted: Some(since(|counts| counts.retransmitted, ends(way).0)),
+            ..self.emulator.counts(way)
+        };
+        let parts = (0..).zip(&tally.parts).map(|(link, part)| {
+            let [down, up] = self.emulator.counts_of(link);
+            LinkPart { down, up, ..part.clone() }
+        });
+        Ok(LinkRecord {
+            down: flow(Way::Down),
+            up: flow(Way::Up),
+            parts: parts.collect(),
             device_dropped: since(|counts| counts.dropped, 0) + since(|counts| counts.dropped, 1),
-            refused: tally.refused,
-            foreign: tally.foreign,
-            retransmitted_down: since(|counts| counts.retransmitted, 0),
-            retransmitted_up: since(|counts| counts.retransmitted, 1),
-            cpu_ns: CpuClock::this_process().read()?.total_ns.saturating_sub(begun.cpu_ns),
-            wait_ns: runnable_wait_ns().ok().zip(begun.wait_ns).map(|(now, then)| now.saturating_sub(then)),
+            emulator_cpu_ns: CpuClock::this_process().read()?.total_ns.saturating_sub(begun.cpu_ns),
+            emulator_wait_ns: runnable_wait_ns()
+                .ok()
+                .zip(begun.wait_ns)
+                .map(|(now, then)| now.saturating_sub(then)),
             unbalanced: self.unbalanced(&kernel),
+            ..tally.clone()
         })
     }
 
     /// Where a packet is missing: every packet from the kernel came in, and every forwarded packet
     /// came back to the kernel.
     fn unbalanced(&self, kernel: &[KernelCounts; 2]) -> Option<String> {
-        let (down, up) = (self.emulator.counts(Way::Down), self.emulator.counts(Way::Up));
+        let packets = self.packets();
         let refused = self.begun.refused + self.tally.refused;
         let foreign = self.begun.foreign + self.tally.foreign;
         let in_flight = self.emulator.in_flight(Way::Down) + self.emulator.in_flight(Way::Up);
         let sums = [
-            ("read from the devices", kernel[0].read + kernel[1].read, down.sent + up.sent + foreign),
-            (
-                "forwarded, dropped or under way",
-                down.sent + up.sent,
-                down.settled() + up.settled() + in_flight,
-            ),
-            ("forwarded", down.forwarded + up.forwarded, kernel[0].written + kernel[1].written + refused),
+            ("read from the devices", kernel[0].read + kernel[1].read, packets.packets + foreign),
+            ("forwarded, dropped or under way", packets.packets, packets.settled() + in_flight),
+            ("forwarded", packets.forwarded, kernel[0].written + kernel[1].written + refused),
         ];
         let wrong = sums.into_iter().find(|(_, one, other)| one != other);
         wrong.map(|(what, one, other)| format!("packets {what}: {one} by one count, {other} by the other"))

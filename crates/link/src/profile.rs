@@ -13,42 +13,32 @@ const WEBPAGETEST: &str = "WebPageTest connectivity list (github.com/catchpoint/
 /// The profiles of Lighthouse.
 const LIGHTHOUSE: &str = "Lighthouse throttling (github.com/GoogleChrome/lighthouse, docs/throttling.md)";
 
-/// Rates and round trip of a link that has a name.
-#[derive(Debug)]
+/// A link that has a name.
+#[derive(Debug, PartialEq, Eq)]
 pub struct Profile {
     /// Its name after `--link`.
     pub name: &'static str,
-    /// Bits a second from relay to user.
-    pub down_bits_per_s: u64,
-    /// Bits a second from user to relay.
-    pub up_bits_per_s: u64,
-    /// The round trip, queues apart.
-    pub rtt_ms: u64,
+    /// Its rates and its round trip, queues apart.
+    pub parameters: &'static str,
     /// Source of the figures, or that they are an assumption of this repository.
     pub source: &'static str,
 }
 
-const fn profile(
-    name: &'static str,
-    (down_kbit, up_kbit): (u64, u64),
-    rtt_ms: u64,
-    source: &'static str,
-) -> Profile {
-    let (down_bits_per_s, up_bits_per_s) = (down_kbit * 1_000, up_kbit * 1_000);
-    Profile { name, down_bits_per_s, up_bits_per_s, rtt_ms, source }
+const fn profile(name: &'static str, parameters: &'static str, source: &'static str) -> Profile {
+    Profile { name, parameters, source }
 }
 
 /// The profiles, fastest first.
 pub static PROFILES: &[Profile] = &[
-    profile("datacenter", (1_000_000, 1_000_000), 10, "an assumption of this repository: relay to relay"),
-    profile("wifi", (20_000, 5_000), 30, "an assumption of this repository"),
-    profile("lte", (12_000, 12_000), 70, WEBPAGETEST),
-    profile("4g", (9_000, 9_000), 170, WEBPAGETEST),
-    profile("cable", (5_000, 1_000), 28, WEBPAGETEST),
-    profile("slow-4g", (1_600, 750), 150, LIGHTHOUSE),
-    profile("regular-3g", (700, 700), 300, LIGHTHOUSE),
-    profile("slow-3g", (400, 400), 400, WEBPAGETEST),
-    profile("edge", (240, 200), 840, WEBPAGETEST),
+    profile("datacenter", "down=1gbit,up=1gbit,rtt=10ms", "an assumption of this repository: relay to relay"),
+    profile("wifi", "down=20mbit,up=5mbit,rtt=30ms", "an assumption of this repository"),
+    profile("lte", "down=12mbit,up=12mbit,rtt=70ms", WEBPAGETEST),
+    profile("4g", "down=9mbit,up=9mbit,rtt=170ms", WEBPAGETEST),
+    profile("cable", "down=5mbit,up=1mbit,rtt=28ms", WEBPAGETEST),
+    profile("slow-4g", "down=1.6mbit,up=750kbit,rtt=150ms", LIGHTHOUSE),
+    profile("regular-3g", "down=700kbit,up=700kbit,rtt=300ms", LIGHTHOUSE),
+    profile("slow-3g", "down=400kbit,up=400kbit,rtt=400ms", WEBPAGETEST),
+    profile("edge", "down=240kbit,up=200kbit,rtt=840ms", WEBPAGETEST),
 ];
 
 /// The rate of a direction.
@@ -58,8 +48,8 @@ pub enum Capacity {
     Unlimited,
     /// A constant rate, of IP packets with their headers.
     BitsPerSecond(u64),
-    /// A trace of a radio link.
-    Trace(Arc<Trace>),
+    /// A trace of a radio link, and its file.
+    Trace(PathBuf, Arc<Trace>),
 }
 
 impl Capacity {
@@ -68,7 +58,7 @@ impl Capacity {
         match self {
             Capacity::Unlimited => None,
             Capacity::BitsPerSecond(rate) => Some(*rate),
-            Capacity::Trace(trace) => Some(trace.mean_bits_per_s()),
+            Capacity::Trace(_, trace) => Some(trace.mean_bits_per_s()),
         }
     }
 }
@@ -114,20 +104,13 @@ pub struct Link {
 /// The values that the text of a link gives.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Given {
-    profile: Option<&'static str>,
-    down: Option<Speed>,
-    up: Option<Speed>,
+    profile: Option<&'static Profile>,
+    down: Option<Capacity>,
+    up: Option<Capacity>,
     rtt_ns: Option<u64>,
     jitter_ns: Option<u64>,
     queue_ns: Option<u64>,
     loss_ppm: Option<u32>,
-}
-
-/// A rate as it is given.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Speed {
-    BitsPerSecond(u64),
-    Trace(PathBuf, Arc<Trace>),
 }
 
 /// Why a text is no link.
@@ -176,7 +159,7 @@ impl FromStr for Link {
                     let profile = PROFILES.iter().find(|profile| profile.name == part);
                     let names = PROFILES.iter().map(|profile| profile.name);
                     let unknown = || bad(format!("{}; or {KEYS}", UnknownName::new("profile", part, names)));
-                    given.profile = Some(profile.ok_or_else(unknown)?.name);
+                    given.profile = Some(profile.ok_or_else(unknown)?);
                 }
                 None => return Err(bad(format!("{part:?} has no value; known: {KEYS}"))),
             }
@@ -188,8 +171,8 @@ impl FromStr for Link {
 impl Given {
     fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         let twice = match key {
-            "down" => self.down.replace(speed(value)?).is_some(),
-            "up" => self.up.replace(speed(value)?).is_some(),
+            "down" => self.down.replace(capacity(value)?).is_some(),
+            "up" => self.up.replace(capacity(value)?).is_some(),
             "rtt" => self.rtt_ns.replace(duration_ns(value)?).is_some(),
             "jitter" => self.jitter_ns.replace(duration_ns(value)?).is_some(),
             "queue" => self.queue_ns.replace(duration_ns(value)?).is_some(),
@@ -202,22 +185,17 @@ impl Given {
 
 impl Link {
     fn from_given(given: Given) -> Result<Link, String> {
-        let profile = PROFILES.iter().find(|profile| Some(profile.name) == given.profile);
+        let mut named = Given::default();
+        for parameter in given.profile.iter().flat_map(|profile| profile.parameters.split(',')) {
+            let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            named.set(key, value)?;
+        }
         let missing = |key: &str| format!("{key} is missing; needed without a profile: down, up and rtt");
-        let speed = |own: &Option<Speed>, key, of: fn(&Profile) -> u64| {
-            own.clone()
-                .or_else(|| profile.map(|profile| Speed::BitsPerSecond(of(profile))))
-                .ok_or_else(|| missing(key))
-        };
-        let down = speed(&given.down, "down", |profile| profile.down_bits_per_s)?;
-        let up = speed(&given.up, "up", |profile| profile.up_bits_per_s)?;
-        let rtt_ns = given.rtt_ns.or_else(|| profile.map(|profile| profile.rtt_ms * 1_000_000));
-        let rtt_ns = rtt_ns.ok_or_else(|| missing("rtt"))?;
-        let one_way = |speed: Speed, delay_ns| {
-            let bits_per_s = match &speed {
-                Speed::BitsPerSecond(rate) => *rate,
-                Speed::Trace(_, trace) => trace.mean_bits_per_s(),
-            };
+        let down = given.down.clone().or(named.down).ok_or_else(|| missing("down"))?;
+        let up = given.up.clone().or(named.up).ok_or_else(|| missing("up"))?;
+        let rtt_ns = given.rtt_ns.or(named.rtt_ns).ok_or_else(|| missing("rtt"))?;
+        let one_way = |capacity: Capacity, delay_ns| {
+            let bits_per_s = capacity.mean_bits_per_s().unwrap_or(u64::MAX);
             let queue_bytes = match given.queue_ns {
                 Some(queue_ns) => bytes_in(bits_per_s, queue_ns),
                 None => bytes_in(bits_per_s, rtt_ns).max(INITIAL_WINDOW_BYTES),
@@ -228,10 +206,7 @@ impl Link {
                 ));
             }
             Ok(Direction {
-                capacity: match speed {
-                    Speed::BitsPerSecond(rate) => Capacity::BitsPerSecond(rate),
-                    Speed::Trace(_, trace) => Capacity::Trace(trace),
-                },
+                capacity,
                 delay_ns,
                 jitter_ns: given.jitter_ns.unwrap_or(0),
                 queue_bytes,
@@ -257,13 +232,13 @@ impl Link {
 
     fn text(&self, file: fn(&std::path::Path) -> String) -> String {
         let Given { profile, down, up, rtt_ns, jitter_ns, queue_ns, loss_ppm } = &self.given;
-        let speed = |key: &str, speed: &Speed| match speed {
-            Speed::BitsPerSecond(rate) => format!("{key}={}", Bits(*rate)),
-            Speed::Trace(path, _) => format!("{key}=@{}", file(path)),
+        let speed = |key: &str, capacity: &Capacity| match capacity {
+            Capacity::Trace(path, _) => format!("{key}=@{}", file(path)),
+            rate => format!("{key}={}", Bits(rate.mean_bits_per_s().unwrap_or(u64::MAX))),
         };
         let time = |key: &str, ns: &u64| format!("{key}={}", Nanoseconds(*ns));
         let parts = [
-            profile.map(str::to_owned),
+            profile.map(|profile| profile.name.to_owned()),
             down.as_ref().map(|down| speed("down", down)),
             up.as_ref().map(|up| speed("up", up)),
             rtt_ns.as_ref().map(|ns| time("rtt", ns)),
@@ -280,7 +255,7 @@ impl Link {
             let rate = match &way.capacity {
                 Capacity::Unlimited => "unlimited".to_owned(),
                 Capacity::BitsPerSecond(rate) => Bits(*rate).to_string(),
-                Capacity::Trace(trace) => format!("a trace of {trace}"),
+                Capacity::Trace(_, trace) => format!("a trace of {trace}"),
             };
             format!("{rate}, {} one way, queue {} bytes", Nanoseconds(way.delay_ns), way.queue_bytes)
         };
@@ -328,12 +303,12 @@ fn bytes_in(bits_per_s: u64, ns: u64) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-fn speed(value: &str) -> Result<Speed, String> {
+fn capacity(value: &str) -> Result<Capacity, String> {
     if let Some(path) = value.strip_prefix('@') {
         let text =
             fs::read_to_string(path).map_err(|error| format!("cannot read the trace {path}: {error}"))?;
         let trace = text.parse::<Trace>().map_err(|error| format!("trace {path}, {error}"))?;
-        return Ok(Speed::Trace(path.into(), Arc::new(trace)));
+        return Ok(Capacity::Trace(path.into(), Arc::new(trace)));
     }
     let units = [("gbit", 1e9), ("mbit", 1e6), ("kbit", 1e3), ("bit", 1.0)];
     let rate =
@@ -341,7 +316,7 @@ fn speed(value: &str) -> Result<Speed, String> {
     if !RATES.contains(&rate) {
         return Err(format!("{value} is out of range; allowed: 1kbit to 10gbit"));
     }
-    Ok(Speed::BitsPerSecond(rate))
+    Ok(Capacity::BitsPerSecond(rate))
 }
 
 fn duration_ns(value: &str) -> Result<u64, String> {
@@ -379,10 +354,8 @@ mod tests {
     #[test]
     fn every_profile_is_a_link_with_a_source() {
         for profile in PROFILES {
-            let found = link(profile.name);
-            assert_eq!(found.down.capacity, Capacity::BitsPerSecond(profile.down_bits_per_s));
-            assert_eq!(found.up.capacity, Capacity::BitsPerSecond(profile.up_bits_per_s));
-            assert_eq!(found.down.delay_ns + found.up.delay_ns, profile.rtt_ms * 1_000_000);
+            let (found, spelled_out) = (link(profile.name), link(profile.parameters));
+            assert_eq!((&found.down, &found.up), (&spelled_out.down, &spelled_out.up));
             assert_eq!(found.label(), profile.name);
             assert!((found.down.loss_ppm, found.down.jitter_ns) == (0, 0), "published profiles lose nothing");
             assert!(profile.source.len() > 10, "{}", profile.name);

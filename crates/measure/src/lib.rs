@@ -49,6 +49,7 @@ pub use system::cpu::{
     CpuClock, CpuTime, Threads, cpu_pressure_percent, main_thread_ns, runnable_wait_ns, thread_times_ns,
 };
 pub use system::environment::Environment;
+pub use system::helper::{Helper, HelperEnd};
 pub use system::host::{HostMeter, HostRecord, MemoryKills};
 pub use system::platform::{UNKNOWN_HERE, own_program};
 pub use system::processes::{Processes, ProcessesCpu, ProcessesSpent, children, started_by};

@@ -69,7 +69,7 @@ fn a_queue_holds_its_bytes_and_no_more() {
     assert!(!emulator.on_packet(MS, Way::Down, USER, 1_000, 102));
     assert!(emulator.on_packet(3 * MS / 2, Way::Down, USER, 1_500, 103));
     let counts = emulator.counts(Way::Down);
-    assert_eq!((counts.sent, counts.tail_dropped, emulator.in_flight(Way::Down)), (104, 96, 8));
+    assert_eq!((counts.packets, counts.tail_dropped, emulator.in_flight(Way::Down)), (104, 96, 8));
     let left = drain(&mut emulator);
     assert_eq!(left.iter().map(|due| due.packet).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 100, 103]);
     let waits: Vec<u64> = left.iter().map(|due| due.queued_ns / 1_000).collect();
@@ -110,7 +110,7 @@ fn loss_is_the_stated_share_and_the_same_from_the_same_seed() {
         }
         drain(&mut emulator);
         let counts = emulator.counts(Way::Up);
-        assert_eq!((counts.sent, counts.settled(), counts.tail_dropped), (100_000, 100_000, 0));
+        assert_eq!((counts.packets, counts.settled(), counts.tail_dropped), (100_000, 100_000, 0));
         counts
     };
     let counts = fates(1);
@@ -180,13 +180,13 @@ fn whatever_comes_every_packet_has_one_fate() {
             }
             for way in [Way::Down, Way::Up] {
                 let counts = emulator.counts(way);
-                assert_eq!(counts.sent, counts.settled() + emulator.in_flight(way), "seed {seed}");
+                assert_eq!(counts.packets, counts.settled() + emulator.in_flight(way), "seed {seed}");
             }
         }
         left.extend(drain(&mut emulator));
         let (down, up) = (emulator.counts(Way::Down), emulator.counts(Way::Up));
-        assert_eq!((down.settled(), up.settled()), (down.sent, up.sent), "seed {seed}");
-        assert_eq!(down.sent + up.sent, 2_000);
+        assert_eq!((down.settled(), up.settled()), (down.packets, up.packets), "seed {seed}");
+        assert_eq!(down.packets + up.packets, 2_000);
         assert_eq!(down.tail_dropped + up.tail_dropped, refused);
         assert_eq!(down.forwarded + up.forwarded, left.len() as u64);
         let mut last = HashMap::new();

@@ -92,6 +92,13 @@ pub fn may_be_late_ns(round_trip_ns: u64) -> u64 {
     LATE_NS.max(round_trip_ns / ROUND_TRIP_PER_LATE)
 }
 
+impl LinkFlow {
+    /// Packets that have met their fate.
+    pub fn settled(&self) -> u64 {
+        self.forwarded + self.tail_dropped + self.lost
+    }
+}
+
 impl LinkRecord {
     /// How late 99 % of the packets left at most; the latest of all where there are too few to
     /// tell.
