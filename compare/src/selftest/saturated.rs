@@ -50,56 +50,28 @@ impl Bench<'_> {
         let derived = Derived::from_result(&result);
         let blocks = result.cells.iter().flat_map(|cell| &cell.blocks);
         let busy = blocks.filter_map(|block| block.record.as_ref()).find_map(busy);
-        let seen = |id| Observed::from_derived(&derived, id);
-        Ok(finding(&seen(FULL.0), &seen(SPARE.0), busy))
-    }
-}
-
-/// The report's view of a cell.
-#[derive(Debug, Clone)]
-struct Observed {
-    /// CPU of the relay as a share of its core; absent without a usable block.
-    share: Option<f64>,
-    /// The processes that the report calls saturated.
-    saturated: Vec<String>,
-    /// The verdicts on latencies.
-    verdicts: Vec<Verdict>,
-}
-
-impl Observed {
-    fn from_derived(derived: &Derived, id: &str) -> Observed {
-        let figures = derived.cells.iter().find(|cell| cell.id == id);
-        let of_cell = derived.comparisons.iter().filter(|comparison| comparison.cell == id);
-        let of_latency = of_cell.filter(|comparison| comparison.metric.is_latency());
-        Observed {
-            share: figures.and_then(|figures| figures.utilisation.relay),
-            saturated: figures.map_or_else(Vec::new, |figures| figures.saturated.clone()),
-            verdicts: of_latency.map(|comparison| comparison.verdict).collect(),
-        }
-    }
-
-    /// Whether the report says of every latency that the relay was saturated.
-    fn is_withheld(&self) -> bool {
-        let has = self.saturated.iter().any(|process| process.starts_with("the relay "));
-        has && !self.verdicts.is_empty() && self.verdicts.iter().all(|one| *one == Verdict::Saturated)
-    }
-
-    /// Whether the report says of latencies, and of none that a process was saturated.
-    fn is_judged(&self) -> bool {
-        let saturated = self.verdicts.contains(&Verdict::Saturated) || !self.saturated.is_empty();
-        !saturated && !self.verdicts.is_empty()
-    }
-
-    /// `96.4 % (saturated)`.
-    fn shown(&self) -> String {
-        let share = self.share.map_or_else(|| "unknown".to_owned(), percent);
-        let outcome = match () {
-            () if self.is_withheld() => "saturated",
-            () if self.is_judged() => "not saturated",
-            () if self.verdicts.is_empty() => "no latency compared",
-            () => "partly saturated",
+        let seen = |id| {
+            let figures = derived.cells.iter().find(|cell| cell.id == id);
+            let of_cell = derived.comparisons.iter().filter(|comparison| comparison.cell == id);
+            let of_latency = of_cell.filter(|comparison| comparison.metric.is_latency());
+            let verdicts: Vec<Verdict> = of_latency.map(|comparison| comparison.verdict).collect();
+            let saturated = figures.map_or(&[][..], |figures| &figures.saturated);
+            let share = figures.and_then(|figures| figures.utilisation.relay);
+            (share.unwrap_or(f64::NAN), is_saturated(saturated, &verdicts))
         };
-        format!("{share} ({outcome})")
+        Ok(finding(seen(FULL.0), seen(SPARE.0), busy))
+    }
+}
+
+/// Whether a report says of every latency of a cell that the relay was saturated, or of none that
+/// anything was; `None` where it says neither. `saturated` are the processes that it names.
+fn is_saturated(saturated: &[String], verdicts: &[Verdict]) -> Option<bool> {
+    let names_relay = saturated.iter().any(|process| process.starts_with("the relay "));
+    match () {
+        () if verdicts.is_empty() => None,
+        () if names_relay && verdicts.iter().all(|one| *one == Verdict::Saturated) => Some(true),
+        () if saturated.is_empty() && !verdicts.contains(&Verdict::Saturated) => Some(false),
+        () => None,
     }
 }
 
@@ -113,10 +85,18 @@ fn busy(record: &RunRecord) -> Option<String> {
     (slowest_ms > LATE_MS).then(|| format!("host too busy (a response took {slowest_ms:.0} ms)"))
 }
 
-/// `busy` says that the host had other things to do, of which a report that errs is no evidence.
-fn finding(full: &Observed, spare: &Observed, busy: Option<String>) -> Finding {
-    let of = |share: Option<f64>| share.unwrap_or(f64::NAN);
-    let passed = full.is_withheld() && spare.is_judged();
+/// The share of its core that each relay used, and what the report says of it. `busy` says that the host
+/// had other things to do, of which a report that errs is no evidence.
+fn finding(full: (f64, Option<bool>), spare: (f64, Option<bool>), busy: Option<String>) -> Finding {
+    let passed = (full.1, spare.1) == (Some(true), Some(false));
+    let shown = |(share, is_saturated): (f64, Option<bool>)| {
+        let outcome = match is_saturated {
+            Some(true) => "saturated",
+            Some(false) => "not saturated",
+            None => "neither saturated nor compared",
+        };
+        format!("{} ({outcome})", percent(share))
+    };
     Finding {
         done: format!(
             "the relay burns {} and then {} of its core, at {RATE_PER_S} events/s",
@@ -124,8 +104,8 @@ fn finding(full: &Observed, spare: &Observed, busy: Option<String>) -> Finding {
             percent(SPARE.1)
         ),
         limit: "saturated, without another verdict on latency, and then not".to_owned(),
-        measured: format!("{} and {}", full.shown(), spare.shown()),
-        values: vec![("full_share", of(full.share)), ("spare_share", of(spare.share))],
+        measured: format!("{} and {}", shown(full), shown(spare)),
+        values: vec![("full_share", full.0), ("spare_share", spare.0)],
         passed,
         untested: busy.filter(|_| !passed),
     }
@@ -139,47 +119,30 @@ fn percent(share: f64) -> String {
 mod tests {
     use super::*;
 
-    fn full() -> Observed {
-        Observed {
-            share: Some(0.96),
-            saturated: vec!["the relay used 96 % of its cores".to_owned()],
-            verdicts: vec![Verdict::Saturated; 2],
-        }
-    }
-
-    fn spare() -> Observed {
-        Observed { share: Some(0.61), saturated: Vec::new(), verdicts: vec![Verdict::Inconclusive] }
-    }
-
     #[test]
-    fn a_report_passes_that_withholds_the_verdicts_of_the_full_relay_alone() {
-        for busy in [None, Some("host too busy".to_owned())] {
-            let found = finding(&full(), &spare(), busy);
-            assert!(found.passed && found.untested.is_none(), "{found:?}");
-            assert_eq!(found.measured, "96.0 % (saturated) and 61.0 % (not saturated)");
-        }
-    }
-
-    #[test]
-    fn a_report_that_errs_about_either_relay_fails_unless_the_host_was_busy() {
-        let generator = vec!["the generator used 95 % of its cores".to_owned()];
-        for (what, full, spare) in [
-            ("a verdict all the same", Observed { verdicts: vec![Verdict::Inconclusive], ..full() }, spare()),
-            (
-                "one of two",
-                Observed { verdicts: vec![Verdict::Saturated, Verdict::Worse], ..full() },
-                spare(),
-            ),
-            ("no process named", Observed { saturated: Vec::new(), ..full() }, spare()),
-            ("another process", Observed { saturated: generator.clone(), ..full() }, spare()),
-            ("no comparison", Observed { verdicts: Vec::new(), ..full() }, spare()),
-            ("withheld without cause", full(), Observed { verdicts: vec![Verdict::Saturated], ..spare() }),
-            ("named without cause", full(), Observed { saturated: generator.clone(), ..spare() }),
-            ("the other not compared", full(), Observed { verdicts: Vec::new(), ..spare() }),
+    fn a_report_withholds_the_verdicts_of_a_full_relay_alone() {
+        use Verdict::{Inconclusive, Saturated, Worse};
+        let (relay, generator) = ("the relay used 96 % of its cores", "the generator used 95 % of its cores");
+        for (named, verdicts, expected) in [
+            (Some(relay), &[Saturated, Saturated][..], Some(true)),
+            (Some(relay), &[Saturated, Worse], None),
+            (Some(relay), &[], None),
+            (None, &[Saturated, Saturated], None),
+            (Some(generator), &[Saturated, Saturated], None),
+            (Some(generator), &[Inconclusive], None),
+            (None, &[Inconclusive], Some(false)),
+            (None, &[], None),
         ] {
+            let named: Vec<String> = named.into_iter().map(str::to_owned).collect();
+            assert_eq!(is_saturated(&named, verdicts), expected, "{named:?} {verdicts:?}");
+        }
+        for (full, spare) in
+            [(Some(true), Some(false)), (Some(true), None), (None, Some(false)), (None, None)]
+        {
             for busy in [None, Some("host too busy".to_owned())] {
-                let found = finding(&full, &spare, busy.clone());
-                assert!(!found.passed && found.untested == busy, "{what}: {found:?}");
+                let found = finding((0.96, full), (0.61, spare), busy.clone());
+                let passed = full.is_some() && spare.is_some();
+                assert_eq!((found.passed, found.untested), (passed, busy.filter(|_| !passed)));
             }
         }
     }
