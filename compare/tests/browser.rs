@@ -206,13 +206,9 @@ fn told_until(child: &mut Child, what: &str) -> String {
     told
 }
 
-fn interrupt(child: &Child) {
-    send(Signal::SIGINT, child.id());
-}
-
 #[test]
 #[ignore = "needs chromium or google-chrome"]
-fn a_browser_that_is_killed_fails_its_block_and_the_run_goes_on() {
+fn a_browser_that_is_killed_fails_its_block_and_the_run_goes_on_until_ctrl_c() {
     let out = TempDir::new().unwrap();
     let mut child = running(out.path());
     let first = || processes(out.path()).into_iter().find(|(is_first, _)| *is_first);
@@ -220,21 +216,10 @@ fn a_browser_that_is_killed_fails_its_block_and_the_run_goes_on() {
     send(Signal::SIGKILL, first().unwrap().1);
     let told = told_until(&mut child, "block 5/");
     assert!(told.contains("Chromium ended in the middle of a block: signal 9 ended it"), "{told}");
-    interrupt(&child);
+    send(Signal::SIGINT, child.id());
     child.ran().ended(130);
     assert!(blocks_in(out.path()) >= 3);
     wait_until("no process is left", || processes(out.path()).is_empty());
-}
-
-#[test]
-#[ignore = "needs chromium or google-chrome"]
-fn a_browser_ends_on_ctrl_c_and_what_was_measured_is_kept() {
-    let out = TempDir::new().unwrap();
-    let child = running(out.path());
-    interrupt(&child);
-    child.ran().ended(130);
-    assert!(blocks_in(out.path()) >= 2);
-    assert_eq!(processes(out.path()), []);
 }
 
 #[test]

@@ -130,17 +130,7 @@ fn the_action_ends_as_compare_does() {
 }
 
 #[test]
-fn the_action_says_when_there_is_no_summary() {
-    let runner = Runner::new();
-    runner.program("compare", "#!/bin/sh\necho 'unknown scenario' >&2\nexit 2\n");
-    runner.compared("2", &[]).ended(2).saying(&["unknown scenario"]);
-    let summary = runner.read("step-summary");
-    assert!(summary.contains("ended with exit code 2 before it had a summary"), "{summary}");
-    assert_eq!(runner.read("outputs"), "exit-code=2\n");
-}
-
-#[test]
-fn the_action_names_the_input_that_is_wrong() {
+fn the_action_names_the_input_that_is_wrong_and_says_when_there_is_no_summary() {
     let runner = Runner::new();
     fs::create_dir(runner.path("full")).unwrap();
     fs::write(runner.path("full/summary.md"), "of an earlier run\n").unwrap();
@@ -152,6 +142,11 @@ fn the_action_names_the_input_that_is_wrong() {
         runner.compared("0", &[(name, value)]).ended(2).saying(&[told]);
     }
     assert!(!runner.path("noted").exists() && runner.read("step-summary") == "before\n");
+    runner.program("compare", "#!/bin/sh\necho 'unknown scenario' >&2\nexit 2\n");
+    runner.compared("2", &[]).ended(2).saying(&["unknown scenario"]);
+    let summary = runner.read("step-summary");
+    assert!(summary.contains("ended with exit code 2 before it had a summary"), "{summary}");
+    assert_eq!(runner.read("outputs"), "exit-code=2\n");
 }
 
 #[test]

@@ -58,50 +58,33 @@ fn rows(result: &ResultFile) -> Vec<String> {
 }
 
 #[test]
-fn agents_that_are_alike_have_no_row() {
-    assert_eq!(rows(&result_with(|_| {})), [""; 0]);
-    let all =
-        |change: fn(&mut AgentRecord)| move |agents: &mut [AgentRecord]| agents.iter_mut().for_each(change);
-    let full = |agent: &mut AgentRecord| agent.client_cpu.total_ns = 1_950_000_000;
-    for same in [
-        full as fn(&mut AgentRecord),
-        |agent| agent.started_late_ns = 400_000_000,
-        |agent| agent.send_lag_ns_p99 = Some(50_000_000),
-        |agent| agent.deliveries_lost = 9,
-        |agent| agent.clock = drifted(90_000_000),
-        |agent| agent.handshake_ns_min = Some(90_000_000),
-        |agent| agent.send_lag_ns_p99 = None,
-        |agent| agent.cores = None,
-    ] {
-        assert_eq!(rows(&result_with(all(same))), [""; 0], "all alike, however bad");
+fn an_agent_that_differs_has_a_row_with_what_differs_alone_and_agents_that_are_alike_have_none() {
+    type Change = fn(&mut AgentRecord);
+    let beyond: [(Change, &str); 6] = [
+        (|agent| agent.started_late_ns = 41_000_000, "| 2 | 3 of 18 | 41 (0.3) | – | – | – | – | – |"),
+        (|agent| agent.client_cpu.total_ns = 1_900_000_000, "| 2 | 3 of 18 | – | 95 (25) | – | – | – | – |"),
+        (|agent| agent.send_lag_ns_p99 = Some(1_300_000), "| 2 | 3 of 18 | – | – | 1.3 (0.2) | – | – | – |"),
+        (|agent| agent.deliveries_lost = 1, "| 2 | 3 of 18 | – | – | – | 1 (0) | – | – |"),
+        (|agent| agent.clock = drifted(-1_300_000), "| 2 | 3 of 18 | – | – | – | – | 1.2 (0.1) | – |"),
+        (|agent| agent.handshake_ns_min = Some(1_500_000), "| 2 | 3 of 18 | – | – | – | – | – | 1.5 (0.4) |"),
+    ];
+    for (change, row) in beyond {
+        assert_eq!(rows(&result_with(|agents| change(&mut agents[2]))), [row]);
+        let all = result_with(|agents| agents.iter_mut().for_each(change));
+        assert_eq!(rows(&all), [""; 0], "all alike, however bad");
     }
-    for near in [
-        (|agent| agent.started_late_ns = 20_000_000) as fn(&mut AgentRecord),
+    let within: [Change; 8] = [
+        |agent| agent.started_late_ns = 20_000_000,
         |agent| agent.client_cpu.total_ns = 1_480_000_000,
         |agent| agent.send_lag_ns_p99 = Some(1_190_000),
         |agent| agent.clock = drifted(1_100_000),
         |agent| agent.handshake_ns_min = Some(1_300_000),
         |agent| agent.clock = None,
         |agent| agent.send_lag_ns_p99 = None,
-    ] {
+        |agent| agent.cores = None,
+    ];
+    for near in within {
         assert_eq!(rows(&result_with(|agents| near(&mut agents[2]))), [""; 0], "within the criterion");
-    }
-}
-
-#[test]
-fn an_agent_that_differs_has_a_row_with_what_differs_alone() {
-    for (change, row) in [
-        (
-            (|agent| agent.started_late_ns = 41_000_000) as fn(&mut AgentRecord),
-            "| 2 | 3 of 18 | 41 (0.3) | – | – | – | – | – |",
-        ),
-        (|agent| agent.client_cpu.total_ns = 1_900_000_000, "| 2 | 3 of 18 | – | 95 (25) | – | – | – | – |"),
-        (|agent| agent.send_lag_ns_p99 = Some(1_300_000), "| 2 | 3 of 18 | – | – | 1.3 (0.2) | – | – | – |"),
-        (|agent| agent.deliveries_lost = 1, "| 2 | 3 of 18 | – | – | – | 1 (0) | – | – |"),
-        (|agent| agent.clock = drifted(-1_300_000), "| 2 | 3 of 18 | – | – | – | – | 1.2 (0.1) | – |"),
-        (|agent| agent.handshake_ns_min = Some(1_500_000), "| 2 | 3 of 18 | – | – | – | – | – | 1.5 (0.4) |"),
-    ] {
-        assert_eq!(rows(&result_with(|agents| change(&mut agents[2]))), [row]);
     }
     let two = rows(&result_with(|agents| {
         agents[3].deliveries_lost = 7;
@@ -112,6 +95,16 @@ fn an_agent_that_differs_has_a_row_with_what_differs_alone() {
         two,
         ["| 0 | 3 of 18 | 30 (0.3) | – | – | 2 (0) | – | – |", "| 3 | 3 of 18 | – | – | – | 7 (0) | – | – |"]
     );
+    // Of two agents the worse differs, and one alone never does.
+    let some = |count: u16| {
+        result("standard", 6, &[], move |id, _, _| {
+            let mut agents: Vec<AgentRecord> = (0..count).map(agent).collect();
+            agents[0].deliveries_lost = 5;
+            RunRecord { agents, ..record(id, 1, PLAIN) }
+        })
+    };
+    assert_eq!(rows(&some(1)), [""; 0]);
+    assert_eq!(rows(&some(2)), ["| 0 | 18 of 18 | – | – | – | 5 (0) | – | – |"]);
 }
 
 #[test]
@@ -135,19 +128,6 @@ fn a_run_over_agents_states_how_common_their_starts_were() {
     let alone =
         result("standard", 6, &[], |id, _, _| RunRecord { agents: vec![agent(0)], ..record(id, 1, PLAIN) });
     assert!(!report::summary(&alone).contains("Starts: "), "of one agent there is nothing to say");
-}
-
-#[test]
-fn of_two_agents_the_worse_differs_and_one_alone_never_does() {
-    let some = |count: u16| {
-        result("standard", 6, &[], move |id, _, _| {
-            let mut agents: Vec<AgentRecord> = (0..count).map(agent).collect();
-            agents[0].deliveries_lost = 5;
-            RunRecord { agents, ..record(id, 1, PLAIN) }
-        })
-    };
-    assert_eq!(rows(&some(1)), [""; 0]);
-    assert_eq!(rows(&some(2)), ["| 0 | 18 of 18 | – | – | – | 5 (0) | – | – |"]);
 }
 
 #[test]

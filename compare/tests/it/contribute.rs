@@ -1,44 +1,26 @@
 //! `compare contribute`, and the sums of every result in this tree.
 
 use std::{
-    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     process::{Command, Output},
 };
 
 use measure::{Counts, PopulationRecord, RunRecord};
-use report::{
-    ResultFile,
-    result::{MeasuredBy, Oracle, SelfTest},
-};
+use report::{ResultFile, result::MeasuredBy};
 use tempfile::TempDir;
 
-use crate::common::{PLAIN, host, record, result};
+use crate::{
+    common::{PLAIN, record, result},
+    report::{population, tested},
+};
 
 /// A result that may be contributed.
 fn sound() -> ResultFile {
     let mut sound =
         result("standard", 2, &["cbor-packed+none"], |id, round, _| record(id, round.into(), PLAIN));
     sound.git.as_mut().unwrap().dirty = false;
-    sound.selftest = Some(SelfTest {
-        schema_version: sound.schema_version.clone(),
-        tool: sound.tool.clone(),
-        git: sound.git.clone(),
-        host: host(),
-        started_utc: sound.started_utc.clone(),
-        quick: true,
-        oracles: vec![Oracle {
-            name: "stall".to_owned(),
-            done: String::new(),
-            limit: String::new(),
-            measured: String::new(),
-            values: BTreeMap::new(),
-            passed: true,
-            seconds: 1.0,
-        }],
-        untested: None,
-    });
+    tested(&mut sound, &["stall"], None, true);
     sound
 }
 
@@ -47,18 +29,8 @@ fn first_record(result: &mut ResultFile) -> &mut RunRecord {
 }
 
 /// The only population of a run with so many deliveries.
-fn population(of: &RunRecord, deliveries: u64) -> PopulationRecord {
-    PopulationRecord {
-        name: None,
-        format: "json".to_owned(),
-        compression: "none".to_owned(),
-        link: None,
-        decode_every: None,
-        connections: of.connections,
-        counts: Counts { deliveries, ..of.counts },
-        to_relay: of.traffic.to_relay,
-        to_client: of.traffic.to_client,
-    }
+fn of_deliveries(of: &RunRecord, deliveries: u64) -> PopulationRecord {
+    PopulationRecord { counts: Counts { deliveries, ..of.counts }, ..population(of, "all", None) }
 }
 
 /// Results of this tree, packed or not.
@@ -104,7 +76,7 @@ fn each_sum_that_does_not_hold_is_named_with_its_block() {
         (
             |one| {
                 let record = first_record(one);
-                record.populations = vec![population(record, 3_999)];
+                record.populations = vec![of_deliveries(record, 3_999)];
             },
             "deliveries of its populations are 3999, and of all 4000",
         ),
@@ -125,7 +97,7 @@ fn each_sum_that_does_not_hold_is_named_with_its_block() {
     }
     let mut whole = sound();
     let record = first_record(&mut whole);
-    record.populations = vec![population(record, 4_000)];
+    record.populations = vec![of_deliveries(record, 4_000)];
     assert_eq!(whole.broken_sums(), Vec::<String>::new());
 }
 

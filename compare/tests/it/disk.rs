@@ -45,7 +45,15 @@ fn a_file_that_cannot_be_written_is_refused_before_anything_is_measured() {
             assert!(said.contains(why), "{args:?}: {said}");
         }
     }
-    // The table beside the counts, too.
+    // The folder of results, and the table beside the counts, too.
+    let out = file.join("results");
+    for command in [
+        &["run", "--scenario", "note-stream"][..],
+        &["search", "--formats", "json", "--scenario", "note-stream"],
+        &["browser", "--formats", "json", "--page", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/page")],
+    ] {
+        compare(&[command, &["--out", out.to_str().unwrap()]].concat()).ended(2).saying(&["--out"]);
+    }
     let counts = folder.path().join("table.json");
     let accepts = ["instructions", "--hot-paths", "--accept", "--check", counts.to_str().unwrap()];
     compare(&accepts).ended(2).saying(&["table.md"]);
@@ -84,53 +92,74 @@ fn started(out: &Path, args: &str, files: usize) -> (Child, PathBuf) {
     }
 }
 
-/// The folder of a command that was killed then.
-fn killed(out: &Path, args: &str, files: usize) -> PathBuf {
+/// What `compare report` makes of the folder of a command that was killed once so many files were there.
+fn killed(out: &Path, args: &str, files: usize) -> (PathBuf, ResultFile, String) {
     let (mut child, folder) = started(out, args, files);
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(!folder.join("result.json").exists());
-    folder
-}
-
-/// A run of many blocks, once it has its plan and two of them.
-fn started_run(out: &Path) -> (Child, PathBuf) {
-    let run = "run --out OUT --corpus FEW --scenario note-stream --formats dannypack --compressions none";
-    started(out, &format!("{run} --seconds 1 --rounds 20 -- --rate 50"), 3)
-}
-
-/// The result that `compare report` makes of a folder that has none.
-fn reported(folder: &Path) -> (ResultFile, String) {
     let output = compare(&["report", folder.to_str().unwrap()]).ended(0);
     assert!(fs::read_to_string(folder.join("summary.md")).unwrap().contains("unfinished"));
-    (ResultFile::read(folder).unwrap(), output.out)
+    let result = ResultFile::read(&folder).unwrap();
+    (folder, result, output.out)
+}
+
+const SMALL: &str =
+    "--out OUT --corpus FEW --scenario note-stream --formats json --compressions none --seconds 1";
+
+#[test]
+fn what_a_killed_run_or_its_pilot_measured_is_read_block_by_block() {
+    // The plan and two blocks.
+    for (more, says) in [
+        ("--rounds 20 -- --rate 50", "unfinished: no result was written"),
+        ("--precision 10% -- --rate 50", "unfinished (the pilot of --precision)"),
+    ] {
+        let out = TempDir::new().unwrap();
+        let (folder, result, text) = killed(out.path(), &format!("run {SMALL} {more}"), 3);
+        let blocks: Vec<_> = result.cells.iter().flat_map(|cell| &cell.blocks).collect();
+        assert!(blocks.len() >= 2 && blocks.iter().all(|block| block.record.is_some()), "{}", blocks.len());
+        assert!(text.contains(says), "{text}");
+        // A block of no cell, and one cut short, are named.
+        let block = fs::read_to_string(folder.join("blocks/000-000.json")).unwrap();
+        for (text, says) in [
+            (block.replacen("\"cell\": \"json", "\"cell\": \"yaml", 1), "does not name"),
+            (block[..block.len() / 2].to_owned(), "blocks/000-000.json"),
+        ] {
+            fs::write(folder.join("blocks/000-000.json"), text).unwrap();
+            compare(&["report", folder.to_str().unwrap()]).ended(2).saying(&[says]);
+        }
+    }
 }
 
 #[test]
-fn what_a_killed_run_measured_is_read_block_by_block() {
-    let out = TempDir::new().unwrap();
-    let (mut child, folder) = started_run(out.path());
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let (result, text) = reported(&folder);
-    let blocks: Vec<_> = result.cells.iter().flat_map(|cell| &cell.blocks).collect();
-    assert!(blocks.len() >= 2 && blocks.iter().all(|block| block.record.is_some()), "{}", blocks.len());
-    assert!(text.contains("unfinished: no result was written"), "{text}");
-    // A block of no cell, and one cut short, are named.
-    let block = fs::read_to_string(folder.join("blocks/000-000.json")).unwrap();
-    for (text, says) in [
-        (block.replacen("\"cell\": \"json", "\"cell\": \"yaml", 1), "does not name"),
-        (block[..block.len() / 2].to_owned(), "blocks/000-000.json"),
+fn what_a_killed_search_or_pilot_measured_is_read_probe_by_probe() {
+    let search = "search --out OUT --corpus FEW --scenario note-stream --formats json --probe-seconds 1 --slo lost=0 --start 20";
+    for (args, says) in [
+        (search.to_owned(), "unfinished: no result was written"),
+        (format!("run {SMALL} --utilisation 8%"), "unfinished (a pilot)"),
     ] {
-        fs::write(folder.join("blocks/000-000.json"), text).unwrap();
-        compare(&["report", folder.to_str().unwrap()]).ended(2).saying(&[says]);
+        let out = TempDir::new().unwrap();
+        let (_, result, text) = killed(out.path(), &args, 1);
+        assert!(text.contains(says), "{text}");
+        let mut cells = result.search.unwrap().cells.into_iter();
+        assert!(cells.any(|cell| !cell.probes.is_empty()) && result.corpus.is_some(), "{text}");
     }
+}
+
+#[test]
+#[ignore = "needs chromium or google-chrome"]
+fn what_killed_pages_of_a_browser_measured_is_read() {
+    let out = TempDir::new().unwrap();
+    let (_, result, text) =
+        killed(out.path(), "browser --out OUT --part decode --formats json,cbor-packed --rounds 6", 3);
+    assert!(result.cells.iter().any(|cell| !cell.blocks.is_empty()), "{text}");
+    assert!(text.contains("unfinished: no result was written"), "{text}");
 }
 
 #[test]
 fn a_closed_terminal_ends_a_run_that_keeps_what_it_measured() {
     let out = TempDir::new().unwrap();
-    let (child, folder) = started_run(out.path());
+    let (child, folder) = started(out.path(), &format!("run {SMALL} --rounds 20 -- --rate 50"), 3);
     send(Signal::SIGHUP, child.id());
     child.ran().ended(130);
     assert!(folder.join("result.json").exists() && !folder.join("blocks").exists());
@@ -138,45 +167,6 @@ fn a_closed_terminal_ends_a_run_that_keeps_what_it_measured() {
     assert_eq!(result.incomplete(), Some("interrupted"));
     let blocks = result.cells.iter().flat_map(|cell| &cell.blocks);
     assert!(blocks.filter(|block| block.record.is_some()).count() >= 2);
-}
-
-#[test]
-fn what_a_killed_search_measured_is_read_probe_by_probe() {
-    let out = TempDir::new().unwrap();
-    let search = "search --out OUT --corpus FEW --scenario note-stream --formats json --probe-seconds 1 --slo lost=0 --start 20";
-    let folder = killed(out.path(), search, 1);
-    let (result, text) = reported(&folder);
-    assert!(text.contains("unfinished: no result was written") && text.contains("capacity"), "{text}");
-    let probes = result.search.unwrap().cells.iter().map(|cell| cell.probes.len()).sum::<usize>();
-    assert!(probes >= 1 && result.corpus.is_some(), "{text}");
-}
-
-#[test]
-fn what_a_killed_pilot_measured_is_read_and_called_a_pilot() {
-    let small =
-        "--out OUT --corpus FEW --scenario note-stream --formats json --compressions none --seconds 1";
-    let out = TempDir::new().unwrap();
-    // The plan and two blocks.
-    let folder = killed(out.path(), &format!("run {small} --precision 10% -- --rate 50"), 3);
-    let (result, text) = reported(&folder);
-    assert!(text.contains("unfinished (the pilot of --precision)"), "{text}");
-    assert!(result.cells.iter().flat_map(|cell| &cell.blocks).any(|block| block.record.is_some()));
-    let out = TempDir::new().unwrap();
-    let folder = killed(out.path(), &format!("run {small} --utilisation 8%"), 1);
-    let (result, text) = reported(&folder);
-    assert!(text.contains("unfinished (a pilot)"), "{text}");
-    assert!(result.search.unwrap().cells.iter().any(|cell| !cell.probes.is_empty()), "{text}");
-}
-
-#[test]
-#[ignore = "needs chromium or google-chrome"]
-fn what_killed_pages_of_a_browser_measured_is_read() {
-    let out = TempDir::new().unwrap();
-    let folder =
-        killed(out.path(), "browser --out OUT --part decode --formats json,cbor-packed --rounds 6", 3);
-    let (result, text) = reported(&folder);
-    assert!(result.cells.iter().any(|cell| !cell.blocks.is_empty()), "{text}");
-    assert!(text.contains("unfinished: no result was written"), "{text}");
 }
 
 /// A shell's run in a place that it prepared, the table that it printed, and that of a report of what

@@ -198,15 +198,19 @@ fn plan(result: &Path, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_compare")).arg("plan").arg(result).args(args).output().unwrap()
 }
 
-/// strfry's metrics after so many events.
+/// strfry's metrics after so many events. Before the first stored one it does not count them.
 fn metrics(published: u32, stored: u32, written: u32) -> String {
+    let stored = match stored {
+        0 => String::new(),
+        stored => format!("nostr_relay_messages_total{{verb=\"EVENT\"}} {stored}\n"),
+    };
     format!(
         "# TYPE nostr_client_messages_total counter\n\
          nostr_client_messages_total{{verb=\"EVENT\"}} {published}\n\
          nostr_client_messages_total{{verb=\"REQ\"}} 9\n\
          # TYPE nostr_relay_messages_total counter\n\
          nostr_relay_messages_total{{verb=\"EOSE\"}} 9\n\
-         nostr_relay_messages_total{{verb=\"EVENT\"}} {stored}\n\
+         {stored}\
          # TYPE strfry_write_events_total counter\n\
          strfry_write_events_total {written}\n\
          # TYPE strfry_connections_current gauge\n\

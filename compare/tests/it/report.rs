@@ -286,7 +286,7 @@ fn nothing_made_of_an_incomplete_result_looks_whole() {
 }
 
 /// A test of the instrument of which these oracles passed, but the failed one.
-fn tested(result: &mut ResultFile, names: &[&str], failed: Option<&str>, quick: bool) {
+pub(crate) fn tested(result: &mut ResultFile, names: &[&str], failed: Option<&str>, quick: bool) {
     let oracle = |name: &&str| Oracle {
         name: (*name).to_owned(),
         done: "what was done".to_owned(),
@@ -338,24 +338,17 @@ fn a_failed_test_of_the_instrument_stands_before_every_number() {
 }
 
 #[test]
-fn a_busy_host_is_named_with_what_to_do() {
+fn a_busy_host_and_a_relay_that_misbehaved_are_named_before_every_number() {
     let mut result = result("quick", 6, &CELLS, measured);
     assert!(!report::summary(&result).contains("too busy"));
     for (cell, block) in [(0, 0), (3, 1), (4, 1)] {
         let record = result.cells[cell].blocks[block].record.as_mut().unwrap();
         record.validity.add(ValidityClass::Invalid, ReasonKind::CpuPressure { percent: 71.0 });
     }
-    for text in [report::summary(&result), report::terminal(&result, false)] {
-        assert!(text.contains("The host was too busy in 3 of ") && text.contains("idle"), "{text}");
-    }
-}
-
-#[test]
-fn a_relay_that_misbehaved_is_named_before_every_number() {
-    let mut result = result("standard", 12, &CELLS, measured);
     let relay = &mut result.cells[2].blocks[0].record.as_mut().unwrap().relay;
     relay.as_mut().unwrap().faults = vec!["burn=20000ns".to_owned()];
     for text in [report::summary(&result), report::terminal(&result, false)] {
+        assert!(text.contains("The host was too busy in 3 of ") && text.contains("idle"), "{text}");
         assert!(text.contains("A relay misbehaved on purpose (burn=20000ns)"), "{text}");
     }
 }
@@ -424,16 +417,12 @@ fn a_cell_that_gets_slower_throughout_its_blocks_is_unsteady_and_stays() {
     assert!(summary.contains("| proto | none | ×1.00 [1.00, 1.00] same |"), "{summary}");
     let json = serde_json::to_value(&derived).unwrap();
     assert!(json["cells"].as_array().unwrap().iter().all(|cell| cell["steady"]["seconds"] == 12));
-}
-
-#[test]
-fn unsteadiness_of_the_reference_reaches_what_is_compared_with_it() {
+    // That of the reference reaches what is compared with it.
     let slower = |id: &str, round: u32, second: u64| match id {
         "json+none" | "json-control" => noise(round, second) * (100 + 4 * second) / 100,
         _ => noise(round, second),
     };
-    let result = by_the_second(slower, |_, _| 3);
-    assert_eq!(latency_verdicts(&result, "proto+none"), [Verdict::Unsteady; 2]);
+    assert_eq!(latency_verdicts(&by_the_second(slower, |_, _| 3), "proto+none"), [Verdict::Unsteady; 2]);
 }
 
 #[test]
@@ -706,7 +695,7 @@ fn over_links_there_are_waits_and_bytes_of_packets_and_no_cpu_times() {
 }
 
 /// Ten connections with the counts of all.
-fn population(record: &RunRecord, name: &str, link: Option<&str>) -> PopulationRecord {
+pub(crate) fn population(record: &RunRecord, name: &str, link: Option<&str>) -> PopulationRecord {
     PopulationRecord {
         name: Some(name.to_owned()),
         format: "json".to_owned(),

@@ -69,20 +69,17 @@ impl Keeper {
 const STAYS: &str = "sh -c 'while :; do sleep 0.05; done' \"$0\"";
 
 #[test]
-fn a_relay_that_ends_on_sigterm_is_not_killed_with_what_it_started() {
-    let keeper = Keeper::start("obeys", &format!("{STAYS} & {STAYS} & wait"));
-    keeper.wait_for(3);
-    let said = keeper.end();
-    assert_eq!((&said["by_itself"], &said["was_killed"]), (&false.into(), &false.into()), "{said}");
-    assert!(said["how"].as_str().unwrap().contains("signal: 15"), "{said}");
-}
-
-#[test]
-fn a_relay_that_ignores_sigterm_is_killed() {
-    let keeper = Keeper::start("ignores", "trap '' TERM; while :; do sleep 0.05; done");
-    keeper.wait_for(1);
-    let said = keeper.end();
-    assert_eq!((&said["by_itself"], &said["was_killed"]), (&false.into(), &true.into()), "{said}");
+fn a_relay_that_ends_on_sigterm_is_not_killed_and_one_that_ignores_it_is() {
+    for (mark, script, processes, was_killed, how) in [
+        ("obeys", format!("{STAYS} & {STAYS} & wait"), 3, false, "signal: 15"),
+        ("ignores", "trap '' TERM; while :; do sleep 0.05; done".to_owned(), 1, true, "signal: 9"),
+    ] {
+        let keeper = Keeper::start(mark, &script);
+        keeper.wait_for(processes);
+        let said = keeper.end();
+        assert_eq!((&said["by_itself"], &said["was_killed"]), (&false.into(), &was_killed.into()), "{said}");
+        assert!(said["how"].as_str().unwrap().contains(how), "{said}");
+    }
 }
 
 #[test]
@@ -114,10 +111,7 @@ fn what_a_relay_writes_at_its_end_is_told_however_short_it_lives() {
         let said = Keeper::start("brief", "echo first; echo last >&2; exit 3").last_line();
         assert_eq!((&said["output"], &said["output_bytes"]), (&"first\nlast".into(), &11.into()), "{said}");
     }
-}
-
-#[test]
-fn a_relay_starts_with_the_highest_limit_of_open_files() {
+    // It starts with the highest limit of open files.
     let said = Keeper::start("limits", "ulimit -Sn; ulimit -Hn").last_line();
     let (soft, hard) = said["output"].as_str().unwrap().split_once('\n').unwrap();
     assert!(soft == hard && soft != "64", "{said}");
