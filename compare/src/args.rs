@@ -3,6 +3,7 @@
 mod agents;
 mod browser;
 mod plan;
+mod play;
 mod search;
 
 use std::{ops::RangeInclusive, path::PathBuf, str::FromStr, time::Duration};
@@ -14,20 +15,19 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use codecs::Format;
-use program::Unechoed;
-use wire::{Compression, Header, RelayUrl};
+use wire::Compression;
 
 pub(crate) use self::{
     agents::{AgentFlags, OverAgents},
     browser::BrowserFlags,
     plan::PlanFlags,
+    play::{EventFlags, PlayFlags},
     search::{By, SearchFlags},
 };
 use crate::{
     matrix::{CellSpec, FACTORS, Matrix, ONCE_FOR_ALL, Values},
     plan::{Profile, is_quick},
-    relays, selftest,
-    usage::SKIP_INVALID,
+    selftest,
 };
 use report::{
     FailOn,
@@ -227,12 +227,8 @@ pub(crate) struct InstructionFlags {
     /// Decides everything random in the load
     #[arg(long, help_heading = "Load", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Events to send [default: the bundled sample]
-    #[arg(long, help_heading = "Load")]
-    pub(crate) corpus: Option<String>,
-    /// Leave out what in --corpus is no valid event, and count it
-    #[arg(long, help_heading = "Load", requires = "corpus", hide_short_help = true)]
-    pub(crate) skip_invalid: bool,
+    #[command(flatten)]
+    pub(crate) events: EventFlags,
     /// Count codecs, compressions, relay and client one by one instead of a scenario
     #[arg(long, conflicts_with_all = ["scenario", FACTORS, "seconds", "seed", "corpus", "skip_invalid"])]
     pub(crate) hot_paths: bool,
@@ -277,64 +273,13 @@ fn measured_by() -> impl TypedValueParser<Value = MeasuredBy> {
     })
 }
 
-/// A relay that stays has the events of earlier runs, and drops what it has.
-fn seed(relay_stays: bool) -> u64 {
-    if relay_stays { rand::random::<u32>().into() } else { 1 }
-}
+/// The rate that a pilot chooses.
+const AUTO: &str = "auto";
 
-/// Flags for a relay at --url.
-#[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Relay")]
-pub(crate) struct UrlFlags {
-    /// Root certificates (PEM) to trust for wss:// instead of the platform's
-    #[arg(long, requires = "url", value_name = "FILE", hide_short_help = true)]
-    pub(crate) ca: Option<String>,
-    /// A header field of every request to the relay at --url, as a proxy may want it
-    ///
-    /// May be repeated. Results have its name alone.
-    #[arg(
-        long, requires = "url", value_name = "NAME=VALUE", value_parser = Unechoed::<Header>::NEW,
-        hide_short_help = true
-    )]
-    pub(crate) header: Vec<Header>,
-    /// Process ids of the relay at --url, for its CPU time
-    ///
-    /// Of a relay on this machine, separated by commas. The time of all that they start is in it.
-    #[arg(long, requires = "url", value_name = "PIDS", value_delimiter = ',', hide_short_help = true)]
-    relay_pid: Vec<u32>,
-}
-
-impl UrlFlags {
-    /// Arguments of every client, ours first.
-    fn client_args(&self, skip_invalid: bool, others: &[String]) -> Vec<String> {
-        let ca = self.ca.iter().flat_map(|file| ["--ca".to_owned(), file.clone()]);
-        let pids = self.relay_pid.iter().flat_map(|pid| ["--relay-pid".to_owned(), pid.to_string()]);
-        let skip = skip_invalid.then(|| SKIP_INVALID.to_owned());
-        ca.chain(pids).chain(skip).chain(others.iter().cloned()).collect()
-    }
-}
-
-/// A rate of the matrix.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rate {
-    /// Events published per second.
-    PerSecond(u32),
-    /// Chosen by a pilot.
-    Auto,
-}
-
-impl FromStr for Rate {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Rate, String> {
-        match text {
-            "auto" => Ok(Rate::Auto),
-            _ => match text.parse() {
-                Ok(rate) if rate > 0 => Ok(Rate::PerSecond(rate)),
-                _ => Err("expected a whole number above 0, or auto".to_owned()),
-            },
-        }
-    }
+/// Events published per second, or [`AUTO`].
+fn rate(text: &str) -> Result<String, String> {
+    let is_rate = text == AUTO || text.parse::<u32>().is_ok_and(|rate| rate > 0);
+    is_rate.then(|| text.to_owned()).ok_or_else(|| "expected a whole number above 0, or auto".to_owned())
 }
 
 /// `3%` or `0.03`.
@@ -391,55 +336,19 @@ pub(crate) struct Run {
     /// Separated by commas, instead of the scenario's rate; several draw curves. With auto a pilot
     /// finds a rate that every cell keeps with at most 60 % of its cores, so that no latency is the
     /// length of a queue.
-    #[arg(long, help_heading = "Load", value_delimiter = ',', value_name = "PER_SECOND")]
-    pub(crate) rates: Option<Vec<Rate>>,
+    #[arg(long, help_heading = "Load", value_delimiter = ',', value_name = "PER_SECOND", value_parser = rate)]
+    pub(crate) rates: Option<Vec<String>>,
     /// Shares of each relay's own cores, as in 10%,30%: each cell has the load that uses as much
     ///
     /// Two probes of each cell, which are not counted, choose its load; the report has the share
     /// that was reached beside the wanted one.
     #[arg(
         long, help_heading = "Load", value_delimiter = ',', value_name = "SHARES", value_parser = of_cores,
-        conflicts_with_all = ["load", "saturate", "link", "rates", "url", "nats"], hide_short_help = true
+        conflicts_with_all = ["load", "saturate", "link", "rates", "url", "relay", "nats"], hide_short_help = true
     )]
     pub(crate) utilisation: Vec<f64>,
-    /// Events to send [default: the bundled sample]
-    ///
-    /// Formats: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz.
-    #[arg(long, help_heading = "Load", value_name = "FILE")]
-    pub(crate) corpus: Option<String>,
-    /// Leave out what in --corpus is no valid event, and count it
-    ///
-    /// Each event is then verified. For agents `corpus convert --skip-invalid` makes a file that
-    /// all can read.
-    #[arg(long, help_heading = "Load", requires = "corpus", hide_short_help = true)]
-    pub(crate) skip_invalid: bool,
-    /// Decides the order of the cells and everything random in the load
-    ///
-    /// Every cell of a round has the same load, with --url each block has its own [default: 1, with
-    /// --url one drawn at random].
-    #[arg(long, help_heading = "Load", hide_short_help = true)]
-    pub(crate) seed: Option<u64>,
-    /// A relay (ws:// or wss://) instead of fresh ones of our own
-    ///
-    /// Formats then default to json and compressions to none,deflate. Published events stay in the
-    /// relay, so choose scenarios that do not request events of earlier runs, and a relay whose
-    /// store may be deleted.
-    #[arg(long, help_heading = "Relay", conflicts_with = "link", value_parser = Unechoed::<RelayUrl>::NEW)]
-    pub(crate) url: Option<RelayUrl>,
     #[command(flatten)]
-    pub(crate) behind_url: UrlFlags,
-    /// A relay that is started for each block; several are compared
-    ///
-    /// As in --relay 'old=./relay-old --listen {address}' --relay 'new=./relay-new {port}'. All are
-    /// compared with the first. {address} is 127.0.0.1 with a free port, {port} the port alone,
-    /// {dir} an empty folder, in which it runs. No shell reads the command. Without a command,
-    /// relay-sim is the relay of this project, and floor a relay that does no Nostr work. Formats
-    /// then default to json, compressions to none.
-    #[arg(
-        long, help_heading = "Relay", value_name = "NAME=COMMAND", value_parser = relays::read,
-        conflicts_with_all = ["url", "link", "nats", "utilisation"]
-    )]
-    pub(crate) relay: Vec<RelayCommand>,
+    pub(crate) play: PlayFlags,
     /// Seconds that such a relay may take until it answers a handshake [default: 30]
     #[arg(
         long, help_heading = "Relay", value_name = "SECONDS", requires = "relay",
@@ -497,9 +406,6 @@ pub(crate) struct Run {
     pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) over: OverAgents,
-    /// Where the result folder is made
-    #[arg(long, help_heading = "Output", default_value = "results")]
-    pub(crate) out: PathBuf,
     /// Bounds that every cell must keep, or exit code 99: 'p99<10ms, lost=0'
     ///
     /// Separated by commas, on p50, p90, p99, p99.9, lost, rejected, achieved>=0.99,
@@ -534,17 +440,9 @@ pub(crate) struct Run {
     /// Show no progress
     #[arg(long, help_heading = "Output", hide_short_help = true)]
     pub(crate) quiet: bool,
-    /// Arguments for every client, after --
-    #[arg(last = true, help_heading = "Load", hide_short_help = true)]
-    pub(crate) client_args: Vec<String>,
 }
 
 impl Run {
-    /// Whether relays are others', whose settings are unknown.
-    fn has_relays_of_others(&self) -> bool {
-        self.url.is_some() || !self.relay.is_empty()
-    }
-
     /// Why metrics are not served.
     pub(crate) fn refuses_metrics(&self) -> Option<&'static str> {
         (self.metrics_listen.is_some() && self.profile == Profile::Publish).then_some(
@@ -554,27 +452,15 @@ impl Run {
     }
 
     pub(crate) fn matrix(&self) -> Result<Matrix> {
-        let matrix = match () {
-            () if self.url.is_some() => Matrix::of_a_foreign_relay(),
-            () if !self.relay.is_empty() => Matrix::of_relays(),
+        let standing = match () {
+            () if self.play.url.is_some() => Matrix::of_a_foreign_relay(),
+            () if !self.play.relay.is_empty() => Matrix::of_relays(),
             () if self.is_at_the_limit() => Matrix::at_the_limit(),
             () => Matrix::default(),
         };
-        let mut matrix = self.values.over(matrix);
-        if let Some(rates) = &self.rates {
-            let given = rates.iter().filter_map(|rate| match rate {
-                Rate::PerSecond(rate) => Some(rate.to_string()),
-                Rate::Auto => None,
-            });
-            matrix = matrix.with(Factor::Rate, given);
-        }
-        if self.has_relays_of_others() {
-            matrix = matrix.of_anothers_relay(&self.values)?;
-        }
-        if !self.relay.is_empty() {
-            matrix = matrix.with_relays(&self.relay);
-        }
-        Ok(matrix)
+        let matrix = self.play.matrix(standing, &self.values)?;
+        let Some(rates) = &self.rates else { return Ok(matrix) };
+        Ok(matrix.with(Factor::Rate, rates.iter().filter(|rate| *rate != AUTO)))
     }
 
     /// Whether a pilot chooses the rate.
@@ -583,13 +469,13 @@ impl Run {
     /// When a rate is given beside it, or another relay, whose store a pilot would fill, or agents.
     pub(crate) fn chooses_rate(&self) -> Result<bool, &'static str> {
         let rates = self.rates.as_deref().unwrap_or_default();
-        if !rates.contains(&Rate::Auto) {
+        if !rates.iter().any(|rate| rate == AUTO) {
             return Ok(false);
         }
         if rates.len() > 1 {
             return Err("--rates auto chooses one rate; leave out the others");
         }
-        if self.has_relays_of_others() {
+        if self.play.has_relays_of_others() {
             return Err("--rates auto starts relays of its own; with --url or --relay give --rates a number");
         }
         if self.over.nats.is_some() {
@@ -611,8 +497,8 @@ impl Run {
             || self.seconds.is_some()
             || self.precision.is_some()
             || !self.primary.is_empty();
-        let is_other_plan = self.has_relays_of_others() || self.over.nats.is_some();
-        let is_other_test = self.slo.is_some() || !self.client_args.is_empty();
+        let is_other_plan = self.play.has_relays_of_others() || self.over.nats.is_some();
+        let is_other_test = self.slo.is_some() || !self.play.client_args.is_empty();
         !(asks_for_load || asks_for_rounds || is_other_plan || is_other_test)
     }
 
@@ -640,8 +526,8 @@ impl Run {
             return cell.role != Role::Floor && (is_asked || !(is_sent_once && is_read));
         }
         let all = chosen || self.profile != Profile::Quick;
-        if self.has_relays_of_others() {
-            cell.role != Role::Floor || self.relay.iter().any(RelayCommand::is_floor)
+        if self.play.has_relays_of_others() {
+            cell.role != Role::Floor || self.play.relay.iter().any(RelayCommand::is_floor)
         } else {
             all || is_quick(cell, self.is_longer(seconds))
         }
@@ -656,28 +542,16 @@ impl Run {
     pub(crate) fn config(&self, scenarios: Vec<String>, seconds: u32) -> Config {
         let (rounds, _) = self.profile.size();
         let rounds = if self.is_at_the_limit() { ROUNDS_AT_THE_LIMIT } else { rounds };
-        let fewest = if self.relay.len() > 1 { ROUNDS_OF_RELAYS } else { 1 };
-        Config {
+        let fewest = if self.play.relay.len() > 1 { ROUNDS_OF_RELAYS } else { 1 };
+        let mut config = Config {
             scenarios,
             profile: self.profile.name().to_owned(),
             rounds: self.rounds.unwrap_or(rounds.max(fewest)),
             seconds,
-            seed: self.seed.unwrap_or_else(|| seed(self.url.is_some())),
-            primary: Vec::new(),
-            corpus: self.corpus.clone(),
-            url: self.url.clone(),
-            relays: self
-                .relay
-                .iter()
-                .map(|relay| RelayCommand { listen_within_s: self.listen_within, ..relay.clone() })
-                .collect(),
-            headers: self.behind_url.header.clone(),
-            foreign: None,
-            client_args: self.behind_url.client_args(self.skip_invalid, &self.client_args),
             slo: self.slo.as_ref().map(Slo::to_string),
-            planned_rounds: None,
-            chosen: Vec::new(),
-            browser: None,
-        }
+            ..self.play.config()
+        };
+        config.relays.iter_mut().for_each(|relay| relay.listen_within_s = self.listen_within);
+        config
     }
 }

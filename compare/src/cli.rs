@@ -27,6 +27,7 @@ use cell::Factor;
 use clap::CommandFactory;
 use measure::Exit;
 
+pub(crate) use self::folder::Folder;
 use crate::{
     args::{Cli, Command},
     run::Stopped,
@@ -161,7 +162,7 @@ fn splice_file(file: &Path) -> Result<()> {
 }
 
 /// Why arguments after `--` are refused: the command has such a flag for the whole run.
-fn refused(command: &str, client_args: &[String]) -> Option<String> {
+pub(crate) fn refused(command: &str, client_args: &[String]) -> Option<String> {
     let program = Cli::command();
     let own = program.find_subcommand(command).into_iter().flat_map(clap::Command::get_arguments);
     let own = own.flat_map(|arg| arg.get_long().into_iter().chain(arg.get_all_aliases().unwrap_or_default()));

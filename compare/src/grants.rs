@@ -1,11 +1,7 @@
 //! Asks each external relay once, before the first round, which terms and events it accepts. Cells that
 //! it declines are dropped, and the others are named by the granted terms.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use cell::Cell;
@@ -16,9 +12,10 @@ use client_sim::{
 use codecs::Format;
 use corpus::Rules;
 use measure::Exit;
-use wire::{Header, RelayUrl};
+use wire::RelayUrl;
 
 use crate::{
+    args::PlayFlags,
     matrix::CellSpec,
     relays::Started,
     usage::{Ended, NOTHING_MEASURED, until_signal, values},
@@ -29,67 +26,39 @@ use report::{
     result::{Foreign, RelayCommand, Role},
 };
 
-/// Writes answers to a file, as those of the relay at this address, or of any.
+/// Answers as clients read them, as those of the relay at this address, or of any.
 ///
 /// # Errors
-/// When the file cannot be written.
-pub(crate) fn write(answers: &Answers, url: Option<&RelayUrl>, file: &Path) -> Result<()> {
+/// When they do not serialize.
+pub(crate) fn text(answers: &Answers, url: Option<&RelayUrl>) -> Result<String> {
     let url = url.map_or_else(String::new, RelayUrl::to_string);
-    let all = serde_json::to_string(&Answers { url, ..answers.clone() }).context("answers serialize")?;
-    fs::write(file, all).with_context(|| format!("cannot write {}", file.display()))
-}
-
-/// The question.
-#[derive(Debug)]
-pub(crate) struct Question<'a> {
-    /// Header fields of requests to it.
-    pub(crate) headers: &'a [Header],
-    /// Root certificates to trust.
-    pub(crate) ca: Option<&'a str>,
-    /// The corpus file.
-    pub(crate) corpus: Option<&'a str>,
-    /// Whether what in it is no valid event is left out.
-    pub(crate) skip_invalid: bool,
-    /// Arguments of every client, of which those are taken that say how events are signed.
-    pub(crate) client_args: &'a [String],
+    serde_json::to_string(&Answers { url, ..answers.clone() }).context("answers serialize")
 }
 
 /// The answers of each relay by its name, which is empty where there is one.
 pub(crate) type ByRelay = BTreeMap<String, Answers>;
 
-/// Answers of external relays, asked before the first block; none of relays of our own.
-#[derive(Debug, Default)]
-pub(crate) struct Asked {
-    /// What was left out.
-    pub(crate) foreign: Option<Foreign>,
-    /// The file of the answers of a relay behind `--url`.
-    pub(crate) file: Option<PathBuf>,
-    pub(crate) by_relay: ByRelay,
-}
-
 /// Questions the relay at `--url`, or starts each relay of `--relay` once, questions it, and notes the
-/// programs that ran for it. Reports what is left out.
+/// programs that ran for it. Reports and returns what is left out for them; nothing of relays of our own.
 ///
 /// # Errors
 /// When a relay cannot be reached or does not speak JSON, or a scenario cannot be played with it, and
 /// after Ctrl-C.
 pub(crate) fn asked(
-    question: &Question<'_>,
-    url: Option<&RelayUrl>,
+    flags: &PlayFlags,
     relays: &mut [RelayCommand],
     cells: &mut Vec<CellSpec>,
-    folder: &Path,
-) -> Result<Asked> {
-    if url.is_none() && relays.is_empty() {
-        return Ok(Asked::default());
+) -> Result<(ByRelay, Option<Foreign>)> {
+    if !flags.has_relays_of_others() {
+        return Ok((ByRelay::new(), None));
     }
     let mut by_relay = until_signal(async |interrupt| {
         let mut by_relay = ByRelay::new();
-        if let Some(url) = url {
-            by_relay.insert(String::new(), ask(question, url, cells, interrupt).await?);
+        if let Some(url) = &flags.url {
+            by_relay.insert(String::new(), ask(flags, url, cells, interrupt).await?);
         }
         for relay in relays.iter_mut().filter(|relay| !relay.is_floor()) {
-            by_relay.insert(relay.name.clone(), ask_started(question, relay, cells, interrupt).await?);
+            by_relay.insert(relay.name.clone(), ask_started(flags, relay, cells, interrupt).await?);
         }
         Ok(by_relay)
     })?;
@@ -99,16 +68,12 @@ pub(crate) fn asked(
     for note in foreign.declined.iter().cloned().chain(refused) {
         program::report(&note);
     }
-    let file = url.map(|_| folder.join("doctor.json"));
-    for (answers, file) in by_relay.get("").into_iter().zip(&file) {
-        write(answers, url, file)?;
-    }
-    Ok(Asked { foreign: Some(foreign), file, by_relay })
+    Ok((by_relay, Some(foreign)))
 }
 
 /// Starts a relay, and asks it about its cells.
 async fn ask_started(
-    question: &Question<'_>,
+    flags: &PlayFlags,
     relay: &mut RelayCommand,
     cells: &[CellSpec],
     interrupt: &mut Interrupt,
@@ -121,7 +86,7 @@ async fn ask_started(
         started = Started::start(relay, None) => started?,
     };
     relay.programs.clone_from(&started.programs);
-    let asked = ask(question, &started.url, &own, interrupt).await;
+    let asked = ask(flags, &started.url, &own, interrupt).await;
     let noticed = started.stop().await?;
     for warning in noticed.warnings {
         program::report(&format!("warning: {warning}"));
@@ -141,22 +106,22 @@ fn interrupted() -> anyhow::Error {
 /// # Errors
 /// When the relay cannot be reached, or a scenario cannot be played with it, and after Ctrl-C.
 async fn ask(
-    question: &Question<'_>,
+    flags: &PlayFlags,
     url: &RelayUrl,
     cells: &[CellSpec],
     interrupt: &mut Interrupt,
 ) -> Result<Answers> {
-    let last = |flag| values(question.client_args, flag).pop();
+    let last = |flag| values(&flags.client_args, flag).pop();
     let pow = last("--pow").map(|bits| work_bits(&bits)).transpose();
     let pow = pow.map_err(|error| UsageError(anyhow!("--pow: {error}")))?;
     let doctor = Doctor {
         url: url.with_password().to_owned(),
-        ca: question.ca.map(PathBuf::from),
-        header: question.headers.to_vec(),
+        ca: flags.ca.as_ref().map(PathBuf::from),
+        header: flags.header.clone(),
         signing: Signs { keys: last("--keys").map(PathBuf::from), pow },
         scenario: distinct(cells.iter().map(|spec| spec.cell.scenario.clone())),
-        corpus: question.corpus.map(PathBuf::from),
-        skip_invalid: question.skip_invalid,
+        corpus: flags.events.corpus.as_ref().map(PathBuf::from),
+        skip_invalid: flags.events.skip_invalid,
         formats: distinct(cells.iter().map(|spec| spec.cell.format)),
         compressions: distinct(cells.iter().map(|spec| spec.cell.compression)),
         json: false,

@@ -4,25 +4,29 @@
 mod records;
 mod told;
 
-use std::{path::PathBuf, time::Duration};
+use std::{io, path::PathBuf, time::Duration};
 
-use agents::{Attendance, Identity, Run, RunId, Server, Spec, coordinate, file_sha256};
-use anyhow::{Context, Result, ensure};
+use agents::{Attendance, Identity, Run, Spec, coordinate, file_sha256};
+use anyhow::{Context, Result, bail, ensure};
 use cell::Batching;
+use client_sim::answers::Answers;
 use codecs::{Format, hex};
 use corpus::{Corpus, FileFormat};
 use futures::{FutureExt, future::LocalBoxFuture};
 use sha2::{Digest, Sha256};
 use tokio::time::interval;
-use wire::Dictionary;
+use wire::{Dictionary, RelayUrl};
 
 use self::records::Records;
-pub(crate) use self::told::Told;
+use self::told::Told;
 use crate::{
+    args,
     generator::{Generator, Interrupt, Played, Task},
     matrix::CellSpec,
+    plan::Profile,
     progress::Progress,
-    relay_agent::{self, RelayPlace},
+    relay_agent,
+    usage::{note, until_signal},
     watched,
 };
 use program::UsageError;
@@ -38,65 +42,62 @@ pub struct Agents {
     told: Told,
     corpus_name: String,
     /// Whether the agents' own records stay next to their sum.
-    pub(crate) keeps_records: bool,
-}
-
-/// The events of a run.
-#[derive(Debug)]
-pub(crate) struct Events {
-    name: String,
-    identity: Identity,
-    /// Their file, for agents that do not have these events; `None` if every program has them.
-    file: Option<PathBuf>,
-}
-
-impl Events {
-    /// The events of `--corpus`, or the bundled ones.
-    ///
-    /// # Errors
-    /// When that file, or the program's own file, cannot be read.
-    pub(crate) fn from_corpus(corpus: Option<&str>) -> Result<Events> {
-        let file = corpus.map(PathBuf::from);
-        let events = file.as_deref().map_or_else(|| Ok(Corpus::bundled()), Corpus::read);
-        let events = events.map_err(|error| UsageError(error.into()))?;
-        Ok(Events { identity: identity(&events)?, name: events.name, file })
-    }
+    keeps_records: bool,
 }
 
 impl Agents {
-    /// Opens a run and waits until all agents have joined. `tell` hears who is missing. This machine starts
-    /// the relay of each block at `place`; without one an agent does, unless a relay runs already.
+    /// Opens the run of `compare run --nats` and waits for its agents; `None` without. Of a relay that runs
+    /// already there is its URL, and what the doctor was answered; otherwise this machine starts the relay
+    /// of each block, or an agent does.
     ///
     /// # Errors
-    /// When a request to the NATS server fails, agents are still missing at the deadline, or one is lost.
-    pub(crate) async fn gather(
-        server: Server,
-        run: RunId,
-        of: u16,
-        events: Events,
-        place: Option<RelayPlace>,
-        told: Told,
-        tell: impl Fn(&str),
-    ) -> Result<Agents> {
-        let Events { name: corpus_name, identity, file } = events;
+    /// When agents cannot play it, or are missing.
+    pub(crate) fn gather(
+        flags: &args::Run,
+        foreign: Option<(&RelayUrl, &Answers)>,
+        cells: &[CellSpec],
+    ) -> Result<Option<Agents>> {
+        let args::Run { over, play, .. } = flags;
+        let (Some(server), Some(of)) = (over.server(), over.agents) else { return Ok(None) };
+        check(&play.client_args, cells, foreign.is_some())?;
+        let place = if foreign.is_some() { None } else { over.relay_place(&server)? };
+        let is_watched =
+            flags.metrics_listen.is_some() || (!flags.quiet && program::rewrites_lines(&io::stderr()));
+        let told = Told::read(foreign, is_watched && flags.profile != Profile::Publish, cells)?;
+        let file = play.events.corpus.as_ref().map(PathBuf::from);
+        let events = file.as_deref().map_or_else(|| Ok(Corpus::bundled()), Corpus::read);
+        let events = events.map_err(|error| UsageError(error.into()))?;
+        let identity = identity(&events)?;
         let stored = |file: &PathBuf| {
             let extension = FileFormat::from_path(file)?.extension();
             anyhow::Ok(format!("{}{extension}", identity.corpus_sha256))
         };
         let corpus_file = file.as_ref().map(stored).transpose()?;
+        let (run, has_relay) = (over.meeting.run.clone(), foreign.is_none());
+        let tell = |line: &str| note(flags.quiet, line);
+        tell(&format!("waits for {of} agents of run {run}, and for the NATS server"));
         let policy = relay_agent::policy(identity.clone());
         let attendance = Attendance { server: server.clone(), run: run.clone(), index: of, of, policy };
-        let has_relay = told.foreign.is_none();
         let spec = Spec { run, nonce: rand::random(), of, has_relay, identity, corpus_file };
-        let mut run = coordinate(server, spec, file.clone()).await?;
-        if let Some(place) = place {
-            run = run.attended(attendance, place.player(file.as_deref())?);
-        }
-        if let Some(error) = &run.unstored {
-            program::report(&format!("warning: {error}. Start every agent with --corpus"));
-        }
-        watched::until_ready(&run, tell).await?;
-        Ok(Agents { run, of, told, corpus_name, keeps_records: false })
+        let opening = async {
+            let mut run = coordinate(server, spec, file.clone()).await?;
+            if let Some(place) = place {
+                run = run.attended(attendance, place.player(file.as_deref())?);
+            }
+            if let Some(error) = &run.unstored {
+                program::report(&format!("warning: {error}. Start every agent with --corpus"));
+            }
+            watched::until_ready(&run, tell).await?;
+            let (corpus_name, keeps_records) = (events.name, over.keep_agent_records);
+            anyhow::Ok(Some(Agents { run, of, told, corpus_name, keeps_records }))
+        };
+        until_signal(async |interrupt| {
+            tokio::select! {
+                opened = opening => opened,
+                // Ends the run, so that its name is free again.
+                () = interrupt.wait() => bail!("interrupted before the agents were there"),
+            }
+        })
     }
 
     async fn play_together(
@@ -171,7 +172,7 @@ pub(crate) fn identity(corpus: &Corpus) -> Result<Identity> {
 ///
 /// # Errors
 /// Names the argument to leave out.
-pub(crate) fn check(client_args: &[String], cells: &[CellSpec], is_foreign: bool) -> Result<()> {
+fn check(client_args: &[String], cells: &[CellSpec], is_foreign: bool) -> Result<()> {
     ensure!(client_args.is_empty(), "agents take no arguments after --: leave them out");
     ensure!(cells.iter().all(|cell| cell.faults.is_empty()), "agents play against no planted faults");
     ensure!(

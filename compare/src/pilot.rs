@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use crate::{
     generator::Generator,
     matrix::CellSpec,
-    search::{Tell, search},
+    search::{SEARCH, Tell, search},
 };
 use report::{
     bracket::{Bracket, End, Limit},
@@ -32,38 +32,42 @@ const KEPT: &str = "lost=0, achieved>=0.97";
 const CHOSEN: f64 = 0.9;
 
 /// The question of a rate that each cell keeps.
-pub fn of_rate(scenario: &str, run: &Config) -> SearchConfig {
+pub fn of_rate() -> SearchConfig {
     SearchConfig {
         slo: KEPT.to_owned(),
         utilisation: Some(UTILISATION_MAX),
         start_per_s: 250,
         limit_per_s: 1_000_000,
         precision: 0.1,
-        ..common(scenario, run, 2)
+        ..SearchConfig::default()
     }
 }
 
 /// The question of the load at which each cell uses a share of its own relay's cores.
-pub fn of_share(scenario: &str, run: &Config, share: f64, at_load_1: AtLoad1) -> SearchConfig {
+pub fn of_share(share: f64, at_load_1: AtLoad1) -> SearchConfig {
     SearchConfig {
         at_load_1: Some(at_load_1),
         utilisation: Some(share),
         start_per_s: at_load_1.deliveries_per_s_at(0.5),
         limit_per_s: at_load_1.deliveries_per_s_at(cell::MOST_LOAD),
         precision: 0.05,
-        ..common(scenario, run, 3)
+        ..SearchConfig::default()
     }
 }
 
-/// Seeds are other ones than those of counted rounds and other pilots.
-fn common(scenario: &str, run: &Config, seeds: u64) -> SearchConfig {
-    SearchConfig {
-        scenario: scenario.to_owned(),
-        probe_seconds: 3,
+/// The configuration of a pilot's probes. Seeds are other ones than those of counted rounds, and of
+/// pilots of the other kind.
+pub fn probes(scenario: &str, run: &Config, question: &SearchConfig) -> Config {
+    let seeds = if question.at_load_1.is_some() { 3 } else { 2 };
+    Config {
+        scenarios: vec![scenario.to_owned()],
+        profile: SEARCH.to_owned(),
+        rounds: 1,
+        seconds: 3,
         seed: run.seed.wrapping_add(seeds * u64::from(MAX_ROUNDS)),
         corpus: run.corpus.clone(),
         client_args: run.client_args.clone(),
-        ..SearchConfig::default()
+        ..Config::default()
     }
 }
 
@@ -73,32 +77,32 @@ fn common(scenario: &str, run: &Config, seeds: u64) -> SearchConfig {
 /// The generator's errors, and when a cell has no such rate.
 pub fn choose(
     cells: &[CellSpec],
-    config: &SearchConfig,
+    (config, question): (&Config, &SearchConfig),
     place: (&dyn Generator, &Path),
     tell: Tell<'_>,
 ) -> Result<Option<Vec<Chosen>>> {
-    let found = search(cells, config, place, tell)?;
-    let share = config.utilisation.context("a pilot seeks a share of cores")?;
+    let found = search(cells, (config, question), place, tell)?;
+    let share = question.utilisation.context("a pilot seeks a share of cores")?;
     let chosen = |cell: CellProbes| {
-        let end = Limit::from_probes(config, &cell).end;
+        let end = Limit::from_probes(question, &cell).end;
         let says_nothing =
             matches!(end, End::Disturbed | End::TooFewAnswers | End::RelayChanged | End::Unfinished);
-        let root = Bracket::of(config, &cell).sustained().filter(|_| !says_nothing).with_context(|| {
+        let root = Bracket::of(question, &cell).sustained().filter(|_| !says_nothing).with_context(|| {
             let why = cell.probes.last().map_or_else(String::new, |probe| probe.why.join("; "));
             let found = if end == End::Disturbed { "found the host too busy for a probe" } else { "has no probe" };
             format!(
                 "{} of {} {found} with at most {} % of its cores ({why}): leave it out, or give --rates or --load a \
                  number",
                 cell.cell,
-                config.scenario,
+                config.scenarios.join(", "),
                 percent(share),
             )
         })?;
         Ok(Chosen {
             cell: cell.cell,
             utilisation: share,
-            rate_per_s: config.at_load_1.is_none().then_some(root),
-            load: config.at_load_1.map(|one| one.load(root)),
+            rate_per_s: question.at_load_1.is_none().then_some(root),
+            load: question.at_load_1.map(|one| one.load(root)),
             probes: cell.probes,
         })
     };

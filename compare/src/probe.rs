@@ -18,9 +18,8 @@ pub(crate) fn judge(
     blocks: &[Block],
     rate_per_s: u32,
     purpose: Purpose,
-    (config, slo): (&SearchConfig, &Slo),
+    (question, slo, seconds): (&SearchConfig, &Slo, u32),
 ) -> Probe {
-    let seconds = config.probe_seconds;
     let record = blocks.first().and_then(|block| block.record.as_ref());
     let mut probe = Probe {
         rate_per_s,
@@ -38,13 +37,13 @@ pub(crate) fn judge(
     match (blocks, record) {
         ([one, other], _) => judge_times([one, other], &mut probe),
         ([_], Some(record)) => {
-            if config.slo.is_empty() {
+            if question.slo.is_empty() {
                 probe.outcome = ProbeOutcome::Pass;
             } else {
                 judge_slo(record, slo, &mut probe);
             }
-            if let Some(share) = config.utilisation {
-                judge_share(record, share, config.axis(), &mut probe);
+            if let Some(share) = question.utilisation {
+                judge_share(record, share, question.axis(), &mut probe);
             }
         }
         // A client that was ended from outside was still preparing or sending: clients give up on a

@@ -18,7 +18,7 @@ use crate::{
     outline,
     plan::BlockOrder,
     progress::Progress,
-    run::{Outcome, Request, run},
+    run::{Outcome, Request, Stopped, run},
     usage::{note, until_signal},
 };
 use report::{
@@ -50,12 +50,10 @@ pub struct Rounds<'a> {
 /// Rounds that were played.
 #[derive(Debug)]
 pub struct Measured {
-    /// The settings of the blocks: its rounds are those that were planned.
-    pub config: Config,
-    /// Their order.
-    pub plan: BlockOrder,
-    /// Their outcome.
-    pub outcome: Outcome,
+    /// Their result, with the rounds that were planned.
+    pub result: ResultFile,
+    /// Why not all of them were.
+    pub stopped: Option<Stopped>,
 }
 
 /// No number of rounds follows from a pilot, or none with an interval: the text says why.
@@ -68,7 +66,7 @@ enum Pilot {
     /// The rounds that are counted follow from it.
     Planned(PlannedRounds),
     /// It was not finished: what it measured is what there is.
-    Stopped(BlockOrder, Outcome),
+    Stopped(Box<Measured>),
 }
 
 impl Rounds<'_> {
@@ -79,56 +77,52 @@ impl Rounds<'_> {
     /// The generator's errors, [`NoRounds`], and when blocks cannot be kept.
     pub fn play(
         &self,
-        header: ResultFile,
+        mut header: ResultFile,
         precision: Option<f64>,
         max_time: Option<Duration>,
     ) -> Result<Measured> {
-        let mut config = header.config.clone();
         if let Some(precision) = precision {
             match self.pilot(&header, precision, max_time)? {
                 Pilot::Planned(planned) => {
-                    config.rounds = planned.rounds;
-                    config.planned_rounds = Some(planned);
+                    header.config.rounds = planned.rounds;
+                    header.config.planned_rounds = Some(planned);
                 }
-                Pilot::Stopped(plan, outcome) => {
-                    config.rounds = precision::PILOT_ROUNDS;
-                    return Ok(Measured { config, plan, outcome });
-                }
+                Pilot::Stopped(measured) => return Ok(*measured),
             }
         }
         // What it says is of clients and relays.
-        let is_of_pages = config.browser.is_some();
+        let is_of_pages = header.config.browser.is_some();
         if !is_of_pages && self.cells.iter().any(|cell| cell.cell.saturate.is_none()) {
-            note(self.quiet, &outline::power(self.cells, &config));
+            note(self.quiet, &outline::power(self.cells, &header.config));
         }
-        let plan = BlockOrder::with_spare(self.cells, config.rounds, config.seed);
-        let outcome = self.measure(ResultFile { config: config.clone(), ..header }, &plan)?;
-        Ok(Measured { config, plan, outcome })
+        let plan = BlockOrder::with_spare(self.cells, header.config.rounds, header.config.seed);
+        self.measure(header, &plan)
     }
 
     /// Plays a plan and keeps each block.
-    fn measure(&self, header: ResultFile, plan: &BlockOrder) -> Result<Outcome> {
+    fn measure(&self, header: ResultFile, plan: &BlockOrder) -> Result<Measured> {
         let Rounds { generator, cells, running, .. } = *self;
-        let config = header.config.clone();
-        let kept = unfinished::begin(self.folder, &assemble::planned(header, cells, plan))?;
+        let config = &header.config;
+        let kept = unfinished::begin(self.folder, &assemble::planned(header.clone(), cells, plan))?;
         let keep = |blocks: &[(usize, Block)]| {
             let mut last = blocks.last().into_iter();
             last.try_for_each(|(cell, block)| unfinished::keep(&kept, &cells[*cell].id, block))
         };
-        let request = Request { generator, config: &config, cells, plan, folder: running, keep: Some(&keep) };
+        let request = Request { generator, config, cells, plan, folder: running, keep: Some(&keep) };
         let blocks = u32::try_from(plan.blocks()).context("a plan has few blocks")?.max(1);
         let guess = plan.estimate(cells, config.seconds) / blocks;
         let mut progress = Progress::new(plan.blocks(), guess, self.quiet).scraped(self.metrics.cloned());
         let outcome = until_signal(async |interrupt| run(&request, &mut progress, interrupt.wait()).await);
         progress.end();
-        outcome
+        let Outcome { blocks, status, stopped } = outcome?;
+        Ok(Measured { result: assemble(ResultFile { status, ..header }, cells, plan, blocks), stopped })
     }
 
     /// Runs the pilot of `--precision` and plans the rounds.
     fn pilot(&self, header: &ResultFile, precision: f64, max_time: Option<Duration>) -> Result<Pilot> {
+        let asked = Config { rounds: precision::PILOT_ROUNDS, ..header.config.clone() };
         // Other draws than those of the counted rounds.
-        let seed = pilot_seed(header.config.seed);
-        let config = Config { rounds: precision::PILOT_ROUNDS, seed, ..header.config.clone() };
+        let config = Config { seed: pilot_seed(asked.seed), ..asked.clone() };
         note(self.quiet, &format!("Pilot of {} rounds, which are not counted:", config.rounds));
         // Apart from records of the counted rounds, whose files have the same names.
         let running = self.running.join("pilot");
@@ -136,19 +130,20 @@ impl Rounds<'_> {
         let apart = Rounds { running: &running, ..*self };
         let began = Instant::now();
         let plan = BlockOrder::new(self.cells, config.rounds, config.seed);
-        let header = ResultFile { config: config.clone(), ..header.clone() };
         let of = Status::Incomplete { reason: "the pilot of --precision".to_owned() };
-        let mut outcome = apart.measure(ResultFile { status: of, ..header.clone() }, &plan)?;
-        let round = began.elapsed() / config.rounds;
+        let mut measured = apart.measure(ResultFile { config, status: of, ..header.clone() }, &plan)?;
+        let round = began.elapsed() / asked.rounds;
         // Stays where agents' records do.
         let _ = fs::remove_dir(&running);
-        if outcome.stopped.is_some() {
-            outcome.status = Status::Incomplete { reason: "it ended in the pilot of --precision".to_owned() };
-            return Ok(Pilot::Stopped(plan, outcome));
+        if measured.stopped.is_some() {
+            measured.result.config = asked;
+            measured.result.status =
+                Status::Incomplete { reason: "it ended in the pilot of --precision".to_owned() };
+            return Ok(Pilot::Stopped(Box::new(measured)));
         }
-        let result = assemble(header, self.cells, &plan, outcome.blocks);
+        let deviations = report::deviations(&measured.result);
         let no_cpu = "the pilot has no CPU time of two rounds to plan with; --rounds N plans without";
-        let planned = PlannedRounds::from_pilot(report::deviations(&result), round, precision, max_time)
+        let planned = PlannedRounds::from_pilot(deviations, round, precision, max_time)
             .ok_or_else(|| NoRounds(no_cpu.to_owned()))?;
         if planned.is_too_few() {
             return Err(NoRounds(planned.to_string()).into());

@@ -11,7 +11,7 @@ use std::{io, path::Path};
 use anyhow::{Context, Result, anyhow};
 use cell::Cell;
 use link::Link;
-use measure::CorpusRecord;
+use measure::{CorpusRecord, Status};
 use program::{Interrupt, UsageError};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -27,9 +27,12 @@ use crate::{
 };
 use report::{
     bracket::Bracket,
-    result::{Block, Config, Probe, Purpose, Role, Search, SearchConfig, SearchedLinks},
+    result::{Block, Config, Probe, Purpose, ResultFile, Role, Search, SearchConfig, SearchedLinks},
     slo::Slo,
 };
+
+/// The profile of a search, as results name it.
+pub(crate) const SEARCH: &str = "search";
 
 /// Shares of the lowest capacity at which p99 is measured.
 const CURVE: [f64; 6] = [0.10, 0.25, 0.50, 0.70, 0.85, 0.95];
@@ -74,33 +77,38 @@ pub struct Found {
     pub finished: bool,
 }
 
+impl Found {
+    /// The result of a search, which may go on.
+    pub(crate) fn result(&self, header: ResultFile, status: Status) -> ResultFile {
+        ResultFile { status, search: Some(self.search.clone()), corpus: self.corpus.clone(), ..header }
+    }
+}
+
 /// Takes a probe of a subject, by its name, and what was found with it.
 pub type Tell<'a> = &'a mut dyn FnMut(&Found, &str, &Probe);
 
-/// Finds the root of every subject. `folder` is an existing one for records.
+/// Finds the root of every subject by probes of this configuration. `folder` is an existing one for
+/// records.
 ///
 /// # Errors
 /// The generator's errors, and arguments that it refuses.
 pub fn search(
     cells: &[CellSpec],
-    config: &SearchConfig,
+    (config, question): (&Config, &SearchConfig),
     (generator, folder): (&dyn Generator, &Path),
     tell: Tell<'_>,
 ) -> Result<Found> {
-    let subjects = subjects(cells, config.links.as_ref());
-    let search = Search::begun(config.clone(), subjects.iter().map(|subject| subject.name.as_str()));
+    let subjects = subjects(cells, question.links.as_ref());
+    let search = Search::begun(question.clone(), subjects.iter().map(|subject| subject.name.as_str()));
     let mut under_way = UnderWay {
         generator,
         cells,
         config,
+        question,
         folder,
-        slo: if config.slo.is_empty() {
-            Slo::default()
-        } else {
-            config.slo.parse().map_err(anyhow::Error::msg)?
-        },
+        slo: if question.slo.is_empty() { Slo::default() } else { question.slo.parse().map_err(anyhow::Error::msg)? },
         order: ChaCha8Rng::seed_from_u64(config.seed),
-        brackets: subjects.iter().map(|_| Bracket::new(config)).collect(),
+        brackets: subjects.iter().map(|_| Bracket::new(question)).collect(),
         subjects,
         played: 0,
         found: Found { search, corpus: None, finished: false },
@@ -117,7 +125,8 @@ pub fn search(
 struct UnderWay<'a> {
     generator: &'a dyn Generator,
     cells: &'a [CellSpec],
-    config: &'a SearchConfig,
+    config: &'a Config,
+    question: &'a SearchConfig,
     folder: &'a Path,
     slo: Slo,
     order: ChaCha8Rng,
@@ -151,7 +160,7 @@ impl UnderWay<'_> {
         // The floor speaks no Nostr, so it sets no limit.
         let relays = self.brackets.iter().zip(self.cells).filter(|(_, cell)| cell.role != Role::Floor);
         let lowest =
-            relays.filter_map(|(bracket, _)| bracket.sustained()).min().filter(|_| self.config.curve);
+            relays.filter_map(|(bracket, _)| bracket.sustained()).min().filter(|_| self.question.curve);
         let mut points: Vec<(usize, u32)> = Vec::new();
         for rate in lowest.into_iter().flat_map(|lowest| CURVE.map(|share| share_of(lowest, share))) {
             points.extend((0..self.subjects.len()).map(|at| (at, rate)));
@@ -170,7 +179,8 @@ impl UnderWay<'_> {
     ) -> Result<bool> {
         for (at, rate_per_s) in probes {
             let Some(blocks) = self.play(at, rate_per_s, interrupt).await? else { return Ok(false) };
-            let probe = probe::judge(&blocks, rate_per_s, purpose, (self.config, &self.slo));
+            let probe =
+                probe::judge(&blocks, rate_per_s, purpose, (self.question, &self.slo, self.config.seconds));
             if purpose == Purpose::Search {
                 self.brackets[at].observe(&probe);
             }
@@ -207,7 +217,7 @@ impl UnderWay<'_> {
 
     /// Sets the searched value of a cell: its link's bandwidth in kbit/s, its load, or its rate.
     fn set_searched(&self, cell: &mut Cell, (value, rtt_ns): (u32, u64)) -> Result<()> {
-        match (&self.config.links, self.config.at_load_1) {
+        match (&self.question.links, self.question.at_load_1) {
             (Some(links), _) => cell.link = Some(link(links, value, rtt_ns)?),
             (None, Some(at_load_1)) => cell.load = at_load_1.load(value),
             (None, None) => cell.rate_per_s = Some(f64::from(value)),
@@ -225,7 +235,7 @@ impl UnderWay<'_> {
     ) -> Result<Option<Block>> {
         let mut cells = self.cells.to_vec();
         self.set_searched(&mut cells[cell].cell, value)?;
-        let config = Config { seed, ..self.config.as_run() };
+        let config = Config { seed, ..self.config.clone() };
         let request = Request {
             generator: self.generator,
             config: &config,

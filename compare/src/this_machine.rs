@@ -4,13 +4,13 @@ use std::{
     cell::RefCell,
     collections::BTreeSet,
     env,
+    fs::{self, File},
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
-use client_sim::answers::Answers;
 use codecs::quoted_lines;
 use futures::{FutureExt, future::LocalBoxFuture};
 use measure::{Exit, MemoryKills, PinnedCores, cores};
@@ -19,20 +19,21 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use tempfile::TempDir;
 use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines},
-    process::{Child, ChildStderr, ChildStdout, Command},
+    io::{AsyncBufReadExt, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
     time,
 };
-use wire::{Header, RelayUrl};
+use wire::RelayUrl;
 
 use crate::{
     generator::{self, Generator, Interrupt, Played, Task},
     grants::{self, ByRelay},
     plan,
     progress::Progress,
-    relays::{Started, Tail, on_cores},
-    usage::header_args,
+    relays::{Started, on_cores},
+    usage::{header_args, last_words},
 };
 use report::result::{Config, RelayCommand, Role};
 
@@ -50,52 +51,49 @@ const BLOCK_EXTRA: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 pub struct ThisMachine {
     client: PathBuf,
-    url: Option<RelayUrl>,
-    headers: Vec<Header>,
-    corpus: Option<String>,
-    client_args: Vec<String>,
-    answers: Option<PathBuf>,
-    relays: Vec<(RelayCommand, Answers)>,
-    /// The cores of relays and of clients.
+    config: Config,
+    /// The doctor's answers about relays of others.
+    answers: ByRelay,
+    /// The cores of relays and of clients, where blocks have different relays.
     pinned: Option<PinnedCores>,
     /// What was said of relays, once.
     warned: RefCell<BTreeSet<String>>,
+    /// Has the answers that the client of a block reads, and what it says.
+    folder: TempDir,
 }
 
 impl ThisMachine {
     /// The first argument of the `client` program is `role:client`; `answers` are the doctor's answers
-    /// about the external relay at the URL of `config`, for `--doctor`.
-    pub fn new(client: &Path, config: &Config, answers: Option<&Path>) -> ThisMachine {
-        ThisMachine {
-            client: client.to_owned(),
-            url: config.url.clone(),
-            headers: config.headers.clone(),
-            corpus: config.corpus.clone(),
-            client_args: config.client_args.clone(),
-            answers: answers.map(Path::to_owned),
-            relays: Vec::new(),
-            pinned: None,
-            warned: RefCell::default(),
-        }
-    }
-
-    /// Adds the configured relays and their doctor answers.
+    /// about the external relays of `config`, by their names.
     ///
     /// # Errors
-    /// When the system does not report its cores.
-    pub(crate) fn with_relays(mut self, relays: &[RelayCommand], answers: &ByRelay) -> Result<ThisMachine> {
-        let answered = |relay: &RelayCommand| Some((relay.clone(), answers.get(&relay.name)?.clone()));
-        self.relays = relays.iter().filter_map(answered).collect();
-        if !self.relays.is_empty() {
-            self.pinned = cores::halves().context("cannot read which cores this process may use")?;
-        }
-        Ok(self)
+    /// When the system does not report its cores, or there is no room for answers.
+    pub fn new(client: &Path, config: &Config, answers: ByRelay) -> Result<ThisMachine> {
+        let pinned = if config.relays.is_empty() {
+            None
+        } else {
+            cores::halves().context("cannot read which cores this process may use")?
+        };
+        let folder =
+            TempDir::with_prefix("compare-").context("cannot make a folder for a relay's answers")?;
+        let (client, config) = (client.to_owned(), config.clone());
+        Ok(ThisMachine { client, config, answers, pinned, warned: RefCell::default(), folder })
+    }
+
+    /// Has the client of a block read what a relay answered, at this address if it is asked there.
+    fn tell_answers(&self, command: &mut Command, relay: &str, url: Option<&RelayUrl>) -> Result<()> {
+        let Some(answers) = self.answers.get(relay) else { return Ok(()) };
+        let file = self.folder.path().join("doctor.json");
+        fs::write(&file, grants::text(answers, url)?)
+            .with_context(|| format!("cannot write {}", file.display()))?;
+        command.arg("--doctor").arg(file);
+        Ok(())
     }
 
     /// Plays a block against a relay that is started for it.
     async fn play_against(
         &self,
-        (relay, answers): &(RelayCommand, Answers),
+        relay: &RelayCommand,
         task: &Task<'_>,
         progress: &mut Progress,
         mut interrupt: Interrupt<'_>,
@@ -122,10 +120,9 @@ impl ThisMachine {
             started.stop().await?;
             return Ok(Played { is_over: true, ..failed(why) });
         }
-        let file = started.file("doctor.json");
-        grants::write(answers, Some(&started.url), &file)?;
         let mut command = self.command(task);
-        command.args(["--url", started.url.with_password()]).arg("--doctor").arg(&file);
+        command.args(["--url", started.url.with_password()]);
+        self.tell_answers(&mut command, &relay.name, Some(&started.url))?;
         let pids: Vec<String> = started.pids.iter().map(u32::to_string).collect();
         command.args(["--relay-pid", &pids.join(",")]).arg("--relay-dir").arg(started.dir());
         let clients = self.pinned.as_ref().map(|pinned| &*pinned.clients);
@@ -146,24 +143,6 @@ impl ThisMachine {
         Ok(Played { failure, ..played })
     }
 
-    /// Plays a block against the floor, by the plan of the relays beside it if there are any. Its
-    /// client starts it, on a core of its own.
-    async fn play_floor(
-        &self,
-        task: &Task<'_>,
-        progress: &mut Progress,
-        interrupt: Interrupt<'_>,
-    ) -> Result<Played> {
-        let mut command = self.command(task);
-        command.arg("--floor");
-        if let Some((_, answers)) = self.relays.first() {
-            let file = task.record.with_extension("doctor.json");
-            grants::write(answers, None, &file)?;
-            command.arg("--doctor").arg(file);
-        }
-        self.attend(command, None, task, progress, interrupt).await
-    }
-
     /// Runs the client of a block to its end, on these cores where they are named.
     async fn attend(
         &self,
@@ -174,6 +153,9 @@ impl ThisMachine {
         interrupt: Interrupt<'_>,
     ) -> Result<Played> {
         let limit = plan::cell_estimate(task.cell, task.seconds) * 3 + BLOCK_EXTRA;
+        let said = self.folder.path().join("stderr.txt");
+        let stderr = File::create(&said).with_context(|| format!("cannot write {}", said.display()))?;
+        command.stderr(stderr);
         if progress.is_live() {
             command.arg("--progress-json").stdout(Stdio::piped());
         }
@@ -182,7 +164,7 @@ impl ThisMachine {
             command.spawn().with_context(client)
         };
         let child = on_cores(cores, spawn)?;
-        attend(child, limit, progress, interrupt).await
+        attend(child, limit, &said, progress, interrupt).await
     }
 
     fn command(&self, task: &Task<'_>) -> Command {
@@ -190,27 +172,22 @@ impl ThisMachine {
         let mut command = Command::new(&self.client);
         command.args(["role:client", "--cell", &serde_json::json!(cell.cell).to_string()]);
         command.args(["--comparable-with", &task.comparable_with.join(",")]);
-        if let Some(url) = &self.url {
-            let answers = self.answers.iter().flat_map(|file| ["--doctor".as_ref(), file.as_os_str()]);
-            command.args(["--url", url.with_password()]).args(answers);
-            command.args(header_args(&self.headers));
-        }
         for fault in &cell.faults {
             command.args(["--relay-fault", fault]);
         }
         if let Some(packets_per_s) = cell.over_links.and_then(|over| over.packets_per_s) {
             command.args(["--link-capacity", &packets_per_s.to_string()]);
         }
-        if let Some(corpus) = &self.corpus {
+        if let Some(corpus) = &self.config.corpus {
             command.args(["--corpus", corpus]);
         }
         command.args(["--seed", &task.seed.to_string(), "--seconds", &task.seconds.to_string()]);
-        command.arg("--record").arg(task.record).arg("--quiet").args(&self.client_args);
+        command.arg("--record").arg(task.record).arg("--quiet").args(&self.config.client_args);
         if env::var_os("RUST_LOG").is_none() {
             // A relay's progress would hide the failure in the last lines.
             command.env("RUST_LOG", "warn");
         }
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
         command
     }
 }
@@ -223,29 +200,40 @@ impl Generator for ThisMachine {
         interrupt: Interrupt<'a>,
     ) -> LocalBoxFuture<'a, Result<Played>> {
         async move {
-            if task.cell.role == Role::Floor {
-                return self.play_floor(&task, progress, interrupt).await;
-            }
+            let (task, config) = (&task, &self.config);
             let name = &task.cell.cell.relay_name;
-            match self.relays.iter().find(|(relay, _)| relay.name == *name) {
-                Some(relay) => self.play_against(relay, &task, progress, interrupt).await,
-                None => self.attend(self.command(&task), None, &task, progress, interrupt).await,
+            let is_floor = task.cell.role == Role::Floor;
+            let relay = config.relays.iter().find(|relay| relay.name == *name);
+            if let Some(relay) = relay.filter(|_| !is_floor) {
+                return self.play_against(relay, task, progress, interrupt).await;
             }
+            let mut command = self.command(task);
+            if is_floor {
+                // Its client starts it, on a core of its own, and plays the plan of the relays beside it.
+                command.arg("--floor");
+                if let Some(first) = config.relays.first() {
+                    self.tell_answers(&mut command, &first.name, None)?;
+                }
+            } else if let Some(url) = &config.url {
+                command.args(["--url", url.with_password()]).args(header_args(&config.headers));
+                self.tell_answers(&mut command, "", Some(url))?;
+            }
+            self.attend(command, None, task, progress, interrupt).await
         }
         .boxed_local()
     }
 }
 
-/// Waits for the client to end; stops it on an interruption or after `limit`.
+/// Waits for the client to end, which writes its errors into `said`; stops it on an interruption or after
+/// `limit`.
 async fn attend(
     mut child: Child,
     limit: Duration,
+    said: &Path,
     progress: &mut Progress,
     mut interrupt: Interrupt<'_>,
 ) -> Result<Played> {
     let (kills, pid) = (MemoryKills::so_far(), child.id());
-    let mut stderr = child.stderr.take();
-    let mut tail = Tail::default();
     let mut seconds = child.stdout.take().map(|stdout| BufReader::new(stdout).lines());
     let (mut timed_out, mut interrupted) = (false, false);
     let mut signals = [Signal::SIGTERM, Signal::SIGKILL].into_iter();
@@ -254,7 +242,6 @@ async fn attend(
     let status = loop {
         tokio::select! {
             status = child.wait() => break status.context("cannot wait for the client")?,
-            () = read_some(&mut stderr, &mut tail) => {}
             second = next_line(&mut seconds) => progress.second(&second),
             () = interrupt.as_mut(), if !interrupted => {
                 interrupted = true;
@@ -276,13 +263,6 @@ async fn attend(
             }
         }
     };
-    // Drains the pipe. A relay that outlives its client holds the pipe open, hence the limit.
-    let _ = time::timeout(Duration::from_secs(1), async {
-        while stderr.is_some() {
-            read_some(&mut stderr, &mut tail).await;
-        }
-    })
-    .await;
     let exit_code = status.code();
     let what = match exit_code {
         _ if timed_out && !interrupted => {
@@ -293,7 +273,7 @@ async fn attend(
         }
         _ => generator::failure(exit_code, interrupted),
     };
-    let tail = quoted_lines(&tail.text());
+    let tail = last_words(said);
     let failure = what.map(|what| if tail.is_empty() { what } else { format!("{what}; it wrote:{tail}") });
     Ok(Played { exit_code, failure, interrupted, is_over: false })
 }
@@ -307,15 +287,4 @@ async fn next_line(lines: &mut Option<Lines<BufReader<ChildStdout>>>) -> String 
         *lines = None;
     }
     std::future::pending().await
-}
-
-/// Reads available bytes; pending forever after the end.
-async fn read_some(stderr: &mut Option<ChildStderr>, tail: &mut Tail) {
-    let Some(open) = stderr else { return std::future::pending().await };
-    let mut buffer = [0; 1024];
-    let count = open.read(&mut buffer).await.unwrap_or(0);
-    tail.add(&buffer[..count]);
-    if count == 0 {
-        *stderr = None;
-    }
 }

@@ -1,8 +1,14 @@
 //! Mistakes that a user can correct.
 
-use std::{fmt::Display, fs};
+use std::{
+    fmt::Display,
+    fs::{self, File},
+    io::{Read, Seek, SeekFrom},
+    path::Path,
+};
 
 use anyhow::{Context, Result, anyhow};
+use codecs::quoted_lines;
 use corpus::Corpus;
 use measure::Exit;
 use program::{Interrupt, UsageError};
@@ -58,6 +64,19 @@ pub(crate) fn values(client_args: &[String], flag: &str) -> Vec<String> {
 /// Flags with header fields for a process, values included.
 pub(crate) fn header_args(headers: &[Header]) -> impl Iterator<Item = String> {
     headers.iter().flat_map(|header| ["--header".to_owned(), header.with_value()])
+}
+
+/// The last that a process wrote into a file, quoted: an error and its causes.
+pub(crate) fn last_words(file: &Path) -> String {
+    const TAIL_BYTES: u64 = 4096;
+    let mut words = Vec::new();
+    // Without the file nothing was said.
+    let _ = File::open(file).and_then(|mut file| {
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
+        file.read_to_end(&mut words)
+    });
+    quoted_lines(String::from_utf8_lossy(&words).trim())
 }
 
 /// Reads `--corpus` before anything is played, and says what `--skip-invalid` leaves out.

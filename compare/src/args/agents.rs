@@ -56,7 +56,7 @@ pub(crate) struct OverAgents {
     /// NATS server over which agents play each block together (docs/scale-out.md)
     ///
     /// nats://HOST:PORT, or tls://HOST:PORT. With JetStream, the events of --corpus reach the agents.
-    #[arg(long, value_name = "URL", requires = "agents", conflicts_with_all = ["relay_pid", "link"])]
+    #[arg(long, value_name = "URL", requires = "agents", conflicts_with_all = ["relay_pid", "link", "relay"])]
     pub(crate) nats: Option<String>,
     /// Number of agents that play; each is a `compare agent`
     #[arg(long, value_name = "N", requires = "nats", value_parser = clap::value_parser!(u16).range(1..=MOST_AGENTS))]

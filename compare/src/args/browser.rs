@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use link::Link;
 
+use super::EventFlags;
 use crate::browser::{LISTS, MIXED, Part};
 use report::result::MAX_ROUNDS;
 
@@ -17,6 +18,7 @@ const COMPRESSIONS: [&str; 3] = ["none", "deflate", "zstd"];
 const EXAMPLES: &str = "\
 Examples:
   Page     compare browser --part decode --events mixed --format json,cbor-packed,dannypack
+  Load     compare browser --corpus data/sample.pb.gz --part decode
   Wire     compare browser --part end-to-end --format json,dannypack --batching off,on
   Links    compare browser --link slow-4g --format json,cbor-packed,dannypack
   Browser  compare browser --chromium /opt/chrome/chrome
@@ -43,16 +45,8 @@ pub(crate) struct BrowserFlags {
         long, help_heading = "Page", value_delimiter = ',', default_value = "mixed,lists", value_parser = [MIXED, LISTS]
     )]
     events: Vec<String>,
-    /// Events to decode [default: the bundled sample]
-    ///
-    /// Formats: .jsonl, .jsonl.gz, .jsonl.zst or .pb.gz.
-    #[arg(long, help_heading = "Page", value_name = "FILE")]
-    pub(crate) corpus: Option<String>,
-    /// Leave out what in --corpus is no valid event, and count it
-    ///
-    /// Each event is then verified.
-    #[arg(long, help_heading = "Page", requires = "corpus", hide_short_help = true)]
-    pub(crate) skip_invalid: bool,
+    #[command(flatten)]
+    pub(crate) send: EventFlags,
     /// Wire formats, separated by commas
     ///
     /// Or core, or all (that the page can read); JSON is always among them.

@@ -1,22 +1,18 @@
 //! The command line of `compare search`.
 
-use std::path::PathBuf;
-
 use anyhow::Result;
 use cell::{Factor, MOST_LOAD};
 use clap::{Args, ValueEnum};
 use link::Link;
-use program::Unechoed;
-use wire::RelayUrl;
 
-use super::{UrlFlags, seed, share};
+use super::{PlayFlags, share};
 use crate::{
     matrix::{Matrix, Values},
-    relays,
+    search::SEARCH,
 };
 use report::{
     reference::BASE_COMPRESSION,
-    result::{AtLoad1, RelayCommand, SearchConfig, SearchedLinks},
+    result::{AtLoad1, Config, SearchConfig, SearchedLinks},
     slo::Slo,
 };
 
@@ -64,22 +60,8 @@ pub(crate) struct SearchFlags {
         long, help_heading = "Load", value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=i64::from(LONGEST_SECONDS))
     )]
     pub(crate) probe_seconds: Option<u32>,
-    /// Events to send [default: the bundled sample]
-    #[arg(long, help_heading = "Load", value_name = "FILE")]
-    pub(crate) corpus: Option<String>,
-    /// Leave out what in --corpus is no valid event, and count it
-    ///
-    /// Each event is then verified.
-    #[arg(long, help_heading = "Load", requires = "corpus", hide_short_help = true)]
-    pub(crate) skip_invalid: bool,
-    /// Decides the order of the probes and everything random in the load
-    ///
-    /// [default: 1, with --url one drawn at random]
-    #[arg(long, help_heading = "Load", hide_short_help = true)]
-    pub(crate) seed: Option<u64>,
-    /// Arguments for every client, after --
-    #[arg(last = true, help_heading = "Load", hide_short_help = true)]
-    pub(crate) client_args: Vec<String>,
+    #[command(flatten)]
+    pub(crate) play: PlayFlags,
     /// First value of the axis [default: the rate of load 1; 250 for rates and downlinks]
     ///
     /// In deliveries per second, with --by rate in events published per second, with --by bandwidth
@@ -94,24 +76,6 @@ pub(crate) struct SearchFlags {
     /// How far apart two searches may be, as a share [default: 0.05]
     #[arg(long, help_heading = "Load", hide_short_help = true, value_name = "SHARE", value_parser = precision)]
     pub(crate) precision: Option<f64>,
-    /// A relay (ws:// or wss://) instead of fresh ones of our own
-    ///
-    /// Formats then default to json. Published events stay in the relay.
-    #[arg(
-        long, help_heading = "Relay", conflicts_with_all = ["verify", "reencode"],
-        value_parser = Unechoed::<RelayUrl>::NEW
-    )]
-    pub(crate) url: Option<RelayUrl>,
-    #[command(flatten)]
-    pub(crate) behind_url: UrlFlags,
-    /// A relay that is started for each probe, as in compare run
-    ///
-    /// May be repeated: each has a capacity of its own.
-    #[arg(
-        long, help_heading = "Relay", value_name = "NAME=COMMAND", value_parser = relays::read,
-        conflicts_with_all = ["url", "verify", "reencode"]
-    )]
-    pub(crate) relay: Vec<RelayCommand>,
     /// Bounds that must hold [default: p99<10ms, lost=0, achieved>=0.99]
     ///
     /// Separated by commas, on p50, p90, p99, p99.9, lost, rejected, achieved, relay_cpu,
@@ -124,9 +88,6 @@ pub(crate) struct SearchFlags {
     /// Round trips without queues, separated by commas [default: 30ms,150ms]
     #[arg(long, help_heading = "Break-even", value_delimiter = ',', value_name = "TIMES", value_parser = rtt_ns)]
     rtts: Option<Vec<u64>>,
-    /// Where the result folder is made
-    #[arg(long, help_heading = "Output", default_value = "results", value_name = "FOLDER")]
-    pub(crate) out: PathBuf,
 }
 
 /// Round trips of a break-even: of a fast access link (`wifi`) and of a slow one (`slow-4g`).
@@ -158,8 +119,8 @@ impl SearchFlags {
             ("--rtts", true, self.rtts.is_some()),
             ("--slo", false, self.slo.is_some()),
             ("--no-curve", false, self.no_curve),
-            ("--url", false, self.url.is_some()),
-            ("--relay", false, !self.relay.is_empty()),
+            ("--url", false, self.play.url.is_some()),
+            ("--relay", false, !self.play.relay.is_empty()),
         ];
         if let Some((flag, ..)) = of_links.iter().find(|(_, of_links, given)| *given && *of_links != is_link)
         {
@@ -170,14 +131,11 @@ impl SearchFlags {
     }
 
     pub(crate) fn matrix(&self) -> Result<Matrix> {
-        let relays = &self.relay;
-        let is_foreign = self.url.is_some() || !relays.is_empty();
+        let is_foreign = self.play.has_relays_of_others();
         let standing = if is_foreign { Matrix::of_a_foreign_relay() } else { Values::<false>::standing() };
         let standing =
             standing.with(Factor::Scenario, [&self.scenario]).with(Factor::Compression, [BASE_COMPRESSION]);
-        let matrix = self.values.over(standing);
-        let matrix = if is_foreign { matrix.of_anothers_relay(&self.values)? } else { matrix };
-        Ok(if relays.is_empty() { matrix } else { matrix.with_relays(relays) })
+        self.play.matrix(standing, &self.values)
     }
 
     /// The bounds of a capacity.
@@ -192,28 +150,34 @@ impl SearchFlags {
         self.probe_seconds.unwrap_or(standing)
     }
 
+    /// The configuration of every probe.
+    pub(crate) fn config(&self) -> Config {
+        let config = Config {
+            scenarios: vec![self.scenario.clone()],
+            profile: SEARCH.to_owned(),
+            rounds: 1,
+            seconds: self.probe_seconds(),
+            ..self.play.config()
+        };
+        match self.by {
+            By::Bandwidth => Config { client_args: patient(&config.client_args), ..config },
+            By::Load | By::Rate => config,
+        }
+    }
+
     /// The question; `at_load_1` where loads are searched.
-    pub(crate) fn config(&self, at_load_1: Option<AtLoad1>) -> SearchConfig {
+    pub(crate) fn question(&self, at_load_1: Option<AtLoad1>) -> SearchConfig {
         let links = self.links();
         let standing = at_load_1.map_or(250, |one| one.deliveries_per_s_at(1.0));
         let most = at_load_1.map_or(u32::MAX, |one| one.deliveries_per_s_at(MOST_LOAD));
-        let client_args = self.behind_url.client_args(self.skip_invalid, &self.client_args);
         SearchConfig {
-            scenario: self.scenario.clone(),
             slo: if links.is_some() { String::new() } else { self.slo().to_string() },
             utilisation: None,
             at_load_1,
             start_per_s: self.start.unwrap_or(standing).min(most),
             limit_per_s: self.limit.unwrap_or(if links.is_some() { 100_000 } else { 1_000_000 }).min(most),
-            probe_seconds: self.probe_seconds(),
             precision: self.precision.unwrap_or(0.05),
             curve: !self.no_curve && links.is_none(),
-            seed: self.seed.unwrap_or_else(|| seed(self.url.is_some())),
-            corpus: self.corpus.clone(),
-            url: self.url.clone(),
-            relays: self.relay.clone(),
-            headers: self.behind_url.header.clone(),
-            client_args: if links.is_some() { patient(&client_args) } else { client_args },
             links,
         }
     }

@@ -10,7 +10,6 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, ensure};
-use codecs::quoted_lines;
 use measure::{CpuClock, main_thread_ns};
 use nix::{
     sys::signal::{Signal, killpg},
@@ -23,6 +22,8 @@ use tokio::{
     time,
 };
 
+use crate::usage::last_words;
+
 /// Programs that are looked for on PATH, in this order.
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
@@ -30,8 +31,6 @@ const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "goog
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 /// Time for a thread that has answered to sleep, so that the kernel has counted it.
 const SETTLES_WITHIN: Duration = Duration::from_millis(3);
-/// Bytes of its last words in an error.
-const TAIL_BYTES: usize = 2_000;
 
 /// Without these a page in the background is slowed down, and Chromium works on other things while
 /// a step is timed; the last two let a page collect garbage and read its heap.
@@ -134,8 +133,7 @@ impl Chromium {
             },
             Err(error) => error.to_string(),
         };
-        let words = fs::read(self.profile.path().join("stderr.txt")).unwrap_or_default();
-        let tail = quoted_lines(&String::from_utf8_lossy(&words[words.len().saturating_sub(TAIL_BYTES)..]));
+        let tail = last_words(&self.profile.path().join("stderr.txt"));
         if tail.is_empty() { how } else { format!("{how}; it wrote:{tail}") }
     }
 

@@ -106,7 +106,7 @@ impl<'a> Pages<'a> {
         (rows, formats): (&Rows, &[String]),
         cells: &'a [PageCell],
     ) -> Result<(Pages<'a>, Browser, Foreign)> {
-        let events = Arc::new(Events::read(flags.corpus.as_deref(), flags.skip_invalid, formats)?);
+        let events = Arc::new(Events::read(flags.send.corpus.as_deref(), flags.send.skip_invalid, formats)?);
         let product = chromium::product(&chromium)?;
         // In the relays' namespace before this process moves to that of the page.
         let (relays, emulation) = match &flags.link {

@@ -1,25 +1,20 @@
-//! `compare agent`, which plays this machine's share of a run, and the coordinator's end of it.
+//! `compare agent`, which plays this machine's share of a run.
 
 use std::{
     env,
     ffi::OsString,
-    io,
     path::{Path, PathBuf},
 };
 
 use agents::{Attendance, CORPUS_FILE_BYTES, Left, NatsError, Policy, Process, attend, fetch_corpus};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use corpus::Corpus;
 use measure::Exit;
-use wire::RelayUrl;
 
 use crate::{
-    args::{AgentFlags, Run},
-    matrix::CellSpec,
-    over_agents::{self, Agents, Events, Told},
-    plan::Profile,
-    relay_agent,
-    usage::{header_args, note, until_signal},
+    args::AgentFlags,
+    over_agents, relay_agent,
+    usage::{header_args, until_signal},
 };
 use program::UsageError;
 
@@ -91,41 +86,4 @@ fn player(flags: &AgentFlags, corpus: Option<&Path>) -> Result<Process> {
     arguments.extend(flags.max_rate.map(|most| format!("--max-rate={most}").into()));
     arguments.extend(flags.max_connections.map(|most| format!("--max-connections={most}").into()));
     Ok(Process { program: measure::own_program().context("cannot find this program's own file")?, arguments })
-}
-
-/// Opens the run of `compare run --nats` and waits for its agents; `None` without. Of a relay that
-/// runs already there is its URL, and the file that `client-sim doctor` wrote about it.
-///
-/// # Errors
-/// When agents cannot play it, or are missing.
-pub(super) fn gather(
-    flags: &Run,
-    foreign: Option<(&RelayUrl, &Path)>,
-    cells: &[CellSpec],
-) -> Result<Option<Agents>> {
-    let (Some(server), Some(of)) = (flags.over.server(), flags.over.agents) else { return Ok(None) };
-    over_agents::check(&flags.client_args, cells, foreign.is_some())?;
-    let place = match foreign {
-        Some(_) => None,
-        None => flags.over.relay_place(&server)?,
-    };
-    let is_watched =
-        flags.metrics_listen.is_some() || (!flags.quiet && program::rewrites_lines(&io::stderr()));
-    let told = Told::read(foreign, is_watched && flags.profile != Profile::Publish, cells)?;
-    let events = Events::from_corpus(flags.corpus.as_deref())?;
-    let tell = |line: &str| note(flags.quiet, line);
-    tell(&format!("waits for {of} agents of run {}, and for the NATS server", flags.over.meeting.run));
-    let opening = async {
-        let run = flags.over.meeting.run.clone();
-        let mut agents = Agents::gather(server, run, of, events, place, told, tell).await?;
-        agents.keeps_records = flags.over.keep_agent_records;
-        anyhow::Ok(Some(agents))
-    };
-    until_signal(async |interrupt| {
-        tokio::select! {
-            opened = opening => opened,
-            // Ends the run, so that its name is free again.
-            () = interrupt.wait() => bail!("interrupted before the agents were there"),
-        }
-    })
 }

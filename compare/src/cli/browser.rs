@@ -9,14 +9,14 @@ use program::command_line;
 use super::{folder::Folder, run};
 use crate::{
     args::BrowserFlags,
-    assemble::{self, assemble},
+    assemble,
     browser::{Pages, Part, Rows, find},
     git,
     matrix::CellSpec,
-    rounds::{Measured, Rounds},
+    rounds::Rounds,
     usage::{note, refuse},
 };
-use report::result::{Config, ResultFile};
+use report::result::Config;
 
 /// Measures and writes a result folder.
 pub(super) fn measure(flags: &BrowserFlags, args: &[OsString]) -> Result<Exit> {
@@ -39,7 +39,7 @@ pub(super) fn measure(flags: &BrowserFlags, args: &[OsString]) -> Result<Exit> {
         rounds: flags.rounds,
         seconds: flags.step_ms.div_ceil(1_000),
         seed: flags.seed,
-        corpus: flags.corpus.clone(),
+        corpus: flags.send.corpus.clone(),
         foreign: Some(foreign),
         browser: Some(browser),
         ..Config::default()
@@ -55,10 +55,8 @@ pub(super) fn measure(flags: &BrowserFlags, args: &[OsString]) -> Result<Exit> {
         quiet: flags.quiet,
         metrics: None,
     };
-    let Measured { config, plan, outcome } = rounds.play(header.clone(), None, None)?;
-    folder.ensure_measured(&outcome)?;
-    let header = ResultFile { status: outcome.status, config, ..header };
-    let result = assemble(header, &cells, &plan, outcome.blocks);
-    let derived = folder.publish(&result, false, |_| Ok(()))?;
-    Ok(run::exit_code(&result, &derived, outcome.stopped))
+    let measured = rounds.play(header, None, None)?;
+    folder.ensure_measured(&measured)?;
+    let derived = folder.publish(&measured.result, false, |_| Ok(()))?;
+    Ok(run::exit_code(&measured, &derived))
 }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use super::{show, stopped_code, write_reports};
 use crate::{
-    run::Outcome,
+    rounds::Measured,
     usage::{Ended, NOTHING_MEASURED},
 };
 use measure::Exit;
@@ -26,7 +26,7 @@ const NAMESAKES: u32 = 100;
 
 /// Where a result goes.
 #[derive(Debug)]
-pub(super) struct Folder<'a> {
+pub(crate) struct Folder<'a> {
     parent: &'a Path,
     name: String,
     made: OnceCell<PathBuf>,
@@ -35,19 +35,19 @@ pub(super) struct Folder<'a> {
 }
 
 impl<'a> Folder<'a> {
-    pub(super) fn new(parent: &'a Path, name: String) -> Folder<'a> {
+    pub(crate) fn new(parent: &'a Path, name: String) -> Folder<'a> {
         Folder { parent, name, made: OnceCell::new(), said: Cell::new(false) }
     }
 
     /// Tries to write where the folder is, or will be made, before anything is measured for it.
     /// Leaves nothing behind.
-    pub(super) fn try_out(out: &Path) -> Result<()> {
+    pub(crate) fn try_out(out: &Path) -> Result<()> {
         measure::try_folder(out).context("--out").map_err(UsageError)?;
         Ok(())
     }
 
     /// The folder, which is there from now on.
-    pub(super) fn made(&self) -> Result<&Path> {
+    pub(crate) fn made(&self) -> Result<&Path> {
         match self.made.get() {
             Some(folder) => Ok(folder),
             None => {
@@ -73,25 +73,26 @@ impl<'a> Folder<'a> {
     }
 
     /// Removes the folder of a command that measured nothing; one with other files stays.
-    pub(super) fn abandon(&self) -> io::Result<()> {
+    pub(crate) fn abandon(&self) -> io::Result<()> {
         let Some(folder) = self.made.get() else { return Ok(()) };
         unfinished::remove(folder);
         fs::remove_dir(folder)
     }
 
     /// Removes the folder of a plan that left no record, and says so.
-    pub(super) fn ensure_measured(&self, outcome: &Outcome) -> Result<()> {
-        if outcome.blocks.iter().any(|(_, block)| block.record.is_some()) {
+    pub(crate) fn ensure_measured(&self, measured: &Measured) -> Result<()> {
+        let mut blocks = measured.result.cells.iter().flat_map(|cell| &cell.blocks);
+        if blocks.any(|block| block.record.is_some()) {
             return Ok(());
         }
         // One with an unreadable record stays.
         let _ = self.abandon();
-        let exit = stopped_code(outcome.stopped).unwrap_or(Exit::Error);
+        let exit = stopped_code(measured.stopped).unwrap_or(Exit::Error);
         Err(Ended { exit, reason: NOTHING_MEASURED.to_owned() }.into())
     }
 
     /// Keeps what was measured so far. What cannot be written is said once, and ends nothing.
-    pub(super) fn keep(&self, so_far: &ResultFile) {
+    pub(crate) fn keep(&self, so_far: &ResultFile) {
         let kept = self.made().and_then(|folder| unfinished::state(folder, so_far));
         if let Err(error) = kept
             && !self.said.replace(true)
@@ -101,7 +102,7 @@ impl<'a> Folder<'a> {
     }
 
     /// Says what `compare report` reads of a command that did not end well.
-    pub(super) fn tell_left(&self) {
+    pub(crate) fn tell_left(&self) {
         if let Some(folder) = self.made.get() {
             program::report(&format!("compare report {} shows what was measured", folder.display()));
         }
@@ -109,7 +110,7 @@ impl<'a> Folder<'a> {
 
     /// Writes a result and what follows from it, `more` in between, and prints its table whatever
     /// the disk says.
-    pub(super) fn publish(
+    pub(crate) fn publish(
         &self,
         result: &ResultFile,
         wide: bool,

@@ -66,8 +66,8 @@ fn played(flags: &InstructionFlags, cells: &[CellSpec]) -> Vec<String> {
     let InstructionFlags { scenario, seconds, seed, .. } = flags;
     let mut args = vec!["--scenario".to_owned(), scenario.clone()];
     args.extend(["--seconds".to_owned(), seconds.to_string(), "--seed".to_owned(), seed.to_string()]);
-    args.extend(flags.corpus.iter().flat_map(|file| ["--corpus".to_owned(), file.clone()]));
-    args.extend(flags.skip_invalid.then(|| SKIP_INVALID.to_owned()));
+    args.extend(flags.events.corpus.iter().flat_map(|file| ["--corpus".to_owned(), file.clone()]));
+    args.extend(flags.events.skip_invalid.then(|| SKIP_INVALID.to_owned()));
     for cell in cells.iter().filter(|cell| matches!(cell.role, Role::Anchor | Role::Cell)) {
         args.extend(["--cell".to_owned(), json!({ "id": cell.id, "cell": cell.cell }).to_string()]);
     }

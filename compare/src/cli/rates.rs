@@ -1,5 +1,7 @@
 //! The pilots of `compare run --rates auto` and `--utilisation`.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result, anyhow};
 use cell::Cell;
 use measure::Status;
@@ -24,40 +26,32 @@ pub(super) fn choose(
     header: &ResultFile,
     folder: &Folder<'_>,
 ) -> Result<bool> {
-    for scenario in config.scenarios.clone() {
-        let of_scenario: Vec<CellSpec> = (cells.iter())
-            .filter(|cell| cell.cell.scenario == scenario && cell.role != Role::Control)
-            .cloned()
-            .collect();
-        let mut shares: Vec<f64> = of_scenario.iter().filter_map(|cell| cell.utilisation).collect();
-        shares.dedup();
-        let shares = if shares.is_empty() { vec![None] } else { shares.into_iter().map(Some).collect() };
-        for share in shares {
-            let is_asked = |cell: &&CellSpec| match share {
-                Some(_) => cell.utilisation == share,
-                None => cell.role != Role::Floor,
-            };
-            let own: Vec<CellSpec> = of_scenario.iter().filter(is_asked).cloned().collect();
-            let question = match share {
-                Some(share) => {
-                    let flags = (config.corpus.as_deref(), &config.client_args[..]);
-                    pilot::of_share(&scenario, config, share, at_load_1(&own[0].cell, flags, config.seconds)?)
-                }
-                None => pilot::of_rate(&scenario, config),
-            };
-            let Some(mut chosen) = found(quiet, &question, &own, config, header, folder)? else {
-                return Ok(false);
-            };
-            if share.is_none() {
-                let weakest = pilot::weakest(chosen).context("there is no cell to compare")?;
-                for cell in cells.iter_mut().filter(|cell| cell.cell.scenario == scenario) {
-                    cell.cell.rate_per_s = weakest.rate_per_s.map(f64::from);
-                }
-                chosen = vec![weakest];
+    let is_asked = |cell: &&CellSpec| match cell.role {
+        Role::Control => false,
+        Role::Floor => cell.utilisation.is_some(),
+        Role::Anchor | Role::Cell => true,
+    };
+    let asked: Vec<CellSpec> = cells.iter().filter(is_asked).cloned().collect();
+    let about = |cell: &CellSpec| (cell.cell.scenario.clone(), cell.utilisation);
+    for own in asked.chunk_by(|one, other| about(one) == about(other)) {
+        let (scenario, share) = about(&own[0]);
+        let question = match share {
+            Some(share) => pilot::of_share(share, at_load_1(&own[0].cell, config)?),
+            None => pilot::of_rate(),
+        };
+        let probes = pilot::probes(&scenario, config, &question);
+        let Some(mut chosen) = found(quiet, (&probes, &question), own, header, folder)? else {
+            return Ok(false);
+        };
+        if share.is_none() {
+            let weakest = pilot::weakest(chosen).context("there is a cell")?;
+            for cell in cells.iter_mut().filter(|cell| cell.cell.scenario == scenario) {
+                cell.cell.rate_per_s = weakest.rate_per_s.map(f64::from);
             }
-            chosen.iter().for_each(|one| note(quiet, &one.line(None)));
-            config.chosen.extend(chosen);
+            chosen = vec![weakest];
         }
+        chosen.iter().for_each(|one| note(quiet, &one.line(None)));
+        config.chosen.extend(chosen);
     }
     pilot::give(cells, &config.chosen);
     Ok(true)
@@ -66,35 +60,29 @@ pub(super) fn choose(
 /// What a pilot finds of these cells; `None` after an interruption.
 fn found(
     quiet: bool,
-    question: &SearchConfig,
+    (config, question): (&Config, &SearchConfig),
     cells: &[CellSpec],
-    config: &Config,
     header: &ResultFile,
     folder: &Folder<'_>,
 ) -> Result<Option<Vec<report::result::Chosen>>> {
     let program = measure::own_program().context("cannot find this program's own file")?;
     let running = tempfile::TempDir::with_prefix("compare-").context("cannot make a folder for records")?;
-    note(quiet, &format!("Pilot for {}, which is not counted:", question.scenario));
-    let machine = ThisMachine::new(&program, &question.as_run(), None);
+    note(quiet, &format!("Pilot for {}, which is not counted:", config.scenarios.join(", ")));
+    let machine = ThisMachine::new(&program, config, BTreeMap::new())?;
     let mut say = |found: &Found, cell: &str, probe: &Probe| {
         note(quiet, &format!("{cell}: {}", probe.line(question.axis())));
-        let of = Status::Incomplete { reason: "a pilot".to_owned() };
-        let (search, corpus) = (Some(found.search.clone()), found.corpus.clone());
-        let config = config.clone();
-        folder.keep(&ResultFile { status: of, config, search, corpus, ..header.clone() });
+        let status = Status::Incomplete { reason: "a pilot".to_owned() };
+        folder.keep(&found.result(ResultFile { config: config.clone(), ..header.clone() }, status));
     };
-    pilot::choose(cells, question, (&machine, running.path()), &mut say)
+    pilot::choose(cells, (config, question), (&machine, running.path()), &mut say)
 }
 
-/// Demand of a cell's plan at load 1, with this corpus and these arguments of clients.
-pub(super) fn at_load_1(
-    cell: &Cell,
-    (corpus, client_args): (Option<&str>, &[String]),
-    seconds: u32,
-) -> Result<AtLoad1> {
-    let set = values(client_args, "--set");
-    let skip_invalid = skips_invalid(client_args);
-    let asked = workload::asked_per_second(cell, &set, seconds, corpus, skip_invalid).map_err(UsageError)?;
+/// Demand of a cell's plan at load 1, in blocks of this configuration.
+pub(super) fn at_load_1(cell: &Cell, config: &Config) -> Result<AtLoad1> {
+    let Config { corpus, client_args, seconds, .. } = config;
+    let (set, skip_invalid) = (values(client_args, "--set"), skips_invalid(client_args));
+    let asked = workload::asked_per_second(cell, &set, *seconds, corpus.as_deref(), skip_invalid);
+    let asked = asked.map_err(UsageError)?;
     let deliveries_per_s =
         if asked.deliveries_per_s > 0.0 { asked.deliveries_per_s } else { asked.publishes_per_s };
     if deliveries_per_s <= 0.0 {

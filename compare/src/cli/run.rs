@@ -13,13 +13,13 @@ use cell::Factor;
 use measure::{Exit, NOT_SATURATED, Status, utc};
 use tempfile::TempDir;
 
-use super::{agent, folder::Folder, last, links, rates, refused, stopped_code, try_file};
+use super::{folder::Folder, last, links, rates, stopped_code, try_file};
 use crate::{
     args::Run,
-    assemble::{self, assemble},
+    assemble,
     generator::Generator,
     git,
-    grants::{Asked, Question, asked},
+    grants::{ByRelay, asked},
     junit,
     matrix::{CellSpec, cells},
     metrics::Metrics,
@@ -29,10 +29,9 @@ use crate::{
     plan::Profile,
     primary,
     rounds::{Measured, NoRounds, Rounds},
-    run::{Outcome, Stopped},
     selftest,
     this_machine::ThisMachine,
-    usage::{Ended, note, read_corpus, refuse},
+    usage::{Ended, note, refuse},
 };
 use program::UsageError;
 use report::{
@@ -43,8 +42,7 @@ use report::{
 /// Measures a matrix and writes a result folder.
 pub(super) fn measure(flags: &Run, args: &[OsString]) -> Result<Exit> {
     let mut setup = Setup::new(flags)?;
-    let answering = TempDir::with_prefix("compare-").context("cannot make a folder for a relay's answers")?;
-    setup.ask_relays(answering.path())?;
+    setup.ask_relays()?;
     setup.config.primary = primary::primary(&setup.cells, &flags.primary).map_err(UsageError)?;
     setup.size_blocks()?;
     if let Some(why) = setup.cannot_fail() {
@@ -58,18 +56,18 @@ pub(super) fn measure(flags: &Run, args: &[OsString]) -> Result<Exit> {
     let began = SystemTime::now();
     let header = assemble::header(args, setup.git.clone(), began, setup.config.clone());
     let header = ResultFile { selftest, ..header };
-    let out = Folder::new(&flags.out, setup.name(began));
+    let out = Folder::new(&flags.play.out, setup.name(began));
     setup.play_pilots(&header, &out)?;
-    let foreign = setup.config.url.as_ref().zip(setup.asked.file.as_deref());
-    let agents = agent::gather(flags, foreign, &setup.cells)?;
+    let foreign = setup.config.url.as_ref().zip(setup.answers.get(""));
+    let agents = Agents::gather(flags, foreign, &setup.cells)?;
     let started = SystemTime::now();
     let config = setup.config.clone();
     let header = ResultFile { config, started_utc: utc::format(started), ..header };
     // Not in the result's folder, whose disk may be full.
     let own = TempDir::with_prefix("compare-").context("cannot make a folder for records")?;
     let ended = setup
-        .play(&header, &out, agents.as_ref(), own.path())
-        .and_then(|measured| setup.publish(header, started, &out, measured));
+        .play(header, &out, agents.as_ref(), own.path())
+        .and_then(|measured| setup.publish(started, &out, &measured));
     // Lets the agents go.
     drop(agents);
     leave(own);
@@ -87,8 +85,7 @@ struct Setup<'a> {
     chooses_rate: bool,
     /// Where somebody scrapes it.
     metrics: Option<Metrics>,
-    /// Answers of external relays.
-    asked: Asked,
+    answers: ByRelay,
 }
 
 impl Setup<'_> {
@@ -124,36 +121,25 @@ impl<'a> Setup<'a> {
         }
         let git = git::current();
         let config = flags.config(scenarios.to_vec(), seconds);
-        refuse(refused("run", &flags.client_args))?;
         refuse(flags.refuses_metrics().map(str::to_owned))?;
-        refuse(crate::relays::refusal(&flags.relay))?;
         refuse(links::needs_own_relay(&config).map_err(UsageError)?)?;
-        refuse(flags.over.refusal(flags.url.as_ref(), flags.skip_invalid))?;
+        refuse(flags.over.refusal(flags.play.url.as_ref(), flags.play.events.skip_invalid))?;
         refuse(refusal(flags.profile, (with_bursts, seconds), git.as_ref()))?;
         let chooses_rate = flags.chooses_rate().map_err(|reason| UsageError(anyhow!(reason)))?;
         let client = measure::own_program().context("cannot find this program's own file")?;
-        flags.corpus.as_deref().map(|file| read_corpus(file, flags.skip_invalid)).transpose()?;
-        Folder::try_out(&flags.out)?;
+        flags.play.check("run")?;
         try_file("--junit", flags.junit.as_deref())?;
         let metrics = flags.metrics_listen.as_deref().map(Metrics::serve).transpose()?;
-        Ok(Setup { flags, client, cells, config, git, chooses_rate, metrics, asked: Asked::default() })
+        Ok(Setup { flags, client, cells, config, git, chooses_rate, metrics, answers: ByRelay::new() })
     }
 
     /// Leaves out what external relays do not grant.
-    fn ask_relays(&mut self, folder: &Path) -> Result<()> {
-        let question = Question {
-            headers: &self.config.headers,
-            ca: self.flags.behind_url.ca.as_deref(),
-            corpus: self.flags.corpus.as_deref(),
-            skip_invalid: self.flags.skip_invalid,
-            client_args: &self.flags.client_args,
-        };
+    fn ask_relays(&mut self) -> Result<()> {
         if !self.config.relays.is_empty() {
             note(self.flags.quiet, "Asks each relay what it takes");
         }
-        let (url, relays) = (self.config.url.as_ref(), &mut self.config.relays);
-        self.asked = asked(&question, url, relays, &mut self.cells, folder)?;
-        self.config.foreign = self.asked.foreign.take();
+        let asked = asked(&self.flags.play, &mut self.config.relays, &mut self.cells)?;
+        (self.answers, self.config.foreign) = asked;
         Ok(())
     }
 
@@ -225,7 +211,7 @@ impl<'a> Setup<'a> {
     /// Plays the rounds, by agents or on this machine, whose clients write into `own`.
     fn play(
         &self,
-        header: &ResultFile,
+        header: ResultFile,
         out: &Folder<'_>,
         agents: Option<&Agents>,
         own: &Path,
@@ -234,8 +220,7 @@ impl<'a> Setup<'a> {
         // Records of agents are kept for people.
         let running = agents.map_or_else(|| own.to_owned(), |_| folder.join("running"));
         fs::create_dir_all(&running).with_context(|| format!("cannot make {}", running.display()))?;
-        let machine = ThisMachine::new(&self.client, &self.config, self.asked.file.as_deref())
-            .with_relays(&self.config.relays, &self.asked.by_relay)?;
+        let machine = ThisMachine::new(&self.client, &self.config, self.answers.clone())?;
         let generator: &dyn Generator = match agents {
             Some(agents) => agents,
             None => &machine,
@@ -243,7 +228,7 @@ impl<'a> Setup<'a> {
         let (cells, quiet) = (&*self.cells, self.flags.quiet);
         let metrics = self.metrics.as_ref();
         let rounds = Rounds { generator, cells, running: &running, folder, quiet, metrics };
-        let measured = rounds.play(header.clone(), self.flags.precision, self.flags.max_time);
+        let measured = rounds.play(header, self.flags.precision, self.flags.max_time);
         let measured = measured.map_err(|error| {
             if !error.is::<NoRounds>() {
                 return error;
@@ -256,42 +241,34 @@ impl<'a> Setup<'a> {
         })?;
         // Empty unless a record could not be read.
         let _ = fs::remove_dir(&running);
-        out.ensure_measured(&measured.outcome)?;
+        out.ensure_measured(&measured)?;
         Ok(measured)
     }
 
     /// Writes the result and prints its table.
-    fn publish(
-        &self,
-        header: ResultFile,
-        started: SystemTime,
-        out: &Folder<'_>,
-        measured: Measured,
-    ) -> Result<Exit> {
-        let Measured { config, plan, outcome: Outcome { blocks, status, stopped } } = measured;
+    fn publish(&self, started: SystemTime, out: &Folder<'_>, measured: &Measured) -> Result<Exit> {
         if env::current_exe().is_ok_and(|file| !file.exists()) {
             note(
                 false,
                 "the file of this program was replaced or removed: every block ran the build that was started",
             );
         }
-        let header = ResultFile { status, config, ..header };
-        let result = assemble(header, &self.cells, &plan, blocks);
-        let derived = out
-            .publish(&result, self.flags.wide, |folder| report::write_intervals(&result, started, folder))?;
-        if let Some(line) = last::since(&result, out.made()?) {
+        let result = &measured.result;
+        let derived =
+            out.publish(result, self.flags.wide, |folder| report::write_intervals(result, started, folder))?;
+        if let Some(line) = last::since(result, out.made()?) {
             note(self.flags.quiet, &line);
         }
         let judged = report::between_relays(
-            &result,
+            result,
             &derived.comparisons,
             FailOn::together(&self.flags.fail_on).as_ref(),
         );
         for worse in judged.iter().filter(|judged| judged.fails) {
             note(false, &format!("worse: {worse}"));
         }
-        let junit = self.flags.junit.iter().try_for_each(|file| junit::write(&result, &judged, file));
-        let exit = match exit_code(&result, &derived, stopped) {
+        let junit = self.flags.junit.iter().try_for_each(|file| junit::write(result, &judged, file));
+        let exit = match exit_code(measured, &derived) {
             Exit::Success if judged.iter().any(|judged| judged.fails) => Exit::Regression,
             exit => exit,
         };
@@ -314,11 +291,11 @@ fn refusal(profile: Profile, (with_bursts, seconds): (&[String], u32), git: Opti
 }
 
 /// The exit code of the worst outcome.
-pub(super) fn exit_code(result: &ResultFile, derived: &Derived, stopped: Option<Stopped>) -> Exit {
+pub(super) fn exit_code(Measured { result, stopped }: &Measured, derived: &Derived) -> Exit {
     // The floor speaks no format, so its blocks fail nothing.
     let cells = || result.cells.iter().filter(|cell| cell.role != Role::Floor);
     let ended = |exit: &Exit| cells().flat_map(|cell| &cell.blocks).any(|block| exit.is(block.exit_code));
-    if let Some(code) = stopped_code(stopped) {
+    if let Some(code) = stopped_code(*stopped) {
         return code;
     }
     if let Some(exit) = [Exit::Unbalanced, Exit::Incomplete].into_iter().find(ended) {

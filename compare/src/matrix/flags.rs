@@ -41,9 +41,11 @@ impl<const LOADS: bool> Values<LOADS> {
         Factor::on_side(Side::Load).any(|factor| factor != Factor::Scenario && self.has(factor))
     }
 
-    /// The first flag of the command line whose value another's relay does not tell.
+    /// The first flag of the command line whose value another's relay does not tell, or that only a
+    /// relay of our own is behind.
     pub(crate) fn of_the_relay(&self) -> Option<String> {
         Factor::on_side(Side::Relay)
+            .chain([Factor::Link])
             .find(|factor| self.has(*factor))
             .map(|factor| format!("--{}", factor.row().name))
     }

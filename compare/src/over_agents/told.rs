@@ -5,16 +5,17 @@ use std::{collections::BTreeMap, fs, path::Path};
 use agents::Play;
 use anyhow::{Context, Result, bail, ensure};
 use cell::{Cell, Factor, Side};
+use client_sim::answers::Answers;
 use wire::RelayUrl;
 
-use crate::{generator::Task, matrix::CellSpec};
+use crate::{generator::Task, grants, matrix::CellSpec};
 use report::result::Role;
 
 /// Words to agents about every block alike.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(super) struct Told {
     /// A relay that runs already: its URL, and what it was found to take.
-    pub(super) foreign: Option<(RelayUrl, String)>,
+    foreign: Option<(RelayUrl, String)>,
     /// Whether agents tell what they count.
     live: bool,
     /// Of each scenario of the matrix the name at agents and, when it is a file, its text.
@@ -22,15 +23,18 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// Reads it before agents come. Of a relay that runs already there is its URL, and the file that
-    /// `client-sim doctor` wrote about it. With `live` agents tell what they count while they play.
+    /// Reads it before agents come. Of a relay that runs already there is its URL, and what the doctor
+    /// was answered. With `live` agents tell what they count while they play.
     ///
     /// # Errors
     /// When a file cannot be read, or agents would refuse a block of these cells.
-    pub(crate) fn read(foreign: Option<(&RelayUrl, &Path)>, live: bool, cells: &[CellSpec]) -> Result<Told> {
-        let said = |(url, answers): (&RelayUrl, &Path)| {
-            let said = fs::read_to_string(answers).context("cannot read what the relay answered")?;
-            anyhow::Ok((url.clone(), said))
+    pub(super) fn read(
+        foreign: Option<(&RelayUrl, &Answers)>,
+        live: bool,
+        cells: &[CellSpec],
+    ) -> Result<Told> {
+        let said = |(url, answers): (&RelayUrl, &Answers)| {
+            anyhow::Ok((url.clone(), grants::text(answers, Some(url))?))
         };
         let foreign = foreign.map(said).transpose()?;
         let known = |spec: &CellSpec| anyhow::Ok((spec.cell.scenario.clone(), scenario(&spec.cell)?));

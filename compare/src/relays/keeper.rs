@@ -192,20 +192,20 @@ fn next_ended() -> Option<(Pid, ExitStatus)> {
 
 /// The last bytes of what a process writes.
 #[derive(Debug, Default)]
-pub(crate) struct Tail {
+struct Tail {
     bytes: VecDeque<u8>,
     all_bytes: u64,
 }
 
 impl Tail {
-    pub(crate) fn add(&mut self, bytes: &[u8]) {
+    fn add(&mut self, bytes: &[u8]) {
         self.all_bytes += bytes.len() as u64;
         self.bytes.extend(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]);
         let excess = self.bytes.len().saturating_sub(TAIL_BYTES);
         self.bytes.drain(..excess);
     }
 
-    pub(crate) fn text(&self) -> String {
+    fn text(&self) -> String {
         let (head, rest) = self.bytes.as_slices();
         String::from_utf8_lossy(&[head, rest].concat()).trim().to_owned()
     }

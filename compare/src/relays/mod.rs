@@ -6,6 +6,5 @@ mod keeper;
 mod started;
 
 pub(crate) use command::{read, refusal};
-pub(crate) use keeper::Tail;
 pub use keeper::{KEEPER_ROLE, main as keep};
 pub(crate) use started::{Started, on_cores};

@@ -5,23 +5,19 @@ use std::{
     fs,
     net::{Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
-    process::Stdio,
+    process::Command,
     time::Duration,
 };
 
 use agents::file_sha256;
 use anyhow::{Context, Result, bail};
 use codecs::quoted_lines;
-use futures::{
-    FutureExt,
-    future::{BoxFuture, Shared},
-};
-use measure::{PinnedCores, cores};
+use measure::{Helper, PinnedCores, cores};
 use report::result::RelayCommand;
 use tempfile::TempDir;
 use tokio::{
-    io::{AsyncBufReadExt, BufReader},
-    process::{Child, ChildStdin, Command},
+    sync::oneshot,
+    task::spawn_blocking,
     time::{Instant, sleep, timeout, timeout_at},
 };
 use wire::RelayUrl;
@@ -37,12 +33,6 @@ const LISTENS_WITHIN_S: u32 = 30;
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Beyond the keeper's own patience with a relay.
-const KEEPER_ENDS_WITHIN: Duration = Duration::from_secs(15);
-
-/// The name of its folder, beside a file of ours.
-const DIR: &str = "relay";
-
 /// A relay that writes more than this in a block is told of.
 const MUCH_OUTPUT_BYTES: u64 = 10_000_000;
 
@@ -56,8 +46,9 @@ pub(crate) struct Started {
     pub(crate) pids: Vec<u32>,
     /// SHA-256 of each program that runs for it, by its file.
     pub(crate) programs: BTreeMap<String, String>,
-    keeper: Keeper,
-    /// A folder that the relay may write to, and a file of ours next to it.
+    /// The process that keeps it.
+    keeper: Helper,
+    /// A folder that the relay runs in, and may write to.
     folder: TempDir,
 }
 
@@ -82,12 +73,20 @@ impl Started {
         let name = &relay.name;
         let folder =
             tempfile::TempDir::with_prefix("compare-").context("cannot make a folder for a relay")?;
-        let dir = folder.path().join(DIR);
-        fs::create_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let dir = folder.path();
         let address = free_address().context("no port of 127.0.0.1 is free")?;
-        let words = Words::new(relay, address, &dir)?;
+        let words = Words::new(relay, address, dir)?;
         let url = format!("ws://{address}").parse().context("an address makes a URL")?;
-        let keeper = on_cores(pinned.map(|pinned| &*pinned.relay), || Keeper::spawn(&words, &dir))?;
+        let (sender, ended) = oneshot::channel();
+        let add = |command: &mut Command| {
+            command.arg(&words.program).args(&words.arguments).current_dir(dir);
+        };
+        let tell = || {
+            // Without a receiver the relay has answered.
+            let _ = sender.send(());
+        };
+        let keeper =
+            on_cores(pinned.map(|pinned| &*pinned.relay), || Ok(Helper::start(KEEPER_ROLE, add, tell)?))?;
         let hint = words.relative_file().map_or_else(String::new, |file| {
             format!(
                 "; {file} is a path from here, and the relay runs in a folder of its own: give the whole path"
@@ -96,27 +95,22 @@ impl Started {
         let why = tokio::select! {
             answered = answers(address, relay.listen_within_s.unwrap_or(LISTENS_WITHIN_S)) => match answered {
                 Ok(()) => {
-                    let pids = measure::children(keeper.pid()?);
-                    let programs = programs(&words, keeper.pid()?);
+                    let pids = measure::children(keeper.pid());
+                    let programs = programs(&words, keeper.pid());
                     return Ok(Started { name: name.clone(), url, pids, programs, keeper, folder });
                 }
                 Err(why) => Some(why),
             },
-            _ = keeper.said.clone() => None,
+            _ = ended => None,
         };
-        let ended = keeper.end().await?;
+        let ended = end(keeper).await?;
         let why = why.unwrap_or_else(|| format!("ended before it listened at {address}: {}", ended.how));
         bail!("relay {name} {why}{hint}{}", written(&ended))
     }
 
     /// The folder that it runs in.
-    pub(crate) fn dir(&self) -> PathBuf {
-        self.folder.path().join(DIR)
-    }
-
-    /// A path for a file about it, which is removed with it.
-    pub(crate) fn file(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+    pub(crate) fn dir(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Ends the relay with all of its children, and returns what went wrong.
@@ -124,7 +118,7 @@ impl Started {
     /// # Errors
     /// When the process that keeps it does not end.
     pub(crate) async fn stop(self) -> Result<Noticed> {
-        let ended = self.keeper.end().await?;
+        let ended = end(self.keeper).await?;
         Ok(noticed(&self.name, &ended))
     }
 }
@@ -212,54 +206,15 @@ pub(crate) fn on_cores<T>(cores: Option<&[u32]>, start: impl FnOnce() -> Result<
     started
 }
 
-/// The process that keeps a relay.
-#[derive(Debug)]
-struct Keeper {
-    child: Child,
-    /// Closed, it asks for the end.
-    stdin: ChildStdin,
-    /// Its output, one line at the end.
-    said: Shared<BoxFuture<'static, Option<String>>>,
-}
-
-impl Keeper {
-    fn spawn(words: &Words, dir: &Path) -> Result<Keeper> {
-        let program = measure::own_program().context("cannot find this program's own file")?;
-        let mut child = Command::new(program)
-            .arg(KEEPER_ROLE)
-            .arg(&words.program)
-            .args(&words.arguments)
-            .current_dir(dir)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            // Keeps Ctrl-C from the relay, which lives until its clients have closed.
-            .process_group(0)
-            .spawn()
-            .context("cannot start the process that keeps a relay")?;
-        let stdin = child.stdin.take().context("stdin was piped")?;
-        let mut lines = BufReader::new(child.stdout.take().context("stdout was piped")?).lines();
-        let said = async move { lines.next_line().await.ok().flatten() };
-        Ok(Keeper { child, stdin, said: said.boxed().shared() })
-    }
-
-    fn pid(&self) -> Result<u32> {
-        self.child.id().context("the process that keeps a relay has ended")
-    }
-
-    async fn end(mut self) -> Result<Ended> {
-        drop(self.stdin);
-        let line = timeout(KEEPER_ENDS_WITHIN, self.said).await;
-        let Ok(Some(line)) = line else {
-            let alive = self.child.id().map(measure::started_by).unwrap_or_default();
-            self.child.start_kill().ok();
-            bail!(
-                "the process that keeps a relay did not say how it ended; look for its processes: {alive:?}"
-            );
-        };
-        let ended = serde_json::from_str(&line).with_context(|| format!("not how a relay ended: {line}"))?;
-        self.child.wait().await.context("cannot wait for the process that keeps a relay")?;
-        Ok(ended)
-    }
+/// Has the process that keeps a relay end it, and say how.
+async fn end(keeper: Helper) -> Result<Ended> {
+    let pids = measure::started_by(keeper.pid());
+    let ended = spawn_blocking(|| keeper.end()).await.context("a thread that waits panicked")??;
+    let said = || {
+        format!("the process that keeps a relay did not say how it ended; look for its processes: {pids:?}")
+    };
+    let line = ended.last.with_context(said)?;
+    serde_json::from_str(&line).with_context(|| format!("not how a relay ended: {line}"))
 }
 
 #[cfg(test)]

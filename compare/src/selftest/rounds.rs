@@ -1,6 +1,6 @@
 //! Rounds of JSON against JSON, played and assembled as those of `compare run`.
 
-use std::{env, time::SystemTime};
+use std::{collections::BTreeMap, env, time::SystemTime};
 
 use anyhow::{Result, ensure};
 use cell::{Cell, RelaySide};
@@ -49,7 +49,7 @@ impl Bench<'_> {
         progress: &mut Progress,
         interrupt: impl Future<Output = ()>,
     ) -> Result<Option<ResultFile>> {
-        let generator = &ThisMachine::new(self.program, config, None);
+        let generator = &ThisMachine::new(self.program, config, BTreeMap::new())?;
         let request = Request { generator, config, cells, plan, folder: self.folder, keep: None };
         let started = SystemTime::now();
         let outcome = run::run(&request, progress, interrupt).await?;

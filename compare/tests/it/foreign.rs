@@ -76,7 +76,7 @@ fn a_search_finds_what_a_slow_python_relay_sustains() {
     let (said, result) = compare("search", &relay, &args);
     assert_said_first(&said, "json+deflate is not measured: it agreed on compression none", "/s for ");
     let search = result.search.unwrap();
-    assert_eq!(search.config.url.as_ref().map(ToString::to_string).as_ref(), Some(&relay.1));
+    assert_eq!(result.config.url.as_ref().map(ToString::to_string).as_ref(), Some(&relay.1));
     let [cell] = &search.cells[..] else { panic!("{:?}", search.cells) };
     assert_eq!(cell.cell, "json+none");
     let passes = |probe: &&Probe| probe.outcome == ProbeOutcome::Pass;

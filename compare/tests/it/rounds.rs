@@ -7,10 +7,10 @@ use compare::{
     CellSpec,
     generator::{Generator, Task},
     rounds::{Measured, NoRounds},
-    run::{Outcome, Stopped},
+    run::Stopped,
 };
 use measure::{ReasonKind, RunRecord, Status, ValidityClass};
-use report::{Config, Role};
+use report::{Block, ResultFile, Role, result::CellResult};
 
 use crate::common::{self, Left, PLAIN, Run, Scripted, config, interrupted, matrix, measured, record};
 
@@ -29,9 +29,14 @@ fn play(folder: &Path, generator: &dyn Generator, max_time: Option<Duration>) ->
     common::play(folder, generator, &cells(), config("standard", 12), Some(0.1), max_time)
 }
 
-fn played(folder: &Path, generator: &dyn Generator) -> (Config, Outcome) {
-    let Measured { config, outcome, .. } = play(folder, generator, None).unwrap();
-    (config, outcome)
+/// The result, its blocks each with the place of its cell, and why it was stopped.
+fn played(folder: &Path, generator: &dyn Generator) -> (ResultFile, Vec<(usize, Block)>, Option<Stopped>) {
+    let Measured { result, stopped } = play(folder, generator, None).unwrap();
+    let blocks = |(place, cell): (usize, &CellResult)| {
+        cell.blocks.clone().into_iter().map(move |block| (place, block))
+    };
+    let blocks = result.cells.iter().enumerate().flat_map(blocks).collect();
+    (result, blocks, stopped)
 }
 
 /// CBOR takes the relay a tenth more or less than JSON, by turns, and more of that with `times`.
@@ -58,11 +63,11 @@ fn a_pilot_plans_more_rounds_for_more_noise_and_is_not_counted() {
             asked.push((is_pilot, task.seed));
             measured(noisy(task, times))
         });
-        let (config, outcome) = played(folder.path(), &generator);
+        let (ResultFile { config, status, .. }, blocks, stopped) = played(folder.path(), &generator);
         let planned = config.planned_rounds.unwrap();
         assert_eq!((planned.rounds, planned.rounds_needed), (config.rounds, config.rounds));
-        assert_eq!((outcome.status, outcome.stopped), (Status::Complete, None));
-        assert_eq!(outcome.blocks.len(), 3 * config.rounds as usize);
+        assert_eq!((status, stopped), (Status::Complete, None));
+        assert_eq!(blocks.len(), 3 * config.rounds as usize);
         let (pilot, counted) = asked.split_at(PILOT.1);
         assert!(pilot.iter().all(|(is_pilot, _)| *is_pilot) && !counted.iter().any(|(pilot, _)| *pilot));
         let seeds = |all: &[(bool, u64)]| all.iter().map(|(_, seed)| *seed).collect::<BTreeSet<_>>();
@@ -87,10 +92,10 @@ fn rounds_that_a_pilot_planned_are_made_up_for_by_further_ones() {
             let record = noisy(task, 1);
             if is_late { untimed(record, reason.clone()) } else { measured(record) }
         });
-        let (config, outcome) = played(folder.path(), &generator);
-        let rounds = config.rounds as usize + further;
-        assert_eq!((outcome.status, outcome.blocks.len()), (Status::Complete, 3 * rounds));
-        let usable = outcome.blocks.iter().filter(|(cell, block)| *cell == 1 && block.usable().is_some());
+        let (result, blocks, _) = played(folder.path(), &generator);
+        let rounds = result.config.rounds as usize + further;
+        assert_eq!((result.status, blocks.len()), (Status::Complete, 3 * rounds));
+        let usable = blocks.iter().filter(|(cell, block)| *cell == 1 && block.usable().is_some());
         assert_eq!(usable.count(), rounds - 2);
     }
 }
@@ -102,11 +107,11 @@ fn an_interrupted_pilot_is_all_there_is() {
         number += 1;
         if number <= 7 { measured(noisy(task, 1)) } else { interrupted() }
     });
-    let (config, outcome) = played(folder.path(), &generator);
-    assert_eq!((config.rounds, config.planned_rounds, outcome.blocks.len()), (PILOT.0, None, 8));
-    assert_eq!(outcome.stopped, Some(Stopped::Interrupted));
+    let (ResultFile { config, status, .. }, blocks, stopped) = played(folder.path(), &generator);
+    assert_eq!((config.seed, config.rounds, config.planned_rounds, blocks.len()), (1, PILOT.0, None, 8));
+    assert_eq!(stopped, Some(Stopped::Interrupted));
     let reason = "it ended in the pilot of --precision".to_owned();
-    assert_eq!(outcome.status, Status::Incomplete { reason });
+    assert_eq!(status, Status::Incomplete { reason });
     // The plan and each block, for who reads the folder of a run that is killed.
     assert_eq!(fs::read_dir(folder.path().join("blocks")).unwrap().count(), 1 + 8);
 }

@@ -15,7 +15,9 @@ use measure::{Latency, ReasonKind, RunRecord, Slice, Slices, Status, ValidityCla
 use report::{
     Derived, Report, ResultFile,
     bracket::{End, Limit},
-    result::{AtLoad1, Chosen, Probe, ProbeOutcome, Purpose, Role, Search, SearchConfig, SearchedLinks},
+    result::{
+        AtLoad1, Chosen, Config, Probe, ProbeOutcome, Purpose, Role, Search, SearchConfig, SearchedLinks,
+    },
 };
 
 use crate::common::{
@@ -55,16 +57,18 @@ fn up_to(sustains: u32, rate_per_s: u32) -> RunRecord {
 
 fn config() -> SearchConfig {
     SearchConfig {
-        scenario: "note-stream".to_owned(),
         slo: "p99<10ms, lost=0".to_owned(),
         start_per_s: 100,
         limit_per_s: 100_000,
-        probe_seconds: 2,
         precision: 0.05,
         curve: true,
-        seed: 1,
         ..SearchConfig::default()
     }
+}
+
+/// Probes of two seconds.
+fn probes() -> Config {
+    Config { scenarios: vec!["note-stream".to_owned()], ..run("search", 1) }
 }
 
 fn cells() -> Vec<CellSpec> {
@@ -84,7 +88,8 @@ fn searched(
     mut tell: impl FnMut(&str, &Probe),
 ) -> search::Found {
     let folder = tempfile::tempdir().unwrap();
-    search(cells, config, (generator, folder.path()), &mut |_, cell, probe| tell(cell, probe)).unwrap()
+    search(cells, (&probes(), config), (generator, folder.path()), &mut |_, cell, probe| tell(cell, probe))
+        .unwrap()
 }
 
 #[test]
@@ -303,7 +308,7 @@ fn result(found: search::Found) -> ResultFile {
 fn result_of(config: SearchConfig, found: search::Found) -> ResultFile {
     let command = ["compare", "search"].map(str::to_owned).to_vec();
     let status = if found.finished { Status::Complete } else { Status::Interrupted };
-    let header = header(config.as_run());
+    let header = header(probes());
     ResultFile { command, status, search: Some(Search { config, cells: found.search.cells }), ..header }
 }
 
@@ -368,10 +373,11 @@ fn busy(capacity: u32, rate_per_s: u32) -> RunRecord {
 
 /// What a pilot of the rate chooses for relays that use so much of a core at a rate.
 fn chosen_rate(cells: &[CellSpec], used: impl Fn(usize, u32) -> RunRecord) -> Result<Option<Chosen>> {
-    let question = pilot::of_rate("note-stream", &run("quick", 1));
+    let question = pilot::of_rate();
+    let probes = pilot::probes("note-stream", &run("quick", 1), &question);
     let generator = relays(cells, |cell, rate, _| Some(used(cell, rate)));
     let folder = tempfile::tempdir().unwrap();
-    let chosen = pilot::choose(cells, &question, (&generator, folder.path()), &mut |_, _, _| ())?;
+    let chosen = pilot::choose(cells, (&probes, &question), (&generator, folder.path()), &mut |_, _, _| ())?;
     Ok(chosen.and_then(pilot::weakest))
 }
 
@@ -401,7 +407,8 @@ fn each_cell_gets_the_load_of_its_share_and_a_control_that_of_its_anchor() {
     let used = |id: &str, load: f64| 0.04 + load * if id.starts_with("cbor") { 0.01 } else { 0.08 };
     let mut cells = pilot::at_shares(&matrix(&["cbor+none"]), &[0.07, 0.3, 0.07]);
     let one = AtLoad1 { deliveries_per_s: 4_000.0 };
-    let question = pilot::of_share("note-stream", &run("quick", 1), 0.3, one);
+    let question = pilot::of_share(0.3, one);
+    let probes = pilot::probes("note-stream", &run("quick", 1), &question);
     let own: Vec<CellSpec> = (cells.iter())
         .filter(|cell| cell.role != Role::Control && cell.utilisation == Some(0.3))
         .cloned()
@@ -417,7 +424,7 @@ fn each_cell_gets_the_load_of_its_share_and_a_control_that_of_its_anchor() {
     };
     let folder = tempfile::tempdir().unwrap();
     let choose = |generator: &dyn Generator| {
-        pilot::choose(&own, &question, (generator, folder.path()), &mut |_, _, _| ())
+        pilot::choose(&own, (&probes, &question), (generator, folder.path()), &mut |_, _, _| ())
     };
     let chosen = choose(&Scripted::new(|task| measured(played(task)))).unwrap().unwrap();
     for found in &chosen {

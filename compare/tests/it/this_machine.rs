@@ -1,6 +1,7 @@
 //! The blocks of this machine, with a client of a few lines, which writes canned records.
 
 use std::{
+    collections::BTreeMap,
     fs,
     future::{Future, pending},
     os::unix::fs::PermissionsExt,
@@ -69,7 +70,7 @@ impl Fake {
         let plan = BlockOrder::with_spare(&cells, rounds, config.seed);
         let folder = self.path("running");
         let request = Request {
-            generator: &ThisMachine::new(&self.client, &config, None),
+            generator: &ThisMachine::new(&self.client, &config, BTreeMap::new()).unwrap(),
             config: &config,
             cells: &cells,
             plan: &plan,

@@ -2,11 +2,11 @@
 //! CSV.
 
 use cell::{Factor, Saturate};
-use compare::{CellSpec, Matrix, assemble, cells, generator::Task, rounds::Measured};
+use compare::{CellSpec, Matrix, cells, generator::Task};
 use measure::{Full, RunRecord, Saturated};
 use report::{Report, ResultFile, Role};
 
-use crate::common::{self, Left, PLAIN, Run, Scripted, config, header, interrupted, measured, record};
+use crate::common::{self, Left, PLAIN, Run, Scripted, config, interrupted, measured, record};
 
 const ROUNDS: u32 = 3;
 
@@ -57,9 +57,7 @@ pub(crate) fn block(task: &Task<'_>) -> RunRecord {
 pub(crate) fn played(script: impl FnMut(&Task<'_>) -> Left) -> ResultFile {
     let folder = tempfile::tempdir().unwrap();
     let (generator, cells, config) = (Scripted::new(script), at_the_limit(), config("quick", ROUNDS));
-    let Measured { plan, outcome, .. } =
-        common::play(folder.path(), &generator, &cells, config.clone(), None, None).unwrap();
-    assemble(ResultFile { status: outcome.status, ..header(config) }, &cells, &plan, outcome.blocks)
+    common::play(folder.path(), &generator, &cells, config, None, None).unwrap().result
 }
 
 /// The lines of a text that begin with a format.

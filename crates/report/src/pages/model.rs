@@ -12,7 +12,7 @@ use crate::{
         sentences::{self, control_line, headline, saturated_line, steady_line, title, warnings},
         throughput::{self, Throughput, throughputs},
     },
-    result::{ResultFile, Search},
+    result::{Config, ResultFile, Search},
     tables::{
         browser::ROWS,
         limits,
@@ -49,7 +49,7 @@ impl Report<'_> {
     pub fn from_result(result: &ResultFile) -> Report<'_> {
         let loads = views(result);
         let throughput = throughputs(&loads);
-        let found = result.search.iter().flat_map(of_search);
+        let found = result.search.iter().flat_map(|search| of_search(&result.config, search));
         Report {
             result,
             derived: Derived::from_result(result),
@@ -84,10 +84,10 @@ impl Report<'_> {
 }
 
 /// Roots of a search, and p99 against the axis.
-fn of_search(search: &Search) -> Vec<Part> {
-    let title = Part::sentence(limits::title(&search.config, search.config.axis()));
+fn of_search(config: &Config, search: &Search) -> Vec<Part> {
+    let title = Part::sentence(limits::title(config, search));
     let mut parts = vec![title.only(ON_TERMINALS), Part::table(limits::roots(search))];
-    parts.extend(limits::remarks(search).into_iter().map(Part::sentence));
+    parts.extend(limits::remarks(config, search).into_iter().map(Part::sentence));
     if let Some(curve) = limits::curve(&search.cells) {
         parts.extend([Part::heading(2, "p99 against rate"), Part::table(curve)]);
     }

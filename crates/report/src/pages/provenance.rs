@@ -6,7 +6,7 @@ use measure::{Environment, Tool};
 use crate::{
     merged::Merged,
     number,
-    result::{Axis, Block, CellResult, Config, Git, Oracle, ResultFile, SearchConfig},
+    result::{Axis, Block, CellResult, Config, Git, Oracle, ResultFile},
     tables::{
         browser,
         table::{Table, distinct},
@@ -92,11 +92,14 @@ pub(crate) fn provenance(result: &ResultFile) -> Vec<String> {
         items.extend(foreign.declined.iter().cloned());
     }
     if let Some(search) = &result.search {
-        let SearchConfig { seed, precision, probe_seconds, client_args, .. } = &search.config;
+        let Config { seed, seconds, client_args, .. } = &result.config;
         items.push(match search.config.axis() {
             Axis::Bandwidth => format!("Seed: {seed}. Arguments of every client: {}", client_args.join(" ")),
             Axis::Load | Axis::Rate => {
-                format!("Seed: {seed}. Probes of {probe_seconds} s, precision {:.0} %", precision * 100.0)
+                format!(
+                    "Seed: {seed}. Probes of {seconds} s, precision {:.0} %",
+                    search.config.precision * 100.0
+                )
             }
         });
     } else if let Some(found) = &result.config.browser {

@@ -13,7 +13,7 @@ use crate::{
 /// List items.
 pub(crate) fn reading(result: &ResultFile, loads: &[LoadView<'_>]) -> String {
     if let Some(search) = &result.search {
-        return limits::reading(&search.config);
+        return limits::reading(&result.config, &search.config);
     }
     let correction = correction(loads, result.config.rounds);
     if result.config.browser.is_some() {

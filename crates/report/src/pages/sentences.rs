@@ -25,7 +25,7 @@ pub(crate) fn title(result: &ResultFile) -> String {
         return "Wire formats in a browser".to_owned();
     }
     match &result.search {
-        Some(search) => limits::title(&search.config, search.config.axis()),
+        Some(search) => limits::title(&result.config, search),
         None => format!("{scenarios}: wire formats compared"),
     }
 }
@@ -214,7 +214,7 @@ fn busy_host(result: &ResultFile) -> Option<String> {
 /// How many blocks there are and how many are left out, in one sentence each.
 pub(crate) fn headline(result: &ResultFile) -> String {
     if let Some(search) = &result.search {
-        return limits::headline(search);
+        return limits::headline(&result.config, search);
     }
     if let Some(found) = &result.config.browser {
         return browser::headline(result, found);

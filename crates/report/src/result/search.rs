@@ -4,9 +4,6 @@ use cell::MOST_LOAD;
 use measure::{Counts, RunRecord};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use terms::{Header, RelayUrl};
-
-use super::{Config, RelayCommand};
 
 /// A search: its question and its probes. Capacities follow from them, see
 /// [`Limit`](crate::statistics::bracket::Limit).
@@ -39,12 +36,12 @@ pub struct SearchedLinks {
     pub rtts_ns: Vec<u64>,
 }
 
-/// The question of a search.
+/// The question of a search. Scenario, seconds of a probe and arguments of clients are in [`Config`].
+///
+/// [`Config`]: super::Config
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SearchConfig {
-    /// Scenario name or file.
-    pub scenario: String,
     /// The condition that must hold; empty where two cells are to take equally long.
     pub slo: String,
     /// The links of users, where bandwidths are searched: a rate is then a downlink's in kbit per
@@ -60,26 +57,10 @@ pub struct SearchConfig {
     pub start_per_s: u32,
     /// No probe goes beyond this.
     pub limit_per_s: u32,
-    /// Seconds of a probe; in older results at least.
-    pub probe_seconds: u32,
     /// Two searches shall differ by at most this share.
     pub precision: f64,
     /// Whether p99 is measured at shares of the lowest limit.
     pub curve: bool,
-    /// Decides the order of the probes; each probe has a seed of its own.
-    pub seed: u64,
-    /// The corpus file, when another than the bundled one.
-    pub corpus: Option<String>,
-    /// The relay that every probe was played against, where it was not a fresh one of our own.
-    #[schemars(with = "Option<String>")]
-    pub url: Option<RelayUrl>,
-    /// The relays that were started for probes, where others than our own were.
-    pub relays: Vec<RelayCommand>,
-    /// Header fields of requests to it; the command line in the result has their names.
-    #[serde(skip)]
-    pub headers: Vec<Header>,
-    /// Further arguments of every client.
-    pub client_args: Vec<String>,
 }
 
 /// Demand of a scenario's plan at load 1.
@@ -238,23 +219,6 @@ impl SearchConfig {
             (Some(_), _) => Axis::Bandwidth,
             (None, Some(_)) => Axis::Load,
             (None, None) => Axis::Rate,
-        }
-    }
-
-    /// The configuration of every probe.
-    pub fn as_run(&self) -> Config {
-        Config {
-            scenarios: vec![self.scenario.clone()],
-            profile: "search".to_owned(),
-            rounds: 1,
-            seconds: self.probe_seconds,
-            seed: self.seed,
-            corpus: self.corpus.clone(),
-            url: self.url.clone(),
-            relays: self.relays.clone(),
-            headers: self.headers.clone(),
-            client_args: self.client_args.clone(),
-            ..Config::default()
         }
     }
 }

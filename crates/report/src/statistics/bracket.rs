@@ -453,14 +453,11 @@ mod tests {
 
     fn config() -> SearchConfig {
         SearchConfig {
-            scenario: "x".to_owned(),
             slo: "p99<10ms".to_owned(),
             start_per_s: 100,
             limit_per_s: 40_000,
-            probe_seconds: 1,
             precision: 0.05,
             curve: true,
-            seed: 1,
             ..SearchConfig::default()
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     number,
-    result::{Axis, CellProbes, FLOOR, Played, Probe, ProbeOutcome, Purpose, Search, SearchConfig},
+    result::{Axis, CellProbes, Config, FLOOR, Played, Probe, ProbeOutcome, Purpose, Search, SearchConfig},
     statistics::{
         bracket::{End, Limit},
         stats,
@@ -18,8 +18,9 @@ pub(crate) fn limits(search: &Search) -> Vec<Limit> {
 }
 
 /// The question of the search.
-pub(crate) fn title(SearchConfig { scenario, slo, .. }: &SearchConfig, axis: Axis) -> String {
-    match axis {
+pub(crate) fn title(config: &Config, search: &Search) -> String {
+    let (scenario, slo) = (config.scenarios.join(", "), &search.config.slo);
+    match search.config.axis() {
         Axis::Load => format!("{scenario}: the most deliveries/s under {slo}"),
         Axis::Rate => format!("{scenario}: the highest rate under {slo}"),
         Axis::Bandwidth => format!("{scenario}: break-even bandwidths"),
@@ -251,43 +252,41 @@ pub(crate) fn points(cell: &CellProbes, axis: Axis) -> Vec<(f64, f64)> {
 }
 
 /// How many probes there are, and of what kind.
-pub(crate) fn headline(search: &Search) -> String {
-    let config = &search.config;
+pub(crate) fn headline(config: &Config, search: &Search) -> String {
+    let scenario = config.scenarios.join(", ");
     let probes = || search.cells.iter().flat_map(|cell| &cell.probes);
     let of = |outcome| probes().filter(|probe| probe.outcome == outcome).count();
-    let (all, seconds, disturbed) = (probes().count(), config.probe_seconds, of(ProbeOutcome::Disturbed));
-    if let Some(links) = &config.links {
+    let (all, seconds, disturbed) = (probes().count(), config.seconds, of(ProbeOutcome::Disturbed));
+    if let Some(links) = &search.config.links {
         let rtts: Vec<String> = links.rtts_ns.iter().map(|ns| number::short(*ns as f64 / 1e6)).collect();
         return format!(
-            "The downlink of users' access links at which two cells of {} take equally long, at round trips of {} ms, \
-             each uplink {:.0} % of its downlink: {all} probes of {seconds} s, each of both cells; {disturbed} disturbed.",
-            config.scenario,
+            "The downlink of users' access links at which two cells of {scenario} take equally long, at round trips of {} \
+             ms, each uplink {:.0} % of its downlink: {all} probes of {seconds} s, each of both cells; {disturbed} disturbed.",
             rtts.join(" and "),
             links.uplink_share * 100.0,
         );
     }
     let or_more = if probes().any(|probe| probe.seconds > seconds) { " or more" } else { "" };
     format!(
-        "The highest rate, in {}, at which {} keeps {}: {all} probes of {seconds} s{or_more}; {} missed by the \
+        "The highest rate, in {}, at which {scenario} keeps {}: {all} probes of {seconds} s{or_more}; {} missed by the \
          relay, {} by the generator, {disturbed} disturbed.",
-        axis_name(config.axis()),
-        config.scenario,
-        config.slo,
+        axis_name(search.config.axis()),
+        search.config.slo,
         of(ProbeOutcome::Fail),
         of(ProbeOutcome::GeneratorLimit),
     )
 }
 
 /// List items.
-pub(crate) fn reading(config: &SearchConfig) -> String {
-    if config.axis() == Axis::Bandwidth {
+pub(crate) fn reading(config: &Config, question: &SearchConfig) -> String {
+    if question.axis() == Axis::Bandwidth {
         return "- A probe plays both cells over the same link with the same load, one after another; each user has a link of \
                 its own. × is time of the first, before ÷, to time of the second.\n\
                 - The break-even is the bandwidth at which either is as likely to be faster, from all probes together, \
                 with its 95 % credible interval. Percentages are medians by bandwidth of the time that the faster one saves.\n"
             .to_owned();
     }
-    let loads = config.at_load_1.map_or_else(String::new, |one| {
+    let loads = question.at_load_1.map_or_else(String::new, |one| {
         format!(
             "- Load 1 asks for {:.0} deliveries a second. A capacity is in deliveries that came. publishes/s, connections and \
              load are of the highest probe that passed.\n",
