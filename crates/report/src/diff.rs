@@ -92,8 +92,11 @@ pub fn since(before: &ResultFile, after: &ResultFile) -> Option<String> {
     ))
 }
 
+/// A fact of a result by its name.
+type Fact = (&'static str, fn(&ResultFile) -> String);
+
 /// What two results must have in common.
-const ALIKE: [(&str, fn(&ResultFile) -> String); 8] = [
+const ALIKE: [Fact; 8] = [
     ("corpus", |result| known(result.corpus.as_ref().map(|corpus| corpus.sha256.clone()))),
     ("SLO", |result| known(result.search.as_ref().map(|search| search.config.slo.clone()))),
     ("rates", |result| {

@@ -87,7 +87,7 @@ impl Report<'_> {
 fn of_search(config: &Config, search: &Search) -> Vec<Part> {
     let title = Part::sentence(limits::title(config, search));
     let mut parts = vec![title.only(ON_TERMINALS), Part::table(limits::roots(search))];
-    parts.extend(limits::remarks(config, search).into_iter().map(Part::sentence));
+    parts.extend(limits::remarks(search).into_iter().map(Part::sentence));
     if let Some(curve) = limits::curve(&search.cells) {
         parts.extend([Part::heading(2, "p99 against rate"), Part::table(curve)]);
     }
