@@ -65,7 +65,8 @@ fn run(setup: &Setup, extra: &[&str]) -> (Ran, RunRecord) {
 #[test]
 fn links_are_listed_with_their_sources_and_what_this_host_needs() {
     let text = program().arg("links").ran().ended(0).out;
-    for says in ["slow-4g", "1.6 / 0.75", "150 ms", "Lighthouse", "WebPageTest", "an assumption"] {
+    for says in ["slow-4g", "down=1.6mbit,up=750kbit,rtt=150ms", "Lighthouse", "WebPageTest", "an assumption"]
+    {
         assert!(text.contains(says), "{text}");
     }
     assert!(
