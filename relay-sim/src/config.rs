@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use clap::Parser;
+use clap::{Parser, builder::RangedU64ValueParser};
 use codecs::{Codec, Event, Filter, Format, Implementation, Limits, UnknownName, VerifyLevel};
 use recording::Recorder;
 use terms::{BatchLimits, Reencode};
@@ -11,7 +11,6 @@ use wire::{Compression, ServerTls, Support, WireLimits};
 
 use crate::{
     fault::{self, Fault},
-    reconcile::ReconcileLimits,
     store::StoreConfig,
 };
 
@@ -22,6 +21,34 @@ pub(crate) const EVENTS: &str = "Events";
 pub(crate) const STORE: &str = "Store";
 pub(crate) const LIMITS: &str = "Limits";
 const FAULTS: &str = "Faults";
+
+/// The smallest frame that the crate `negentropy` takes.
+pub(crate) const MIN_FRAME_BYTES: usize = 4_096;
+
+// Bounds on reconciliations (NIP-77). clap would take a doc comment for what the program is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
+pub struct ReconcileLimits {
+    /// Open ones of one connection.
+    #[arg(skip = 4_usize)]
+    pub max_open: usize,
+
+    // strfry has the same bound; 40 MB.
+    /// Most events of one reconciliation
+    #[arg(
+        long = "max-reconcile-events", help_heading = LIMITS, value_name = "N", default_value_t = 1_000_000,
+        hide_short_help = true
+    )]
+    pub max_events: usize,
+
+    // In JSON it becomes twice as long, and clients have a limit of 1 MiB for a message as a rule.
+    /// Largest message of a reconciliation before hex; at least 4096
+    #[arg(
+        long = "reconcile-frame-bytes", help_heading = LIMITS, value_name = "BYTES",
+        default_value_t = 500_000, hide_short_help = true,
+        value_parser = RangedU64ValueParser::<usize>::new().range(MIN_FRAME_BYTES as u64..)
+    )]
+    pub frame_bytes: usize,
+}
 
 // A relay's settings, of which many are flags of the command line. `Config::default()` is what that
 // gives without flags. clap would take a doc comment for what the program is about.

@@ -41,9 +41,8 @@ mod totals;
 
 pub use args::DEFAULT_ADDRESS;
 pub use cli::{Announcement, Refusal, main};
-pub use config::Config;
+pub use config::{Config, ReconcileLimits};
 pub use fault::{Fault, UnknownFault};
-pub use reconcile::ReconcileLimits;
 pub use server::serve;
 pub use store::{StoreConfig, StoreError};
 pub use terms::{BatchLimits, Reencode};

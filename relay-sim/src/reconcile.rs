@@ -7,38 +7,9 @@
 
 use std::collections::HashMap;
 
-use clap::builder::RangedU64ValueParser;
 use negentropy::{Id, Negentropy, NegentropyStorageVector};
 
-use crate::config::LIMITS;
-
-/// The smallest frame that the crate takes.
-pub(crate) const MIN_FRAME_BYTES: usize = 4_096;
-
-// Bounds on reconciliations (NIP-77). clap would take a doc comment for what the program is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
-pub struct ReconcileLimits {
-    /// Open ones of one connection.
-    #[arg(skip = 4_usize)]
-    pub max_open: usize,
-
-    // strfry has the same bound; 40 MB.
-    /// Most events of one reconciliation
-    #[arg(
-        long = "max-reconcile-events", help_heading = LIMITS, value_name = "N", default_value_t = 1_000_000,
-        hide_short_help = true
-    )]
-    pub max_events: usize,
-
-    // In JSON it becomes twice as long, and clients have a limit of 1 MiB for a message as a rule.
-    /// Largest message of a reconciliation before hex; at least 4096
-    #[arg(
-        long = "reconcile-frame-bytes", help_heading = LIMITS, value_name = "BYTES",
-        default_value_t = 500_000, hide_short_help = true,
-        value_parser = RangedU64ValueParser::<usize>::new().range(MIN_FRAME_BYTES as u64..)
-    )]
-    pub frame_bytes: usize,
-}
+use crate::config::{MIN_FRAME_BYTES, ReconcileLimits};
 
 /// The reconciliations of one connection.
 #[derive(Debug)]
