@@ -30,7 +30,8 @@ fn first_record(result: &mut ResultFile) -> &mut RunRecord {
 
 /// The only population of a run with so many deliveries.
 fn of_deliveries(of: &RunRecord, deliveries: u64) -> PopulationRecord {
-    PopulationRecord { counts: Counts { deliveries, ..of.counts }, ..population(of, "all", None) }
+    let counts = Counts { deliveries, ..of.counts };
+    PopulationRecord { connections: of.connections, counts, ..population(of, "all", None) }
 }
 
 /// Results of this tree, packed or not.
