@@ -1,5 +1,4 @@
-//! Plays the rounds of `compare run`, and before them those of the pilot that decides about their
-//! number (`--precision`).
+//! Plays the rounds of `compare run`. With `--precision` a pilot goes before, and decides how many.
 
 use std::{
     fs,

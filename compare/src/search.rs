@@ -106,7 +106,11 @@ pub fn search(
         config,
         question,
         folder,
-        slo: if question.slo.is_empty() { Slo::default() } else { question.slo.parse().map_err(anyhow::Error::msg)? },
+        slo: if question.slo.is_empty() {
+            Slo::default()
+        } else {
+            question.slo.parse().map_err(anyhow::Error::msg)?
+        },
         order: ChaCha8Rng::seed_from_u64(config.seed),
         brackets: subjects.iter().map(|_| Bracket::new(question)).collect(),
         subjects,

@@ -338,7 +338,8 @@ fn saturated(outcome: &Outcome, active_ns: u64, facts: &Facts<'_>) -> Option<Sat
     (active_ns > 0).then(|| Saturated::from_times(asked, times, usable_cores(outcome, facts), active_ns))
 }
 
-/// The reason against a run whose closed loop used up its events long before the time was over.
+/// The reason against a run in which a connection of the closed loop ran out of events before 95 % of
+/// the time.
 fn ran_dry(shared: &Shared) -> Option<ReasonKind> {
     const NEARLY: f64 = 0.95;
     let until = shared.workload.until?;

@@ -42,7 +42,7 @@ pub struct Run {
     thread: Thread,
     /// Why agents cannot fetch the run's events.
     pub unstored: Option<NatsError>,
-    /// The agent that starts relays on this machine.
+    /// This machine's agent, which starts the relays, if it attends.
     own: Option<JoinHandle<()>>,
 }
 

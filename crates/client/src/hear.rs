@@ -87,8 +87,8 @@ impl Client {
         answers
     }
 
-    /// Takes CLOSED, or NEG-ERR of a reconciliation; false when it names no subscription that was
-    /// opened.
+    /// Takes CLOSED, or the NEG-ERR of a reconciliation. Returns whether it fits a subscription that was
+    /// opened: NEG-ERR fits only a reconciliation.
     fn closed(&mut self, verb: &str, (id, text): (&str, &str), now_ns: u64) -> bool {
         let is_error = verb == "NEG-ERR";
         if self.is_recorded() {
@@ -101,10 +101,11 @@ impl Client {
             return false;
         }
         self.shared.incidents.said(About::Subscription(self.id, id.to_owned()), &format!("{verb} {text}"));
+        // A subscription refused for want of AUTH is opened again after that.
         if self.awaits(subscription) && self.holds(text, Held::Subscription(subscription)) {
             return true;
         }
-        let refuses = match subscription {
+        let is_news = match subscription {
             Subscription::Live(_) if !self.started => {
                 self.fail(format!("the relay refused a live subscription: {}", quoted(text)));
                 true
@@ -125,7 +126,7 @@ impl Client {
                 true
             }
         };
-        if refuses {
+        if is_news {
             self.complain(|| format!("{verb} {id}: {text}"));
         }
         true

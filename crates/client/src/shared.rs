@@ -422,8 +422,9 @@ impl Shared {
         if planned.closed { self.sent_ns(publication) } else { nanos(planned.at) }
     }
 
-    /// Whether another agent publishes it: when it is sent is then known by plan alone.
+    /// Whether another agent publishes it. Only the plan then says when it is sent.
     pub fn is_elsewhere(&self, publication: usize) -> bool {
+        // Without other agents no fate need be read.
         self.is_share() && self.fate(publication) == Fate::Elsewhere
     }
 

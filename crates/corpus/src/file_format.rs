@@ -2,9 +2,8 @@
 
 use codecs::Format;
 
-/// Largest record, and so the most that a damaged length can allocate: as large as the largest
-/// message that relay-sim accepts. Known follow lists have up to 6,165 entries (`data/README.md`),
-/// under half of it.
+/// Largest record: the most that a damaged length can allocate. It equals relay-sim's largest message.
+/// The longest known follow list, of 6,165 entries (`data/README.md`), takes under half of these bytes.
 pub const MAX_RECORD_BYTES: usize = 1 << 20;
 
 /// Largest batch: one value, which is read and written whole, so this bounds memory. Tens of

@@ -189,8 +189,9 @@ impl Connection {
         self.tcp().last_heard
     }
 
-    /// The next data message. Answers Pings on the way. `None` after an orderly close (codes 1000,
-    /// 1001 and none), after [`Connection::close`], and after an error. Cancel-safe.
+    /// The next data message. Answers Pings on the way. `None` after an orderly close (code 1000, code
+    /// 1001, or a Close frame without a code), after [`Connection::close`], and after an error.
+    /// Cancel-safe.
     ///
     /// # Errors
     /// Each ends the connection; [`WireError::close_code`] is the code for the peer.

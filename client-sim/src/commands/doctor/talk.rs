@@ -253,8 +253,8 @@ impl Talk {
         }
     }
 
-    /// Answers the relay's challenge (NIP-42), which may come with a request that is restricted; `None`
-    /// without one.
+    /// Answers the relay's challenge (NIP-42). Where none came yet, a restricted request may provoke it.
+    /// `None` if no challenge came.
     pub(super) async fn authenticate(&mut self, restricted: &Filter) -> Option<Answer> {
         if self.heard.borrow().challenge.is_none() {
             self.request(restricted.clone()).await;

@@ -1,6 +1,6 @@
-//! Cap'n Proto, tuned: the words of a message written straight into the caller's buffer, in the
-//! segments that the crate's builder would make, and the three blobs found by following three
-//! pointers.
+//! Cap'n Proto, tuned. The writer puts the words of a message straight into the caller's buffer, in the
+//! segments that the crate's builder would make. The reader follows an event's three pointers to its
+//! fixed fields, tags and content.
 //!
 //! Pointers that no encoder of today writes (a larger struct, lists of other sizes, double far
 //! pointers, blobs that overlap) are left to the library.

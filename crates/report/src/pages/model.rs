@@ -68,12 +68,12 @@ impl Report<'_> {
         !self.throughput.is_empty()
     }
 
-    /// The parts of a rendering, in its order.
+    /// The parts that a medium shows, in order.
     pub(crate) fn parts(&self, medium: Medium) -> impl Iterator<Item = &Part> {
-        // What a narrow terminal shows first is all that it shows, and what other documents quote.
-        let is_first_alone = self.is_at_limit() && matches!(medium, Medium::Terminal | Medium::Lines);
+        // A narrow terminal shows a result at its limit without the loads. Quoted lines are the same parts.
+        let without_loads = self.is_at_limit() && matches!(medium, Medium::Terminal | Medium::Lines);
         let (medium, loads) =
-            if is_first_alone { (Medium::Terminal, &[][..]) } else { (medium, &self.loads[..]) };
+            if without_loads { (Medium::Terminal, &[][..]) } else { (medium, &self.loads[..]) };
         self.first.iter().chain(loads).chain(&self.end).filter(move |part| part.on.contains(&medium))
     }
 

@@ -48,15 +48,17 @@ pub fn rounds_to_fail(cells: usize, fail_on: Option<&FailOn>) -> u32 {
     (1..MAX_ROUNDS).find(suffice).unwrap_or(MAX_ROUNDS)
 }
 
-/// The number of equal parts of the level, of which this metric has one. By a weighted Bonferroni
-/// correction the relay's CPU has half of the level, because short runs find differences there. The other
-/// metrics share the rest.
+/// The divisor of the test's level, [`FALSE_ALARM`], for this one of the metrics, by a weighted Bonferroni
+/// correction. The relay's CPU gets half of the level, because short runs find differences there. The
+/// others share the other half. Without one side the other gets all.
 fn parts_of_level(metrics: &BTreeSet<Metric>, metric: Metric) -> usize {
-    let others = metrics.iter().filter(|one| **one != Metric::RelayCpu).count();
-    match (metrics.contains(&Metric::RelayCpu), metric == Metric::RelayCpu) {
-        (true, true) => 1 + usize::from(others > 0),
-        (true, false) => 2 * others,
-        (false, _) => others,
+    let has_cpu = metrics.contains(&Metric::RelayCpu);
+    let others = metrics.len() - usize::from(has_cpu);
+    match metric {
+        Metric::RelayCpu if others == 0 => 1,
+        Metric::RelayCpu => 2,
+        _ if has_cpu => 2 * others,
+        _ => others,
     }
 }
 

@@ -20,11 +20,11 @@ use toml::{Table, Value};
 
 use crate::recorded::Recorded;
 
+pub(crate) use self::change::scaled;
 pub use self::schema::{
     Access, Arrival, Bound, Connect, Draw, FanIn, Hot, LiveFilter, OnDuplicate, Phase, Publish, Reconcile,
     Replay, Request, Scenario, Shares, Span, Step, Subscribe, TagChoice,
 };
-pub(crate) use self::change::scaled;
 
 static BUILT_IN: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../scenarios");
 

@@ -61,8 +61,9 @@ impl Connection {
         batch
     }
 
-    /// A batch of live events, unless its subscription ended meanwhile.
+    /// Sends a batch of live events, or drops it if its subscription ended meanwhile.
     pub(super) fn put_out_batch(&mut self, batch: &Batch, now: Instant) {
+        // Sent or dropped, its bytes leave the outbox.
         self.delivered_bytes += batch.outbox_bytes;
         if batch.subscription.ended() {
             add(&self.relay.counters.deliveries_dropped, batch.events.len() as u64);

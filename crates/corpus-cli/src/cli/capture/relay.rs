@@ -209,7 +209,7 @@ impl Talk<'_> {
         Ok(page)
     }
 
-    /// Live events, until the capture ends.
+    /// Takes live events until the caller stops it. Fails if the relay is silent, even to a ping.
     async fn stay(&mut self) -> Result<(), String> {
         let anything = Filter::default();
         loop {
