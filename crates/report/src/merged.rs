@@ -67,7 +67,7 @@ pub struct Merged {
     pub page: Option<PageRecord>,
     /// Cost of first deliveries to the relays before the clock started, where that was measured.
     pub first_delivery: Option<FirstDelivery>,
-    /// All samples by metric, and as [`THROUGHPUT`] envelopes a second by interval.
+    /// All samples by metric, and as `THROUGHPUT` envelopes a second by interval.
     pub latency: BTreeMap<String, Latency>,
 }
 

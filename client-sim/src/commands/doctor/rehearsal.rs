@@ -27,9 +27,9 @@ const DELETION: u16 = 5;
 /// How long events ask to live (NIP-40).
 const LIFETIME_S: i64 = 600;
 
-/// Steps of a bisection, each one message, and its time: a relay may be silent to what it refuses.
+/// Steps of a bisection, each one message, and the time of all: a relay may be silent to what it refuses.
 const STEPS: usize = 8;
-const TIME_TO_BISECT: Duration = Duration::from_secs(15);
+const TIME_TO_BISECT: Duration = Duration::from_secs(30);
 
 /// One part in so many of its age is taken off a bound: events age until they are sent.
 const AGES: i64 = 50;
@@ -84,8 +84,9 @@ pub(super) async fn rehearse(peer: &Rc<Peer>, needs: &Needs, answers: &mut Answe
         rehearsal.log_in(&mut links).await;
     }
     if rehearsal.answers.stopped.is_none() {
-        rehearsal.bounds(&mut links[0]).await;
-        rehearsal.requests(&mut links[0]).await;
+        let deadline = Instant::now() + TIME_TO_BISECT;
+        rehearsal.bounds(&mut links[0], deadline).await;
+        rehearsal.requests(&mut links[0], deadline).await;
     }
     delete(peer, &mut links[0]).await;
     join_all(links.into_iter().map(Talk::close)).await;
@@ -142,6 +143,10 @@ impl Rehearsal<'_> {
             let refused = if asks { other.request(nothing()).await.refusal() } else { None };
             refused.map_or(Ok(other), |said| Err(anyhow::Error::msg(said)))
         };
+        let met_here = |error: &anyhow::Error| match error.downcast_ref() {
+            Some(WireError::Io(error)) => resources::ran_out(error),
+            _ => false,
+        };
         let (mut others, mut failed) = (Vec::new(), false);
         let deadline = Instant::now() + TIME_TO_OPEN;
         while others.len() < wanted && Instant::now() < deadline {
@@ -150,6 +155,7 @@ impl Rehearsal<'_> {
                     others.push(other);
                     failed = false;
                 }
+                Err(error) if met_here(&error) => break,
                 Err(error) if failed => {
                     let most = i64::try_from(others.len() + 1).unwrap_or(i64::MAX);
                     self.bound(CONNECTIONS, most, format!("{error:#}"));
@@ -189,8 +195,8 @@ impl Rehearsal<'_> {
             join_all(links.iter_mut().skip(1).map(|reader| reader.listen(live.clone()))).await;
         }
         let (mut taken, mut set_aside) = (Vec::new(), BTreeMap::new());
-        for event in events {
-            let answer = links[0].publish(&event).await;
+        let answers = links[0].publish_all(&events).await;
+        for (event, answer) in events.into_iter().zip(answers) {
             match unpublished(&answer) {
                 None if answer == Answer::Taken => taken.push(event),
                 None => {}
@@ -279,7 +285,7 @@ impl Rehearsal<'_> {
     }
 
     /// The largest of each property of an event, of a regular kind where the relay takes one.
-    async fn bounds(&mut self, talk: &mut Talk) {
+    async fn bounds(&mut self, talk: &mut Talk, deadline: Instant) {
         let refused = &self.answers.rules.kinds_after_auth;
         let stays = |event: &&Event<'_>| is_kept(event) && !refused.contains_key(&event.kind);
         let is_special = |event: &&Event<'_>| event.class() != KindClass::Regular;
@@ -289,7 +295,8 @@ impl Rehearsal<'_> {
             let Some(most) = self.needs.properties.get(&property).copied() else { continue };
             // Dates begin in 1970.
             let most = if property == Property::Oldest { most.min(0) } else { most };
-            let found = largest(property.of(&template, json_bytes(&template)), most, async |value| {
+            let range = (property.of(&template, json_bytes(&template)), most);
+            let found = largest(range, deadline, async |value| {
                 // Of one author a relay keeps the newest replaceable event, and may refuse the others.
                 let author = if template.class() == KindClass::Regular {
                     FIRST
@@ -311,14 +318,14 @@ impl Rehearsal<'_> {
     }
 
     /// The widest request of each list of kinds, subscriptions at one time, and a reconciliation.
-    async fn requests(&mut self, talk: &mut Talk) {
+    async fn requests(&mut self, talk: &mut Talk, deadline: Instant) {
         if !self.answers.reads(self.needs.auth) {
             return;
         }
         for (what, filter) in &self.needs.requests {
             // One that is refused for its kinds takes no entry.
             let asks = async |entries: i64| talk.request(narrowed(filter, entries)).await.refusal();
-            if let Some((most, said)) = largest(0, self.needs.most(what), asks).await {
+            if let Some((most, said)) = largest((0, self.needs.most(what)), deadline, asks).await {
                 self.bound(what, most, said);
             }
         }
@@ -368,17 +375,16 @@ fn unpublished(answer: &Answer) -> Option<String> {
 }
 
 /// The largest value that the relay takes, and its words at the next; `None` when it takes `most`.
-/// `least` is taken. `probe` returns why the relay refuses a value.
+/// `least` is taken. `probe` returns why the relay refuses a value. After the deadline it steps no more.
 async fn largest(
-    least: i64,
-    most: i64,
+    (least, most): (i64, i64),
+    deadline: Instant,
     mut probe: impl AsyncFnMut(i64) -> Option<String>,
 ) -> Option<(i64, String)> {
     let (mut taken, mut over) = (least, most);
     if over <= taken {
         return None;
     }
-    let deadline = Instant::now() + TIME_TO_BISECT;
     let mut said = probe(over).await?;
     for _ in 0..STEPS {
         let middle = taken + (over - taken) / 2;

@@ -114,9 +114,8 @@ impl Answer {
 /// What came on a connection. Only what is waited for is remembered.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
-    /// What the last message was about, its event's id in hex or its subscription, and the first answer.
-    about: String,
-    answer: Option<Answer>,
+    /// What the last messages were about, an event's id in hex or a subscription, and the first answers.
+    answers: BTreeMap<String, Option<Answer>>,
     /// Events of the rehearsal, and what of them came stored and live.
     published: Vec<Event<'static>>,
     pub(super) stored: HashSet<[u8; 32]>,
@@ -175,31 +174,40 @@ impl Talk {
     }
 
     async fn ask_once(&mut self, about: &str, message: &ClientMessage<'_>) -> Answer {
-        if self.heard.borrow().ended.is_some() {
-            match Talk::open(&self.peer).await {
-                Ok(anew) => {
-                    anew.look_for(&self.heard.borrow().published);
-                    *self = anew;
-                }
-                Err(error) => return Answer::Ended(quoted(&error.to_string())),
-            }
+        if let Err(error) = self.reopen().await {
+            return Answer::Ended(quoted(&error.to_string()));
         }
-        self.heard
-            .send_modify(|heard| (heard.about, heard.answer, heard.notice) = (about.to_owned(), None, None));
+        self.wait_for([about]);
         self.say(message);
-        let is_over = |heard: &Heard| heard.answer.is_some() || heard.ended.is_some();
+        let is_over = |heard: &Heard| heard.unanswered() == 0 || heard.ended.is_some();
         let mut hears = self.heard.subscribe();
         let begun = hears.wait_for(|heard| is_over(heard) || heard.notice.is_some());
         if timeout(self.peer.patience, begun).await.is_ok() {
             timeout(AFTER_NOTICE, hears.wait_for(is_over)).await.ok();
         }
         let heard = self.heard.borrow();
-        match &*heard {
-            Heard { answer: Some(answer), .. } => answer.clone(),
-            Heard { ended: Some(why), notice, .. } => Answer::Ended(notice.as_ref().unwrap_or(why).clone()),
-            Heard { notice: Some(said), .. } => Answer::Refused(said.clone()),
-            _ => Answer::Silent,
+        let answer = heard.answers.get(about).cloned().flatten();
+        answer.unwrap_or_else(|| match (&heard.ended, &heard.notice) {
+            (Some(why), notice) => Answer::Ended(notice.as_ref().unwrap_or(why).clone()),
+            (None, Some(said)) => Answer::Refused(said.clone()),
+            (None, None) => Answer::Silent,
+        })
+    }
+
+    /// Makes the connection again if it ended.
+    async fn reopen(&mut self) -> Result<(), WireError> {
+        if self.heard.borrow().ended.is_some() {
+            let anew = Talk::open(&self.peer).await?;
+            anew.look_for(&self.heard.borrow().published);
+            *self = anew;
         }
+        Ok(())
+    }
+
+    /// Waits from now on for answers about these, and for no others.
+    fn wait_for<'a>(&self, about: impl IntoIterator<Item = &'a str>) {
+        let answers = about.into_iter().map(|about| (about.to_owned(), None)).collect();
+        self.heard.send_modify(|heard| (heard.answers, heard.notice) = (answers, None));
     }
 
     /// Sends a message.
@@ -213,6 +221,37 @@ impl Talk {
 
     pub(super) async fn publish(&mut self, event: &Event<'static>) -> Answer {
         self.ask(&hex::encode(&event.id), &ClientMessage::Event(Cow::Borrowed(event))).await
+    }
+
+    /// Publishes events together, because a relay may answer late, or not at all. What it refused for the
+    /// rate alone, or left open when it ended the connection, is published again by itself.
+    pub(super) async fn publish_all(&mut self, events: &[Event<'static>]) -> Vec<Answer> {
+        let ids: Vec<String> = events.iter().map(|event| hex::encode(&event.id)).collect();
+        // Without a connection each event fails by itself.
+        self.reopen().await.ok();
+        self.wait_for(ids.iter().map(String::as_str));
+        for event in events {
+            self.say(&ClientMessage::Event(Cow::Borrowed(event)));
+        }
+        let (mut hears, mut open) = (self.heard.subscribe(), events.len());
+        while open > 0 {
+            let came = hears.wait_for(move |heard| heard.ended.is_some() || heard.unanswered() < open);
+            let Ok(Ok(heard)) = timeout(self.peer.patience, came).await else { break };
+            open = if heard.ended.is_some() { 0 } else { heard.unanswered() };
+        }
+        let (first, is_ended) = {
+            let heard = self.heard.borrow();
+            (heard.answers.clone(), heard.ended.is_some())
+        };
+        let mut answers = Vec::with_capacity(events.len());
+        for (event, id) in events.iter().zip(&ids) {
+            answers.push(match first.get(id).cloned().flatten() {
+                Some(answer) if answer.about_rate().is_none() => answer,
+                None if !is_ended => Answer::Silent,
+                _ => self.publish(event).await,
+            });
+        }
+        answers
     }
 
     /// Asks for stored events, and ends the subscription.
@@ -339,9 +378,13 @@ impl Heard {
             }
             RelayMessage::Events { .. } | RelayMessage::Count { .. } => return,
         };
-        if about == self.about {
-            self.answer.get_or_insert(answer);
+        if let Some(first) = self.answers.get_mut(&about) {
+            first.get_or_insert(answer);
         }
+    }
+
+    fn unanswered(&self) -> usize {
+        self.answers.values().filter(|answer| answer.is_none()).count()
     }
 }
 
