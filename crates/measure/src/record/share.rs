@@ -72,6 +72,7 @@ pub struct AgentRecord {
     /// From the plan's time zero to the instant at which its last worker began.
     pub started_late_ns: u64,
     /// Wall time of its load.
+    #[serde(default)]
     pub elapsed_ns: u64,
     /// The cores that its clients can keep busy, where that is known.
     pub cores: Option<u64>,
@@ -83,6 +84,7 @@ pub struct AgentRecord {
     /// round trips, and those of TLS.
     pub handshake_ns_min: Option<u64>,
     /// Deliveries that its subscribers were owed and did not get.
+    #[serde(default)]
     pub deliveries_lost: u64,
     /// Its clock against the coordinator's, which set the start; absent in older records.
     pub clock: Option<ClockRecord>,

@@ -11,6 +11,7 @@ pub struct EncodingsRecord {
     /// Deliveries of events that it had encoded before.
     pub cached: u64,
     /// Deliveries with the bytes of the publisher (`relay-sim --reencode never-if-canonical`).
+    #[serde(default)]
     pub spliced: u64,
 }
 

@@ -142,6 +142,7 @@ pub struct Probe {
     /// Its settings; absent in older results, and without a record.
     pub played: Option<Played>,
     /// Seconds in which work started; 0 in older results.
+    #[serde(default)]
     pub seconds: u32,
     /// Its purpose in the search.
     pub purpose: Purpose,
