@@ -56,6 +56,10 @@ impl<R: BufRead> Lines<R> {
 
     /// The next event; `None` at the end of the file.
     pub(super) fn next(&mut self) -> Result<Option<Event<'static>>, RecordError> {
+        // The rest of a line that is too large.
+        if self.unterminated && self.line.len() > MAX_RECORD_BYTES {
+            self.next_offset += self.input.skip_until(b'\n')? as u64;
+        }
         loop {
             self.number += 1;
             self.offset = self.next_offset;
@@ -99,9 +103,6 @@ impl<R: BufRead> Lines<R> {
             self.unterminated = !terminated;
         }
         if self.line.len() > MAX_RECORD_BYTES {
-            if !terminated {
-                self.next_offset += self.input.skip_until(b'\n')? as u64;
-            }
             return Err(RecordError::TooLarge);
         }
         Ok(read > 0)

@@ -22,11 +22,13 @@ pub(super) struct Records<R> {
     offset: u64,
     /// Start of the next record's length.
     next_offset: u64,
+    /// Bytes of a record that is too large, which come first.
+    to_pass: u64,
 }
 
 impl<R: BufRead> Records<R> {
     pub(super) fn new(input: R) -> Records<R> {
-        Records { input, record: Vec::new(), offset: 0, next_offset: 0 }
+        Records { input, record: Vec::new(), offset: 0, next_offset: 0, to_pass: 0 }
     }
 
     /// Start of the record that was read last.
@@ -36,11 +38,15 @@ impl<R: BufRead> Records<R> {
 
     /// The next event; `None` at the end of the file.
     pub(super) fn next(&mut self) -> Result<Option<Event<'static>>, RecordError> {
-        self.offset = self.next_offset;
+        let passed = io::copy(&mut (&mut self.input).take(self.to_pass), &mut io::sink())?;
+        if passed < self.to_pass {
+            return Err(RecordError::Truncated { missing_bytes: self.to_pass - passed });
+        }
+        (self.to_pass, self.offset) = (0, self.next_offset);
         let Some((length, prefix_bytes)) = read_varint(&mut self.input)? else { return Ok(None) };
         self.next_offset = self.offset.saturating_add(prefix_bytes).saturating_add(length);
         if length > MAX_RECORD_BYTES as u64 {
-            io::copy(&mut (&mut self.input).take(length), &mut io::sink())?;
+            self.to_pass = length;
             return Err(RecordError::TooLarge);
         }
         let read = read_up_to(&mut self.input, length, &mut self.record)?;
