@@ -66,11 +66,7 @@ impl Task {
         let mut report = RelayReport::for_url(self.relay.url());
         let mut histories: Vec<_> = self.filters.iter().cloned().map(History::new).collect();
         let mut given_up = None;
-        tokio::select! {
-            // An error means that the sender is gone.
-            _ = stopped.wait_for(|stopped| *stopped) => {}
-            () = self.connections(&mut histories, &mut report, &mut given_up) => {}
-        }
+        self.connections(&mut histories, &mut report, &mut given_up, &mut stopped).await;
         let given_up = given_up.filter(|(_, connections)| *connections == report.connections);
         report.failure = report.failure.take().or(given_up.map(|(reason, _)| reason));
         if let Ok(Ok(Ok((answer, at)))) = time::timeout(NIP11_GRACE, document).await {
@@ -93,11 +89,12 @@ impl Task {
         histories: &mut [History],
         report: &mut RelayReport,
         given_up: &mut Option<(String, u64)>,
+        stopped: &mut watch::Receiver<bool>,
     ) {
         let mut failures = 0;
         loop {
             let events_before = report.events_new;
-            let Err(reason) = self.connection(histories, report).await else { return };
+            let Err(reason) = self.connection(histories, report, stopped).await else { return };
             let progressed = report.events_new > events_before;
             failures = if progressed { 1 } else { (failures + 1).min(MAX_FAILURES + 1) };
             *given_up = (failures > MAX_FAILURES).then(|| (reason.clone(), report.connections));
@@ -109,14 +106,18 @@ impl Task {
             // 1, 2, 4, 8, 16 and then 32 seconds with the patience of 30.
             let pause = self.patience * (1 << (failures - 1)) / 30;
             tell(&format!("{}: {reason}; asked again in {pause:.0?}", self.relay.url()));
-            time::sleep(pause).await;
+            if time::timeout(pause, stop(stopped)).await.is_ok() {
+                return;
+            }
         }
     }
 
+    /// Connects, and talks until there is no more or the capture is stopped.
     async fn connection(
         &mut self,
         histories: &mut [History],
         report: &mut RelayReport,
+        stopped: &mut watch::Receiver<bool>,
     ) -> Result<(), String> {
         let offer = Offer { batched: false, formats: vec![Format::JSON], compression: self.compression };
         let limits = WireLimits {
@@ -126,12 +127,19 @@ impl Task {
             handshake_timeout: self.patience,
             ..WireLimits::default()
         };
-        let connection = self.relay.connect(&offer, &limits).await.map_err(|error| error.to_string())?;
+        let connect = self.relay.connect(&offer, &limits);
+        let connection = tokio::select! {
+            () = stop(stopped) => return Ok(()),
+            connection = connect => connection.map_err(|error| error.to_string())?,
+        };
         report.connections += 1;
         report.extensions.clone_from(&connection.agreement().extensions);
         let codec = Format::JSON.spec().library;
         let mut talk = Talk { task: self, connection, report, pages: 0, codec };
-        let left = talk.all(histories).await;
+        let left = tokio::select! {
+            () = stop(stopped) => Ok(()),
+            left = talk.all(histories) => left,
+        };
         talk.connection.close(CloseCode::Normal, "").await;
         left
     }
@@ -345,6 +353,11 @@ impl Talk<'_> {
             Err(_) => Err("the relay does not read".to_owned()),
         }
     }
+}
+
+async fn stop(stopped: &mut watch::Receiver<bool>) {
+    // An error means that the sender is gone.
+    let _ = stopped.wait_for(|stopped| *stopped).await.is_ok();
 }
 
 /// The `created_at` of an invalid event for the subscription of this name: `None` for another
