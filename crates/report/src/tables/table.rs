@@ -8,7 +8,7 @@ use crate::{
     merged::{Merged, THROUGHPUT},
     metric::{Metric, ShownIn, Value},
     number,
-    result::{CONTROL, CellResult, FLOOR, Role},
+    result::{Block, CONTROL, CellResult, FLOOR, Role},
     verdicts::comparison::Comparison,
     view::{CellView, LoadView},
 };
@@ -200,12 +200,17 @@ impl LoadView<'_> {
     pub(crate) fn populations(&self) -> Option<Table> {
         let numbers = ["connections", "published", "delivered", "decoded", "B/event to clients", "ledger"];
         let waits = ["session p50 ms", "response p50 ms"];
-        let fields = |view: &CellView<'_>, population: &PopulationRecord| {
+        let fields = |view: &CellView<'_>, place: usize, population: &PopulationRecord| {
             let PopulationRecord { name, format, compression, link, connections, counts, .. } = population;
             let wait = |metric: &str| {
                 let metric = format!("{metric}.{}", name.as_ref()?);
                 shown(Metric::LatencyP50, &view.merged, &metric)
             };
+            // A sum over blocks would hide what is missing in one and too much in another.
+            let mut records = view.cell.blocks.iter().filter_map(Block::counted);
+            let is_off = records.any(|record| {
+                record.populations.get(place).is_some_and(|one| one.counts.balanced().is_err())
+            });
             let known = |count: u64| (count > 0).then_some(count);
             let decoded =
                 known(counts.deliveries_unread).map(|unread| counts.deliveries.saturating_sub(unread));
@@ -220,14 +225,14 @@ impl LoadView<'_> {
                 Some(counts.deliveries.to_string()),
                 decoded.map(|decoded| decoded.to_string()),
                 known(counts.deliveries).map(|count| number::three(bytes / count as f64)),
-                Some(if counts.balanced().is_ok() { "balanced" } else { "off" }.to_owned()),
+                Some(if is_off { "off" } else { "balanced" }.to_owned()),
                 wait("session"),
                 wait("response"),
             ]
         };
         let parts = self.cells.iter().flat_map(|view| {
-            let populations = view.counted.populations.iter();
-            populations.map(move |population| (view, fields(view, population)))
+            let populations = view.counted.populations.iter().enumerate();
+            populations.map(move |(place, population)| (view, fields(view, place, population)))
         });
         self.table_of_parts(
             &["population", "speaks", "over", "link"],
