@@ -49,7 +49,7 @@ pub struct Merged {
     pub relay_cpu: Option<CpuTime>,
     /// CPU of the gateways, when every block has one.
     pub gateway_cpu: Option<CpuTime>,
-    /// The most memory of a relay's processes.
+    /// The most memory of a relay's processes, when every block knows it.
     pub relay_peak_bytes: Option<u64>,
     /// Bytes that the relays wrote to disks, when every block knows it.
     pub relay_written_bytes: Option<u64>,
@@ -75,7 +75,7 @@ measure::sums! {
     Merged {
         blocks, counts, traffic, connections, populations, link, elapsed_ns, active_ns, relay_capacity_ns, client_capacity_ns,
         client_cpu, relay_cpu, gateway_cpu, relay_written_bytes, relay_stored_bytes, gateway_connection_bytes,
-        client_allocations, relay_allocations, encodings, page; most relay_peak_bytes
+        client_allocations, relay_allocations, encodings, page
     }
 }
 
@@ -98,8 +98,9 @@ impl Merged {
     /// Merges blocks without their latencies.
     pub fn of_counts<'a>(records: impl IntoIterator<Item = &'a RunRecord>) -> Merged {
         let together = |mut sum: Merged, one: Merged| {
+            let peaks = sum.relay_peak_bytes.zip(one.relay_peak_bytes);
             sum.add_up(&one);
-            sum
+            Merged { relay_peak_bytes: peaks.map(|(most, peak)| most.max(peak)), ..sum }
         };
         records.into_iter().map(Merged::of_block).reduce(together).unwrap_or_default()
     }
