@@ -95,12 +95,13 @@ fn stream_cut(path: &Path, format: FileFormat) -> Result<Option<u64>, CorpusErro
 
 impl Cut {
     /// Copies the cut bytes to a new file next to the user's, `NAME.cut-N.EXTENSION`, with its mode; then
-    /// removes them, and appends the whole events among them. Returns the copy's name.
+    /// removes them, and appends the whole events among them. `kept` is told the copy's name before that.
     ///
     /// # Errors
     /// [`CorpusError`] when a file cannot be written; the user's is unchanged without a whole copy.
-    pub fn mend(&self) -> Result<PathBuf, CorpusError> {
+    pub fn mend(&self, kept: impl FnOnce(&Path)) -> Result<(), CorpusError> {
         let copy = self.keep()?;
+        kept(&copy);
         let shorten = || -> io::Result<()> {
             let file = OpenOptions::new().write(true).open(&self.path)?;
             file.set_len(self.start_bytes)?;
@@ -114,7 +115,7 @@ impl Cut {
             }
             writer.finish()?;
         }
-        Ok(copy)
+        Ok(())
     }
 
     fn keep(&self) -> Result<PathBuf, CorpusError> {

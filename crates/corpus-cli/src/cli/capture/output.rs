@@ -102,12 +102,13 @@ impl Output {
     /// Makes the file one that can be appended to.
     fn begin(&mut self) -> Result<EventWriter, CorpusError> {
         if let Some(cut) = self.cut.take() {
-            let copy = cut.mend()?;
-            tell(&format!(
-                "{:?} was cut short by a crash; its {} whole events are kept, and the bytes removed from its \
-                 end are in {copy:?}",
-                self.path, self.events
-            ));
+            cut.mend(|copy| {
+                tell(&format!(
+                    "{:?} was cut short by a crash; its {} whole events are kept, and the bytes removed from \
+                     its end are in {copy:?}",
+                    self.path, self.events
+                ));
+            })?;
         }
         let mut writer = EventWriter::append(&self.path)?;
         if std::mem::take(&mut self.unterminated) {
