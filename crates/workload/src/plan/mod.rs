@@ -717,7 +717,7 @@ impl Workload {
                 (0..of_loop.len()).filter(|n| !is_endless || has_work(&of_loop[*n])).collect();
             for (n, session) in of_loop.iter_mut().enumerate() {
                 let again = followers.first().filter(|_| is_endless);
-                let next = followers.iter().find(|follower| **follower > n).or(again);
+                let next = followers.get(followers.partition_point(|follower| *follower <= n)).or(again);
                 session.next = next.map(|next| position(first + next)).transpose()?;
             }
             first += of_loop.len();
