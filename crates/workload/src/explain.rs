@@ -188,6 +188,8 @@ impl Explanation<'_> {
         let roles = |is_one: fn(&Role) -> bool| workload.roles.iter().filter(|role| is_one(role)).count();
         let sessions =
             |is_one: fn(&Session) -> bool| workload.sessions.iter().filter(|one| is_one(one)).count();
+        let first = workload.sessions.iter().find_map(|session| session.reconciliation.as_ref());
+        let [has, lacks, own] = first.map_or([0; 3], |one| [&one.has, &one.lacks, &one.own].map(Vec::len));
         for (count, what) in [
             (workload.stored, "events given to the relay beforehand"),
             (workload.fresh, "of the published events newly made"),
@@ -200,6 +202,9 @@ impl Explanation<'_> {
                 sessions(|session| session.reconciliation.is_some()),
                 "reconciliations, whose messages are not in the sums",
             ),
+            (has + lacks, "events that the relay has in the first of them"),
+            (has + own, "events that its client has"),
+            (has, "of these on the relay, too"),
             (roles(Role::reads_slowly), "clients read slowly; their deliveries are not in the sums"),
             (
                 roles(|role| role.decode_every.is_some()),
@@ -209,6 +214,10 @@ impl Explanation<'_> {
             if count > 0 {
                 line(count as u64, what);
             }
+        }
+        let repeats = workload.repeats(|_| true);
+        if repeats > 0 {
+            line(repeats, "deliveries of an event that the client has already");
         }
         if let Some(bytes) = facts.event_json_bytes() {
             line(measure::whole(bytes.round()), "bytes an event in JSON, on average");
