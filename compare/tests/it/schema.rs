@@ -15,7 +15,7 @@ use report::{DERIVED_FILE, Derived, ResultFile};
 const RESULT_SCHEMA: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/report/schema/result-v2.schema.json");
 const DERIVED_SCHEMA: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/report/schema/derived-v2.schema.json");
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/report/schema/derived-v3.schema.json");
 
 #[test]
 fn the_committed_schemas_are_those_of_the_types() {
