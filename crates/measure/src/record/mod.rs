@@ -279,7 +279,6 @@ pub const NO_BATCHES: &str = "none";
 
 /// The cell that one number of the table belongs to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(default = "Cell::older")]
 pub struct Cell {
     /// The scenario's name.
     pub scenario: String,
@@ -289,6 +288,7 @@ pub struct Cell {
     pub implementation: String,
     /// Whose code that is: a crate's name, or `this repository`; of a page its row, the format and what
     /// decodes it; empty in older records.
+    #[serde(default)]
     pub code: String,
     /// The compression's name.
     pub compression: String,
@@ -297,49 +297,58 @@ pub struct Cell {
     /// The check before the relay accepts an event: `none`, `id` or `full`.
     pub verify: String,
     /// Batches of events: `none`, or the relay's limits (`ms=5 n=64 bytes=65536`).
+    #[serde(default = "none")]
     pub batching: String,
     /// Whether the relay encodes an event anew in its publisher's format: `always` (all that older
     /// relays could), or `never-if-canonical`.
+    #[serde(default = "always")]
     pub reencode: String,
     /// Threads of the relay; `1` in older records, `unknown` of another's.
+    #[serde(default = "one")]
     pub relay_threads: String,
     /// The check of each event that clients receive: `none` (all that older clients could), `id` or
     /// `full`.
+    #[serde(default = "none")]
     pub client_verify: String,
     /// The form in which clients keep ids and keys in tags of what they receive: `text` (all that
     /// older clients could), or `bytes`.
+    #[serde(default = "text")]
     pub client_keeps: String,
     /// How many times the scenario's clients and rates were played; `1` in older records.
+    #[serde(default = "one")]
     pub load: String,
     /// The process that closed loops brought to its limit: `relay`, `clients`, or `none` (all that
     /// older records have) where the scenario's arrivals were played.
+    #[serde(default = "none")]
     pub saturate: String,
     /// The relay's name, where one run started several; else empty.
+    #[serde(default)]
     pub relay: String,
     /// What stood before the relay: `gateway`, or `none` (all that older records have).
+    #[serde(default = "none")]
     pub via: String,
     /// The emulated access link of each user: a profile, or its parameters; `none` for loopback, or
     /// the network that is there.
+    #[serde(default = "none")]
     pub link: String,
 }
 
-impl Cell {
-    /// What a record has whose program knew fewer factors.
-    fn older() -> Cell {
-        let [none, one] = ["none", "1"].map(str::to_owned);
-        Cell {
-            batching: none.clone(),
-            reencode: "always".to_owned(),
-            relay_threads: one.clone(),
-            client_verify: none.clone(),
-            client_keeps: "text".to_owned(),
-            load: one,
-            saturate: none.clone(),
-            via: none.clone(),
-            link: none,
-            ..Cell::default()
-        }
-    }
+// Values that all older records have.
+
+fn text() -> String {
+    "text".to_owned()
+}
+
+fn one() -> String {
+    "1".to_owned()
+}
+
+fn none() -> String {
+    "none".to_owned()
+}
+
+fn always() -> String {
+    "always".to_owned()
 }
 
 /// The events a run sent.
