@@ -1,6 +1,6 @@
 //! The program itself: what it prints and how it exits.
 
-use std::{io::Write, process::Stdio};
+use std::{fs::File, io::Write, process::Stdio};
 
 use corpus::Corpus;
 use nix::sys::signal::Signal;
@@ -123,6 +123,25 @@ fn a_file_is_written_whole_or_stays_as_it_was() {
         assert_eq!(folder.names(), ["a.jsonl", "mine.jsonl"]);
     }
     assert_eq!(folder.read("mine.jsonl"), b"mine");
+}
+
+#[test]
+fn a_cut_file_is_not_converted() {
+    let folder = Folder::new();
+    corpus::write(&folder.path("whole.jsonl"), &Corpus::bundled().events[..20]).unwrap();
+    let whole = folder.read("whole.jsonl");
+    folder.write("cut.jsonl", &whole[..whole.len() - 100]);
+    folder.run(&["convert", "cut.jsonl", "copy.jsonl"]).ended(1).saying(&["(19 events read before it)"]);
+    assert_eq!(folder.names(), ["cut.jsonl", "whole.jsonl"], "no half of a corpus");
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_is_an_error() {
+    let folder = Folder::new();
+    corpus::write(&folder.path("a.jsonl"), &Corpus::bundled().events[..3]).unwrap();
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let ran = folder.corpus(&["verify", "--json", "a.jsonl"]).stdout(full).ran();
+    ran.ended(1).saying(&["cannot write to standard output"]);
 }
 
 #[test]
