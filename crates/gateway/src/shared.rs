@@ -82,10 +82,6 @@ impl Gateway {
             "--record-raw writes what people say as it is, which only a relay on loopback allows; --relay {url} is \
              elsewhere: leave --record-raw out, and pseudonyms are written"
         );
-        let redaction = if config.record_raw { Redaction::None } else { Redaction::Pseudonyms };
-        let by = concat!("gateway ", env!("CARGO_PKG_VERSION"));
-        let recorder =
-            config.record.as_deref().map(|file| Recorder::start(file, redaction, by)).transpose()?;
         let tls = config.cert.as_ref().zip(config.key.as_ref());
         let tls = tls.map(|(cert, key)| ServerTls::from_files(cert, key)).transpose();
         let tls = tls.context("cannot use --cert and --key")?;
@@ -97,6 +93,11 @@ impl Gateway {
         };
         let support = support(&config)?;
         let uncompressed = Support { compressions: Vec::new(), ..support.clone() };
+        // Last: a start that fails leaves no file.
+        let redaction = if config.record_raw { Redaction::None } else { Redaction::Pseudonyms };
+        let by = concat!("gateway ", env!("CARGO_PKG_VERSION"));
+        let recorder =
+            config.record.as_deref().map(|file| Recorder::start(file, redaction, by)).transpose()?;
         Ok(Arc::new(Gateway {
             relay,
             described: support.described(),

@@ -38,19 +38,20 @@ fn short_help_fills_one_screen_at_most_and_mistakes_are_named() {
 }
 
 #[test]
-fn an_address_in_use_leaves_no_recording_behind() {
+fn a_start_that_fails_leaves_no_recording_behind() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("day.jsonl.zst");
-    for listens in [
-        ["--listen", &address, "--metrics-listen", "127.0.0.1:0"],
-        ["--listen", "127.0.0.1:0", "--metrics-listen", &address],
+    for (args, why) in [
+        (["--listen", &address, "--metrics-listen", "127.0.0.1:0"], address.as_str()),
+        (["--listen", "127.0.0.1:0", "--metrics-listen", &address], address.as_str()),
+        (["--listen", "127.0.0.1:0", "--dictionary", "no/such/file"], "no/such/file"),
     ] {
-        let output = program(&listens).arg("--record").arg(&file).output().unwrap();
+        let output = program(&args).arg("--record").arg(&file).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() == Some(1) && said.contains(&address), "{said}");
-        assert!(!file.exists(), "{listens:?}");
+        assert!(output.status.code() == Some(1) && said.contains(why), "{said}");
+        assert!(!file.exists(), "{args:?}");
     }
 }
 
