@@ -93,7 +93,7 @@ impl Endpoint {
         let (seen, is_loopback) = (Arc::new(seen), address.ip().is_loopback());
         let answer = move |request: Incoming, _| {
             let seen = Arc::clone(&seen);
-            async move { wire::answer_metrics(request, is_loopback, |open| exposed(&seen(), open)).await }
+            wire::answer_metrics(request, is_loopback, "/metrics", move |open| exposed(&seen(), open))
         };
         wire::serve_pages(self.0, (AT_ONCE, PATIENCE), answer).context("cannot serve metrics")?;
         // A closed standard error does not end a measurement.

@@ -123,7 +123,8 @@ impl Gateway {
             let gateway = Arc::clone(&gateway);
             async move {
                 if incoming.target() != "/healthz" {
-                    return wire::answer_metrics(incoming, is_loopback, |open| gateway.exposed(open)).await;
+                    let (paths, exposed) = ("/metrics and /healthz", |open| gateway.exposed(open));
+                    return wire::answer_metrics(incoming, is_loopback, paths, exposed).await;
                 }
                 let (status, text) = match timeout(HEALTH, gateway.relay.open(&config.limits)).await {
                     Ok(Ok(_)) => ("200 OK", "ok\n"),

@@ -58,8 +58,13 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 const TEXT_0_0_4: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Answers a request for `/metrics` with what is `exposed`, in OpenMetrics or Prometheus's text format.
-/// A server on loopback answers only those who name this host.
-pub async fn answer_metrics(request: Incoming, is_loopback: bool, exposed: impl FnOnce(bool) -> String) {
+/// A server on loopback answers only those who name this host. Others are told the `paths` that there are.
+pub async fn answer_metrics(
+    request: Incoming,
+    is_loopback: bool,
+    paths: &'static str,
+    exposed: impl FnOnce(bool) -> String,
+) {
     let status = match (request.method(), request.target()) {
         // A web page whose name leads to loopback may not read what it finds there.
         _ if is_loopback && !request.names_this_host() => "421 Misdirected Request",
@@ -71,7 +76,7 @@ pub async fn answer_metrics(request: Incoming, is_loopback: bool, exposed: impl 
     let open_metrics = accepted.contains("application/openmetrics-text");
     let (kind, body) = match status {
         "200 OK" => (if open_metrics { OPEN_METRICS } else { TEXT_0_0_4 }, exposed(open_metrics)),
-        _ => ("text/plain; charset=utf-8", format!("{status}: the metrics are at /metrics\n")),
+        _ => ("text/plain; charset=utf-8", format!("{status}: this address has {paths}\n")),
     };
     let fields = [("Content-Type", kind)];
     let _ = time::timeout(READS, request.answer_with(status, &fields, body.as_bytes())).await;
