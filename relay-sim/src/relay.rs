@@ -309,8 +309,7 @@ impl Relay {
         let written = disk.commit(&removed, &rows);
         if let Err(error) = &written {
             error!(%error, events = rows.len(), "events are refused, for they cannot be written");
-            let mut shared = self.lock();
-            removed.iter().for_each(|number| shared.store.forget_row(*number));
+            self.lock().store.put_back(&removed);
         }
         for (offer, number) in &numbered {
             let outcome = match *number {

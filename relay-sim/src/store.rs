@@ -166,11 +166,20 @@ impl Store {
         rows.next - 1
     }
 
-    /// Hands over the rows to remove. Those that answers still need are for a later commit.
+    /// Hands over the rows to remove, up to the first that an answer still needs. A superseded row must not
+    /// outlive the row that superseded it, so that they go in order.
     pub(crate) fn take_removed(&mut self) -> Vec<u64> {
         let Some(rows) = &mut self.rows else { return Vec::new() };
-        let unused = rows.removed.extract_if(.., |row| Arc::strong_count(row) == 1);
-        unused.map(|row| row.number).collect()
+        let unused = rows.removed.iter().take_while(|row| Arc::strong_count(row) == 1).count();
+        rows.removed.drain(..unused).map(|row| row.number).collect()
+    }
+
+    /// Takes back rows that were handed over and not removed, before all others.
+    pub(crate) fn put_back(&mut self, numbers: &[u64]) {
+        if let Some(rows) = &mut self.rows {
+            let back: Vec<_> = numbers.iter().map(|number| rows.row(*number)).collect();
+            rows.removed.splice(0..0, back);
+        }
     }
 
     /// Marks a row for removal by the next commit.
