@@ -29,16 +29,40 @@ pub enum Redaction {
 
 /// A line after the first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Line")]
 pub struct Entry {
     /// The connection, which counts from 0; 0 too where the line is about none.
-    #[serde(default)]
     pub conn: u64,
     /// Nanoseconds since the recording began; 0 at the end.
-    #[serde(default)]
     pub t_ns: u64,
     /// What happened.
     #[serde(flatten)]
     pub what: What,
+}
+
+/// An [`Entry`] as it is read.
+#[derive(Deserialize)]
+struct Line {
+    conn: Option<u64>,
+    t_ns: Option<u64>,
+    #[serde(flatten)]
+    what: What,
+}
+
+impl TryFrom<Line> for Entry {
+    type Error = &'static str;
+
+    fn try_from(Line { conn, t_ns, what }: Line) -> Result<Entry, &'static str> {
+        let is_of_one = !matches!(what, What::Lost(_) | What::End(_));
+        match (conn, t_ns) {
+            _ if matches!(what, What::Message(Message { from: Side::Gateway, .. })) => {
+                Err("a message is from client or relay")
+            }
+            (None, _) if is_of_one => Err("it has no conn"),
+            (_, None) if is_of_one => Err("it has no t_ns"),
+            _ => Ok(Entry { conn: conn.unwrap_or(0), t_ns: t_ns.unwrap_or(0), what }),
+        }
+    }
 }
 
 /// What happened.
@@ -82,7 +106,7 @@ pub struct Message {
 
 /// What a message says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Body {
     /// The message in JSON (NIP-01), whatever the client's format.
     Text(String),

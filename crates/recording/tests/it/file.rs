@@ -116,6 +116,16 @@ fn hostile_files_are_errors_that_name_file_line_and_reason() {
         (lines("{}"), "line 2: not a line of a recording"),
         (lines(r#"{"conn":1,"t_ns":1,"close":{"code":1}}"#), "line 2: not a line of a recording"),
         (lines(r#"{"conn":1,"t_ns":1,"from":"relay","wire_bytes":1}"#), "line 2: not a line of a recording"),
+        (
+            lines(r#"{"conn":1,"t_ns":1,"from":"relay","wire_bytes":1,"text":"","text_bytes":0}"#),
+            "line 2: not a line of a recording",
+        ),
+        (lines(r#"{"t_ns":1,"close":{"code":1,"by":"relay"}}"#), "it has no conn"),
+        (lines(r#"{"conn":1,"close":{"code":1,"by":"relay"}}"#), "it has no t_ns"),
+        (
+            lines(r#"{"conn":1,"t_ns":1,"from":"gateway","wire_bytes":1,"text":""}"#),
+            "a message is from client or relay",
+        ),
         (lines(r#"{"conn":-1,"t_ns":1,"lost":1}"#), "line 2: not a line of a recording: invalid value"),
         (
             lines("{\"end\":{\"lost\":0,\"ratio_source\":1,\"ratio_written\":1}}\n{\"t_ns\":1,\"lost\":1}"),
