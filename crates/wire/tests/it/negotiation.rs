@@ -72,6 +72,14 @@ fn only_enabled_formats_are_accepted_and_json_always_is() {
 }
 
 #[test]
+fn compressions_are_never_stacked() {
+    let support = support(&Compression::NAMES);
+    let agreement =
+        negotiate::accept(Some("nostr.json+zstd, nostr.json"), Some("permessage-deflate"), &support).unwrap();
+    assert_eq!((agreement.compression.name(), agreement.extensions), ("zstd", None));
+}
+
+#[test]
 fn an_extension_is_granted_only_to_who_asks_for_it_at_either_end() {
     for compressions in [&["none", "zstd"][..], &[]] {
         let agreement = negotiate::accept(None, Some("permessage-deflate"), &support(compressions)).unwrap();
