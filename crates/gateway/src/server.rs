@@ -11,9 +11,9 @@ use std::{
 use nix::sys::socket::{setsockopt, sockopt};
 use tokio::{
     net::{TcpListener, TcpStream},
+    task::JoinSet,
     time::timeout,
 };
-use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 use wire::{Accepted, Incoming, WireError, WireLimits, negotiate};
 
@@ -33,10 +33,13 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// Serves until `shutdown` completes, then tells every client that the gateway stops and waits for
 /// ten seconds at most.
 pub async fn serve(listener: TcpListener, gateway: Arc<Gateway>, shutdown: impl Future<Output = ()>) {
-    let (connections, mut shutdown) = (TaskTracker::new(), pin!(shutdown));
+    let (mut connections, mut shutdown) = (JoinSet::new(), pin!(shutdown));
     loop {
         tokio::select! {
+            // In this order: connections that have ended count no more.
+            biased;
             () = &mut shutdown => break,
+            Some(_) = connections.join_next() => {}
             stream = program::accept(&listener) => {
                 if connections.len() >= gateway.config.max_connections as usize {
                     refuse(stream, &gateway);
@@ -49,9 +52,12 @@ pub async fn serve(listener: TcpListener, gateway: Arc<Gateway>, shutdown: impl 
     drop(listener);
     info!(connections = connections.len(), "stopping");
     gateway.stop.cancel();
-    connections.close();
-    if timeout(DRAIN, connections.wait()).await.is_err() {
+    let ending = async {
+        while connections.join_next().await.is_some() {}
+    };
+    if timeout(DRAIN, ending).await.is_err() {
         warn!(connections = connections.len(), "connections did not end in time and are cut off");
+        connections.shutdown().await;
     }
     if let Some(recorder) = &gateway.recorder {
         recorder.finish();
@@ -106,13 +112,19 @@ async fn route(incoming: Incoming, gateway: Arc<Gateway>) -> Result<(), WireErro
     if !request.for_websocket {
         let accepts = request.field("accept").unwrap_or_default();
         let is_document = request.method == "GET" && accepts.contains("application/nostr+json");
-        if is_document
-            && request.is_for_relay()
-            && let Some((fields, body)) = relay_document(&gateway, &request).await
-        {
-            let fields: Vec<_> = fields.iter().map(|(name, value)| (&**name, &**value)).collect();
-            incoming.answer_with("200 OK", &fields, body.as_bytes()).await;
-            return Ok(());
+        if is_document && request.is_for_relay() {
+            match relay_document(&gateway, &request).await {
+                Ok(Some((fields, body))) => {
+                    let fields: Vec<_> = fields.iter().map(|(name, value)| (&**name, &**value)).collect();
+                    incoming.answer_with("200 OK", &fields, body.as_bytes()).await;
+                    return Ok(());
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    no_relay(incoming, &gateway, &error).await;
+                    return Ok(());
+                }
+            }
         }
         pass(incoming, &gateway, &request, "http").await;
         return Ok(());
@@ -162,10 +174,13 @@ async fn pass(incoming: Incoming, gateway: &Gateway, request: &Request, scheme: 
 
 /// The fields and the body of the relay's NIP-11 document, to which tokens are added; `None` if the
 /// relay answers otherwise.
-async fn relay_document(gateway: &Gateway, request: &Request) -> Option<(document::Fields, String)> {
+async fn relay_document(
+    gateway: &Gateway,
+    request: &Request,
+) -> Result<Option<(document::Fields, String)>, WireError> {
     let limits = &gateway.config.limits;
-    let answer = in_time(limits, document::fetch(&gateway.relay, request, limits)).await.ok()?;
-    document::with_wire(&answer, &gateway.described)
+    let answer = in_time(limits, document::fetch(&gateway.relay, request, limits)).await?;
+    Ok(document::with_wire(&answer, &gateway.described))
 }
 
 /// Answers with a dictionary, whose bytes never change.
