@@ -48,7 +48,7 @@ impl Connection {
     fn next_batch(&self, events: &mut vec::IntoIter<Arc<StoredEvent>>) -> Vec<Arc<StoredEvent>> {
         let limits = self.relay.config.batch;
         let (mut batch, mut bytes) = (Vec::new(), 0);
-        while batch.len() < limits.events
+        while batch.len() < limits.events.max(1)
             && let [event, ..] = events.as_slice()
         {
             let encoded_bytes = self.encoded(event).map(|encoded| encoded.bytes.len());
