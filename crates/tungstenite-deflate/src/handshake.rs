@@ -104,9 +104,14 @@ async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> Result<(Vec<u8>, Ve
         if stream.read_buf(&mut head).await.map_err(tungstenite::Error::Io)? == 0 {
             return Err(ProtocolError::HandshakeIncomplete.into());
         }
-        let from = before.saturating_sub(3);
-        if let Some(end) = head[from..].windows(4).position(|four| four == b"\r\n\r\n") {
-            let early = head.split_off(from + end + 4);
+        // An empty line ends it, with or without CR.
+        let end = (before.saturating_sub(2)..head.len()).find_map(|at| match head[at..] {
+            [b'\n', b'\n', ..] => Some(at + 2),
+            [b'\n', b'\r', b'\n', ..] => Some(at + 3),
+            _ => None,
+        });
+        if let Some(end) = end {
+            let early = head.split_off(end);
             return Ok((head, early));
         }
         if head.len() > MAX_HEAD_BYTES {

@@ -133,15 +133,17 @@ async fn a_common_end_is_compressed_once_and_read_by_any_client() {
 
 #[tokio::test]
 async fn frames_that_come_with_the_head_are_read_at_both_ends() {
-    let (near, mut far) = duplex(4096);
-    let mut request = b"GET / HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+    let head = "GET / HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
-        Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
-        .to_vec();
-    request.extend(frame(FIN | RSV1 | TEXT, &HELLO));
-    far.write_all(&request).await.unwrap();
-    let mut server = accept(near, &[DeflateParams::DEFAULT], None).await.unwrap();
-    assert_eq!(server.next().await.unwrap().unwrap(), Message::text("Hello"));
+        Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n";
+    for head in [head.to_owned(), head.replace('\r', "")] {
+        let (near, mut far) = duplex(4096);
+        let mut request = head.into_bytes();
+        request.extend(frame(FIN | RSV1 | TEXT, &HELLO));
+        far.write_all(&request).await.unwrap();
+        let mut server = accept(near, &[DeflateParams::DEFAULT], None).await.unwrap();
+        assert_eq!(server.next().await.unwrap().unwrap(), Message::text("Hello"));
+    }
 
     let (near, mut far) = duplex(4096);
     let answering = async move {
