@@ -55,7 +55,7 @@ use self::{
     publish::Backlog,
     received::Received,
     reconcile::OpenReconciliation,
-    session::{ExpectedAnswer, OpenRequest, OpenSession, lacked, planned_from},
+    session::{OpenRequest, OpenSession, lacked, planned, planned_from},
     turns::Replay,
 };
 use crate::{
@@ -424,7 +424,7 @@ impl Client {
         self.shared.incidents.add(wrong, (id, kind), (self.id, subscription), filter);
     }
 
-    /// The filter of a subscription that this client has opened.
+    /// The filter of a subscription that this client has opened, or of a request of its plan.
     fn filter_of(&self, subscription: Subscription) -> Option<Cow<'_, Filter>> {
         let workload = &self.shared.workload;
         let filter = match subscription {
@@ -434,13 +434,11 @@ impl Client {
             Subscription::Reconciliation(n) => {
                 &workload.sessions.get(n as usize)?.reconciliation.as_ref()?.filter
             }
-            Subscription::Request(_) | Subscription::Fetch { .. } => {
-                let ExpectedAnswer { expected, filter } = self.asked(subscription)?;
-                let ids = || expected.iter().map(|event| workload.events[*event as usize].id).collect();
-                let Some(filter) = filter else {
-                    return Some(Cow::Owned(Filter { ids: Some(ids()), ..Filter::default() }));
-                };
-                filter
+            Subscription::Request(id) => &planned(workload, self.id, id)?.filter,
+            Subscription::Fetch { .. } => {
+                let events = self.asked(subscription)?.expected;
+                let ids = events.iter().map(|event| workload.events[*event as usize].id).collect();
+                return Some(Cow::Owned(Filter { ids: Some(ids), ..Filter::default() }));
             }
         };
         Some(Cow::Borrowed(filter))

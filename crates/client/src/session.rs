@@ -370,7 +370,7 @@ pub(crate) fn lacked(session: &Session, n: u32) -> impl Iterator<Item = (Subscri
 }
 
 /// The planned request of an id, if it belongs to this connection.
-fn planned(workload: &Workload, connection: usize, id: RequestId) -> Option<&PlannedRequest> {
+pub(crate) fn planned(workload: &Workload, connection: usize, id: RequestId) -> Option<&PlannedRequest> {
     let session = workload.sessions.get(id.session as usize).filter(|s| s.connection == connection)?;
     session.steps.get(id.step as usize)?.get(id.request as usize)
 }
