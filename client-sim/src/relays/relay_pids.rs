@@ -68,7 +68,12 @@ pub(crate) fn check(processes: &Processes, relay: &str) -> Result<Proof, String>
             (format!("{all} does not listen at {relay}, {other} does: {why}"), true)
         }
         None => {
-            (format!("whether {all} is the relay is not known: nobody is seen from here at {relay}"), false)
+            let why = match () {
+                () if here.is_empty() => "is not an address of this machine",
+                () if at_relay.is_empty() => "is listened at in no network namespace that is seen from here",
+                () => "is listened at by a process whose files may not be read from here",
+            };
+            (format!("whether {all} is the relay is not known: {relay} {why}"), false)
         }
     };
     Ok(Proof { unproven: Some(unproven), is_doubtful })
