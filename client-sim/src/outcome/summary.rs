@@ -127,16 +127,20 @@ fn grouped(number: u64) -> String {
 
 /// What was full, and how busy the cores of relay and clients were.
 fn full(saturated: &Saturated) -> String {
-    let full = match saturated.full {
+    /// A thread that is so much fuller than the relay's cores are together is named.
+    const FULLER: f64 = 0.05;
+    let Saturated { full, relay_utilisation, relay_fullest_thread, client_utilisation, .. } = saturated;
+    let full = match full {
         Full::Relay => "the relay",
         Full::Clients => "the clients",
         Full::Neither => "neither",
         Full::Unknown => "unknown",
     };
     let share = |share: f64| format!("{:.0} %", share * 100.0);
-    let relay = saturated.relay_utilisation.map_or_else(|| "unknown".to_owned(), share);
-    let clients = share(saturated.client_utilisation);
-    format!("{full}: cores of the relay {relay} busy, of the clients {clients}")
+    let relay = relay_utilisation.map_or_else(|| "unknown".to_owned(), share);
+    let fullest = relay_utilisation.zip(*relay_fullest_thread).filter(|(all, one)| *one > all + FULLER);
+    let thread = fullest.map_or_else(String::new, |(_, one)| format!(" (a thread {})", share(one)));
+    format!("{full}: cores of the relay {relay} busy{thread}, of the clients {}", share(*client_utilisation))
 }
 
 /// Formats a quantile. `[…]` marks one with few samples above it, `–` one with too few.
