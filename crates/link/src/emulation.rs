@@ -38,7 +38,7 @@ impl Emulation {
             command.arg(order);
         };
         let process = Helper::start(LINK_ROLE, add, ended)?;
-        process.first_line().context("the emulator did not start; its reason stands above")?;
+        process.line_in_time().context("the emulator did not start; its reason stands above")?;
         Ok(Emulation(process))
     }
 

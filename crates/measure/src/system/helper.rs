@@ -84,23 +84,35 @@ impl Helper {
         self.lines.recv().ok()
     }
 
+    /// Its next line, in the time of an answer.
+    ///
+    /// # Errors
+    /// When it has ended, or is silent for too long.
+    pub fn line_in_time(&self) -> io::Result<String> {
+        self.lines.recv_timeout(ANSWERS_WITHIN).map_err(|error| match error {
+            RecvTimeoutError::Disconnected => self.has_ended(),
+            RecvTimeoutError::Timeout => {
+                let (what, seconds) = (self.what, ANSWERS_WITHIN.as_secs());
+                let why = format!("the {what} process did not answer for {seconds} s");
+                io::Error::new(io::ErrorKind::TimedOut, why)
+            }
+        })
+    }
+
     /// Its answer to a line.
     ///
     /// # Errors
     /// When it has ended, or is silent for too long.
     pub fn ask(&mut self, question: &str) -> io::Result<String> {
-        let Helper { what, child, lines, .. } = self;
-        let ended = || io::Error::new(io::ErrorKind::BrokenPipe, format!("the {what} process has ended"));
-        let input = child.stdin.as_mut().ok_or_else(ended)?;
-        writeln!(input, "{question}").map_err(|_| ended())?;
-        lines.recv_timeout(ANSWERS_WITHIN).map_err(|error| match error {
-            RecvTimeoutError::Disconnected => ended(),
-            RecvTimeoutError::Timeout => {
-                let seconds = ANSWERS_WITHIN.as_secs();
-                let why = format!("the {what} process did not answer for {seconds} s");
-                io::Error::new(io::ErrorKind::TimedOut, why)
-            }
-        })
+        let input = self.child.stdin.as_mut();
+        if input.is_none_or(|input| writeln!(input, "{question}").is_err()) {
+            return Err(self.has_ended());
+        }
+        self.line_in_time()
+    }
+
+    fn has_ended(&self) -> io::Error {
+        io::Error::new(io::ErrorKind::BrokenPipe, format!("the {} process has ended", self.what))
     }
 
     /// How it ended, if it did.
