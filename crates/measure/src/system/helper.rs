@@ -104,6 +104,8 @@ impl Helper {
     /// # Errors
     /// When it has ended, or is silent for too long.
     pub fn ask(&mut self, question: &str) -> io::Result<String> {
+        // What came too late answers an earlier question.
+        self.lines.try_iter().for_each(drop);
         let input = self.child.stdin.as_mut();
         if input.is_none_or(|input| writeln!(input, "{question}").is_err()) {
             return Err(self.has_ended());
