@@ -181,6 +181,21 @@ fn a_relay_that_is_lost_or_stopped_before_the_start_leaves_no_part() {
 }
 
 #[test]
+fn a_relay_whose_agent_falls_silent_stops_amid_the_plan() {
+    let (folder, address) = (TempDir::new().unwrap(), free());
+    let (mut server, mut players) = prepared(&folder, &address, &[]);
+    start_all(iter::once(&mut server).chain(&mut players));
+    server.say("on\n");
+    let silent = Instant::now();
+    server.end().ran.ended(0);
+    assert!(silent.elapsed() <= Duration::from_secs(2), "{:?}", silent.elapsed());
+    for player in players {
+        player.end().ran.ended(5);
+    }
+    TcpListener::bind(&address).expect("nobody listens there any more");
+}
+
+#[test]
 fn a_served_relay_needs_a_seed_a_record_and_no_other_relay() {
     let serve = ["--scenario", "note-stream", "--serve", "127.0.0.1:1"];
     let cases: [(&[&str], &str); 5] = [

@@ -13,8 +13,78 @@ mod watching;
 
 use std::{fs, path::Path, process::Command, time::Duration};
 
-use self::site::{Process, but, site};
+use agents::{Commanded, Play, Player, Said};
+use futures::future::join_all;
+use measure::RunRecord;
+use tokio::sync::{mpsc, watch};
+
+use self::site::{Process, but, relay, site};
 use crate::ran::Runs;
+
+/// A coordinator's block for a player of `compare agent`.
+fn batched_block(url: &str) -> Play {
+    let word = |word: &str| word.to_owned();
+    Play {
+        url: url.parse().ok(),
+        scenario: word("note-stream"),
+        answers: word("{}"),
+        cell: [("format", "cbor-packed"), ("compression", "zstd"), ("batching", "on"), ("verify", "unknown")]
+            .map(|(name, value)| (word(name), word(value)))
+            .into(),
+        comparable_with: vec![word("json"), word("cbor-packed")],
+        live: true,
+        rate_per_s: Some(50),
+        seed: 1,
+        seconds: 2,
+        block_id: word("7e"),
+        ..Play::default()
+    }
+}
+
+#[tokio::test]
+async fn players_take_every_flag_of_a_block_and_their_records_make_one() {
+    let (_relay, url) = relay(&[]);
+    let block = batched_block(&url);
+    let program = env!("CARGO_BIN_EXE_compare").into();
+    let process = agents::Process { program, arguments: vec!["role:client".into()] };
+    let (mut tell, mut heard, mut plays) = (Vec::new(), Vec::new(), Vec::new());
+    for index in 0..2 {
+        let (commands, told) = mpsc::channel(4);
+        let (says, said) = watch::channel(Said::default());
+        plays.push(process.play(Box::new(block.clone()), index, 2, told, says));
+        tell.push(commands);
+        heard.push(said);
+    }
+    let conduct = async {
+        for said in &mut heard {
+            said.wait_for(|said| said.facts.is_some()).await.unwrap();
+        }
+        assert_eq!(heard[0].borrow().facts, heard[1].borrow().facts);
+        let at_ns = agents::now_ns() + 800_000_000;
+        for commands in &tell {
+            commands.send(Commanded::Start { at_ns }).await.unwrap();
+        }
+    };
+    let (endings, ()) = tokio::join!(join_all(plays), conduct);
+    let records = endings.into_iter().map(|ending| {
+        let ending = ending.unwrap();
+        // Allows 3: a busy machine may make the timing of a short run invalid, but never its
+        // ledger.
+        assert!(matches!(ending.exit_code, Some(0 | 3)), "{:?}", ending.exit_code);
+        serde_json::from_slice::<RunRecord>(&ending.record).unwrap()
+    });
+    let records: Vec<RunRecord> = records.collect();
+    let merged = RunRecord::merge(records.iter().cloned()).unwrap();
+    let of_block = |record: &RunRecord| record.share.as_ref().unwrap().block_id.as_deref() == Some("7e");
+    assert!(records.iter().all(of_block));
+    for (record, said) in records.iter().zip(&heard) {
+        let last = said.borrow().counts;
+        assert_eq!((last.connections, last.deliveries), (0, record.counts.deliveries), "told to the end");
+    }
+    assert_eq!(merged.cell.batching, "by the relay");
+    assert_eq!((merged.agents.len(), merged.counts.balanced()), (2, Ok(())));
+    assert!(merged.counts.acked >= 50, "{:?}", merged.counts);
+}
 
 #[test]
 #[ignore = "needs nats-server"]
