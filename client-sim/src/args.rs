@@ -382,7 +382,7 @@ many connections as they make (256 at most). It asks back what it published, als
 and offers formats, compressions and batches. What is refused or not given back is named in the relay's words.
 
 Publishes some 40 events with throw-away keys (or --keys) and an expiration (NIP-40), deleted at the end (NIP-09). Ends after three \
-minutes at most. Every run with --url begins with the rehearsal of its scenario.";
+minutes at most, longer with proof of work. Every run with --url begins with the rehearsal of its scenario.";
 
 /// Options of `client-sim doctor`.
 #[derive(Debug, clap::Args)]
