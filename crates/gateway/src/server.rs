@@ -52,9 +52,7 @@ pub async fn serve(listener: TcpListener, gateway: Arc<Gateway>, shutdown: impl 
     drop(listener);
     info!(connections = connections.len(), "stopping");
     gateway.stop.cancel();
-    let ending = async {
-        while connections.join_next().await.is_some() {}
-    };
+    let ending = async { while connections.join_next().await.is_some() {} };
     if timeout(DRAIN, ending).await.is_err() {
         warn!(connections = connections.len(), "connections did not end in time and are cut off");
         connections.shutdown().await;
