@@ -100,12 +100,13 @@ pub(crate) fn within_capacity(
     .into())
 }
 
-/// The emulator's work, for the record. `links` are the run's links, each with its number of
-/// connections; `run` is the link of the command line.
+/// The emulator's work, for the record. `links` are the run's links, each with its number of connections;
+/// `run` is the link of the command line, if there is one.
 pub fn record(links: &[(Link, u64)], run: Option<&Link>, mut report: LinkRecord) -> LinkRecord {
     for ((_, connections), part) in links.iter().zip(&mut report.parts) {
         part.connections = *connections;
     }
+    // The cell already names a single link of the command line, so its parameters stand alone.
     if let ([(link, _)], Some(_)) = (links, run) {
         report.parameters = link.parameters();
     }
@@ -173,7 +174,7 @@ pub(crate) fn check(users: Option<usize>) -> anyhow::Result<(Exit, String)> {
     Ok((worst, text))
 }
 
-/// How many packets a second this host emulates on time.
+/// A line with the packets a second that this host emulates on time.
 ///
 /// # Errors
 /// When this host cannot emulate links, or is too busy to tell.

@@ -39,7 +39,7 @@ pub(crate) fn primary(cells: &[CellSpec], asked: &[String]) -> Result<Vec<String
     Ok(primary)
 }
 
-/// The cells of each load.
+/// The cells of each load, which stand side by side.
 pub(crate) fn loads(cells: &[CellSpec]) -> impl Iterator<Item = &[CellSpec]> {
     cells.chunk_by(|one, other| one.load() == other.load())
 }

@@ -55,7 +55,7 @@ pub struct Outcome {
     pub blocks: Vec<(usize, Block)>,
     /// Whether all of the plan ran.
     pub status: Status,
-    /// Why not, for the exit code.
+    /// Why the plan was not finished, for the exit code.
     pub stopped: Option<Stopped>,
 }
 

@@ -54,8 +54,8 @@ use crate::{
 };
 use report::result::{Browser, Foreign};
 
-/// The longest silence of a page: a step lasts seconds, and a comparison of all events with `JSON.parse`
-/// as long.
+/// A page that is silent for longer ends the run. Its longest work takes seconds: a step, or the comparison
+/// of all events with `JSON.parse`.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// By how much the clock of an isolated page moves
 /// (<https://developer.chrome.com/blog/cross-origin-isolated-hr-timers>).

@@ -109,7 +109,7 @@ impl Board {
         self.block
     }
 
-    /// Where the relay is reached that the last agent started.
+    /// The address of the relay that the agent of the last slot started.
     pub(crate) fn relay_url(&self) -> Option<RelayUrl> {
         self.members.last()?.said.facts.as_ref()?.url.clone()
     }

@@ -40,7 +40,7 @@ impl ConnectionState {
     }
 }
 
-/// A client that reads slowly.
+/// How a client that reads slowly keeps to its speed.
 #[derive(Debug)]
 pub(super) struct Reader {
     bytes_per_s: u64,

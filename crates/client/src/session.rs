@@ -218,15 +218,17 @@ impl Client {
         }
     }
 
-    /// Takes the EOSE of a request or a fetch, or the CLOSED that refuses it; false when it was
-    /// over.
+    /// Takes the EOSE of a request or a fetch, or the CLOSED that refuses it. Returns false if it had already
+    /// ended.
     pub(super) fn end_of_request(&mut self, subscription: Subscription, is_eose: bool, now_ns: u64) -> bool {
         let expected = self.asked(subscription).map_or(0, |asked| asked.expected.len());
         let Some(request) = self.requests.remove(&subscription) else { return false };
         let missing = expected.saturating_sub(request.seen.count_ones(..));
         if missing > 0 {
+            // What comes late is judged by what had come.
             self.torn.insert(subscription, request.seen);
         }
+        // Deliveries that a light reader counted without decoding may be the missing ones.
         self.set_off_unread(missing);
         self.report.last_ns = now_ns;
         if is_eose {

@@ -469,7 +469,8 @@ impl Session {
     }
 }
 
-/// Closes a side, after what was fed before; without a code the peer has left already.
+/// Closes a leg after its queued messages are sent. Without a code its peer has left already: what still
+/// comes is dropped until the connection ends.
 async fn close(leg: &mut Leg, close: Option<Close>) {
     match close {
         Some((code, reason)) => {

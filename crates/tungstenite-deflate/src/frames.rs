@@ -33,7 +33,7 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// Appends a message; its payload is these parts in order. Returns the payload's bytes.
+    /// Appends a message whose payload is `parts`, in order. Returns the payload's length in bytes.
     pub(crate) fn push<'p>(
         &mut self,
         opcode: u8,

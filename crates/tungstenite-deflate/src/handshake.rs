@@ -95,8 +95,8 @@ fn bad_request(error: &NegotiationError) -> ErrorResponse {
 /// Far more than any head has.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 
-/// The peer's HTTP head, and the bytes that came with it. tungstenite's handshake rejects such bytes
-/// in a server and would read compressed frames among them in a client.
+/// The peer's HTTP head, and the bytes that came with it. In a server, tungstenite's handshake rejects such
+/// bytes. In a client, it would read compressed frames among them.
 async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> Result<(Vec<u8>, Vec<u8>), tungstenite::Error> {
     let mut head = Vec::with_capacity(1024);
     loop {

@@ -164,12 +164,12 @@ impl Planted {
         self.set.faults.is_empty()
     }
 
-    /// Counts a target of faults of this kind, and returns whether one of them hits it.
+    /// Counts a target for each fault of this kind. Returns the hit of the first fault that hits it.
     pub(crate) fn next(&mut self, kind: Kind, now: Instant) -> Option<Hit> {
         self.first(|fault| fault.kind == kind, &[], now)
     }
 
-    /// Counts a delivery; the first of the faults of deliveries that hits it.
+    /// Counts a delivery. Returns the hit of the first fault of deliveries that hits it.
     pub(crate) fn next_delivery(&mut self, subscription: &str, id: &[u8; 32], now: Instant) -> Option<Hit> {
         let is_of_deliveries = |fault: &Fault| fault.acts_on() == ActsOn::Deliveries;
         self.first(is_of_deliveries, &[id, subscription.as_bytes()], now)

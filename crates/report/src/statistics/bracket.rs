@@ -70,7 +70,7 @@ pub struct Limit {
     pub last_pass_per_s: Option<u32>,
     /// The lowest rate that was asked for and did not pass, whoever failed.
     pub first_fail_per_s: Option<u32>,
-    /// Who ended it.
+    /// Why the search ended.
     pub end: End,
     /// Probes that found this.
     pub probes: u32,

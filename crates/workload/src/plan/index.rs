@@ -124,6 +124,7 @@ impl<'e> Index<'e> {
         self.events[position as usize].created_at
     }
 
+    /// A superset of the events that match, from one index. One may come twice.
     fn candidates(&self, filter: &Filter) -> Vec<u32> {
         let all = |lists: &mut dyn Iterator<Item = &Vec<u32>>| lists.flatten().copied().collect();
         match (&filter.authors, filter.tags.first(), &filter.kinds) {

@@ -411,6 +411,9 @@ impl<'t> Tally<'t> {
 
     // --- the end ---
 
+    /// Closes all accounts: fates of publications, and expected deliveries of requests and live
+    /// subscriptions. `complete` is false for a run that was cut short; `cut_off` names the clients that the
+    /// relay disconnected.
     pub(super) fn close(mut self, complete: bool, cut_off: &[bool]) -> Counts {
         self.close_reconciliations();
         self.counts.repeats_expected = self.workload.repeats(|_| true);
