@@ -434,11 +434,11 @@ pub struct AgreementRecord {
 
 /// The relay's process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
 pub struct RelayProcess {
     /// Its process id, where it runs on this machine.
     pub pid: Option<u32>,
     /// Further processes that were named as the relay's.
+    #[serde(default)]
     pub more_pids: Vec<u32>,
     /// How many processes its CPU time and memory are those of: with all that these started, at the
     /// end of the run.
@@ -455,9 +455,11 @@ pub struct RelayProcess {
     /// True when the run started it.
     pub own: bool,
     /// True when it does no Nostr work, as `relay-sim --floor`.
+    #[serde(default)]
     pub is_floor: bool,
     /// How it misbehaved, because it was told to: then the record tests the instrument, and says
     /// nothing else.
+    #[serde(default)]
     pub faults: Vec<String>,
     /// How many deliveries it spoiled, because it was told to and where it is our own.
     pub planted: Option<Planted>,

@@ -90,7 +90,6 @@ pub struct ResultFile {
 
 /// A run as asked for.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
 pub struct Config {
     /// Scenario names or files.
     pub scenarios: Vec<String>,
@@ -104,6 +103,7 @@ pub struct Config {
     pub seed: u64,
     /// Names of the cells whose verdicts are the primary family, named before the first block;
     /// empty where the cells of a load are one family.
+    #[serde(default)]
     pub primary: Vec<String>,
     /// The corpus file, when another than the bundled one.
     pub corpus: Option<String>,
@@ -111,6 +111,7 @@ pub struct Config {
     #[schemars(with = "Option<String>")]
     pub url: Option<RelayUrl>,
     /// The relays of a comparison, if there were several. The others are compared with the first.
+    #[serde(default)]
     pub relays: Vec<RelayCommand>,
     /// Header fields of requests to it; the command line in the result has their names.
     #[serde(skip)]
@@ -124,6 +125,7 @@ pub struct Config {
     /// How the rounds were planned from a pilot, where `--precision` asked for it.
     pub planned_rounds: Option<PlannedRounds>,
     /// The rate of each scenario, or the load of each cell, that pilots chose.
+    #[serde(default)]
     pub chosen: Vec<Chosen>,
     /// The browser of `compare browser`, whose pages played the blocks.
     pub browser: Option<Browser>,
@@ -131,7 +133,6 @@ pub struct Config {
 
 /// A relay that a run starts for each block.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
 pub struct RelayCommand {
     /// Its name in tables.
     pub name: String,
@@ -140,6 +141,7 @@ pub struct RelayCommand {
     pub command: String,
     /// SHA-256 of each program file that ran for the relay while the doctor questioned it, by file. A
     /// block in which a file holds another one ends the run.
+    #[serde(default)]
     pub programs: BTreeMap<String, String>,
     /// Seconds that it may take until it answers a handshake, where that was set.
     pub listen_within_s: Option<u32>,

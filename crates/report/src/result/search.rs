@@ -40,7 +40,6 @@ pub struct SearchedLinks {
 ///
 /// [`Config`]: super::Config
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
 pub struct SearchConfig {
     /// The condition that must hold; empty where two cells are to take equally long.
     pub slo: String,
