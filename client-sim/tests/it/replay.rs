@@ -242,10 +242,10 @@ fn comes_again(folder: &TempDir, name: &str, at_least: u64) {
         counts.deliveries_diverged * 100 > counts.deliveries_recorded
             || record.traffic.wire_bytes().abs_diff(recorded) * 50 > recorded
     };
-    // On a busy machine sessions begin late, and other events are live than were: one of three counts.
-    let differing: Vec<_> = repeat_with(play).take(3).take_while(differs).collect();
+    // On a busy machine sessions begin late, and other events are live than were: one of five counts.
+    let differing: Vec<_> = repeat_with(play).take(5).take_while(differs).collect();
     let last = differing.last().map(|record| (&record.counts, record.traffic.wire_bytes()));
-    assert!(differing.len() < 3, "{recorded} bytes were recorded, and again came {last:?}");
+    assert!(differing.len() < 5, "{recorded} bytes were recorded, and again came {last:?}");
 }
 
 #[test]
